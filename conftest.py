@@ -5,6 +5,7 @@ in one process. The summary lists the skipped tests and how to run them.
 """
 
 import os
+import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
 from functools import partial
@@ -18,15 +19,20 @@ from xdist.scheduler import LoadScopeScheduling
 
 from fdkvc.experiments import benchmark, study
 
+# Tests start a hundred interpreters, each of which would otherwise compile the package anew, and
+# each worker all tests. Ignored by git.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 settings.register_profile("fast", max_examples=25, deadline=None, derandomize=True, database=None)
 settings.register_profile("explore", max_examples=1000, deadline=None, print_blob=True)
 settings.load_profile("fast")
 
 
-LONGEST = ("tests/test_readme.py", "tests/browser/")
-"""Started first, so that no core ends with one of them alone."""
+LONGEST = ("tests/browser/test_every_page.py", "tests/test_readme.py", "tests/browser/")
+"""Started first and in this order, so that no core ends with one of them alone."""
 
-NEED_TRANSFORMERS = ("fdkvc/live/*.py", "fdkvc/conformance/of_transformers.py")
+NEED_TRANSFORMERS = ("fdkvc/live/*.py", "fdkvc/conformance/transformers_adapter.py")
 """Modules whose doctests cannot be imported without these packages."""
 
 NO_TRANSFORMERS = "torch is not installed: get it with `pip install -r requirements-capture.txt`"
@@ -59,7 +65,7 @@ def pytest_collect_file(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+    items.sort(key=lambda item: [not item.nodeid.startswith(each) for each in LONGEST])
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:

@@ -21,6 +21,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 ROOT = Path(__file__).parents[1]
 APP = ROOT / "app.py"
+TIMING = ROOT / "benchmarks" / "timing.js"
 HOST = "localhost"
 SECONDS_TO_START = 60
 NO_CHROMIUM = "Chromium is not installed: get it with `apt-get install chromium`"
@@ -46,18 +47,7 @@ def find_chromium() -> str | None:
 
 @contextmanager
 def open_chromium(*flags: str) -> Iterator[Browser]:
-    """Start Chromium without a window.
-
-    Parameters
-    ----------
-    *flags : str
-        Further flags.
-
-    Raises
-    ------
-    FileNotFoundError
-        If it is not installed.
-    """
+    """Start Chromium without a window, or raise FileNotFoundError if it is not installed."""
     path = find_chromium()
     if path is None:
         raise FileNotFoundError(NO_CHROMIUM)
@@ -69,17 +59,9 @@ def open_chromium(*flags: str) -> Iterator[Browser]:
 
 @contextmanager
 def serve(script: Path, log: Path) -> Iterator[str]:
-    """Run a Streamlit script with the project's settings and give its address.
+    """Run a Streamlit script with the project's settings and yield its address.
 
-    Parameters
-    ----------
-    log : Path
-        A file for the server's output, including errors of the script.
-
-    Raises
-    ------
-    RuntimeError
-        If it does not answer within a minute, with the server's output.
+    The server's output goes to the file `log`, and into the RuntimeError if it does not answer.
     """
     port = _free_port()
     command = [sys.executable, "-m", "streamlit", "run", str(script)]
@@ -120,7 +102,7 @@ def settled(page: Page) -> Page:
     visible button may react to its key only once the browser is idle.
     """
     page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for()
-    page.evaluate("() => new Promise(done => requestIdleCallback(() => done()))")
+    page.evaluate("() => new Promise(done => requestIdleCallback(() => done(), {timeout: 500}))")
     return page
 
 

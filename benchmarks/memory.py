@@ -63,28 +63,28 @@ class Visitor:
 
     def open(self, query: str, name: str = "", brought: FileURLs | None = None) -> None:
         """Run a page to its end, with an uploaded file if there is one."""
-        asked = BackMsg()
-        script = asked.rerun_script
+        message = BackMsg()
+        script = message.rerun_script
         script.query_string, script.page_name, script.page_script_hash = query, name, self._page
         if brought is not None:
             uploader = script.widget_states.widgets.add(id=self._uploader)
             file = uploader.file_uploader_state_value.uploaded_file_info.add()
             file.name, file.file_id = "chats.json", brought.file_id
             file.file_urls.CopyFrom(brought)
-        self._socket.send(asked.SerializeToString())
+        self._socket.send(message.SerializeToString())
         self.drawn.clear()
-        while not self._hear().HasField("script_finished"):
+        while not self._receive().HasField("script_finished"):
             pass
 
     def send(self, content: bytes) -> FileURLs:
         """Upload a file, and return its place on the server."""
-        asked = BackMsg()
-        asked.file_urls_request.file_names.append("chats.json")
-        asked.file_urls_request.session_id = self._session
-        self._socket.send(asked.SerializeToString())
-        while not (heard := self._hear()).HasField("file_urls_response"):
+        message = BackMsg()
+        message.file_urls_request.file_names.append("chats.json")
+        message.file_urls_request.session_id = self._session
+        self._socket.send(message.SerializeToString())
+        while not (reply := self._receive()).HasField("file_urls_response"):
             pass
-        place: FileURLs = heard.file_urls_response.file_urls[0]
+        place: FileURLs = reply.file_urls_response.file_urls[0]
         with urllib.request.urlopen(f"{self._app}/_stcore/health") as answer:
             token = SimpleCookie(answer.headers["Set-Cookie"])[COOKIE].value
         head = f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="chats.json"'
@@ -101,17 +101,17 @@ class Visitor:
         urllib.request.urlopen(request).close()
         return place
 
-    def _hear(self) -> ForwardMsg:
-        heard: ForwardMsg = ForwardMsg.FromString(self._socket.recv(SECONDS, decode=False))
-        if heard.HasField("new_session"):
-            self._session = heard.new_session.initialize.session_id
-        elif heard.HasField("navigation"):
-            self._page = heard.navigation.page_script_hash
-        elif heard.HasField("delta") and heard.delta.HasField("new_element"):
-            element = heard.delta.new_element
+    def _receive(self) -> ForwardMsg:
+        reply: ForwardMsg = ForwardMsg.FromString(self._socket.recv(SECONDS, decode=False))
+        if reply.HasField("new_session"):
+            self._session = reply.new_session.initialize.session_id
+        elif reply.HasField("navigation"):
+            self._page = reply.navigation.page_script_hash
+        elif reply.HasField("delta") and reply.delta.HasField("new_element"):
+            element = reply.delta.new_element
             self.drawn.add(str(element.WhichOneof("type")))
             self._uploader = element.file_uploader.id or self._uploader
-        return heard
+        return reply
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Make the README's pictures from the running app: ``python -m benchmarks.pictures``.
+"""Make the README's pictures from the gallery: ``python -m benchmarks.pictures``.
 
 Needs Chromium and the development requirements.
 """
@@ -11,48 +11,34 @@ from io import BytesIO
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import Page
 
-from benchmarks.live_app import APP, ROOT, open_chromium, serve, settled
+from benchmarks.live_app import ROOT, open_chromium
+from fdkvc.commands.main import main as command
 
-VIEWS = {
-    "step": "/?scenario=mixed&seed=7&policy=fd-kvc&turn=7&entry=116",
-}
-"""The link of each picture: here A has just come back, and what was kept of it meets the new."""
+PICTURES = {"step": "scene3.html", "answer": "answer.html"}
+"""The page of the gallery that each picture shows."""
 
-SIZE = (1440, 1000)
+SIZE = {"width": 1440, "height": 940}
 COLOURS = 128
 
 
 def main() -> None:
-    """Open each view, and write its picture."""
+    """Write the gallery, open its pages, and write their pictures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=ROOT / "pictures", help="default: pictures/")
     folder: Path = parser.parse_args().out
     folder.mkdir(exist_ok=True)
-    width, height = SIZE
-    with (
-        tempfile.TemporaryDirectory() as logs,
-        serve(APP, Path(logs) / "log.txt") as address,
-        open_chromium() as browser,
-    ):
-        page = browser.new_page(
-            viewport={"width": width, "height": height}, color_scheme="light", base_url=address
-        )
-        for name, link in VIEWS.items():
-            page.goto(link)
+    with tempfile.TemporaryDirectory() as gallery, open_chromium() as browser:
+        if command(["report", "--gallery", gallery]):
+            raise SystemExit("the gallery was not written")
+        page = browser.new_page(viewport=SIZE, color_scheme="light")  # type: ignore[arg-type]
+        for name, shown in PICTURES.items():
+            page.goto((Path(gallery) / shown).as_uri())
+            page.locator(".stage .where, .back").wait_for()
+            page.evaluate("() => new Promise(done => requestIdleCallback(() => done()))")
             picture = folder / f"{name}.png"
-            picture.write_bytes(small_png(photograph(page)))
+            picture.write_bytes(small_png(page.screenshot(animations="disabled")))
             print(f"{picture}, {picture.stat().st_size / 1024:.0f} KiB")
-
-
-def photograph(page: Page) -> bytes:
-    """Wait until the page and its charts stand, and take their picture."""
-    page.get_by_role("heading", level=1).wait_for()
-    settled(page)
-    page.locator(".stage[data-run] .changes").wait_for()
-    page.wait_for_load_state("networkidle")
-    return page.screenshot(animations="disabled")
 
 
 def small_png(png: bytes) -> bytes:

@@ -113,8 +113,8 @@ def whole_run(folder: str, file: str, dialogs: int) -> None:
     workers, began = cores(), perf_counter()
     run_answers(settings, model, transcripts, workers=workers)
     seconds = perf_counter() - began
-    asked = [shared_workers(workers)(own_peak) for _ in range(10 * workers)]
-    memory = sum(dict([own_peak(), *(each.result() for each in asked)]).values())
+    futures = [shared_workers(workers)(own_peak) for _ in range(10 * workers)]
+    memory = sum(dict([own_peak(), *(each.result() for each in futures)]).values())
     print(
         f"answers of {len(transcripts)} dialogs, {len(POLICIES)} policies, {len(BUDGETS)} budgets, "
         f"{workers} workers: {seconds:.0f} s; peak memory of all processes: {memory:.0f} MB"

@@ -17,26 +17,14 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page
 
-from benchmarks.live_app import APP, open_chromium, serve, settled
+from benchmarks.live_app import APP, TIMING, open_chromium, serve, settled
 
 MINUTES = 5 * 60_000
-
-# Resolves to the milliseconds from the click to the first frame with another run on the stage.
-CLICK = """() => new Promise((done) => {
-  const stage = document.querySelector('.stage'), before = stage.dataset.run;
-  const begun = performance.now();
-  const look = () => {
-    if (stage.dataset.run !== before) done(performance.now() - begun);
-    else requestAnimationFrame(look);
-  };
-  document.querySelector('[class*="another"] button').click();
-  look();
-})"""
 
 
 def clicks(page: Page, count: int) -> list[float]:
     """Ask for another dialog and time it, `count` times."""
-    return [float(settled(page).evaluate(CLICK)) for _ in range(count)]
+    return [float(settled(page).evaluate("timeAnotherDialog()")) for _ in range(count)]
 
 
 def open_benchmark(browser: Browser, address: str, dialogs: int) -> Page:
@@ -45,7 +33,7 @@ def open_benchmark(browser: Browser, address: str, dialogs: int) -> Page:
     page.goto(address)
     settled(page)
     page.get_by_role("link", name="Benchmark", exact=True).click()
-    field = page.get_by_role("spinbutton", name=re.compile("Dialogs a scenario"))
+    field = page.get_by_role("spinbutton", name=re.compile("Dialogs per scenario"))
     field.fill(str(dialogs))
     field.press("Enter")
     time.sleep(1)
@@ -80,6 +68,7 @@ def main() -> None:
         step = browser.new_page(viewport={"width": 1440, "height": 1000})
         step.goto(f"{app}/?scenario=complex")
         step.locator(".stage[data-run]").wait_for()
+        step.add_script_tag(path=TIMING)
         first, second = (open_benchmark(browser, app, options.dialogs) for _ in range(2))
         clicks(step, 3)
         quiet = clicks(step, options.clicks)
@@ -87,7 +76,7 @@ def main() -> None:
         begun = [start(page) for page in (first, second)]
         busy = clicks(step, options.clicks)
         together = [wait(page, since) for page, since in zip((first, second), begun, strict=True)]
-    print(f"a run of {options.dialogs} dialogs a scenario alone: {alone:.1f} s")
+    print(f"a run of {options.dialogs} dialogs per scenario alone: {alone:.1f} s")
     print(f"two of them at once: {together[0]:.1f} s and {together[1]:.1f} s")
     print(
         f"another dialog: {statistics.median(quiet):.0f} ms alone, "

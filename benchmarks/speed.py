@@ -9,7 +9,6 @@ one run only.
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import statistics
 import subprocess
@@ -17,8 +16,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
-from functools import partial
+from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
 
@@ -88,25 +86,6 @@ def oracle(benchmark: Benchmark, dialogs: int) -> None:
                 settings = {name: value for name, value in asdict(policy).items() if name in known}
                 dialog = reference.Dialog(turns, *vectors)  # nothing is shared between policies
                 reference.run(policy.key, settings, benchmark.budget, dialog)
-
-
-def growth(repetitions: int) -> None:
-    """Print how the time grows with the dialogs and with the budget."""
-    mixed = replace(PAPER, scenarios=(SCENARIOS["mixed"],), dialogs=200)
-    more_dialogs = [(size, replace(mixed, dialogs=size)) for size in (100, 400, 1600)]
-    more_budget = [(size, replace(mixed, budget=size)) for size in (56, 224, 896)]
-    for name, runs in (("dialogs", more_dialogs), ("budget", more_budget)):
-        for policy in PAPER.policies:
-            times: dict[int, list[float]] = {size: [] for size, _ in runs}
-            for _ in range(repetitions):
-                for size, run in runs:
-                    alone = replace(run, policies=(policy,))
-                    times[size].append(timed(partial(run_benchmark, alone, workers=1)))
-            medians = {size: statistics.median(seconds) for size, seconds in times.items()}
-            (small, first), *_, (large, last) = medians.items()
-            slope = math.log(last / first) / math.log(large / small)
-            shown = "  ".join(f"{size}: {1e3 * value:.0f} ms" for size, value in medians.items())
-            print(f"  {name} {policy.key:8s} {shown}   slope {slope:.2f}")
 
 
 def peak() -> float:
@@ -181,10 +160,8 @@ def main() -> None:
             f"batched {1e3 * turn.batched:6.2f} us a dialog, "
             f"{turn.batched / turns[0].batched:.2f} x"
         )
-    print("5. growth, one worker")
-    growth(repetitions)
     small, large = peak_memory(PAPER.dialogs), peak_memory(10 * PAPER.dialogs)
-    print(f"6. peak memory: {small:.0f} MB, with ten times the dialogs {large:.0f} MB")
+    print(f"5. peak memory: {small:.0f} MB, with ten times the dialogs {large:.0f} MB")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page
 
-from benchmarks.live_app import APP, open_chromium, serve, settled
+from benchmarks.live_app import APP, TIMING, open_chromium, serve, settled
 
 VIEWS = {
     "56 + 32 entries, 20 turns": "?scenario=complex&turn=0",
@@ -27,56 +27,6 @@ VIEWS = {
     "four lanes of 56 + 32 entries": "compare?scenario=complex&turn=0",
 }
 
-# Milliseconds from each key to the end of the frame that shows it; half of them after a rest.
-KEYS = """async (count) => {
-  const frame = () => new Promise(done => requestAnimationFrame(() => {
-    const after = new MessageChannel();
-    after.port1.onmessage = done;
-    after.port2.postMessage(0);
-  }));
-  const where = document.querySelector('.stage .where'), times = [];
-  let way = 'ArrowRight';
-  for (let i = 0; i < count; i += 1) {
-    await new Promise(done => setTimeout(done, i % 2 ? 60 + Math.random() * 16 : 400));
-    const [at, last] = where.textContent.split(' of ').map(Number);
-    if (at === last) way = 'ArrowLeft';
-    if (at === 0) way = 'ArrowRight';
-    const begun = performance.now();
-    document.body.dispatchEvent(new KeyboardEvent('keydown', { key: way, bubbles: true }));
-    await frame();
-    times.push(performance.now() - begun);
-    if (where.textContent.startsWith(`${at} `)) throw new Error('the stage did not step');
-  }
-  return times;
-}"""
-
-# Milliseconds between the turns of a play at ten a second.
-PLAY = """async (turns) => {
-  const where = document.querySelector('.stage .where'), times = [];
-  const press = (key) => document.body.dispatchEvent(
-    new KeyboardEvent('keydown', { key, bubbles: true }));
-  press('Home');
-  document.querySelector('.stage .speed').value = '10';
-  await new Promise(done => setTimeout(done, 1000));
-  await new Promise(done => {
-    new MutationObserver(() => {
-      times.push(performance.now());
-      if (where.textContent.startsWith(`${turns} `)) done();
-    }).observe(where, { childList: true, characterData: true, subtree: true });
-    press('p');
-  });
-  return times.slice(1).map((time, i) => time - times[i]);
-}"""
-
-WATCH = """() => {
-  window.pressed = 0;
-  addEventListener('keydown', () => { window.pressed = performance.now(); }, true);
-  const root = document.querySelector('.stage');
-  new MutationObserver(() => requestAnimationFrame(() => {
-    window.drawn = performance.now() - window.pressed;
-  })).observe(root, { attributes: true, attributeFilter: ['data-run'] });
-}"""
-
 
 def measure(browser: Browser, address: str, keys: int) -> dict[str, list[float]]:
     """Open a view and measure it."""
@@ -84,12 +34,13 @@ def measure(browser: Browser, address: str, keys: int) -> dict[str, list[float]]
     page.goto(address)
     page.locator(".stage[data-run]").wait_for(timeout=60_000)
     settled(page).wait_for_timeout(3000)
-    steps = page.evaluate(KEYS, keys)
+    page.add_script_tag(path=TIMING)
+    steps = page.evaluate("timeKeys", keys)
     last = int(page.get_by_role("slider", name="Turn").get_attribute("max") or 0)
-    played = page.evaluate(PLAY, last)
+    played = page.evaluate("timePlay", last)
     found = {"key to painted turn": steps, "between turns at ten a second": played}
     if page.get_by_role("combobox", name="Policy").count():
-        page.evaluate(WATCH)
+        page.evaluate("watchRuns")
         chosen = [_drawn(page, name) for name in ("FIFO", "H2O", "FD-KVC")]
         found["choice to drawn run"] = chosen
     page.close()

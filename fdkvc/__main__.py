@@ -1,11 +1,17 @@
-"""``python -m fdkvc``: the command line."""
+"""``python -m fdkvc`` and ``fdkvc``: the command line."""
 
 import io
 import sys
 
 from fdkvc.commands.main import main
 
-if __name__ == "__main__":
+
+def run() -> int:
+    """Run the command line of this process, and return its exit code."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # for a terminal without ±
-    sys.exit(main())
+    return main()
+
+
+if __name__ == "__main__":
+    sys.exit(run())

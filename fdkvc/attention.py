@@ -6,7 +6,8 @@ Reproducibility, for the whole project:
 
 **Bit-identical** on one machine with the same versions: the same settings and seed give the same
 numbers in every run, with any number of workers, any chunk size, and when a run continues from any
-turn. The other dialogs of a batch, their padding and turns without tokens do not change a dialog.
+turn. The other dialogs of a batch, their padding and turns without tokens do not change a dialog,
+if the batch's turns times its tokens are at most `BLOCK`; longer dialogs run alone.
 
 **Within a tolerance** where sums are rounded in another order: on another processor; with another
 version of NumPy or another number of threads in one matrix product; in a stream that is fed turn by
@@ -24,7 +25,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +42,20 @@ EPSILON = 1e-8
 TOLERANCE = 1e-6
 """Relative or absolute difference that a mean over dialogs may have on another processor."""
 
-SPEAKERS = ("user", "system")
+SPEAKERS = ("user", "system", "prompt")
+
+TRAITS = (
+    *("word", "user", "mark", "surprisal", "capital", "digit", "punctuation"),
+    *("near_surprisal", "near_capital", "near_digit", "position"),
+)
+"""What the text of a token says of it; see `fdkvc.corpora.token_traits`.
+
+``word`` is a number of its word, the same for equal words; ``mark`` a token without text. What is
+near are the words beside it in the turn. ``position`` goes from 0 for a turn's first word to 1.
+"""
+
+BLOCK = 2**22
+"""Numbers of one matrix product of a row; a larger one is computed in parts of this size."""
 
 _LANES = 8  # NumPy sums a short contiguous row in eight interleaved partial sums
 _ONE_PASS = 128  # the longest row it sums in one such pass
@@ -108,8 +122,8 @@ def softmax(logits: Floats) -> Floats:
     """
     top = logits.max(axis=-1, keepdims=True)
     np.maximum(top, np.finfo(logits.dtype).min, out=top)
-    weights = np.exp(logits - top)
-    return normalize(weights)
+    weights = logits - top
+    return normalize(np.exp(weights, out=weights))
 
 
 def normalize(weights: Floats) -> Floats:
@@ -188,11 +202,23 @@ def masked_products(one: Floats, two: Floats, known: Bools, others: Bools) -> Fl
     return found
 
 
+def _largest(cosines: Floats, place: Ints, others: Ints) -> Floats:
+    """Return the largest (..., C) of the cosines with others at later places; 0 if all are less."""
+    if place.max(initial=-1) >= others.min(initial=0):
+        cosines = np.where(others[..., None, :] > place[..., None], cosines, 0)
+    largest: Floats = cosines.max(axis=-1, initial=0)
+    return largest
+
+
+def _starts(x: Floats, at: int) -> Ints:
+    """Return where a turn of each row begins in flattened (B, S, M) (B, 1)."""
+    rows, turns, columns = x.shape
+    starts: Ints = ((np.arange(rows) * turns + at) * columns)[:, None]
+    return starts
+
+
 def row_products(
-    a: Floats,
-    b: Floats,
-    real: Sequence[tuple[Ints, int]] | None = None,
-    out: Floats | None = None,
+    a: Floats, b: Floats, real: Sequence[tuple[Ints, int]] | None = None, out: Floats | None = None
 ) -> Floats:
     """Inner products of every vector of a row in `a` with every vector of the same row in `b`.
 
@@ -232,20 +258,22 @@ def word_id(word: str) -> int:
     return 1 + int.from_bytes(digest[:4], "little")
 
 
+Product = Literal["logits", "similarities"]
+
+
 class Tokens(Protocol):
     """The tokens of B rows, as an observation reads them.
 
-    Arrays of shape (B, T, N + 1) end in a column for the empty slot's index, −1, which also reads
+    Arrays of shape (B, S, M + 1) end in a column for the empty slot's index, −1, which also reads
     the same value from the end of the row before; so no mask is needed.
     """
 
-    @property
-    def logits(self) -> Floats:
-        """Scaled products of each turn's mean query with every key (B, T, N + 1), then −inf."""
+    def products(self, name: Product, turn: int) -> tuple[Floats, int]:
+        """Return products of some turns with at least the tokens so far, and this turn's place.
 
-    @property
-    def similarities(self) -> Floats:
-        """Cosines of each turn's mean embedding with every embedding (B, T, N + 1), then 0."""
+        ``logits`` are scaled products of the mean query with the keys (B, S, M + 1), then −inf;
+        ``similarities`` cosines of the mean embedding with the embeddings (B, S, M + 1), then 0.
+        """
 
     @property
     def embeddings(self) -> Floats:
@@ -301,6 +329,10 @@ class Tokens(Protocol):
     def words(self) -> Ints | None:
         """`word_id` of each token's word (B, N), 0 for none, if known."""
 
+    @property
+    def traits(self) -> Floats | None:
+        """`TRAITS` of each token (B, N, F), if known."""
+
 
 @dataclass(frozen=True, eq=False)
 class Arrivals:
@@ -311,7 +343,9 @@ class Arrivals:
     @cached_property
     def active(self) -> Bools:
         """Whether the row has tokens in this turn (B,)."""
-        return np.asarray((self.new >= 0).any(axis=1))
+        present: Any = self.new >= 0
+        active: Bools = present.any(axis=1)
+        return active
 
     @cached_property
     def all_active(self) -> bool:
@@ -362,10 +396,8 @@ class Observation:
 
     @cached_property
     def _turn_start(self) -> Ints:
-        """Start of this turn of each row in the flattened arrays (B, T, N + 1)."""
-        rows, turns, columns = self._tokens.logits.shape
-        start: Ints = ((np.arange(rows) * turns + self.turn) * columns)[:, None]
-        return start
+        """Start of this turn of each row in the flattened products (B, S, M + 1)."""
+        return _starts(*self._tokens.products("logits", self.turn))
 
     @cached_property
     def _row_start(self) -> Ints:
@@ -385,12 +417,16 @@ class Observation:
         return np.where(token >= 0, self._tokens.born.reshape(-1).take(token + self._row_start), -1)
 
     def spoken_by(self, token: Ints, speaker: str) -> Bools:
-        """Whether this one of `SPEAKERS` said each token (B, C); false where it is not known."""
+        """Whether this one of `SPEAKERS` said each token (B, C); false where it is not known.
+
+        The system's words include its prompt.
+        """
         speakers = self._tokens.spoken_by
         if speakers is None:
             return np.zeros(token.shape, np.bool_)
         of_tokens = speakers.reshape(-1).take(token + self._row_start)
-        return np.asarray((of_tokens == SPEAKERS.index(speaker)) & (token >= 0))
+        said = SPEAKERS[1:] if speaker == "system" else (speaker,)
+        return np.isin(of_tokens, [*map(SPEAKERS.index, said)]) & (token >= 0)
 
     def is_word(self, token: Ints, words: Sequence[str]) -> Bools:
         """Whether each token belongs to one of these words (B, C); false where it is not known."""
@@ -398,11 +434,18 @@ class Observation:
         if ids is None:
             return np.zeros(token.shape, np.bool_)
         found = np.isin(ids.reshape(-1).take(token + self._row_start), [*map(word_id, words)])
-        return np.asarray(found & (token >= 0))
+        return found & (token >= 0)
+
+    def traits(self, token: Ints) -> Floats:
+        """Return the `TRAITS` of each token (B, C, F); 0 in empty slots and where not known."""
+        if self._tokens.traits is None:
+            return np.zeros((*token.shape, len(TRAITS)), np.float32)
+        return self._vectors(self._tokens.traits, token) * (token >= 0)[:, :, None]
 
     def logits(self, token: Ints) -> Floats:
         """Scaled product q̄·k/√h with the turn's mean query (B, C); −inf in empty slots."""
-        return self._tokens.logits.reshape(-1).take(token + self._turn_start)
+        products, _ = self._tokens.products("logits", self.turn)
+        return products.reshape(-1).take(token + self._turn_start)
 
     def attention(self, token: Ints) -> Floats:
         """Attention of the mean query over exactly these tokens, a in Eq. 1 (B, C)."""
@@ -410,13 +453,34 @@ class Observation:
 
     def similarity(self, token: Ints) -> Floats:
         """Cosine cos(e, ē) with the turn's mean embedding (B, C), as in Eq. 4; 0 in empty slots."""
-        return self._tokens.similarities.reshape(-1).take(token + self._turn_start)
+        products, _ = self._tokens.products("similarities", self.turn)
+        return products.reshape(-1).take(token + self._turn_start)
 
-    def cosines(self, token: Ints, other: Ints) -> Floats:
-        """Cosine of each token with each other one (B, m), as (B, C, m); 0 in empty slots."""
-        return masked_products(
-            self._directions(token), self._directions(other), token >= 0, other >= 0
-        )
+    def repetition(self, token: Ints) -> Floats:
+        """Largest cosine of each token with a newer one of this turn (B, C), at least 0.
+
+        This costs cached × new cosines.
+        """
+        one, two = self._directions(token), self._directions(self.new)
+        place, newer = self.position(token), self.position(self.new)
+        known, others = token >= 0, self.new >= 0
+        if type(one) is not np.ndarray:  # on a device, which promises no bits
+            return np.where(known, _largest(row_products(one, two), place, newer), np.float32(0))
+        most = BLOCK // 4  # stays in a core's cache
+        if token.shape[1] * newer.size <= most and known.all() and others.all():
+            return _largest(row_products(one, two), place, newer)
+        # The shape of a matrix product may change its rounding, so each row is multiplied alone.
+        found = np.zeros(token.shape, np.float32)
+        for row in range(len(token)):
+            by, last = two[row, others[row]].T, newer[row, others[row]]
+            own = np.flatnonzero(known[row])
+            step = max(1, most // max(1, len(last)))
+            cosines = np.empty((min(step, len(own)), len(last)), np.float32)
+            for first in range(0, len(own), step):
+                some = own[first : first + step]
+                part = np.matmul(one[row, some], by, out=cosines[: len(some)])
+                found[row, some] = _largest(part, place[row, some], last)
+        return found
 
     def _directions(self, token: Ints) -> Floats:
         """Embedding of each token, scaled to length 1 (B, C, d)."""
@@ -469,12 +533,8 @@ class Observation:
     @cached_property
     def query_count(self) -> Ints:
         """Number of queries of the turn, one for each of its tokens (B,)."""
-        return np.asarray((self._queried >= 0).sum(axis=1))
-
-    @cached_property
-    def query_age(self) -> Ints:
-        """Number of the turn's queries after each of them (B, n): 0 for the last."""
-        return np.asarray(self.query_count[:, None] - 1 - np.arange(self._queried.shape[1]))
+        count: Ints = (self._queried >= 0).sum(axis=1)
+        return count
 
     def visible(self, token: Ints) -> Bools:
         """Whether each of the turn's queries attends to each of these tokens (B, n, C).
@@ -484,11 +544,31 @@ class Observation:
         last = self._queried[:, :, None]
         return (token[:, None, :] <= last) & (token[:, None, :] >= 0)
 
-    def attention_of_each(self, token: Ints) -> Floats:
-        """Attention of each of the turn's queries over what it sees (B, n, C); padding is 0."""
-        logits = np.take_along_axis(self._tokens.query_logits(self.turn), token[:, None, :], axis=2)
-        return softmax(np.where(self.visible(token), logits, np.float32(-np.inf)))
+    def attention_of_each(self, token: Ints, last: Ints | None = None) -> Floats:
+        """Attention of each of the turn's queries over what it sees (B, n, C); padding is 0.
+
+        Parameters
+        ----------
+        token : array (B, C)
+        last : array (B, 1), optional
+            Only as many queries, the last ones, in order (B, max(last), C); at most all.
+        """
+        logits, stop = self._tokens.query_logits(self.turn), self.query_count
+        start = np.zeros_like(stop) if last is None else stop - last[:, 0]
+        width = logits.shape[1] if last is None else int(last.max(initial=0))
+        if type(logits) is not np.ndarray:  # on a device, whose rows have equally many queries
+            some = slice(logits.shape[1] - width, None)
+            seen = (token[:, None] <= self._queried[:, some, None]) & (token[:, None] >= 0)
+            given = np.take_along_axis(logits[:, some], token[:, None], axis=2)
+            return softmax(np.where(seen, given, np.float32(-np.inf)))
+        found = np.full((len(token), width, token.shape[1]), -np.inf, np.float32)
+        for row, (first, end) in enumerate(zip(start.tolist(), stop.tolist(), strict=True)):
+            own = found[row, : end - first]
+            np.take(logits[row, first:end], token[row], axis=1, out=own, mode="wrap")
+            np.copyto(own, -np.inf, where=token[row] > self._queried[row, first:end, None])
+        return softmax(found)
 
     def future_attention(self, token: Ints) -> Floats:
         """Attention of the full cache to each token, from this turn to the dialog's end (B, C)."""
-        return self._tokens.future_attention.reshape(-1).take(token + self._turn_start)
+        come = self._tokens.future_attention
+        return come.reshape(-1).take(token + _starts(come, self.turn))

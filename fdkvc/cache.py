@@ -25,13 +25,6 @@ _BEYOND = np.float32(1e30)  # scores are smaller: larger values mark protected e
 class Ties:
     """Which scores count as equal to the cutoff, the lowest score that stays.
 
-    Attributes
-    ----------
-    relative : float
-        Allowed difference as a share of the cutoff, plus
-    absolute : float
-        this much: for sums whose parts may be much larger than the sum.
-
     Examples
     --------
     >>> Ties(relative=0.25, absolute=1.0).tolerance(np.array([[2]], np.float32)).tolist()
@@ -39,7 +32,9 @@ class Ties:
     """
 
     relative: float = ROUNDING
+    """Allowed difference as a share of the cutoff."""
     absolute: float = 0.0
+    """Added to it: for sums whose parts may be much larger than the sum."""
 
     def tolerance(self, cutoff: Floats) -> Floats | np.float32:
         """Return how far from its row's cutoff (B, 1) a score still ties with it."""
@@ -59,21 +54,14 @@ UNIT_SCALE = Ties(absolute=ROUNDING)
 
 @dataclass(frozen=True, eq=False)
 class Cache:
-    """Entries of B rows in C slots, older entries first; immutable.
-
-    Attributes
-    ----------
-    token : array (B, C)
-        Index of each entry's token; −1 marks an empty slot.
-    channels : mapping of name to array (B, C)
-        A policy's numbers for each entry; 0 in empty slots.
-    state : mapping of name to array (B,)
-        A policy's number for each row.
-    """
+    """Entries of B rows in C slots, older entries first; immutable."""
 
     token: Ints
+    """Shape (B, C). Index of each entry's token; −1 marks an empty slot."""
     channels: Mapping[str, Floats] = field(default_factory=dict)
+    """Arrays of shape (B, C) by name. A policy's numbers for each entry; 0 in empty slots."""
     state: Mapping[str, Floats] = field(default_factory=dict)
+    """Arrays of shape (B,) by name. A policy's number for each row."""
 
     def __getitem__(self, channel: str) -> Floats:
         return self.channels[channel]
@@ -81,7 +69,8 @@ class Cache:
     @cached_property
     def present(self) -> Bools:
         """Whether each slot holds an entry (B, C)."""
-        return np.asarray(self.token != EMPTY)
+        present: Bools = self.token != EMPTY
+        return present
 
     @cached_property
     def full(self) -> bool:
@@ -93,7 +82,8 @@ class Cache:
         """Entries of each row (B,)."""
         if self.full:
             return np.full(len(self.token), self.token.shape[1], np.intp)
-        return np.asarray(self.present.sum(axis=1))
+        count: Ints = self.present.sum(axis=1)
+        return count
 
     def with_channels(self, **channels: Floats) -> Cache:
         """Replace the named channels."""
@@ -327,18 +317,12 @@ def _select_by_row(
 
 @dataclass(frozen=True, eq=False)
 class Pages:
-    """Which entries share a page.
-
-    Attributes
-    ----------
-    page : array (B, C)
-        The page of each entry, older ones first.
-    size : int
-        Slots of a page; a page that is not full takes as many of the budget.
-    """
+    """Which entries share a page."""
 
     page: Ints
+    """Shape (B, C). The page of each entry, older ones first."""
     size: int
+    """Slots of a page; a page that is not full takes as many of the budget."""
 
     def first(self, cache: Cache) -> Bools:
         """Mark the first entry of each page (B, C)."""
@@ -393,7 +377,7 @@ def top_k(score: Floats, cache: Cache, count: Ints, ties: Ties) -> Bools:
     cutoff = np.take_along_axis(-np.sort(-priority, axis=1), some - 1, axis=1)
     tolerance = ties.tolerance(cutoff)
     marked = _older_of_ties(priority >= cutoff - tolerance, priority > cutoff + tolerance, count)
-    return np.asarray(marked & cache.present & (count > 0))
+    return marked & cache.present & (count > 0)
 
 
 def _older_of_ties(kept: Bools, above: Bools, places: int | Ints) -> Bools:

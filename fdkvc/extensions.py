@@ -17,5 +17,5 @@ def register_installed(group: str, register: Callable[[Any], object]) -> None:
         try:
             register(point.load())
         except Exception as error:  # whatever another package does when it is imported
-            said = f"{type(error).__name__}: {error}"
-            warnings.warn(f"{group} {point.name!r} is left out, {said}", stacklevel=2)
+            reason = f"{type(error).__name__}: {error}"
+            warnings.warn(f"{group} {point.name!r} is left out, {reason}", stacklevel=2)

@@ -1,10 +1,10 @@
 """Limits of input size, memory and time. The ranges of user settings are in `parameters`."""
 
 # Files that are read
-MAX_DIALOG_FILE_BYTES = 20_000_000  # the largest files of SGD and MultiWOZ 2.2 are smaller
+MAX_DIALOG_FILE_BYTES = 50_000_000
 MAX_DIALOG_FILE_LINES = 1_000_000  # of plain text
-MAX_JSON_DEPTH = 32  # nested lists and objects; the supported formats need 9
-MAX_JSON_VALUES = 2_000_000  # a parsed value takes about 100 bytes
+MAX_JSON_DEPTH = 32  # nested lists and objects; the supported formats need 12
+MAX_JSON_VALUES = 3_000_000  # a parsed value takes about 100 bytes
 MAX_MODEL_JSON_BYTES = 50_000_000  # also of a weights header; large tokenizers take 34 million
 MAX_MODEL_JSON_VALUES = 5_000_000  # large tokenizers list a million words and merges
 MAX_TOKENIZER_PARTS = 32  # of a processing step; known tokenizers have 5
@@ -21,10 +21,10 @@ MAX_RUN_JSON_BYTES = 1_000_000  # run.json files of this project are smaller
 
 # Dialogs
 MAX_DIALOGS = 2000  # of a file
-MAX_TURNS = 512  # of a dialog
-MAX_TOKENS = 8192  # of a dialog
-MAX_TURN_TOKENS = 1024  # of a turn
-MAX_DIALOG_CHARACTERS = 100_000  # of a dialog
+MAX_TURNS = 2048  # of a dialog
+MAX_TOKENS = 131_072  # of a dialog
+MAX_TURN_TOKENS = 32_768  # of a turn
+MAX_DIALOG_CHARACTERS = 1_000_000  # of a dialog
 MAX_NAME_CHARACTERS = 128  # of the name of a dialog, a speaker, a topic or a slot
 MAX_TOPICS = 32  # of a dialog: a batch keeps them as bits of one number
 MAX_DEMANDS = 4096  # of a dialog
@@ -35,6 +35,7 @@ MAX_MENTIONS = 32  # of a wording, the newest
 MAX_POLICY_CHARACTERS = 1000  # of a policy with hyperparameters and wrappers
 MAX_CHUNK_NUMBERS = 2**25  # of the dialogs of a chunk: 128 MB
 MAX_RESULT_NUMBERS = 2**27  # of a run's results: 512 MB
+MAX_QUERY_LOGITS = 2**27  # of each query of a turn with each token before: 512 MB
 MAX_RUN_NAMES = 512  # policies of a run, or scenarios, or metrics
 MAX_CACHED_WORDS = 2**15  # whose id or vector is cached
 MAX_FRONT_SETTINGS = 12  # of a search's Pareto front that are validated, spread evenly
@@ -43,8 +44,8 @@ MAX_WRITTEN_TOKENS = 128  # that a model generates
 MAX_REPEATS = 6  # of the same tokens, after which a chat's passage ends
 MAX_CALLS = 2  # of a model before the words of a turn
 MAX_BOUND_TERMS = 20_000  # of the integer programme for the most evidence: about a second
-MAX_BOUND_SECONDS = 2.0  # of one such programme
-MAX_INLINE_BOUND_TERMS = 2000  # larger programmes run in a child process that can be killed
+MAX_BOUND_SECONDS = 4.0  # of one such programme; a child process has three times as long
+MAX_INLINE_BOUND_TERMS = 4000  # 0.3 s on dialogs tried; larger ones run where they can be killed
 MAX_BOUND_NODES = 1000  # of branch and bound
 MAX_REGRET_STEPS = 2**24  # of the search for the best schedule: some seconds, 300 MB
 
@@ -53,18 +54,21 @@ MAX_ENTRY_ROWS = 1_000_000  # of a table of entries
 MAX_EXPLAINED_ENTRIES = 2000  # of one view, explained in full: about 2 ms and 20 bytes each
 
 # Pages: what one view shows and one session computes
-MAX_UPLOAD_MEGABYTES = 20  # of a trace and of its unpacked arrays
-MAX_TEXT_UPLOAD_MEGABYTES = 15  # of a file of dialogs as text
-MAX_KEPT_UPLOAD_MEGABYTES = 48  # of all stored uploads
+MAX_UPLOAD_MEGABYTES = 50  # of a file of dialogs as text
+MAX_TRACE_UPLOAD_MEGABYTES = 20  # of a trace and of its unpacked arrays
+MAX_CONFIG_MEGABYTES = 1  # of a model's config.json
+MAX_KEPT_UPLOAD_MEGABYTES = 96  # of all stored uploads
 MAX_RUNNING_JOBS = 2  # runs of the pages at once; others wait
+MAX_ENDED_JOBS = 20  # of those that failed or were cancelled, to report why
 MAX_RESULTS_MEGABYTES = 128  # of stored results
-MAX_COMPUTED_MEGABYTES = 64  # of cached runs and derived data
+MAX_COMPUTED_MEGABYTES = 512  # of cached runs and derived data
 MAX_ANSWERS_MEGABYTES = 64  # of cached answers of a language model
 MAX_SHOWN_PRODUCTS = 20_000_000  # heads × turns × tokens: each array of them takes 80 MB
 MAX_MEASURED_DIALOGS = 600  # of a file
-MAX_MEASURED_CHARACTERS = 1_000_000  # of these dialogs
-MAX_SHOWN_TURNS = 128  # of a real dialog
-MAX_SHOWN_TOKENS = 4096  # of a real dialog
+MAX_MEASURED_CHARACTERS = 4_000_000  # of these dialogs
+MAX_RECORDED_ENTRIES = 200_000  # of a shown dialog's turns; longer ones are recomputed by turn
+MAX_KEPT_ENTRIES = 2**24  # cached after the turns of a long dialog: 67 MB
+MAX_SHOWN_BUDGET = 8192  # of a real dialog
 MAX_SHOWN_HEADS = 32  # of a layer
 MAX_JOINT_ENTRIES = 1_000_000  # over turns and heads, if heads decide together
 MAX_SCHEDULE_TURNS = 60  # of a synthetic dialog

@@ -19,45 +19,32 @@ from fdkvc.limits import MAX_LINK_CHARACTERS
 
 @dataclasses.dataclass(frozen=True)
 class Parameter:
-    """A numeric, choice or text setting.
-
-    Attributes
-    ----------
-    help : str
-        One line on its effect.
-    symbol : str
-        The paper's symbol in LaTeX, if any.
-    low, high : float
-        The valid range, both ends included unless `open_low` or `open_high`.
-    paper : tuple of two floats, optional
-        The range that the paper explored (Table 7).
-    choices : collection
-        Allowed values of a choice; a mapping also gives their labels, or objects with a label.
-    rule : str
-        The eviction rule whose threshold this is, if any.
-    by_row : bool
-        Whether each row of a batch may have its own value, because only arithmetic uses it; see
-        `fdkvc.policies.by_row`.
-    nominal : bool
-        Whether its values have no order, as those of a seed.
-    pattern, form : str
-        Of a text: its regular expression, and the same in words.
-    """
+    """A numeric, choice or text setting."""
 
     label: str
     help: str
+    """One line on its effect."""
     symbol: str = ""
+    """The paper's symbol in LaTeX, if any."""
     low: float = -math.inf
     high: float = math.inf
+    """The valid range, both ends included unless `open_low` or `open_high`."""
     open_low: bool = False
     open_high: bool = False
     paper: tuple[float, float] | None = None
+    """The range that the paper explored (Table 7)."""
     choices: Collection[Any] = ()
+    """Allowed values of a choice; a mapping also gives their labels, or objects with a label."""
     rule: str = ""
+    """The eviction rule whose threshold this is, if any."""
     by_row: bool = False
+    """Whether each row of a batch may have its own value, because only arithmetic uses it; see
+    `fdkvc.policies.by_row`."""
     nominal: bool = False
+    """Whether its values have no order, as those of a seed."""
     pattern: str = ""
     form: str = ""
+    """Of a text: its regular expression, and the same in words."""
 
     @property
     def letters(self) -> str:
@@ -70,6 +57,17 @@ class Parameter:
         """
         letters = unescape(re.sub(r"\\([a-z]+)", r"&\1;", self.symbol))
         return re.sub(r"_(\d)", lambda found: chr(ord("₀") + int(found[1])), letters)
+
+    @property
+    def title(self) -> str:
+        r"""Its label with its symbol.
+
+        Examples
+        --------
+        >>> Parameter("Recency decay", "", r"\gamma").title, Parameter("Seed", "").title
+        ('Recency decay (γ)', 'Seed')
+        """
+        return f"{self.label} ({self.letters})" if self.symbol else self.label
 
     def allowed(self, kind: type = float) -> str:
         """Describe the valid range.
@@ -126,30 +124,20 @@ def written(value: float) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Field(Parameter):
-    """A parameter with a name and a default: a control, a key in links and an option.
-
-    Attributes
-    ----------
-    name : str
-        In links and as an option.
-    default : int, float, str, tuple of str or None
-        Its type is the field's: a tuple means several choices, None an optional whole number.
-    of : str
-        The policy whose hyperparameter it is, if any.
-    read : function, optional
-        Parses the name of a policy, written in links without spaces; "" for none.
-    chosen : bool
-        Whether the browser's Back undoes a change; false for mere navigation.
-    follows : bool
-        Whether every other page with this field takes over its value.
-    """
+    """A parameter with a name and a default: a control, a key in links and an option."""
 
     name: str = ""
+    """In links and as an option."""
     default: Any = None
+    """Its type is the field's: a tuple means several choices, None an optional whole number."""
     of: str = ""
+    """The policy whose hyperparameter it is, if any."""
     read: Callable[[str], str] | None = None
+    """Parses the name of a policy, written in links without spaces; "" for none."""
     chosen: bool = True
+    """Whether the browser's Back undoes a change; false for mere navigation."""
     follows: bool = False
+    """Whether every other page with this field takes over its value."""
 
     @property
     def kind(self) -> type:
@@ -164,12 +152,7 @@ class Field(Parameter):
         return {key: str(getattr(each, "label", each)) for key, each in named.items()}
 
     def parse(self, text: str) -> Any:
-        """Parse the value of a link.
-
-        Raises
-        ------
-        ValueError
-            If it is not allowed.
+        """Parse the value of a link; ValueError if it is not allowed.
 
         Examples
         --------
@@ -248,7 +231,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 DIALOGS = Field(
-    "Dialogs a scenario",
+    "Dialogs per scenario",
     "Dialogs of each scenario; more give narrower intervals.",
     name="dialogs",
     default=600,
@@ -270,6 +253,8 @@ WORKERS = Field(
     "Workers", "Processes that share the dialogs of a run.", name="workers", low=1, high=256
 )
 """Settings of every run, with the ranges of the command line; pages narrow some of them."""
+
+PORT = Field("Port", "Where the app listens.", name="port", low=1, high=65_535)
 
 
 def parameter(default: float | int | str, label: str, help: str, **facts: Any) -> Any:

@@ -96,6 +96,22 @@ def gap(one: float, other: float, digits: int = 3) -> str:
     return f"{abs(next(written) - next(written)):.{decimals}f}"
 
 
+def written_bytes(size: float) -> str:
+    """Write a number of bytes with its unit.
+
+    Examples
+    --------
+    >>> written_bytes(1_234_567), written_bytes(999)
+    ('1.2 MB', '999 bytes')
+    """
+    unit = "bytes"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if size < 1000:
+            break
+        size, unit = size / 1000, larger
+    return f"{size:.0f} {unit}" if unit == "bytes" or size >= 100 else f"{size:.1f} {unit}"
+
+
 def percent(share: float, digits: int = 0) -> str:
     """Write a share as a percentage.
 

@@ -9,17 +9,10 @@ with page(
     "about",
     "About",
     "A language model remembers a dialog in a cache of limited size. FD-KVC decides what stays in "
-    "it; this laboratory shows every decision and checks what its paper claims.",
+    "it; this app shows every decision and checks what its paper claims.",
     about.FIELDS,
 ) as shown:
     st.header("The method: one turn", anchor=False)
     about.show_method(shown.name)
 
-    st.header("How to cite the paper", anchor=False)
-    about.show_citation()
-
-    st.header("Its limitations, one by one", anchor=False)
-    about.show_limitations()
-
-    st.header("What this project does not show", anchor=False)
-    about.show_what_is_missing()
+    about.show_text()

@@ -24,5 +24,5 @@ with page(
         with body:
             answered = scene.answer(PAGE, conversation)
             if answered is not None:
-                shown.say_wrong(sections.keep_to_sections(PAGE, answered, shown.link))
+                shown.show_problems(sections.keep_to_sections(PAGE, answered, shown.link))
                 sections.open_section(PAGE, answered)

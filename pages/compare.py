@@ -6,7 +6,7 @@ from fdkvc.ui.compare import scenes, what_if
 from fdkvc.ui.kit import fields, sidebar
 from fdkvc.ui.kit.frame import page
 from fdkvc.ui.kit.lanes import choose_lanes, load_lanes
-from fdkvc.ui.kit.variants import tell_idle_in
+from fdkvc.ui.kit.variants import warn_no_effect_in
 from fdkvc.ui.stage.follow import nearly_kept, open_on
 
 PAGE = "compare"
@@ -22,15 +22,15 @@ with page(
     with st.sidebar:
         policies = choose_lanes(PAGE)
         dialog, budget = sidebar.choose_dialog(PAGE)
-        asked = sidebar.choose_metrics(PAGE)
+        metrics = sidebar.choose_metrics(PAGE)
 
-    runs = load_lanes(dialog, policies, budget, asked)
+    runs = load_lanes(dialog, policies, budget, metrics)
     open_on(PAGE, shown.link, lambda: nearly_kept(runs[-1].run))
-    shown.say_wrong(sidebar.keep_to_dialog(PAGE, runs[0].run.dialogs, shown.link))
-    tell_idle_in(policies, runs[0].run.dialogs)
+    shown.show_problems(sidebar.keep_to_dialog(PAGE, runs[0].run.dialogs, shown.link))
+    warn_no_effect_in(policies, runs[0].run.dialogs)
 
     with shown.beside_title:
-        what_if.ask(PAGE, runs)
+        what_if.show_controls(PAGE, runs)
         files = st.container(width="content")
     lanes = what_if.with_fork(PAGE, runs)
     with files:

@@ -1,4 +1,4 @@
-"""Dialogs: what people really said, and what each cache still holds of it, turn by turn."""
+"""Dialogs: real conversations, and what each cache still holds of them, turn by turn."""
 
 import streamlit as st
 
@@ -8,7 +8,7 @@ from fdkvc.ui.dialogs.transcript import first_failure, show_source
 from fdkvc.ui.kit import sidebar
 from fdkvc.ui.kit.frame import page
 from fdkvc.ui.kit.lanes import choose_lanes, load_lanes
-from fdkvc.ui.kit.variants import tell_idle_in
+from fdkvc.ui.kit.variants import warn_no_effect_in
 from fdkvc.ui.stage.follow import open_on
 
 PAGE = "dialogs"
@@ -23,22 +23,26 @@ with page(
 ) as shown:
     with st.sidebar:
         policies = choose_lanes(PAGE, choices.POLICIES)
-        chosen = choices.choose_dialog(PAGE)
+        chosen = choices.choose_dialog(PAGE, shown.below_title)
         metrics = sidebar.choose_metrics(PAGE)
     if chosen is None:
         choices.ask_for_file(PAGE)
         st.stop()
 
-    lanes = load_lanes(chosen.head, policies, chosen.budget, metrics)
+    try:
+        lanes = load_lanes(chosen.head, policies, chosen.budget, metrics)
+    except ValueError as error:
+        shown.show_problems([f"{error}."])
+        st.stop()
     with shown.beside_title:
         choices.offer_own_file(PAGE)
-        view = choices.choose_view(PAGE)
+        view = choices.choose_view(PAGE, lanes[0].run.long)
         lane = choices.choose_look(PAGE, lanes)
         sections.downloads(PAGE, view, lanes, lane)
     recording = chosen.recording
     open_on(PAGE, shown.link, lambda: first_failure(recording, lane), choices.which_dialog(PAGE))
-    shown.say_wrong(sidebar.keep_to_dialog(PAGE, recording.dialogs, shown.link))
-    tell_idle_in(policies, lanes[0].run.dialogs)
+    shown.show_problems(sidebar.keep_to_dialog(PAGE, recording.dialogs, shown.link))
+    warn_no_effect_in(policies, lanes[0].run.dialogs)
 
     with st.container(key="headline"):
         show_headline(recording, lane)

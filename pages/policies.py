@@ -1,4 +1,4 @@
-"""Policies: what each of them decides by, and where it stands."""
+"""Policies: how each decides, and how well it does."""
 
 import streamlit as st
 
@@ -12,11 +12,14 @@ with page(
     "its source, and how well it does beside the others.",
     [policies.SHOWN],
 ) as shown:
-    st.header("The map", anchor=False)
+    st.header("Which one should I use?", anchor=False)
     policies.show_map(shown.name)
 
     st.header("Side by side", anchor=False)
     policies.show_overview(shown.name)
+
+    st.header("On agent conversations", anchor=False)
+    policies.show_agents(shown.name)
 
     st.header("What they look at", anchor=False)
     policies.show_what_they_look_at()
@@ -24,7 +27,7 @@ with page(
     st.header("One by one", anchor=False)
     policies.show_each(shown.name)
 
-    st.header("Policies around policies", anchor=False)
+    st.header("Wrappers", anchor=False)
     policies.show_wrappers(shown.name)
 
     st.header("What page size costs", anchor=False)

@@ -5,9 +5,9 @@ import streamlit as st
 from fdkvc.ui.kit import fields, sidebar
 from fdkvc.ui.kit.frame import page
 from fdkvc.ui.kit.runs import RunChoice, load_run
-from fdkvc.ui.kit.variants import tell_idle_in
+from fdkvc.ui.kit.variants import warn_no_effect_in
 from fdkvc.ui.stage.follow import nearly_kept, open_on
-from fdkvc.ui.step import scene, tour
+from fdkvc.ui.step import scene
 
 PAGE = "step"
 
@@ -22,18 +22,19 @@ with page(
     with st.sidebar:
         policy, beside = sidebar.choose_policy(PAGE)
         dialog, budget = sidebar.choose_dialog(PAGE)
-        asked = sidebar.choose_metrics(PAGE)
+        metrics = sidebar.choose_metrics(PAGE)
 
-    run = load_run(RunChoice(dialog, policy, budget, asked))
-    sidebar.tell_rules(beside, run.trace)
-    tell_idle_in([policy], run.dialogs)
+    run = load_run(RunChoice(dialog, policy, budget, metrics))
+    sidebar.show_rules(beside, run.trace)
+    warn_no_effect_in([policy], run.dialogs)
     open_on(PAGE, shown.link, lambda: nearly_kept(run))
-    shown.say_wrong(sidebar.keep_to_dialog(PAGE, run.dialogs, shown.link))
+    shown.show_problems(sidebar.keep_to_dialog(PAGE, run.dialogs, shown.link))
 
     with shown.beside_title:
+        st.page_link(
+            "pages/story.py", label="New here? Five scenes", icon=":material/auto_stories:"
+        )
         scene.downloads(PAGE, run)
-        tour.guided_walk(PAGE)
-    tour.tell_stop(PAGE, run)
     write = fields.link_writer(PAGE, sidebar.view_fields(PAGE), sidebar.MOVING)
-    follow = scene.show(PAGE, run, write, beside=tour.beside(PAGE, run))
+    follow = scene.show(PAGE, run, write)
     follow()

@@ -7,12 +7,14 @@ was kept, is written once in `run`. A new policy is a function, a line in `POLIC
 `DEFAULTS`.
 """
 
+import json
 import math
 import operator
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 Vector = list[float]
@@ -85,6 +87,8 @@ class Dialog:
         One vector for each token.
     surprisal : list of float
         One number for each token, in nats, where it is known.
+    traits : list of dict of str to float
+        What the text of each token says of it, where it is known.
     """
 
     turns: list[list[int]]
@@ -93,6 +97,7 @@ class Dialog:
     keys: list[Vector]
     values: list[Vector]
     surprisal: list[float] = field(default_factory=list, kw_only=True)
+    traits: list[dict[str, float]] = field(default_factory=list, kw_only=True)
 
     @cached_property
     def tokens(self) -> list[int]:
@@ -172,7 +177,7 @@ def mean(vectors: list[Vector]) -> Vector:
 
 def cosine(a: Vector, b: Vector) -> float:
     """Cosine of the angle; 0 where a vector has no length."""
-    lengths = math.sqrt(dot(a, a)) * math.sqrt(dot(b, b))
+    lengths = math.hypot(*a) * math.hypot(*b)
     return dot(a, b) / lengths if lengths > 0 else 0.0
 
 
@@ -547,6 +552,57 @@ def new_surprisal(seen: Seen, token: int) -> dict[str, float]:
     return {"surprisal": seen.dialog.surprisal[token], "redundancy": 0.0}
 
 
+def learned(seen: Seen, cache: list[Entry], state: State) -> Verdict:
+    """Keep a window of the newest, then what a linear model scores highest."""
+    for entry in cache:
+        entry.scores["age"] += 1
+    entries = cache + [Entry(token, new_learned(seen, token)) for token in seen.new]
+    terms = {}
+    for entry in entries:
+        word = trait(seen, entry.token, "word")
+        for other in entries:
+            if other.token > entry.token and trait(seen, other.token, "word") == word > 0:
+                entry.scores["repeated"] = 1.0
+        own = {"age": math.log(1 + entry.scores["age"]), "repeated": entry.scores["repeated"]}
+        terms[entry.token] = {
+            term: sum(
+                known["weight"]
+                * (own.get(name, trait(seen, entry.token, name)) - known["mean"])
+                / known["spread"]
+                for name, known in LEARNED.items()
+                if name in names
+            )
+            for term, names in LEARNED_TERMS.items()
+        }
+    window = int(seen.budget * seen.parameters["window"])
+    return Verdict(entries, terms, newest_tokens(entries, window), [])
+
+
+def trait(seen: Seen, token: int, name: str) -> float:
+    """Return what the text of a token says of it, 0 where it is not known."""
+    return seen.dialog.traits[token].get(name, 0.0) if seen.dialog.traits else 0.0
+
+
+def new_learned(seen: Seen, token: int) -> dict[str, float]:
+    """Start at no age, repeated by nothing."""
+    return {"age": 0.0, "repeated": 0.0}
+
+
+LEARNED: dict[str, dict[str, float]] = json.loads(
+    (Path(__file__).parents[1] / "fdkvc" / "policies" / "learned.json").read_text("utf-8")
+)["features"]
+"""The default weights."""
+
+LEARNED_TERMS = {
+    "age": ["age"],
+    "repeated": ["repeated"],
+    "word": ["surprisal", "capital", "digit", "punctuation", "mark"],
+    "neighbours": ["near_surprisal", "near_capital", "near_digit"],
+    "position": ["position"],
+    "speaker": ["user"],
+}
+
+
 def new_without_memory(seen: Seen, token: int) -> dict[str, float]:
     """Start with nothing."""
     return {}
@@ -555,6 +611,7 @@ def new_without_memory(seen: Seen, token: int) -> dict[str, float]:
 NEW: dict[str, Callable[[Seen, int], dict[str, float]]] = {
     **dict.fromkeys(("fd-kvc", "fd-kvc-adaptive"), new_fd_kvc),
     "surprisal": new_surprisal,
+    "learned": new_learned,
     "h2o": lambda seen, token: {"cumulative": 0.0},
     "h2o-mean": lambda seen, token: {"cumulative": 0.0, "queries": 0.0},
     "scissorhands": lambda seen, token: {"low": 0.0},
@@ -705,6 +762,7 @@ POLICIES: dict[str, Policy] = {
     "fd-kvc": fd_kvc,
     "fd-kvc-adaptive": fd_kvc_adaptive,
     "surprisal": surprisal,
+    "learned": learned,
 }
 
 PAPERS = {"gamma": 0.88, "alpha_0": 0.3, "mu": 0.4, "tau": 0.02, "beta": 0.25, "w_c": 0.45}
@@ -727,6 +785,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "fd-kvc": PAPERS,
     "fd-kvc-adaptive": {**PAPERS, "kappa": 0.5, "theta": 0.5},
     "surprisal": {"window": 0.5, "decay": 0.8, "redundancy": 0.75},
+    "learned": {"window": 0.5},
 }
 
 RELATIVE = (1.5e-6, 0.0)
@@ -734,7 +793,9 @@ RELATIVE = (1.5e-6, 0.0)
 
 TIES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("fifo", "full", "sink", "scissorhands", "random"), (0.0, 0.0)),
-    **dict.fromkeys(("keydiff", "fd-kvc", "fd-kvc-adaptive", "surprisal"), (1.5e-6, 1.5e-6)),
+    **dict.fromkeys(
+        ("keydiff", "fd-kvc", "fd-kvc-adaptive", "surprisal", "learned"), (1.5e-6, 1.5e-6)
+    ),
 }
 """Policies of which other scores tie: exact ones, and sums of what is of the size of 1."""
 

@@ -92,17 +92,14 @@ def here(arguments: list[str], folder: Path) -> str:
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Run the command line's commands in their order; return the folder that they wrote to.
 
-    The first of each kind shows that it starts; the others need no interpreter of their own.
+    The first shows that the package starts; the others need no interpreter of their own.
     """
     folder = tmp_path_factory.mktemp("readme")
-    started = set()
-    for command in commands():
-        if command.startswith(OWN_COMMAND):
-            arguments = shlex.split(command)[1:]
-            kind = arguments[2]
-            said = here(arguments[2:], folder) if kind in started else run(arguments, folder)
-            assert said.strip(), command
-            started.add(kind)
+    own = [command for command in commands() if command.startswith(OWN_COMMAND)]
+    for number, command in enumerate(own):
+        arguments = shlex.split(command)[1:]
+        printed = here(arguments[2:], folder) if number else run(arguments, folder)
+        assert printed.strip(), command
     return folder / "results"
 
 
@@ -147,7 +144,16 @@ def test_the_first_document_is_short_and_links_to_all_others() -> None:
 def test_every_link_between_documents_leads_somewhere() -> None:
     for document in DOCUMENTS:
         for link in re.findall(r"\]\(([^):]+)\)", document.read_text(encoding="utf-8")):
-            assert (document.parent / link).exists(), f"{document}: {link}"
+            path, _, section = link.partition("#")
+            target = document.parent / path if path else document
+            assert target.exists(), f"{document}: {link}"
+            assert not section or section in sections(target), f"{document}: {link}"
+
+
+def sections(document: Path) -> set[str]:
+    """Return the names under which a document's headings are linked."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_every_picture_exists_and_is_small() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fdkvc.attention import SPEAKERS, word_id
+from fdkvc.attention import SPEAKERS, TRAITS, word_id
 from fdkvc.corpora.recordings import Recording
 from fdkvc.parameters import Parameter, defaults_of, parameters_of
 from fdkvc.policies import POLICIES, Policy, policy_named
@@ -98,8 +98,20 @@ def random_dialog(seed: int | Sequence[int], lengths: Sequence[int], **world: An
     current = order[dialog.current]
     bits = np.repeat(np.uint32(1) << current.astype(np.uint32), lengths, axis=1)
     return dataclasses.replace(
-        dialog, current=current, topic_bits=bits, topic_names=tuple("ABCDEFGH")
+        dialog,
+        current=current,
+        topic_bits=bits,
+        topic_names=tuple("ABCDEFGH"),
+        traits=random_traits(seed, sum(lengths))[None],
     )
+
+
+def random_traits(seed: int | Sequence[int], tokens: int) -> NDArray[np.float32]:
+    """Draw the traits of tokens (N, F): one of nine words or none, and any numbers beside."""
+    random = np.random.default_rng(seed)
+    traits = random.normal(size=(tokens, len(TRAITS))).astype(np.float32)
+    traits[:, TRAITS.index("word")] = random.integers(10, size=tokens)
+    return traits
 
 
 def plain_dialog(
@@ -152,6 +164,8 @@ def values_of(known: Parameter, kind: type) -> st.SearchStrategy[Any]:
     """Draw from all of a hyperparameter's valid range, its ends included."""
     if known.choices:
         return st.sampled_from(tuple(known.choices))
+    if known.pattern:
+        return st.just("")
     if kind is int:
         return st.integers(int(known.low), int(known.high))
     return st.floats(known.low, known.high, exclude_min=known.open_low, exclude_max=known.open_high)
@@ -190,6 +204,9 @@ def told_to_the_oracle(dialogs: DialogBatch, row: int) -> reference.Dialog:
         dialogs.keys[row].tolist(),
         dialogs.values[row].tolist(),
         surprisal=[] if dialogs.surprisal is None else dialogs.surprisal[row].tolist(),
+        traits=[]
+        if dialogs.traits is None
+        else [dict(zip(TRAITS, each, strict=True)) for each in dialogs.traits[row].tolist()],
     )
 
 
@@ -367,7 +384,10 @@ def measure(trace: Trace, recording: Recording, first_row: int = 0) -> dict[str,
     """Return every metric of the evidence of a recording whose first head is this row."""
     rows = slice(first_row, first_row + len(recording.heads))
     evidence = Evidence(dataclasses.replace(trace, kept=trace.kept[rows]), recording)
-    return {key: metric.measure(evidence) for key, metric in metrics_of("evidence").items()}
+    return {
+        key: metric.measure(evidence)
+        for key, metric in metrics_of("evidence", optional=False).items()
+    }
 
 
 def by_cosine(dialogs: DialogBatch) -> DialogBatch:

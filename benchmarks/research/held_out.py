@@ -5,6 +5,8 @@ Reads train.json.xz, as `benchmarks.research.train_bundled_model` does, and writ
 
     python -m benchmarks.research.held_out train.json.xz FILE [--dialogs 200] [--seed 0]
 
+With --dev dev.json.xz, the file also has as many development dialogs all of whose services the
+bundled model does not know, drawn by the same seed; their names begin with dev.
 With --services it writes the services of the training dialogs instead.
 """
 
@@ -21,6 +23,7 @@ import numpy as np
 
 from fdkvc.corpora.formats import read_file
 from fdkvc.corpora.transcripts import Transcript
+from fdkvc.lm import BUNDLED_SERVICES
 
 HELD_OUT = 500
 """Dialogues held out of the bundled model's training."""
@@ -59,6 +62,13 @@ def services_record(learnt: list[Any]) -> dict[str, Any]:
     return {"source": source, "services": sorted(names)}
 
 
+def unknown_services(dialogues: list[Any], count: int, seed: int) -> list[Any]:
+    """Return some dialogues all of whose services the bundled model does not know."""
+    unknown = [each for each in dialogues if not BUNDLED_SERVICES & set(each["services"])]
+    _, drawn = parted(unknown, min(count, len(unknown)), seed)
+    return [each | {"dialogue_id": f"dev {each['dialogue_id']}"} for each in drawn]
+
+
 def read_shuffled(path: Path, seed: int = 0) -> list[Transcript]:
     """Read the dialogs of a file, shuffled by the seed."""
     dialogs = read_file(path)
@@ -72,6 +82,7 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--dialogs", type=int, default=200, help="of them, drawn by the seed")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--dev", type=Path, help="dev.json.xz: also dialogs of unknown services")
     parser.add_argument("--services", action="store_true", help="write the known services instead")
     settings = parser.parse_args()
     learnt, held_out = parted(read_dialogues(settings.train), HELD_OUT, settings.seed)
@@ -79,8 +90,10 @@ def main() -> None:
         settings.file.write_text(json.dumps(services_record(learnt), indent=1) + "\n", "utf-8")
         return
     _, some = parted(held_out, min(settings.dialogs, len(held_out)), settings.seed)
+    if settings.dev is not None:
+        some += unknown_services(read_dialogues(settings.dev), settings.dialogs, settings.seed)
     settings.file.write_text(json.dumps(some), "utf-8")
-    print(f"{len(some)} of the {len(held_out)} dialogues held out: {settings.file}")
+    print(f"{len(some)} dialogues: {settings.file}")
 
 
 if __name__ == "__main__":

@@ -50,16 +50,13 @@ def measured(recordings: Sequence[Recording]) -> pd.DataFrame:
         every = {size: paged(key, size) for size in SIZES}
         replayed = replay(Replay(tuple(every.values()), BUDGETS, best=False), recordings)
         replayed = replayed[replayed.metric == METRIC]
-        means, apart = (
+        means, paired = (
             {(row["policy"], row["budget"]): row for row in table.to_dict("records")}
-            for table in (
-                replay_summary(replayed),
-                replay_paired(replayed, every[1].name),
-            )
+            for table in (replay_summary(replayed), replay_paired(replayed, every[1].name))
         )
         for size, policy in every.items():
             for budget in BUDGETS:
-                mean, gap = means[policy.name, budget], apart.get((policy.name, budget), {})
+                mean, gap = means[policy.name, budget], paired.get((policy.name, budget), {})
                 figures = [mean[name] for name in ("n", "services", "mean", "ci_low", "ci_high")]
                 figures += [gap.get(name, 0.0) for name in ("mean_diff", "ci_low", "ci_high")]
                 share = filled(policy, budget, recordings)
@@ -90,8 +87,8 @@ def main() -> None:
     parser.add_argument("--dialogs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     settings = parser.parse_args()
-    said = read_shuffled(settings.file, settings.seed)[: settings.dialogs]
-    recordings = [lexical_recording(each, 0) for each in said]
+    transcripts = read_shuffled(settings.file, settings.seed)[: settings.dialogs]
+    recordings = [lexical_recording(each, 0) for each in transcripts]
     table = measured(recordings)
     table.round(6).to_csv(FILE, index=False)
     print(table.to_string())

@@ -26,7 +26,7 @@ from fdkvc.experiments.policy_map import AXES, COLUMNS, FILE, rank_policies
 from fdkvc.experiments.replay import Replay, replay
 from fdkvc.lm import BUNDLED
 from fdkvc.lm.language_model import load_language_model
-from fdkvc.policies import POLICIES, Policy, policy_named, read_policy
+from fdkvc.policies import POLICIES, Policy, policy_named, read_policy, synthetic_policies
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 
 BUDGET = 48
@@ -57,7 +57,7 @@ VARIANTS = (
 
 def policies() -> tuple[Policy, ...]:
     """Return the settings on the map."""
-    names = (*POLICIES, *VARIANTS, *OF_HEADS)
+    names = (*synthetic_policies(), "learned", *VARIANTS, *OF_HEADS)
     return tuple(policy_named(name) if name in POLICIES else read_policy(name) for name in names)
 
 
@@ -90,20 +90,22 @@ def drawn(every: Sequence[Policy], dialogs: int, seed: int) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def real(every: Sequence[Policy], said: Sequence[Transcript]) -> pd.DataFrame:
+def real(every: Sequence[Policy], transcripts: Sequence[Transcript]) -> pd.DataFrame:
     """Return each real dialog's values in a replay."""
-    recordings = [lexical_recording(each, 0) for each in said]
+    recordings = [lexical_recording(each, 0) for each in transcripts]
     found = replay(Replay(tuple(every), (BUDGET,), best=False), recordings).assign(count=1)
     return found[found.value.notna()]
 
 
-def answered(every: Sequence[Policy], said: Sequence[Transcript], path: Path) -> pd.DataFrame:
+def answered(
+    every: Sequence[Policy], transcripts: Sequence[Transcript], path: Path
+) -> pd.DataFrame:
     """Return the scores of the model's answers to each dialog, as `run_answers` does."""
     model = load_language_model(BUNDLED)
     done = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=list(MEASURED))
     have = set(zip(done.dialog, done.policy, strict=True))
     with threadpool_limits(1, user_api="blas"):
-        for transcript in said:
+        for transcript in transcripts:
             lacking = tuple(each for each in every if (transcript.name, each.name) not in have)
             if not lacking:
                 continue
@@ -112,7 +114,7 @@ def answered(every: Sequence[Policy], said: Sequence[Transcript], path: Path) ->
             table = pd.DataFrame(rows, columns=list(MEASURED))
             table.to_csv(path, mode="a", header=not path.exists(), index=False)
     found = pd.read_csv(path).drop_duplicates(["dialog", "policy", "metric"])
-    return found[found.dialog.isin({each.name for each in said})]
+    return found[found.dialog.isin({each.name for each in transcripts})]
 
 
 def times(every: Sequence[Policy], repeats: int = 5) -> Iterator[tuple[object, ...]]:
@@ -153,13 +155,16 @@ def main() -> None:
     settings.folder.mkdir(parents=True, exist_ok=True)
     every = policies()
     alone = [policy for policy in every if policy.name not in OF_HEADS]
-    said = read_shuffled(settings.file, settings.seed)
+    wordless = [policy for policy in alone if not policy.needs_words]
+    transcripts = read_shuffled(settings.file, settings.seed)
     tables = [
-        _once(settings.folder / "drawn.csv", lambda: drawn(alone, settings.drawn, settings.seed)),
-        _once(settings.folder / "real.csv", lambda: real(alone, said[: settings.dialogs])),
+        _once(
+            settings.folder / "drawn.csv", lambda: drawn(wordless, settings.drawn, settings.seed)
+        ),
+        _once(settings.folder / "real.csv", lambda: real(alone, transcripts[: settings.dialogs])),
     ]
     present = [policy for policy in every if "future" not in policy.looks_at]
-    chosen = said[: settings.answers]
+    chosen = transcripts[: settings.answers]
     tables.append(answered(present, chosen, settings.folder / "answers.csv"))
     measured = pd.concat(tables)
     rows = [
@@ -167,7 +172,7 @@ def main() -> None:
         for axis in AXES
         if axis != "time"
     ]
-    whole = pd.concat([*rows, pd.DataFrame(times(alone), columns=list(COLUMNS))])
+    whole = pd.concat([*rows, pd.DataFrame(times(wordless), columns=list(COLUMNS))])
     whole.round(6).to_csv(FILE, index=False)
 
 

@@ -9,14 +9,7 @@ from datetime import UTC, datetime
 
 from fdkvc.experiments.benchmark import run_benchmark
 from fdkvc.experiments.study import run_study
-from fdkvc.files.shipped import (
-    BENCHMARK,
-    FOLDER,
-    OVERVIEW,
-    SWEEPS,
-    packed,
-    packed_overview,
-)
+from fdkvc.files.shipped import BENCHMARK, FOLDER, OVERVIEW, SWEEPS, packed, packed_overview
 from fdkvc.files.write import write_files
 
 

@@ -1,4 +1,4 @@
-"""Train the bundled model: a small decoder that reads dialogs and writes the service calls in them.
+r"""Train the bundled model: a small decoder that reads dialogs and writes their service calls.
 
 Reads train.json.xz, the training dialogues of the Schema-Guided Dialogue dataset (Rastogi et al.
 2020, CC BY-SA 4.0) as one list, and writes a folder as *transformers* would: config.json,
@@ -9,9 +9,17 @@ A call gives its arguments in the words of the dialog. So that the model copies 
 memorizing them, some are replaced throughout a dialog, differently in each epoch; and tokens of
 calls weigh more in the loss.
 
-An interrupted run continues. Needs the packages of requirements-capture.txt.
+With --schema, each dialog begins with its tools: the methods of its services and of up to two
+others in random order, with other names of methods and slots in most readings, so that the model
+reads names instead of knowing them. With --start, training goes on from the weights and the
+tokenizer of a model of the same sizes.
+
+An interrupted run continues: it is called again with the same options. Needs the packages of
+requirements-capture.txt; uses a GPU if there is one.
 
     python -m benchmarks.research.train_bundled_model train.json.xz FOLDER [--tokens N] [--seed 0]
+    python -m benchmarks.research.train_bundled_model train.json.xz FOLDER --tokens 100e6 \
+        --schema schema_train.json --start fdkvc/lm/bundled [--longest 4096 --theta 100000]
 """
 
 from __future__ import annotations
@@ -22,6 +30,7 @@ import math
 import os
 import random
 import re
+import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -31,18 +40,34 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import save_file
+from safetensors.torch import load_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import nn
 from torch.nn import functional
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from benchmarks.research.held_out import HELD_OUT, parted, read_dialogues
 from fdkvc.corpora.formats.annotated import read_dialogue
-from fdkvc.corpora.model_text import Passage, model_text
+from fdkvc.corpora.model_text import EQUALS, SEPARATOR, Passage, model_text
+from fdkvc.corpora.tools import Schema, read_schema, tools_text
+from fdkvc.corpora.transcripts import Tool
 from fdkvc.lm.tokens import END, MARKS, load_tokens
 
-LONGEST_DIALOG = 1024
-"""Tokens; longer dialogs are truncated."""
+_WORDS = """
+find look browse; get show fetch; search seek explore; reserve hold secure; buy order purchase;
+book arrange; lookup discover; play start; check view; add create; movie film; movies films; song
+track; music tune; event happening occasion; events happenings; hotel inn lodging; car vehicle;
+cars vehicles; restaurant diner eatery; restaurants diners eateries; ride cab lift; ticket pass;
+tickets passes; appointment session; weather forecast; date day when; city town municipality; name
+label; number count quantity; location spot; type kind sort; time hour; pickup collection; dropoff
+handover; destination target arrival; departure outgoing; origin source; leaving starting; return
+back; passengers flyers; airlines carrier; genre style; category section; class tier; recipient
+payee; amount sum; size dimension; rating score; seats chairs; rooms bedrooms; theater cinema;
+year released; artist singer; album disc; device speaker; address street; travelers tourists;
+riders persons; price cost; area zone
+"""
+SYNONYMS = {word: others for word, *others in map(str.split, _WORDS.split(";"))}
+"""Other words for each of those in names of methods and slots; none stands for two words."""
 
 Example = tuple[NDArray[np.int64], NDArray[np.bool_]]
 """A dialog's tokens (n,), and which of them belong to a call."""
@@ -69,6 +94,13 @@ class Settings:
     falling_share: float = 0.3
     weight_decay: float = 0.05
     call_weight: float = 4.0
+    longest: int = 1024
+    """Tokens; longer dialogs are truncated."""
+    theta: float = 10_000.0
+    """Base of the rotary positions; a larger one suits longer texts."""
+    renamed_tools: float = 0.7
+    other_services: int = 2
+    """Share of readings with other names of tools, and most services of no use in a reading."""
     replaced: float = 0.5
     """A dialog's names are kept, replaced by this share, or all replaced, with equal chance."""
     told_every: int = 500
@@ -79,80 +111,29 @@ class Settings:
 # ------------------------------------------------------------------------------- the model
 
 
-class Block(nn.Module):  # type: ignore[misc]
-    """A layer of the decoder."""
-
-    def __init__(self, settings: Settings) -> None:
-        super().__init__()
-        d, h = settings.width, settings.width // settings.heads
-        self.h = h
-        self.input_layernorm = nn.RMSNorm(d, 1e-5)
-        self.post_attention_layernorm = nn.RMSNorm(d, 1e-5)
-        sizes = {"q": settings.heads * h, "k": settings.kv_heads * h, "v": settings.kv_heads * h}
-        attention = {f"{name}_proj": nn.Linear(d, size, bias=False) for name, size in sizes.items()}
-        attention["o_proj"] = nn.Linear(settings.heads * h, d, bias=False)
-        self.self_attn = nn.ModuleDict(attention)
-        self.mlp = nn.ModuleDict(
-            {
-                "gate_proj": nn.Linear(d, settings.inner, bias=False),
-                "up_proj": nn.Linear(d, settings.inner, bias=False),
-                "down_proj": nn.Linear(settings.inner, d, bias=False),
-            }
+def new_model(settings: Settings, end: int) -> LlamaForCausalLM:
+    """Return a model with random weights; those that add to hidden states are smaller."""
+    model = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=settings.vocabulary,
+            hidden_size=settings.width,
+            intermediate_size=settings.inner,
+            num_hidden_layers=settings.layers,
+            num_attention_heads=settings.heads,
+            num_key_value_heads=settings.kv_heads,
+            max_position_embeddings=settings.longest,
+            rms_norm_eps=1e-5,
+            rope_parameters={"rope_type": "default", "rope_theta": settings.theta},
+            tie_word_embeddings=True,
+            bos_token_id=None,
+            eos_token_id=end,
+            pad_token_id=0,
         )
-
-    def forward(self, x: Any, cosines: Any, sines: Any) -> Any:
-        """Read hidden states (B, T, d)."""
-        rows, length, _ = x.shape
-        y = self.input_layernorm(x)
-        queries, keys, values = (
-            self.self_attn[name](y).view(rows, length, -1, self.h).transpose(1, 2)
-            for name in ("q_proj", "k_proj", "v_proj")
-        )
-        queries, keys = (rotated(each, cosines, sines) for each in (queries, keys))
-        mixed = functional.scaled_dot_product_attention(
-            queries, keys, values, is_causal=True, enable_gqa=True
-        )
-        x = x + self.self_attn["o_proj"](mixed.transpose(1, 2).reshape(rows, length, -1))
-        y = self.post_attention_layernorm(x)
-        gated = functional.silu(self.mlp["gate_proj"](y)) * self.mlp["up_proj"](y)
-        return x + self.mlp["down_proj"](gated)
-
-
-def rotated(x: Any, cosines: Any, sines: Any) -> Any:
-    """Rotate vectors (…, T, h) by the angles of their positions."""
-    low, high = x.chunk(2, dim=-1)
-    return x * cosines + torch.cat([-high, low], dim=-1) * sines
-
-
-class Decoder(nn.Module):  # type: ignore[misc]
-    """The model, with the parameter names of *transformers*."""
-
-    def __init__(self, settings: Settings) -> None:
-        super().__init__()
-        self.embed_tokens = nn.Embedding(settings.vocabulary, settings.width)
-        self.layers = nn.ModuleList(Block(settings) for _ in range(settings.layers))
-        self.norm = nn.RMSNorm(settings.width, 1e-5)
-        h = settings.width // settings.heads
-        turns = 10_000.0 ** (-torch.arange(0, h, 2) / h)
-        angles = torch.arange(LONGEST_DIALOG)[:, None] * torch.cat([turns, turns])
-        self.register_buffer("cosines", angles.cos(), persistent=False)
-        self.register_buffer("sines", angles.sin(), persistent=False)
-        for name, weight in self.named_parameters():
-            if weight.dim() == 2:
-                adds = name.endswith(("o_proj.weight", "down_proj.weight"))
-                spread = 0.02 / (math.sqrt(2 * settings.layers) if adds else 1)
-                nn.init.normal_(weight, 0, spread)
-
-    def forward(self, ids: Any) -> Any:
-        """Return the last hidden states (B, T, d) of tokens (B, T)."""
-        x, length = self.embed_tokens(ids), ids.shape[1]
-        for layer in self.layers:
-            x = layer(x, self.cosines[:length], self.sines[:length])
-        return self.norm(x)
-
-    def logits(self, hidden: Any) -> Any:
-        """Return the logits of hidden states."""
-        return hidden @ self.embed_tokens.weight.T
+    )
+    for name, weight in model.named_parameters():
+        if name.endswith(("o_proj.weight", "down_proj.weight")):
+            weight.data /= math.sqrt(2 * settings.layers)
+    return model
 
 
 # ------------------------------------------------------------------------------- the text
@@ -161,8 +142,10 @@ class Decoder(nn.Module):  # type: ignore[misc]
 class Corpus:
     """The training and held-out dialogs, and the tokenizer trained on the former."""
 
-    def __init__(self, path: Path, folder: Path, settings: Settings) -> None:
-        self.settings = settings
+    def __init__(
+        self, path: Path, folder: Path, settings: Settings, schema: Schema | None = None
+    ) -> None:
+        self.settings, self.schema = settings, schema
         dialogues = read_dialogues(path)
         self.dialogs, self.held_out = parted(dialogues, settings.held_out, settings.seed)
         self.passages = [_passages(dialog) for dialog in self.dialogs]
@@ -193,7 +176,8 @@ class Corpus:
         texts = []
         for dialog, passages in zip(self.dialogs, self.passages, strict=True):
             share = rng.choice([0, settings.replaced, 1])
-            texts.append(_renamed(dialog, passages, self.names, rng, share))
+            renamed = _renamed(dialog, passages, self.names, rng, share)
+            texts.append(self._with_tools(dialog, renamed, rng))
         examples = self.examples(texts)
         rng.shuffle(examples)
         batches, pool = [], settings.batch * 32
@@ -205,10 +189,40 @@ class Corpus:
         rng.shuffle(batches)
         return batches
 
+    def held_out_examples(self) -> list[Example]:
+        """Return the held-out dialogs, with the tools of their own services."""
+        dialogs = [(dialog, _passages(dialog)) for dialog in self.held_out]
+        return self.examples([self._with_tools(*each) for each in dialogs])
+
+    def _with_tools(
+        self,
+        dialog: Mapping[str, Any],
+        passages: Sequence[Passage],
+        rng: random.Random | None = None,
+    ) -> Sequence[Passage]:
+        """Begin with tools, in training with others among them and with other names."""
+        if self.schema is None:
+            return passages
+        services, settings = sorted(dialog["services"]), self.settings
+        if rng is not None:
+            others = sorted(self.schema.keys() - set(services))
+            services += rng.sample(others, rng.randint(0, settings.other_services))
+        tools = [tool for service in services for tool in self.schema[service]]
+        names: Mapping[str, str] = {}
+        if rng is not None:
+            rng.shuffle(tools)
+            if rng.random() < settings.renamed_tools:
+                names = _other_names(tools, rng)
+        listed = [
+            Tool(names.get(tool.method, tool.method), _named(tool.slots, names)) for tool in tools
+        ]
+        begin = Passage("system", tools_text(listed), 0)
+        return [begin, *(_call_renamed(passage, names) for passage in passages)]
+
     def examples(self, dialogs: Sequence[Sequence[Passage]]) -> list[Example]:
         """Return dialogs in tokens."""
-        said = [passage.text for passages in dialogs for passage in passages]
-        encoded = iter(self.tokens.tokenizer.encode_batch(said, add_special_tokens=False))
+        texts = [passage.text for passages in dialogs for passage in passages]
+        encoded = iter(self.tokens.tokenizer.encode_batch(texts, add_special_tokens=False))
         examples = []
         for passages in dialogs:
             ids: list[int] = []
@@ -217,7 +231,8 @@ class Corpus:
                 words = [*next(encoded).ids, self.tokens.end]
                 ids += [*self.tokens.marks[passage.writer], *words]
                 calls += [False] + [passage.writer == "call"] * len(words)
-            examples.append((np.array(ids)[:LONGEST_DIALOG], np.array(calls)[:LONGEST_DIALOG]))
+            own = slice(self.settings.longest)
+            examples.append((np.array(ids)[own], np.array(calls)[own]))
         return examples
 
 
@@ -277,29 +292,65 @@ def _renamed(
     ]
 
 
+def _other_names(tools: Sequence[Tool], rng: random.Random) -> dict[str, str]:
+    """Return other names of methods and slots, none of them twice; none at all if that fails."""
+    words = {word: rng.choice((word, *others)) for word, others in SYNONYMS.items()}
+
+    def other(match: re.Match[str]) -> str:
+        found = words.get(match.group().lower(), match.group())
+        return found.title() if match.group()[0].isupper() else found
+
+    listed = {name for tool in tools for name in (tool.method, *tool.slots)}
+    names = {name: re.sub("[A-Z]?[a-z]+", other, name) for name in sorted(listed)}
+    return names if len(set(names.values())) == len(names) else {}
+
+
+def _named(slots: Sequence[str], names: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(sorted(names.get(slot, slot) for slot in slots))
+
+
+def _call_renamed(passage: Passage, names: Mapping[str, str]) -> Passage:
+    """Return a call with other names of its method and slots, sorted again; others as they are."""
+    if passage.writer != "call" or not names:
+        return passage
+    method, *arguments = passage.text.split(SEPARATOR)
+    pairs = [each.partition(EQUALS) for each in arguments]
+    named = sorted(f"{names.get(slot, slot)}{EQUALS}{value}" for slot, _, value in pairs)
+    return Passage("call", SEPARATOR.join([names.get(method, method), *named]), passage.turn)
+
+
 # ------------------------------------------------------------------------------- training
 
 
-def padded(examples: Sequence[Example], call_weight: float = 1) -> tuple[Any, Any]:
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def padded(examples: Sequence[Example], longest: int, call_weight: float = 1) -> tuple[Any, Any]:
     """Return tokens (B, T + 1) and the weight of each but the first (B, T), 0 for padding."""
     length = max(len(ids) for ids, _ in examples) - 1
-    length = min(-(-length // 64) * 64, LONGEST_DIALOG)
+    length = min(-(-length // 64) * 64, longest)
     tokens = np.zeros((len(examples), length + 1), np.int64)
     weights = np.zeros((len(examples), length), np.float32)
     for row, (ids, calls) in enumerate(examples):
         tokens[row, : len(ids)] = ids
         weights[row, : len(ids) - 1] = np.where(calls[1:], call_weight, 1)
-    return torch.from_numpy(tokens), torch.from_numpy(weights)
+    return torch.from_numpy(tokens).to(DEVICE), torch.from_numpy(weights).to(DEVICE)
 
 
 class Training:
     """A training run; `folder` has its state, its log, and at the end the model."""
 
-    def __init__(self, corpus: Corpus, folder: Path, settings: Settings) -> None:
+    def __init__(
+        self, corpus: Corpus, folder: Path, settings: Settings, start: Path | None = None
+    ) -> None:
         self.corpus, self.folder, self.settings = corpus, folder, settings
         torch.manual_seed(settings.seed)
-        self.model = Decoder(settings)
-        matrices = [each for each in self.model.layers.parameters() if each.dim() == 2]
+        self.model: Any = new_model(settings, corpus.tokens.end)
+        if start is not None:
+            weights = load_file(start / "model.safetensors")
+            self.model.load_state_dict(weights, strict=False)  # embeddings are the last layer, too
+        self.model.to(DEVICE)
+        matrices = [each for each in self.model.model.layers.parameters() if each.dim() == 2]
         norms = [each for each in self.model.parameters() if each.dim() < 2]
         self.optimizers: list[Any] = [
             torch.optim.Muon(
@@ -309,7 +360,7 @@ class Training:
                 adjust_lr_fn="match_rms_adamw",
             ),
             torch.optim.AdamW(
-                [self.model.embed_tokens.weight, *norms],
+                [self.model.lm_head.weight, *norms],
                 lr=settings.rate,
                 betas=(0.9, 0.98),
                 weight_decay=0,
@@ -317,7 +368,7 @@ class Training:
         ]
         self.step = self.seen = self.epoch = self.place = 0
         if self._state.exists():
-            state = torch.load(self._state, weights_only=True)
+            state = torch.load(self._state, weights_only=True, map_location=DEVICE)
             self.model.load_state_dict(state["model"])
             for optimizer, its in zip(self.optimizers, state["optimizers"], strict=True):
                 optimizer.load_state_dict(its)
@@ -331,7 +382,7 @@ class Training:
 
     def run(self) -> None:
         """Train to the end, from the saved state if there is one."""
-        settings, held_out = self.settings, self._held_out()
+        settings, held_out = self.settings, self.corpus.held_out_examples()
         while self.seen < settings.tokens:
             batches = self.corpus.epoch(self.epoch)
             for batch in batches[self.place :]:
@@ -345,7 +396,7 @@ class Training:
                 self.epoch, self.place = self.epoch + 1, 0
         self._save()
         self._log({"at the end": self.evaluate(held_out)})
-        self._write()
+        self.model.half().save_pretrained(self.folder)
 
     def _learn(self, batch: Sequence[Example]) -> float:
         settings = self.settings
@@ -355,9 +406,9 @@ class Training:
             for group in optimizer.param_groups:
                 group["lr"] = settings.rate * min(1, warmup, max(0.02, decay))
             optimizer.zero_grad()
-        tokens, weights = padded(batch, settings.call_weight)
+        tokens, weights = padded(batch, settings.longest, settings.call_weight)
         counts = weights > 0
-        logits = self.model.logits(self.model(tokens[:, :-1])[counts])
+        logits = self.model.lm_head(self._hidden(tokens)[counts])
         nats = functional.cross_entropy(logits, tokens[:, 1:][counts], reduction="none")
         loss = (nats * weights[counts]).sum() / weights.sum()
         loss.backward()
@@ -368,23 +419,23 @@ class Training:
         self.seen += sum(len(ids) for ids, _ in batch)
         return float(loss.item())
 
-    def _held_out(self) -> list[Example]:
-        return self.corpus.examples([_passages(dialog) for dialog in self.corpus.held_out])
+    def _hidden(self, tokens: Any) -> Any:
+        return self.model.model(tokens[:, :-1], use_cache=False).last_hidden_state
 
     def evaluate(self, examples: Sequence[Example]) -> dict[str, float]:
         """Return nats per token, of all and of calls, and the share of exact calls."""
         nats, right, of_calls, ends = [], [], [], []
         batch = self.settings.batch
         for first in range(0, len(examples), batch):
-            tokens, _ = padded(examples[first : first + batch])
+            tokens, _ = padded(examples[first : first + batch], self.settings.longest)
             with torch.no_grad():
-                logits = self.model.logits(self.model(tokens[:, :-1]))
+                logits = self.model.lm_head(self._hidden(tokens))
             goal = tokens[:, 1:]
             each = functional.cross_entropy(logits.flatten(0, 1), goal.flatten(), reduction="none")
             for row, (ids, calls) in enumerate(examples[first : first + batch]):
                 own = slice(len(ids) - 1)
-                nats.append(each.view(goal.shape)[row, own].numpy())
-                right.append((logits[row, own].argmax(-1) == goal[row, own]).numpy())
+                nats.append(each.view(goal.shape)[row, own].cpu().numpy())
+                right.append((logits[row, own].argmax(-1) == goal[row, own]).cpu().numpy())
                 of_calls.append(calls[1:])
                 ends.append(calls[1:] & (ids[1:] == self.corpus.tokens.end))
         all_nats, all_right, call, end = map(np.concatenate, (nats, right, of_calls, ends))
@@ -398,10 +449,10 @@ class Training:
         }
 
     def _log(self, what: Mapping[str, Any]) -> None:
-        said = {"step": self.step, "tokens": self.seen, **what}
-        print(time.strftime("%H:%M"), said, flush=True)
+        record = {"step": self.step, "tokens": self.seen, **what}
+        print(time.strftime("%H:%M"), record, flush=True)
         with (self.folder / "log.jsonl").open("a") as file:
-            file.write(json.dumps(said) + "\n")
+            file.write(json.dumps(record) + "\n")
 
     def _save(self) -> None:
         state = {
@@ -413,34 +464,6 @@ class Training:
         torch.save(state, beside)
         os.replace(beside, self._state)
 
-    def _write(self) -> None:
-        settings = self.settings
-        weights = {
-            f"model.{name}": weight.to(torch.float16).contiguous()
-            for name, weight in self.model.state_dict().items()
-        }
-        save_file(weights, self.folder / "model.safetensors", metadata={"format": "pt"})
-        config = {
-            "architectures": ["LlamaForCausalLM"],
-            "model_type": "llama",
-            "hidden_size": settings.width,
-            "intermediate_size": settings.inner,
-            "num_hidden_layers": settings.layers,
-            "num_attention_heads": settings.heads,
-            "num_key_value_heads": settings.kv_heads,
-            "max_position_embeddings": LONGEST_DIALOG,
-            "vocab_size": settings.vocabulary,
-            "rms_norm_eps": 1e-5,
-            "rope_theta": 10_000.0,
-            "hidden_act": "silu",
-            "tie_word_embeddings": True,
-            "torch_dtype": "float16",
-            "bos_token_id": None,
-            "eos_token_id": self.corpus.tokens.end,
-            "pad_token_id": 0,
-        }
-        (self.folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
-
 
 def main() -> None:
     """Train, or continue."""
@@ -449,15 +472,24 @@ def main() -> None:
     )
     parser.add_argument("dialogs", type=Path, help="train.json.xz")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--tokens", type=float, default=Settings.tokens)
     parser.add_argument("--seed", type=int, default=Settings.seed)
+    parser.add_argument("--schema", type=Path, help="schema_train.json: read tools")
+    parser.add_argument("--start", type=Path, help="folder of the model to go on from")
+    for name in ("layers", "width", "inner", "longest"):
+        parser.add_argument(f"--{name}", type=int, default=getattr(Settings, name))
+    for name in ("tokens", "rate", "theta"):
+        parser.add_argument(f"--{name}", type=float, default=getattr(Settings, name))
     parser.add_argument("--threads", type=int, default=2)
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    options.folder.mkdir(parents=True, exist_ok=True)
-    settings = Settings(seed=options.seed, tokens=options.tokens)
-    corpus = Corpus(options.dialogs, options.folder, settings)
-    Training(corpus, options.folder, settings).run()
+    options = vars(parser.parse_args())
+    torch.set_num_threads(options.pop("threads"))
+    dialogs, folder, start, schema = map(options.pop, ("dialogs", "folder", "start", "schema"))
+    folder.mkdir(parents=True, exist_ok=True)
+    if start is not None and not (folder / "tokenizer.json").exists():
+        shutil.copy(start / "tokenizer.json", folder)
+    settings = Settings(**options)
+    tools = None if schema is None else read_schema(schema.read_bytes())
+    corpus = Corpus(dialogs, folder, settings, tools)
+    Training(corpus, folder, settings, start).run()
 
 
 if __name__ == "__main__":

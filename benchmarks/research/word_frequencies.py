@@ -36,14 +36,14 @@ def main() -> None:
     settings = parser.parse_args()
     with lzma.open(settings.file) as file:
         dialogs = json.load(file)
-    said: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for dialog in dialogs:
         for turn in dialog["turns"]:
             text = turn["utterance"]
-            said.update(text[start:end].casefold() for start, end in word_spans(text))
-    lines = [f"{word}\t{count}\n" for word, count in said.most_common() if count >= LEAST]
-    head = HEAD.format(dialogs=len(dialogs), all=said.total(), least=LEAST)
-    settings.table.write_text(f"{head}\t{said.total()}\n{''.join(lines)}", "utf-8")
+            counts.update(text[start:end].casefold() for start, end in word_spans(text))
+    lines = [f"{word}\t{count}\n" for word, count in counts.most_common() if count >= LEAST]
+    head = HEAD.format(dialogs=len(dialogs), all=counts.total(), least=LEAST)
+    settings.table.write_text(f"{head}\t{counts.total()}\n{''.join(lines)}", "utf-8")
 
 
 if __name__ == "__main__":

@@ -1,23 +1,58 @@
-"""A measure of evidence against the budget, a line for each policy with its 95 % interval."""
+"""A metric against the budget, a line for each policy with its 95 % interval."""
 
 from __future__ import annotations
 
 import altair as alt
+import pandas as pd
 
 from fdkvc.charts.theme import (
     Spec,
     Theme,
     built_once,
     layered,
+    mean_tips,
     panel_title,
-    policy_colour,
+    policy_legend,
     policy_lines,
+    policy_scale,
     single,
+    with_data,
 )
 
 
+def budgets_chart(
+    table: pd.DataFrame,
+    title: str,
+    theme: Theme,
+    *,
+    policies: tuple[str, ...] = (),
+    percent: bool = True,
+    top: float = 0,
+    intervals: bool = True,
+) -> Spec:
+    """Return one metric over rising budgets with its data, from 0 to `top`.
+
+    `table` has columns policy, budget, n, mean, ci_low and ci_high; `policies` are in the order of
+    their colours, by default that of the table.
+    """
+    table = table[["policy", "budget", "n", "mean", "ci_low", "ci_high"]].reset_index(drop=True)
+    if not top:
+        highest = float(table[["mean"] if percent else ["mean", "ci_high"]].max().max())
+        top = max(1.0, 1.05 * highest) if percent else 1.05 * highest
+    spec = _budgets_spec(
+        title,
+        tuple(sorted(table.budget.unique().tolist())),
+        policies or tuple(dict.fromkeys(table.policy)),
+        top,
+        percent,
+        intervals and bool(table.ci_high.notna().any()),
+        theme,
+    )
+    return with_data(spec, {"budgets": table})
+
+
 @built_once
-def budgets_spec(
+def _budgets_spec(
     title: str,
     budgets: tuple[int, ...],
     policies: tuple[str, ...],
@@ -26,25 +61,6 @@ def budgets_spec(
     intervals: bool,
     theme: Theme,
 ) -> Spec:
-    """Build the spec of one metric over the budgets.
-
-    For data ``budgets`` (policy, budget, n, mean, ci_low, ci_high).
-
-    Parameters
-    ----------
-    title : str
-        The metric.
-    budgets : tuple of int
-        In rising order.
-    policies : tuple of str
-        In the order of their colours.
-    top : float
-        The end of the y axis, which begins at 0.
-    percent : bool
-        Whether people read it as a percentage.
-    intervals : bool
-        Whether there are enough dialogs for intervals to say something.
-    """
     room = 0.04 * (budgets[-1] - budgets[0]) or 1
     x = alt.X(
         "budget:Q",
@@ -53,28 +69,22 @@ def budgets_spec(
     )
     y_scale = alt.Scale(domain=[0, top], nice=False)
     y_axis = alt.Axis(title=None, tickCount=5, format=".0%" if percent else "~f")
-    form = ".1%" if percent else ".2f"
     base = alt.Chart(alt.NamedData("budgets")).encode(x=x)
     y = alt.Y("mean:Q", scale=y_scale, axis=y_axis)
+    tints, legend = policy_scale(policies, theme), policy_legend(policies)
     band = base.mark_area(opacity=0.2, clip=True, aria=False).encode(
         y=alt.Y("ci_low:Q", scale=y_scale, axis=y_axis),
         y2=alt.Y2("ci_high:Q"),
-        color=policy_colour(policies, theme),
+        color=alt.Color("policy:N", scale=tints, legend=legend),
     )
-    tooltips = [
-        alt.Tooltip("ci_low:Q", title="interval from", format=form),
-        alt.Tooltip("ci_high:Q", title="to", format=form),
-    ]
     tooltip = [
-        alt.Tooltip("policy:N"),
-        alt.Tooltip("budget:Q"),
-        alt.Tooltip("mean:Q", format=form),
-        *(tooltips if intervals else []),
+        *map(alt.Tooltip, ("policy:N", "budget:Q")),
+        *mean_tips(".1%" if percent else ".2f", intervals),
         alt.Tooltip("n:Q", title="dialogs"),
     ]
-    lines = policy_lines(base.encode(y=y), policies, theme, tooltip, size=70)
-    told = ", with its 95 % interval over service clusters" if intervals else ""
-    subtitle = f"mean over the dialogs{told}"
+    lines = policy_lines(base.encode(y=y), policies, tints, tooltip, 70, legend)
+    subtitle = "mean over the dialogs"
+    if intervals:
+        subtitle += ", with its 95 % interval over clusters"
     layers = [band, *lines] if intervals else lines
-    chart = layered(*layers, height=280, title=panel_title(title, subtitle))
-    return single(chart, theme)
+    return single(layered(*layers, height=280, title=panel_title(title, subtitle)), theme)

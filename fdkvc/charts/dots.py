@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import altair as alt
+import pandas as pd
 
 from fdkvc.charts.theme import (
     Spec,
@@ -11,14 +12,39 @@ from fdkvc.charts.theme import (
     layered,
     legend_columns,
     mark_at,
+    mean_tips,
     panel_title,
     policy_scale,
     shape_scale,
     single,
     top_legend,
+    with_data,
 )
 
 DOT_HEIGHT = 13
+
+
+def dots_chart(
+    table: pd.DataFrame,
+    title: str,
+    subtitle: str,
+    theme: Theme,
+    of: str = "scenario",
+    ends: tuple[float, float] | None = None,
+) -> Spec:
+    """Return figures as dots with their data, a row of the chart for each `row` of the table.
+
+    `table` has columns row, name, mean, ci_low, ci_high and words. The x axis has these `ends`; by
+    default it shows zero and every interval.
+    """
+    if ends is None:
+        numbers = table[["mean", "ci_low", "ci_high"]]  # a few dialogs have no intervals
+        low, high = min(0.0, float(numbers.min().min())), max(0.0, float(numbers.max().max()))
+        room = 0.04 * (high - low) or 1.0
+        ends = low - room, high + room
+    rows, names = (tuple(dict.fromkeys(table[column])) for column in ("row", "name"))
+    spec = dots_spec(title, subtitle, rows, names, *ends, theme, of)
+    return with_data(spec, {"dots": table.reset_index(drop=True)})
 
 
 @built_once
@@ -32,20 +58,10 @@ def dots_spec(
     theme: Theme,
     of: str = "scenario",
 ) -> Spec:
-    """Build the spec of several figures a row.
+    """Build the spec of several figures a row, on an x axis from `low` to `high`.
 
-    For data ``dots``, with columns row, name, mean, ci_low, ci_high and words.
-
-    Parameters
-    ----------
-    rows : tuple of str
-        From the top.
-    names : tuple of str
-        Whose figures they are, in the order of their colours.
-    low, high : float
-        What the x axis shows.
-    of : str
-        What a row is.
+    For data ``dots`` (row, name, mean, ci_low, ci_high, words). `rows` begin at the top, `names`
+    are in the order of their colours, and `of` says what a row is.
     """
     base = alt.Chart(alt.NamedData("dots"))
     scale = alt.Scale(domain=[low, high], nice=False)
@@ -62,9 +78,7 @@ def dots_spec(
     tooltip = [
         alt.Tooltip("row:N", title=of),
         alt.Tooltip("name:N", title="of"),
-        alt.Tooltip("mean:Q", format=".4f"),
-        alt.Tooltip("ci_low:Q", title="interval from", format=".4f"),
-        alt.Tooltip("ci_high:Q", title="to", format=".4f"),
+        *mean_tips(".4f"),
         alt.Tooltip("words:N", title=" "),
     ]
     zero = (

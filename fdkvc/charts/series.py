@@ -1,4 +1,4 @@
-"""Means over the turns, a line for each policy, with their 95 % intervals."""
+"""Means or the damage over the turns, a line for each policy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from fdkvc.charts.theme import (
     built_once,
     dash_scale,
     layered,
+    mean_tips,
     panel_title,
+    policy_legend,
+    policy_lines,
     policy_scale,
     single,
     top_legend,
@@ -29,22 +32,13 @@ def series_spec(
     high: float,
     theme: Theme,
 ) -> Spec:
-    """Build the spec of one quantity over the turns.
+    """Build the spec of one quantity over the turns, on a y axis from `low` to `high`.
 
-    For data ``series`` and ``topics``.
-
-    Parameters
-    ----------
-    policies : tuple of str
-        In the order of their colours; those without data have no line.
-    low, high : float
-        What the y axis shows.
+    For data ``series`` and ``topics``; `policies` are in the order of their colours.
     """
-    x_scale = alt.Scale(domain=[-0.5, turns - 0.5], nice=False)
-    x_axis = alt.Axis(title="turn", format="d", tickCount=min(turns, 20), grid=False)
     y_scale = alt.Scale(domain=[low, high], nice=False)
     y_axis = alt.Axis(title=None, tickCount=5, format="~g")
-    x = alt.X("turn:Q", scale=x_scale, axis=x_axis)
+    x = _turns("turn", turns)
     y = alt.Y("mean:Q", scale=y_scale, axis=y_axis)
     legend = top_legend(
         symbolType="stroke", symbolStrokeWidth=2, symbolOpacity=1, symbolSize=300, offset=18
@@ -62,29 +56,54 @@ def series_spec(
         y=y,
         color=alt.Color("policy:N", scale=colours, legend=legend),
         strokeDash=alt.StrokeDash("policy:N", scale=dash_scale(policies), legend=legend),
-        tooltip=[
-            alt.Tooltip("turn:Q"),
-            alt.Tooltip("topic:N"),
-            alt.Tooltip("policy:N"),
-            alt.Tooltip("mean:Q", format=".4f"),
-            alt.Tooltip("ci_low:Q", title="interval from", format=".4f"),
-            alt.Tooltip("ci_high:Q", title="to", format=".4f"),
-        ],
+        tooltip=[*map(alt.Tooltip, ("turn:Q", "topic:N", "policy:N")), *mean_tips(".4f")],
     )
-    layers = [*_topics(x_scale, x_axis, theme), band, lines]
+    layers = [*_topics(turns, theme), band, lines]
     return single(layered(*layers, height=210, title=panel_title(title, subtitle)), theme)
 
 
-def _topics(scale: alt.Scale, axis: alt.Axis, theme: Theme) -> list[Panel]:
+@built_once
+def damage_spec(
+    policies: tuple[str, ...], turns: int, low: float, high: float, theme: Theme
+) -> Spec:
+    """Build the spec of the damage over the turns, on a y axis from `low` to `high`.
+
+    For data ``damage`` (policy, turn, writer, tokens, damage).
+    """
+    y = alt.Y(
+        "damage:Q",
+        scale=alt.Scale(domain=[low, high], nice=False),
+        axis=alt.Axis(title=None, tickCount=5, format="~g"),
+    )
+    tooltip = [
+        *map(alt.Tooltip, ("policy:N", "turn:Q", "writer:N", "tokens:Q")),
+        alt.Tooltip("damage:Q", title="nats a token", format=".3f"),
+    ]
+    base = alt.Chart(alt.NamedData("damage")).encode(x=_turns("turn", turns), y=y)
+    tints, legend = policy_scale(policies, theme), policy_legend(policies)
+    lines = policy_lines(base, policies, tints, tooltip, 60, legend)
+    title = panel_title("Damage", "nats a token more than with the full cache")
+    return single(layered(*lines, height=260, title=title), theme)
+
+
+def _turns(field: str, turns: int) -> alt.X:
+    return alt.X(
+        f"{field}:Q",
+        scale=alt.Scale(domain=[-0.5, turns - 0.5], nice=False),
+        axis=alt.Axis(title="turn", format="d", tickCount=min(turns, 20), grid=False),
+    )
+
+
+def _topics(turns: int, theme: Theme) -> list[Panel]:
     """Shade every other run of a topic, and write its letter at the top."""
     base = alt.Chart(alt.NamedData("topics"))
     shade = (
         base.transform_filter(alt.datum.shaded)
         .mark_rect(color=theme.faint, opacity=0.35, aria=False)
-        .encode(x=alt.X("left:Q", scale=scale, axis=axis), x2=alt.X2("right:Q"))
+        .encode(x=_turns("left", turns), x2=alt.X2("right:Q"))
     )
     letters = base.mark_text(color=theme.ink, opacity=0.8, fontWeight="bold", aria=False).encode(
-        x=alt.X("middle:Q", scale=scale, axis=axis), y=alt.value(-9), text=alt.Text("topic:N")
+        x=_turns("middle", turns), y=alt.value(-9), text=alt.Text("topic:N")
     )
     return [shade, letters]
 

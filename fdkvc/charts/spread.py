@@ -15,6 +15,7 @@ from fdkvc.charts.theme import (
     panel_title,
     policy_scale,
     single,
+    with_data,
 )
 
 BINS = 48
@@ -26,16 +27,9 @@ FILL = 0.86  # share of a row's height that its highest bar takes
 def spread_spec(
     title: str, subtitle: str, policies: tuple[str, ...], low: float, high: float, theme: Theme
 ) -> Spec:
-    """Build the spec of a histogram for each policy, one below the other.
+    """Build the spec of a histogram for each policy, one below the other, from `low` to `high`.
 
     For data ``bars`` and ``means``.
-
-    Parameters
-    ----------
-    policies : tuple of str
-        In the order of their rows and colours.
-    low, high : float
-        What the x axis shows.
     """
     rows = len(policies)
     x = alt.X(
@@ -89,6 +83,21 @@ def spread_spec(
     return single(chart, theme)
 
 
+def spread_chart(
+    values: dict[str, NDArray[np.float32]],
+    title: str,
+    subtitle: str,
+    theme: Theme,
+    least: float = 0,
+) -> Spec:
+    """Return the histograms of values (n,) by policy with their data, at least over ± `least`."""
+    low, high = spread_range(values)
+    if least:
+        low, high = min(low, -least), max(high, least)
+    spec = spread_spec(title, subtitle, tuple(values), low, high, theme)
+    return with_data(spec, {"bars": bars_data(values), "means": means_data(values)})
+
+
 # ------------------------------------------------------------------------------------ data
 
 
@@ -101,12 +110,7 @@ def spread_range(values: dict[str, NDArray[np.float32]]) -> tuple[float, float]:
 
 
 def bars_data(values: dict[str, NDArray[np.float32]]) -> pd.DataFrame:
-    """Count the dialogs in equal bins, the same for all policies.
-
-    Parameters
-    ----------
-    values : mapping of policy to array (n,)
-    """
+    """Count the dialogs, values (n,) by policy, in equal bins that all policies share."""
     low, high = spread_range(values)
     rows = []
     for place, (policy, row) in enumerate(values.items()):

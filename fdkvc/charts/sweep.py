@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
+from typing import Any
+
 import altair as alt
 import pandas as pd
 
@@ -11,6 +14,7 @@ from fdkvc.charts.theme import (
     built_once,
     layered,
     mark_at,
+    mean_tips,
     panel_title,
     policy_scale,
     shape_scale,
@@ -34,22 +38,10 @@ def curve_spec(
     theme: Theme,
     published: bool = True,
 ) -> Spec:
-    """Build the spec of one metric over one hyperparameter.
+    """Build the spec of one metric over one hyperparameter, whose default is marked.
 
-    For data ``curve`` (setting, value, mean, ci_low, ci_high, published, which may be missing).
-
-    Parameters
-    ----------
-    title : str
-        The metric.
-    parameter : str
-        The hyperparameter, on the x axis.
-    values, range_ : tuple of two floats
-        What the axes show.
-    default : float
-        The paper's value, which is marked.
-    published : bool
-        Whether the paper prints anything of this metric.
+    For data ``curve`` (setting, value, mean, ci_low, ci_high, published, which may be missing);
+    `values` and `range_` are the ends of the axes.
     """
     base = alt.Chart(alt.NamedData("curve"))
     room = 0.04 * (values[1] - values[0]) or 0.5
@@ -59,13 +51,8 @@ def curve_spec(
     y_axis = alt.Axis(title=None, format="~g", tickCount=5)
     x = alt.X("value:Q", scale=x_scale, axis=x_axis)
     y = alt.Y("mean:Q", scale=y_scale, axis=y_axis)
-    tooltip = [
-        alt.Tooltip("setting:N"),
-        alt.Tooltip("mean:Q", format=".4f"),
-        alt.Tooltip("ci_low:Q", title="interval from", format=".4f"),
-        alt.Tooltip("ci_high:Q", title="to", format=".4f"),
-        alt.Tooltip("published:Q", format=".4f"),
-    ]
+    published_tip = alt.Tooltip("published:Q", format=".4f")
+    tooltip = [alt.Tooltip("setting:N"), *mean_tips(".4f"), published_tip]
     colour = theme.terms[1]
     mark = (
         mark_at(default=default)
@@ -92,6 +79,15 @@ def curve_spec(
     return single(chart, theme, params=[_picking()])
 
 
+def curve_range(table: pd.DataFrame, metric: str) -> tuple[float, float]:
+    """Return the y axis of a metric's curve: one for all metrics of a sweep within -1 and 1."""
+    ends = table.groupby("metric")[["ci_low", "ci_high", "published"]].agg(["min", "max"])
+    lows, highs = ends.min(axis=1).clip(upper=0.0), ends.max(axis=1).clip(lower=1.0)
+    shared = (lows >= -1) & (highs <= 1.01)
+    same = shared if shared[metric] else shared.index == metric
+    return float(lows[same].min()), float(highs[same].max())
+
+
 @built_once
 def heat_spec(
     title: str,
@@ -100,20 +96,10 @@ def heat_spec(
     range_: tuple[float, float],
     theme: Theme,
 ) -> Spec:
-    """Build the spec of one metric over two hyperparameters.
+    """Build the spec of one metric over two hyperparameters, with colours over `range_`.
 
-    For data ``cells`` (setting, x, y, mean, ci_low, ci_high, label, default, dark).
-
-    Parameters
-    ----------
-    title : str
-        The metric.
-    parameters : tuple of two str
-        On the x and on the y axis.
-    sizes : tuple of two int
-        How many values each has.
-    range_ : tuple of two floats
-        What the colours show.
+    For data ``cells`` (setting, x, y, mean, ci_low, ci_high, label, default, dark); `sizes` counts
+    the values of each.
     """
     base = alt.Chart(alt.NamedData("cells"))
     x = alt.X("x:O", axis=alt.Axis(title=parameters[0], labelAngle=0, format="~g"))
@@ -131,12 +117,7 @@ def heat_spec(
             ),
             stroke=alt.condition(alt.datum.default, alt.value(theme.ink), alt.value(theme.paper)),
             strokeWidth=alt.condition(alt.datum.default, alt.value(3), alt.value(0.5)),
-            tooltip=[
-                alt.Tooltip("setting:N"),
-                alt.Tooltip("mean:Q", format=".4f"),
-                alt.Tooltip("ci_low:Q", title="interval from", format=".4f"),
-                alt.Tooltip("ci_high:Q", title="to", format=".4f"),
-            ],
+            tooltip=[alt.Tooltip("setting:N"), *mean_tips(".4f")],
         )
     )
     figures = base.mark_text(fontSize=11, aria=False).encode(
@@ -163,7 +144,14 @@ _LETTER, _LINE, _DOT, _ASIDE = 5.9, 13, 5, 9
 _PLACES = ((1, 8), (1, -9), (-1, 8), (-1, -9))
 """Where a name may stand: right or left of its point, and so many pixels above it."""
 
+_NARROW, _USUAL = 450, 700
+"""Pixels of a small and of a usual plot: names that fit cross as few intervals as possible."""
+
 _NEVER = 1e9
+
+Box = tuple[float, float, float, float]
+"""Of a name or a point: x as a share of the width, y in pixels, and from where to where in pixels
+around x."""
 
 
 def tradeoff_chart(
@@ -175,13 +163,8 @@ def tradeoff_chart(
 ) -> Spec:
     """Return one metric against another with its data, the front drawn as a line.
 
-    Parameters
-    ----------
-    points : DataFrame
-        Columns setting, group, name, x, y, their intervals and front. Where two names would stand
-        on each other, the one that comes first is written.
-    titles, groups, lower_is_better, theme
-        As `tradeoff_spec` takes them.
+    `points` has columns setting, group, name, x, y, their intervals and front. Where names would
+    overlap, the first is written.
     """
     ranges = _range(points, "x"), _range(points, "y")
     front = points[points.front].sort_values(["x", "y"]).reset_index(drop=True)
@@ -199,47 +182,56 @@ def _range(points: pd.DataFrame, axis: str) -> tuple[float, float]:
 def with_room(
     points: pd.DataFrame, x_range: tuple[float, float], y_range: tuple[float, float]
 ) -> pd.DataFrame:
-    """Say where the name of each point is to stand, and how wide a plot must be for it.
+    """Add where the name of each point stands (align, dx, dy), and how wide a plot it needs (fits).
 
-    Returns
-    -------
-    DataFrame
-        The same with columns place, one of four around the point, and fits: the least pixels at
-        which neither the edge, nor the name of a point before it, nor another point is in the
-        way. On the front, points are not.
+    At that width in pixels neither the edge, nor the name of a point before it, nor another point
+    is in the way. For a point on the front, points are not.
     """
-    x, y = (
-        (points[axis] - low) / (high - low)
-        for axis, (low, high) in (("x", x_range), ("y", y_range))
-    )
-    dots = [*zip(x, y * TRADEOFF_HEIGHT, [-_DOT] * len(x), [_DOT] * len(x), strict=True)]
-    written: list[tuple[float, float, float, float]] = []
+    place = points.assign(
+        **{
+            f"{axis}{end}": (points[f"{axis}{end}"] - low) / (high - low)
+            for axis, (low, high) in (("x", x_range), ("y", y_range))
+            for end in ("", "_low", "_high")
+        }
+    ).to_dict("records")
+    dots = [(each["x"], each["y"] * TRADEOFF_HEIGHT, -_DOT, _DOT) for each in place]
+    written: list[Box] = []
     found = []
-    for (own, level, *_), name, front in zip(dots, points.name, points.front, strict=True):
-        length = _ASIDE + len(name) * _LETTER
-        places = [
-            (own, level + up, *sorted((side * _ASIDE, side * length))) for side, up in _PLACES
-        ]
-        near = [] if front else [each for each in dots if each[0] != own]
-        widths = [
-            max(
-                _parted(0, 0, own, place[2]),
-                _parted(own, place[3], 1, 0),
-                *(_width(place, other) for other in (*written, *near)),
-            )
-            for place in places
-        ]
-        best = min(range(len(places)), key=widths.__getitem__)
-        found.append((best, widths[best]))
-        if name and widths[best] < _NEVER:
-            written.append(places[best])
-    return points.assign(place=[place for place, _ in found], fits=[width for _, width in found])
+    for each, (own, level, *_) in zip(place, dots, strict=True):
+        length = _ASIDE + len(each["name"]) * _LETTER
+        near = [other for other in dots if other[0] != own]
+        choices: list[tuple[Any, ...]] = []
+        for side, up in _PLACES:
+            start, end = sorted((side * _ASIDE, side * length))
+            box = (own, level + up, start, end)
+            ends = _parted(0, 0, own, start), _parted(own, end, 1, 0)
+            needed = max(*ends, *(_width(box, other) for other in written))
+            apart = max(needed, *(_width(box, other) for other in near))
+            crossed = sum(_crosses(box, other) for other in place)
+            rank = max(needed, _NARROW), max(apart, _USUAL), crossed, len(choices)
+            choices.append((rank, needed if each["front"] else apart, box, side, up))
+        _, fits, box, side, up = min(choices)
+        found.append(("left" if side > 0 else "right", side * _ASIDE, -up, fits))
+        if each["name"] and fits < _NEVER:
+            written.append(box)
+    return points.assign(
+        **pd.DataFrame(found, columns=["align", "dx", "dy", "fits"]).set_index(points.index)
+    )
 
 
-def _width(
-    one: tuple[float, float, float, float], other: tuple[float, float, float, float]
-) -> float:
-    """Return the width from which on two things stand apart: at x, at y, from, to."""
+def _crosses(box: Box, point: Mapping[Hashable, Any]) -> bool:
+    """Whether an interval of a point crosses a name in a plot of the usual width."""
+    x, level, start, end = box
+    left, right = x * _USUAL + start, x * _USUAL + end
+    bottom, top = level - _LINE / 2, level + _LINE / 2
+    low, middle, high = (TRADEOFF_HEIGHT * point[name] for name in ("y_low", "y", "y_high"))
+    along = left < point["x"] * _USUAL < right and low < top and high > bottom
+    across = point["x_low"] * _USUAL < right and point["x_high"] * _USUAL > left
+    return bool(along or (across and bottom < middle < top))
+
+
+def _width(one: Box, other: Box) -> float:
+    """Return the least width at which two boxes do not overlap."""
     if abs(one[1] - other[1]) >= _LINE:
         return 0.0
     left, right = sorted((one, other))
@@ -247,7 +239,7 @@ def _width(
 
 
 def _parted(left: float, end: float, right: float, start: float) -> float:
-    """Return the width from which on what ends at one point and what starts at another part."""
+    """Return the least width at which what ends at one point is left of what starts at another."""
     if end <= start:
         return 0.0
     return min((end - start) / (right - left), _NEVER) if right > left else _NEVER
@@ -264,23 +256,14 @@ def tradeoff_spec(
     theme: Theme,
     has_front: bool = True,
 ) -> Spec:
-    """Build the spec of one metric against another, with the Pareto front.
+    """Build the spec of one metric against another, with the Pareto front if there is one.
 
     For data ``points`` (setting, group, name, x, y, their intervals, front, and what `with_room`
-    says) and ``front`` (x, y).
-
-    Parameters
-    ----------
-    x_range, y_range : tuple of two floats
-        What the axes show.
-    groups : tuple of str
-        What a point may be, such as the sweep or a policy, in the order of their colours.
-    lower_is_better : tuple of two bool
-        Of each axis; an arrow points to where it is better.
-    has_front : bool
-        Whether the front has several points, and is drawn as a line.
+    adds) and ``front`` (x, y). `groups` are in the order of their colours.
     """
-    subtitle = "dashed: the Pareto front" if has_front else "no front: at most one is best in both"
+    subtitle = (
+        "dashed: the Pareto front" if has_front else "no front: one has the best mean in both"
+    )
     base = alt.Chart(alt.NamedData("points"))
     x_scale = alt.Scale(domain=list(x_range), nice=False)
     x_arrow, y_arrow = (
@@ -322,22 +305,26 @@ def tradeoff_spec(
             ],
         )
     )
-    names = [
-        base.transform_filter(f"datum.place == {place}")
-        .mark_text(
-            align="left" if side > 0 else "right",
+    halo, names = (
+        base.mark_text(
+            align=alt.expr("datum.align"),
+            dx=alt.expr("datum.dx"),
+            dy=alt.expr("datum.dy"),
             baseline="middle",
-            dx=side * _ASIDE,
-            dy=-up,
             fontSize=10.5,
-            color=theme.ink,
             aria=False,
+            color=fill,
+            stroke=stroke,
+            strokeWidth=3,
+            opacity=opacity,
+        ).encode(x=x, y=y, text=alt.condition("datum.fits <= width", "name:N", alt.value("")))
+        for fill, stroke, opacity in (
+            (theme.paper, theme.paper, 0.8),
+            (theme.ink, alt.Undefined, 1),
         )
-        .encode(x=x, y=y, text=alt.condition("datum.fits <= width", "name:N", alt.value("")))
-        for place, (side, up) in enumerate(_PLACES)
-    ]
+    )
     chart = layered(
-        *(front, across, along, points, *names),
+        *(front, across, along, points, halo, names),
         height=TRADEOFF_HEIGHT,
         title=panel_title(
             f"{y_title} against {x_title.lower()}",

@@ -1,7 +1,7 @@
 """Colours, and what all charts share.
 
-The colours of charts, topics, policies and verdicts are here; those of the page around them are in
-`fdkvc.ui.kit.style` and `fdkvc.report.page`. Topics have hues: those of Okabe and Ito (2008, *Color
+The colours of charts, topics, policies and verdicts are here; other colours of a page are in
+`ui/kit/page.css` and `fdkvc.report.page`. Topics have hues: those of Okabe and Ito (2008, *Color
 Universal Design*), which people with colour-vision deficiencies can tell apart, and an eighth after
 Tol (2021, *Colour Schemes*). FD-KVC has a hue that no topic has, its variants have shades of it,
 and all other policies are grey. A letter, a dash, a shape or a pattern always says the same again.
@@ -65,19 +65,9 @@ DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (4, 1), (1, 3))
 class Theme:
     """Colours that depend on the page's background.
 
-    Attributes
-    ----------
-    ink : str
-        Text, cursors and outlines.
-    faint : str
-        Grid lines and what has gone.
-    paper : str
-        The background.
-    terms : tuple of str
-        Fills of score terms and lines of quantities, apart from every topic colour.
-    policies : tuple of str
-        Tints of policies' lines and points: two shades of a cold grey, two of a warm one (`GREYS`
-        in all), the hue of FD-KVC, and two shades of it for its variants.
+    `ink` is for text, cursors and outlines, `faint` for grid lines and what is gone, `terms` for
+    score terms and quantities, apart from every topic. `policies` are two shades of a cold grey,
+    two of a warm one (`GREYS` in all), the hue of FD-KVC, and two shades of it for its variants.
     """
 
     ink: str
@@ -101,6 +91,31 @@ DARK = Theme(
     ("#a9adb9", "#c98be0", "#c9a86b", "#6bc9c0"),
     ("#f4f5f8", "#8a91a3", "#d8c7b4", "#8f8373", "#a48cff", "#7a62dd", "#d2c7ff"),
 )
+
+
+VARIABLES = {
+    **{name: (getattr(LIGHT, name), getattr(DARK, name)) for name in ("ink", "faint", "paper")},
+    **{
+        f"{kind}-{place}": colours
+        for kind in ("terms", "policies")
+        for place, colours in enumerate(zip(getattr(LIGHT, kind), getattr(DARK, kind), strict=True))
+    },
+}
+"""CSS variables of pages and reports by name: a colour on light and one on dark."""
+
+ROOT = (
+    ":root {"
+    + "".join(
+        f"--{name}: light-dark({light}, {dark}); " for name, (light, dark) in VARIABLES.items()
+    )
+    + f"--met: {MET}; --unmet: {UNMET}; --attended: {TOPICS[0]};}}\n"
+)
+"""CSS that defines the variables."""
+
+
+def hue_of(name: str) -> str:
+    """Return the HTML attribute that gives a cell the hue of FD-KVC, if the cell names it."""
+    return " data-policy" if name.upper().startswith(FD_KVC) else ""
 
 
 def colour_of(position: int) -> str:
@@ -177,38 +192,30 @@ def legend_columns(names: Sequence[str]) -> int:
     return max(1, min(4, int(NARROWEST / widest)))
 
 
-def _policy_legend(policies: Sequence[str]) -> alt.Legend:
+def policy_legend(policies: Sequence[str], **options: Any) -> alt.Legend:
+    """Return the legend that `policy_lines` and their bands share."""
+    # Its symbols have no stroke, which would show a dash in them.
     looks = {"symbolSize": 70, "symbolStrokeWidth": 0, "symbolOpacity": 1, "labelLimit": 260}
-    return top_legend(**looks, columns=legend_columns(policies))
-
-
-def policy_colour(policies: Sequence[str], theme: Theme) -> alt.Color:
-    """Return the encoding that gives each policy its tint."""
-    return alt.Color(
-        "policy:N", scale=policy_scale(policies, theme), legend=_policy_legend(policies)
-    )
+    return top_legend(**looks, columns=legend_columns(policies), **options)
 
 
 def policy_lines(
     base: Panel,
     policies: Sequence[str],
-    theme: Theme,
+    tints: alt.Scale,
     tooltip: Sequence[alt.Tooltip],
     size: int,
+    legend: alt.Legend | None,
+    field: str = "policy",
 ) -> list[Panel]:
-    """Return a line for each policy and, on it, points of the policy's shape that tell more.
+    """Return a line for each policy and, on it, points of the policy's shape with a tooltip.
 
-    Parameters
-    ----------
-    base : Panel
-        With its axes, for data with a column ``policy``.
-    size : int
-        Of the points.
+    `base` has its axes, for data with a column `field`.
     """
-    base, legend = base.encode(color=policy_colour(policies, theme)), _policy_legend(policies)
-    # All three are one legend; its symbols have no stroke, so that no dash is seen in it.
-    dash = alt.StrokeDash("policy:N", scale=dash_scale(policies), legend=legend)
-    shape = alt.Shape("policy:N", scale=shape_scale(policies), legend=legend)
+    kind = f"{field}:N"
+    base = base.encode(color=alt.Color(kind, scale=tints, legend=legend))
+    dash = alt.StrokeDash(kind, scale=dash_scale(policies), legend=legend)
+    shape = alt.Shape(kind, scale=shape_scale(policies), legend=legend)
     return [
         base.mark_line(strokeWidth=2, aria=False).encode(strokeDash=dash),
         base.mark_point(filled=True, size=size, opacity=1).encode(
@@ -217,14 +224,17 @@ def policy_lines(
     ]
 
 
-def mark_at(**place: Any) -> Panel:
-    """Return a chart of one point, to draw a rule at a fixed place.
+def mean_tips(form: str, interval: bool = True) -> list[alt.Tooltip]:
+    """Return the lines of a tooltip that have a mean and its interval."""
+    ends = [
+        alt.Tooltip("ci_low:Q", title="interval from", format=form),
+        alt.Tooltip("ci_high:Q", title="to", format=form),
+    ]
+    return [alt.Tooltip("mean:Q", format=form), *(ends if interval else [])]
 
-    Parameters
-    ----------
-    **place : number
-        The fields of the point.
-    """
+
+def mark_at(**place: Any) -> Panel:
+    """Return a chart of one point with these fields, to draw a rule at a fixed place."""
     # Altair gathers other kinds of inline data under names, which `with_data` would replace.
     return alt.Chart(alt.Data(values=[place]))  # type: ignore[no-untyped-call]
 
@@ -263,52 +273,44 @@ def panel_title(text: str, subtitle: str = "") -> alt.TitleParams:
 
 
 def built_once(build: Build) -> Build:
-    """Let a function find again the spec that it built of the same arguments.
+    """Cache a function's specs by their arguments, built without Altair's checks.
 
-    Altair would check every part of it as soon as it is made, which takes as long as all the rest.
-    Tests check a whole spec of every kind instead. Whether it checks holds for all threads, so
-    that one spec is built at a time.
+    Those take as long as all the rest; tests check a spec of every kind instead. Whether Altair
+    checks holds for all threads, so one spec is built at a time.
     """
 
     @lru_cache(maxsize=64)
     @wraps(build)
-    def unchecked(*asked: Hashable) -> Spec:
+    def unchecked(*arguments: Hashable) -> Spec:
         with _building, debug_mode(False):
-            return build(*asked)
+            return build(*arguments)
 
     return cast("Build", unchecked)
 
 
 def layered(*layers: Panel, **options: Any) -> Panel:
-    """Lay marks over each other, the first at the bottom; options are those of `alt.layer`.
+    """Layer marks, the first at the bottom; options are those of `alt.layer`.
 
-    `alt.layer` itself copies every layer several times, to gather what a person can pick. It is for
-    what is `built_once`: Altair's check would take each layer for a whole chart.
+    `alt.layer` itself copies every layer several times. For what is `built_once` only: Altair's
+    check would take each layer for a whole chart.
     """
     return alt.LayerSpec(layer=list(layers), **options)
 
 
-def column(panels: Sequence[Panel], theme: Theme, spacing: int = 14) -> Spec:
-    """Stack panels into one chart that takes the width it is given.
+_INDEPENDENT: dict[str, Any] = dict.fromkeys(
+    (
+        *("color", "fill", "fillOpacity", "opacity", "shape", "size"),
+        *("stroke", "strokeDash", "strokeWidth"),
+    ),
+    "independent",
+)
 
-    One chart of many panels updates faster than many charts, and a spec that never changes is
-    updated in place, without a flicker.
-    """
+
+def column(panels: Sequence[Panel], theme: Theme, spacing: int = 14) -> Spec:
+    """Stack panels into one chart of the full width: it updates faster than many charts."""
     frame = alt.vconcat(
         spacing=spacing,
-        resolve=alt.Resolve(
-            scale=alt.ScaleResolveMap(
-                color="independent",
-                fill="independent",
-                fillOpacity="independent",
-                opacity="independent",
-                shape="independent",
-                size="independent",
-                stroke="independent",
-                strokeDash="independent",
-                strokeWidth="independent",
-            )
-        ),
+        resolve=alt.Resolve(scale=alt.ScaleResolveMap(**_INDEPENDENT)),
         autosize=alt.AutoSizeParams(type="pad", contains="padding"),
         padding={"left": 1, "right": 4, "top": 2, "bottom": 2},
         config=alt.Config(title=alt.TitleConfig(subtitleColor=theme.ink)),
@@ -322,13 +324,7 @@ def column(panels: Sequence[Panel], theme: Theme, spacing: int = 14) -> Spec:
 
 
 def single(chart: Panel, theme: Theme, **options: Any) -> Spec:
-    """Finish a chart of one panel, which takes the width it is given, labels included.
-
-    Parameters
-    ----------
-    **options
-        Further properties of the whole chart, as Altair names them.
-    """
+    """Finish a chart of one panel, of the full width; options are properties of the chart."""
     frame = alt.layer(
         **options,
         autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
@@ -348,15 +344,7 @@ def with_data(spec: Spec, data: Mapping[str, pd.DataFrame]) -> Spec:
 
 
 def standalone(spec: Spec, data: Mapping[str, pd.DataFrame], theme: Theme, width: int) -> Spec:
-    """Return a spec that needs nothing else, to be saved as a picture.
-
-    Parameters
-    ----------
-    spec : Spec
-        From `column` or `single`.
-    width : int
-        Pixels.
-    """
+    """Return a spec from `column` or `single` with its data and `width` pixels, to save it."""
     records = {
         name: frame.astype(object).where(frame.notna(), None).to_dict(orient="records")
         for name, frame in data.items()
@@ -369,7 +357,6 @@ def standalone(spec: Spec, data: Mapping[str, pd.DataFrame], theme: Theme, width
 
 
 def _alone(theme: Theme) -> Spec:
-    """Return the settings that a page would give its charts."""
     words = {"labelColor": theme.ink, "titleColor": theme.ink}
     return {
         "axis": {**words, "gridColor": theme.faint, "domainColor": theme.faint},

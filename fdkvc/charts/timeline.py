@@ -1,4 +1,4 @@
-"""The metrics of a run over its turns, and what every chart over turns shares."""
+"""Metrics over the turns of one run or of several, and the overlap of two caches."""
 
 from __future__ import annotations
 
@@ -20,26 +20,20 @@ from fdkvc.charts.theme import (
     inside_axis,
     layered,
     panel_title,
+    policy_legend,
+    policy_lines,
+    policy_tints,
     top_legend,
 )
 from fdkvc.words import decimal, percent
 
+LINE_HEIGHT = 104
+OVERLAP_HEIGHT = 90
+
 
 @dataclass(frozen=True)
 class Line:
-    """A line over the turns.
-
-    Attributes
-    ----------
-    low, high : float
-        The range that its axis shows.
-    start : float, optional
-        A level to mark, with its label.
-    percent : bool
-        Whether people read it as a percentage.
-    digits : int
-        How many they read behind the point.
-    """
+    """A line over the turns: the ends of its axis, a `start` level to mark, and its format."""
 
     field: str
     label: str
@@ -87,6 +81,84 @@ def metrics_spec(turns: int, metrics: tuple[Line, ...], theme: Theme) -> Spec:
     )
     layers = changes_panel(turns, theme), drawn, cursor_panel(turns, theme)
     return column([layered(*layers, height=120, title=panel_title("Metrics"))], theme)
+
+
+@built_once
+def lines_spec(
+    turns: int, lanes: tuple[str, ...], own_ink: bool, lines: tuple[Line, ...], theme: Theme
+) -> Spec:
+    """Build the spec of the metrics over the turns: a panel each, with a line for each lane.
+
+    For data ``lines``, ``changes`` and ``cursor``. With `own_ink`, the last lane is a fork, drawn
+    in ink over the others.
+    """
+    colours = policy_tints(lanes, theme)
+    if own_ink:
+        colours[-1] = theme.ink
+    tints = alt.Scale(domain=list(lanes), range=colours)
+    panels = [
+        _line_panel(turns, lanes, tints, line, number == 0, theme)
+        for number, line in enumerate(lines)
+    ]
+    return column(panels, theme)
+
+
+def _line_panel(
+    turns: int, lanes: Sequence[str], tints: alt.Scale, line: Line, legend: bool, theme: Theme
+) -> Panel:
+    y = alt.Y(
+        f"{line.field}:Q",
+        scale=alt.Scale(domain=[line.low, line.high], nice=False),
+        axis=inside_axis(format=".0%" if line.percent else ".1f"),
+    )
+    tooltip = [
+        alt.Tooltip("lane:N", title="run"),
+        alt.Tooltip("turn:Q"),
+        alt.Tooltip(f"{line.field}:Q", title=line.label, format=".3f"),
+    ]
+    base = alt.Chart(alt.NamedData("lines")).encode(x=turn_axis(turns, at="middle"), y=y)
+    shown = policy_legend(lanes, offset=12) if legend else None
+    drawn = policy_lines(base, lanes, tints, tooltip, 36, shown, "lane")
+    layers = [changes_panel(turns, theme), *drawn, cursor_panel(turns, theme)]
+    return layered(*layers, height=LINE_HEIGHT, title=panel_title(line.label))
+
+
+@built_once
+def overlap_spec(turns: int, theme: Theme) -> Spec:
+    """Build the spec of how far two caches overlap, turn by turn.
+
+    For data ``overlap``, ``changes``, ``parting`` and ``cursor``.
+    """
+    y = alt.Y(
+        "jaccard:Q",
+        scale=alt.Scale(domain=[0, 1], nice=False),
+        axis=inside_axis(values=[0, 0.5, 1], format=".0%"),
+    )
+    drawn = (
+        alt.Chart(alt.NamedData("overlap"))
+        .mark_line(stroke=theme.ink, point=alt.OverlayMarkDef(fill=theme.ink, size=28))
+        .encode(
+            x=turn_axis(turns, at="middle"),
+            y=y,
+            tooltip=[
+                alt.Tooltip("turn:Q"),
+                alt.Tooltip("shared:Q", title="in both"),
+                alt.Tooltip("only_one:Q", title="only in the first"),
+                alt.Tooltip("only_other:Q", title="only in the second"),
+                alt.Tooltip("jaccard:Q", title="overlap", format=".1%"),
+            ],
+        )
+    )
+    parting = (
+        alt.Chart(alt.NamedData("parting"))
+        .mark_text(text="▼ caches diverge", align="left", baseline="bottom", dx=-5, fill=theme.ink)
+        .encode(x=alt.X("middle:Q"), y=alt.value(-3))
+    )
+    layers = [changes_panel(turns, theme), drawn, parting, cursor_panel(turns, theme)]
+    title = panel_title(
+        "Overlap of the two caches", "entries in both, as a share of entries in either"
+    )
+    return column([layered(*layers, height=OVERLAP_HEIGHT, title=title)], theme)
 
 
 def turn_axis(turns: int, at: str = "left") -> alt.X:

@@ -19,6 +19,7 @@ from fdkvc.files.text import answers_text, cost_text
 from fdkvc.files.write import check_folder
 from fdkvc.lm import BUNDLED, BUNDLED_SERVICES
 from fdkvc.lm.language_model import load_language_model
+from fdkvc.lm.tokens import MARKED
 from fdkvc.policies import read_policy
 
 if TYPE_CHECKING:
@@ -32,10 +33,10 @@ def answers(options: Namespace) -> None:
     """Measure the answers of a small language model."""
     settings, baseline = _settings(options)
     model, trained_on = language_model(options.model)
-    dialogs = readable_dialogs(model, options.dialogs)
+    dialogs = readable_dialogs(model, options.dialogs, options.tools)
     shape = model.decoder.shape
     available = {"heads": shape.heads, "layers": shape.layers}
-    warn_no_effect(settings.policies, speakers=True, words=True, **available)
+    warn_no_effect(settings.policies, speakers=MARKED, words=True, **available)
     with running(options) as arguments:
         tables, files = measure(settings, baseline, model, dialogs, arguments, trained_on)
     finish(options, files, f"{model.name}\n\n{answers_text(tables)}")
@@ -55,13 +56,14 @@ def live(options: Namespace) -> None:
         from fdkvc.live.recorded import record_dialog
     except ImportError as error:
         raise ValueError(
-            f"live needs the packages of requirements-capture.txt: {error.name} is missing"
+            f"live needs {error.name}: install requirements-capture.txt, or the extra transformers"
         ) from None
     for policy in settings.policies:
-        check_within_a_cache(policy)
+        check_within_a_cache(policy, with_text=True)
     model = load_live(options.model, pool=options.pool, positions=options.positions)
-    warn_no_effect(settings.policies, heads=2, layers=2)  # several, whatever their number
-    dialogs = readable_dialogs(model, options.dialogs)
+    available = {"heads": 2, "layers": 2}  # several, whatever their number
+    warn_no_effect(settings.policies, speakers=MARKED, words=True, **available)
+    dialogs = readable_dialogs(model, options.dialogs, options.tools)
     with progress() as on_progress:
         arguments = {"workers": 1, "on_progress": on_progress}
         tables, csv = measure(settings, baseline, model, dialogs, arguments, more=model.about)
@@ -113,9 +115,9 @@ def language_model(folder: str | None) -> tuple[LanguageModel, frozenset[str]]:
     return load_language_model(folder), frozenset()
 
 
-def readable_dialogs(model: AnyModel, file: str | None) -> Dialogs:
-    """Return the dialogs of a file that a model can read; warn of skipped ones."""
-    transcripts, digest = read_transcripts(file)
+def readable_dialogs(model: AnyModel, file: str | None, tools: str | None = None) -> Dialogs:
+    """Return the dialogs of a file that a model can read; see `read_transcripts`."""
+    transcripts, digest = read_transcripts(file, tools=tools)
     found, skipped = readable(model, transcripts)
     if skipped:
         warn(skipped_text(skipped))
@@ -133,14 +135,7 @@ def measure(
 ) -> tuple[AnswersTables, dict[str, str]]:
     """Let a model answer dialogs, and return the tables and their files.
 
-    Parameters
-    ----------
-    arguments : mapping
-        As `fdkvc.commands.console.running` yields them.
-    trained_on : frozenset of str
-        The services that the model was trained on; empty if unknown.
-    more : mapping, optional
-        As for `fdkvc.files.export.answers_files`.
+    `arguments` are those of `fdkvc.commands.console.running`, and `more` as in `answers_files`.
     """
     began = perf_counter()
     measured = run_answers(settings, model, dialogs[0], **arguments)

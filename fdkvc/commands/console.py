@@ -30,13 +30,7 @@ def warn(text: str, end: str = "\n") -> None:
 
 
 def flush(text: str = "") -> None:
-    """Print to stdout at once; a reader that has closed it, as ``head`` does, is no error.
-
-    Raises
-    ------
-    ValueError
-        If it cannot be written.
-    """
+    """Print to stdout at once; a reader that has closed it, as ``head`` does, is no error."""
     try:
         print(text, end="", flush=True)
     except BrokenPipeError:
@@ -108,10 +102,10 @@ def running(options: Namespace) -> Iterator[dict[str, Any]]:
 
 def warn_no_effect(policies: Sequence[Policy], **available: Any) -> None:
     """Warn of settings of policies that change nothing with what is available."""
-    from fdkvc.explain.idle import idle
+    from fdkvc.explain.notes import no_effect_notes
     from fdkvc.policies.base import Available
 
-    for sentence in idle(policies, Available(**available)):
+    for sentence in no_effect_notes(policies, Available(**available)):
         warn(sentence)
 
 

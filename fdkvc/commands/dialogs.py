@@ -10,10 +10,12 @@ from io import BytesIO
 from pathlib import Path
 from time import perf_counter
 
+from fdkvc.attention import SPEAKERS
 from fdkvc.commands.console import (
     finish,
     print_results,
     progress,
+    running,
     skipped_text,
     warn,
     warn_no_effect,
@@ -22,22 +24,37 @@ from fdkvc.corpora import capture as recorder
 from fdkvc.corpora.formats import EXAMPLES, read_bytes, read_dialogs
 from fdkvc.corpora.lexical import LexicalRecordings
 from fdkvc.corpora.recordings import Recording
+from fdkvc.corpora.tools import begin_with_tools, read_schema
 from fdkvc.corpora.trace_file import read_trace_file, trace_bytes, trace_size
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.benchmark import Progress, check_baseline, default_baseline
-from fdkvc.experiments.replay import Replay, default_heads, replay
-from fdkvc.explain.unsaid import unread, unsaid
-from fdkvc.files.export import replay_files
+from fdkvc.experiments.plan import (
+    PLAN_BUDGETS,
+    dialog_lengths,
+    plan_sentence,
+    plan_table,
+    read_shape,
+    smallest_budgets,
+)
+from fdkvc.experiments.replay import Replay, default_heads, replay_arguments
+from fdkvc.explain.notes import missing_value_notes, not_read_notes
+from fdkvc.files.export import argument_files, replay_files
 from fdkvc.files.options import settings_from
-from fdkvc.files.text import replay_text
+from fdkvc.files.text import forgotten_text, plan_text, replay_text
 from fdkvc.files.write import check_folder, write_files
 from fdkvc.limits import MAX_DIALOG_FILE_BYTES, MAX_TRACE_BYTES
+from fdkvc.policies import with_pinned_prompts
 from fdkvc.words import count
 
 
 def dialogs(options: Namespace) -> None:
     """Replay dialogs or a trace file, and measure what the cache still holds."""
+    shape = None if options.plan is None else read_shape(options.plan)
+    if shape is not None and options.budgets is None:
+        options.budgets = PLAN_BUDGETS
     settings = settings_from(Replay, options)
+    if options.pin:
+        settings = replace(settings, policies=with_pinned_prompts(settings.policies))
     baseline = options.baseline
     if baseline is None:
         baseline = default_baseline(settings.policies)
@@ -49,17 +66,28 @@ def dialogs(options: Namespace) -> None:
     source, heads = recordings[0].source, len(recordings[0].heads)
     if options.heads is None:
         settings = replace(settings, heads=(default_heads(recordings[0]),))
-    warn_no_effect(settings.policies, speakers=True, words=True, heads=heads)
+    warn_no_effect(settings.policies, speakers=SPEAKERS, words=True, heads=heads)
     began = perf_counter()
-    with progress() as on_progress:
-        table = replay(settings, recordings, on_progress=on_progress)
+    with running(options) as arguments:
+        table, calls = replay_arguments(settings, recordings, **arguments)
     about = {"source": source, "file": file, "seed": options.seed}
+    parts = [source, replay_text(table), *missing_value_notes(transcripts)]
+    more = argument_files(calls)
+    if not calls.empty:
+        by_source, lost = more.values()
+        parts.append(forgotten_text(by_source, lost, settings))
+    if shape is not None:
+        tokens = dialog_lengths(recordings)
+        plan = plan_table(settings, table, tokens, shape)
+        smallest = smallest_budgets(plan)
+        more |= {"plan.csv": plan, "plan_budgets.csv": smallest}
+        parts.append(plan_text(smallest, shape))
+        parts.append(plan_sentence(settings, table, plan, tokens, shape))
     files = {}
     if options.out is not None:
         seconds = perf_counter() - began
-        files = replay_files(settings, table, baseline, **about, seconds=seconds)
-    text = "\n\n".join([source, replay_text(table), *unsaid(transcripts)])
-    finish(options, files, text)
+        files = replay_files(settings, table, baseline, **about, seconds=seconds, more=more)
+    finish(options, files, "\n\n".join(parts))
 
 
 def capture(options: Namespace) -> None:
@@ -95,34 +123,40 @@ def check_file(name: str, suffix: str) -> Path:
     return path
 
 
-def read_transcripts(file: str | None, calls: bool = False) -> tuple[Sequence[Transcript], str]:
+def read_transcripts(
+    file: str | None, calls: bool = False, tools: str | None = None
+) -> tuple[Sequence[Transcript], str]:
     """Return the dialogs of a file, by default the examples, and its SHA-256; warn of skipped ones.
 
-    Parameters
-    ----------
-    file : str, optional
-    calls : bool
-        Whether tool calls are read as text.
+    `tools` is the file of a schema, whose tools begin each dialog, or "" for those in the dialogs'
+    file. The SHA-256 is then of both files. Tool calls are read as text if `calls`.
     """
     name = str(file or EXAMPLES / "dialogues.json")
     content = read_bytes(name, MAX_DIALOG_FILE_BYTES)
     transcripts, skipped = read_dialogs(content, name, calls)
     if skipped:
         warn(skipped_text(skipped))
-    for sentence in unread(transcripts):
+    for sentence in not_read_notes(transcripts):
         warn(sentence)
+    if tools is not None:
+        schema = read_bytes(tools, MAX_DIALOG_FILE_BYTES) if tools else b""
+        known = read_schema(schema) if tools else None
+        transcripts = tuple(begin_with_tools(each, known) for each in transcripts)
+        content += b"tools" + schema
     return transcripts, hashlib.sha256(content).hexdigest()
 
 
 def _recordings(options: Namespace) -> tuple[Sequence[Recording], Sequence[Transcript], str]:
     """Return the recordings to replay, their dialogs, and the SHA-256 of their file."""
     if options.trace is None:
-        transcripts, file = read_transcripts(options.dialogs, options.calls)
+        transcripts, file = read_transcripts(options.dialogs, options.calls, options.tools)
         return LexicalRecordings(transcripts, options.seed), transcripts, file
     if options.dialogs is not None:
         raise ValueError("--dialogs and --trace do not go together: give one of them")
     if options.calls:
         raise ValueError("--calls does not go with --trace: a trace holds what the model read")
+    if options.tools is not None:
+        raise ValueError("--tools does not go with --trace: a trace holds what the model read")
     content = read_bytes(options.trace, MAX_TRACE_BYTES)
     recordings = read_trace_file(BytesIO(content))
     return recordings, [each.transcript for each in recordings], hashlib.sha256(content).hexdigest()

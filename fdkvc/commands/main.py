@@ -20,28 +20,21 @@ MAX_MESSAGE_LENGTH = 1000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code.
+    """Run a command, of the process by default, and return its exit code.
 
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        Those of the process by default.
-
-    Returns
-    -------
-    int
-        0; 2 after an error, with one sentence on stderr; 128 plus the signal number after Ctrl-C,
-        SIGTERM or SIGHUP.
+    It is 0; 2 after an error, with one sentence on stderr; 128 plus the signal number after Ctrl-C,
+    SIGTERM or SIGHUP.
     """
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115, it stays open as long as the process
     if sys.stdout is None:
         return _fail("the output cannot be written: standard output is closed")
+    code = 0
     try:
         with _ending_signals():
             _run(build_parser().parse_args(arguments))
-    except SystemExit:  # argparse, after printing its help
-        pass
+    except SystemExit as end:  # argparse after printing its help, or the app's server
+        code = end.code if isinstance(end.code, int) else 0
     except ValueError as error:
         return _fail(str(error))
     except (MemoryError, OverflowError):
@@ -53,12 +46,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         flush()
     except ValueError as error:
         return _fail(str(error))
-    return 0
+    return code
 
 
 def _run(options: Namespace) -> None:
     """Run a command; its packages are imported only here, so that ``--help`` stays fast."""
     match options.command:
+        case "app":
+            from fdkvc.commands.app import COMMANDS
         case "benchmark" | "study":
             from fdkvc.commands.benchmark import COMMANDS
         case "sweep" | "ablation" | "tune":
@@ -67,6 +62,8 @@ def _run(options: Namespace) -> None:
             from fdkvc.commands.dialogs import COMMANDS
         case "answers" | "live":
             from fdkvc.commands.answers import COMMANDS
+        case "learn":
+            from fdkvc.commands.learn import COMMANDS
         case "trace":
             from fdkvc.commands.trace import COMMANDS
         case _:

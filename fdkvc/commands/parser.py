@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn
 
+import fdkvc
 from fdkvc.limits import MAX_TURNS
-from fdkvc.parameters import BUDGET, DIALOGS, SEED, WORKERS, Field, read_number
+from fdkvc.parameters import BUDGET, DIALOGS, PORT, SEED, WORKERS, Field, read_number
 
 EXAMPLES = "default: two example dialogs"
 FORMATS = (
-    "real dialogs: SGD or MultiWOZ 2.2, chat messages, ShareGPT, OpenAI batch requests, or plain "
-    f"text with a speaker before each turn; {EXAMPLES}"
+    "real dialogs: SGD or MultiWOZ 2.2, chat messages, OpenAI responses, Anthropic messages, "
+    "τ-bench results, τ²-bench results, ToolTalk, ShareGPT, OpenAI batch requests, or text with a "
+    f"speaker before each turn; {EXAMPLES}"
 )
 SUGGESTED = "values to try; default: the paper's, or a suggested range"
 FD_KVC: dict[str, Any] = {"default": "fd-kvc"}
@@ -53,6 +57,10 @@ class _Parser(argparse.ArgumentParser):
         self.option("--workers", "N", what, type=read_value)
         self.option("--dask", "ADDRESS", "use the Dask cluster of this scheduler instead")
 
+    def tools(self) -> None:
+        what = "begin each dialog with its tools: those in its file, or those of an SGD schema"
+        self.option("--tools", "SCHEMA", what, nargs="?", const="")
+
     def calls(self) -> None:
         self.flag("--calls", "read tool calls too, before the words of their turn")
 
@@ -60,9 +68,10 @@ class _Parser(argparse.ArgumentParser):
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = _Parser(
-        prog="python -m fdkvc",
+        prog="fdkvc" if Path(sys.argv[0]).stem == "fdkvc" else "python -m fdkvc",
         description="See, compare and judge KV-cache eviction policies for dialogs.",
     )
+    parser.add_argument("--version", action="version", version=f"fdkvc {fdkvc.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
     def command(name: str, what: str) -> _Parser:
@@ -72,6 +81,10 @@ def build_parser() -> argparse.ArgumentParser:
     the_papers = f"{metrics}default: the paper's three"
     policies = "policies to run, also variants such as fd-kvc:gamma=0.8; default: the paper's four"
     tables = "write CSV tables and run.json to this folder"
+
+    app = command("app", "show the dashboard in a browser")
+    port = f"port of the server, {PORT.allowed(int)}; default: 8501, or the next free one"
+    app.option("--port", "N", port, type=read_value)
 
     benchmark = command("benchmark", "measure policies on scenarios and compare with the paper")
     benchmark.option("--baseline", "KEY", "policy to compare with; default: h2o, or the first")
@@ -123,6 +136,7 @@ def build_parser() -> argparse.ArgumentParser:
     dialogs.option("--dialogs", "FILE", FORMATS)
     dialogs.option("--trace", "FILE", "replay a model's trace file instead")
     dialogs.calls()
+    dialogs.tools()
     dialogs.several("--policies", "KEY", f"{policies} and random")
     budgets = f"budgets to run, each {BUDGET.allowed(int)}; default: "
     dialogs.several("--budgets", "N", f"{budgets}32 48 64 96 128", type=read_value)
@@ -133,8 +147,25 @@ def build_parser() -> argparse.ArgumentParser:
     dialogs.several("--heads", "HOW", heads)
     dialogs.several("--metrics", "KEY", f"{metrics}added to the evidence", default=[])
     dialogs.option("--baseline", "KEY", "policy to compare with; default: h2o, or the first")
+    chunk = "read longer turns in parts of N tokens, with an eviction after each"
+    dialogs.option("--chunk", "N", chunk, type=read_value)
+    dialogs.flag("--pin", "run every policy also with the system prompt pinned, within the budget")
+    plan = (
+        "say which policy and budget hold 90, 95 and 99 %% of the arguments, in bytes of a model: "
+        "llama-3.1-8b, llama-3.1-70b, mistral-7b, qwen2.5-7b, its config.json, or layers x KV "
+        "heads x head width x bits; the default budgets are then 64 128 256 512 1024 2048"
+    )
+    dialogs.option("--plan", "MODEL", plan, nargs="?", const="llama-3.1-8b")
     dialogs.number(SEED, "random seed of the lexical embedding")
+    dialogs.workers()
     dialogs.option("--out", "DIR", "write CSV tables and replay.json to this folder")
+
+    learn = command("learn", "fit the weights of the policy learned to dialogs with calls")
+    learn.option("--dialogs", "FILE", FORMATS)
+    learn.calls()
+    learn.several("--budgets", "N", f"{budgets}32 48 64 96 128", type=read_value)
+    learn.number(SEED, "random seed of the split and the sample")
+    learn.option("--out", "FILE", "write this file, such as own.json", required=True)
 
     capture = command("capture", "record what a model attends to while it reads dialogs")
     capture.option("--model", "NAME", "folder of the model, or its name on the hub", required=True)
@@ -165,6 +196,7 @@ def build_parser() -> argparse.ArgumentParser:
     live.flag("--trace", layers)
     for each in (answers, live):
         each.option("--dialogs", "FILE", FORMATS)
+        each.tools()
         each.several("--policies", "KEY", f"{policies}, random, and cut-text, which cuts the text")
         each.several("--budgets", "N", f"{budgets}48 96", type=read_value)
         decides = "head: each KV head evicts for itself, layer or model: all of its heads together"
@@ -175,7 +207,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     trace = command("trace", "run one policy on one dialog and write every step")
     trace.option("--scenario", "KEY", "scenario to run; default: mixed")
-    own = f"your own dialog instead, a topic letter per turn, such as AABBA; at most {MAX_TURNS}"
+    own = f"your own dialog instead, a topic letter per turn, such as AABBA; at most {MAX_TURNS:,}"
     trace.option("--schedule", "LETTERS", own)
     trace.option("--policy", "KEY", "policy to run", **FD_KVC)
     trace.several("--set", "NAME=X", "hyperparameters of the policy", default=[])
@@ -192,12 +224,15 @@ def build_parser() -> argparse.ArgumentParser:
     report.option("--answers", "FILE", answered, nargs="?", const="")
     report.calls()
     report.workers()
-    report.option("--out", "FILE", "write this file, such as report.html", required=True)
+    report.option("--out", "FILE", "write this file, such as report.html")
+    gallery = "write a folder instead: five scenes, the paper's report and the shipped answers"
+    report.option("--gallery", "DIR", gallery)
 
     repeat = command("repeat", "run a run.json again and compare the numbers")
     repeat.add_argument("file", metavar="FILE", help="run.json to repeat")
     repeat.option("--model", "FOLDER", "model of a run of answers; default: the bundled model")
     repeat.option("--dialogs", "FILE", f"dialogs of a run of answers; {EXAMPLES}")
+    repeat.tools()
     repeat.workers()
     return parser
 

@@ -12,8 +12,7 @@ from fdkvc.commands.answers import language_model, measure, readable_dialogs
 from fdkvc.commands.console import print_results, running
 from fdkvc.commands.dialogs import check_file, read_transcripts
 from fdkvc.corpora.formats import read_bytes
-from fdkvc.corpora.lexical import lexical_recording
-from fdkvc.corpora.recordings import Recording
+from fdkvc.corpora.lexical import LexicalRecordings
 from fdkvc.experiments.answers import FULL, Answers
 from fdkvc.experiments.benchmark import default_baseline, run_benchmark
 from fdkvc.experiments.replay import Replay, replay
@@ -34,16 +33,33 @@ from fdkvc.report.document import (
     replay_parts,
     study_report,
 )
+from fdkvc.report.gallery import gallery_files
 
 
 def report(options: Namespace) -> None:
-    """Write one HTML file."""
+    """Write one HTML file, or the folder of a gallery."""
+    if options.gallery is not None:
+        _gallery(options)
+        return
+    if options.out is None:
+        raise ValueError("report needs --out FILE or --gallery DIR")
     out = check_file(options.out, ".html")
     check_folder(out.parent, [out.name])
     with running(options) as arguments:
         text = _html(options, arguments)
     write_files(out.parent, {out.name: text})
     print_results(f"{len(text.encode()) / 1e6:.1f} MB", options.out)
+
+
+def _gallery(options: Namespace) -> None:
+    others = (options.out, options.run_file, options.dialogs, options.answers)
+    if any(each is not None for each in others) or options.calls:
+        raise ValueError("--gallery shows the shipped results: it goes with no other option")
+    check_folder(options.gallery)
+    files = gallery_files(_lexical_recordings(None)[0])
+    write_files(options.gallery, files)
+    size = sum(len(text.encode()) for text in files.values())
+    print_results(f"{len(files)} pages, {size / 1e6:.1f} MB", options.gallery)
 
 
 def _html(options: Namespace, arguments: Mapping[str, Any]) -> str:
@@ -54,7 +70,7 @@ def _html(options: Namespace, arguments: Mapping[str, Any]) -> str:
             raise ValueError("--calls goes with --dialogs: a model that answers always reads calls")
         parts = []
         if options.dialogs is not None:
-            parts = _replay_parts(options.dialogs, options.calls)
+            parts = _replay_parts(options.dialogs, options.calls, arguments)
         if options.answers is not None:
             parts += _answers_parts(options.answers, arguments)
         return dialogs_report(parts)
@@ -67,20 +83,20 @@ def _html(options: Namespace, arguments: Mapping[str, Any]) -> str:
     return study_report(run_study(record.benchmark, **arguments), recordings)
 
 
-def _replay_parts(file: str, calls: bool) -> list[Part]:
+def _replay_parts(file: str, calls: bool, arguments: Mapping[str, Any]) -> list[Part]:
     recordings, digest = _lexical_recordings(file, calls)
     settings, seed, began = Replay(), SEED.default, perf_counter()
     baseline = default_baseline(settings.policies)
-    table = replay(settings, recordings)
+    table = replay(settings, recordings, **arguments)
     about = {"source": recordings[0].source, "file": digest, "seed": seed}
     seconds = perf_counter() - began
     files = replay_files(settings, table, baseline, **about, seconds=seconds)
     return replay_parts(settings, table, recordings, baseline, seed, files)
 
 
-def _lexical_recordings(file: str | None, calls: bool = False) -> tuple[list[Recording], str]:
+def _lexical_recordings(file: str | None, calls: bool = False) -> tuple[LexicalRecordings, str]:
     transcripts, digest = read_transcripts(file, calls)
-    return [lexical_recording(each, SEED.default) for each in transcripts], digest
+    return LexicalRecordings(transcripts, SEED.default), digest
 
 
 def _answers_parts(file: str, arguments: Mapping[str, Any]) -> list[Part]:
@@ -129,9 +145,12 @@ def _answer_again(
     model, trained_on = language_model(options.model)
     if model.digest != record.about["model"].get("digest"):
         raise ValueError("the run used another model: name its folder with --model")
-    dialogs = readable_dialogs(model, options.dialogs)
+    dialogs = readable_dialogs(model, options.dialogs, options.tools)
     if dialogs[1] != record.about["file"]:
-        raise ValueError("the run read another file of dialogs: name it with --dialogs")
+        raise ValueError(
+            "the run read another file of dialogs: name it with --dialogs, or its tools with "
+            "--tools"
+        )
     return measure(record.settings, record.baseline, model, dialogs, arguments, trained_on)[1]
 
 

@@ -44,7 +44,7 @@ def checks(subject: Subject) -> tuple[Check, ...]:
     if subject.every is not None:
         found.append(outgrows_the_budget_while_writing)
     if subject.positions == "slots":
-        found.append(drifts_as_positions_are_given_anew)
+        found.append(drifts_as_positions_change)
     if subject.sinks:
         found.append(evicts_sinks)
     if subject.scores is not None:
@@ -56,24 +56,15 @@ def checks(subject: Subject) -> tuple[Check, ...]:
 
 
 class Story:
-    """A cache that reads texts of random tokens, and what each token attended to.
-
-    Attributes
-    ----------
-    tokens : array (C, N)
-    ends : list of int
-        Tokens before each call, and after the last.
-    held : list of array (C, L, K, S)
-        After each call.
-    before : list of array (C, L, K, S)
-        As the tokens of each call were read.
-    """
+    """A cache that reads texts of random tokens, and what each token attended to."""
 
     def __init__(self, subject: Subject, samples: int = 1, seed: int = 0) -> None:
         self.subject, self.cache = subject, subject.begin(samples)
         self._random = np.random.default_rng(seed)
         self.tokens: Ints = np.empty((samples, 0), np.intp)
-        self.ends, self.held, self.before = [0], list[Ints](), list[Ints]()
+        self.ends = [0]  # tokens before each call, and after the last
+        # The tokens held after each call, and as those of the call were read (C, L, K, S).
+        self.held, self.before = list[Ints](), list[Ints]()
         self._outputs: list[Floats] = []
 
     def feed(self, *lengths: int, shift: int = 0) -> None:
@@ -159,6 +150,12 @@ class Story:
         wanted = np.stack([each.outputs for each in self.readings(sees, distances)])[:, first:]
         return float(np.abs(self.outputs[:, first:] - wanted).max() / max(1, np.abs(wanted).max()))
 
+    def check(self, message: str, first: int = 0) -> None:
+        """Raise a Fault with this message if the outputs deviate too far from the model's."""
+        away = self.away(*self.seen()[:2], first)
+        if away > self.subject.tolerance:
+            raise Fault(message.format(f"{away:.2g} away"))
+
 
 def _check_turn(turn: Turn, shape: tuple[int, ...], vocabulary: int, seen: int) -> None:
     """Raise a ValueError for an adapter's impossible answer."""
@@ -231,10 +228,7 @@ def outgrows_the_budget_while_writing(subject: Subject) -> None:
                 f"after {written} tokens of what it writes a head holds {story.most_held()} "
                 f"entries, but at most {b} and {every} more were promised"
             )
-    sees, distances, _ = story.seen()
-    away = story.away(sees, distances)
-    if away > subject.tolerance:
-        raise Fault(f"what it writes is {away:.2g} away from what the model makes of what is held")
+    story.check("what it writes is {} from what the model makes of what is held")
 
 
 def compresses_only_the_first_text(subject: Subject) -> None:
@@ -252,9 +246,7 @@ def compresses_only_the_first_text(subject: Subject) -> None:
         most = int((held >= 0).sum(axis=-1).max())
         if most > subject.budget:
             raise Fault(f"text {text} of several holds {most} entries of {subject.budget}")
-    sees, distances, _ = story.seen()
-    if (away := story.away(sees, distances)) > subject.tolerance:
-        raise Fault(f"beside each other, texts are answered {away:.2g} away from what they hold")
+    story.check("beside each other, texts are answered {} from what they hold")
 
 
 def keeps_its_first_compression(subject: Subject) -> None:
@@ -312,14 +304,11 @@ def decides_by_the_next_turn(subject: Subject) -> None:
                 raise Fault(f"token {min(back)} was evicted, but the next turn sees it")
 
 
-def drifts_as_positions_are_given_anew(subject: Subject) -> None:
+def drifts_as_positions_change(subject: Subject) -> None:
     """Check that changing positions repeatedly gives the same keys as changing them once."""
     story = Story(subject)
     story.feed(subject.budget, *[2] * ROUNDS)
-    sees, distances, _ = story.seen()
-    first = story.ends[-4]
-    if (away := story.away(sees, distances, first)) > subject.tolerance:
-        raise Fault(f"after {ROUNDS} turns its outputs have drifted {away:.2g} away")
+    story.check(f"after {ROUNDS} turns its outputs have drifted {{}}", first=story.ends[-4])
 
 
 def evicts_sinks(subject: Subject) -> None:

@@ -21,23 +21,17 @@ and the keys (S, h) present, of which the last n are the turn's."""
 
 @dataclass(frozen=True, eq=False)
 class Turn:
-    """A cache's outputs for some tokens, and the tokens that it holds after them.
-
-    Attributes
-    ----------
-    outputs : array (C, n, V)
-        Logits after each of the tokens, for C texts.
-    held : array (C, L, K, S)
-        The tokens that each KV head of each layer holds now, by their place in the text; −1 for
-        none.
-    before : array (C, L, K, S), optional
-        The tokens held while these were read, where that differs from `held` of the previous call:
-        for a cache that evicts at the start of a turn. It must not depend on the new tokens.
-    """
+    """A cache's outputs for some tokens, and the tokens that it holds after them."""
 
     outputs: Floats
+    """Shape (C, n, V). Logits after each of the tokens, for C texts."""
     held: Ints
+    """Shape (C, L, K, S). The tokens that each KV head of each layer holds now, by their place in
+    the text; −1 for none."""
     before: Ints | None = None
+    """Shape (C, L, K, S). The tokens held while these were read, where that differs from `held` of
+    the previous call: for a cache that evicts at the start of a turn. It must not depend on the new
+    tokens."""
 
 
 class EvictionCache(Protocol):
@@ -50,21 +44,60 @@ class EvictionCache(Protocol):
         """Read a token of each text (C, 1) as if the model wrote it; the turn continues."""
 
 
-@dataclass(frozen=True, eq=False)
-class Reading:
-    """A model's pass over a text with a given attention mask.
+class TurnCache:
+    """An `EvictionCache` made of functions, for a cache that evicts when its turn is ended.
 
-    Attributes
+    Parameters
     ----------
-    outputs : array (N, V)
-    queries : array (L, H, N, h)
-    keys : array (L, K, N, h)
-        After positional rotation, each at its own position.
+    read : function of tokens (C, n) to logits (C, n, V)
+    held : function
+        Returns the tokens attended to now (C, L, K, S), −1 for none.
+    end_turn : function
+        Makes the cache evict; does nothing for one that does so by itself.
+    every : int, optional
+        Also end a turn every so many tokens while the model writes.
     """
 
+    def __init__(
+        self,
+        read: Callable[[Ints], Floats],
+        held: Callable[[], Ints],
+        end_turn: Callable[[], object],
+        every: int | None = None,
+    ) -> None:
+        self._read, self._held, self._end_turn, self._every = read, held, end_turn, every
+        self._written = 0
+
+    def feed(self, tokens: Ints) -> Turn:
+        """End the turn of written tokens, then read the next turn (C, n) and end it."""
+        before = None
+        if self._written:
+            self._end_turn()
+            before = self._held()
+        self._written = 0
+        outputs = self._read(tokens)
+        self._end_turn()
+        return Turn(outputs, self._held(), before)
+
+    def write(self, tokens: Ints) -> Turn:
+        """Read a token of each text (C, 1) as if the model wrote it."""
+        self._written += 1
+        outputs = self._read(tokens)
+        if self._every is not None and not self._written % self._every:
+            self._end_turn()
+        return Turn(outputs, self._held())
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """A model's pass over a text with a given attention mask."""
+
     outputs: Floats
+    """Shape (N, V)."""
     queries: Floats
+    """Shape (L, H, N, h)."""
     keys: Floats
+    """Shape (L, K, N, h). After positional rotation, each at its own position."""
 
 
 class FullModel(Protocol):
@@ -91,30 +124,6 @@ class FullModel(Protocol):
 class Subject:
     """A cache, and what it promises.
 
-    Attributes
-    ----------
-    begin : function
-        Takes a number of texts and returns a new, deterministic cache for as many. It may refuse
-        several with a ValueError.
-    model : FullModel
-    budget : int
-        Entries that every KV head may hold after a turn, at least 8.
-    every : int, optional
-        Tokens after which it evicts while the model writes; None if it does not.
-    samples : int
-        Texts that it takes at once.
-    sinks : int
-        First tokens of a text that it never evicts.
-    positions : {"seen", "slots"}
-        Whether entries keep their positions and the next token follows all tokens seen, or entries
-        close the gaps and the next token follows them.
-    recalls : bool
-        Whether evicted entries may return.
-    scores : function, optional
-        Its policy's scores, if they depend on queries and keys alone, as `last_attention`.
-    tolerance : float
-        Allowed deviation of its outputs, relative to the largest or to 1.
-
     Raises
     ------
     ValueError
@@ -122,15 +131,26 @@ class Subject:
     """
 
     begin: Callable[[int], EvictionCache]
+    """Takes a number of texts and returns a new, deterministic cache for as many. It may refuse
+    several with a ValueError."""
     model: FullModel
     budget: int
+    """Entries that every KV head may hold after a turn, at least 8."""
     every: int | None = None
+    """Tokens after which it evicts while the model writes; None if it does not."""
     samples: int = 1
+    """Texts that it takes at once."""
     sinks: int = 0
+    """First tokens of a text that it never evicts."""
     positions: Literal["seen", "slots"] = "seen"
+    """Whether entries keep their positions and the next token follows all tokens seen, or entries
+    close the gaps and the next token follows them."""
     recalls: bool = False
+    """Whether evicted entries may return."""
     scores: Scores | None = None
+    """Its policy's scores, if they depend on queries and keys alone, as `last_attention`."""
     tolerance: float = 1e-4
+    """Allowed deviation of its outputs, relative to the largest or to 1."""
 
     def __post_init__(self) -> None:
         check_parameter("the budget of a subject", Parameter("", "", low=LEAST), self.budget, int)

@@ -27,11 +27,7 @@ from typing import Any
 import numpy as np
 
 from fdkvc.attention import Bools, Floats, softmax
-from fdkvc.corpora.model_folder import (
-    as_model_error,
-    check_loaded,
-    check_model_folder,
-)
+from fdkvc.corpora.model_folder import as_model_error, check_loaded, check_model_folder
 from fdkvc.corpora.recordings import Recording, Token
 from fdkvc.corpora.tokenizer_file import as_value_error, error_reason, stderr_silenced
 from fdkvc.corpora.transcripts import Transcript, check_size, clean_name
@@ -160,33 +156,23 @@ class _Recorder:
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A loaded model, ready to record.
-
-    Attributes
-    ----------
-    model, tokenizer : the library's
-    causal : bool
-        Whether a token sees only those before it.
-    heads : tuple of int
-        Query heads of the layer.
-    prefix, suffix : tuple of int
-        Ids that the tokenizer puts around a text.
-    reads : {"words", "names", "chat"}
-        See `READS`.
-    predicts_tokens : bool
-        Whether surprisal comes from its predictions; see `SURPRISAL`.
-    """
+    """A loaded model, ready to record."""
 
     name: str
     model: Any
     tokenizer: Any
     causal: bool
+    """Whether a token sees only those before it."""
     layer: int
     heads: tuple[int, ...]
+    """Query heads of the layer."""
     prefix: tuple[int, ...]
     suffix: tuple[int, ...]
+    """Ids that the tokenizer puts around a text."""
     reads: str
+    """``words``, ``names`` or ``chat``; see `READS`."""
     predicts_tokens: bool
+    """Whether surprisal comes from its predictions; see `SURPRISAL`."""
     recorder: _Recorder
 
     @property
@@ -203,24 +189,11 @@ def load_capture_model(
     reads: str = READS.default,
     surprisal: str = SURPRISAL.default,
 ) -> Model:
-    """Load a model, from a folder or by its name.
+    """Load a model, from a folder or by its name; by default all query heads of the layer.
 
-    Parameters
-    ----------
-    layer : int
-        Whose attention is recorded, from 0.
-    heads : sequence of int, optional
-        All query heads of the layer by default.
-    reads : {"words", "names", "chat"}
-        See `READS`.
-    surprisal : {"words", "model"}
-        See `SURPRISAL`.
-
-    Raises
-    ------
-    ValueError
-        If packages are missing, or the model cannot be loaded or recorded, or has no such layer or
-        head.
+    `layer` counts from 0; for `reads` and `surprisal` see `READS` and `SURPRISAL`. Raises a
+    ValueError if packages are missing, or the model cannot be loaded or recorded, or has no such
+    layer or head.
     """
     READS.check(reads, "reads")
     SURPRISAL.check(surprisal, "surprisal")
@@ -242,7 +215,8 @@ def load_capture_model(
         from transformers.utils.logging import disable_progress_bar, set_verbosity_error
     except ImportError as error:
         raise ValueError(
-            f"capture needs the packages of requirements-capture.txt: {error.name} is missing"
+            f"capture needs {error.name}: install requirements-capture.txt, or the extra "
+            "transformers"
         ) from None
     disable_progress_bar()
     set_verbosity_error()  # its warnings are harmless or become errors here
@@ -305,10 +279,7 @@ def load_capture_model(
 def record(model: Model, transcript: Transcript) -> Recording:
     """Record a dialog as a model reads it.
 
-    Raises
-    ------
-    ValueError
-        If the dialog is too long for the model or for a recording.
+    Raises a ValueError if the dialog is too long for the model or for a recording.
     """
     import torch
 
@@ -365,16 +336,7 @@ def _read_causally(model: Model, name: str, turns: Sequence[list[int]]) -> Itera
 
 
 def _surprisal(logits: Any, ids: Sequence[int], last: Any) -> Floats:
-    """Return −log of each token's predicted probability (n,).
-
-    Parameters
-    ----------
-    logits : tensor (n, V)
-        After each of these tokens.
-    ids : sequence of n
-    last : tensor (1, V), optional
-        Logits before the first; uniform by default.
-    """
+    """Return −log p of the n `ids` by `logits` (n, V) after each and `last` (1, V) before them."""
     import torch
 
     before = torch.zeros_like(logits[:1]) if last is None else last

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -19,19 +19,9 @@ WORDS: Mapping[type, str] = {
 
 
 def parse_json(text: str, first_line: int = 1) -> Any:
-    """Parse strict JSON, without NaN and infinity.
+    """Parse strict JSON, without NaN and infinity, that has passed `check_structure`.
 
-    Parameters
-    ----------
-    text : str
-        Must have passed `check_structure`.
-    first_line : int
-        Line number of the text's first line.
-
-    Raises
-    ------
-    ValueError
-        With a sentence that names the line.
+    `first_line` is the number of the text's first line, which the ValueErrors name.
 
     Examples
     --------
@@ -58,10 +48,7 @@ def _refuse_constant(name: str) -> NoReturn:
 def check_structure(content: bytes, most_values: int | None = None) -> None:
     r"""Check the depth and the number of values of JSON without parsing it.
 
-    Raises
-    ------
-    ValueError
-        Above `MAX_JSON_DEPTH`, or above `most_values` (default `MAX_JSON_VALUES`).
+    Raises a ValueError above `MAX_JSON_DEPTH`, or above `most_values` (default `MAX_JSON_VALUES`).
 
     Examples
     --------
@@ -93,10 +80,7 @@ def check_structure(content: bytes, most_values: int | None = None) -> None:
 def require(owner: Mapping[str, Any], name: str, kind: type, place: str) -> Any:
     """Return a required field of an object, of a given type.
 
-    Raises
-    ------
-    ValueError
-        With a sentence that begins with the place and names the field.
+    Raises a ValueError that begins with the place and names the field.
 
     Examples
     --------
@@ -113,6 +97,15 @@ def require(owner: Mapping[str, Any], name: str, kind: type, place: str) -> Any:
 def optional(owner: Mapping[str, Any], name: str, kind: type, place: str) -> Any:
     """Return a field as `require` does, or an empty value if it is missing or null."""
     return kind() if owner.get(name) is None else require(owner, name, kind, place)
+
+
+def objects(
+    owner: Mapping[str, Any], name: str, noun: str, place: str
+) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield each object of an optional list, and its place."""
+    for index, value in enumerate(optional(owner, name, list, place)):
+        where = f"{place}, {noun} {index}"
+        yield check_object(value, where), where
 
 
 def check_object(value: Any, place: str) -> dict[str, Any]:

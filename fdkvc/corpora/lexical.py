@@ -33,17 +33,8 @@ def lexical_recording(
 ) -> Recording:
     """Give each word and punctuation mark of a dialog a random vector.
 
-    Parameters
-    ----------
-    seed : int
-        Of vectors and projections, which are the same for all dialogs.
-    world : World, optional
-        For its dimensions.
-
-    Raises
-    ------
-    ValueError
-        If the seed is negative.
+    Vectors and projections come from the seed, which is at least 0, and are the same for all
+    dialogs; dimensions are those of the world.
 
     Examples
     --------
@@ -64,9 +55,9 @@ def lexical_recording(
         )
         for turn in transcript.turns
     )
-    embeddings = np.stack(
-        [word_vector(token.text, seed, world.dimension) for turn in tokens for token in turn]
-    )
+    words: dict[str, int] = {}  # each once: a long dialog repeats most of them
+    of_word = [words.setdefault(token.text, len(words)) for turn in tokens for token in turn]
+    embeddings = np.stack([word_vector(word, seed, world.dimension) for word in words])[of_word]
     queries, keys, values = embeddings @ _projections(seed, world.dimension, world.head_dimension)
     return Recording(
         transcript,
@@ -77,35 +68,22 @@ def lexical_recording(
         as_rows(values),
         heads=(0,),
         source=f"{LEXICAL}, seed {seed}{transcript.source_note}",
-        surprisal=np.array(
-            [word_surprisal(token.text) for turn in tokens for token in turn], np.float32
-        ),
+        surprisal=np.array([*map(word_surprisal, words)], np.float32)[of_word],
     )
 
 
 class LexicalRecordings(Sequence[Recording]):
-    """Lexical recordings of dialogs, computed on access and not cached.
+    """Lexical recordings of dialogs, computed on access and not cached; see `lexical_recording`.
 
     Vectors take a hundred times as much memory as the words.
-
-    Parameters
-    ----------
-    transcripts : sequence of Transcript
-    seed : int
-        See `lexical_recording`.
-
-    Raises
-    ------
-    ValueError
-        If the seed is negative.
     """
 
     def __init__(self, transcripts: Sequence[Transcript], seed: int = 0) -> None:
         SEED.check(seed, "seed")
-        self._transcripts, self._seed = transcripts, seed
+        self.transcripts, self._seed = transcripts, seed
 
     def __len__(self) -> int:
-        return len(self._transcripts)
+        return len(self.transcripts)
 
     @overload
     def __getitem__(self, at: int) -> Recording: ...
@@ -115,8 +93,8 @@ class LexicalRecordings(Sequence[Recording]):
 
     def __getitem__(self, at: int | slice) -> Recording | LexicalRecordings:
         if isinstance(at, slice):
-            return LexicalRecordings(self._transcripts[at], self._seed)
-        return lexical_recording(self._transcripts[at], self._seed)
+            return LexicalRecordings(self.transcripts[at], self._seed)
+        return lexical_recording(self.transcripts[at], self._seed)
 
 
 @lru_cache(maxsize=MAX_CACHED_WORDS)

@@ -40,10 +40,7 @@ _INDEX = "model.safetensors.index.json"
 def check_model_folder(folder: Path) -> int:
     """Return the number of parameters in the weights of a model.
 
-    Raises
-    ------
-    ValueError
-        With a sentence that names the file and the problem.
+    Raises a ValueError that names the file and the problem.
     """
     if not folder.is_dir():
         raise ValueError("it is not a folder" if folder.exists() else "there is no such folder")
@@ -57,14 +54,9 @@ def check_model_folder(folder: Path) -> int:
 
 
 def check_loaded(loaded: Mapping[str, Any], needless: str = "") -> None:
-    """Raise a ValueError for weights that the library did not find.
+    """Raise a ValueError for weights that the library did not find, by its ``loading_info``.
 
-    Parameters
-    ----------
-    loaded : mapping
-        The library's ``loading_info``.
-    needless : str
-        Weights whose names contain this may be missing; none by default.
+    Weights whose names contain `needless` may be missing; none by default.
     """
     for key, *_ in sorted(loaded["mismatched_keys"]):
         raise ValueError(f"its weights and config.json differ in the size of {key}")
@@ -85,10 +77,11 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 def _read(path: Path) -> dict[str, Any]:
     """Read a JSON object from a file."""
-    return _parsed(read_bytes(path, MAX_MODEL_JSON_BYTES), path.name)
+    return parse_config(read_bytes(path, MAX_MODEL_JSON_BYTES), path.name)
 
 
-def _parsed(content: bytes, name: str) -> dict[str, Any]:
+def parse_config(content: bytes, name: str = "config.json") -> dict[str, Any]:
+    """Read the content of a JSON file of a model, bounded before it is parsed."""
     if len(content) > MAX_MODEL_JSON_BYTES:
         raise ValueError(f"{name} has more than {MAX_MODEL_JSON_BYTES:,} bytes")
     try:
@@ -109,10 +102,7 @@ def _check_config(config: Mapping[str, Any]) -> None:
 def weight_files(folder: Path) -> Iterator[Path]:
     """Yield the weight files: one, or those of an index.
 
-    Raises
-    ------
-    ValueError
-        If there are none, or they are not safetensors.
+    Raises a ValueError if there are none, or they are not safetensors.
     """
     if (folder / "model.safetensors").exists():
         yield folder / "model.safetensors"
@@ -139,7 +129,7 @@ def _numbers(path: Path) -> int:
         length = int.from_bytes(file.read(min(8, size)), "little")
         if length > min(size - 8, MAX_MODEL_JSON_BYTES):
             raise ValueError(f"{path.name} is truncated or not safetensors")
-        header = _parsed(file.read(length), f"the header of {path.name}")
+        header = parse_config(file.read(length), f"the header of {path.name}")
     header.pop("__metadata__", None)
     numbers, end = 0, 0
     for name, array in header.items():

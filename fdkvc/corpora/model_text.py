@@ -22,25 +22,16 @@ Writer = Literal["user", "system", "call"]
 
 @dataclass(frozen=True)
 class Passage:
-    """The text between the mark of its writer and an end.
-
-    Attributes
-    ----------
-    writer : {"user", "system", "call"}
-    text : str
-    turn : int
-        Of the dialog.
-    call : Call, optional
-        The call that the text represents.
-    spans : tuple of (start, end)
-        Characters of each argument's wording.
-    """
+    """The text between the mark of its writer and an end."""
 
     writer: Writer
     text: str
     turn: int
+    """Of the dialog."""
     call: Call | None = None
+    """The call that the text represents."""
     spans: tuple[tuple[int, int], ...] = ()
+    """(start, end): characters of each argument's wording."""
 
 
 def model_text(transcript: Transcript) -> tuple[Passage, ...]:

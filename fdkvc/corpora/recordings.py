@@ -11,76 +11,52 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fdkvc.attention import SPEAKERS, Floats
-from fdkvc.corpora.transcripts import Demand, Mention, Transcript, check_size, word_ids
-from fdkvc.synthetic.batch import (
-    DialogBatch,
-    check_surprisal,
-    check_vectors,
-    one_dialog,
-    stack,
+from fdkvc.corpora.token_traits import token_traits
+from fdkvc.corpora.transcripts import (
+    SPAN_KINDS,
+    Demand,
+    Mention,
+    SpanKind,
+    Transcript,
+    check_size,
+    word_ids,
 )
+from fdkvc.synthetic.batch import DialogBatch, check_surprisal, check_vectors, one_dialog, stack
 
 
 @dataclass(frozen=True)
 class Token:
-    """A token, and its span of the text of its turn.
-
-    Attributes
-    ----------
-    text : str
-        In the tokenizer's form.
-    start, end : int
-        Characters of the turn's text, the end excluded; equal for a token without text, such as one
-        that begins the dialog.
-    """
+    """A token, and its span of the text of its turn."""
 
     text: str
+    """In the tokenizer's form."""
     start: int
     end: int
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A piece of a turn's text: of a token, by its index in the dialog, or between two (−1)."""
-
-    text: str
-    token: int
+    """Characters of the turn's text, the end excluded; equal for a token without text, such as one
+    that begins the dialog."""
 
 
 @dataclass(frozen=True, eq=False)
 class Recording:
     """A dialog as a model, or the lexical embedding, represents it.
 
-    Attributes
-    ----------
-    tokens : tuple of tuples of Token
-        Those of each turn.
-    embeddings : array (N, d)
-        Hidden states or word vectors.
-    queries, keys, values : array (H, N, h)
-        After positional rotation: q·k/√h is the logit.
-    heads : tuple of int
-        Number of each head in its layer.
-    source : str
-        Origin of the vectors.
-    surprisal : array (N,), optional
-        −log of the probability of each token, in nats.
-
-    Raises
-    ------
-    ValueError
-        If the dialog exceeds a limit, or shapes disagree.
+    Raises a ValueError if the dialog exceeds a limit, or shapes disagree.
     """
 
     transcript: Transcript
     tokens: tuple[tuple[Token, ...], ...]
+    """Those of each turn."""
     embeddings: Floats
+    """Shape (N, d). Hidden states or word vectors."""
     queries: Floats
     keys: Floats
     values: Floats
+    """Shape (H, N, h). After positional rotation: q·k/√h is the logit."""
     heads: tuple[int, ...]
+    """Number of each head in its layer."""
     source: str
     surprisal: Floats | None = None
+    """Shape (N,). −log of the probability of each token, in nats."""
 
     def __post_init__(self) -> None:
         name = self.transcript.name
@@ -116,7 +92,9 @@ class Recording:
     @cached_property
     def dialogs(self) -> DialogBatch:
         """The dialog as a batch with a row for each head."""
-        speakers = np.array([[SPEAKERS.index(each) for each in self.transcript.spoken_by]])
+        turns = zip(self.transcript.turns, self.transcript.spoken_by, strict=True)
+        said = ["prompt" if turn.kind == "system" else speaker for turn, speaker in turns]
+        speakers = np.array([[*map(SPEAKERS.index, said)]])
         heads = stack(
             [
                 one_dialog(
@@ -136,10 +114,17 @@ class Recording:
             for turn, tokens in zip(self.transcript.turns, self.tokens, strict=True)
         )
         words, count = np.array([[*chain(*numbers)]], np.intp), len(self.heads)
+        traits = [
+            token_traits(turn.text, [(token.start, token.end) for token in tokens], who == "user")
+            for turn, tokens, who in zip(
+                self.transcript.turns, self.tokens, self.transcript.spoken_by, strict=True
+            )
+        ]
         return replace(
             heads,
             speakers=np.repeat(speakers, count, axis=0),
             words=np.repeat(words, count, axis=0),
+            traits=np.repeat(np.concatenate(traits)[None], count, axis=0),
             heads=count,
         )
 
@@ -158,6 +143,27 @@ class Recording:
     def starts(self) -> tuple[int, ...]:
         """The index of each turn's first token, and of the token after the last."""
         return (0, *np.cumsum([len(turn) for turn in self.tokens]).tolist())
+
+    @cached_property
+    def span_kinds(self) -> NDArray[np.uint8]:
+        """The kind of span of each token (N,), as its place in `SPAN_KINDS`."""
+        places = {kind: place for place, kind in enumerate(SPAN_KINDS)}
+        kind_at = self.transcript.span_kind
+        return np.array(
+            [
+                places[kind_at(turn, token.start)]
+                for turn, tokens in enumerate(self.tokens)
+                for token in tokens
+            ],
+            np.uint8,
+        )
+
+    @cached_property
+    def spans(self) -> tuple[tuple[int, SpanKind], ...]:
+        """The first token of each span, and its kind."""
+        starts = np.flatnonzero(np.diff(self.span_kinds, prepend=np.uint8(len(SPAN_KINDS))))
+        kinds = [*SPAN_KINDS]
+        return tuple((int(start), kinds[self.span_kinds[start]]) for start in starts)
 
     def with_transcript(self, transcript: Transcript) -> Recording:
         """Return the same recording with another transcript, such as one with other topics."""
@@ -199,34 +205,27 @@ class Recording:
             for _, mentions in self.evidence
         ]
 
-    def pieces(self, turn: int) -> list[Piece]:
-        """Split the text of a turn into its tokens and the text between them.
+    def piece_lengths(self, turn: int) -> list[int]:
+        """Return the length of each token's piece of a turn's text, negative between tokens.
 
-        Characters of several tokens belong to the first.
+        Characters of several tokens belong to the first; a token without any of its own has 0.
         """
-        text, at = self.transcript.turns[turn].text, 0
-        found = []
-        for index, token in enumerate(self.tokens[turn], start=self.starts[turn]):
+        at, found = 0, []
+        for token in self.tokens[turn]:
             start = max(token.start, at)
-            if token.end <= start:
-                continue
-            if start > at:
-                found.append(Piece(text[at:start], -1))
-            found.append(Piece(text[start : token.end], index))
-            at = token.end
-        return [*found, Piece(text[at:], -1)] if at < len(text) else found
+            if at < start < token.end:
+                found.append(at - start)
+            found.append(max(token.end - start, 0))
+            at = token.end if token.end > start else at
+        rest = len(self.transcript.turns[turn].text) - at
+        return [*found, -rest] if rest else found
 
 
 def stack_recordings(recordings: Sequence[Recording]) -> DialogBatch:
     """Stack the heads of several recordings: head j of recording i is row i·H + j.
 
-    Topics are named by their index in each dialog.
-
-    Raises
-    ------
-    ValueError
-        If the recordings differ in dimensions or in their number of heads, or only some have
-        surprisal.
+    Topics are named by their index in each dialog. Raises a ValueError if the recordings differ in
+    dimensions or in their number of heads, or only some have surprisal.
     """
     if len({len(recording.heads) for recording in recordings}) > 1:
         raise ValueError("the recordings differ in their number of heads")

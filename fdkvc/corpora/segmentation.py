@@ -25,19 +25,10 @@ Doubles = NDArray[np.float64]
 
 
 def segmented(transcript: Transcript, block: int = BLOCK) -> Transcript:
-    """Return the dialog with topics by TextTiling.
+    """Return the dialog with topics by TextTiling, comparing `block` turns on each side of a gap.
 
-    Topics are letters from A, a new one at every boundary: TextTiling detects no returns.
-
-    Parameters
-    ----------
-    block : int
-        Turns compared on each side of a gap, at least 1.
-
-    Raises
-    ------
-    ValueError
-        If `block` is below 1.
+    Topics are letters from A, a new one at every boundary: TextTiling detects no returns. Raises a
+    ValueError if `block` is below 1.
 
     Examples
     --------

@@ -65,10 +65,7 @@ def error_reason(error: BaseException) -> str:
 def check_tokenizer(tokenizer: Mapping[str, Any]) -> None:
     """Check the content of a ``tokenizer.json`` before the library reads it.
 
-    Raises
-    ------
-    ValueError
-        With a sentence that names the file and the limit.
+    Raises a ValueError that names the file and the limit.
     """
     for step in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
         parts = list(_parts(tokenizer.get(step)))

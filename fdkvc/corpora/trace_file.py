@@ -1,38 +1,8 @@
 """Trace files: recordings as one ``.npz`` of plain arrays.
 
-D dialogs with T turns, N tokens, Q demands and M mentions in all, concatenated; H heads.
-
-=================  ===========  ==========================================================
-array              shape, type  contents
-=================  ===========  ==========================================================
-version            () int       1
-source             () str       origin of the vectors, such as a model and its layer
-heads              (H,) int     number of each head in its layer
-dialog_names       (D,) str     all different
-dialog_turns       (D,) int     turns of each dialog
-turn_speakers      (T,) str
-turn_texts         (T,) str
-turn_topics        (T,) str     empty where a turn has none
-turn_tokens        (T,) int     tokens of each turn
-token_texts        (N,) str     in the tokenizer's form
-token_spans        (N, 2) int   characters of the turn's text, the end excluded
-embeddings         (N, d) float
-queries            (H, N, h)    float; queries and keys after positional rotation: q·k/√h is the
-keys               (K, N, h)    logit; K is H, or where H / K query heads in a row share their keys
-values             (K, N, h)    and values, the number of these
-demand_kinds       (Q,) str     ``call`` or ``state``
-demand_places      (Q, 2) int   dialog, and the turn that needs the value
-demand_sources     (Q,) str     method, or service
-demand_slots       (Q,) str
-demand_values      (Q,) str
-demand_carried     (Q,) int     1: mentioned only for other services, else 0; optional
-mentions           (M, 4) int   demand, turn, first character, end; oldest first in a demand
-missing            (D,) int     arguments of calls and values of states without a mention
-surprisal          (N,) float   −log of each token's probability, in nats; optional
-=================  ===========  ==========================================================
-
-Integers have 64 bits, floats 16 or 32; computation uses float32. Nothing is pickled. Dialogs, turns
-and demands count from 0.
+`SHAPES` lists the arrays: D dialogs with T turns, N tokens, Q demands and M mentions in all,
+concatenated; H heads, K heads of keys. Integers have 64 bits, floats 16 or 32; computation uses
+float32. Nothing is pickled. Dialogs, turns and demands count from 0.
 """
 
 from __future__ import annotations
@@ -45,7 +15,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from tokenize import TokenError
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.lib import format as npy
@@ -74,34 +44,40 @@ LARGEST_HALF = float(np.finfo(np.float16).max)
 Arrays = Mapping[str, NDArray[Any]]
 
 SHAPES: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "version": ("int", ()),
-    "source": ("str", ()),
-    "heads": ("int", ("H",)),
-    "dialog_names": ("str", ("D",)),
-    "dialog_turns": ("int", ("D",)),
-    "missing": ("int", ("D",)),
+    "version": ("int", ()),  # 1
+    "source": ("str", ()),  # origin of the vectors, such as a model and its layer
+    "heads": ("int", ("H",)),  # number of each head in its layer
+    "dialog_names": ("str", ("D",)),  # all different
+    "dialog_clusters": ("str", ("D",)),  # task or service of each dialog, or empty
+    "dialog_turns": ("int", ("D",)),  # turns of each dialog
+    "missing": ("int", ("D",)),  # arguments of calls and values of states without a mention
     "turn_speakers": ("str", ("T",)),
     "turn_texts": ("str", ("T",)),
-    "turn_topics": ("str", ("T",)),
-    "turn_tokens": ("int", ("T",)),
-    "token_texts": ("str", ("N",)),
-    "token_spans": ("int", ("N", "2")),
+    "turn_topics": ("str", ("T",)),  # empty where a turn has none
+    "turn_kinds": (
+        "str",
+        ("T",),
+    ),  # system for a prompt, result for that of a tool, or empty
+    "turn_calls": ("int", ("T",)),  # characters of each text that are calls, from its begin
+    "turn_tokens": ("int", ("T",)),  # tokens of each turn
+    "token_texts": ("str", ("N",)),  # in the tokenizer's form
+    "token_spans": ("int", ("N", "2")),  # characters of the turn's text, the end excluded
     "embeddings": ("float", ("N", "d")),
-    "queries": ("float", ("H", "N", "h")),
-    "keys": ("float", ("K", "N", "h")),
-    "values": ("float", ("K", "N", "h")),
-    "demand_kinds": ("str", ("Q",)),
-    "demand_places": ("int", ("Q", "2")),
-    "demand_sources": ("str", ("Q",)),
+    "queries": ("float", ("H", "N", "h")),  # after positional rotation: q·k/√h is the logit
+    "keys": ("float", ("K", "N", "h")),  # K is H, or where H / K query heads in a row share
+    "values": ("float", ("K", "N", "h")),  # their keys and values, the number of these
+    "demand_kinds": ("str", ("Q",)),  # call or state
+    "demand_places": ("int", ("Q", "2")),  # dialog, and the turn that needs the value
+    "demand_sources": ("str", ("Q",)),  # method, or service
     "demand_slots": ("str", ("Q",)),
     "demand_values": ("str", ("Q",)),
-    "demand_carried": ("int", ("Q",)),
-    "mentions": ("int", ("M", "4")),
-    "surprisal": ("float", ("N",)),
+    "demand_carried": ("int", ("Q",)),  # 1: mentioned only for other services, else 0
+    "mentions": ("int", ("M", "4")),  # demand, turn, first character, end; oldest first
+    "surprisal": ("float", ("N",)),  # −log of each token's probability, in nats
 }
 """Type and axes of every array; a letter is the same length everywhere."""
 
-OPTIONAL = ("demand_carried", "surprisal")
+OPTIONAL = ("demand_carried", "surprisal", "dialog_clusters", "turn_kinds", "turn_calls")
 """Arrays that may be absent."""
 
 _KINDS: Mapping[str, tuple[str, str]] = {
@@ -124,19 +100,10 @@ _MOST = {
 
 
 def trace_bytes(recordings: Sequence[Recording], half: bool = False) -> bytes:
-    """Return a trace file.
+    """Return a trace file of recordings of the same heads and dimensions, with different names.
 
-    Parameters
-    ----------
-    recordings : sequence of Recording
-        Of the same heads and dimensions, with different names.
-    half : bool
-        Whether to round vectors to 16 bits, for half the size; arrays with larger numbers keep 32.
-
-    Raises
-    ------
-    ValueError
-        If there are none, they differ in heads or source, or the file would be too large.
+    `half` rounds vectors to 16 bits, for half the size; arrays with larger numbers keep 32. Raises
+    a ValueError if there are none, they differ in heads or source, or the file would be too large.
     """
     if not recordings:
         raise ValueError("there are no recordings to write")
@@ -167,18 +134,11 @@ GROWING = "DTNQM"
 
 @dataclass(frozen=True)
 class TraceSize:
-    """The size of recordings in a trace file; sizes add up.
-
-    Attributes
-    ----------
-    lengths : mapping of str to int
-        Of each axis.
-    widths : mapping of str to int
-        Bytes of an item of each array.
-    """
+    """The size of recordings in a trace file; sizes add up."""
 
     lengths: Mapping[str, int]
     widths: Mapping[str, int]
+    """Bytes of an item of each array."""
 
     def __add__(self, other: TraceSize) -> TraceSize:
         mine, theirs = self.lengths, other.lengths
@@ -258,11 +218,14 @@ def _arrays_of(recordings: Sequence[Recording], half: bool) -> dict[str, Any]:
         "source": np.str_(recordings[0].source),
         "heads": ints(recordings[0].heads),
         "dialog_names": texts([transcript.name for transcript in transcripts]),
+        "dialog_clusters": texts([transcript.cluster for transcript in transcripts]),
         "dialog_turns": ints([len(transcript.turns) for transcript in transcripts]),
         "missing": ints([transcript.missing for transcript in transcripts]),
         "turn_speakers": texts([turn.speaker for turn in turns]),
         "turn_texts": texts([turn.text for turn in turns]),
         "turn_topics": texts([turn.topic or "" for turn in turns]),
+        "turn_kinds": texts([turn.kind or "" for turn in turns]),
+        "turn_calls": ints([turn.call_characters for turn in turns]),
         "turn_tokens": ints([len(turn) for recording in recordings for turn in recording.tokens]),
         "token_texts": texts([token.text for token in tokens]),
         "token_spans": ints([(token.start, token.end) for token in tokens], -1, 2),
@@ -295,21 +258,11 @@ def _sharing(recordings: Sequence[Recording]) -> int:
 
 
 def read_trace_file(file: IO[bytes], most_bytes: int = MAX_TRACE_BYTES) -> tuple[Recording, ...]:
-    """Read a trace file.
+    """Read a trace file that is able to seek.
 
-    Names, sizes, shapes and types are checked before an array is read.
-
-    Parameters
-    ----------
-    file : binary file
-        Open, and able to seek.
-    most_bytes : int
-        Limit for the file, and for all its arrays together.
-
-    Raises
-    ------
-    ValueError
-        With a sentence that names the array, or the dialog and turn, and the problem.
+    Names, sizes, shapes and types are checked before an array is read. `most_bytes` limits the
+    file, and all its arrays together. Raises a ValueError that names the array, or the dialog and
+    turn, and the problem.
     """
     arrays = _read_arrays(file, most_bytes)
     if int(arrays["version"]) != VERSION:
@@ -326,6 +279,9 @@ def read_trace_file(file: IO[bytes], most_bytes: int = MAX_TRACE_BYTES) -> tuple
         )
     demands = _demands(arrays, turns)
     token_starts = np.concatenate([[0], np.cumsum(arrays["turn_tokens"])])
+    kinds = arrays.get("turn_kinds", np.zeros(sum(turns), "U1"))
+    called = arrays.get("turn_calls", np.zeros(sum(turns), np.int64))
+    clusters = arrays.get("dialog_clusters", np.zeros(len(names), "U1"))
     found, first = [], 0
     for dialog, (name, count) in enumerate(zip(names, turns, strict=True)):
         own = range(first, first + count)
@@ -336,11 +292,14 @@ def read_trace_file(file: IO[bytes], most_bytes: int = MAX_TRACE_BYTES) -> tuple
                 clean_name(str(arrays["turn_speakers"][at])),
                 clean(str(arrays["turn_texts"][at])),
                 clean_name(str(arrays["turn_topics"][at])) or None,
+                _kind(str(kinds[at]), at),
+                int(called[at]),
             )
             for at in own
         )
         missing = int(arrays["missing"][dialog])
-        transcript = Transcript(name, own_turns, tuple(demands[dialog]), missing)
+        cluster = clean_name(str(clusters[dialog]))
+        transcript = Transcript(name, own_turns, tuple(demands[dialog]), missing, cluster=cluster)
         low, high = int(token_starts[first]), int(token_starts[first + count])
         tokens = tuple(_tokens(arrays, token_starts, at, at - first, transcript) for at in own)
         found.append(
@@ -371,7 +330,10 @@ def _of_heads(vectors: NDArray[Any], heads: int) -> Floats:
 
 def _read_arrays(file: IO[bytes], most_bytes: int) -> dict[str, NDArray[Any]]:
     """Check names, sizes, shapes and types, then read every array."""
-    _check_bytes("has", file.seek(0, io.SEEK_END), most_bytes)
+    size = file.seek(0, io.SEEK_END)
+    if not size:
+        raise ValueError("the file is empty")
+    _check_bytes("has", size, most_bytes)
     try:
         with zipfile.ZipFile(file) as archive:
             members = _members(archive)
@@ -469,6 +431,15 @@ def _counts(name: str, counts: NDArray[Any], total: int, what: str) -> list[int]
     if min(found, default=0) < 0 or sum(found) != total:
         raise ValueError(f"{name} does not add up to the {total} {what} in the file")
     return found
+
+
+def _kind(kind: str, turn: int) -> Literal["system", "result"] | None:
+    match kind:
+        case "":
+            return None
+        case "system" | "result":
+            return kind
+    raise ValueError(f"turn {turn} has the kind {kind[:40]!r}, but must have system or result")
 
 
 def _tokens(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -23,6 +23,16 @@ from fdkvc.limits import (
 from fdkvc.synthetic.scenarios import custom_scenario
 
 DemandKind = Literal["call", "state"]
+SpanKind = Literal["system", "user", "assistant", "call", "result"]
+
+SPAN_KINDS: Mapping[SpanKind, str] = {
+    "system": "system prompt",
+    "user": "user",
+    "assistant": "assistant",
+    "call": "tool call",
+    "result": "tool result",
+}
+"""Kinds of span with their labels: who or what wrote the words."""
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
@@ -30,49 +40,39 @@ _UNSAFE = re.compile("[\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 _WITHIN_NUMBER = frozenset(".,:/-")
 
 
-class TooLargeError(ValueError):
-    """A dialog exceeds a limit; the message is a sentence that says which."""
+class SkippedError(ValueError):
+    """A dialog is left out of its file; the message is a sentence that says why."""
+
+
+class TooLargeError(SkippedError):
+    """A dialog exceeds a limit; the message says which."""
 
 
 class Mention(NamedTuple):
-    """A span of the text of a turn.
-
-    Attributes
-    ----------
-    start, end : int
-        Characters of the turn's text, the end excluded.
-    """
+    """A span of the text of a turn."""
 
     turn: int
     start: int
     end: int
+    """Characters of the turn's text, the end excluded."""
 
 
 @dataclass(frozen=True)
 class Demand:
-    """A value that a turn needs, and where it was mentioned.
-
-    Attributes
-    ----------
-    kind : {"call", "state"}
-        An argument of a service call, or a value of the dialogue state.
-    turn : int
-        The turn that needs it. It is checked against the cache as the previous turn left it.
-    source : str
-        The called method, or the service of the state.
-    mentions : tuple of Mention
-        In earlier turns, oldest first; at least one.
-    carried : bool
-        Whether it is a state's value mentioned only in turns about other services.
-    """
+    """A value that a turn needs, and where it was mentioned."""
 
     kind: DemandKind
+    """An argument of a service call, or a value of the dialogue state."""
     turn: int
+    """The turn that needs it. It is checked against the cache as the previous turn left it."""
     source: str
+    """The called method, or the service of the state."""
     slot: str
     value: str
     mentions: tuple[Mention, ...]
+    """In earlier turns, oldest first; at least one."""
     carried: bool = False
+    """Whether it is a state's value mentioned only in turns about other services."""
 
     @property
     def age(self) -> int:
@@ -81,35 +81,29 @@ class Demand:
 
 
 class Argument(NamedTuple):
-    """An argument of a service call.
-
-    Attributes
-    ----------
-    slot, value : str
-    mention : Mention, optional
-        The last one before the call, if any counts as evidence.
-    """
+    """An argument of a service call."""
 
     slot: str
     value: str
     mention: Mention | None
+    """The last one before the call, if any counts as evidence."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """A service call, made before the words of its turn.
-
-    Attributes
-    ----------
-    turn : int
-    method : str
-    arguments : tuple of Argument
-        Sorted by slot.
-    """
+    """A service call, made before the words of its turn."""
 
     turn: int
     method: str
     arguments: tuple[Argument, ...]
+    """Sorted by slot."""
+
+
+class Tool(NamedTuple):
+    """A method that may be called, and the slots of its arguments."""
+
+    method: str
+    slots: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -119,41 +113,42 @@ class Turn:
     speaker: str
     text: str
     topic: str | None = None
+    kind: Literal["system", "result"] | None = None
+    """Set if the words are a system prompt or the result of a tool."""
+    call_characters: int = 0
+    """How many characters at the begin of the text are calls."""
 
 
 @dataclass(frozen=True)
 class Transcript:
     """One dialog.
 
-    Attributes
-    ----------
-    demands : tuple of Demand
-        In the order of their turns.
-    missing : int
-        Number of arguments and distinct state values never mentioned before they are needed: no
-        cache can hold evidence of them.
-    calls : tuple of Call
-        In the order of their turns.
-    calls_in_text : bool
-        Whether turns begin with the text of their calls.
-    malformed_calls : int
-        Number of calls whose arguments are not a JSON object, so that only their text is kept.
-
-    Raises
-    ------
-    TooLargeError
-        If the dialog exceeds a limit, with a sentence that begins with its name.
-    ValueError
-        If it has no words.
+    Raises a SkippedError if it has no words or exceeds a limit, which begins with its name.
     """
 
     name: str
     turns: tuple[Turn, ...]
     demands: tuple[Demand, ...] = ()
+    """In the order of their turns."""
     missing: int = 0
+    """Number of arguments and distinct state values never mentioned before they are needed: no
+    cache can hold evidence of them."""
     calls: tuple[Call, ...] = ()
+    """In the order of their turns."""
     calls_in_text: bool = False
+    """Whether turns begin with the text of their calls."""
     malformed_calls: int = 0
+    """Number of calls whose arguments are not a JSON object, so that only their text is kept."""
+    cluster: str = ""
+    """The task or service that it shares with other dialogs; by default, its topics."""
+    unread: tuple[tuple[str, int], ...] = ()
+    """(description, number): parts of its messages that are not read, such as images."""
+    tools: tuple[Tool, ...] = ()
+    """Those that its file lists."""
+    tools_in_text: bool = False
+    """Whether the first turn lists the tools; see `fdkvc.corpora.tools.begin_with_tools`."""
+    numbered: bool = False
+    """Whether its file gives its name twice, and a number tells this one apart."""
 
     def __post_init__(self) -> None:
         check_turns(self.name, len(self.turns))
@@ -175,8 +170,9 @@ class Transcript:
 
     @property
     def source_note(self) -> str:
-        """Suffix for `Recording.source` that says whether calls are in the text."""
-        return ", with the text of calls" if self.calls_in_text else ""
+        """Suffix for `Recording.source` that says whether calls and tools are in the text."""
+        calls = ", with the text of calls" if self.calls_in_text else ""
+        return calls + (", beginning with its tools" if self.tools_in_text else "")
 
     @cached_property
     def spoken_by(self) -> tuple[Literal["user", "system"], ...]:
@@ -185,6 +181,21 @@ class Transcript:
         user = "user" if "user" in speakers else speakers[0]
         return tuple("user" if speaker == user else "system" for speaker in speakers)
 
+    def span_kind(self, turn: int, character: int) -> SpanKind:
+        """Return the kind of the span that a character of a turn belongs to.
+
+        Examples
+        --------
+        >>> turns = (Turn("User", "hi"), Turn("tool", '{"a": 1}', kind="result"))
+        >>> dialog = Transcript("own", turns)
+        >>> dialog.span_kind(0, 0), dialog.span_kind(1, 3)
+        ('user', 'result')
+        """
+        if character < self.turns[turn].call_characters:
+            return "call"
+        spoken: SpanKind = "user" if self.spoken_by[turn] == "user" else "assistant"
+        return self.turns[turn].kind or spoken
+
     @cached_property
     def topics(self) -> tuple[str, ...]:
         """The topics in order of appearance."""
@@ -192,7 +203,7 @@ class Transcript:
 
     @property
     def services(self) -> str:
-        """The dialog's cluster: its sorted topics, or its own name where it has none.
+        """The dialog's cluster: its own, or its sorted topics, or its name where it has none.
 
         Examples
         --------
@@ -200,7 +211,7 @@ class Transcript:
         >>> dialog.services, dialog.with_schedule("BA").services
         ('own', 'A + B')
         """
-        return " + ".join(sorted(self.topics)) or self.name
+        return self.cluster or " + ".join(sorted(self.topics)) or self.name
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -222,12 +233,7 @@ class Transcript:
         return replace(self, turns=tuple(turns))
 
     def with_schedule(self, schedule: str) -> Transcript:
-        """Return the same dialog with topics by letter, one for each turn.
-
-        Raises
-        ------
-        ValueError
-            If the schedule is not letters A to Z, one for each turn.
+        """Return the same dialog with topics by letter A to Z, one a turn; ValueError otherwise.
 
         Examples
         --------
@@ -247,30 +253,26 @@ class Transcript:
 def check_turns(name: str, turns: int) -> None:
     """Raise a TooLargeError if a dialog has too many turns."""
     if turns > MAX_TURNS:
-        raise TooLargeError(f"{name}: it has {turns:,} turns, but at most {MAX_TURNS} are allowed")
+        raise TooLargeError(
+            f"{name}: it has {turns:,} turns, but at most {MAX_TURNS:,} are allowed"
+        )
 
 
 def check_size(name: str, tokens: Sequence[int]) -> None:
-    """Raise a TooLargeError if a dialog has too many tokens; a ValueError if it has none.
-
-    Parameters
-    ----------
-    tokens : sequence of int
-        Of each turn.
-    """
+    """Raise a TooLargeError if a dialog's turns have too many tokens; a SkippedError if none."""
     check_turns(name, len(tokens))
     for turn, count in enumerate(tokens):
         if count > MAX_TURN_TOKENS:
             raise TooLargeError(
-                f"{name}, turn {turn}: it has {count} tokens, "
-                f"but at most {MAX_TURN_TOKENS} are allowed"
+                f"{name}, turn {turn}: it has {count:,} tokens, "
+                f"but at most {MAX_TURN_TOKENS:,} are allowed"
             )
     if sum(tokens) > MAX_TOKENS:
         raise TooLargeError(
-            f"{name}: it has {sum(tokens)} tokens, but at most {MAX_TOKENS} are allowed"
+            f"{name}: it has {sum(tokens):,} tokens, but at most {MAX_TOKENS:,} are allowed"
         )
     if not sum(tokens):
-        raise ValueError(f"{name}: it has no words")
+        raise SkippedError(f"{name}: it has no words")
 
 
 def word_spans(text: str) -> list[tuple[int, int]]:
@@ -318,16 +320,9 @@ def clean_name(text: str) -> str:
 
 
 class MentionFinder:
-    """Finds wordings in a dialog as whole words, ignoring case.
+    """Finds wordings in the turns of a dialog as whole words, ignoring case.
 
     A number is not found within another: ``2`` neither in ``12`` nor in ``2:30``.
-
-    Parameters
-    ----------
-    texts : sequence of str
-        The text of each turn.
-    name : str
-        Of the dialog, for messages.
 
     Examples
     --------
@@ -352,12 +347,8 @@ class MentionFinder:
     def mentions(self, wordings: Iterable[str], before: int) -> tuple[Mention, ...]:
         """Return the mentions of wordings in turns before one, oldest first.
 
-        Of each wording, only the latest `MAX_MENTIONS` are returned.
-
-        Raises
-        ------
-        TooLargeError
-            If this is called more than `MAX_DEMANDS` times.
+        Of each wording, only the latest `MAX_MENTIONS` are returned. More than `MAX_DEMANDS` calls
+        are a TooLargeError.
         """
         self._requests += 1
         if self._requests > MAX_DEMANDS:

@@ -9,14 +9,16 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from fdkvc.corpora.transcripts import word_spans
+from fdkvc.limits import MAX_CACHED_WORDS
 
 TABLE = Path(__file__).with_suffix(".tsv")
 
 
+@lru_cache(maxsize=MAX_CACHED_WORDS)
 def word_surprisal(word: str) -> float:
     """Return −ln of a word's relative frequency, in nats, ignoring case.
 
@@ -33,11 +35,6 @@ def word_surprisal(word: str) -> float:
 
 def surprisal_in(text: str, spans: Iterable[tuple[int, int]]) -> list[float]:
     """Return the surprisal of tokens of a text: that of the first word each overlaps, else 0.
-
-    Parameters
-    ----------
-    spans : iterable of (start, end)
-        Characters of each token.
 
     Examples
     --------

@@ -2,27 +2,26 @@
 
 A dialog is read turn by turn under the full cache and, beside it, under every policy and budget;
 each computes later tokens from the entries that it still holds. Measured are the likelihood of what
-came next, words and arguments of calls, and whether the model would have written the same call.
+came next, words and arguments of calls, and whether the model would have written the same values
+and the same call.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from fdkvc.attention import Bools, Floats
-from fdkvc.corpora.model_text import model_text
-from fdkvc.corpora.transcripts import Transcript
-from fdkvc.experiments.benchmark import Progress, check_different, one_blas_thread, run_chunks
+from fdkvc.corpora.model_text import SEPARATOR, model_text
+from fdkvc.corpora.transcripts import Argument, Call, Transcript
+from fdkvc.experiments.benchmark import Execution, check_different, one_blas_thread, run_chunks
 from fdkvc.experiments.replay import Replay, excludes_zero, mean_over_services, replay
 from fdkvc.experiments.statistics import differences
 from fdkvc.experiments.workers import cores
@@ -32,9 +31,10 @@ from fdkvc.lm.head_eviction import DECIDES, check_no_future
 from fdkvc.lm.head_recordings import head_recordings
 from fdkvc.lm.language_model import AnyModel
 from fdkvc.lm.text_cache import ModelCache, read
-from fdkvc.lm.tokens import EncodedPassage
+from fdkvc.lm.tokens import MARKED, EncodedPassage
 from fdkvc.parameters import BUDGET, WORKERS, Parameter, check_parameter
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
+from fdkvc.policies.base import Available
 from fdkvc.run.evidence import OLD, RECENT
 
 FULL = "full"
@@ -69,19 +69,12 @@ Row = tuple[str, str, str, int, str, float, int]
 
 @dataclass(frozen=True)
 class Measure:
-    """A measure of answers.
-
-    Attributes
-    ----------
-    label, help : str
-    unit : {"nats", "%"}
-        As displayed; values in % are stored as shares in [0, 1].
-    lower_is_better : bool
-    """
+    """A measure of answers."""
 
     label: str
     help: str
     unit: str = "nats"
+    """``nats`` or ``%`` as displayed; values in % are stored as shares in [0, 1]."""
     lower_is_better: bool = True
 
 
@@ -90,6 +83,22 @@ def _share(label: str, help: str) -> Measure:
 
 
 MEASURES: Mapping[str, Measure] = {
+    "values_right": _share(
+        "Values right",
+        "Argument values of calls written right, each after the true text before it.",
+    ),
+    "values_right_recent": _share(
+        "Recent values right", f"Those last mentioned at most {RECENT} turns before the call."
+    ),
+    "values_right_middle": _share(
+        "Older values right", f"Those last mentioned {RECENT + 1} to {OLD} turns before the call."
+    ),
+    "values_right_old": _share(
+        "Old values right", f"Those last mentioned more than {OLD} turns before the call."
+    ),
+    "values_right_of_full": _share(
+        "Values right, of the full cache's", "Of the values that are right with the full cache."
+    ),
     "nats": Measure("All tokens", "Negative log-likelihood of the dialog's text, per token."),
     "nats_arguments": Measure("Argument values", "The same for argument values of calls."),
     "nats_recent": Measure(
@@ -124,35 +133,20 @@ PROXIES = (
 
 @dataclass(frozen=True)
 class Answers:
-    """What to run on every dialog.
-
-    Attributes
-    ----------
-    policies : tuple of Policy
-        With different names; the full cache is always added.
-    budgets : tuple of int
-        Entries that a KV head may hold after a turn.
-    cut_text : bool
-        Whether to add this control.
-    decides : {"head", "layer"}
-        See `fdkvc.lm.text_cache.EvictingCache`.
-    every : int, optional
-        Also evict every so many tokens while the model writes.
-    proxies : bool
-        Whether to replay the dialogs as well.
-
-    Raises
-    ------
-    ValueError
-        In one sentence, for anything that cannot be run.
-    """
+    """What to run on every dialog; refuses in one sentence what cannot be run."""
 
     policies: tuple[Policy, ...] = tuple(policy_named(key) for key in (*PAPER_POLICIES, "random"))
+    """With different names; the full cache is always added."""
     budgets: tuple[int, ...] = (48, 96)
+    """Entries that a KV head may hold after a turn."""
     cut_text: bool = True
+    """Whether to add this control."""
     decides: str = DECIDES.default
+    """``head`` or ``layer``; see `fdkvc.lm.text_cache.EvictingCache`."""
     every: int | None = None
+    """Also evict every so many tokens while the model writes."""
     proxies: bool = True
+    """Whether to replay the dialogs as well."""
 
     def __post_init__(self) -> None:
         for budget in self.budgets:
@@ -189,63 +183,36 @@ class Answers:
 
 @dataclass(frozen=True, eq=False)
 class AnswerScores:
-    """The scores of each dialog.
-
-    Attributes
-    ----------
-    answers : DataFrame
-        Columns `MEASURED`: a row per dialog, policy, budget and measure that the dialog has a
-        value of; `count` is the number of tokens, calls or arguments that it averages.
-    proxies : DataFrame
-        The same columns for the `PROXIES`.
-    """
+    """The scores of each dialog."""
 
     answers: pd.DataFrame
+    """Columns `MEASURED`: a row per dialog, policy, budget and measure that the dialog has a value
+    of; `count` is the number of tokens, calls or arguments that it averages."""
     proxies: pd.DataFrame
+    """The same columns for the `PROXIES`."""
 
 
 def run_answers(
     settings: Answers,
     model: AnyModel,
     transcripts: Sequence[Transcript],
-    *,
-    executor: Executor | None = None,
-    workers: int | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
-    cancelled: threading.Event | None = None,
+    **how: Unpack[Execution],
 ) -> AnswerScores:
     """Let a model read and answer dialogs under every policy and budget.
 
-    A dialog's numbers depend neither on other dialogs nor on workers or chunks.
-
-    Parameters
-    ----------
-    settings : Answers
-    model : AnyModel
-    transcripts : sequence of Transcript
-        With different names.
-    executor, workers, on_progress, cancelled
-        As for `fdkvc.experiments.benchmark.run_benchmark`.
-
-    Raises
-    ------
-    ValueError
-        If a dialog is longer than the model's context, or `workers` is below 1.
+    A dialog's numbers depend neither on other dialogs nor on workers or chunks. Names of dialogs
+    differ. Raises a ValueError if a dialog is longer than the model's context, or `workers` is
+    below 1.
     """
+    workers = how.get("workers")
     workers = cores() if workers is None else workers
-    if executor is None:
+    if how.get("executor") is None:
         WORKERS.check(workers, "workers")
     for transcript in transcripts:
         encode_dialog(model, transcript)
     jobs = [transcripts[first : first + CHUNK] for first in range(0, len(transcripts), CHUNK)]
-    chunks = run_chunks(
-        partial(answer_chunk, settings, model),
-        jobs,
-        executor=executor,
-        workers=workers if len(jobs) > 1 else 1,
-        on_progress=on_progress,
-        cancelled=cancelled,
-    )
+    how["workers"] = workers if len(jobs) > 1 else 1
+    chunks = run_chunks(partial(answer_chunk, settings, model), jobs, **how)
     tables = (
         pd.DataFrame([row for chunk in chunks for row in chunk[at]], columns=list(MEASURED))
         for at in range(2)
@@ -289,13 +256,7 @@ def _read(
 
 
 def encode_dialog(model: AnyModel, transcript: Transcript) -> list[EncodedPassage]:
-    """Return the passages of a dialog in tokens.
-
-    Raises
-    ------
-    ValueError
-        If there are more tokens than the model's context holds.
-    """
+    """Return the passages of a dialog in tokens; ValueError if the model's context holds fewer."""
     passages = [model.tokens.encode_passage(passage) for passage in model_text(transcript)]
     count = len(model.tokens.first) + sum(len(passage.ids) for passage in passages)
     most = model.decoder.shape.positions
@@ -311,10 +272,7 @@ def readable(
 ) -> tuple[list[Transcript], list[str]]:
     """Return the dialogs that fit a model's context, and why others are skipped.
 
-    Raises
-    ------
-    ValueError
-        If none fits.
+    Raises a ValueError if none fits.
     """
     found: list[Transcript] = []
     skipped: list[str] = []
@@ -344,6 +302,8 @@ class _Reader:
     kl: list[Floats] = field(default_factory=list)  # (C, n)
     same: list[Bools] = field(default_factory=list)  # (C, n)
     ages: list[NDArray[np.intp]] = field(default_factory=list)  # of values (n,), see `_ages`
+    values: list[Bools] = field(default_factory=list)  # right values of arguments (C,)
+    value_ages: list[int] = field(default_factory=list)  # in turns, 0 if never mentioned
     exact: list[Bools] = field(default_factory=list)  # of calls (C,)
     right: list[Bools] = field(default_factory=list)  # of calls (C, arguments)
     _next: Floats | None = None  # logits of the next token (C, 1, V)
@@ -373,6 +333,7 @@ class _Reader:
         if call:
             rest = passage.ids[len(self.model.tokens.marks["call"]) :]
             likeliest = np.concatenate(best, axis=1)[:, -len(rest) :]
+            self._grade_values(passage, likeliest)
             exact = np.asarray((likeliest == rest).all(axis=1))
             others = [each for each, found in zip(before, exact, strict=True) if not found]
             self._grade(passage, start, others, exact)
@@ -405,6 +366,25 @@ class _Reader:
         self.kl.append(np.maximum(expected[0] - expected, 0))
         self.same.append(best == best[0])
         return np.asarray(best)
+
+    def _grade_values(self, passage: EncodedPassage, likeliest: NDArray[np.intp]) -> None:
+        """Note which values each cache would write, by the likeliest tokens after the mark."""
+        tokens, call = self.model.tokens, passage.passage.call
+        assert call is not None
+        rest = np.asarray(passage.ids[-likeliest.shape[1] :])
+        # As long as greedy decoding writes the true tokens, it has read what was read here.
+        for argument, span in zip(call.arguments, passage.passage.spans, strict=True):
+            at = np.array(passage.tokens_of(*span), np.intp) - (len(passage.ids) - len(rest))
+            if not at.size:
+                continue
+            after = at[-1] + 1
+            ends = [
+                token in (rest[after], tokens.end)
+                or tokens.text([token]).lstrip().startswith(SEPARATOR.strip())
+                for token in likeliest[:, after].tolist()
+            ]
+            self.values.append((likeliest[:, at] == rest[at]).all(axis=1) & ends)
+            self.value_ages.append(_age(call, argument))
 
     def _grade(
         self, passage: EncodedPassage, start: int, others: Sequence[ModelCache], exact: Bools
@@ -446,7 +426,16 @@ class _Reader:
             np.concatenate([np.zeros(0, bool), *(part[which] for part in self.right)])
             for which in (at, 0)
         )
+        values, full_values = (
+            np.array([part[which] for part in self.values], bool) for which in (at, 0)
+        )
+        ages = np.array(self.value_ages, np.intp)
         found = {
+            "values_right": values,
+            "values_right_recent": values[(ages > 0) & (ages <= RECENT)],
+            "values_right_middle": values[(ages > RECENT) & (ages <= OLD)],
+            "values_right_old": values[ages > OLD],
+            "values_right_of_full": values[full_values],
             "nats": nats,
             "nats_arguments": nats[old > 0],
             "nats_recent": nats[(old > 0) & (old <= RECENT)],
@@ -473,12 +462,22 @@ def _ages(passage: EncodedPassage) -> NDArray[np.intp]:
     call = passage.passage.call
     if call is not None:
         for argument, span in zip(call.arguments, passage.passage.spans, strict=True):
-            if argument.mention is not None:
-                ages[list(passage.tokens_of(*span))] = call.turn - argument.mention.turn
+            ages[list(passage.tokens_of(*span))] = _age(call, argument)
     return ages
 
 
+def _age(call: Call, argument: Argument) -> int:
+    """Return how many turns before the call an argument was last mentioned; 0 if never."""
+    return 0 if argument.mention is None else call.turn - argument.mention.turn
+
+
 # ------------------------------------------------------------------------------- proxies
+
+
+def with_proxies(policies: Iterable[Policy]) -> tuple[Policy, ...]:
+    """Return the policies that have proxies: heads are replayed one by one, and some need more."""
+    alone = Available(speakers=MARKED, words=True)
+    return tuple(policy for policy in policies if not policy.without_effect(alone))
 
 
 def _proxies(
@@ -487,9 +486,13 @@ def _proxies(
     """Yield policy, budget, proxy and its mean over KV heads, where it has one."""
     calls = tuple(each for each in transcript.demands if each.kind == "call")
     metrics = tuple(name.removeprefix("late_") for name in PROXIES if name.startswith("late_"))
+    policies = with_proxies(settings.policies)
+    if not policies:
+        return
     replayed = replay(
-        Replay(settings.policies, settings.budgets, ("together",), metrics, best=False),
+        Replay(policies, settings.budgets, ("together",), metrics, best=False),
         head_recordings(cache, replace(transcript, demands=calls), passages),
+        workers=1,
     )
     by_head: dict[tuple[str, int, str], list[float]] = {}
     columns = (replayed[name].tolist() for name in ("policy", "budget", "metric", "value"))
@@ -504,41 +507,24 @@ def _proxies(
 
 
 def answers_summary(measured: pd.DataFrame) -> pd.DataFrame:
-    """Return the mean of each measure with its 95 % interval over service clusters.
+    """Return the mean of each measure with its 95 % interval over service clusters (`SUMMARY`).
 
-    Dialogs are weighted by their tokens, calls or arguments.
-
-    Parameters
-    ----------
-    measured : DataFrame
-        As `run_answers` gives it.
-
-    Returns
-    -------
-    DataFrame
-        Columns `SUMMARY`.
+    Dialogs are weighted by their tokens, calls or arguments; intervals of shares end at 0 and 1.
     """
     rows = [
         (*key, *_weighted_mean(group, group.value.to_numpy()))
         for key, group in measured.groupby(["policy", "budget", "metric"], sort=False)
     ]
-    return pd.DataFrame(rows, columns=list(SUMMARY))
+    table = pd.DataFrame(rows, columns=list(SUMMARY))
+    share = [metric in MEASURES and MEASURES[metric].unit == "%" for metric in table.metric]
+    table.loc[share, ["ci_low", "ci_high"]] = table.loc[share, ["ci_low", "ci_high"]].clip(0, 1)
+    return table
 
 
 def answers_paired(measured: pd.DataFrame, baseline: str) -> pd.DataFrame:
-    """Return the paired differences of every policy from a baseline over the same dialogs.
+    """Return the differences of every policy from a baseline over the same dialogs (`PAIRED`).
 
-    Parameters
-    ----------
-    measured : DataFrame
-        As `run_answers` gives it.
-    baseline : str
-        The name of a policy or control that ran.
-
-    Returns
-    -------
-    DataFrame
-        Columns `PAIRED`; `significant` is whether the interval excludes 0, None without one.
+    `significant` is whether the interval excludes 0, None without one.
     """
     groups = dict(iter(measured.groupby(["budget", "metric", "policy"], sort=False)))
     rows = []

@@ -7,19 +7,13 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
-from concurrent.futures import (
-    FIRST_COMPLETED,
-    CancelledError,
-    Executor,
-    Future,
-    wait,
-)
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from itertools import islice
 from time import perf_counter
-from typing import TypeVar
+from typing import TypedDict, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,35 +69,22 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What to run.
-
-    Attributes
-    ----------
-    scenarios : tuple of Scenario
-        The adaptation run is measured in turns to adapt, the others by late metrics.
-    policies : tuple of Policy
-        With different names.
-    metrics : tuple of str
-        Keys of metrics; see `fdkvc.run.metrics.metric_named`.
-    series : bool
-        Whether to keep the values of every turn as well.
-
-    Raises
-    ------
-    ValueError
-        In one sentence, for anything that cannot be run.
-    """
+    """What to run; refuses in one sentence what cannot be run."""
 
     scenarios: tuple[Scenario, ...] = tuple(
         SCENARIOS[key] for key in (*BENCHMARK_SCENARIOS, ADAPTATION)
     )
+    """The adaptation run is measured in turns to adapt, the others by late metrics."""
     policies: tuple[Policy, ...] = tuple(policy_named(key) for key in PAPER_POLICIES)
+    """With different names."""
     dialogs: int = DIALOGS.default
     seed: int = SEED.default
     budget: int = BUDGET.default
     world: World = field(default_factory=World)
     metrics: tuple[str, ...] = field(default_factory=default_metrics)
+    """Keys of metrics; see `fdkvc.run.metrics.metric_named`."""
     series: bool = False
+    """Whether to keep the values of every turn as well."""
 
     def __post_init__(self) -> None:
         for setting in (DIALOGS, SEED, BUDGET):
@@ -157,33 +138,23 @@ def check_different(kind: str, names: Sequence[str]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class PolicyScores:
-    """One policy's values on one scenario, one per dialog.
-
-    Attributes
-    ----------
-    values : mapping of name to array (n,)
-        ``late_…`` metrics, or for the adaptation run ``adaptation`` (turns) and ``never`` (0, 1).
-    series : mapping of name to array (n, T)
-        If requested, for every turn: metrics other than `PROJECTED_ALIGNMENTS`, row states, and
-        entries evicted by each rule (``evicted_…``).
-    """
+    """One policy's values on one scenario, one per dialog."""
 
     values: Mapping[str, Values]
+    """Arrays of shape (n,) by name. ``late_…`` metrics, or for the adaptation run ``adaptation``
+    (turns) and ``never`` (0, 1)."""
     series: Mapping[str, Values]
+    """Arrays of shape (n, T) by name. If requested, for every turn: metrics other than
+    `PROJECTED_ALIGNMENTS`, row states, and entries evicted by each rule (``evicted_…``)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """The results of a benchmark.
-
-    Attributes
-    ----------
-    measured : mapping of scenario key to policy name to PolicyScores
-        Of finished dialogs, in order of their numbers.
-    """
+    """The results of a benchmark."""
 
     benchmark: Benchmark
     measured: Mapping[str, Mapping[str, PolicyScores]]
+    """By scenario key and policy name. Of finished dialogs, in order of their numbers."""
     seconds: float
 
     @property
@@ -204,11 +175,8 @@ class Results:
     def values(self, scenario: str, policy: str, metric: str) -> Values | None:
         """Return one value per dialog (n,), or None where there is none.
 
-        Parameters
-        ----------
-        scenario : str
-            A scenario's key, or ``composite``: the mean over the five benchmark scenarios of the
-            dialogs of equal number, once all are complete.
+        The scenario ``composite`` is the mean over the five benchmark scenarios of the dialogs of
+        equal number, once all are complete.
         """
         return self._values.get((scenario, policy, metric))
 
@@ -242,25 +210,16 @@ class Results:
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a run.
-
-    Attributes
-    ----------
-    done, total : int
-        Dialogs, each in every scenario under every policy.
-    title : str
-        What is running.
-    seconds : float
-        Since the start.
-    left : float, optional
-        Seconds left, where more is known than the pace so far.
-    """
+    """The progress of a run."""
 
     done: int
     total: int
+    """Dialogs, each in every scenario under every policy."""
     title: str
     seconds: float
+    """Since the start."""
     left: float | None = None
+    """Seconds left, where more is known than the pace so far."""
 
     @property
     def seconds_left(self) -> float:
@@ -268,6 +227,21 @@ class Progress:
         if self.left is not None:
             return self.left
         return self.seconds * (self.total - self.done) / self.done if self.done else float("inf")
+
+
+class Execution(TypedDict, total=False):
+    """How a run is computed, which changes none of its numbers."""
+
+    executor: Executor | None
+    """Where the chunks run; processes of this machine by default, see `fdkvc.experiments.workers`.
+    A single chunk or worker runs in this process."""
+    workers: int | None
+    """Processes to start, or chunks that `executor` runs at once; the machine's cores by
+    default."""
+    on_progress: Callable[[Progress], None] | None
+    """Called after each chunk, in the calling thread."""
+    cancelled: threading.Event | None
+    """Once set, no further chunk starts; finished ones are returned."""
 
 
 Chunk = dict[str, dict[str, PolicyScores]]
@@ -326,18 +300,7 @@ def _run_scenario(
 
 
 def start_workers(benchmark: Benchmark, workers: int | None = None) -> None:
-    """Start the workers of a coming run ahead of time, if it will need any.
-
-    Parameters
-    ----------
-    workers : int, optional
-        As for `run_benchmark`.
-
-    Raises
-    ------
-    ValueError
-        If `workers` is below 1.
-    """
+    """Start the workers of `run_benchmark` ahead of time, if it will need any."""
     workers, _ = _jobs(benchmark, workers)
     if workers > 1:
         submit = shared_workers(workers)
@@ -346,10 +309,7 @@ def start_workers(benchmark: Benchmark, workers: int | None = None) -> None:
 
 
 def _jobs(
-    benchmark: Benchmark,
-    workers: int | None = None,
-    chunk: int | None = None,
-    here: bool = True,
+    benchmark: Benchmark, workers: int | None = None, chunk: int | None = None, here: bool = True
 ) -> tuple[int, list[range]]:
     """Return how many chunks run at once, here or elsewhere, and the dialogs of each."""
     workers = cores() if workers is None else workers
@@ -371,45 +331,17 @@ def _jobs(
 
 
 def run_benchmark(
-    benchmark: Benchmark,
-    *,
-    executor: Executor | None = None,
-    workers: int | None = None,
-    chunk: int | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
-    cancelled: threading.Event | None = None,
+    benchmark: Benchmark, *, chunk: int | None = None, **how: Unpack[Execution]
 ) -> Results:
     """Run a benchmark; the results depend only on its settings.
 
-    Parameters
-    ----------
-    executor : Executor, optional
-        Where the chunks run; processes of this machine by default, see
-        `fdkvc.experiments.workers`. A single chunk or worker runs in this process.
-    workers : int, optional
-        Processes to start, or chunks that `executor` runs at once; the machine's cores by default.
-    chunk : int, optional
-        Most dialogs of a chunk; fewer where they are large or slow.
-    on_progress : function, optional
-        Called after each chunk, in the calling thread.
-    cancelled : Event, optional
-        Once set, no further chunk starts; finished ones are returned.
-
-    Raises
-    ------
-    ValueError
-        If `workers` or `chunk` is below 1.
+    A chunk has at most `chunk` dialogs, fewer where they are large or slow. Raises a ValueError if
+    `workers` or `chunk` is below 1.
     """
-    workers, jobs = _jobs(benchmark, workers, chunk, executor is None)
+    here = how.get("executor") is None
+    how["workers"], jobs = _jobs(benchmark, how.get("workers"), chunk, here)
     began = perf_counter()
-    chunks = run_chunks(
-        partial(run_chunk, benchmark),
-        jobs,
-        executor=executor,
-        workers=workers,
-        on_progress=on_progress,
-        cancelled=cancelled,
-    )
+    chunks = run_chunks(partial(run_chunk, benchmark), jobs, **how)
     measured = {
         # Chunks release what is joined, so that little is in memory twice.
         scenario.key: _join([part.pop(scenario.key) for part in chunks])
@@ -419,26 +351,15 @@ def run_benchmark(
 
 
 def run_chunks(
-    run: Callable[[Job], Chunked],
-    jobs: Sequence[Job],
-    *,
-    executor: Executor | None = None,
-    workers: int,
-    on_progress: Callable[[Progress], None] | None = None,
-    cancelled: threading.Event | None = None,
+    run: Callable[[Job], Chunked], jobs: Sequence[Job], **how: Unpack[Execution]
 ) -> list[Chunked]:
-    """Run jobs, several at once, and return their results in order.
+    """Run jobs of dialogs, several at once, and return their results in order.
 
-    Parameters
-    ----------
-    run : function
-        Takes a job; can be pickled, as can its result, which is the same on any machine.
-    jobs : sequence
-        The dialogs of each job.
-    executor, workers, on_progress, cancelled
-        As for `run_benchmark`.
+    `run` and its results can be pickled; a result is the same on any machine.
     """
-    cancelled = cancelled or threading.Event()
+    executor, on_progress = how.get("executor"), how.get("on_progress")
+    workers = how.get("workers") or cores()
+    cancelled = how.get("cancelled") or threading.Event()
     one_blas_thread()
     began = perf_counter()
     finished: dict[int, Chunked] = {}
@@ -514,19 +435,13 @@ def _concatenate(parts: Sequence[Mapping[str, Values]]) -> dict[str, Values]:
 
 @dataclass(frozen=True)
 class Latency:
-    """The time of a policy's turn.
-
-    Attributes
-    ----------
-    milliseconds : float
-        Median over turns of one dialog.
-    batched : float
-        Median over turns of a batch, per dialog; NaN if not measured.
-    """
+    """The time of a policy's turn."""
 
     policy: str
     milliseconds: float
+    """Median over turns of one dialog."""
     batched: float
+    """Median over turns of a batch, per dialog; NaN if not measured."""
 
 
 def measure_latency(
@@ -536,18 +451,13 @@ def measure_latency(
     repeats: int = LATENCY_REPEATS,
     *,
     batched: bool = True,
+    on_round: Callable[[float], None] | None = None,
 ) -> list[Latency]:
     """Time one turn of each policy: scores, eviction, output.
 
     Drawing, metrics, and the query-key products, which are computed once per dialog, are excluded.
-    Policies alternate, so that a busy machine slows all alike; the first round is a warm-up.
-
-    Parameters
-    ----------
-    repeats : int
-        Timed rounds.
-    batched : bool
-        Whether to time batches too, which takes four times as long.
+    Policies alternate, so that a busy machine slows all alike; the first round is a warm-up. Timing
+    batches too takes four times as long. `on_round` gets the share that is done.
     """
     sizes = (1, CHUNK) if batched else (1,)
     batches = [generate(SCENARIOS[TIMED], size, seed) for size in sizes]
@@ -558,6 +468,8 @@ def measure_latency(
                 seconds = simulate(policy, dialogs, budget, entries=False).seconds
                 if round_:
                     times.setdefault((policy.name, dialogs.rows), []).extend(seconds)
+        if on_round is not None:
+            on_round((round_ + 1) / (repeats + 1))
     milliseconds = {which: 1e3 * float(np.median(each)) for which, each in times.items()}
     return [
         Latency(

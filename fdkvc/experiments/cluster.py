@@ -21,24 +21,16 @@ TIMEOUT = 5.0
 def dask_cluster(address: str) -> Iterator[tuple[Executor, int]]:
     """Connect to a Dask cluster: its executor, and how many chunks it runs at once.
 
-    The chunks of a worker that dies go to another, or wait for one to join.
-
-    Parameters
-    ----------
-    address : str
-        Of the scheduler, such as ``tcp://host:8786``.
-
-    Raises
-    ------
-    ValueError
-        If optional packages are missing, no scheduler answers, its cluster has no workers or
-        cannot run a dialog, or the scheduler goes away during the run.
+    The chunks of a worker that dies go to another, or wait for one to join. `address` is the
+    scheduler's, such as ``tcp://host:8786``. Raises a ValueError if optional packages are missing,
+    no scheduler answers, its cluster has no workers or cannot run a dialog, or the scheduler goes
+    away during the run.
     """
     try:
         from distributed import Client
     except ImportError as error:
         raise ValueError(
-            f"a cluster needs the packages of requirements-dask.txt: {error.name} is missing"
+            f"a cluster needs {error.name}: install requirements-dask.txt, or the extra dask"
         ) from None
     _check_scheduler(address)
     with Client(address, timeout=TIMEOUT, set_as_default=False) as client:
@@ -55,10 +47,7 @@ def dask_cluster(address: str) -> Iterator[tuple[Executor, int]]:
 
 
 def _check_scheduler(address: str) -> None:
-    """Raise a ValueError unless a scheduler answers in time.
-
-    A `Client` that finds none may hang when the program ends; this check leaves nothing behind.
-    """
+    """Raise a ValueError unless a scheduler answers; a `Client` without one may hang at exit."""
     from distributed import Security, rpc
 
     async def identity() -> Any:
@@ -78,10 +67,7 @@ def _check_scheduler(address: str) -> None:
 
 
 def _check_workers(client: Any, address: str) -> None:
-    """Raise a ValueError unless each process of the cluster can run a dialog.
-
-    One without the project would die at its first chunk without a message.
-    """
+    """Raise a ValueError unless each process of the cluster has the project and runs a dialog."""
     try:
         for run in (client.run_on_scheduler, client.run):
             run(run_chunk, Benchmark(dialogs=1), range(1))

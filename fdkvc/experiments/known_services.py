@@ -1,4 +1,4 @@
-"""How many dialogs use services that the model was trained on."""
+"""Answers by whether the model was trained on the services of a dialog."""
 
 from __future__ import annotations
 
@@ -7,51 +7,77 @@ from collections.abc import Set
 import numpy as np
 import pandas as pd
 
-from fdkvc.experiments.answers import FULL
+from fdkvc.experiments.answers import FULL, SUMMARY, answers_summary
 from fdkvc.words import count, decimal, listed
 
-KNOWN_SERVICES = ("known", "dialogs", "calls", "calls_exact")
+KNOWN_SERVICES = ("known", "dialogs", "services", "calls", "calls_exact", "values", "values_right")
+
+BY_SERVICES = ("known", *SUMMARY)
 
 NOT_NAMED = "not named"
+GROUPS = {
+    "all": "all services known",
+    "some": "some services known",
+    "none": "no service known",
+    NOT_NAMED: "services not named",
+}
+"""Labels of the groups of dialogs."""
+
 _IN_WORDS = {
-    "all": "{} use only services that the model was trained on",
-    "some": "{} also use other services",
-    "none": "{} use only services that it was not trained on",
-    NOT_NAMED: "{} name no services",
+    "all": ("use", "only services that the model was trained on"),
+    "some": ("use", "other services as well"),
+    "none": ("use", "only services that it was not trained on"),
+    NOT_NAMED: ("name", "no services"),
 }
 
 
 def known_services(answers: pd.DataFrame, trained_on: Set[str]) -> pd.DataFrame:
-    """Count dialogs and calls by whether the model was trained on their services.
+    """Count dialogs, calls and values by whether the model was trained on their services.
 
-    Parameters
-    ----------
-    answers : DataFrame
-        As `fdkvc.experiments.answers.run_answers` returns it.
-    trained_on : set of str
-        The services that the model was trained on; empty if unknown.
-
-    Returns
-    -------
-    DataFrame
-        Columns `KNOWN_SERVICES`, no rows without `trained_on`. `known` is all, some or none of a
-        dialog's services, or `NOT_NAMED`; `calls_exact` is the share of their calls that the model
-        writes exactly with the full cache, NaN without calls.
+    Columns `KNOWN_SERVICES`, no rows if `trained_on` is empty. `known` is all, some or none of a
+    dialog's services, or `NOT_NAMED`; `services` counts their clusters. `calls_exact` and
+    `values_right` are the shares that the model writes exactly, and right, with the full cache, NaN
+    without calls or values.
     """
-    dialogs = answers.drop_duplicates("dialog")
-    groups = {
-        name: _known(name, services, trained_on)
-        for name, services in zip(dialogs.dialog, dialogs.services, strict=True)
-    }
-    full = answers[(answers.policy == FULL) & (answers.metric == "calls_exact")]
-    full = full.drop_duplicates("dialog")  # the same at every budget
-    own = full.dialog.map(groups)
+    full = answers[answers.policy == FULL]
+    full = full[full.budget == full.budget.min()]  # the same at every budget
     rows = []
-    for group in _IN_WORDS if trained_on else ():
-        values, calls = (full[own == group][name].to_numpy(float) for name in ("value", "count"))
-        exact = float(np.average(values, weights=calls)) if calls.sum() else np.nan
-        rows.append((group, list(groups.values()).count(group), int(calls.sum()), exact))
-    return pd.DataFrame([row for row in rows if row[1]], columns=list(KNOWN_SERVICES))
+    for group, own in _groups(full, trained_on):
+        counts = []
+        for metric in ("calls_exact", "values_right"):
+            shares = own[own.metric == metric]
+            total = int(shares["count"].sum())
+            mean = np.average(shares.value, weights=shares["count"]) if total else np.nan
+            counts += [total, float(mean)]
+        rows.append((group, own.dialog.nunique(), own.services.nunique(), *counts))
+    return pd.DataFrame(rows, columns=list(KNOWN_SERVICES))
+
+
+def by_services(answers: pd.DataFrame, trained_on: Set[str]) -> pd.DataFrame:
+    """Return the means of values and calls for each group of `known_services` (`BY_SERVICES`).
+
+    They are those of `answers_summary`, for the values that are right, of all and of those right
+    with the full cache, and the calls that are exact.
+    """
+    metrics = ("values_right", "values_right_of_full", "calls_exact")
+    chosen = answers[answers.metric.isin(metrics)]
+    tables = [
+        answers_summary(own).assign(known=group)[list(BY_SERVICES)]
+        for group, own in _groups(chosen, trained_on)
+    ]
+    return pd.concat(tables) if tables else pd.DataFrame(columns=list(BY_SERVICES))
+
+
+def _groups(answers: pd.DataFrame, trained_on: Set[str]) -> list[tuple[str, pd.DataFrame]]:
+    """Return the rows of each group that has dialogs; none if the services are unknown."""
+    if not trained_on:
+        return []
+    known = [
+        _known(name, services, trained_on)
+        for name, services in zip(answers.dialog, answers.services, strict=True)
+    ]
+    groups = np.array(known)
+    return [(group, answers[groups == group]) for group in GROUPS if group in known]
 
 
 def _known(dialog: str, services: str, trained_on: Set[str]) -> str:
@@ -66,19 +92,24 @@ def known_sentence(known: pd.DataFrame) -> str:
 
     Examples
     --------
-    >>> rows = [("all", 97, 251, 0.709), ("none", 1, 2, 0.5), (NOT_NAMED, 1, 0, np.nan)]
-    >>> known_sentence(pd.DataFrame(rows, columns=list(KNOWN_SERVICES)))  # doctest: +ELLIPSIS
-    '97 dialogs (251 calls; full cache: 70.9 % exact) use only services that the model was ...'
+    >>> row = ("all", 97, 41, 251, 0.709, 640, 0.939)
+    >>> known_sentence(pd.DataFrame([row], columns=list(KNOWN_SERVICES)))  # doctest: +ELLIPSIS
+    '97 dialogs in 41 clusters (251 calls; full cache: 93.9 % of 640 values right, 70.9 % of ...'
     >>> known_sentence(pd.DataFrame(columns=list(KNOWN_SERVICES)))
     ''
     """
     if known.empty:
         return ""
     if known.known.tolist() == [NOT_NAMED]:
-        return "These dialogs name no services, so it is unknown which the model was trained on."
+        return "No services are named, so it is unknown which the model was trained on."
     parts = []
-    for group, dialogs, calls, exact in known.itertuples(index=False):
-        of_full = f"; full cache: {decimal(100 * exact, 1)} % exact" if calls else ""
-        counts = f"{count(dialogs, 'dialog')} ({count(calls, 'call')}{of_full})"
-        parts.append(_IN_WORDS[group].format(counts))
+    for group, dialogs, clusters, calls, exact, values, right in known.itertuples(index=False):
+        shares = f"{decimal(100 * exact, 1)} % of calls exact"
+        if values:
+            shares = f"{decimal(100 * right, 1)} % of {count(values, 'value')} right, {shares}"
+        of_full = f"; full cache: {shares}" if calls else ""
+        named = "" if group == NOT_NAMED else f" in {count(clusters, 'cluster')}"
+        counts = f"{count(dialogs, 'dialog')}{named} ({count(calls, 'call')}{of_full})"
+        verb, what = _IN_WORDS[group]
+        parts.append(f"{counts} {verb}{'s' if dialogs == 1 else ''} {what}")
     return f"{listed(parts)}."

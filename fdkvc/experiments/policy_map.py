@@ -19,8 +19,8 @@ from fdkvc.experiments.statistics import (
     RESAMPLES,
     cluster_interval,
     cluster_numbers,
-    pareto_front,
 )
+from fdkvc.experiments.sweep import join_axes
 
 FILE = Path(__file__).parent / "policy_map.csv"
 
@@ -30,15 +30,7 @@ COLUMNS = ("policy", "axis", "n", "mean", "ci_low", "ci_high", "rank", "rank_low
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis of the map.
-
-    Attributes
-    ----------
-    label : str
-    data : str
-        The data it was measured on.
-    lower_is_better : bool
-    """
+    """An axis of the map."""
 
     label: str
     data: str
@@ -65,22 +57,11 @@ AXES: Mapping[str, Axis] = {
 
 
 def rank_policies(measured: pd.DataFrame, axis: str, seed: int = 0) -> pd.DataFrame:
-    """Return the mean and the rank of every policy on an axis, with 95 % intervals.
+    """Return the mean and the rank of every policy on one of `AXES`, with 95 % intervals.
 
     A rank's interval is over bootstrap resamples of service clusters, shared by all policies.
-
-    Parameters
-    ----------
-    measured : DataFrame
-        Columns dialog, services, policy, value and count, of the same dialogs for every policy;
-        `count` is a dialog's weight.
-    axis : str
-        One of `AXES`.
-
-    Returns
-    -------
-    DataFrame
-        Columns `COLUMNS`.
+    `measured` has columns dialog, services, policy, value and count, a dialog's weight, of the same
+    dialogs for every policy; the result has `COLUMNS`.
     """
     values, counts = (
         measured.pivot_table(column, "dialog", "policy", sort=False).dropna()
@@ -122,44 +103,12 @@ def policy_map() -> pd.DataFrame:
 def map_points(table: pd.DataFrame, x: str, y: str, eligible: frozenset[str]) -> pd.DataFrame:
     """Join two axes of the map.
 
-    Parameters
-    ----------
-    table : DataFrame
-        As `policy_map` returns it.
-    eligible : frozenset of str
-        The policies that may be on the Pareto front.
-
-    Returns
-    -------
-    DataFrame
-        A row per policy that has both: setting, x, y, their intervals and ranks, and `front`,
-        whether it is on the Pareto front.
+    A row per policy that has both: setting, x, y, their intervals and ranks, and `front`, whether
+    it is on the Pareto front of the eligible policies.
     """
+    named = table.rename(columns={"policy": "setting"})
     one, other = (
-        table[table.axis == axis].set_index("policy").drop(columns="axis").add_suffix(f"_{at}")
-        for at, axis in (("x", x), ("y", y))
+        (named[named.axis == axis].drop(columns=["axis", "n"]), AXES[axis].lower_is_better)
+        for axis in (x, y)
     )
-    joined = one.join(other, how="inner")
-    points = pd.DataFrame(
-        {
-            "setting": joined.index,
-            **{
-                f"{at}{end}": joined[f"{column}_{at}"].to_numpy()
-                for at in ("x", "y")
-                for end, column in (
-                    ("", "mean"),
-                    ("_low", "ci_low"),
-                    ("_high", "ci_high"),
-                    ("_rank", "rank"),
-                    ("_rank_low", "rank_low"),
-                    ("_rank_high", "rank_high"),
-                )
-            },
-        }
-    )
-    signs = [-1 if AXES[axis].lower_is_better else 1 for axis in (x, y)]
-    candidates = points.setting.isin(eligible)
-    points["front"] = False
-    front = pareto_front(points.loc[candidates, ["x", "y"]].to_numpy() * signs)
-    points.loc[candidates, "front"] = front
-    return points
+    return join_axes(one, other, ["setting"], eligible.__contains__)

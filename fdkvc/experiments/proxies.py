@@ -18,10 +18,13 @@ from fdkvc.experiments.answers import (
     answers_paired,
     answers_summary,
 )
-from fdkvc.experiments.known_services import known_services
+from fdkvc.experiments.known_services import by_services, known_services
 from fdkvc.experiments.statistics import cluster_numbers, jackknife_interval
 
-DAMAGES = ("nats", "nats_arguments", "nats_old", "kl", "calls_exact", "arguments_right")
+DAMAGES = (
+    *("values_right", "nats", "nats_arguments", "nats_old"),
+    *("kl", "calls_exact", "arguments_right"),
+)
 """Measures whose damage is predicted: 0 under the full cache, higher is worse."""
 
 PROXIES_TABLE = (
@@ -33,19 +36,10 @@ Numbers = NDArray[np.float64]
 
 
 def rank_correlation(x: Numbers, y: Numbers, weights: Numbers) -> Numbers:
-    """Return the rank correlation of pairs, each repeated as often as its weight.
+    """Return the rank correlation of pairs (n,), each repeated as often as its weight (r, n) says.
 
-    Parameters
-    ----------
-    x, y : array (n,)
-        Pairs with a value that is not finite are left out.
-    weights : array (r, n)
-        Whole numbers, 0 or more; one row per result.
-
-    Returns
-    -------
-    array (r,)
-        NaN for fewer than three pairs, and where x or y is constant.
+    Pairs with a value that is not finite are left out. Of the r results, those for fewer than three
+    pairs, or where x or y is constant, are NaN.
 
     References
     ----------
@@ -143,18 +137,10 @@ def _means(x: Numbers, weights: Numbers) -> Numbers:
 def proxies_table(answers: pd.DataFrame, proxies: pd.DataFrame) -> pd.DataFrame:
     """Return the rank correlation of each proxy and damage, with 95 % intervals.
 
-    Parameters
-    ----------
-    answers, proxies : DataFrame
-        As `fdkvc.experiments.answers.run_answers` returns them.
-
-    Returns
-    -------
-    DataFrame
-        Columns `PROXIES_TABLE`. A row per proxy, damage and way to correlate (`OVER`), where it is
-        defined; n is the number of dialogs with both. Intervals are over service clusters; over
-        policies and budgets a second one, with policies as clusters, shows how far the correlation
-        depends on the choice of policies.
+    Columns `PROXIES_TABLE`, a row per proxy, damage and way to correlate (`OVER`), where it is
+    defined; n is the number of dialogs with both. Intervals are over service clusters; over
+    policies and budgets a second one, with policies as clusters, shows how far the correlation
+    depends on the choice of policies.
     """
     predictors = {name: _by_case(proxies, name) for name in PROXIES}
     damages = {name: _by_case(answers, name) for name in DAMAGES}
@@ -182,42 +168,30 @@ def proxies_table(answers: pd.DataFrame, proxies: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True, eq=False)
 class AnswersTables:
-    """The tables of a run of answers.
-
-    Attributes
-    ----------
-    baseline : str
-        The policy or control that the others are compared with.
-    summary, paired, proxies, known : DataFrame
-        As `answers_summary`, `answers_paired`, `proxies_table` and `known_services` return them.
-    """
+    """The tables of a run of answers."""
 
     baseline: str
+    """The policy or control that the others are compared with."""
     summary: pd.DataFrame
     paired: pd.DataFrame
     proxies: pd.DataFrame
     known: pd.DataFrame
+    by_services: pd.DataFrame
+    """As `answers_summary`, `answers_paired`, `proxies_table`, `known_services` and `by_services`
+    return them."""
 
 
 def answers_tables(
     measured: AnswerScores, baseline: str, trained_on: Set[str] = frozenset()
 ) -> AnswersTables:
-    """Return all tables of answers.
-
-    Parameters
-    ----------
-    measured : AnswerScores
-    baseline : str
-        The name of a policy or control that ran.
-    trained_on : set of str
-        The services that the model was trained on; empty if unknown.
-    """
+    """Return all tables of answers; `trained_on` has the model's services, none if unknown."""
     return AnswersTables(
         baseline,
         answers_summary(measured.answers),
         answers_paired(measured.answers, baseline),
         proxies_table(measured.answers, measured.proxies),
         known_services(measured.answers, trained_on),
+        by_services(measured.answers, trained_on),
     )
 
 

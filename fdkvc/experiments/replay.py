@@ -8,25 +8,28 @@ mean. `BEST` is the upper bound of any cache of the same size.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
-from time import perf_counter
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from fdkvc.attention import BLOCK
 from fdkvc.corpora.recordings import Recording, stack_recordings
 from fdkvc.corpora.transcripts import TooLargeError
-from fdkvc.experiments.benchmark import Progress, check_different
+from fdkvc.experiments.benchmark import Execution, check_different, one_blas_thread, run_chunks
 from fdkvc.experiments.statistics import cluster_interval, differences
-from fdkvc.parameters import BUDGET, Field
+from fdkvc.experiments.workers import cores
+from fdkvc.limits import MAX_TURN_TOKENS
+from fdkvc.parameters import BUDGET, WORKERS, Field, check_count
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.policies.together import Together
 from fdkvc.run.bounds import most_evidence
-from fdkvc.run.evidence import Evidence
+from fdkvc.run.evidence import Evidence, lost_turns
 from fdkvc.run.metrics import Metric, first_late_turn, metric_named, metrics_of
 from fdkvc.run.simulate import simulate
 from fdkvc.words import count
@@ -41,8 +44,11 @@ TOO_LARGE = "not computed (too large)"
 
 Row = tuple[str, str, str, str, int, str, float]
 
-CHUNK_NUMBERS = 2**24
-"""Numbers in one array of dialogs that are simulated together: 64 MB."""
+CHUNK = 16
+"""Most dialogs that are simulated together: more are hardly faster."""
+
+CHUNK_NUMBERS = BLOCK // 2
+"""Numbers in one array of dialogs that are simulated together: 8 MB."""
 
 HEADS = Field(
     "Heads",
@@ -69,37 +75,34 @@ REPLAY_PAIRED = (
 REPLAY_SERVICES = ("services", "policy", "heads", "budget", "metric", "n", "mean")
 
 
+ARGUMENTS = (
+    *("dialog", "services", "policy", "heads", "budget"),
+    *("turn", "call", "slot", "value", "source", "mentioned", "age", "held", "lost"),
+)
+
+
 @dataclass(frozen=True)
 class Replay:
-    """What to run on every dialog.
-
-    Attributes
-    ----------
-    policies : tuple of Policy
-        With different names.
-    heads : tuple of {"each", "together", "kv"}
-        Whether each head decides for itself, all heads of a dialog together by their mean score,
-        or those that share a KV head together.
-    metrics : tuple of str
-        Keys of metrics beside those of evidence; see `fdkvc.run.metrics.metric_named`.
-    best : bool
-        Whether to compute the upper bound of any cache, too.
-
-    Raises
-    ------
-    ValueError
-        In one sentence, for anything that cannot be run.
-    """
+    """What to run on every dialog; refuses in one sentence what cannot be run."""
 
     policies: tuple[Policy, ...] = tuple(policy_named(key) for key in (*PAPER_POLICIES, "random"))
+    """With different names."""
     budgets: tuple[int, ...] = BUDGETS
     heads: tuple[str, ...] = ("each",)
+    """Whether each head decides for itself, all heads of a dialog together by their mean score, or
+    those that share a KV head together."""
     metrics: tuple[str, ...] = ()
+    """Keys of metrics beside those of evidence; see `fdkvc.run.metrics.metric_named`."""
     best: bool = True
+    """Whether to compute the upper bound of any cache, too."""
+    chunk: int | None = None
+    """Longer turns are read in parts of so many tokens, with an eviction after each."""
 
     def __post_init__(self) -> None:
         for budget in self.budgets:
             BUDGET.check(budget, "budget")
+        if self.chunk is not None:
+            check_count("chunk", self.chunk)
         for mode in self.heads:
             HEADS.check(mode, "heads")
         for key in self.metrics:
@@ -119,64 +122,72 @@ class Replay:
 
 
 def replay(
-    settings: Replay,
-    recordings: Sequence[Recording],
-    *,
-    on_progress: Callable[[Progress], None] | None = None,
-    cancelled: threading.Event | None = None,
+    settings: Replay, recordings: Sequence[Recording], **how: Unpack[Execution]
 ) -> pd.DataFrame:
     """Run every policy at every budget on every dialog.
 
-    Parameters
-    ----------
-    recordings : sequence of Recording
-        Of the same heads and dimensions, with different names.
-    on_progress : function, optional
-        Called after some dialogs, in the calling thread.
-    cancelled : Event, optional
-        Once set, nothing new starts; the finished dialogs are returned.
+    A dialog's numbers depend neither on other dialogs nor on workers. The recordings have the same
+    heads and dimensions, and different names.
 
-    Returns
-    -------
-    DataFrame
-        Columns `REPLAYED`: a row per dialog, policy, mode of the heads, budget and metric; NaN
-        where a metric is undefined for a dialog. The policy may be `BEST`.
-
-    Raises
-    ------
-    ValueError
-        If the recordings differ in dimensions, or in how their heads share keys where that matters.
+    Columns `REPLAYED`: a row per dialog, policy (or `BEST`), mode of the heads, budget and metric;
+    NaN where a metric is undefined for a dialog. Raises a ValueError if the recordings differ in
+    dimensions, or in how their heads share keys where that matters, or if `workers` is below 1.
     """
-    began, done = perf_counter(), 0
-    cancelled = cancelled or threading.Event()
-    rows: list[Row] = []
-    for chunk in _chunks(recordings):
-        found = _replay_chunk(settings, chunk, cancelled)
-        if found is None:
-            break
-        rows += found
-        done += len(chunk)
-        if on_progress is not None:
-            title = f"{done} of {len(recordings)} dialogs"
-            on_progress(Progress(done, len(recordings), title, perf_counter() - began))
-    return pd.DataFrame(rows, columns=list(REPLAYED))
+    return _run(settings, recordings, False, **how)[0]
 
 
-def _chunks(recordings: Sequence[Recording]) -> Iterator[list[Recording]]:
+def replay_arguments(
+    settings: Replay, recordings: Sequence[Recording], **how: Unpack[Execution]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Do as `replay` does, and return its table with that of every argument of every call.
+
+    The second has columns `ARGUMENTS`: `turn` needs the `value` that turn `mentioned` gave last, in
+    a span of the kind `source`; `held` is the share of heads that still cached it, and `lost` the
+    turn that evicted it first in a head that did not, −1 if all held it.
+    """
+    return _run(settings, recordings, True, **how)
+
+
+def _run(
+    settings: Replay,
+    recordings: Sequence[Recording],
+    with_arguments: bool,
+    **how: Unpack[Execution],
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    workers, here = how.get("workers"), how.get("executor") is None
+    workers = cores() if workers is None else workers
+    if here:
+        WORKERS.check(workers, "workers")
+    jobs = [recordings[some] for some in _chunks(recordings, settings)]
+    run = partial(_replay_chunk, settings, with_arguments)
+    if here and (workers == 1 or len(jobs) == 1):  # an event stays in its process
+        workers, run = 1, partial(run, cancelled=how.get("cancelled"))
+    how["workers"] = workers
+    chunks = run_chunks(run, jobs, **how)
+    tables = (
+        pd.DataFrame([row for chunk in chunks if chunk for row in chunk[at]], columns=list(names))
+        for at, names in enumerate((REPLAYED, ARGUMENTS))
+    )
+    return next(tables), next(tables)
+
+
+def _chunks(recordings: Sequence[Recording], settings: Replay) -> Iterator[slice]:
     """Yield the recordings in order, as many at once as are small enough together."""
-    chunk: list[Recording] = []
-    for recording in recordings:
-        together = [*chunk, recording]
-        rows = sum(len(one.heads) for one in together)
-        longest = max(len(one.embeddings) for one in together)
-        turns = max(len(one.tokens) for one in together)
-        # Besides its vectors, a token has a number per turn.
-        if chunk and rows * longest * max(recording.embeddings.shape[1], turns) > CHUNK_NUMBERS:
-            yield chunk
-            together = [recording]
-        chunk = together
-    if chunk:
-        yield chunk
+    first = tokens = turns = widest = 0
+    for at, each in enumerate(recordings):
+        part = settings.chunk or MAX_TURN_TOKENS
+        turn_sizes = [len(turn) for turn in each.tokens]
+        sizes = [min(part, size - low) for size in turn_sizes for low in range(0, size or 1, part)]
+        own = sum(sizes), len(sizes), max(sizes)
+        tokens, turns, widest = map(max, own, (tokens, turns, widest))
+        # A token has a number per dimension and per turn, and in its turn one per cached entry.
+        of_turn = widest * (widest + max(settings.budgets))
+        numbers = max((tokens + 1) * max(each.embeddings.shape[1], turns), of_turn)
+        count = at - first
+        if count == CHUNK or (count and (count + 1) * len(each.heads) * numbers > CHUNK_NUMBERS):
+            yield slice(first, at)
+            first, (tokens, turns, widest) = at, own
+    yield slice(first, len(recordings))
 
 
 def default_heads(recording: Recording) -> str:
@@ -188,10 +199,7 @@ def default_heads(recording: Recording) -> str:
 def deciders(mode: str, recordings: Sequence[Recording]) -> int:
     """Return how many heads decide together in a mode of `HEADS`.
 
-    Raises
-    ------
-    ValueError
-        If the mode is "kv" and groups differ in size.
+    Raises a ValueError if the mode is "kv" and groups differ in size.
     """
     if mode != "kv":
         return 1 if mode == "each" else len(recordings[0].heads)
@@ -205,25 +213,40 @@ def deciders(mode: str, recordings: Sequence[Recording]) -> int:
 
 
 def _replay_chunk(
-    settings: Replay, recordings: Sequence[Recording], cancelled: threading.Event
-) -> list[Row] | None:
+    settings: Replay,
+    with_arguments: bool,
+    recordings: Sequence[Recording],
+    cancelled: threading.Event | None = None,
+) -> tuple[list[Row], list[tuple[Any, ...]]] | None:
     """Return the rows of some dialogs; None if cancelled before they are complete."""
+    one_blas_thread()  # here too, since this may be another process
+    cancelled = cancelled or threading.Event()
     if cancelled.is_set():  # before the batch is built, which takes long
         return None
+    recordings = list(recordings)  # which may compute them on access
     dialogs, heads = stack_recordings(recordings), len(recordings[0].heads)
     late = [metric for metric in settings.measured if metric.needs == "dialogs"]
     outputs_from = first_late_turn(dialogs) if late else dialogs.turns
-    found = []
+    parts, last = dialogs, None
+    if settings.chunk is not None:
+        parts, last = dialogs.in_parts(settings.chunk)
+        outputs_from = int(last[:, outputs_from].min()) if late else parts.turns
+    found, arguments = [], []
     for policy, mode, budget in product(settings.policies, settings.heads, settings.budgets):
         if cancelled.is_set():
             return None
         deciding = Together(policy, deciders(mode, recordings)) if mode != "each" else policy
-        trace = simulate(deciding, dialogs, budget, entries=False, outputs_from=outputs_from)
+        trace = simulate(deciding, parts, budget, entries=False, outputs_from=outputs_from)
+        if last is not None:
+            trace = trace.of_whole_turns(last)
         of_rows = {metric: metric.late(trace, dialogs) for metric in late}
         for at, recording in enumerate(recordings):
             dialog, rows = recording.transcript, slice(at * heads, (at + 1) * heads)
             case = (dialog.name, dialog.services, policy.name, mode, budget)
-            evidence = Evidence(replace(trace, kept=trace.kept[rows]), recording)
+            own = replace(trace, kept=trace.kept[rows], peak=trace.peak[rows])
+            evidence = Evidence(own, recording)
+            if with_arguments:
+                arguments += [(*case, *row) for row in _arguments(evidence)]
             for metric in settings.measured:
                 values = of_rows[metric][rows] if metric in of_rows else metric.measure(evidence)
                 found.append((*case, metric.name, float(np.mean(values))))
@@ -232,7 +255,20 @@ def _replay_chunk(
             if cancelled.is_set():
                 return None
             found.append(row)
-    return found
+    return found, arguments
+
+
+def _arguments(evidence: Evidence) -> Iterator[tuple[Any, ...]]:
+    """Yield the last columns of `ARGUMENTS` for each argument of a call."""
+    dialog, demands = evidence.recording.transcript, evidence.recording.evidence
+    lost = lost_turns(evidence.trace, evidence.recording)
+    for (demand, _), turns in zip(demands, lost, strict=True):
+        if demand.kind == "call":
+            turn, start, _ = demand.mentions[-1]
+            what = demand.turn, demand.source, demand.slot, demand.value
+            held, gone = float((turns < 0).mean()), turns[turns >= 0]
+            source = dialog.span_kind(turn, start)
+            yield *what, source, turn, demand.age, held, int(gone.min()) if gone.size else -1
 
 
 def _best(settings: Replay, recordings: Sequence[Recording]) -> Iterator[Row]:
@@ -277,16 +313,8 @@ def _defined(replayed: pd.DataFrame) -> pd.DataFrame:
 def replay_summary(replayed: pd.DataFrame) -> pd.DataFrame:
     """Return the mean over dialogs of each metric with its 95 % interval over service clusters.
 
-    Parameters
-    ----------
-    replayed : DataFrame
-        As `replay` returns it.
-
-    Returns
-    -------
-    DataFrame
-        Columns `REPLAY_SUMMARY`, over the dialogs for which a metric is defined; none, no row. The
-        interval is NaN for too few service clusters.
+    Columns `REPLAY_SUMMARY`, over the dialogs for which a metric is defined; none, no row. The
+    interval is NaN for too few service clusters.
     """
     rows = [
         (*key, *mean_over_services(group.value.to_numpy(), group.services.tolist()))
@@ -296,18 +324,7 @@ def replay_summary(replayed: pd.DataFrame) -> pd.DataFrame:
 
 
 def replay_services(replayed: pd.DataFrame) -> pd.DataFrame:
-    """Return the mean over the dialogs of each service cluster.
-
-    Parameters
-    ----------
-    replayed : DataFrame
-        As `replay` returns it.
-
-    Returns
-    -------
-    DataFrame
-        Columns `REPLAY_SERVICES`.
-    """
+    """Return the mean over the dialogs of each service cluster, columns `REPLAY_SERVICES`."""
     by = [name for name in REPLAY_SERVICES if name not in ("n", "mean")]
     values = _defined(replayed).groupby(by, sort=False).value
     return values.agg(["size", "mean"]).reset_index().set_axis(list(REPLAY_SERVICES), axis=1)
@@ -316,17 +333,7 @@ def replay_services(replayed: pd.DataFrame) -> pd.DataFrame:
 def replay_paired(replayed: pd.DataFrame, baseline: str) -> pd.DataFrame:
     """Return the paired differences of every policy from a baseline over the same dialogs.
 
-    Parameters
-    ----------
-    replayed : DataFrame
-        As `replay` returns it.
-    baseline : str
-        The name of a policy that ran.
-
-    Returns
-    -------
-    DataFrame
-        Columns `REPLAY_PAIRED`; `significant` as `fdkvc.experiments.answers.answers_paired` has it.
+    Columns `REPLAY_PAIRED`; `significant` as `fdkvc.experiments.answers.answers_paired` has it.
     """
     groups = dict(_groups(replayed))
     rows = []
@@ -340,17 +347,9 @@ def replay_paired(replayed: pd.DataFrame, baseline: str) -> pd.DataFrame:
 
 
 def mean_over_services(
-    values: NDArray[np.float64],
-    services: Sequence[str],
-    weights: NDArray[np.float64] | None = None,
+    values: NDArray[np.float64], services: Sequence[str], weights: NDArray[np.float64] | None = None
 ) -> tuple[int, int, float, float, float]:
-    """Return dialogs, service clusters, and the weighted mean with its interval.
-
-    Parameters
-    ----------
-    values, services, weights
-        As `fdkvc.experiments.statistics.cluster_interval` takes them.
-    """
+    """Return dialogs, service clusters, and the weighted mean with its `cluster_interval`."""
     interval = cluster_interval(values, services, weights)
     return len(values), len(set(services)), float(np.average(values, weights=weights)), *interval
 
@@ -361,9 +360,6 @@ def excludes_zero(low: float, high: float) -> bool | None:
 
 
 def _groups(replayed: pd.DataFrame) -> Iterator[tuple[tuple[Any, ...], pd.DataFrame]]:
-    """Yield the defined rows by policy, mode, budget and metric, in the order of the run.
-
-    Whether a metric is defined for a dialog does not depend on the policy.
-    """
+    """Yield the defined rows by policy, mode, budget and metric, in the order of the run."""
     by = ["policy", "heads", "budget", "metric"]
     yield from _defined(replayed).groupby(by, sort=False)

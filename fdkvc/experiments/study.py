@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate
 from time import perf_counter
+from typing import Unpack
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from fdkvc.experiments.benchmark import (
     LATENCY_DIALOGS,
     TIMED,
     Benchmark,
+    Execution,
     Latency,
     Progress,
     Results,
@@ -33,6 +35,7 @@ from fdkvc.paper.tables import (
     LATENCY_BASELINE,
     published_sweep,
 )
+from fdkvc.parameters import parameters_of
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.run.metrics import PROJECTED_ALIGNMENTS, CacheBytes, cache_bytes
 from fdkvc.run.simulate import simulate
@@ -43,7 +46,7 @@ _MAIN, _COST, _PROBES = "Benchmark", "Latency and memory", "Probes"
 
 
 def _ablation_of(parameter: str) -> str:
-    return f"Ablation of {parameter}"
+    return f"Ablation: {parameters_of(policy_named('fd-kvc'))[parameter].title}"
 
 
 CHUNK = 50
@@ -55,68 +58,40 @@ PROBE_DIALOGS = 100
 
 @dataclass(frozen=True, eq=False)
 class Probes:
-    """Measurements for claims that the results of a benchmark do not settle.
-
-    Attributes
-    ----------
-    seconds : float
-        Wall-clock time of the longest scenario with the paper's dialogs and policies.
-    highest_score : array (n,)
-        The highest score in FD-KVC's cache after the last turn of Topic Shift.
-    same_entries : array (n,)
-        Share of the turns of Mixed after which FD-KVC with w_c = 1 holds the same entries as H2O.
-    """
+    """Measurements for claims that the results of a benchmark do not settle."""
 
     seconds: float
+    """Wall-clock time of the longest scenario with the paper's dialogs and policies."""
     highest_score: Values
+    """Shape (n,). The highest score in FD-KVC's cache after the last turn of Topic Shift."""
     same_entries: Values
+    """Shape (n,). Share of the turns of Mixed after which FD-KVC with w_c = 1 holds the same
+    entries as H2O."""
 
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """The results of a study; a cancelled one is partial.
-
-    Attributes
-    ----------
-    results : Results
-        With the series of every turn and the alignments of all projections.
-    sweeps : mapping of parameter to Results
-        The paper's ablations.
-    latencies : tuple of Latency
-        Of the benchmark's policies, with FIFO among them.
-    memories : mapping of policy name to CacheBytes
-        After a whole dialog of Mixed.
-    seconds : float
-        Wall clock of the whole study; 0 where it was read from files.
-    """
+    """The results of a study; a cancelled one is partial."""
 
     results: Results
+    """With the series of every turn and the alignments of all projections."""
     sweeps: Mapping[str, Results] = field(default_factory=dict)
+    """By parameter: the paper's ablations."""
     latencies: tuple[Latency, ...] = ()
+    """Of the benchmark's policies, with FIFO among them."""
     memories: Mapping[str, CacheBytes] = field(default_factory=dict)
+    """By policy name, after a whole dialog of Mixed."""
     probes: Probes | None = None
     seconds: float = 0.0
+    """Wall clock of the whole study; 0 where it was read from files."""
 
 
-def run_study(
-    benchmark: Benchmark,
-    *,
-    whole: bool = True,
-    executor: Executor | None = None,
-    workers: int | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
-    cancelled: threading.Event | None = None,
-) -> Study:
+def run_study(benchmark: Benchmark, *, whole: bool = True, **how: Unpack[Execution]) -> Study:
     """Run a benchmark and, with the paper's budget and world, its ablations and probes.
 
-    Parameters
-    ----------
-    whole : bool
-        False for the benchmark and the latencies of single dialogs only.
-    executor, workers, on_progress, cancelled
-        See `run_benchmark`.
+    If not `whole`, only the benchmark and the latencies of single dialogs.
     """
-    cancelled = cancelled or threading.Event()
+    cancelled = how.get("cancelled") or threading.Event()
     main, sweeps = benchmark, {}
     if whole:
         metrics = tuple(dict.fromkeys((*benchmark.metrics, *PROJECTED_ALIGNMENTS)))
@@ -132,17 +107,11 @@ def run_study(
         weights[_COST] = _weight(replace(rounds, dialogs=LATENCY_DIALOGS))
     if sweeps:
         weights[_PROBES] = _weight(_probed(benchmark.seed))
-    progress = _Progress(weights, on_progress)
+    progress = _Progress(weights, how.get("on_progress"))
 
     def run(part: Benchmark, title: str) -> Results:
-        return run_benchmark(
-            part,
-            executor=executor,
-            workers=workers,
-            chunk=CHUNK if whole else None,
-            on_progress=progress.of(title),
-            cancelled=cancelled,
-        )
+        how["on_progress"] = progress.of(title)
+        return run_benchmark(part, chunk=CHUNK if whole else None, **how)
 
     results = replace(run(main, _MAIN), benchmark=benchmark)
     swept = {}
@@ -152,15 +121,20 @@ def run_study(
         swept[key] = run(sweep, _ablation_of(key))
     if cancelled.is_set():
         return Study(results, swept)
+    on_round = None
     if whole:
-        progress.report(_COST, _COST)
-    latencies = measure_latency(timed, benchmark.budget, benchmark.seed, batched=whole)
+        on_round = partial(progress.report, _COST, _COST)
+        on_round(0.0)
+    latencies = measure_latency(
+        timed, benchmark.budget, benchmark.seed, batched=whole, on_round=on_round
+    )
     if not whole:
         return Study(results, latencies=tuple(latencies))
     memories = {policy.name: _memory(policy, benchmark) for policy in benchmark.policies}
     probes = None
     if sweeps and not cancelled.is_set():
-        probes = run_probes(benchmark.seed, executor, workers, progress.of(_PROBES))
+        how["on_progress"], how["cancelled"] = progress.of(_PROBES), None
+        probes = run_probes(benchmark.seed, **how)
     seconds = perf_counter() - progress.began
     return Study(results, swept, tuple(latencies), memories, probes, seconds)
 
@@ -190,17 +164,9 @@ def _probed(seed: int) -> Benchmark:
     return Benchmark((longest,), tuple(map(policy_named, PAPER_POLICIES)), DIALOGS, seed)
 
 
-def run_probes(
-    seed: int = 0,
-    executor: Executor | None = None,
-    workers: int | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
-) -> Probes:
+def run_probes(seed: int = 0, **how: Unpack[Execution]) -> Probes:
     """Measure what settles the claims that a benchmark's results do not."""
-    timed = run_benchmark(
-        _probed(seed), executor=executor, workers=workers, on_progress=on_progress
-    )
-
+    timed = run_benchmark(_probed(seed), **how)
     shift = generate(SCENARIOS["shift"], PROBE_DIALOGS, seed)
     trace = simulate(policy_named(ABLATED_POLICY), shift, Benchmark.budget)
     last = trace.entries_in(shift.turns - 1)
@@ -222,13 +188,7 @@ def _memory(policy: Policy, benchmark: Benchmark) -> CacheBytes:
 
 
 class _Progress:
-    """The progress of several parts, one after the other, as that of one run.
-
-    Parameters
-    ----------
-    weights : mapping of part to int
-        How much work each part is, in the order in which they run.
-    """
+    """The progress of several parts of so much work, one after the other, as that of one run."""
 
     def __init__(
         self, weights: Mapping[str, int], on_progress: Callable[[Progress], None] | None
@@ -240,6 +200,7 @@ class _Progress:
         self.before = dict(zip(weights, [0, *ends], strict=False))
         self.total = ends[-1]
         self.first: tuple[int, float] | None = None
+        self.ended = 0.0  # when the parts before the current one ended
 
     def of(self, part: str) -> Callable[[Progress], None]:
         """Return the function that takes the progress of a part."""
@@ -253,7 +214,7 @@ class _Progress:
     def report(self, part: str, title: str, share: float = 0.0) -> None:
         """Report how much of a part is done.
 
-        The pace is that since the first report, because until then workers start.
+        The pace is that since workers have started, and of a part its own once that is known.
         """
         if self.on_progress is None:
             return
@@ -265,6 +226,11 @@ class _Progress:
         elif done > self.first[0]:
             pace = (seconds - self.first[1]) / (done - self.first[0])
             left = pace * (self.total - done)
+            if share and self.before[part]:
+                later = self.total - self.before[part] - self.weights[part]
+                left = (seconds - self.ended) * (1 - share) / share + pace * later
+        if share in (0, 1):
+            self.ended = seconds
         self.on_progress(Progress(done, self.total, title, seconds, left))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 
@@ -15,7 +15,7 @@ from fdkvc.experiments.statistics import pareto_front
 from fdkvc.limits import MAX_RUN_NAMES
 from fdkvc.paper.tables import ABLATED_POLICY, ABLATED_SCENARIO, published_sweep
 from fdkvc.parameters import read_number
-from fdkvc.policies import POLICIES, Policy, policy_named, read_policy
+from fdkvc.policies import POLICIES, Policy, policy_named, read_policy, synthetic_policies
 from fdkvc.run.metrics import default_metrics, late_metric
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS, Scenario
 
@@ -30,30 +30,18 @@ Number = int | float
 
 @dataclass(frozen=True)
 class Sweep:
-    """What to sweep.
-
-    Attributes
-    ----------
-    policy : str
-        A policy's name: its key, or a line such as ``blocks(h2o)``.
-    axes : tuple of (str, tuple of numbers)
-        One or two hyperparameters with their values.
-    metrics : tuple of str
-        Keys of metrics; see `fdkvc.run.metrics.metric_named`.
-
-    Raises
-    ------
-    ValueError
-        In one sentence, for anything that cannot be swept.
-    """
+    """What to sweep; refuses in one sentence what cannot be swept."""
 
     policy: str = ABLATED_POLICY
+    """A policy's name: its key, or a line such as ``blocks(h2o)``."""
     axes: tuple[tuple[str, tuple[Number, ...]], ...] = (("gamma", published_sweep("gamma")),)
+    """One or two hyperparameters with their values."""
     scenario: Scenario = SCENARIOS[ABLATED_SCENARIO]
     dialogs: int = 200
     seed: int = 0
     budget: int = Benchmark.budget
     metrics: tuple[str, ...] = field(default_factory=default_metrics)
+    """Keys of metrics; see `fdkvc.run.metrics.metric_named`."""
 
     def __post_init__(self) -> None:
         names = self.parameters
@@ -97,7 +85,7 @@ class Sweep:
     def benchmark(self) -> Benchmark:
         """The variants and every policy with its defaults, on the same dialogs."""
         variants = self.variants
-        others = (policy_named(key) for key in POLICIES)
+        others = map(policy_named, synthetic_policies())
         return replace(
             self.alone, policies=(*variants, *(each for each in others if each not in variants))
         )
@@ -150,51 +138,48 @@ def suggested_values(policy: str, parameter: str) -> tuple[Number, ...]:
 
 
 def tradeoff_table(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
-    """Return two metrics of every setting in one row, with the Pareto front marked.
+    """Return two metrics of every setting of a `sweep_table` in one row, with the Pareto front.
 
-    Parameters
-    ----------
-    table : DataFrame
-        From `fdkvc.replication.tables.sweep_table`.
-    x, y : str
-        Two of its metrics.
-
-    Returns
-    -------
-    DataFrame
-        Columns setting, policy, swept, x, x_low, x_high, y, y_low, y_high and front. Unbounded
-        policies are not on the front; settings without a value of both metrics are left out.
+    Columns setting, policy, swept, x, x_low, x_high, y, y_low, y_high and front. Unbounded policies
+    are not on the front; settings without a value of both metrics are left out.
     """
-    columns = {"mean": "", "ci_low": "_low", "ci_high": "_high"}
-    both = [
-        table[table.metric == metric]
-        .set_index(["setting", "policy", "swept"])[list(columns)]
-        .rename(columns={name: axis + ending for name, ending in columns.items()})
-        for axis, metric in (("x", x), ("y", y))
+    columns = ["setting", "policy", "swept", "mean", "ci_low", "ci_high"]
+    one, other = (
+        (table.loc[table.metric == metric, columns], late_metric(metric).lower_is_better)
+        for metric in (x, y)
+    )
+    return join_axes(one, other, columns[:3], lambda name: read_policy(name).bounded)
+
+
+def join_axes(
+    x: tuple[pd.DataFrame, bool],
+    y: tuple[pd.DataFrame, bool],
+    by: list[str],
+    eligible: Callable[[str], bool],
+) -> pd.DataFrame:
+    """Join two measured axes, each with whether lower is better, into a row per setting.
+
+    Columns `by`, then x, x_low, … for mean, ci_low, …, and `front`, whether the setting is on the
+    Pareto front of the eligible ones.
+    """
+    ends = {"mean": "", "ci_low": "_low", "ci_high": "_high"}
+    parts = [
+        table.set_index(by).rename(columns=lambda name: ends.get(name, f"_{name}")).add_prefix(axis)
+        for axis, (table, _) in (("x", x), ("y", y))
     ]
-    joined = pd.concat(both, axis=1, join="inner").reset_index()
-    bounded = joined.setting.map(lambda name: read_policy(name).bounded).astype(bool)
+    joined = pd.concat(parts, axis=1, join="inner").reset_index()
+    candidates = joined.setting.map(eligible).astype(bool)
     front = pd.Series(data=False, index=joined.index)
-    signs = [-1 if late_metric(metric).lower_is_better else 1 for metric in (x, y)]
-    front[bounded] = pareto_front(joined.loc[bounded, ["x", "y"]].to_numpy() * signs)
+    signs = [-1 if lower else 1 for _, lower in (x, y)]
+    front[candidates] = pareto_front(joined.loc[candidates, ["x", "y"]].to_numpy() * signs)
     return joined.assign(front=front)
 
 
 def grid_table(sweep: Sweep, table: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Return a metric over two swept hyperparameters.
+    """Return a metric over two swept hyperparameters, from `sweep_table`.
 
-    Parameters
-    ----------
-    sweep : Sweep
-        Of two hyperparameters.
-    table : DataFrame
-        From `fdkvc.replication.tables.sweep_table`.
-
-    Returns
-    -------
-    DataFrame
-        Columns setting, x, y (the two values), mean, ci_low, ci_high and default: whether both
-        values are nearest to the policy's defaults.
+    Columns setting, x, y (the two values), mean, ci_low, ci_high and default: whether both values
+    are nearest to the policy's defaults.
     """
     x, y = sweep.parameters
     rows = table[table.swept & (table.metric == metric)]
@@ -203,26 +188,14 @@ def grid_table(sweep: Sweep, table: pd.DataFrame, metric: str) -> pd.DataFrame:
         name: min(values, key=lambda value: abs(value - settings[name].default))
         for name, values in sweep.axes
     }
-    return pd.DataFrame(
-        {
-            "setting": rows.setting,
-            "x": rows[x],
-            "y": rows[y],
-            "mean": rows["mean"],
-            "ci_low": rows.ci_low,
-            "ci_high": rows.ci_high,
-            "default": (rows[x] == nearest[x]) & (rows[y] == nearest[y]),
-        }
-    ).reset_index(drop=True)
+    default = (rows[x] == nearest[x]) & (rows[y] == nearest[y])
+    named = rows.rename(columns={x: "x", y: "y"}).assign(default=default)
+    columns = ["setting", "x", "y", "mean", "ci_low", "ci_high", "default"]
+    return named[columns].reset_index(drop=True)
 
 
 def read_values(text: str, policy: str, parameter: str, most: int) -> tuple[Number, ...]:
     """Read the values of a sweep from text such as ``0.1 0.3 0.5`` or ``0.1, 0.3``.
-
-    Raises
-    ------
-    ValueError
-        Names the value and what is allowed.
 
     Examples
     --------

@@ -48,28 +48,14 @@ GAINS = ("setting", "goal", "n", "mean_diff", "ci_low", "ci_high")
 
 @dataclass(frozen=True)
 class Tuning:
-    """What to search.
-
-    Attributes
-    ----------
-    policy : Policy
-        The policy to tune; hyperparameters that are not searched keep its values.
-    names : tuple of str
-        The hyperparameters to search; all by default.
-    metrics : tuple of str
-        One goal each; see `fdkvc.run.metrics.metric_named`.
-    scenarios : tuple of str
-    trials, dialogs, fresh, seed, budget : int
-
-    Raises
-    ------
-    ValueError
-        In one sentence, for anything that cannot be searched.
-    """
+    """What to search; refuses in one sentence what cannot be searched."""
 
     policy: Policy
+    """The policy to tune; hyperparameters that are not searched keep its values."""
     names: tuple[str, ...] = ()
+    """The hyperparameters to search; all by default."""
     metrics: tuple[str, ...] = ("retention", "diversity")
+    """One goal each; see `fdkvc.run.metrics.metric_named`."""
     scenarios: tuple[str, ...] = BENCHMARK_SCENARIOS
     trials: int = TRIALS.default
     dialogs: int = DIALOGS.default
@@ -138,21 +124,14 @@ def searchable(policy: Policy) -> dict[str, Field]:
 
 @dataclass(frozen=True, eq=False)
 class Tuned:
-    """The results of a search.
-
-    Attributes
-    ----------
-    trials : DataFrame
-        A row per trial: its number, setting and goals, and whether it is on the Pareto front.
-    front : DataFrame
-        Columns `FRONT`: the original policy and settings of the front, on fresh dialogs.
-    gains : DataFrame
-        Columns `GAINS`.
-    """
+    """The results of a search."""
 
     trials: pd.DataFrame
+    """A row per trial: its number, setting and goals, and whether it is on the Pareto front."""
     front: pd.DataFrame
+    """Columns `FRONT`: the original policy and settings of the front, on fresh dialogs."""
     gains: pd.DataFrame
+    """Columns `GAINS`."""
 
 
 def tune(
@@ -163,20 +142,10 @@ def tune(
 ) -> Tuned:
     """Search, and measure the best settings on fresh dialogs.
 
-    Parameters
-    ----------
-    storage : Path, optional
-        A journal of all trials; an existing one of the same search is continued. In memory by
-        default.
-    on_progress : function, optional
-        Called after each trial.
-    cancelled : Event, optional
-        Once set, no further trial starts; the settings found so far are measured.
-
-    Raises
-    ------
-    ValueError
-        If Optuna is not installed, or the journal belongs to another search.
+    `storage` is a journal of all trials, in memory by default; an existing one of the same search
+    is continued. `on_progress` is called after each trial. Once `cancelled`, no further trial
+    starts; the settings found so far are measured. Raises a ValueError if Optuna is not installed,
+    or the journal belongs to another search.
     """
     study, began = _study(tuning, storage), perf_counter()
     done = len(study.get_trials(deepcopy=False, states=[_optuna().trial.TrialState.COMPLETE]))
@@ -206,9 +175,7 @@ def tune(
 def remeasured_front(tuning: Tuning, tried: Sequence[tuple[str, Sequence[float]]]) -> Tuned:
     """Return the trials, and the original policy and the best settings on fresh dialogs.
 
-    Parameters
-    ----------
-    tried : sequence of (name, goals)
+    `tried` has the name and the goals of each trial.
     """
     goals = np.array([values for _, values in tried], float).reshape(-1, len(tuning.metrics))
     signs = [-1 if metric_named(metric).lower_is_better else 1 for metric in tuning.metrics]
@@ -237,9 +204,7 @@ def remeasured_front(tuning: Tuning, tried: Sequence[tuple[str, Sequence[float]]
                 gain = paired(numbers[name][at], numbers[start.name][at])
                 gains.append((name, metric, gain.n, gain.mean, gain.low, gain.high))
     return Tuned(
-        trials,
-        pd.DataFrame(front, columns=list(FRONT)),
-        pd.DataFrame(gains, columns=list(GAINS)),
+        trials, pd.DataFrame(front, columns=list(FRONT)), pd.DataFrame(gains, columns=list(GAINS))
     )
 
 
@@ -297,7 +262,7 @@ def _optuna() -> Any:
         import optuna
     except ImportError:
         raise ValueError(
-            "tuning needs Optuna: install it with pip install -r requirements-tune.txt"
+            "tuning needs Optuna: install requirements-tune.txt, or the extra tune"
         ) from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna

@@ -59,15 +59,7 @@ def _quota(groups: Path) -> int | float:
 
 
 class DaemonThreads:
-    """A thread pool that does not delay the end of the process.
-
-    Its threads end when it is garbage-collected.
-
-    Parameters
-    ----------
-    count : int
-        Number of threads.
-    """
+    """So many threads that end when garbage-collected and do not delay the process's end."""
 
     def __init__(self, count: int) -> None:
         self._calls: _Calls = SimpleQueue()
@@ -105,13 +97,7 @@ def _stop(calls: _Calls, count: int) -> None:
 
 
 def processor() -> dict[str, str]:
-    """Return what arithmetic depends on in its last bits.
-
-    Returns
-    -------
-    dict of str to str
-        The architecture, the BLAS kernels, and the SIMD extensions that NumPy uses.
-    """
+    """Return what arithmetic depends on in its last bits: architecture, BLAS kernels and SIMD."""
     pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
     kernels = {f"{pool['internal_api']} {pool.get('architecture', '')}".strip() for pool in pools}
     instructions: dict[str, list[str]] = np.show_config(mode="dicts")["SIMD Extensions"]  # type: ignore[assignment]
@@ -123,20 +109,11 @@ def processor() -> dict[str, str]:
 
 
 def shared_workers(count: int) -> Submit:
-    """Return a function that submits calls to this machine's worker processes.
+    """Return a function that submits calls to at most `count` worker processes of this machine.
 
     A worker starts with its first call, within some tenths of a second, and serves later runs. If
-    one dies, the future of its call raises, and the next call starts another.
-
-    Parameters
-    ----------
-    count : int
-        Most worker processes.
-
-    Returns
-    -------
-    function
-        Takes a function that a worker can import, and arguments that can be pickled.
+    one dies, the future of its call raises, and the next call starts another. Workers import the
+    function; its arguments can be pickled.
 
     Examples
     --------

@@ -30,20 +30,13 @@ Passages = Sequence[tuple[Writer, int, int]]
 
 @dataclass(frozen=True)
 class Word:
-    """A word that a model has read or written.
-
-    Attributes
-    ----------
-    text : str
-    passage : int
-    first, end : int
-        Positions of its tokens in the text, `end` exclusive.
-    """
+    """A word that a model has read or written."""
 
     text: str
     passage: int
     first: int
     end: int
+    """Positions of its tokens in the text, `end` exclusive."""
 
     @property
     def tokens(self) -> slice:
@@ -88,23 +81,22 @@ def turns_of(passages: Passages) -> list[int]:
     return turns
 
 
+def turns_in_words(first: int, last: int) -> str:
+    """Write a range of turns."""
+    return f"turn {first}" if first == last else f"turns {first} to {last}"
+
+
 # ------------------------------------------------------------------------------- grading
 
 
 @dataclass(frozen=True)
 class GradedArgument:
-    """An argument of a call: the written and the expected value.
-
-    Attributes
-    ----------
-    slot : str
-    written, expected : str, optional
-        None if not written, or not expected.
-    """
+    """An argument of a call: the written and the expected value."""
 
     slot: str
     written: str | None
     expected: str | None
+    """None if not written, or not expected."""
 
     @property
     def right(self) -> bool:
@@ -114,18 +106,12 @@ class GradedArgument:
 
 @dataclass(frozen=True)
 class GradedCall:
-    """A written call compared with the expected one.
-
-    Attributes
-    ----------
-    method, expected_method : str
-    arguments : tuple of GradedArgument
-        The expected ones first.
-    """
+    """A written call compared with the expected one."""
 
     method: str
     expected_method: str
     arguments: tuple[GradedArgument, ...]
+    """The expected ones first."""
 
     @property
     def right(self) -> bool:
@@ -172,12 +158,7 @@ def changed_words(written: Sequence[str], other: Sequence[str]) -> list[bool]:
 
 @dataclass(frozen=True)
 class HeadSelection:
-    """The layer and query head whose attention is shown; None averages over all.
-
-    Attributes
-    ----------
-    layer, head : int, optional
-    """
+    """The layer and query head whose attention is shown; None averages over all."""
 
     layer: int | None = None
     head: int | None = None
@@ -202,26 +183,12 @@ class HeadSelection:
 
 
 def why_table(chat: Chat, name: str, word: Word, selection: HeadSelection) -> pd.DataFrame:
-    """Return the attention behind a written word, a row for each earlier word.
+    """Return the attention behind a word that a cache's model wrote, a row for each earlier word.
 
-    Each token of the word was predicted at the token before it; attention is their mean.
-
-    Parameters
-    ----------
-    chat : Chat
-    name : str
-        The cache that wrote the word.
-    word : Word
-        From a passage that the model wrote.
-    selection : HeadSelection
-
-    Returns
-    -------
-    DataFrame
-        Columns passage, turn, writer, word, first, end, attended, all_there, heads, evicted,
-        first_evicted_in, last_evicted_in, rule. `attended` is the word's share of attention;
-        `all_there` is its share if nothing had been evicted. Of `heads` KV heads, `evicted` had
-        lost part of the word before the passage began, in these turns.
+    Each token of the word was predicted at the token before it; attention is their mean. `attended`
+    is the word's share of attention; `all_there` is its share if nothing had been evicted. Of
+    `heads` KV heads, `evicted` had lost part of the word before the passage began, in the turns
+    that `first_evicted_in` and `last_evicted_in` name.
     """
     cache, passages = chat.caches[name], chat.passages[name]
     positions = range(word.first - 1, word.end - 1)
@@ -269,16 +236,8 @@ def why_table(chat: Chat, name: str, word: Word, selection: HeadSelection) -> pd
 def first_evicted(chat: Chat, name: str, first: int, end: int, before: int) -> tuple[int, int, int]:
     """Return the KV head that first evicted one of some tokens, the token, and the turn.
 
-    Heads are counted through all layers; the first of several is returned.
-
-    Parameters
-    ----------
-    chat : Chat
-    name : str
-        A cache.
-    first, end : int
-        The tokens; at least one was evicted before passage `before`.
-    before : int
+    At least one of them was evicted before passage `before`. Heads are counted through all layers;
+    the first of several is returned.
     """
     gone = chat.caches[name].evicted_in[:, :, first:end]
     gone = gone.reshape(-1, end - first)
@@ -292,61 +251,40 @@ def first_evicted(chat: Chat, name: str, first: int, end: int, before: int) -> t
 
 @dataclass(frozen=True)
 class Span:
-    """Adjacent words.
-
-    Attributes
-    ----------
-    text : str
-    passage : int
-    first, end : int
-        Their tokens.
-    weight : float
-        Attention that the full cache paid them, summed over the tokens that it wrote and
-        averaged over layers and heads.
-    """
+    """Adjacent words."""
 
     text: str
     passage: int
     first: int
     end: int
+    """Their tokens."""
     weight: float
+    """Attention that the full cache paid them, summed over the tokens that it wrote and averaged
+    over layers and heads."""
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What a model writes after evicted spans are restored.
-
-    Attributes
-    ----------
-    spans : tuple of Span
-    as_it_was, as_it_would_be : str
-        With the entries computed when the spans were read, and with entries recomputed from the
-        tokens that are still cached before them.
-    """
+    """What a model writes after evicted spans are restored."""
 
     spans: tuple[Span, ...]
     as_it_was: str
     as_it_would_be: str
+    """With the entries computed when the spans were read, and with entries recomputed from the
+    tokens that are still cached before them."""
 
 
 @dataclass(frozen=True)
 class Restoration:
-    """A passage rewritten after restoring evicted spans, one at a time and all together.
-
-    Attributes
-    ----------
-    writer : {"call", "system"}
-        What the full cache writes there.
-    full, lost : str
-        The passage with the full cache and with the policy's.
-    attempts : tuple of Attempt
-        Each span alone, by falling attention of the full cache; then all of them.
-    """
+    """A passage rewritten after restoring evicted spans, one at a time and all together."""
 
     writer: Writer
+    """What the full cache writes there."""
     full: str
     lost: str
+    """The passage with the full cache and with the policy's."""
     attempts: tuple[Attempt, ...]
+    """Each span alone, by falling attention of the full cache; then all of them."""
 
 
 def restore_spans(
@@ -354,15 +292,8 @@ def restore_spans(
 ) -> Restoration:
     """Restore evicted spans and let the model write the next passage.
 
-    Parameters
-    ----------
-    model : LanguageModel
-    cache : TextCache
-        Just before the answer; it is not changed.
-    passages : sequence of (Writer, first, end)
-        What the cache has read.
-    most : int
-        At most so many spans, those with the most attention from the full cache.
+    `cache` has read the passages, and is not changed. Restored are at most so many spans, those
+    with the most attention from the full cache.
     """
     tokens = model.tokens
     full = TextCache(model.decoder)
@@ -435,22 +366,9 @@ def damage_table(
     ids: Sequence[int],
     passages: Passages,
 ) -> pd.DataFrame:
-    """Return the loss of each cache on a text, a row for each passage.
+    """Return the loss of each new cache on a text, a row for each passage.
 
-    Parameters
-    ----------
-    model : LanguageModel
-    caches : mapping of name to TextCache
-        New ones.
-    ids : sequence of int
-        The text.
-    passages : sequence of (Writer, first, end)
-
-    Returns
-    -------
-    DataFrame
-        Columns memory, passage, turn, writer, tokens, nats, damage: the mean −log probability
-        per token, and how much it exceeds that of the full cache.
+    `nats` is the mean −log probability per token, `damage` how much it exceeds the full cache's.
     """
     full, *others = _nats(model, [TextCache(model.decoder), *caches.values()], ids, passages)
     turns = turns_of(passages)

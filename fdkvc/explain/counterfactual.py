@@ -1,15 +1,15 @@
-"""What would have decided otherwise on an entry: the dialog run again with one setting changed."""
+"""Counterfactuals: the smallest change of a setting that reverses the decision on an entry."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
 
 import numpy as np
 
-from fdkvc.attention import Ints
+from fdkvc.attention import TRAITS, Ints
 from fdkvc.explain.explain import explain
 from fdkvc.parameters import Field, Parameter, written
 from fdkvc.policies.base import Policy
@@ -20,57 +20,46 @@ from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.words import percent
 
 FINE, COARSE = 1000, 50
-"""Into how many steps a range is divided: where values run as rows of a batch, and where not."""
+"""Steps per range: where values run as rows of one batch, and where they cannot."""
 
 RING = 64
-"""How many steps, up and down, are run in one batch."""
+"""Steps up and down that run in one batch."""
 
 INSIDE = 1e-6
-"""How far inside an open end of a range a counterfactual goes, as a share of the range."""
+"""Distance from an open end of a range, as a share of the range."""
 
 BUDGET = "budget"
 
 Number = int | float
 
-_TurnsIt = Callable[[tuple[Number, ...]], list[bool]]
-"""Says of each value of a setting whether it turns the decision."""
+_Reverses = Callable[[tuple[Number, ...]], list[bool]]
+"""Return for each value of a setting whether it reverses the decision."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """The smallest change of one hyperparameter, or of the budget, that turns a decision.
+    """The smallest change of one hyperparameter, or of the budget, that reverses a decision.
 
-    Every value so many whole steps from the present one was run, the nearest first, and none that
-    is nearer turns it.
-
-    Attributes
-    ----------
-    name, label : str
-        The field of the policy, or ``budget``; and its name in words.
-    symbol : str
-        LaTeX; may be empty.
-    after : number, optional
-        None if no value that was tried turns the decision.
-    low, high : number
-        The range that was searched.
-    step : number
-        How far apart the values lie that were tried.
-    keeps : bool
-        Whether the change keeps what was evicted, or evicts what was kept.
-    is_read : bool
-        Whether the run asks for the setting at all; if not, it needs no tries.
+    Values were tried in whole steps from the current one, the nearest first.
     """
 
     name: str
     label: str
+    """The field of the policy, or ``budget``; and its name in words."""
     symbol: str
+    """LaTeX; may be empty."""
     before: Number
     after: Number | None
+    """None if no tried value reverses the decision."""
     low: Number
     high: Number
+    """The searched range."""
     step: Number
+    """Distance between tried values."""
     keeps: bool = True
+    """Whether the change keeps an evicted entry, or evicts a kept one."""
     is_read: bool = True
+    """Whether the run uses the setting at all; if not, no value is tried."""
 
     @property
     def share(self) -> float | None:
@@ -117,6 +106,23 @@ class Change:
         )
 
 
+class NotRepeated(Change):
+    """The same had no newer entry had the entry's word, for policies that watch for it."""
+
+    @property
+    def share(self) -> float | None:
+        """0 if this keeps the entry, so that it comes before changes of settings."""
+        return None if self.after is None else 0.0
+
+    @property
+    def words(self) -> str:
+        """The change as a sentence."""
+        return (
+            "Had its word not been said again, it would have been "
+            f"{'evicted all the same' if self.after is None else 'kept'}."
+        )
+
+
 def counterfactual(
     trace: Trace,
     dialogs: DialogBatch,
@@ -125,43 +131,27 @@ def counterfactual(
     token: int,
     stopped: Callable[[], bool] = lambda: False,
 ) -> list[Change]:
-    """Find the smallest change of each setting that would have decided otherwise on an entry.
+    """Find the smallest change of each setting that would have reversed the decision on an entry.
 
-    For an entry that was evicted up to `turn`, it is what would have kept it in the turn that
-    evicted it; for one in the cache, what would have evicted it by the end of `turn`. The dialog
-    is run again from its first turn with one setting changed: each hyperparameter of the policy
-    of which one value can be nearer than another, in order, and the budget.
+    For an entry evicted up to `turn`, the change would have kept it in the turn that evicted it;
+    for a cached one, it would have evicted it by the end of `turn`. The dialog is run again from
+    its first turn with one setting changed: each numeric hyperparameter, in order, and the budget,
+    which is searched up to the number of tokens read by then.
 
-    An entry may stay and go several times over a setting's range, so every value is run, outward
-    from the present one and both ways, in steps of a thousandth of the range where values can run
-    as rows of one batch, of a fiftieth where they cannot, and of 1 for whole numbers (more where
-    the range has more than a thousand). The first that turns the decision is the answer, and no
-    nearer one of these does; where the step is wider than a thousandth, or 1, the last of them is
-    halved down to that. What lies between two other steps is not known: there two entries may swap
-    at the cutoff and swap back, so that a finer grid finds a nearer value. A hyperparameter that
-    the run never reads has no answer, and is not tried.
+    The outcome need not be monotonic in a setting, so every value is tried, outward from the
+    current one in both directions: in steps of a thousandth of the range where values run as rows
+    of one batch, of a fiftieth where they cannot, and of 1 for whole numbers (more where the range
+    has more than a thousand). The answer is the first value that reverses the decision; a step
+    wider than a thousandth, or 1, is then bisected. Between two steps a finer grid could find a
+    nearer value. A hyperparameter that the run never reads is not tried. For an evicted entry whose
+    word was said again, under a policy that watches for it, the first change is a `NotRepeated`.
 
-    Parameters
-    ----------
-    trace : Trace
-        Recorded with its entries, from the dialog's first turn.
-    dialogs : DialogBatch
-        What it ran on.
-    row, turn, token : int
-        As in `explain`.
-    stopped : function, optional
-        Asked before each setting; once it says so, only those before it are returned.
-
-    Returns
-    -------
-    list of Change
-        `after` is None where no value was found. The budget is searched up to the number of
-        tokens that had come by then.
+    `stopped` is called before each setting; once true, only the settings before it are returned.
 
     Raises
     ------
     ValueError
-        If the entry had not come by this turn, or the run was forked.
+        As `explain`, and if the token arrives after this turn, or the run was forked.
 
     Examples
     --------
@@ -194,7 +184,7 @@ def counterfactual(
     runs = _runs(dialogs, row, at, policy, budget)
 
     def smallest(name: str, known: Parameter, scale: _Scale) -> Change:
-        def turns_it(values: tuple[Number, ...]) -> list[bool]:
+        def reverses(values: tuple[Number, ...]) -> list[bool]:
             held = ((kept == token).any(axis=1).tolist() for kept in runs.kept(name, values))
             return [stays == evicted for some in held for stays in some]
 
@@ -204,7 +194,7 @@ def counterfactual(
             label=known.label,
             symbol=known.symbol,
             before=scale.before,
-            after=scale.nearest_value(turns_it) if is_read else None,
+            after=scale.nearest_value(reverses) if is_read else None,
             low=low,
             high=high,
             step=scale.step,
@@ -212,10 +202,14 @@ def counterfactual(
             is_read=is_read,
         )
 
+    repeated = []
+    if evicted and runs.repeats(token):
+        after = 0 if token in runs.kept_unrepeated(token) else None
+        repeated = [NotRepeated("repeated", "Said again", "", 1, after, 0, 1, 1)]
     places = Field(
-        "Budget", "Entries that it may hold.", default=budget, low=1, high=max(tokens, budget)
+        "Budget", "Most entries after a turn.", default=budget, low=1, high=max(tokens, budget)
     )
-    return [
+    return repeated + [
         smallest(name, known, _Scale(known, known.default))
         for name, known in {**policy.settings, BUDGET: places}.items()
         if not known.choices and not known.nominal and not stopped()
@@ -223,12 +217,12 @@ def counterfactual(
 
 
 def nearest_first(changes: Iterable[Change]) -> list[Change]:
-    """Return changes by their share of their range; those of which none was found come last."""
+    """Sort changes by share of range; settings without a found value come last."""
     return sorted(changes, key=lambda each: math.inf if each.share is None else each.share)
 
 
 class _Runs:
-    """Runs of one dialog up to a turn with one setting changed; each is made once."""
+    """Cached runs of one dialog up to a turn with one setting changed."""
 
     def __init__(self, dialog: DialogBatch, policy: Policy, budget: int) -> None:
         self.dialog, self.policy, self.budget = dialog, policy, budget
@@ -236,8 +230,23 @@ class _Runs:
         self.kept = cache(self._kept)
         self.reads = cache(self._reads)
 
+    def repeats(self, token: int) -> bool:
+        """Whether the policy watches for repeated words, and a newer token has this one's."""
+        if "repeated" not in self.policy.channels or self.dialog.traits is None:
+            return False
+        word = self.dialog.traits[0, :, TRAITS.index("word")]
+        return bool(word[token] > 0 and (word[token + 1 :] == word[token]).any())
+
+    def kept_unrepeated(self, token: int) -> Ints:
+        """Return what the last turn keeps had no other token this one's word (1, C)."""
+        assert self.dialog.traits is not None
+        traits = self.dialog.traits.copy()
+        traits[0, token, TRAITS.index("word")] = 0
+        dialog = replace(self.dialog, traits=traits)
+        return _Runs(dialog, self.policy, self.budget)._run(self.policy, self.budget, 1)
+
     def _kept(self, name: str, values: tuple[Number, ...]) -> list[Ints]:
-        """Return the tokens that the last turn keeps, (V, C) for so many values of a setting."""
+        """Return the tokens that the last turn keeps for V values of a setting (V, C)."""
         if name == BUDGET:
             return [self._run(self.policy, int(value), 1) for value in values]
         if not self.settings[name].by_row:
@@ -246,7 +255,7 @@ class _Runs:
         return [self._run(by_row(self.policy, name, values), self.budget, len(values))]
 
     def _reads(self, name: str) -> bool:
-        """Whether a run reads a hyperparameter at all; only known of those by row."""
+        """Whether a run reads a hyperparameter; assumed of those that cannot run by row."""
         if name == BUDGET or not self.settings[name].by_row:
             return True
         watched = by_row(self.policy, name, [self.settings[name].default])
@@ -254,10 +263,7 @@ class _Runs:
         return bool(watched.settings[name].default.was_read)
 
     def _run(self, policy: Policy, budget: int, rows: int) -> Ints:
-        """Run the dialog in so many rows of a batch; return what each keeps at the end (B, C).
-
-        The rows share the dialog, and no decision needs the attention over what was kept.
-        """
+        """Run the dialog as B rows; return the tokens that each keeps at the end (B, C)."""
         capacity = policy.capacity(budget, self.dialog.keys.shape[1])
         tokens, head_dimension = self.dialog.keys.shape[1:]
         state = initial_state(policy, rows, capacity, head_dimension, tokens)
@@ -271,23 +277,20 @@ class _Runs:
 
 @lru_cache(maxsize=2)
 def _runs(dialogs: DialogBatch, row: int, at: int, policy: Policy, budget: int) -> _Runs:
-    """Return the runs for a turn, which serve whichever entry is asked for."""
+    """Return the runs for a turn, shared by all its entries."""
     return _Runs(dialogs.row(row).until(at), policy, budget)
 
 
 @dataclass(frozen=True)
 class _Scale:
-    """A setting's range as whole steps away from its value, as far as the ends and not past them.
-
-    A checked setting is a plain int where whole numbers are allowed, and a plain float elsewhere.
-    """
+    """A setting's range in steps from its current value; an int setting takes whole steps."""
 
     known: Parameter
     before: Number
 
     @cached_property
     def valid(self) -> tuple[Number, Number]:
-        """The range; an end at infinity is taken ten times the value away, at least 10."""
+        """The range; an infinite end becomes 10 times the value away, at least 10."""
         kind, far = type(self.before), 10 * max(1, abs(self.before))
         low, high = self.known.low, self.known.high
         return (
@@ -297,7 +300,7 @@ class _Scale:
 
     @cached_property
     def closed(self) -> tuple[Number, Number]:
-        """The lowest and the highest value to try: just inside where an end is open."""
+        """The lowest and highest values to try: just inside an open end."""
         low, high = self.valid
         inside = 1 if isinstance(self.before, int) else INSIDE * (high - low)
         return (
@@ -313,7 +316,7 @@ class _Scale:
 
     @cached_property
     def step(self) -> Number:
-        """The smallest change that is tried before anything is found."""
+        """The step of the search."""
         low, high = self.valid
         if isinstance(self.before, int):
             return max(1, math.ceil((high - low) / FINE))
@@ -321,27 +324,27 @@ class _Scale:
 
     @cached_property
     def reach(self) -> dict[int, int]:
-        """Steps up (1) and down (−1) to the ends; the last may be a shorter one."""
+        """Steps up (1) and down (−1) to the ends; the last may be shorter."""
         low, high = self.closed
         # Rounded, so that a rounding error does not add a step that moves nothing.
         up, down = (round(room / self.step, 6) for room in (high - self.before, self.before - low))
         return {1: math.ceil(up), -1: math.ceil(down)}
 
     def value(self, change: Number) -> Number:
-        """Return the value that lies so far up, or down if negative."""
+        """Return the value at this distance, clipped to the range."""
         low, high = self.closed
         return round(min(max(self.before + change, low), high), 12)
 
-    def nearest_value(self, turns_it: _TurnsIt) -> Number | None:
-        """Return the nearest value that turns the decision, whichever way it lies, or None."""
+    def nearest_value(self, reverses: _Reverses) -> Number | None:
+        """Return the nearest value in either direction that reverses the decision, or None."""
         for ring in self._rings(RING if self.known.by_row else 1):
-            turned = turns_it(tuple(self.value(steps * self.step) for steps in ring))
-            if any(turned):
-                return self._refined(ring[turned.index(True)], turns_it)
+            reverses_it = reverses(tuple(self.value(steps * self.step) for steps in ring))
+            if any(reverses_it):
+                return self._refined(ring[reverses_it.index(True)], reverses)
         return None
 
     def _rings(self, width: int) -> Iterator[list[int]]:
-        """Yield numbers of steps up and down, the nearest first, so many of each at once."""
+        """Yield step counts up and down, nearest first, `width` of each at a time."""
         furthest = max(self.reach.values())
         for first in range(1, furthest + 1, width):
             yield [
@@ -351,14 +354,14 @@ class _Scale:
                 if steps <= end
             ]
 
-    def _refined(self, steps: int, turns_it: _TurnsIt) -> Number:
-        """Halve the last step, of which only the far end turns the decision, down to the finest."""
+    def _refined(self, steps: int, reverses: _Reverses) -> Number:
+        """Bisect the last step, whose far end alone reverses the decision."""
         way = int(math.copysign(1, steps))
         pieces = round(self.step / self.finest)
         fails, works = (abs(steps) - 1) * pieces, abs(steps) * pieces
         while works - fails > 1:
             middle = (fails + works) // 2
-            if turns_it((self.value(way * middle * self.finest),))[0]:
+            if reverses((self.value(way * middle * self.finest),))[0]:
                 works = middle
             else:
                 fails = middle

@@ -1,16 +1,17 @@
-"""Where a score came from: what each turn did to all entries alike, and what one gained itself.
+"""Where a score came from: changes that affect all entries equally, and an entry's own gains.
 
-A term that is a channel on one common scale has a past: from turn to turn the scale may move, a
-decay may take its share of every entry, and the rest of the change is what the turn gave to this
-one. Any other term is made anew in every turn.
+A term that is a channel times a common scale has a history: from turn to turn the scale may change,
+decay may reduce every entry, and the rest is the entry's own gain. Any other term is recomputed in
+every turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from fdkvc.attention import Floats
@@ -18,44 +19,30 @@ from fdkvc.policies.base import Policy, Step
 from fdkvc.run.trace import Trace, TurnResult
 
 RESCALED = "Change of the common scale"
-"""What moves all values of a term alike though their channel stands still."""
+"""A change of all values of a term while the channel stays the same."""
 
-ALIKE = 1e-4
-"""How far the shares of two entries may differ and still count as one share for all."""
+SAME_FACTOR = 1e-4
+"""Tolerance within which the factors of all entries count as equal."""
 
 
 @dataclass(frozen=True, eq=False)
 class TermCourse:
-    """How one term of the score comes from its past.
-
-    Attributes
-    ----------
-    term : str
-    remembers : bool
-        Whether it goes on from where the turn before has left it.
-    shares : mapping of str to array (T,)
-        What happens to all entries alike before they gain anything, in order: the name of the step
-        and, for each recorded turn, the share that it leaves.
-    gained : str
-        The name of the step that gives each entry what is its own.
-    """
+    """How one term of the score follows from the previous turn."""
 
     term: str
     remembers: bool
+    """Whether it continues from its value in the previous turn."""
     shares: Mapping[str, NDArray[np.float64]]
+    """Arrays of shape (T,). Factors applied to all entries, in order: the name of the step,
+    and its factor in each recorded turn."""
     gained: str
+    """The name of the step that adds each entry's own gain."""
 
 
 def term_courses(trace: Trace, row: int = 0) -> list[TermCourse]:
-    """Say for each term of a score how it comes from its past.
+    """Return the course of each term of the score, of a run recorded with its entries.
 
-    An entry's term in a turn is what it was in the turn before, times every share, plus what the
-    entry gained.
-
-    Raises
-    ------
-    ValueError
-        If the run was recorded without its entries.
+    An entry's term in a turn is its value in the previous turn, times every factor, plus its gain.
 
     Examples
     --------
@@ -86,19 +73,19 @@ def _course(policy: Policy, term: str, results: list[TurnResult], row: int) -> T
         taken = [_share(result, step, row) for result in results]
         if step.writes[0] != term and None not in taken:
             shares[step.name] = np.array([share for share in taken if share is not None])
-    moved = {name: share for name, share in shares.items() if np.abs(share - 1).max() > ALIKE}
+    moved = {name: share for name, share in shares.items() if np.abs(share - 1).max() > SAME_FACTOR}
     return TermCourse(term, True, moved, steps[-1].name)
 
 
 def _channel_of(policy: Policy, step: Step) -> str | None:
-    """Return the channel that a step changes: the one whose name begins that of what it writes."""
+    """Return the channel that a step changes: its name is a prefix of the written quantity's."""
     if step.kind != "change":
         return None
     return next((name for name in policy.channels if step.writes[0].startswith(name)), None)
 
 
 def _scale(result: TurnResult, term: str, row: int) -> float | None:
-    """Return how much of a channel its term is, where that is the same for all; NaN if unknown."""
+    """Return term / channel where it is the same for all entries, else None; NaN if unknown."""
     if term not in result.entries.channels:
         return None
     here = result.entries.present[row]
@@ -106,7 +93,7 @@ def _scale(result: TurnResult, term: str, row: int) -> float | None:
 
 
 def _share(result: TurnResult, step: Step, row: int) -> float | None:
-    """Return the share that a step leaves of what it reads, where that is the same for all."""
+    """Return the factor of a step where it is the same for all entries."""
     before, after = (result.update.recorded.get(name) for name in (step.reads[0], step.writes[0]))
     if before is None or after is None:
         return None
@@ -116,26 +103,19 @@ def _share(result: TurnResult, step: Step, row: int) -> float | None:
 
 
 def _common(before: Floats, after: Floats) -> float | None:
-    """Return after / before if it is the same for all, NaN if nothing tells, None if it is not."""
-    known = before > ALIKE
+    """Return after / before where it is the same for all, NaN if unknown, else None."""
+    known = before > SAME_FACTOR
     if not known.any():
         return float("nan")
     share = after[known].astype(float) / before[known]
     middle = float(np.median(share))
-    if np.abs(share - middle).max() > ALIKE * max(abs(middle), ALIKE):
+    if np.abs(share - middle).max() > SAME_FACTOR * max(abs(middle), SAME_FACTOR):
         return None
     return round(middle, 6)
 
 
 def _carried(scales: list[float | None]) -> NDArray[np.float64] | None:
-    """Let a turn that tells no scale keep the last; None if one has none in common, or it is 0."""
+    """Fill unknown scales with the last known one; None if a turn has no common scale, or 0."""
     if None in scales or 0 in scales:
         return None
-    return np.fromiter(_last_known(scales), float)
-
-
-def _last_known(scales: list[float | None]) -> Iterator[float]:
-    known = next((scale for scale in scales if scale is not None and not np.isnan(scale)), 1.0)
-    for scale in scales:
-        known = known if scale is None or np.isnan(scale) else scale
-        yield known
+    return np.asarray(pd.Series(scales, dtype=float).ffill().bfill().fillna(1.0), np.float64)

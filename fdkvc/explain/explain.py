@@ -28,18 +28,13 @@ from fdkvc.words import all_of, contrast, count, digits_for, gap, listed, number
 
 @dataclass(frozen=True, eq=False)
 class TurnView:
-    """The decision of one turn in one row: its n entries, oldest first, without empty slots.
-
-    Attributes
-    ----------
-    row, turn : int
-        `turn` counts from 0 over the dialog.
-    """
+    """The decision of one turn in one row: its n entries, oldest first, without empty slots."""
 
     trace: Trace
     dialogs: DialogBatch
     row: int
     turn: int
+    """From 0 over the dialog."""
 
     @cached_property
     def result(self) -> TurnResult:
@@ -194,10 +189,7 @@ class TurnView:
 def turn_view(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> TurnView:
     """Return the decision of a turn in a row.
 
-    Raises
-    ------
-    ValueError
-        If the trace was recorded without entries, or has no such row or turn.
+    Raises a ValueError if the trace was recorded without entries, or has no such row or turn.
     """
     trace.result(trace.first_turn)
     if not 0 <= row < dialogs.rows:
@@ -222,77 +214,56 @@ def _turn_views(trace: Trace, dialogs: DialogBatch) -> Callable[[int, int], Turn
 
 @dataclass(frozen=True)
 class Explanation:
-    """What happened to one entry in one turn, and why.
-
-    Attributes
-    ----------
-    topic : str
-        Its topics, joined by ``+``; empty if unknown.
-    born, turn : int
-        The turn in which it arrived and the turn that is explained, from 0.
-    status : Status
-        Empty where it is not in the cache in this turn.
-    rule : Rule
-        The rule that evicted it in this turn.
-    left : tuple of (turn, Rule), optional
-        The turn and rule that last evicted it, up to this turn; None if it came back since.
-    decided : bool
-        Whether the turn has tokens; without them nothing is decided.
-    protected : bool
-        Whether it was kept regardless of its score.
-    rank : int, optional
-        Rank by score among all entries that the budget ranked, 1 for the highest, ties to the
-        older.
-    stood, stayed, stayed_protected : int
-        How many the budget ranked, how many were kept, and how many of those were protected.
-    place, contenders : int
-        Its rank by score among the unprotected, and how many those are; 0 if it is protected.
-    score : float, optional
-        The score that decided.
-    cutoff : float, optional
-        The lowest kept unprotected score, or the threshold for what that evicted. None where the
-        budget evicted nothing, where every kept entry was protected, and where the policy's steps
-        do not declare the threshold.
-    best_evicted : float, optional
-        The highest score that the budget evicted.
-    terms : mapping of str to float
-        The parts of its score.
-    channels : mapping of str to float
-        What the policy stores of it, at the decision.
-    marginal : int, optional
-        Token of the last kept entry, whose score is the cutoff.
-    marginal_terms : mapping of str to float
-        The parts of that entry's score.
-    deciding_terms : tuple of str
-        The terms that each alone, set to that of the last kept entry, would have reversed the
-        decision.
-    """
+    """What happened to one entry in one turn, and why."""
 
     policy: Policy
     token: int
     topic: str
+    """Its topics, joined by ``+``; empty if unknown."""
     born: int
     turn: int
+    """The turn in which it arrived and the turn that is explained, from 0."""
     budget: int
     status: Status = Status.empty
+    """Empty where it is not in the cache in this turn."""
     rule: Rule = Rule.none
+    """The rule that evicted it in this turn."""
     left: tuple[int, Rule] | None = None
+    """The turn and rule that last evicted it, up to this turn;
+    None if it came back since."""
     decided: bool = True
+    """Whether the turn has tokens; without them nothing is decided."""
     protected: bool = False
+    """Whether it was kept regardless of its score."""
     rank: int | None = None
+    """Rank by score among all entries that the budget ranked, 1 for the highest, ties to the
+    older."""
     stood: int = 0
     stayed: int = 0
     stayed_protected: int = 0
+    """How many the budget ranked, how many were kept, and how many of those were protected."""
     place: int = 0
     contenders: int = 0
+    """Its rank by score among the unprotected, and how many those are; 0 if it is protected."""
     score: float | None = None
+    """The score that decided."""
     cutoff: float | None = None
+    """The lowest kept unprotected score, or the threshold for what that evicted. None where the
+    budget evicted nothing, where every kept entry was protected, and where the policy's steps do
+    not declare the threshold."""
     best_evicted: float | None = None
+    """The highest score that the budget evicted."""
     terms: Mapping[str, float] = field(default_factory=dict)
+    """The parts of its score."""
     channels: Mapping[str, float] = field(default_factory=dict)
+    """What the policy stores of it, at the decision."""
     marginal: int | None = None
+    """Token of the last kept entry, whose score is the cutoff."""
     marginal_terms: Mapping[str, float] = field(default_factory=dict)
+    """The parts of that entry's score."""
     deciding_terms: tuple[str, ...] = ()
+    """The terms that each alone, set to that of the last kept entry, would have reversed the
+    decision."""
 
     @property
     def age(self) -> int:
@@ -316,19 +287,8 @@ class Explanation:
 def explain(trace: Trace, dialogs: DialogBatch, row: int, turn: int, token: int) -> Explanation:
     """Explain what happened to an entry in a turn.
 
-    Parameters
-    ----------
-    trace : Trace
-        Recorded with its entries.
-    dialogs : DialogBatch
-        What the run read.
-    row, turn, token : int
-        `turn` counts from 0 over the dialog; `token` is a token of the row, in the cache or not.
-
-    Raises
-    ------
-    ValueError
-        If the trace was recorded without entries, or there is no such row, turn or token.
+    `turn` counts from 0 over the dialog; `token` is a token of the row, in the cache or not. Raises
+    a ValueError if the trace was recorded without entries, or there is no such row, turn or token.
 
     Examples
     --------
@@ -366,7 +326,7 @@ def _explained(made: TurnView, token: int) -> Explanation:
         "born": int(dialogs.born[row, token]),
         "turn": made.turn,
         "budget": made.places,
-        "left": _eviction(trace, row, made.turn, token),
+        "left": _eviction(trace, dialogs, row, made.turn, token),
         "decided": made.has_tokens,
     }
     found = np.flatnonzero(made.token == token)
@@ -404,9 +364,18 @@ def _explained(made: TurnView, token: int) -> Explanation:
     )
 
 
-def _eviction(trace: Trace, row: int, turn: int, token: int) -> tuple[int, Rule] | None:
+def _eviction(
+    trace: Trace, dialogs: DialogBatch, row: int, turn: int, token: int
+) -> tuple[int, Rule] | None:
     """Return the turn and rule that evicted a token, up to a turn, unless it came back."""
-    for past in range(turn, trace.first_turn - 1, -1):
+    first = trace.first_turn
+    turns = range(turn, first - 1, -1)
+    if not trace.tier.size:  # without recall, it left in the turn after the last that kept it
+        held = np.flatnonzero((trace.kept[row, : turn + 1 - first] == token).any(axis=1))
+        born = int(dialogs.born[row, token])
+        last = int(held[-1]) + first + 1 if len(held) else max(born, first)
+        turns = range(min(last, turn), last - 1, -1)
+    for past in turns:
         result = trace.result(past)
         for slot in np.flatnonzero(result.token[row] == token):
             rule = Rule(result.rule[row, slot])
@@ -589,32 +558,27 @@ class Life:
     """One entry from its arrival to its eviction or the end of the record: n turns, in order.
 
     What does not apply is NaN.
-
-    Attributes
-    ----------
-    left : tuple of (turn, Rule), optional
-        The turn and rule that evicted it, if any.
-    turn : array (n,)
-    status, rule : array (n,) of uint8
-    protected : array (n,) of bool
-    score, cutoff, rank : array (n,)
-        As in `Explanation`.
-    channels, terms : mapping of name to array (n,)
     """
 
     token: int
     topic: str
     born: int
     left: tuple[int, Rule] | None
+    """The turn and rule that evicted it, if any."""
     turn: Ints
+    """Shape (n,)."""
     status: Codes
     rule: Codes
+    """Shape (n,)."""
     protected: Bools
+    """Shape (n,)."""
     score: Floats
     cutoff: Floats
     rank: Floats
+    """Shape (n,). As in `Explanation`."""
     channels: Mapping[str, Floats]
     terms: Mapping[str, Floats]
+    """Arrays of shape (n,) by name."""
 
 
 def life(trace: Trace, dialogs: DialogBatch, row: int, token: int) -> Life:
@@ -641,7 +605,7 @@ def life(trace: Trace, dialogs: DialogBatch, row: int, token: int) -> Life:
         token=token,
         topic=first.topic,
         born=first.born,
-        left=_eviction(trace, row, lived[-1][0].turn, token) if lived else None,
+        left=_eviction(trace, dialogs, row, lived[-1][0].turn, token) if lived else None,
         turn=np.array([made.turn for made, _ in lived], np.intp),
         status=np.array([made.status[entry] for made, entry in lived], np.uint8),
         rule=np.array([made.rule[entry] for made, entry in lived], np.uint8),

@@ -33,42 +33,23 @@ Pairs = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class StepStory:
-    """One step of a turn as it happened.
-
-    Attributes
-    ----------
-    name, equation, source : str
-        As the policy declares them; the equation is LaTeX.
-    inputs, outputs : tuple of (label, text)
-        The numbers before and after.
-    sentence : str
-        What happened.
-    """
+    """One step of a turn as it happened."""
 
     name: str
     equation: str
     source: str
+    """Title, equation (LaTeX) and source as the policy declares them."""
     inputs: Pairs
     outputs: Pairs
+    """(label, text): the numbers before and after."""
     sentence: str
 
 
 def narrate(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> list[StepStory]:
-    """Describe a turn step by step, as the policy declares its steps.
+    """Describe a turn of a row step by step, as the policy declares its steps.
 
-    Parameters
-    ----------
-    trace : Trace
-        Recorded with its entries.
-    dialogs : DialogBatch
-        What the run read.
-    row, turn : int
-        `turn` counts from 0 over the dialog.
-
-    Raises
-    ------
-    ValueError
-        If the trace was recorded without entries, or has no such row or turn.
+    `turn` counts from 0 over the dialog. Raises a ValueError if the trace was recorded without
+    entries, or has no such row or turn.
 
     Examples
     --------
@@ -144,30 +125,30 @@ _TOPIC_IN_A_STEP = {
 
 @dataclass(frozen=True, eq=False)
 class _View:
-    """A decision and its dialog, as the sentences need them."""
+    """What the sentences need of a turn."""
 
     made: TurnView
 
     @cached_property
     def topics(self) -> list[str]:
-        """Topics of each entry (n,), empty where none is known."""
+        """Topics of each entry (n,), empty if unknown."""
         return self.made.dialogs.topics_of(self.made.row, self.made.token)
 
     @cached_property
     def _past_topics(self) -> list[int]:
-        """The current topic of every turn up to this one, where there is one."""
+        """The known topics of the turns up to this one."""
         current = self.made.dialogs.current[self.made.row, : self.made.turn + 1]
         return [int(topic) for topic in current if topic >= 0]
 
     @cached_property
     def current(self) -> str:
-        """The current topic, or nothing where there is none."""
+        """The current topic; empty if unknown."""
         topic = int(self.made.dialogs.current[self.made.row, self.made.turn])
         return self.made.dialogs.topic_names[topic] if topic >= 0 else ""
 
     @cached_property
     def topic_move(self) -> str:
-        """How the topic relates to those before: it begins, stays, returns or turns."""
+        """How the topic relates to earlier ones: it begins, stays, returns or turns."""
         if not self.current:
             return ""
         *past, topic = self._past_topics
@@ -177,7 +158,7 @@ class _View:
 
     @cached_property
     def of_current_topic(self) -> int:
-        """How many kept entries are of the current topic."""
+        """Number of kept entries of the current topic."""
         made = self.made
         bit = np.uint32(1 << self._past_topics[-1])
         bits = made.dialogs.topic_bits[made.row, made.token]
@@ -200,18 +181,18 @@ class _View:
         return made.pick(found) if found.ndim == 2 else float(found[made.row])
 
     def before(self, channel: str) -> Floats:
-        """Return a channel of each entry (n,) after the turn before; NaN for new entries."""
+        """Return a channel of each entry (n,) after the previous turn; NaN for new entries."""
         old = self.made.result.old
         column = np.full(self.made.entries.token.shape, np.nan, np.float32)
         column[:, : self.made.trace.old_slots] = old[channel]
         return self.made.pick(column)
 
     def state_before(self, name: str) -> float:
-        """Return a row state after the turn before."""
+        """Return a row state after the previous turn."""
         return float(self.made.result.old.state[name][self.made.row])
 
     def change(self, step: Step) -> tuple[Floats, Floats]:
-        """Return the quantity that a step changes (n,) before and after it."""
+        """Return the quantity that a step changes, before and after (n,)."""
         read, written = step.reads[0], step.writes[0]
         before = self.before(read) if read == written else self.quantity(read)
         after = self.quantity(written)
@@ -220,19 +201,19 @@ class _View:
         return before, after
 
     def subject(self, step: Step) -> str:
-        """Name what a step changes: the channel whose name begins that of what it writes."""
+        """Name the channel that a step changes: a prefix of the written quantity's name."""
         written, policy = step.writes[0], self.made.policy
         channels = (channel for channel in policy.channels if written.startswith(channel))
         return policy.quantity_name(next(channels, written))
 
     def groups(self, chosen: Bools) -> dict[str, Bools]:
-        """Return the chosen entries by topic, in the order of the topics."""
+        """Return the chosen entries by topic, sorted."""
         topics = np.array(self.topics, object)
         names = sorted(set(topics[chosen].tolist()))
         return {name: chosen & (topics == name) for name in names}
 
     def tally(self, chosen: Bools) -> str:
-        """Count the chosen entries by topic in parentheses; nothing where no topic is known."""
+        """Count the chosen entries by topic in parentheses; empty if no topic is known."""
         groups = self.groups(chosen)
         if not any(groups):
             return ""
@@ -240,7 +221,7 @@ class _View:
         return f" ({', '.join(counts)})"
 
     def attention(self, step: Step) -> tuple[Floats, Floats, Bools]:
-        """Return the weights (n,) before and after modulation, and where they are known."""
+        """Return the weights (n,) before and after modulation, and which are known."""
         before, after = self.quantity(step.reads[0]), self.quantity(step.writes[0])
         assert isinstance(before, np.ndarray)
         assert isinstance(after, np.ndarray)
@@ -249,10 +230,7 @@ class _View:
     def described(
         self, label: str, value: Floats | float | None, chosen: Bools, by_topic: bool = True
     ) -> list[tuple[str, str]]:
-        """Return a quantity as pairs of label and text: one number, or mean and range.
-
-        Of few topics each has a pair; a quantity without numbers has none.
-        """
+        """Return label and text: a number, or mean and range, by topic if there are few."""
         if value is None:
             return []
         if isinstance(value, float):
@@ -295,16 +273,16 @@ def _describe_value(view: _View, step: Step) -> str:
 
 
 def _describe_change(view: _View, step: Step) -> str:
-    """Describe what entries gained or lost, and what new ones have."""
+    """Describe the gains and losses of old entries, and the values of new ones."""
     before, after = view.change(step)
     subject, new = view.subject(step), view.made.new
     known = np.isfinite(before) & np.isfinite(after) & ~new
     if known.any():
-        share = _share_that_all_kept(before[known], after[known])
+        share = _common_factor(before[known], after[known])
         parts = [
-            _described_by_topic(view, subject, (after.astype(float) - before), known)
+            _gain_words(view, subject, (after.astype(float) - before), known)
             if share is None
-            else _described_as_share(view, subject, share, before[known], after[known])
+            else _factor_words(view, subject, share, before[known], after[known])
         ]
     else:
         parts = ["the cache was empty, so there was nothing to change"]
@@ -315,7 +293,7 @@ def _describe_change(view: _View, step: Step) -> str:
     return "; ".join(parts)
 
 
-def _share_that_all_kept(before: Floats, after: Floats) -> float | None:
+def _common_factor(before: Floats, after: Floats) -> float | None:
     """Return after / before where it is the same for all entries, else None."""
     positive = before > 0
     if not positive.any() or (after[~positive] != before[~positive]).any():
@@ -324,9 +302,7 @@ def _share_that_all_kept(before: Floats, after: Floats) -> float | None:
     return float(share.mean()) if np.ptp(share) <= SAME_SHARE else None
 
 
-def _described_as_share(
-    view: _View, subject: str, share: float, before: Floats, after: Floats
-) -> str:
+def _factor_words(view: _View, subject: str, share: float, before: Floats, after: Floats) -> str:
     old, now = contrast(float(before.mean(dtype=float)), float(after.mean(dtype=float)))
     who = all_of(len(before), "old entry", "old entries")
     whose = "their" if len(before) > 1 else "its"
@@ -337,8 +313,8 @@ def _described_as_share(
     return f"{who} {verb} {part} of {whose} {subject}: the mean went from {old} to {now}"
 
 
-def _described_by_topic(view: _View, subject: str, change: Floats, known: Bools) -> str:
-    """Describe each topic's gain or loss, the largest first, and the largest gain of any entry."""
+def _gain_words(view: _View, subject: str, change: Floats, known: Bools) -> str:
+    """Describe the gain or loss of each topic, largest first, and the largest of any entry."""
     groups = [
         (_the(int(chosen.sum()), topic or "old"), change[chosen])
         for topic, chosen in view.groups(known).items()
@@ -375,7 +351,7 @@ def _gain(change: float) -> tuple[str, str]:
 
 
 def _describe_rate(view: _View, step: Step) -> str:
-    """Describe how each row state moved; each follows from the one before it."""
+    """Describe the change of each row state; each causes the next."""
     parts = []
     for name in step.writes:
         label = view.made.policy.quantity_name(name)
@@ -391,7 +367,7 @@ def _describe_rate(view: _View, step: Step) -> str:
 
 
 def _describe_protection(view: _View, step: Step) -> str:
-    """Count the protected entries, and those that protection saved."""
+    """Count the protected entries, and those saved by protection."""
     made = view.made
     many, stood, budget = int(made.protected.sum()), int(made.stood.sum()), made.trace.budget
     if not many:
@@ -448,7 +424,7 @@ def _cutoff_words(made: TurnView) -> str:
 
 
 def _describe_attention(view: _View, step: Step) -> str:
-    """Describe how each topic's attention moved, the largest gain first."""
+    """Describe the change of each topic's attention, largest gain first."""
     before, after, known = view.attention(step)
     change = after[known].astype(float) - before[known]
     if np.abs(change).max() < SAME_WEIGHT:

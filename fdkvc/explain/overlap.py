@@ -1,7 +1,6 @@
-"""Runs side by side: where their caches part, what only one keeps, and their figures.
+"""Comparison of runs: where their caches diverge, what only one keeps, and their metrics.
 
-Everything here is made from the tables of the runs, so that a fork, whose first turns are those of
-another run, is compared like any other.
+It is computed from the runs' tables, so a fork compares like any other run.
 """
 
 from __future__ import annotations
@@ -34,16 +33,9 @@ def kept_entries(entries: pd.DataFrame) -> pd.DataFrame:
 def overlap_table(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     """Return for each turn how many entries two runs over the same dialog both keep.
 
-    Parameters
-    ----------
-    one, other : DataFrame
-        As `fdkvc.explain.tables.entries_table` gives them, of the same turns.
-
-    Returns
-    -------
-    DataFrame
-        Columns turn, shared, only_one, only_other, jaccard. The last is the share of what either
-        keeps that both keep, in [0, 1]; two empty caches overlap wholly.
+    Of two `fdkvc.explain.tables.entries_table`; columns turn, shared, only_one, only_other,
+    jaccard. The last is the share of what either keeps that both keep, in [0, 1]; it is 1 for two
+    empty caches.
 
     Examples
     --------
@@ -72,18 +64,10 @@ def overlap_table(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"turn": turns, **counted, "jaccard": share})
 
 
-def share_apart(one: Trace, other: Trace) -> Floats:
+def share_of_differences(one: Trace, other: Trace) -> Floats:
     """Return the share of what either of two runs keeps that only one does (B, T), in [0, 1].
 
-    Parameters
-    ----------
-    one, other : Trace
-        Of the same dialogs and turns.
-
-    Returns
-    -------
-    array (B, T)
-        One less the `jaccard` of `overlap_table`.
+    It is 1 − the `jaccard` of `overlap_table`.
     """
     tokens = 1 + max(int(one.kept.max()), int(other.kept.max()))
     held = np.zeros((2, *one.kept.shape[:2], tokens + 1), np.bool_)
@@ -96,24 +80,17 @@ def share_apart(one: Trace, other: Trace) -> Floats:
 
 def first_difference(overlap: pd.DataFrame) -> int | None:
     """Return the first turn after which two caches differ, from `overlap_table`; None if none."""
-    apart = overlap.loc[overlap["jaccard"] < 1, "turn"]
-    return None if apart.empty else int(apart.iloc[0])
+    different = overlap.loc[overlap["jaccard"] < 1, "turn"]
+    return None if different.empty else int(different.iloc[0])
 
 
 def difference_table(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     """Return the entries that only one of two runs keeps, for each turn.
 
-    Parameters
-    ----------
-    one, other : DataFrame
-        As `fdkvc.explain.tables.entries_table` gives them, of the same turns.
-
-    Returns
-    -------
-    DataFrame
-        Columns `DIFFERENCE`, older entries first. `keeper` is ``one`` or ``other``. Score and rank
-        are those of this turn; in the run that does not keep the entry, those of the turn
-        `evicted`, in which it went. They are missing, as is `evicted`, for what a fork took out.
+    Of two `fdkvc.explain.tables.entries_table`; columns `DIFFERENCE`, older entries first. `keeper`
+    is ``one`` or ``other``. Score and rank are those of this turn; in the run that does not keep
+    the entry, those of the turn `evicted`. They are missing, as is `evicted`, for an entry that a
+    fork dropped.
     """
     sides = {"one": one, "other": other}
     kept = {
@@ -134,7 +111,7 @@ def _kept_alone(
     """Return rows for the turns and tokens at which only the keeper holds the token."""
     here = sides[keeper].set_index(["turn", "token"]).loc[where].reset_index()
     gone = sides[loser].loc[sides[loser]["rule"].notna(), ["turn", "token", "score", "rank"]]
-    # An entry may go more than once, if it comes back in between: the last time counts.
+    # An entry can be evicted again if a policy recalls it in between: the last time counts.
     last = pd.merge_asof(
         here[["turn", "token"]],
         gone.assign(evicted=gone["turn"]).sort_values("turn", kind="stable"),
@@ -155,28 +132,16 @@ def _kept_alone(
 
 
 def figures_table(
-    turns: Mapping[str, pd.DataFrame], dialogs: DialogBatch, asked: Iterable[str] = ()
+    turns: Mapping[str, pd.DataFrame], dialogs: DialogBatch, more: Iterable[str] = ()
 ) -> pd.DataFrame:
     """Return a row of figures for each run over one dialog.
 
-    Parameters
-    ----------
-    turns : mapping of str to DataFrame
-        A name, and the run as `fdkvc.explain.tables.turns_table` gives it.
-    dialogs : DialogBatch
-        Of one row.
-    asked : iterable of str
-        Keys of further metrics that the tables have.
-
-    Returns
-    -------
-    DataFrame
-        Columns `FIGURES`, then one for each metric, such as late_retention. `adaptation` is in
-        turns, NaN in a dialog of one topic; where `never`, it counts all the turns that there
-        were. `evictions` are the tokens that came and are not
-        cached in the end. `latency_ms` is the median turn.
+    Of each run's `fdkvc.explain.tables.turns_table` by its name, and keys of further metrics in
+    them. Columns `FIGURES`, then one for each metric, such as late_retention. `adaptation` is in
+    turns, NaN in a dialog of one topic; where `never`, it counts all remaining turns. `evictions`
+    counts the tokens that are not cached at the end. `latency_ms` is the median over turns.
     """
-    metrics = [metric_named(key) for key in (*default_metrics(), *asked)]
+    metrics = [metric_named(key) for key in (*default_metrics(), *more)]
     rows = []
     for name, table in turns.items():
         adapted = adaptation_of(_row(table["retention"]), dialogs)
@@ -200,11 +165,7 @@ def _row(column: pd.Series[float]) -> np.ndarray[Any, np.dtype[np.float32]]:
 def all_entries(entries: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Return the entries of several runs in one tidy table, which begins with a column `policy`.
 
-    Parameters
-    ----------
-    entries : mapping of str to DataFrame
-        A name, and the run as `fdkvc.explain.tables.entries_table` gives it. Channels and terms
-        that a policy does not have are missing in its rows.
+    Channels and terms that a policy does not have are missing in its rows.
     """
     named = [frame.assign(policy=name) for name, frame in entries.items()]
     every = pd.concat(named, ignore_index=True)

@@ -17,31 +17,13 @@ _TURN_STATES = ("ownership_loss", "learning_rate")
 
 
 def entries_table(trace: Trace, dialogs: DialogBatch, row: int = 0) -> pd.DataFrame:
-    """Return a row for each turn and entry that took part in it.
+    """Return a row for each turn and entry that took part in it; the run has recorded its entries.
 
-    Parameters
-    ----------
-    trace : Trace
-        Recorded with its entries.
-    dialogs : DialogBatch
-        What it ran on.
-    row : int
-        Which row of the batch.
-
-    Returns
-    -------
-    DataFrame
-        In each turn the entries that were cached before it, older first, then its own. `turn` and
-        `born` count from 0; `topic` names the token's topics, several joined by ``+``; `status`
-        is kept, new, evicted or new_evicted; `rule` is what evicted it, budget or threshold;
-        `attention_…` are of the kept entries. A ``channel_…`` and a ``term_…`` column stand for
-        every channel and term that the policy declares, as eviction saw them; an entry that the
-        threshold evicted has no terms, score and rank.
-
-    Raises
-    ------
-    ValueError
-        If the trace was recorded without entries.
+    In each turn the entries cached before it, older first, then the new ones. `turn` and `born`
+    count from 0; `topic` names the token's topics, joined by ``+``; `status` is kept, new, evicted
+    or new_evicted; `rule` is budget or threshold for an evicted entry; `attention_…` are of the
+    kept entries. Each channel and term of the policy has a column ``channel_…`` or ``term_…``, with
+    the values used by eviction; an entry evicted by the threshold has no terms, score and rank.
     """
     entries = trace.all_entries()
     own = dialogs.in_turns[row, trace.first_turn :, None]
@@ -76,25 +58,13 @@ def entries_table(trace: Trace, dialogs: DialogBatch, row: int = 0) -> pd.DataFr
 
 
 def turns_table(
-    trace: Trace, dialogs: DialogBatch, row: int = 0, asked: Iterable[str] = ()
+    trace: Trace, dialogs: DialogBatch, row: int = 0, metrics: Iterable[str] = ()
 ) -> pd.DataFrame:
-    """Return a row for each turn.
+    """Return a row for each turn, with further `metrics` by their keys.
 
-    Parameters
-    ----------
-    dialogs : DialogBatch
-        What it ran on.
-    row : int
-        Which row of the batch.
-    asked : iterable of str
-        Keys of further metrics; see `fdkvc.run.metrics.metric_named`.
-
-    Returns
-    -------
-    DataFrame
-        `turn` counts from 0; `topic` is the current one; `cached` and `evicted` count entries.
-        `ownership_loss` and `learning_rate` are NaN for a policy that has none; row states of
-        other names follow them. `latency_ms` is the time of the turn, shared by the batch.
+    `turn` counts from 0; `topic` is the current one; `cached` and `evicted` count entries.
+    `ownership_loss` and `learning_rate` are NaN for a policy without them; other row states follow
+    them. `latency_ms` is the turn's time divided by the rows of the batch.
     """
     own = np.flatnonzero(dialogs.in_turns[row, trace.first_turn :])
     current = dialogs.current[row, own + trace.first_turn]
@@ -105,7 +75,7 @@ def turns_table(
     usual = sorted(default_metrics(), key=lambda key: not metric_named(key).percent)  # shares first
     metrics = {
         key: metric_named(key).measure(trace, dialogs)[row, own]
-        for key in dict.fromkeys((*usual, *asked))
+        for key in dict.fromkeys((*usual, *metrics))
     }
     evicted = sum(trace.evicted.values(), np.zeros(trace.kept.shape[:2], np.intp))
     return pd.DataFrame(
@@ -132,11 +102,11 @@ def _topics(bits: Bits, names: Sequence[str]) -> NDArray[Any]:
 
 
 def _names(codes: type[Status] | type[Rule]) -> NDArray[Any]:
-    """Return the word for each code; None for 0, which means that nothing happened."""
+    """Return the name of each code; None for 0."""
     return np.array([code.name if code else None for code in codes], object)
 
 
 def topic_changes(dialogs: DialogBatch, row: int = 0) -> pd.DataFrame:
-    """Return the turns at which the topic is another than the turn before."""
+    """Return the turns whose topic differs from that of the previous turn."""
     current = dialogs.current[row, : dialogs.turn_counts[row]]
     return pd.DataFrame({"turn": 1 + np.flatnonzero(current[1:] != current[:-1])})

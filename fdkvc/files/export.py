@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 import pandas as pd
 
 from fdkvc.experiments.answers import Answers, AnswerScores
+from fdkvc.experiments.arguments import forgotten, source_recall
 from fdkvc.experiments.benchmark import Latency, Results
 from fdkvc.experiments.proxies import AnswersTables
 from fdkvc.experiments.replay import (
@@ -42,13 +43,8 @@ def csv_text(frame: pd.DataFrame) -> str:
     r"""Return a table as CSV: one header, numbers in full, nothing where a value is missing.
 
     A number is written with the fewest digits that give it back exactly in its own precision: a
-    float32 of 0.3 is ``0.3`` and not ``0.30000001192092896``. Texts that a spreadsheet would run
-    as a formula get a ``'`` in front; numbers are left alone.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        Its index is left out.
+    float32 of 0.3 is ``0.3`` and not ``0.30000001192092896``. Texts that a spreadsheet would run as
+    a formula get a ``'`` in front; numbers are left alone. The index is left out.
 
     Examples
     --------
@@ -104,11 +100,11 @@ def ablation_files(results: Results, parameter: str) -> dict[str, str]:
     return {"ablation.csv": csv_text(tables.ablation_table(results, parameter))}
 
 
-def trace_files(trace: Trace, dialogs: DialogBatch, asked: Iterable[str] = ()) -> dict[str, str]:
+def trace_files(trace: Trace, dialogs: DialogBatch, more: Iterable[str] = ()) -> dict[str, str]:
     """Return the files of a trace by name; see `turns_table`."""
     return {
         "entries.csv": csv_text(entries_table(trace, dialogs)),
-        "turns.csv": csv_text(turns_table(trace, dialogs, asked=asked)),
+        "turns.csv": csv_text(turns_table(trace, dialogs, metrics=more)),
     }
 
 
@@ -121,27 +117,19 @@ def replay_files(
     file: str,
     seed: int,
     seconds: float,
+    more: Mapping[str, pd.DataFrame] | None = None,
 ) -> dict[str, str]:
     """Return the files of a replay by name: its tables and ``replay.json``.
 
-    Parameters
-    ----------
-    replayed : DataFrame
-        As `fdkvc.experiments.replay.replay` returns it.
-    baseline : str
-        A policy's name.
-    source : str
-        The source of the vectors.
-    file : str
-        SHA-256 of the file of dialogs.
-    seed : int
-        Of the lexical embedding.
+    `source` is that of the vectors, `file` the SHA-256 of the file of dialogs, `seed` that of the
+    lexical embedding, and `more` has other tables by file name.
     """
     numbers = {
         "replay.csv": csv_text(replayed),
         "replay_summary.csv": csv_text(replay_summary(replayed)),
         "replay_paired.csv": csv_text(replay_paired(replayed, baseline)),
         "replay_services.csv": csv_text(replay_services(replayed)),
+        **{name: csv_text(table) for name, table in (more or {}).items()},
     }
     about = {"source": source, "file": file, "dialogs": int(replayed.dialog.nunique())}
     about |= {"baseline": baseline, "seed": seed}
@@ -150,10 +138,18 @@ def replay_files(
     return {**numbers, "replay.json": record}
 
 
+def argument_files(arguments: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return the tables of `fdkvc.experiments.arguments` by file name."""
+    return {
+        "replay_sources.csv": source_recall(arguments),
+        "replay_forgotten.csv": forgotten(arguments),
+    }
+
+
 def answers_files(
     settings: Answers,
     measured: AnswerScores,
-    told: AnswersTables,
+    found: AnswersTables,
     *,
     model: AnyModel,
     file: str,
@@ -162,31 +158,23 @@ def answers_files(
 ) -> dict[str, str]:
     """Return the files of answers by name: their tables and ``run.json``.
 
-    Parameters
-    ----------
-    settings : Answers
-    measured : AnswerScores
-    told : AnswersTables
-    model : AnyModel
-    file : str
-        SHA-256 of the file of dialogs.
-    seconds : float
-    more : mapping of name to anything that JSON can hold, optional
-        What else the numbers depend on.
+    `file` is the SHA-256 of the file of dialogs, and `more` what else the numbers depend on, as
+    values of JSON.
     """
     numbers = {
         "answers.csv": csv_text(pd.concat([measured.answers, measured.proxies])),
-        "answers_summary.csv": csv_text(told.summary),
-        "answers_paired.csv": csv_text(told.paired),
-        "proxies.csv": csv_text(told.proxies),
+        "answers_summary.csv": csv_text(found.summary),
+        "answers_paired.csv": csv_text(found.paired),
+        "proxies.csv": csv_text(found.proxies),
     }
-    if not told.known.empty:
-        numbers["answers_services.csv"] = csv_text(told.known)
+    if not found.known.empty:
+        numbers["answers_services.csv"] = csv_text(found.known)
+        numbers["answers_by_services.csv"] = csv_text(found.by_services)
     about = {
         "model": {"name": model.name, "digest": model.digest, **(more or {})},
         "file": file,
         "dialogs": int(measured.answers.dialog.nunique()),
-        "baseline": told.baseline,
+        "baseline": found.baseline,
     }
     return {**numbers, "run.json": run_json("answers", settings, numbers, seconds, **about)}
 

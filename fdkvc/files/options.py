@@ -47,19 +47,8 @@ def _options(kind: type) -> Iterator[tuple[dataclasses.Field[Any], type, bool]]:
 def settings_from(kind: type[Settings], options: argparse.Namespace, **chosen: Any) -> Settings:
     """Return settings from options.
 
-    Parameters
-    ----------
-    kind : type
-        A dataclass.
-    options : Namespace
-        None or a missing option leaves the default.
-    **chosen : anything
-        Other fields.
-
-    Raises
-    ------
-    ValueError
-        In a sentence that names what is wrong and what is allowed.
+    `kind` is a dataclass, `chosen` are other fields; None or a missing option leaves the default. A
+    ValueError says what is wrong and what is allowed.
     """
     found = {}
     for field, word, several in _options(kind):

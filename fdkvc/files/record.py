@@ -10,7 +10,6 @@ import dataclasses
 import hashlib
 import json
 import platform
-import tomllib
 from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
@@ -18,6 +17,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, NoReturn, cast, get_args, get_origin, get_type_hints
 
+import fdkvc
 from fdkvc.experiments.answers import Answers
 from fdkvc.experiments.benchmark import Benchmark, default_baseline
 from fdkvc.experiments.sweep import Sweep
@@ -26,24 +26,20 @@ from fdkvc.experiments.workers import processor
 from fdkvc.limits import MAX_RUN_JSON_BYTES
 from fdkvc.policies import Policy, as_record, recorded_policy
 
+FORMAT = 1
+"""Of ``run.json``; raised when a later version writes what this one could misread."""
+
 INFORMATIVE = ("versions", "processor", "seconds")
 """What does not affect the repeated run; reported where numbers differ."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A kind of run.
-
-    Attributes
-    ----------
-    settings : type
-        Their dataclass.
-    about : mapping of name to type
-        What else the numbers depend on.
-    """
+    """A kind of run."""
 
     settings: type
     about: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """What else the numbers depend on."""
 
 
 FINISHED = {"finished": dict[str, int] | None}
@@ -55,8 +51,7 @@ KINDS: Mapping[str, Kind] = {
     "sweep": Kind(Sweep, FINISHED),
     "search": Kind(Tuning),
     "answers": Kind(
-        Answers,
-        {"baseline": str, "model": dict[str, Any], "file": str, "dialogs": int},
+        Answers, {"baseline": str, "model": dict[str, Any], "file": str, "dialogs": int}
     ),
 }
 """Runs that can be repeated."""
@@ -64,33 +59,20 @@ KINDS: Mapping[str, Kind] = {
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """The content of a ``run.json``.
-
-    Attributes
-    ----------
-    kind : str
-        One of `KINDS`.
-    settings : Benchmark, Sweep, Tuning or Answers
-    about : mapping of str to anything
-        See `Kind`.
-    parameters : mapping of str to anything
-        Both as in the file.
-    digests : mapping of file name to str
-        SHA-256 of the files that the same run writes again.
-    versions, processor : mapping of str to str
-        Of the packages and the code; of the machine.
-    texts : mapping of file name to text
-        Those of its files that are available.
-    """
+    """The content of a ``run.json``."""
 
     kind: str
+    """One of `KINDS`."""
     settings: Any
     about: Mapping[str, Any]
     parameters: Mapping[str, Any]
     digests: Mapping[str, str]
+    """SHA-256 by name of the files that the same run writes again."""
     versions: Mapping[str, str]
     processor: Mapping[str, str]
+    """Versions of the packages and the code, and the processor of the machine."""
     texts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Those of its files that are available."""
 
     @property
     def benchmark(self) -> Benchmark:
@@ -134,20 +116,12 @@ def run_json(
 ) -> str:
     """Return a ``run.json``, with its keys in a fixed order.
 
-    Parameters
-    ----------
-    kind : str
-    settings : dataclass
-        What ran.
-    files : mapping of name to text
-        Files that the same run writes again byte for byte; their digests are stored.
-    seconds : float
-        How long the run took.
-    **about : anything that JSON can hold
-        What else the numbers depend on; None is omitted.
+    `files` are those that the same run writes again byte for byte; their digests are stored.
+    `about` is what else the numbers depend on, in values that JSON can hold; None is omitted.
     """
     known = {name: value for name, value in about.items() if value is not None}
     run = {
+        "format": FORMAT,
         "kind": kind,
         "parameters": {**as_values(settings), **known},
         "versions": versions(),
@@ -171,10 +145,8 @@ def as_values(settings: Any) -> Any:
     if isinstance(settings, tuple):
         return list(map(as_values, settings))
     if dataclasses.is_dataclass(settings):
-        named = (
-            (field.name, getattr(settings, field.name)) for field in dataclasses.fields(settings)
-        )
-        return {name: as_values(value) for name, value in named}
+        names = (field.name for field in dataclasses.fields(settings))
+        return {name: as_values(getattr(settings, name)) for name in names}
     return settings
 
 
@@ -182,22 +154,11 @@ def versions() -> dict[str, str]:
     """Return the versions of the project, its code, Python and numerical packages."""
     packages = ("numpy", "scipy", "pandas")
     return {
-        "fdkvc-lab": project_version(),
+        "fdkvc-lab": fdkvc.__version__,
         "source": source_digest(),
         "python": platform.python_version(),
         **{package: metadata.version(package) for package in packages},
     }
-
-
-def project_version() -> str:
-    """Return the version of this project, installed or not."""
-    source = Path(__file__).parents[2] / "pyproject.toml"
-    if source.is_file():
-        return str(tomllib.loads(source.read_text("utf-8"))["project"]["version"])
-    try:
-        return metadata.version("fdkvc-lab")
-    except metadata.PackageNotFoundError:
-        return "unknown"
 
 
 def digest(text: str) -> str:
@@ -210,8 +171,10 @@ def source_digest() -> str:
     """Return a digest of this package's source."""
     folder = Path(__file__).parents[1]
     joined = hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
-        joined.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
+    for path in sorted([*folder.rglob("*.py"), *folder.rglob("*.toml")]):
+        name = path.relative_to(folder).as_posix()
+        if not name.startswith("app/"):  # which only an installed package has inside
+            joined.update(name.encode() + path.read_bytes())
     return joined.hexdigest()[:16]
 
 
@@ -221,10 +184,7 @@ def source_digest() -> str:
 def read_run(content: bytes | str, *kinds: str) -> Record:
     """Read a ``run.json`` of the given kinds, by default of any.
 
-    Raises
-    ------
-    ValueError
-        In a sentence that names what is wrong and where.
+    Raises a ValueError that names what is wrong and where.
     """
     if len(content) > MAX_RUN_JSON_BYTES:
         raise ValueError(
@@ -241,8 +201,13 @@ def read_run(content: bytes | str, *kinds: str) -> Record:
         raise ValueError(
             "the file names no kind of run: repeat it with the earlier version that wrote it"
         )
+    if run.get("format", 1) != FORMAT:
+        raise ValueError(
+            f"the file has format {run['format']!r}, but version {fdkvc.__version__} reads format "
+            f"{FORMAT}: repeat it with the version that wrote it"
+        )
     texts = dict.fromkeys(("digests", "versions", "processor"), dict[str, str])
-    parts = {"kind": str, "parameters": dict[str, Any], "seconds": float, **texts}
+    parts = {"format": int, "kind": str, "parameters": dict[str, Any], "seconds": float, **texts}
     found = _read_fields(parts, run, "")
     name, parameters = found["kind"], found["parameters"]
     if name not in KINDS:

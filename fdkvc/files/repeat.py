@@ -35,10 +35,7 @@ NOTHING_COMPARED = "nothing was compared, because the file has no digests of the
 def found_by(record: Record) -> Tuned:
     """Return the result of a search from the texts of its record; without a trials.csv, no trials.
 
-    Raises
-    ------
-    ValueError
-        If its tables are not those of a search.
+    Raises a ValueError if its tables are not those of a search.
     """
     tuning: Tuning = record.settings
     front, gains = _kept(record, "front.csv", FRONT), _kept(record, "gains.csv", GAINS)
@@ -98,27 +95,18 @@ def _number(text: str) -> float:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How the files of a repeated run differ from its record.
-
-    Attributes
-    ----------
-    same : tuple of str
-        Identical files.
-    close : mapping of file name to float
-        Files within the tolerance, and their largest difference.
-    apart : mapping of file name to float
-        Files beyond it, and their largest difference; infinity if rows differ.
-    unknown : tuple of str
-        Files that are not identical, of which the record has only a digest.
-    other : tuple of str
-        Parameters that differ, and files that the run does not write.
-    """
+    """How the files of a repeated run differ from its record."""
 
     same: tuple[str, ...]
+    """Identical files."""
     close: Mapping[str, float]
+    """Files within the tolerance and their largest difference."""
     apart: Mapping[str, float]
+    """Files beyond it and their largest difference; infinity if rows differ."""
     unknown: tuple[str, ...]
+    """Files that are not identical, of which the record has only a digest."""
     other: tuple[str, ...] = ()
+    """Parameters that differ, and files that the run does not write."""
 
     @property
     def anything(self) -> bool:
@@ -230,8 +218,8 @@ def comparison_sentence(record: Record, comparison: Comparison) -> str:
     if record.finished:
         low, high = min(record.finished.values()), max(record.finished.values())
         done = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-        asked = count(record.benchmark.dialogs, "dialog")
-        parts.append(f"the original run was cancelled after {done} of {asked} per scenario")
+        requested = count(record.benchmark.dialogs, "dialog")
+        parts.append(f"the original run was cancelled after {done} of {requested} per scenario")
     if apart or close or unknown:
         parts.append(_circumstances(record))
     return "; ".join(parts)

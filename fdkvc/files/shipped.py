@@ -14,13 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
+import fdkvc
 from fdkvc.experiments.benchmark import Benchmark, Latency, PolicyScores, Results, Values
 from fdkvc.experiments.study import Probes, Study, ablation
 from fdkvc.experiments.sweep import Sweep
 from fdkvc.experiments.workers import processor
-from fdkvc.files.record import project_version
 from fdkvc.paper.tables import ABLATION_DIALOGS, ABLATIONS, DIALOGS, published_sweep
-from fdkvc.policies import POLICIES, policy_named, read_policy
+from fdkvc.policies import policy_named, read_policy, synthetic_policies
 from fdkvc.run.metrics import CacheBytes, default_metrics
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 
@@ -38,7 +38,7 @@ SWEEPS = tuple(
 
 OVERVIEW = Benchmark(
     scenarios=tuple(SCENARIOS[key] for key in BENCHMARK_SCENARIOS),
-    policies=tuple(policy_named(key) for key in POLICIES),
+    policies=tuple(policy_named(key) for key in synthetic_policies()),
     dialogs=50,
     metrics=(*default_metrics(), "memory", "reads"),
 )
@@ -47,24 +47,15 @@ OVERVIEW = Benchmark(
 
 @dataclass(frozen=True, eq=False)
 class PapersRun:
-    """The shipped run.
-
-    Attributes
-    ----------
-    study : Study
-        Of `BENCHMARK`.
-    sweeps : mapping of Sweep to Results
-        Of `SWEEPS`, with the policies of that version.
-    version, made : str
-        Of the project; the date, as 2026-01-31.
-    processor : mapping of str to str
-        Of the machine.
-    """
+    """The shipped run."""
 
     study: Study
+    """Of `BENCHMARK`."""
     sweeps: Mapping[Sweep, Results]
+    """Of `SWEEPS`, with the policies of that version."""
     version: str
     made: str
+    """The project's version, and the date, as 2026-01-31."""
     processor: Mapping[str, str]
 
 
@@ -77,14 +68,7 @@ def papers_run() -> PapersRun:
 def packed(study: Study, sweeps: Mapping[Sweep, Results], made: str) -> dict[str, bytes]:
     """Return the paper's run as files.
 
-    Parameters
-    ----------
-    study : Study
-        Complete, of `BENCHMARK`.
-    sweeps : mapping of Sweep to Results
-        Complete, of `SWEEPS`.
-    made : str
-        The date.
+    Study and sweeps are complete, of `BENCHMARK` and `SWEEPS`; `made` is the date.
     """
     if study.probes is None:
         raise ValueError("the study has no probes, so it is not the paper's, or not complete")
@@ -95,7 +79,7 @@ def packed(study: Study, sweeps: Mapping[Sweep, Results], made: str) -> dict[str
     for name in _PROBES:
         numbers[_JOINT.join((_PROBE, name))] = getattr(study.probes, name)
     head = {
-        "version": project_version(),
+        "version": fdkvc.__version__,
         "made": made,
         "processor": processor(),
         "seconds": {part: results.seconds for part, results in parts.items()}
@@ -123,7 +107,7 @@ def unpacked(files: Mapping[str, bytes]) -> PapersRun:
 
     study = Study(
         results(_STUDY, BENCHMARK),
-        {parameter: results(_ablation(parameter), _alone(parameter)) for parameter in ABLATIONS},
+        {key: results(_ablation(key), ablation(key, BENCHMARK)) for key in ABLATIONS},
         tuple(Latency(**each) for each in head["latencies"]),
         {name: CacheBytes(**each) for name, each in head["memories"].items()},
         Probes(seconds[_PROBE], **{name: rows[_PROBE, name] for name in _PROBES}),
@@ -140,13 +124,7 @@ def overview() -> Results:
 
 
 def packed_overview(results: Results) -> dict[str, bytes]:
-    """Return the overview as a file.
-
-    Parameters
-    ----------
-    results : Results
-        Complete, of `OVERVIEW`.
-    """
+    """Return the complete results of `OVERVIEW` as a file."""
     seconds = np.asarray(results.seconds)
     numbers = {_JOINT.join((_OVERVIEW, _SECONDS)): seconds, **dict(_rows(_OVERVIEW, results))}
     return {OVERVIEW_NUMBERS: _compressed(numbers)}
@@ -175,10 +153,6 @@ _PROBES = ("highest_score", "same_entries")
 
 def _ablation(parameter: str) -> str:
     return f"ablation of {parameter}"
-
-
-def _alone(parameter: str) -> Benchmark:
-    return ablation(parameter, BENCHMARK)
 
 
 def _sweep(sweep: Sweep) -> str:

@@ -38,11 +38,8 @@ TIMED = ("latency.csv", "cost.csv", "cells.csv", "claims.csv", "tables.md", "tab
 def study_files(study: Study) -> dict[str, str]:
     """Return the files of a study by name, including those of its benchmark.
 
-    Returns
-    -------
-    dict of name to text
-        The paper's tables also as Markdown and LaTeX; ``run.json`` has digests of files without
-        times.
+    The paper's tables are there as Markdown and LaTeX, too; ``run.json`` has digests of files
+    without times.
     """
     results, benchmark = study.results, study.results.benchmark
     baseline = default_baseline(benchmark.policies)
@@ -88,22 +85,12 @@ def sweep_files(sweep: Sweep, results: Results) -> dict[str, str]:
 
 def tuning_files(tuning: Tuning, tuned: Tuned, seconds: float = 0.0) -> dict[str, str]:
     """Return the files of a search by name."""
-    files = {
-        "trials.csv": csv_text(tuned.trials),
-        "front.csv": csv_text(tuned.front),
-        "gains.csv": csv_text(tuned.gains),
-    }
+    files = {f"{name}.csv": csv_text(table) for name, table in vars(tuned).items()}
     return files | {"run.json": run_json("search", tuning, files, seconds)}
 
 
 def dialogs_table(results: Results) -> pd.DataFrame:
-    """Return every number of every dialog.
-
-    Returns
-    -------
-    DataFrame
-        Columns scenario, policy, metric, dialog (counted from 0) and value.
-    """
+    """Return every number of every dialog: scenario, policy, metric, dialog (from 0) and value."""
     parts = [
         pd.DataFrame(
             {

@@ -9,10 +9,12 @@ from typing import Any
 import pandas as pd
 
 from fdkvc.experiments.answers import MEASURES
+from fdkvc.experiments.arguments import source_rows
 from fdkvc.experiments.benchmark import ADAPTATION, Benchmark, Latency, Results, late_metrics
-from fdkvc.experiments.known_services import known_sentence
+from fdkvc.experiments.known_services import GROUPS, known_sentence
+from fdkvc.experiments.plan import ModelShape, budget_columns
 from fdkvc.experiments.proxies import AnswersTables
-from fdkvc.experiments.replay import not_computed, replay_summary
+from fdkvc.experiments.replay import Replay, not_computed, replay_summary
 from fdkvc.experiments.statistics import Paired, over_clusters
 from fdkvc.experiments.study import Study
 from fdkvc.experiments.sweep import Sweep
@@ -33,15 +35,9 @@ MAX_LINE = 100
 def text_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, *, grouped: bool = False
 ) -> str:
-    """Align cells in columns for a terminal.
+    """Align cells in columns for a terminal, the first `left` of them to the left.
 
-    Parameters
-    ----------
-    rows : sequence of sequences of str
-    left : int
-        How many of the first columns are aligned to the left.
-    grouped : bool
-        Whether rows with the same first cell form a block that shows it once.
+    If `grouped`, rows with the same first cell form a block that shows it once.
 
     Examples
     --------
@@ -132,81 +128,134 @@ OF_HEADS = {"each": "", "together": ", heads together", "kv": ", by KV head"}
 def replay_text(replayed: pd.DataFrame) -> str:
     """Return the means of a replay, a column per budget."""
     table = replay_summary(replayed)
-    budgets = [int(budget) for budget in table.budget.unique()]
-    cells: dict[tuple[str, str], list[str]] = {}
+    cells = []
     for metric in dict.fromkeys(replayed.metric):
+        scale, digits, unit = (100, 1, " %") if late_metric(metric).percent else (1, 2, "")
         for row in _records(table[table.metric == metric]):
-            name = f"{row['policy']}{OF_HEADS[row['heads']]}"
-            texts = cells.setdefault((metric, name), [""] * len(budgets))
-            scale, digits = (100, 1) if late_metric(metric).percent else (1, 2)
             high = row["mean"] + (row["ci_high"] - row["ci_low"]) / 2
             words = plus_minus(row["mean"], high, scale, digits)
-            texts[budgets.index(row["budget"])] = words
-    rows = [
-        [f"{metric}{' %' if late_metric(metric).percent else ''}", policy, *texts]
-        for (metric, policy), texts in cells.items()
-    ]
+            name = f"{row['policy']}{OF_HEADS[row['heads']]}"
+            cells.append((f"{metric}{unit}", name, row["budget"], words))
     dialogs = count(int(replayed.dialog.nunique()), "dialog")
     parts = [
         f"Means over {dialogs} by budget, ± half of the 95 % interval, which is\n"
         f"{over_clusters(int(replayed.services.nunique()))}",
-        text_table(["metric", "policy", *map(str, budgets)], rows, 2, grouped=True),
+        _columns_text(["metric", "policy"], table.budget.unique().tolist(), cells),
         not_computed(replayed),
     ]
     return "\n\n".join(filter(None, parts))
 
 
-def answers_text(told: AnswersTables) -> str:
+def forgotten_text(by_source: pd.DataFrame, lost: pd.DataFrame, settings: Replay) -> str:
+    """Return the recall by source and age at the middle budget, and what was given longest ago.
+
+    The list is that of the last policy.
+    """
+    budget = sorted(settings.budgets)[len(settings.budgets) // 2]
+    mode, policies = settings.heads[0], [each.name for each in settings.policies]
+    header = ["source", "given", *policies, "arguments"]
+    parts = [
+        f"Call-argument recall % by source and age at budget {budget}",
+        text_table(header, source_rows(by_source, settings, budget), 2, grouped=True),
+    ]
+    last = policies[-1]
+    gone = lost[(lost.policy == last) & (lost.budget == budget) & (lost.heads == mode)]
+    if len(gone):
+        parts += [
+            f"What {last} forgot at budget {budget}: {count(len(gone), 'argument')}, given longest "
+            "ago",
+            text_table(
+                ["dialog", "call", "argument", "value", "in turn", "given", "evicted"],
+                [
+                    [
+                        *(row["dialog"], row["call"], row["slot"], row["value"][:40]),
+                        *(str(row[name]) for name in ("turn", "mentioned", "lost")),
+                    ]
+                    for row in _records(gone.head(10))
+                ],
+                4,
+            ),
+        ]
+    return "\n\n".join(parts)
+
+
+def plan_text(smallest: pd.DataFrame, shape: ModelShape) -> str:
+    """Return the smallest budget of each policy for each share of the arguments, with its bytes."""
+    several = smallest.heads.nunique() > 1
+    columns = budget_columns(smallest, lambda policy, heads: policy + OF_HEADS[heads] * several)
+    table = text_table([*columns], [*zip(*columns.values(), strict=True)])
+    return f"Smallest budget, in entries and in bytes of {shape.name}\n\n{table}"
+
+
+def answers_text(found: AnswersTables) -> str:
     """Return the loss of answers, a column per budget, then the proxies."""
-    table = told.summary
+    table = found.summary
     same = {
         (row["metric"], row["policy"], row["budget"])
-        for row in _records(told.paired)
+        for row in _records(found.paired)
         if row["significant"] is False
     }
-    budgets = [int(budget) for budget in table.budget.unique()]
-    cells: dict[tuple[str, str], list[str]] = {}
-    for metric in MEASURES:
+    budgets, cells = table.budget.unique().tolist(), []
+    for metric, measure in MEASURES.items():
+        scale, digits, unit = (100, 1, " %") if measure.unit == "%" else (1, 3, "")
         for row in _records(table[table.metric == metric]):
-            percent = MEASURES[metric].unit == "%"
-            scale, digits = (100, 1) if percent else (1, 3)
             mean, low, high = (scale * row[name] for name in INTERVAL)
             words = ranged(mean, low, high, digits)
             words += " =" if (metric, row["policy"], row["budget"]) in same else "  "
-            texts = cells.setdefault((metric, row["policy"]), [""] * len(budgets))
-            texts[budgets.index(row["budget"])] = words
-    rows = [
-        [f"{metric}{' %' if MEASURES[metric].unit == '%' else ''}", policy, *texts]
-        for (metric, policy), texts in cells.items()
-    ]
+            cells.append((f"{metric}{unit}", row["policy"], row["budget"], words))
     dialogs = count(int(table.n.max()), "dialog")
     text = (
         f"Means over {dialogs} by budget, with the 95 % interval, which is "
         f"{over_clusters(int(table.services.max()))};\n= where it is indistinguishable from "
-        f"{told.baseline}\n\n"
-        f"{text_table(['measure', 'policy', *map(str, budgets)], rows, 2, grouped=True)}"
+        f"{found.baseline}\n\n"
+        f"{_columns_text(['measure', 'policy'], budgets, cells)}"
     )
-    if known := known_sentence(told.known):
+    if known := known_sentence(found.known):
         text = f"{known}\n\n{text}"
-    return "\n\n\n".join(filter(None, [text, _proxies_text(told.proxies)]))
+    parts = [text, _by_services_text(found.by_services, budgets), _proxies_text(found.proxies)]
+    return "\n\n\n".join(filter(None, parts))
+
+
+def _by_services_text(table: pd.DataFrame, budgets: Sequence[int]) -> str:
+    """Return the values that are right for each group of dialogs, if there are several."""
+    table = table[table.metric == "values_right"]
+    if table.known.nunique() < 2:
+        return ""
+    cells = []
+    for row in _records(table):
+        mean, low, high = (100 * row[name] for name in INTERVAL)
+        words = ranged(mean, low, high, 1)
+        cells.append((GROUPS[row["known"]], row["policy"], row["budget"], words))
+    return (
+        "values_right % by whether the model was trained on the dialogs' services\n\n"
+        f"{_columns_text(['dialogs with', 'policy'], budgets, cells)}"
+    )
+
+
+def _columns_text(
+    header: Sequence[str], columns: Sequence[Any], cells: Sequence[tuple[str, str, Any, str]]
+) -> str:
+    """Return a table of cells (row, row within it, column, text)."""
+    rows: dict[tuple[str, str], dict[Any, str]] = {}
+    for group, name, column, text in cells:
+        rows.setdefault((group, name), {})[column] = text
+    texts = [[*names, *(row.get(column, "") for column in columns)] for names, row in rows.items()]
+    return text_table([*header, *map(str, columns)], texts, 2, grouped=True)
 
 
 def _proxies_text(table: pd.DataFrame) -> str:
     if table.empty:
         return ""
-    over = list(dict.fromkeys(table.over))
-    cells: dict[tuple[str, str], list[str]] = {}
-    for row in _records(table):
-        texts = cells.setdefault((row["damage"], row["proxy"]), [""] * len(over))
+    cells = []
+    for row in _records(table.sort_values("damage", kind="stable")):
         words = ranged(row["rho"], row["ci_low"], row["ci_high"], 2, signed)
         words += by_policies(row["policies_low"], row["policies_high"])
-        texts[over.index(row["over"])] = words
-    rows = [[*names, *texts] for names, texts in sorted(cells.items(), key=lambda each: each[0][0])]
+        cells.append((row["damage"], row["proxy"], row["over"], words))
     return (
         "Rank correlation of proxies from a replay with the loss of answers, over "
         f"{count(int(table.policies.max()), 'policy', 'policies')}:\n"
         "(95 % interval over dialogs) [over policies, if there are enough]\n\n"
-        f"{text_table(['loss of', 'proxy', *over], rows, 2, grouped=True)}"
+        f"{_columns_text(['loss of', 'proxy'], table.over.unique().tolist(), cells)}"
     )
 
 
@@ -237,25 +286,17 @@ def cost_text(cost: pd.DataFrame) -> str:
         ]
         for row in _records(cost)
     ]
-    header = [
-        "policy",
-        "budget",
-        "most bytes",
-        "×",
-        "read per second",
-        "×",
-        "written per second",
-        "×",
-    ]
+    header = ["policy", "budget", "most bytes", "×"]
+    header += ["read per second", "×", "written per second", "×"]
     return (
         "Cost of the caches in one dialog: bytes, and tokens per second with evictions; × relative "
         f"to the cache without eviction\n\n{text_table(header, rows, 1)}"
     )
 
 
-def trace_text(trace: Trace, dialogs: DialogBatch, asked: Iterable[str] = ()) -> str:
+def trace_text(trace: Trace, dialogs: DialogBatch, requested: Iterable[str] = ()) -> str:
     """Return the turns of a trace; the last row states are left out where lines get too long."""
-    table = turns_table(trace, dialogs, asked=asked).rename(columns={"latency_ms": "ms"})
+    table = turns_table(trace, dialogs, metrics=requested).rename(columns={"latency_ms": "ms"})
     frame = table.dropna(axis="columns", how="all")
     states = [name for name in frame if name in trace.state]
     while True:
@@ -303,10 +344,7 @@ def _metric_name(key: str) -> str:
 def _measured_beside_published(
     table: pd.DataFrame, by: Sequence[str], benchmark: Benchmark
 ) -> dict[tuple[Any, ...], list[str]]:
-    """Return a measured and a published text for each metric, by the values of some columns.
-
-    Both are empty for a metric that is undefined in a scenario.
-    """
+    """Return a measured and a published text for each metric, both empty if it is undefined."""
     place = {metric: 2 * at for at, metric in enumerate(late_metrics(benchmark))}
     texts: dict[tuple[Any, ...], list[str]] = {}
     for row in _records(table):

@@ -18,17 +18,8 @@ UNFINISHED, FINISHED = ".fdkvc-unfinished", ".fdkvc-finished"
 def check_folder(folder: str | os.PathLike[str], names: Iterable[str] = ()) -> None:
     """Check that `write_files` can write to a folder; nothing is left behind.
 
-    Parameters
-    ----------
-    folder : path
-        It and its missing parents may still have to be created.
-    names : iterable of str
-        Of the files to write, if the user chose them.
-
-    Raises
-    ------
-    ValueError
-        If it is not a folder, cannot be created, or is not writable.
+    It and its missing parents may still have to be created; `names` are of files that the user
+    chose. Raises a ValueError if it is not a folder, cannot be created, or is not writable.
     """
     with _writable(folder) as (path, unfinished):
         for name in names:
@@ -38,10 +29,7 @@ def check_folder(folder: str | os.PathLike[str], names: Iterable[str] = ()) -> N
 
 @contextmanager
 def _writable(folder: str | os.PathLike[str]) -> Iterator[tuple[Path, Path]]:
-    """Yield a folder, created if missing, and a temporary one within it.
-
-    Created folders are removed again if they stay empty.
-    """
+    """Yield a folder, created if missing and removed if it stays empty, and one within it."""
     if not os.fspath(folder):
         raise ValueError("the folder '' cannot be written: it has no name")
     path, made = Path(folder), []
@@ -116,20 +104,10 @@ def _check_file(path: Path) -> None:
 def write_files(folder: str | os.PathLike[str], files: Files) -> None:
     """Write files into a folder, all of them or none; files of the same names are replaced.
 
-    If anything fails or interrupts, the folder is as it was before. After a kill, the next call
-    for the folder, of this function or of `check_folder`, makes its files all old or all new.
-
-    Parameters
-    ----------
-    folder : path
-        It and its missing parents are created.
-    files : mapping of name to str or bytes
-        A text is written as UTF-8.
-
-    Raises
-    ------
-    ValueError
-        If the folder cannot be written, or a file in it cannot.
+    If anything fails or interrupts, the folder is as it was before. After a kill, the next call for
+    the folder, of this function or of `check_folder`, makes its files all old or all new. The
+    folder and its missing parents are created; a text is written as UTF-8. Raises a ValueError if
+    the folder cannot be written, or a file in it cannot.
     """
     with _writable(folder) as (path, unfinished):
         _replace_all(path, files, unfinished)

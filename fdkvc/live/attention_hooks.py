@@ -19,7 +19,13 @@ from transformers.masking_utils import AttentionMaskInterface, eager_mask, sdpa_
 
 PREFIX = "fdkvc_"
 MASKS = {"eager": eager_mask, "sdpa": sdpa_mask}
-"""The supported attention implementations, with their mask functions."""
+"""Supported attention implementations, with their mask functions."""
+
+FLASH = ("flash_attention_2", "flash_attention_3", "flash_attention_4")
+"""Supported too, where all heads of a layer decide together; it takes no mask by head."""
+
+HOOKED = "fdkvc_hooked"
+"""The attribute of a model that has the hooks."""
 
 HIDDEN = "fdkvc_hidden"
 """The attribute of an attention module with the hidden states that enter its layer."""
@@ -40,11 +46,12 @@ class Listener(Protocol):
         Parameters
         ----------
         layer : int
-        query : tensor (1, H, n, h)
-        mask : tensor (1, 1, n, S) or None
+        query : tensor (B, H, n, h)
+        mask : tensor (B, 1, n, S) or None
+            Of flash attention (B, S).
         scaling : float, optional
             Of the query-key products; 1/√h by default.
-        hidden : tensor (1, n, d)
+        hidden : tensor (B, n, d)
             The hidden states that enter the layer.
         """
 
@@ -56,6 +63,7 @@ class _Expected(threading.local):
     """The attention call that is expected next in this thread."""
 
     call: tuple[Listener, int, Any, Any] | None = None
+    ids: Any = None  # the tokens of this forward pass
 
 
 _expected = _Expected()
@@ -66,8 +74,18 @@ def expect(listener: Listener, layer: int, keys: Any, values: Any) -> None:
     _expected.call = listener, layer, keys, values
 
 
-def attach(model: Any) -> None:
+def token_ids() -> Any:
+    """Return the tokens (B, n) of this thread's forward pass; None if it began with embeddings."""
+    return _expected.ids
+
+
+def attach(model: Any) -> bool:
     """Wrap a model's attention, so that the callbacks given to `expect` receive its inputs.
+
+    Returns
+    -------
+    bool
+        Whether it is a flash attention.
 
     Raises
     ------
@@ -75,28 +93,39 @@ def attach(model: Any) -> None:
         If its attention has another implementation or does not use the library's interface.
     """
     config = model.config.get_text_config(decoder=True)
-    name = str(config._attn_implementation)
-    if name.removeprefix(PREFIX) in MASKS and name not in MASKS:
-        return
-    if name not in MASKS:
+    name = str(config._attn_implementation).removeprefix(PREFIX)
+    flash = name in FLASH
+    if name not in MASKS and not flash:
         raise ValueError(
-            f"the model's attention is {name!r}, but must be one of {', '.join(MASKS)}: load it "
-            "with attn_implementation="
+            f"the model's attention is {name!r}, but must be one of {', '.join((*MASKS, *FLASH))}: "
+            "load it with attn_implementation="
         )
-    transformers.AttentionInterface.register(PREFIX + name, partial(_attend, name))
-    AttentionMaskInterface.register(PREFIX + name, MASKS[name])
-    model.set_attn_implementation(PREFIX + name)
-    if config._attn_implementation != PREFIX + name:
-        raise ValueError(NO_INTERFACE)
+    if flash:  # the library reads its version from the name, so the wrapper has the same
+        own = transformers.AttentionInterface()[name]
+        if getattr(own, "func", None) is not _attend:
+            transformers.AttentionInterface.register(name, partial(_attend, own))
+    elif config._attn_implementation == name:
+        own = sdpa_attention_forward if name == "sdpa" else None
+        transformers.AttentionInterface.register(PREFIX + name, partial(_attend, own))
+        AttentionMaskInterface.register(PREFIX + name, MASKS[name])
+        model.set_attn_implementation(PREFIX + name)
+        if config._attn_implementation != PREFIX + name:
+            raise ValueError(NO_INTERFACE)
+    if HOOKED in vars(model):
+        return flash
+    vars(model)[HOOKED] = True
+    model.register_forward_pre_hook(_forget_ids)
+    model.get_input_embeddings().register_forward_pre_hook(_note_ids)
     for name, module in attention_modules(model).items():
         layer = model.get_submodule(name.rpartition(".")[0])
         layer.register_forward_pre_hook(partial(_enter, module), with_kwargs=True)
+    return flash
 
 
 def check_attached(config: Any) -> None:
     """Raise a ValueError if a model's attention implementation has been changed since."""
     name = str(config.get_text_config(decoder=True)._attn_implementation)
-    if not name.startswith(PREFIX):
+    if not name.startswith(PREFIX) and name not in FLASH:
         raise ValueError(
             f"the model's attention was set to {name!r} after this PolicyCache was made, which "
             "can no longer see its queries: make a new PolicyCache"
@@ -112,18 +141,32 @@ def attention_modules(model: Any) -> dict[str, Any]:
     }
 
 
+def _forget_ids(*_: Any) -> None:
+    _expected.ids = None
+
+
+def _note_ids(_: Any, given: tuple[Any, ...]) -> None:
+    _expected.ids = given[0] if given else None
+
+
 def _enter(attention: Any, layer: Any, given: tuple[Any, ...], named: dict[str, Any]) -> None:
     """Store a layer's input on its attention module."""
     vars(attention)[HIDDEN] = given[0] if given else named["hidden_states"]
 
 
 def _attend(
-    name: str, module: Any, query: Any, key: Any, value: Any, attention_mask: Any, **settings: Any
+    own: Attention | None,
+    module: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    attention_mask: Any,
+    **settings: Any,
 ) -> tuple[Any, Any]:
-    """Attend by the named implementation, between the listener's two calls."""
+    """Attend by an implementation, by default the module's eager one, between the two calls."""
     call, _expected.call = _expected.call, None
     hidden = vars(module).pop(HIDDEN, None)  # so that it is not kept until the next pass
-    own = _implementation(name, module)
+    own = own or sys.modules[type(module).__module__].eager_attention_forward
     if call is None or call[2] is not key:
         return own(module, query, key, value, attention_mask, **settings)
     listener, layer, _, values = call
@@ -136,10 +179,3 @@ def _attend(
     result = own(module, query, key, value, mask, **settings)
     listener.after_attention(layer)
     return result
-
-
-def _implementation(name: str, module: Any) -> Attention:
-    """Return a module's own attention; eager attention is in each model's file."""
-    if name == "sdpa":
-        return sdpa_attention_forward  # type: ignore[no-any-return]
-    return sys.modules[type(module).__module__].eager_attention_forward  # type: ignore[no-any-return]

@@ -1,31 +1,43 @@
 """A policy's cache for the ``generate`` of any causal *transformers* model.
 
-Every layer holds the entries that the policy kept and those of the current turn. The library
-builds one mask for all layers, so all have the same number of slots: a head that keeps fewer
-entries has empty slots, which are masked. Positions count the tokens seen, so entries keep theirs.
+Every layer holds the entries that the policy kept and those of the current turn. Heads that keep
+fewer entries than others of their layer have empty slots, which are masked; where all heads of a
+layer decide together there are none. Positions count the tokens seen, so entries keep theirs.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
-from itertools import chain
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from torch.nn.functional import pad
-from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
+from numpy.typing import NDArray
+from transformers.cache_utils import DynamicCache, DynamicLayer
 from transformers.generation import BaseStreamer
 
 from fdkvc.attention import Floats, Ints
-from fdkvc.live.attention_hooks import NO_INTERFACE, attach, check_attached, expect
-from fdkvc.live.rotary import RotaryPositions
-from fdkvc.lm.head_eviction import DECIDES, EvictionStep, HeadEviction, Heads, check_eviction
+from fdkvc.cache import EMPTY
+from fdkvc.live.attention_hooks import NO_INTERFACE, attach, check_attached, expect, token_ids
+from fdkvc.live.device_array import Device, DeviceArray
+from fdkvc.live.layer import KEYS_VALUES, PolicyLayer, full_layers, kind_of
+from fdkvc.live.quantized import BITS
+from fdkvc.live.rotary import RotaryPositions, head_width
+from fdkvc.lm.head_eviction import (
+    DECIDES,
+    EvictionStep,
+    HeadEviction,
+    Heads,
+    check_eviction,
+    with_new,
+)
+from fdkvc.lm.tokens import TOKEN_FEATURES, Tokens
 from fdkvc.parameters import Field, Parameter, check_parameter
 from fdkvc.policies import Policy
 from fdkvc.policies.together import POOL
+from fdkvc.policies.wrapper import Wrapper, inside
 
 EVERY = Parameter("Every", "Tokens after which policies evict while the model writes.", low=1)
 POSITIONS = Field(
@@ -43,111 +55,21 @@ TURN_VECTORS = {"attention": "queries", **ENTRY_VECTORS}
 """Those that it needs of the turn's tokens."""
 
 
-class PolicyLayer(DynamicLayer):  # type: ignore[misc]
-    """A layer's cache: the slots that the policy kept, followed by the tokens of the turn.
+def _refused(sentence: str) -> Callable[..., None]:
+    """Return a method that refuses what a cache of the library may be asked for."""
 
-    Parameters
-    ----------
-    carried : sequence of str
-        Names of the vectors, besides keys and values, to keep with the entries.
+    def refuse(*_: Any, **__: Any) -> None:
+        raise ValueError(f"a PolicyCache {sentence}")
 
-    Attributes
-    ----------
-    seen, held : int
-        Tokens so far, and slots.
-    empty : tensor (K, S) of bool, optional
-        Marks empty slots.
-    """
-
-    is_croppable = False
-
-    def __init__(self, carried: Sequence[str]) -> None:
-        super().__init__()
-        self.seen = self.held = 0
-        self.empty: Any = None
-        self._carried = carried
-        self._aside: dict[str, Any] = {}  # of slots and second tier; keys, values of that alone
-        self._shared: Any = None  # which of the hidden states aside is each slot's (K, S + R)
-        self._brought: dict[str, list[Any]] = {}
-
-    def get_seq_length(self) -> int:
-        """Return the tokens seen, which is the next position."""
-        return self.seen
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Return the number of keys, and the position of the first in the mask."""
-        there = self.keys.shape[-2] if self.is_initialized else 0
-        return there + query_length, self.seen - there
-
-    def update(self, key_states: Any, value_states: Any, *args: Any, **named: Any) -> Any:
-        """Add the keys and values of new tokens; return all."""
-        self.seen += key_states.shape[-2]
-        return super().update(key_states, value_states, *args, **named)
-
-    def bring(self, **vectors: Any) -> None:
-        """Add further vectors of the turn's tokens (heads, n, ·)."""
-        more = {name: [*self._brought.get(name, ()), each] for name, each in vectors.items()}
-        self._brought = self._brought | more
-
-    def slots(self, name: str) -> Any:
-        """Return the vectors of the slots and of the second tier (heads, S + R, ·)."""
-        if name not in self._aside:
-            return self.new(name)[:, :0]
-        if name in ("keys", "values"):
-            held = getattr(self, name)[0, :, : self.held]
-            return torch.cat([held, self._aside[name]], dim=1)
-        if name == "hidden":
-            return self._aside[name][0, self._shared]
-        return self._aside[name]
-
-    def new(self, name: str) -> Any:
-        """Return the vectors of the turn's tokens (heads, n, ·)."""
-        if name in ("keys", "values"):
-            return getattr(self, name)[0, :, self.held :]
-        return torch.cat(self._brought[name], dim=1)
-
-    @property
-    def beside(self) -> list[Any]:
-        """All tensors but keys and values that are in use."""
-        return [*self._aside.values(), *chain(*self._brought.values())]
-
-    def keep(self, places: Any, held: int) -> None:
-        """Keep the entries at these places of each KV head (K, S + R), −1 for none; S as slots."""
-        there, found = places >= 0, {}
-        for name in ("keys", "values", *self._carried):
-            if name == "hidden":
-                found[name], self._shared = self._hidden(places.clamp(min=0))
-                continue
-            both = torch.cat([self.slots(name), self.new(name)], dim=1)
-            where = places.clamp(min=0).repeat_interleave(len(both) // len(places), dim=0)
-            found[name] = both.gather(1, where[..., None].expand(-1, -1, both.shape[-1]))
-        self.keys, self.values = (found[name][None, :, :held] for name in ("keys", "values"))
-        self._aside = {
-            name: each[:, held:] if name in ("keys", "values") else each
-            for name, each in found.items()
-        }
-        self._brought, self.held = {}, held
-        self.empty = None if there[:, :held].all() else ~there[:, :held]
-
-    def _hidden(self, places: Any) -> tuple[Any, Any]:
-        """Return the hidden states at these places, each once (1, U, d), and their indices.
-
-        The heads of a layer share them, since they are large.
-        """
-        new = self.new("hidden")
-        known = self._aside.get("hidden", new[:, :0])
-        own = torch.arange(new.shape[1], device=new.device).expand(len(places), -1)
-        own = own + known.shape[1]
-        before = own[:, :0] if self._shared is None else self._shared
-        used, which = torch.cat([before, own], dim=1).gather(1, places).unique(return_inverse=True)
-        return torch.cat([known, new], dim=1)[:, used], which
+    return refuse
 
 
 class PolicyCache(DynamicCache):  # type: ignore[misc]
     """A cache that a policy evicts from between turns.
 
     A prompt's turn ends with its forward pass; that of the model's own tokens with the next prompt,
-    or at once with `end_turn` or `streamer`.
+    or at once with `end_turn` or `streamer`. A pass of several tokens, or the first, is a prompt;
+    `begin_turn` announces one of a single token.
 
     Parameters
     ----------
@@ -156,36 +78,45 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     budget : int
         Entries that each KV head may hold at the end of a turn.
     model : the library's
-        A causal model, whose attention is *eager* or *sdpa*.
+        A causal model, whose attention is *eager*, *sdpa* or a flash attention.
+    tokenizer : the library's or Tokens, optional
+        For policies that look at words or how rare they are.
     every : int, optional
         Also end a turn every so many tokens while the model writes.
     decides : {"head", "layer", "model"}
         Whether each KV head decides for itself, or all heads of a layer or of the model together.
+        Flash attention, which takes no mask, needs one of the latter two.
     pool : {"mean", "max"}
         How to combine the scores of query heads that decide together.
     positions : {"kept", "slots"}
         Whether entries keep their rotary positions or close the gaps, as in StreamingLLM: rotated
         once, from keys stored without positions.
+    bits : {4, 8}, optional
+        How to store keys and values between turns; as the model computes them by default.
     by_itself : bool
         Whether turns end automatically; otherwise only `end_turn` ends one.
     record : bool
-        Whether to store all vectors and decisions for `fdkvc.live.recorded`.
+        Whether to store all vectors and decisions of a text for `fdkvc.live.recorded`.
+    on_device : bool, optional
+        Whether policies run on the model's device instead of in NumPy; by default, if it is not
+        the CPU. The policy `random` always runs in NumPy.
 
     Attributes
     ----------
     decided : tuple of int
-        Layers that the policy evicts from; those with a sliding window are left to the model.
-    deciding : HeadEviction, optional
-        The policy's state; None before the first turn has ended.
+        Layers that the policy evicts from; the others are left to the model.
     ends : list of int
-        The tokens seen at the end of each turn.
+        The tokens seen at the end of each turn, padding included.
+    moved : list of int
+        Bytes moved between the model's device and NumPy at the end of each turn.
     decisions : list of EvictionStep
         Of each turn, if recorded.
 
     Raises
     ------
     ValueError
-        For an unsupported policy, option or model; in use, for more than one text at once.
+        For an unsupported policy, option or model; in use, for another number of texts, for beams,
+        or for a text that ends in padding.
 
     Notes
     -----
@@ -203,23 +134,32 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         budget: int,
         model: Any,
         *,
+        tokenizer: Any = None,
         every: int | None = None,
         decides: str = DECIDES.default,
         pool: str = POOL.default,
         positions: str = POSITIONS.default,
+        bits: int | None = None,
         by_itself: bool = True,
         record: bool = False,
+        on_device: bool | None = None,
     ) -> None:
         check_eviction(policy, budget, decides, pool)
-        check_within_a_cache(policy)
+        check_within_a_cache(policy, with_text=tokenizer is not None)
         POSITIONS.check(positions, "positions")
         if every is not None:
             check_parameter("every", EVERY, every, int)
+        _check_bits(bits, positions, model.config)
         super().__init__(config=model.config)
         self.policy, self.budget, self.every, self.by_itself = policy, budget, every, by_itself
-        self._choice = decides, pool
-        self.decided = _full_layers(self.layers)
-        attach(model)
+        self.decided = full_layers(self.layers, model.config)
+        self._flash = attach(model)
+        if self._flash and decides == "head":
+            raise ValueError(
+                "flash attention takes no mask, so the heads of a layer must keep the same tokens: "
+                'choose decides="layer", or load the model with attn_implementation="sdpa"'
+            )
+        self._choice, self._on_device, self._record = (decides, pool), on_device, record
         self._config = model.config
         self._rotary = RotaryPositions(model) if positions == "slots" else None
         self._needed = {TURN_VECTORS[look] for look in policy.looks_at if look in TURN_VECTORS}
@@ -228,57 +168,60 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         if self._rotary is not None:
             carried.append("unturned")
         for number in self.decided:
-            self.layers[number] = PolicyLayer(carried)
-        self.deciding: HeadEviction | None = None
+            self.layers[number] = PolicyLayer(carried, bits)
+        self._tokens: Tokens | None = None
+        if TOKEN_FEATURES & {*policy.looks_at}:
+            known = isinstance(tokenizer, Tokens)
+            self._tokens = tokenizer if known else Tokens(tokenizer, (), {}, 0)
         self.ends: list[int] = []
+        self.moved: list[int] = []
         self.decisions: list[EvictionStep] = []
-        self._recorded: dict[tuple[str, int], list[Floats]] | None = {} if record else None
-        self._heads: int | None = None  # of queries, known from the hooks
-        self._read = 0  # tokens of this forward pass
+        self._device: Device | None = None
+        self._states: list[list[HeadEviction]] = []  # of each text and group of layers
+        self._features: list[dict[str, NDArray[Any]]] = []  # of each text's tokens
+        self._passes: list[tuple[int, Any, Any]] = []  # of this turn: tokens, `_real`, `_ids`
+        self._recorded: dict[tuple[str, int], list[Floats]] = {}
+        self._heads = 0  # of queries, known from the hooks
+        self._padded = False
+        self._prompt_end = 0  # the tokens before are no written ones
+        self._prompt = False  # whether this forward pass reads a prompt
 
     # --------------------------------------------------------------------------- library interface
 
     def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
         """Return the mask's sizes; a prompt first ends the turn of the tokens written before."""
-        if self.by_itself and query_length > 1:
+        if self.by_itself and self._is_prompt(query_length):
             self.end_turn()
         sizes: tuple[int, int] = super().get_mask_sizes(query_length, layer_idx)
         return sizes
+
+    def _is_prompt(self, tokens: int) -> bool:
+        """Whether a pass over so many next tokens reads a prompt."""
+        return tokens > 1 or self.seen == 0 or self.seen + tokens <= self._prompt_end
 
     def update(
         self, key_states: Any, value_states: Any, layer_idx: int, *args: Any, **named: Any
     ) -> Any:
         """Add the keys and values of new tokens; return all of the layer."""
-        check_attached(self._config)
-        if len(key_states) != 1:
+        texts = len(self._states)
+        if texts and len(key_states) != texts:
             raise ValueError(
-                f"a PolicyCache is for one text, but there are {len(key_states)} at once: "
-                "generate one after the other, each with a cache of its own"
+                f"a PolicyCache that began with {texts} texts cannot go on with {len(key_states)}: "
+                "make a new one"
             )
+        if layer_idx == self.decided[0]:
+            check_attached(self._config)
+            self._prompt = self._is_prompt(key_states.shape[2])
         keys, values = super().update(key_states, value_states, layer_idx, *args, **named)
         if layer_idx in self.decided:
             expect(self, layer_idx, keys, values)
         return keys, values
 
-    def crop(self, tokens_to_remove: int) -> None:
-        """Refuse: evicted entries are gone."""
-        raise ValueError("a PolicyCache cannot go back: make a fork of it before")
-
-    def reset(self) -> None:
-        """Refuse."""
-        raise ValueError("a PolicyCache is for one text: make a new one for another")
-
-    def reorder_cache(self, beam_idx: Any) -> None:
-        """Refuse."""
-        raise ValueError("a PolicyCache is for one text, and cannot serve several beams")
-
-    def batch_repeat_interleave(self, repeats: int) -> None:
-        """Refuse."""
-        raise ValueError("a PolicyCache is for one text: make a fork of it for each continuation")
-
-    def batch_select_indices(self, indices: Any) -> None:
-        """Refuse."""
-        raise ValueError("a PolicyCache is for one text, of which none can be selected")
+    crop = _refused("cannot go back: make a fork of it before")
+    reset = _refused("cannot begin again: make a new one for other texts")
+    reorder_cache = _refused("cannot serve several beams: generate with num_beams=1")
+    batch_repeat_interleave = _refused("cannot repeat a text: make a fork for each continuation")
+    batch_select_indices = _refused("cannot select among its texts: make one for each")
 
     def __repr__(self) -> str:
         left = f"; {self.left}" if self.left else ""
@@ -290,73 +233,117 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         self, layer: int, query: Any, mask: Any, *, scaling: float | None, hidden: Any
     ) -> Any:
         """See `fdkvc.live.attention_hooks.Listener`."""
-        held, (_, self._heads, self._read, h) = self.layers[layer], query.shape
+        held, (_, self._heads, n, h) = self.layers[layer], query.shape
         if layer == self.decided[0]:
-            _check_whole(mask)
+            self._passes = [*self._passes, (n, self._real(mask, n), self._ids())]
         captured = {}
         if "queries" in self._captured:
             scale = 1.0 if scaling is None else float(scaling) * math.sqrt(h)
-            captured["queries"] = query[0].detach() * scale
+            captured["queries"] = query.detach() * scale
         if "hidden" in self._captured:
-            captured["hidden"] = hidden.detach()
+            captured["hidden"] = hidden.detach()[:, None]
         held.bring(**{name: captured[name] for name in self._needed})
-        if self._recorded is not None:
-            own = {name: getattr(held, name)[0, :, -self._read :] for name in ("keys", "values")}
+        if self._record:
+            if len(query) > 1 or self._padded:
+                raise ValueError("record=True is for one text without padding")
+            own = {name: getattr(held, name)[:, :, -n:] for name in KEYS_VALUES}
             for name, vectors in (captured | own).items():
-                self._recorded.setdefault((name, layer), []).append(_numpy(vectors))
-        if held.empty is None:
-            return mask
-        unseen = held.empty.repeat_interleave(self._heads // len(held.empty), dim=0)
-        unseen = pad(unseen, (0, held.keys.shape[2] - held.held))[None, :, None]
-        if mask is None:  # a single token sees everything
-            mask = query.new_zeros(())
-        if mask.dtype == torch.bool:
-            return mask & ~unseen
-        return mask.where(~unseen, torch.finfo(mask.dtype).min)
+                self._recorded.setdefault((name, layer), []).append(_numpy(vectors[0]))
+        heads = self._heads if self._choice[0] == "head" else 1
+        return held.mask(query, mask, heads=heads, flash=self._flash, padded=self._padded)
+
+    def _real(self, mask: Any, n: int) -> Any:
+        """Return which of the pass's tokens are not padding (B, n); None for all."""
+        if mask is None or n == 1:
+            return None
+        last = mask[:, -n:] if mask.ndim == 2 else mask[:, 0, -1, -n:]
+        real = last >= 0 if last.is_floating_point() else last.bool()
+        if real.all():
+            return None
+        if not real[:, -1].all():
+            raise ValueError("a text of the batch ends in padding: pad on the left")
+        if self._rotary is not None:
+            raise ValueError('positions="slots" is for texts without padding')
+        self._padded = True
+        return real
+
+    def _ids(self) -> Any:
+        """Return the pass's token ids (B, n), if the policy needs them."""
+        if self._tokens is None:
+            return None
+        ids = token_ids()
+        if ids is None:
+            raise ValueError(
+                f"{self.policy.label} needs to know the tokens: give the model input_ids instead "
+                "of inputs_embeds"
+            )
+        return ids.detach()
 
     def after_attention(self, layer: int) -> None:
         """See `fdkvc.live.attention_hooks.Listener`."""
         if not self.by_itself or layer != self.decided[-1]:
             return
-        a_prompt = self._read > 1
-        if a_prompt or (self.every is not None and self._new >= self.every):
+        if self._prompt or (self.every is not None and self._new >= self.every):
             self.end_turn()
 
     # --------------------------------------------------------------------------- eviction
 
     @property
     def seen(self) -> int:
-        """Tokens so far."""
+        """Tokens so far, padding included."""
         return int(self.layers[self.decided[0]].seen)
 
     @property
     def _new(self) -> int:
         """Tokens since the last turn ended."""
-        return self.seen - (0 if self.deciding is None else self.deciding.count)
+        return self.seen - (self.ends[-1] if self.ends else 0)
 
     @property
     def held(self) -> Ints:
-        """The tokens that each head holds (L, K, S) in the decided layers, −1 for none."""
-        layers = [self.layers[number] for number in self.decided]
-        if not layers[0].is_initialized:
-            return np.empty((len(layers), 0, 0), np.intp)
-        new = np.arange(self.seen - self._new, self.seen)
-        shape = len(layers), layers[0].keys.shape[1]
-        left = np.empty((*shape, 0), np.intp) if self.deciding is None else self.deciding.held
-        return np.concatenate([left, np.broadcast_to(new, (*shape, len(new)))], axis=2)
+        """The tokens that each head holds (L, K, S) in the decided layers, −1 for none.
+
+        Of several texts (B, L, K, S); each counts its own tokens, without padding.
+        """
+        first = self.layers[self.decided[0]]
+        if not first.is_initialized:
+            return np.empty((len(self.decided), 0, 0), np.intp)
+        texts, kv_heads = first.keys.shape[:2]
+        shape, found = (len(self.decided), kv_heads), []
+        for text in range(texts):
+            states = self._states[text] if self._states else []
+            before = _stacked([np.asarray(state.held) for state in states])
+            before = before if states else np.empty((*shape, 0), np.intp)
+            new = np.arange(self._new) + (states[0].count if states else 0)
+            found.append(np.concatenate([before, np.broadcast_to(new, (*shape, len(new)))], axis=2))
+        return found[0] if texts == 1 else _stacked([each[None] for each in found])
 
     @property
     def left(self) -> str:
         """A note on the layers that are left to the model; empty without any."""
-        numbers = [str(at) for at in range(len(self.layers)) if at not in self.decided]
-        if not numbers:
+        kinds: dict[str, list[str]] = {}
+        for number, layer in enumerate(self.layers):
+            if number not in self.decided:
+                kinds.setdefault(kind_of(layer), []).append(str(number))
+        if not kinds:
             return ""
-        return f"left to the model, with windows of their own: layers {', '.join(numbers)}"
+        found = (f"layers {', '.join(numbers)} ({kind})" for kind, numbers in kinds.items())
+        return f"left to the model: {'; '.join(found)}"
 
     @property
     def nbytes(self) -> int:
         """Bytes of all tensors in all layers."""
         return bytes_of(self)
+
+    def begin_turn(self, tokens: int | None = None) -> None:
+        """End the turn of the written tokens; what the model reads next is a prompt.
+
+        Parameters
+        ----------
+        tokens : int, optional
+            Tokens of the text up to the prompt's end; by default one more than it has now.
+        """
+        self.end_turn()
+        self._prompt_end = self.seen + 1 if tokens is None else tokens
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def end_turn(self) -> None:
@@ -364,41 +351,105 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         layers, new = [self.layers[number] for number in self.decided], self._new
         if not new:
             return
-        before = self.deciding or self._beginning(layers)
-        turned = self._rotary
-        if turned is not None:
-            began = torch.arange(self.seen - new, self.seen).expand(before.heads.kv_heads, -1)
+        if not self._states:
+            self._begin(layers)
+        assert self._device is not None
+        moved = self._device.moved
+        real = self._end_passes(layers)
+        if self._rotary is not None:
+            began = torch.arange(self.seen - new, self.seen, device=layers[0].keys.device)
             for number, layer in zip(self.decided, layers, strict=True):
-                keys = layer.new("keys").float()
-                layer.bring(unturned=turned(keys, began.to(keys.device), number, back=True))
-        self.deciding, decision = before.after(new, _LayerVectors(layers))
-        held = decision.held
-        for layer, places in zip(layers, torch.from_numpy(decision.sources), strict=True):
-            layer.keep(places.to(layer.keys.device), held.shape[2])
-        if turned is not None:
-            behind = np.cumsum((held >= 0)[:, :, ::-1], axis=2)[:, :, ::-1]
-            where = torch.from_numpy(self.seen - behind)
-            for number, layer, own in zip(self.decided, layers, where, strict=True):
-                keys = layer.slots("unturned")[:, : held.shape[2]]
-                keys = turned(keys, own.to(keys.device), number)
-                layer.keys = keys[None].to(layer.keys.dtype)
+                keys = layer.keys[:, :, layer.keys.shape[2] - new :].float()
+                where = began.expand(keys.shape[1], -1)
+                turned = [self._rotary(each, where, number, back=True) for each in keys]
+                layer.bring(unturned=torch.stack(turned))
+        counts = [new] * len(self._states) if real is None else real.sum(dim=1).tolist()
+        places: list[list[Any]] = []  # of each text and layer
+        steps: list[list[EvictionStep]] = []
+        for text, count in enumerate(counts):
+            found = list(self._evict(layers, text, count))
+            steps.append([step for _, step in found])
+            places.append([place for group, _ in found for place in group])
+        for at, layer in enumerate(layers):
+            group = 0 if len(self._states[0]) == 1 else at
+            sizes = [states[group].held.shape[2] for states in self._states]
+            layer.keep([each[at] for each in places], sizes)
+        if self._rotary is not None:
+            self._close_gaps(layers)
         self.ends = [*self.ends, self.seen]
-        if self._recorded is not None:
-            self.decisions = [*self.decisions, decision]
+        self.moved = [*self.moved, self._device.moved - moved]
+        if self._record:
+            self.decisions = [*self.decisions, _one_step(steps[0])]
 
-    def _beginning(self, layers: Sequence[PolicyLayer]) -> HeadEviction:
-        if self._heads is None:
+    def _evict(
+        self, layers: Sequence[PolicyLayer], text: int, new: int
+    ) -> Iterator[tuple[Any, EvictionStep]]:
+        """Let the policy decide for a text, in each group of layers; yield the places to keep."""
+        assert self._device is not None
+        size = len(layers) // len(self._states[text])
+        for number, state in enumerate(self._states[text]):
+            own = layers[number * size : (number + 1) * size]
+            vectors = _LayerVectors(own, text, self._device, self._in_numpy)
+            after, step = state.after(new, vectors, self._features[text])
+            self._states[text][number] = after
+            sources = getattr(step.sources, "tensor", None)
+            if sources is None:
+                sources = self._device.tensor(step.sources)
+            yield sources, step
+
+    def _begin(self, layers: Sequence[PolicyLayer]) -> None:
+        """Make the states of all texts."""
+        if not self._heads:
             raise ValueError(NO_INTERFACE)
         ((kv_heads, width), *others) = {
             (layer.keys.shape[1], layer.keys.shape[3]) for layer in layers
         }
         if others:
             raise ValueError("the layers of this model differ in their heads of keys")
-        heads = Heads(len(layers), self._heads, kv_heads, width)
-        return HeadEviction(self.policy, self.budget, heads, *self._choice)
+        decides, _ = self._choice
+        # Layers decide one after the other where they share nothing, which takes less memory.
+        groups = 1 if decides == "model" or _shares_budget(self.policy) else len(layers)
+        heads = Heads(len(layers) // groups, self._heads, kv_heads, width)
+        device = layers[0].keys.device
+        self._device = Device(device)
+        on_device = device.type != "cpu" if self._on_device is None else self._on_device
+        self._in_numpy = not on_device or "chance" in self.policy.looks_at
+        self._array = np.asarray if self._in_numpy else self._device.array
+        begun = HeadEviction(self.policy, self.budget, heads, *self._choice, array=self._array)
+        texts = len(layers[0].keys)
+        self._states = [[begun] * groups for _ in range(texts)]
+        self._features = [{} for _ in range(texts)]
+
+    def _end_passes(self, layers: Sequence[PolicyLayer]) -> Any:
+        """Return which of the turn's tokens are not padding, and note what their text says."""
+        passes, self._passes, real = self._passes, [], None
+        if any(each is not None for _, each, _ in passes):
+            ones = torch.ones(len(self._states), 1, dtype=torch.bool, device=layers[0].keys.device)
+            real = torch.cat([ones.expand(-1, n) if r is None else r for n, r, _ in passes], dim=1)
+        for layer in layers:
+            layer.real = real
+        if self._tokens is None:
+            return real
+        for text, ids in enumerate(torch.cat([ids for _, _, ids in passes], dim=1)):
+            own = (ids if real is None else ids[real[text]]).tolist()
+            new = self._tokens.features(own, self.policy.looks_at)
+            arrays = {name: self._array(column) for name, column in new.items()}
+            self._features[text] = with_new(self._features[text], arrays)
+        return real
+
+    def _close_gaps(self, layers: Sequence[PolicyLayer]) -> None:
+        """Rotate the kept keys to the positions before the next token's."""
+        assert self._rotary is not None
+        for at, (number, layer) in enumerate(zip(self.decided, layers, strict=True)):
+            for text, states in enumerate(self._states):
+                held = torch.from_numpy(np.asarray(_of_layer(states, at)))
+                behind = (held >= 0).flip(1).cumsum(dim=1).flip(1)
+                keys = layer.slots("unturned", text)[:, : held.shape[1]]
+                turned = self._rotary(keys, (self.seen - behind).to(keys.device), number)
+                layer.keys[text, :, : held.shape[1]] = turned
 
     def streamer(self, more: Any = None) -> Any:
-        """Return a streamer for ``generate`` that ends the turn when generation ends.
+        """Return a streamer for ``generate``: its prompt is one, and its end ends the turn.
 
         Parameters
         ----------
@@ -414,9 +465,13 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     def fork(self) -> PolicyCache:
         """Return an independent copy; both share the tensors that they hold now."""
         other = copy.copy(self)
-        other.layers = [copy.copy(layer) for layer in self.layers]  # tensors are never modified
-        if self._recorded is not None:
-            other._recorded = {name: [*parts] for name, parts in self._recorded.items()}
+        other.layers = [  # tensors of keys and values are never modified, states of others are
+            copy.copy(layer) if isinstance(layer, DynamicLayer) else copy.deepcopy(layer)
+            for layer in self.layers
+        ]
+        other._states = [[*states] for states in self._states]
+        other._features = [*self._features]
+        other._recorded = {name: [*parts] for name, parts in self._recorded.items()}
         return other
 
     def recorded(self, name: str) -> Floats:
@@ -427,78 +482,119 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         LookupError
             If they were not recorded.
         """
-        if self._recorded is None:
+        if not self._record:
             raise LookupError("this cache records nothing: make one with record=True")
         parts = [self._recorded[name, layer] for layer in self.decided]
         return np.stack([np.concatenate(part, axis=1) for part in parts])
 
 
 class _TurnEnd(BaseStreamer):  # type: ignore[misc]
-    """Ends the turn when ``generate`` ends."""
+    """Begins a turn with the prompt that ``generate`` reads, and ends one with its end."""
 
     def __init__(self, cache: PolicyCache, more: Any) -> None:
-        self._cache, self._more = cache, more
+        self._cache, self._more, self._began = cache, more, False
 
     def put(self, value: Any) -> None:
+        if not self._began:
+            self._cache.begin_turn(value.shape[-1])
+        self._began = True
         if self._more is not None:
             self._more.put(value)
 
     def end(self) -> None:
         self._cache.end_turn()
+        self._began = False
         if self._more is not None:
             self._more.end()
 
 
 class _LayerVectors:
-    """The vectors of the entries held before a turn, and of the turn."""
+    """The vectors of a text's entries held before a turn, and of the turn, in some layers."""
 
-    def __init__(self, layers: Sequence[PolicyLayer]) -> None:
-        self._layers = layers
+    def __init__(
+        self, layers: Sequence[PolicyLayer], text: int, device: Device, in_numpy: bool
+    ) -> None:
+        self._layers, self._text, self._device, self._in_numpy = layers, text, device, in_numpy
 
-    def held(self, name: str) -> Floats:
-        return np.stack([_numpy(layer.slots(name)) for layer in self._layers])
+    def held(self, name: str) -> Any:
+        return self._array([layer.slots(name, self._text) for layer in self._layers])
 
-    def new(self, name: str) -> Floats:
-        return np.stack([_numpy(layer.new(name)) for layer in self._layers])
+    def new(self, name: str) -> Any:
+        return self._array([layer.new(name, self._text) for layer in self._layers])
 
-
-def _full_layers(layers: Sequence[Any]) -> tuple[int, ...]:
-    """Return the numbers of the layers with full attention."""
-    for layer in layers:
-        if type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer):
-            kind = type(layer).__name__
-            raise ValueError(
-                f"a layer of this model uses a {kind}, from which nothing can be evicted"
-            )
-    full = tuple(at for at, layer in enumerate(layers) if type(layer) is DynamicLayer)
-    if not full:
-        raise ValueError(
-            f"all layers of this model see a window of {layers[0].sliding_window} tokens, so there "
-            "is nothing for a policy to decide"
-        )
-    return full
+    def _array(self, found: Sequence[Any]) -> Any:
+        vectors = torch.stack([each.float() for each in found])
+        if not self._in_numpy:
+            return DeviceArray(vectors, self._device)
+        return self._device.numpy(vectors)
 
 
-def _check_whole(mask: Any) -> None:
-    """Raise a ValueError if the last token does not see everything, as with padding."""
-    if mask is None:
+def _of_layer(states: Sequence[HeadEviction], layer: int) -> Any:
+    """Return the tokens that a layer holds (K, S)."""
+    return states[0].held[layer] if len(states) == 1 else states[layer].held[0]
+
+
+def _stacked(arrays: Sequence[Ints]) -> Ints:
+    """Join arrays (·, K, S) along the first axis, padded with −1 to the longest."""
+    most = max((each.shape[-1] for each in arrays), default=0)
+    widths = [(0, 0)] * (arrays[0].ndim - 1) if arrays else []
+    return np.concatenate(
+        [
+            np.pad(each, [*widths, (0, most - each.shape[-1])], constant_values=EMPTY)
+            for each in arrays
+        ]
+    )
+
+
+def _one_step(steps: Sequence[EvictionStep]) -> EvictionStep:
+    """Join the results of groups of layers, in NumPy."""
+    found: dict[str, Any] = {}
+    for name in vars(steps[0]):
+        parts = [np.asarray(getattr(step, name)) for step in steps]
+        if name == "layer":
+            parts = [at + part for at, part in enumerate(parts)]
+        found[name] = np.concatenate(parts) if parts[0].ndim == 1 else _stacked(parts)
+    return EvictionStep(**found)
+
+
+def _shares_budget(policy: Policy) -> bool:
+    """Whether layers of different budgets share theirs."""
+    own = {type(each).budgets for each in inside(policy)}
+    return not own <= {Policy.budgets, Wrapper.budgets}
+
+
+def _check_bits(bits: int | None, positions: str, config: Any) -> None:
+    """Raise a ValueError for bits that keys cannot be stored in."""
+    if bits is None:
         return
-    last = mask[..., -1, :]
-    if not bool((last if last.dtype == torch.bool else last >= 0).all()):
-        raise ValueError("a PolicyCache is for one text without padding")
+    if bits not in BITS:
+        raise ValueError(f"bits is {bits!r}, but must be one of {', '.join(map(str, BITS))}")
+    if positions == "slots":
+        raise ValueError('bits and positions="slots" do not go together: keys are rotated again')
+    width = head_width(config.get_text_config(decoder=True))
+    if width * bits % 8:
+        raise ValueError(f"keys of {width} numbers cannot be stored in {bits} bits: choose 8")
 
 
-def check_within_a_cache(policy: Policy) -> None:
-    """Raise a ValueError for a policy that needs what a *transformers* cache cannot provide."""
-    refusal = None
-    if "surprisal" in policy.looks_at:
-        refusal = "weighs how surprising tokens are, which a PolicyCache does not see"
-    elif policy.reads_afresh:
-        refusal = (
-            "stores everything and chooses afresh what each turn reads, but a PolicyCache evicts"
+def check_within_a_cache(policy: Policy, *, with_text: bool) -> None:
+    """Raise a ValueError for a policy that needs what a *transformers* cache cannot provide.
+
+    Parameters
+    ----------
+    policy : Policy
+    with_text : bool
+        Whether the text of tokens is known, from a tokenizer.
+    """
+    if policy.reads_afresh:
+        raise ValueError(
+            f"{policy.label} stores everything and chooses afresh what each turn reads, but a "
+            "PolicyCache evicts"
         )
-    if refusal:
-        raise ValueError(f"{policy.label} {refusal}")
+    if TOKEN_FEATURES & {*policy.looks_at} and not with_text:
+        raise ValueError(
+            f"{policy.label} looks at the text of tokens, for which a PolicyCache needs the "
+            "model's tokenizer: add tokenizer="
+        )
 
 
 def _numpy(vectors: Any) -> Floats:
@@ -508,10 +604,11 @@ def _numpy(vectors: Any) -> Floats:
 
 def bytes_of(cache: Any) -> int:
     """Return the bytes of all tensors of a *transformers* cache."""
+    names = (*KEYS_VALUES, "conv_states", "recurrent_states")
     tensors = (
         tensor
         for layer in cache.layers
-        for tensor in (layer.keys, layer.values, *getattr(layer, "beside", ()))
+        for tensor in (*map(vars(layer).get, names), *getattr(layer, "beside", ()))
         if tensor is not None
     )
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)

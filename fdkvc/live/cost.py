@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from transformers.cache_utils import DynamicCache
 
 from fdkvc.live.cache import PolicyCache, bytes_of
@@ -70,7 +71,9 @@ def measure_cost(
                 if case is None
                 else model.evicting(*case, decides).cache
             )
-            held[at], *timed[at] = _time(model, cache, turns, min(WRITTEN, room), every)
+            held[at], *timed[at] = read_and_write(
+                model.model, cache, turns, min(WRITTEN, room), every
+            )
     tokens = sum(map(len, turns)), min(WRITTEN, room)
     speed = tokens / np.median(seconds, axis=0)
     ratio = np.median(seconds[:, :1] / seconds, axis=0)
@@ -83,21 +86,55 @@ def measure_cost(
     return pd.DataFrame(found, columns=list(COST))
 
 
-def _time(
-    model: LiveModel, cache: Any, turns: Sequence[Sequence[int]], writes: int, every: int | None
+def read_and_write(
+    model: Any,
+    cache: Any,
+    turns: Sequence[Sequence[int]],
+    writes: int,
+    every: int | None = None,
+    clock: Callable[[], float] = perf_counter,
 ) -> tuple[int, float, float]:
-    """Return the peak bytes, and the seconds of reading and of writing so many tokens."""
-    evicts = isinstance(cache, PolicyCache)
-    most, began = 0, perf_counter()
-    for ids in turns:
-        logits = model.decoder.logits(np.array([ids]), cache)
+    """Let a model read the turns of a text with a cache, then write.
+
+    Parameters
+    ----------
+    model, cache : the library's
+        A `PolicyCache` is one with ``by_itself=False``.
+    turns : sequence of sequence of int
+    writes : int
+        Tokens to write.
+    every : int, optional
+        As for `PolicyCache`.
+    clock : function () to float
+        Time in seconds.
+
+    Returns
+    -------
+    tuple of (int, float, float)
+        Peak bytes of the cache, and the seconds of reading and of writing, evictions included.
+    """
+    most, ends = 0, isinstance(cache, PolicyCache)
+
+    def took(ids: Any, *, end: bool) -> Any:
+        nonlocal most
+        given: Any = {"past_key_values": cache, "use_cache": True, "logits_to_keep": 1}
+        logits = model(input_ids=ids, **given).logits
         most = max(most, bytes_of(cache))
-        if evicts:
+        if ends and end:
             cache.end_turn()
-    read = perf_counter()
-    for number in range(writes):
-        logits = model.decoder.logits(logits[:, -1:].argmax(axis=-1), cache)
-        most = max(most, bytes_of(cache))
-        if evicts and (number + 1 == writes or (every is not None and (number + 1) % every == 0)):
-            cache.end_turn()
-    return most, read - began, perf_counter() - read
+        return logits[:, -1:].argmax(dim=-1)
+
+    def now() -> float:
+        if model.device.type == "cuda":
+            torch.cuda.synchronize(model.device)
+        return clock()
+
+    with torch.inference_mode():
+        given = [torch.tensor([ids], device=model.device) for ids in turns]
+        began = now()
+        for ids in given:
+            token = took(ids, end=True)
+        read = now()
+        for number in range(1, writes + 1):
+            token = took(token, end=number == writes or number % (every or writes) == 0)
+        return most, read - began, now() - read

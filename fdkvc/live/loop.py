@@ -74,8 +74,10 @@ class LiveModel:
         return self.full().cache.left
 
     def full(self, with_surprisal: bool = False) -> LiveTextCache:
-        """Return the cache of a new text that evicts nothing and has no surprisal."""
-        return LiveTextCache(self.decoder, self._cache(policy_named("full"), 1, record=True), False)
+        """Return the cache of a new text that evicts nothing."""
+        cache = self._cache(policy_named("full"), 1, record=True)
+        tokens = self.tokens if with_surprisal else None
+        return LiveTextCache(self.decoder, cache, False, tokens)
 
     def evicting(
         self, policy: Policy, budget: int, decides: str = DECIDES.default, *, record: bool = False
@@ -99,6 +101,7 @@ class LiveModel:
             positions=self.positions,
             by_itself=False,
             record=record,
+            tokenizer=self.tokens,
         )
 
 
@@ -159,19 +162,27 @@ class LiveTextCache:
         A new one with ``by_itself=False``.
     evicts : bool
         Whether to end the cache's turns.
+    tokens : Tokens, optional
+        To record the surprisal of each token.
 
     Attributes
     ----------
     ids : list of int
         The tokens read so far.
-    surprisal : None
-        A *transformers* cache does not see it.
+    surprisal : list of float, optional
+        Of each token without context, in nats; see `fdkvc.lm.tokens.Tokens.rarity`.
     """
 
-    def __init__(self, decoder: LiveDecoder, cache: PolicyCache, evicts: bool = True) -> None:
-        self.decoder, self.cache, self.evicts = decoder, cache, evicts
+    def __init__(
+        self,
+        decoder: LiveDecoder,
+        cache: PolicyCache,
+        evicts: bool = True,
+        tokens: Tokens | None = None,
+    ) -> None:
+        self.decoder, self.cache, self.evicts, self._tokens = decoder, cache, evicts, tokens
         self.ids: list[int] = []
-        self.surprisal: None = None
+        self.surprisal: list[float] | None = None if tokens is None else []
         self._began = 0, cache.fork()
 
     @property
@@ -181,7 +192,7 @@ class LiveTextCache:
 
     @property
     def needs_logits(self) -> bool:
-        """Whether it needs the logits of every token: never, as it has no surprisal."""
+        """Whether it needs the logits of every token: never, as surprisal ignores context."""
         return False
 
     def vectors(self, name: str) -> Floats:
@@ -191,6 +202,8 @@ class LiveTextCache:
     def append(self, ids: Sequence[int], logits: Floats) -> None:
         """Add tokens that were read."""
         self.ids = [*self.ids, *ids]
+        if self.surprisal is not None and self._tokens is not None:
+            self.surprisal = [*self.surprisal, *self._tokens.surprisal(ids)]
 
     def end_turn(self) -> None:
         """End the turn: the policy evicts, if there is one."""
@@ -206,6 +219,7 @@ class LiveTextCache:
         other = copy.copy(self)
         other.cache = (cache if count == began else self.cache).fork()
         other.ids = self.ids[:count]
+        other.surprisal = None if self.surprisal is None else self.surprisal[:count]
         return other
 
 

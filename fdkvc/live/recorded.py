@@ -97,12 +97,16 @@ def recorded_dialog(
     turns, tokens = [], []
     for passage in passages:
         text, turn = passage.passage.text, passage.passage.turn
-        turns.append(Turn(passage.passage.writer, text, transcript.turns[turn].topic))
+        own = transcript.turns[turn]
+        kind, called = (None, len(text)) if passage.passage.call else (own.kind, 0)
+        turns.append(Turn(passage.passage.writer, text, own.topic, kind, called))
         tokens.append([Token(text[low:high], low, high) for low, high in passage.spans])
     before = cache.seen - sum(map(len, tokens))
     tokens[0] = [Token("", 0, 0)] * before + tokens[0]
     demands = tuple(_demands(transcript.demands, passages))
-    by_passage = Transcript(transcript.name, tuple(turns), demands, transcript.missing)
+    by_passage = Transcript(
+        transcript.name, tuple(turns), demands, transcript.missing, cluster=transcript.cluster
+    )
     return _recordings(cache, by_passage, tokens, source)
 
 

@@ -11,5 +11,5 @@ BUNDLED_SERVICES: frozenset[str] = frozenset(
 )
 """The services in its training dialogues."""
 
-MEASURED, MEASURED_ON = BUNDLED / "answers", "22 November 2026"
-"""Its answers under every policy, measured by ``python -m fdkvc answers``, and the date."""
+MEASURED, MEASURED_ON = BUNDLED / "answers", "23 November 2026"
+"""Its answers under eleven policies, measured by ``python -m fdkvc answers``, and the date."""

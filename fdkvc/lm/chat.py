@@ -27,26 +27,14 @@ def generate(
     every: int | None = None,
     stop_loops: bool = False,
 ) -> Iterator[dict[int, int]]:
-    """Continue passages by greedy decoding.
+    """Continue passages by greedy decoding, from the logits (C, V) of the first token of each.
 
-    Parameters
-    ----------
-    tokens : Tokens
-    caches : sequence of ModelCache
-    logits : array (C, V)
-        Of the first token of each.
-    most : int
-        Most tokens of a passage.
-    every : int, optional
-        End a turn after every so many tokens, so that policies evict during the answer.
-    stop_loops : bool
-        End a text that repeats itself; see `is_looping`.
+    A passage has at most `most` tokens. With `every`, a turn ends after so many tokens, so that
+    policies evict during the answer; with `stop_loops`, a text that repeats itself ends; see
+    `is_looping`.
 
-    Yields
-    ------
-    dict of int to int
-        The next token of each unfinished text, by the index of its cache. It has been read, except
-        for the end of a passage, which the caller reads.
+    Yields the next token of each unfinished text, by the index of its cache. It has been read,
+    except for the end of a passage, which the caller reads.
     """
     going = list(range(len(caches)))
     written: list[list[int]] = [[] for _ in caches]
@@ -110,18 +98,10 @@ def first_writer(tokens: Tokens, logits: Floats) -> Writer:
 
 
 class Chat:
-    """A chat with a model under several caches.
+    """A chat with a model under several new caches, by name.
 
-    Parameters
-    ----------
-    model : LanguageModel
-    caches : mapping of name to TextCache
-        New ones.
-
-    Attributes
-    ----------
-    passages : mapping of name to list of (Writer, first, end)
-        Writer and tokens of each passage of a cache's text, its mark and end included.
+    `passages` has, for each cache, the (Writer, first, end) of each passage of its text: its writer
+    and its tokens, its mark and end included.
     """
 
     def __init__(self, model: LanguageModel, caches: Mapping[str, TextCache]) -> None:
@@ -152,18 +132,9 @@ class Chat:
     ) -> Generator[dict[str, tuple[Writer, int]]]:
         """Let the model answer under every cache: any calls first, then words.
 
-        A passage that repeats itself ends; see `is_looping`. Closing the generator ends the
-        current passages; the chat can continue.
-
-        Parameters
-        ----------
-        most, every : int
-            For each passage; see `generate`.
-
-        Yields
-        ------
-        dict of name to (Writer, int)
-            The next token under each cache that is still writing, and the writer of its passage.
+        A passage that repeats itself ends; see `is_looping`, and `generate` for `most` and `every`.
+        Closing the generator ends the current passages; the chat can continue. Yields the next
+        token under each cache that is still writing, and the writer of its passage.
         """
         calls = dict.fromkeys(self.caches, 0)
         while calls:

@@ -9,9 +9,9 @@ Touvron et al. 2023, *LLaMA: Open and Efficient Foundation Language Models*; Su 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,38 +22,25 @@ from fdkvc.lm.head_eviction import Heads
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSizes(Heads):
-    """The sizes that a model's callers need.
-
-    Attributes
-    ----------
-    vocabulary : int
-    positions : int
-        Longest text in tokens.
-    """
+    """The sizes that a model's callers need."""
 
     vocabulary: int
     positions: int
+    """Longest text in tokens."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shape(ModelSizes):
-    """The sizes of a decoder, from ``config.json``.
-
-    Attributes
-    ----------
-    width, inner : int
-        Width of the hidden states, and within the feed-forward network.
-    epsilon, theta : float
-        Of the norms, and the base of the rotary positions.
-    tied : bool
-        Whether the logits use the embeddings.
-    """
+    """The sizes of a decoder, from ``config.json``."""
 
     width: int
     inner: int
+    """Width of the hidden states, and within the feed-forward network."""
     epsilon: float
     theta: float
+    """Of the norms, and the base of the rotary positions."""
     tied: bool
+    """Whether the logits use the embeddings."""
 
 
 class AttentionCache(Protocol):
@@ -68,13 +55,8 @@ class AttentionCache(Protocol):
     ) -> Floats:
         """Store a layer's vectors of the next n tokens; return its attention output (n, H·h).
 
-        Parameters
-        ----------
-        layer : int
-        hidden : array (n, d)
-        queries : array (n, H, h)
-        keys, values : array (n, K, h)
-            Queries and keys after positional rotation.
+        `hidden` is (n, d), queries (n, H, h), keys and values (n, K, h); queries and keys are
+        rotated to their positions.
         """
 
 
@@ -84,67 +66,42 @@ class Layer:
 
     A norm's weights are folded into the matrix that follows it, and matrices that follow the same
     norm are concatenated.
-
-    Attributes
-    ----------
-    projections : array (d, (H + 2K)·h)
-        To queries, keys and values. In queries and keys, the two numbers that a rotary position
-        rotates by the same angle are adjacent, as the parts of a complex number.
-    output : array (H·h, d)
-    gate_up : array (d, 2m)
-        To the gate, and to the values that it scales.
-    down : array (m, d)
     """
 
     projections: Floats
+    """Shape (d, (H + 2K)·h). To queries, keys and values. In queries and keys, the two numbers that
+    a rotary position rotates by the same angle are adjacent, as the parts of a complex number."""
     output: Floats
+    """Shape (H·h, d)."""
     gate_up: Floats
+    """Shape (d, 2m). To the gate, and to the values that it scales."""
     down: Floats
+    """Shape (m, d)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Decoder:
-    """A language model.
-
-    Attributes
-    ----------
-    shape : Shape
-    embeddings : array (V, d)
-    layers : tuple of Layer
-    logits : array (d, V)
-        With the last norm's weights.
-    rarity : array (V,), optional
-        Surprisal of each token without context, in nats; see `fdkvc.lm.tokens.Tokens.rarity`.
-    words_and_speakers : function of ids to (words, speakers), optional
-        See `fdkvc.lm.tokens.Tokens.words_and_speakers`.
-    """
+    """A language model."""
 
     shape: Shape
     embeddings: Floats
+    """Shape (V, d)."""
     layers: tuple[Layer, ...]
     logits: Floats
+    """Shape (d, V). With the last norm's weights."""
     rarity: Floats | None = None
-    words_and_speakers: Callable[[Sequence[int]], tuple[list[int], list[int]]] | None = None
+    """Shape (V,). Surprisal of each token without context, in nats; see
+    `fdkvc.lm.tokens.Tokens.rarity`."""
+    features: Callable[[Sequence[int], Collection[str]], dict[str, NDArray[Any]]] | None = None
+    """See `fdkvc.lm.tokens.Tokens.features`."""
 
     def read(
         self, ids: Ints, caches: Sequence[AttentionCache], *, last: int | None = None
     ) -> Floats:
-        """Read the next tokens of several texts at once.
+        """Read the next tokens (C, n) of several texts at once, one for each cache.
 
-        The result for a text is bit for bit independent of the other texts.
-
-        Parameters
-        ----------
-        ids : array (C, n)
-        caches : sequence of AttentionCache
-            One for each text.
-        last : int, optional
-            Return logits after the last so many tokens only; all by default.
-
-        Returns
-        -------
-        array (C, n or last, V)
-            Logits of the token after each.
+        Returns the logits of the token after each (C, n, V), or after the last so many only. The
+        result for a text is bit for bit independent of the other texts.
         """
         shape, n = self.shape, ids.shape[1]
         rotation = self._rotation(np.array([[each.count] for each in caches]) + np.arange(n))
@@ -192,13 +149,8 @@ def silu(gate: Floats, up: Floats) -> Floats:
 def attention(queries: Floats, keys: Floats, masked: Bools) -> Floats:
     """Return the weights of each query over the keys (K, G, n, S), which sum to 1.
 
-    Parameters
-    ----------
-    queries : array (K, G, n, h)
-        Of the G query heads that share each head of keys.
-    keys : array (K, S, h)
-    masked : array (…, n, m) of bool
-        Which of the last m keys a query does not see; it sees at least one key.
+    Queries (K, G, n, h) are those of the G query heads that share each head of keys (K, S, h).
+    `masked` (…, n, m) says which of the last m keys a query does not see; it sees at least one key.
     """
     weights, totals = unnormalized_attention(queries, keys, masked)
     weights /= totals

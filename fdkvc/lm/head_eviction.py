@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,19 +41,12 @@ DECIDES = Field(
 
 @dataclass(frozen=True)
 class Heads:
-    """The heads of a model.
-
-    Attributes
-    ----------
-    layers : int
-    heads, kv_heads : int
-        Query heads of a layer, and the heads of keys and values that groups of them share.
-    head_width : int
-    """
+    """The heads of a model."""
 
     layers: int
     heads: int
     kv_heads: int
+    """Query heads of a layer, and the heads of keys and values that groups of them share."""
     head_width: int
 
     @property
@@ -64,59 +57,29 @@ class Heads:
 
 @dataclass(frozen=True, eq=False)
 class EvictionStep:
-    """The result of a turn in each layer and KV head.
-
-    Attributes
-    ----------
-    held : array (L, K, S)
-        The tokens kept, −1 where a head keeps fewer than others.
-    second_tier : array (L, K, R)
-        The tokens in the second tier.
-    sources : array (L, K, S + R)
-        The slot of each of these before the eviction: the old slots (first tier, then second),
-        followed by the turn's tokens.
-    layer, head, token : array (E,)
-        The evicted entries.
-    rule : array (E,)
-        The `Rule` that evicted each.
-    """
+    """The result of a turn in each layer and KV head."""
 
     held: Ints
+    """Shape (L, K, S). The tokens kept, −1 where a head keeps fewer than others."""
     second_tier: Ints
+    """Shape (L, K, R). The tokens in the second tier."""
     sources: Ints
+    """Shape (L, K, S + R). The slot of each of these before the eviction: the old slots (first
+    tier, then second), followed by the turn's tokens."""
     layer: Ints
     head: Ints
     token: Ints
+    """Shape (E,). The evicted entries."""
     rule: Codes
+    """Shape (E,). The `Rule` that evicted each."""
 
 
 class HeadEviction:
     """The state of a policy over a text; immutable.
 
-    Parameters
-    ----------
-    policy : Policy
-    budget : int
-        Most entries of a KV head at the end of a turn.
-    heads : Heads
-    decides : {"head", "layer", "model"}
-        See `DECIDES`.
-    pool : {"mean", "max"}
-        How to combine the scores of query heads that decide together.
-
-    Attributes
-    ----------
-    held : array (L, K, S)
-        The tokens in each KV head, −1 where it has fewer than others.
-    second_tier : array (L, K, R)
-        The tokens in its second tier, if the policy has one.
-    count, turns : int
-        Tokens and turns so far.
-
-    Raises
-    ------
-    ValueError
-        For a budget below 1, or a policy that uses the future.
+    `decides` and `pool` say which heads decide together and how their scores combine; see `DECIDES`
+    and `POOL`. `array` makes the arrays of the state from NumPy's; for those of a device, `Vectors`
+    are such, too. Raises a ValueError for a budget below 1, or a policy that uses the future.
     """
 
     def __init__(
@@ -126,8 +89,10 @@ class HeadEviction:
         heads: Heads,
         decides: str = DECIDES.default,
         pool: str = POOL.default,
+        array: Callable[[Any], Any] = np.asarray,
     ) -> None:
         check_eviction(policy, budget, decides, pool)
+        self._array = array
         self.policy, self.budget, self.heads = policy, budget, heads
         rows = heads.layers * heads.heads
         together = {"head": heads.group, "layer": heads.heads, "model": rows}[decides]
@@ -142,7 +107,8 @@ class HeadEviction:
             layers=self._layers,
             heads=rows // self._layers,
         )
-        none = np.empty((heads.layers, heads.kv_heads, 0), np.intp)
+        none = array(np.empty((heads.layers, heads.kv_heads, 0), np.intp))
+        # The tokens in each KV head (L, K, S) and its second tier (L, K, R), −1 for none.
         self.held: Ints = none
         self.second_tier: Ints = none
         self._born: Ints = none
@@ -152,30 +118,22 @@ class HeadEviction:
         self,
         new: int,
         vectors: Vectors,
-        surprisal: Sequence[float] | None = None,
-        words: Ints | None = None,
+        features: Mapping[str, NDArray[Any]],
     ) -> tuple[HeadEviction, EvictionStep]:
-        """Return the state after a turn, and what the turn evicted.
+        """Return the state after a turn of `new` tokens, at least 1, and what the turn evicted.
 
-        Parameters
-        ----------
-        new : int
-            Number of new tokens, at least 1.
-        vectors : Vectors
-            Of the slots before the turn (first tier, then second) and of the new tokens.
-        surprisal : sequence of float, optional
-            Of each token so far, in nats.
-        words : array (2, N), optional
-            Word number and speaker of each token so far; see
-            `fdkvc.lm.tokens.Tokens.words_and_speakers`.
+        The vectors are those of the slots before the turn (first tier, then second) and of the new
+        tokens; the features (N, ...) those of each token so far, as far as known, as of
+        `fdkvc.lm.tokens.Tokens.features`.
         """
         heads, (layers, kv_heads, _) = self.heads, self.held.shape
         rows = layers * heads.heads
         slots = self.held.shape[2] + self.second_tier.shape[2]
-        own = np.arange(self.count, self.count + new)
-        ids = _joined(self.held, self.second_tier, np.broadcast_to(own, (layers, kv_heads, new)))
-        born = _joined(self._born, np.full((layers, kv_heads, new), self.turns))
-        arrivals = np.broadcast_to(np.arange(slots, slots + new), (rows, new))
+        shape = (layers, kv_heads, new)
+        own = self._array(np.arange(self.count, self.count + new))
+        ids = _joined(self.held, self.second_tier, np.broadcast_to(own, shape))
+        born = _joined(self._born, np.broadcast_to(self._array(np.array(self.turns)), shape))
+        arrivals = np.broadcast_to(self._array(np.arange(slots, slots + new)), (rows, new))
 
         def of_rows(column: NDArray[Any]) -> NDArray[Any]:
             return np.repeat(column, heads.group, axis=1).reshape(rows, -1)
@@ -183,15 +141,9 @@ class HeadEviction:
         def of_kv_heads(column: NDArray[Any]) -> NDArray[Any]:
             return column.reshape(layers, kv_heads, heads.group, -1)[:, :, 0]
 
-        tokens = HeadTokens(
-            vectors,
-            arrivals,
-            of_rows(ids),
-            of_rows(born),
-            self._layers,
-            None if surprisal is None else of_rows(np.asarray(surprisal, np.float32)[ids]),
-            None if words is None else (of_rows(words[0][ids]), of_rows(words[1][ids])),
-        )
+        token_ids = of_rows(ids)
+        known = {name: self._array(column)[token_ids] for name, column in features.items()}
+        tokens = HeadTokens(vectors, arrivals, token_ids, of_rows(born), self._layers, known)
         turn = Observation(0, Arrivals(arrivals), tokens)
         capacity = self.policy.capacity(self.budget, self.count + new)
         state = self._state.with_tier(self.policy.tier_places(self.budget, self.count + new))
@@ -207,14 +159,15 @@ class HeadEviction:
         there = sources >= 0
         after = copy.copy(self)
         stayed = np.where(there, np.take_along_axis(ids, sources, axis=2), EMPTY)
-        after.held, after.second_tier = np.split(stayed, [used.sum()], axis=2)
+        size = int(used.sum())
+        after.held, after.second_tier = stayed[:, :, :size], stayed[:, :, size:]
         after._born = np.where(there, np.take_along_axis(born, sources, axis=2), EMPTY)
         after.count, after.turns = self.count + new, self.turns + 1
         # The next turn's observation comes from the model, so the state keeps none.
         after._state = dataclasses.replace(
             self._state,
             cache=dataclasses.replace(cache, token=_renumbered(cache.token, np.cumsum(used) - 1)),
-            tier=_renumbered(tier, used.sum() + np.arange(tier.shape[1])),
+            tier=_renumbered(tier, size + np.arange(tier.shape[1])),
         )
         rules = rule[layer, head, slot]
         return after, EvictionStep(
@@ -245,3 +198,13 @@ def check_no_future(policy: Policy) -> None:
         raise ValueError(
             f"{policy.label} looks at the future of the dialog, which a model has yet to write"
         )
+
+
+def with_new(
+    features: Mapping[str, NDArray[Any]], new: Mapping[str, NDArray[Any]]
+) -> dict[str, NDArray[Any]]:
+    """Return the features of a text with those of its new tokens."""
+    return {
+        name: np.concatenate([features[name], column]) if name in features else column
+        for name, column in new.items()
+    }

@@ -18,15 +18,9 @@ def head_recordings(
 ) -> list[Recording]:
     """Return a recording for each KV head, layer by layer; its heads are the query heads of it.
 
-    The tokens of a call belong to the turn that makes it, and to no words of that turn. Names are
-    the dialog's with layer and KV head: ``visit, 0.1``.
-
-    Parameters
-    ----------
-    cache : ModelCache
-    transcript : Transcript
-    passages : sequence of EncodedPassage
-        All that the cache has read, after the tokenizer's prefix.
+    The passages are all that the cache has read, after the tokenizer's prefix. The tokens of a call
+    belong to the turn that makes it, and to no words of that turn. Names are the dialog's with
+    layer and KV head: ``visit, 0.1``.
     """
     turns: list[list[Token]] = [[] for _ in transcript.turns]
     prefix = cache.count - sum(len(encoded.ids) for encoded in passages)

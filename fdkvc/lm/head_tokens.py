@@ -6,12 +6,14 @@ embeddings are the hidden states that enter the layer, as in `fdkvc.corpora.capt
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fdkvc.attention import Floats, Ints
+from fdkvc.attention import Floats, Ints, Product
 
 
 class Vectors(Protocol):
@@ -31,19 +33,9 @@ class Vectors(Protocol):
 class HeadTokens:
     """The slots of a model's caches, followed by the tokens of a turn; computed on demand.
 
-    Parameters
-    ----------
-    vectors : Vectors
-    new : array (L·H, n)
-        Indices of the turn's tokens, which follow the slots; the same in every row.
-    positions, born : array (L·H, S + n)
-        Position of each token in the text, and its turn.
-    layers : int
-        Layers that may share a budget, with equally many rows each.
-    surprisal : array (L·H, S + n), optional
-        In nats.
-    words : two arrays (L·H, S + n), optional
-        Word number and speaker of each token.
+    `new` (L·H, n) are the turn's tokens, the same in every row; positions, born and features (L·H,
+    S + n, ...) are those of all, as of `fdkvc.lm.tokens.Tokens.features`. So many `layers`, with
+    equally many rows each, may share a budget.
     """
 
     def __init__(
@@ -53,18 +45,23 @@ class HeadTokens:
         positions: Ints,
         born: Ints,
         layers: int,
-        surprisal: Floats | None = None,
-        words: tuple[Ints, Ints] | None = None,
+        features: Mapping[str, NDArray[Any]],
     ) -> None:
         self._vectors, self._new, self._rows = vectors, new, len(new)
-        self.positions, self.born, self.surprisal = positions, born, surprisal
-        self.words: Ints | None = None if words is None else words[0]
-        self.spoken_by: Ints | None = None if words is None else words[1]
+        self.positions, self.born = positions, born
+        self.surprisal: Floats | None = features.get("surprisal")
+        self.words: Ints | None = features.get("words")
+        self.spoken_by: Ints | None = features.get("speakers")
+        self.traits: Floats | None = features.get("traits")
         self.layers, self.heads = layers, len(new) // layers
 
     def new_tokens(self, turn: int) -> Ints:
         """Return the tokens of the turn (R, n)."""
         return self._new
+
+    def products(self, name: Product, turn: int) -> tuple[Floats, int]:
+        """Return those of the turn, the only one."""
+        return (self.logits if name == "logits" else self.similarities), 0
 
     @cached_property
     def logits(self) -> Floats:
@@ -80,9 +77,8 @@ class HeadTokens:
         keys = self._all("keys")
         layers, _, m, h = queries.shape
         grouped = queries.reshape(layers, keys.shape[1], -1, h) * np.float32(1 / np.sqrt(h))
-        products = np.full((self._rows, m, keys.shape[2] + 1), -np.inf, np.float32)
-        products[:, :, :-1] = (grouped @ keys.swapaxes(2, 3)).reshape(self._rows, m, -1)
-        return products
+        products = (grouped @ keys.swapaxes(2, 3)).reshape(self._rows, m, -1)
+        return np.concatenate([products, np.full((self._rows, m, 1), -np.inf, np.float32)], axis=2)
 
     @cached_property
     def similarities(self) -> Floats:

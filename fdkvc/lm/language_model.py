@@ -41,17 +41,7 @@ _POSITIVE = Parameter("", "", low=0, high=1e9, open_low=True)
 
 @dataclass(frozen=True, eq=False)
 class LanguageModel:
-    """A decoder and its tokens.
-
-    Attributes
-    ----------
-    name : str
-        Of its folder.
-    decoder : Decoder
-    tokens : Tokens
-    digest : str
-        SHA-256 of its files.
-    """
+    """A decoder and its tokens."""
 
     name: str
     decoder: Decoder
@@ -109,17 +99,14 @@ class AnyModel(Protocol):
 def load_language_model(folder: str | Path) -> LanguageModel:
     """Read a model from a folder.
 
-    Raises
-    ------
-    ValueError
-        With a sentence that names the folder, the file and the problem.
+    Raises a ValueError that names the folder, the file and the problem.
     """
     path = Path(folder)
     try:
         decoder = load_decoder(path)
         tokens = load_tokens(path, decoder.shape.vocabulary)
         rarity = tokens.rarity(decoder.shape.vocabulary)
-        decoder = replace(decoder, rarity=rarity, words_and_speakers=tokens.words_and_speakers)
+        decoder = replace(decoder, rarity=rarity, features=tokens.features)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ValueError(f"the model {str(path)!r} cannot be loaded: {reason}") from None
@@ -135,13 +122,7 @@ def folder_digest(folder: Path) -> str:
 
 
 def load_decoder(folder: Path) -> Decoder:
-    """Read a decoder from a folder.
-
-    Raises
-    ------
-    ValueError
-        With a sentence that names the file and the problem.
-    """
+    """Read a decoder from a folder; errors name the file and the problem."""
     check_model_folder(folder)
     shape = _shape(read_config(folder))
     arrays = _arrays(folder)

@@ -15,12 +15,7 @@ from fdkvc.policies import Policy
 class OneHead(EvictingCache):
     """A cache whose policy decides for every KV head, but evicts from one head only.
 
-    Parameters
-    ----------
-    decoder, policy, budget, decides
-        See `EvictingCache`.
-    layer, head : int
-        The head that evicts; all others keep the whole text.
+    All other heads keep the whole text.
     """
 
     def __init__(

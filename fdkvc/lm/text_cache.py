@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from fdkvc.attention import Bools, Floats, Ints
 from fdkvc.cache import EMPTY
 from fdkvc.lm.decoder import Decoder, ModelSizes, attention, unnormalized_attention
-from fdkvc.lm.head_eviction import DECIDES, HeadEviction
+from fdkvc.lm.head_eviction import DECIDES, HeadEviction, with_new
 from fdkvc.parameters import Parameter, check_count, check_parameter
 from fdkvc.policies import Policy
 from fdkvc.policies.retrieval import Retrieval
@@ -81,44 +81,22 @@ class ModelCache(Protocol):
 
 
 class TextCache:
-    """A cache that evicts nothing.
-
-    Parameters
-    ----------
-    decoder : Decoder
-    with_surprisal : bool
-        Whether to record the surprisal of each token.
-
-    Attributes
-    ----------
-    ids : list of int
-        The tokens read so far.
-    surprisal : list of float, optional
-        Of each token, in nats: from `Decoder.rarity` where there is one; otherwise −log of the
-        probability that the model gave it from the entries it attended to, and log V for the first.
-    turn_start : int
-        First token of the current turn, whose tokens are all attended to.
-    attended : array (L, K, S), optional
-        Earlier tokens that each layer and KV head attends to, −1 for none; all of them if None.
-    ends : list of int
-        Number of tokens read at the end of each turn.
-    attended_by_turn : list of array (L, K, S) or None
-        `attended` after each turn.
-    evicted_in, evicted_by : array (L, K, N)
-        The turn that evicted each token, −1 for none, and its `Rule`.
-    """
+    """A cache that evicts nothing, and may record the surprisal of each token."""
 
     def __init__(self, decoder: Decoder, with_surprisal: bool = False) -> None:
         shape = decoder.shape
         self.decoder = decoder
         self.ids: list[int] = []
+        # Of each token, in nats: from `Decoder.rarity` where there is one; otherwise −log of the
+        # probability that the model gave it from the entries attended to, and log V for the first.
         self.surprisal: list[float] | None = [] if with_surprisal else None
         # Logits of each token of this turn and of the next.
         self._predictions = [np.zeros(shape.vocabulary, np.float32)]
-        self.turn_start = 0
+        self.turn_start = 0  # the first token of this turn, whose tokens are all attended to
+        # The earlier tokens attended to (L, K, S), −1 for none, now and after each turn; None: all.
         self.attended: Ints | None = None
-        self.ends: list[int] = []
         self.attended_by_turn: list[Ints | None] = []
+        self.ends: list[int] = []  # tokens read at the end of each turn
         heads, kv_heads, h = shape.heads, shape.kv_heads, shape.head_width
         sizes = {
             "hidden": (1, shape.width),
@@ -258,15 +236,7 @@ class TextCache:
     def fork(self, count: int | None = None) -> Self:
         """Return an independent copy, as of now or of an earlier point of this turn.
 
-        Parameters
-        ----------
-        count : int, optional
-            Tokens read by then, `turn_start` to `count`; all by default.
-
-        Raises
-        ------
-        ValueError
-            For a count out of that range.
+        Raises a ValueError unless `count`, the tokens read by then, is from `turn_start` to all.
         """
         count = self.count if count is None else count
         within = Parameter("", "", low=self.turn_start, high=self.count)
@@ -284,20 +254,11 @@ class TextCache:
         return other
 
     def restored(self, first: int, end: int, *, read_again: bool = False) -> TextCache:
-        """Return a fork that attends to some earlier tokens, evicted or not, until it next evicts.
+        """Return a fork that attends to some tokens of earlier turns until it next evicts.
 
-        Parameters
-        ----------
-        first, end : int
-            The tokens of earlier turns, the end excluded.
-        read_again : bool
-            Whether to recompute their entries from what is cached now of the text before them.
-            Otherwise they are as first computed.
-
-        Raises
-        ------
-        ValueError
-            If they are not tokens of earlier turns.
+        They may be evicted or not. Their entries are as first computed, or computed again from what
+        is cached now of the text before them. Raises a ValueError if they are not tokens of earlier
+        turns.
         """
         within = Parameter("", "", low=0, high=self.turn_start)
         for name, value in (("the first token", first), ("the end", end)):
@@ -324,18 +285,8 @@ class TextCache:
     def attention(self, position: int, *, whole_text: bool = False) -> Floats:
         """Return the attention weights of the token at a position (L, H, N).
 
-        They determined which token was written after it.
-
-        Parameters
-        ----------
-        position : int
-        whole_text : bool
-            Whether over all tokens so far, as they were computed, instead of those attended to.
-
-        Raises
-        ------
-        ValueError
-            If there is no such token.
+        They determined which token was written after it. With `whole_text` they are over all tokens
+        so far, as they were computed, instead of those attended to.
         """
         check_parameter(
             "the position", Parameter("", "", low=0, high=self.count - 1), position, int
@@ -362,38 +313,29 @@ class TextCache:
 class EvictingCache(TextCache):
     """A cache whose policy evicts in every layer and KV head after every turn.
 
-    Parameters
-    ----------
-    decoder : Decoder
-    policy : Policy
-    budget : int
-        Most entries of a KV head at the end of a turn.
-    decides : {"head", "layer", "model"}
-        See `fdkvc.lm.head_eviction.HeadEviction`.
-
-    Raises
-    ------
-    ValueError
-        For a budget below 1, or a policy that uses the future.
+    `budget` and `decides` are those of `fdkvc.lm.head_eviction.HeadEviction`, and so are the
+    errors.
     """
 
     def __init__(
         self, decoder: Decoder, policy: Policy, budget: int, decides: str = DECIDES.default
     ) -> None:
         super().__init__(decoder, with_surprisal="surprisal" in policy.looks_at)
-        needs_words = decoder.words_and_speakers and {"words", "speakers"} & {*policy.looks_at}
-        self._words = np.zeros((2, 0), np.intp) if needs_words else None
+        self._features: dict[str, NDArray[Any]] = {}  # but for surprisal, which forks cut
         self._eviction = HeadEviction(policy, budget, decoder.shape, decides)
 
     def _evict(self) -> None:
         before = self._eviction
         slots = np.concatenate([before.held, before.second_tier], axis=2)
         new = self.count - self.turn_start
-        if self._words is not None and self.decoder.words_and_speakers is not None:
-            own = np.array(self.decoder.words_and_speakers(self.ids[self.turn_start :]), np.intp)
-            self._words = np.concatenate([self._words, own], axis=1)
-        vectors = _SlotVectors(self, slots)
-        self._eviction, step = before.after(new, vectors, self.surprisal, self._words)
+        if self.decoder.features is not None:
+            looks_at = {*before.policy.looks_at} - {"surprisal"}
+            own = self.decoder.features(self.ids[self.turn_start :], looks_at)
+            self._features = with_new(self._features, own)
+        features = self._features
+        if self.surprisal is not None:
+            features = {**features, "surprisal": np.array(self.surprisal, np.float32)}
+        self._eviction, step = before.after(new, _SlotVectors(self, slots), features)
         evicted = step.layer, step.head, step.token
         self._evicted_in[evicted] = len(self.ends)
         self._evicted_by[evicted] = step.rule
@@ -430,17 +372,6 @@ class RetrievalCache(TextCache):
     Of earlier turns, each token reads in each KV head as many entries as the budget allows: the
     pages that `Retrieval` finds nearest to any of the head's queries. Of its own turn it reads all,
     as under every policy. Nothing is evicted.
-
-    Parameters
-    ----------
-    decoder : Decoder
-    policy : Retrieval
-    budget : int
-
-    Raises
-    ------
-    ValueError
-        For a budget below 1.
     """
 
     def __init__(self, decoder: Decoder, policy: Retrieval, budget: int) -> None:
@@ -478,14 +409,7 @@ class RetrievalCache(TextCache):
 
 
 class CutTextCache(TextCache):
-    """A cache that recomputes the last tokens of the text alone after every turn.
-
-    Parameters
-    ----------
-    decoder : Decoder
-    budget : int
-        Number of these tokens.
-    """
+    """A cache that recomputes the last tokens of the text alone after every turn."""
 
     def __init__(self, decoder: Decoder, budget: int) -> None:
         super().__init__(decoder)
@@ -507,18 +431,8 @@ class CutTextCache(TextCache):
 def read(caches: Sequence[ModelCache], ids: ArrayLike, last: int | None = None) -> Floats:
     """Read the next tokens of texts, and return the logits after each; see `Decoder.read`.
 
-    Parameters
-    ----------
-    caches : sequence of ModelCache
-        Of one decoder.
-    ids : array_like (n,) or (C, n)
-        The next tokens, the same for all texts or those of each.
-    last : int, optional
-
-    Raises
-    ------
-    ValueError
-        If a text would exceed the model's length, or a token is unknown.
+    The caches are of one decoder; `ids` (n,) are the same for all texts, or (C, n) those of each.
+    Raises a ValueError if a text would exceed the model's length, or a token is unknown.
     """
     decoder = caches[0].decoder
     new = np.broadcast_to(np.asarray(ids, np.intp), (len(caches), np.shape(ids)[-1]))

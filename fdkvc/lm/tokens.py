@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fdkvc.attention import SPEAKERS, Floats
 from fdkvc.corpora.model_text import Passage, Writer
+from fdkvc.corpora.token_traits import token_traits
 from fdkvc.corpora.tokenizer_file import FILE, as_value_error, stderr_silenced
 from fdkvc.corpora.transcripts import word_ids
 from fdkvc.corpora.word_frequencies import surprisal_in
@@ -19,6 +21,15 @@ MARKS: Mapping[Writer, str] = {"user": "<user>", "system": "<system>", "call": "
 END = "<end>"
 """Tokens that a model may have for the begin and end of a passage."""
 
+MARKED = SPEAKERS[:2]
+"""Speakers whom the marks of passages tell apart: a system prompt has the system's."""
+
+TOKEN_FEATURES = frozenset(("surprisal", "words", "speakers", "traits"))
+"""What a policy looks at that depends on the text of tokens."""
+
+BLOCK = 256
+"""Tokens of a text that are decoded at once to find where each ends."""
+
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
@@ -26,20 +37,14 @@ class Tokens:
 
     A model whose vocabulary has `MARKS` and `END` gets those; for another, each passage is a line
     that begins with its writer and a colon.
-
-    Attributes
-    ----------
-    tokenizer : tokenizers.Tokenizer
-    first : tuple of int
-        The tokenizer's prefix of any text.
-    marks : mapping of writer to tuple of int
-    end : int
     """
 
     tokenizer: Any
     first: tuple[int, ...]
+    """The tokenizer's prefix of any text."""
     marks: Mapping[Writer, tuple[int, ...]]
     end: int
+    _surprisal: dict[int, float] = field(default_factory=dict, repr=False)
 
     def encode(self, text: str) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
         """Return the ids of a text, none of them a mark, and the characters of each."""
@@ -59,50 +64,83 @@ class Tokens:
         with as_value_error("the model's tokenizer cannot decode the model's answer"):
             return str(self.tokenizer.decode(list(ids), skip_special_tokens=True))
 
+    def features(self, ids: Sequence[int], looks_at: Collection[str]) -> dict[str, NDArray[Any]]:
+        """Return what a policy may look at of the text of a passage's tokens, of each (n, ...).
+
+        The names are those of `TOKEN_FEATURES` that `looks_at` has; words and speakers go together.
+        """
+        found: dict[str, NDArray[Any]] = {}
+        if "surprisal" in looks_at:
+            found["surprisal"] = np.array(self.surprisal(ids), np.float32)
+        if {"words", "speakers"} & {*looks_at}:
+            columns = self.words_and_speakers(ids)
+            found["words"], found["speakers"] = (np.array(each, np.intp) for each in columns)
+        if "traits" in looks_at:
+            found["traits"] = self.traits(ids)
+        return found
+
     def words_and_speakers(self, ids: Sequence[int]) -> tuple[list[int], list[int]]:
         """Return word and speaker of each token of a passage.
 
-        Returns
-        -------
-        (list of int, list of int)
-            The `fdkvc.attention.word_id`, 0 for none, and the index into
-            `fdkvc.attention.SPEAKERS`, −1 where the passage does not begin with a mark.
+        A word is the `fdkvc.attention.word_id`, 0 for none; a speaker the index into
+        `fdkvc.attention.SPEAKERS`, −1 where the passage does not begin with a mark.
         """
-        ends = [len(self.text(ids[: at + 1])) for at in range(len(ids))]
-        words = word_ids(self.text(ids), zip([0, *ends], ends, strict=False))
+        text, spans = self._written(ids)
+        writers = self._writers(ids)
+        speaker = SPEAKERS.index("user" if writers == ["user"] else "system") if writers else -1
+        return word_ids(text, spans), [speaker] * len(ids)
+
+    def traits(self, ids: Sequence[int]) -> Floats:
+        """Return the `fdkvc.attention.TRAITS` of each token of a passage (n, F)."""
+        return token_traits(*self._written(ids), user=self._writers(ids) == ["user"])
+
+    def _written(self, ids: Sequence[int]) -> tuple[str, list[tuple[int, int]]]:
+        """Return the text of ids, and the characters of each."""
+        ends: list[int] = []
+        for first in range(0, len(ids), BLOCK):  # a long text in parts, each after a known token
+            before = ids[max(first - 1, 0) : first]
+            start = (ends[-1] if ends else 0) - len(self.text(before))
+            end = min(first + BLOCK, len(ids))
+            lengths = (len(self.text([*before, *ids[first : at + 1]])) for at in range(first, end))
+            ends += [start + length for length in lengths]
+        return self.text(ids), list(zip([0, *ends], ends, strict=False))
+
+    def _writers(self, ids: Sequence[int]) -> list[Writer]:
+        """Return the writers with whose mark a passage begins: one, or none."""
         first = len(self.first) if tuple(ids[: len(self.first)]) == self.first else 0
-        writers = [
+        return [
             writer
             for writer, mark in self.marks.items()
             if tuple(ids[first : first + len(mark)]) == mark
         ]
-        speaker = SPEAKERS.index("user" if writers == ["user"] else "system") if writers else -1
-        return words, [speaker] * len(ids)
 
     def rarity(self, vocabulary: int) -> Floats:
         """Return the surprisal of each token of the vocabulary without context, in nats (V,).
 
         It is that of the first word of its text; see `fdkvc.corpora.word_frequencies`.
         """
-        texts = [self.text([token]) for token in range(vocabulary)]
-        return np.array([surprisal_in(text, [(0, len(text))])[0] for text in texts], np.float32)
+        return np.array(self.surprisal(range(vocabulary)), np.float32)
+
+    def surprisal(self, ids: Iterable[int]) -> list[float]:
+        """Return the surprisal of tokens without context, in nats; see `rarity`."""
+        return [self._surprisal_of(token) for token in ids]
+
+    def _surprisal_of(self, token: int) -> float:
+        if token not in self._surprisal:
+            text = self.text([token])
+            self._surprisal[token] = surprisal_in(text, [(0, len(text))])[0]
+        return self._surprisal[token]
 
 
 @dataclass(frozen=True)
 class EncodedPassage:
-    """A passage in tokens, with its mark and end.
-
-    Attributes
-    ----------
-    passage : Passage
-    ids : tuple of int
-    spans : tuple of (start, end)
-        Characters of the passage's text for each token; start = end where it has none.
-    """
+    """A passage in tokens, with its mark and end."""
 
     passage: Passage
     ids: tuple[int, ...]
     spans: tuple[tuple[int, int], ...]
+    """(start, end): characters of the passage's text for each token; start = end where
+    it has none."""
 
     def tokens_of(self, start: int, end: int) -> tuple[int, ...]:
         """Return the indices of the tokens that cover any of these characters."""
@@ -114,10 +152,7 @@ class EncodedPassage:
 def load_tokens(folder: Path, vocabulary: int) -> Tokens:
     """Read the tokenizer of a model with a vocabulary of this size.
 
-    Raises
-    ------
-    ValueError
-        With a sentence that names the file and the problem.
+    Raises a ValueError that names the file and the problem.
     """
     from tokenizers import Tokenizer
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 DIALOGS = 600
-"""Dialogs a scenario (Section 4.1). The paper gives no number for the adaptation run and the
+"""Dialogs per scenario (Section 4.1). The paper gives no number for the adaptation run and the
 latency; the same number is assumed."""
 
 ABLATION_DIALOGS = 200
@@ -49,27 +49,17 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A published figure.
-
-    Attributes
-    ----------
-    value : float
-        A fraction if the paper prints a percentage.
-    rounding : float
-        Half a unit of the last printed digit, in the unit of `value`; 0 for an exact count.
-    printed : str
-        The printed text.
-    source : str
-        Its place, such as ``"Table 1"`` or ``"abstract; Section 5.1"``.
-    dialogs : int
-        Number of dialogs; for a composite, of each scenario.
-    """
+    """A published figure."""
 
     value: float
+    """A fraction if the paper prints a percentage."""
     rounding: float
+    """Half a unit of the last printed digit, in the unit of `value`; 0 for an exact count."""
     printed: str
     source: str
+    """Its place, such as ``"Table 1"`` or ``"abstract; Section 5.1"``."""
     dialogs: int
+    """Number of dialogs; for a composite, of each scenario."""
 
     @property
     def range(self) -> Range:
@@ -80,21 +70,10 @@ class Published:
 def read_printed(
     printed: str, source: str, dialogs: int = DIALOGS, *, exact: bool = False
 ) -> Published:
-    """Parse a printed figure.
+    """Parse a printed figure: a decimal number with optional ``~``, sign and unit.
 
-    Parameters
-    ----------
-    printed : str
-        A decimal number with optional ``~``, sign and unit; ``%`` divides by 100.
-    source, dialogs
-        As in `Published`.
-    exact : bool
-        Whether the figure is an exact count or limit.
-
-    Raises
-    ------
-    ValueError
-        If `printed` does not begin with a number.
+    ``%`` divides by 100; an exact count or limit is not rounded. Raises a ValueError if it does not
+    begin with a number.
 
     Examples
     --------
@@ -119,25 +98,16 @@ def read_printed(
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of the paper.
-
-    Attributes
-    ----------
-    number : int
-        Its number in the paper.
-    title : str
-        In our words.
-    rows, columns : tuple of str
-        Keys in the printed order.
-    grid : tuple of tuple of Published
-        The cells, one inner tuple a row.
-    """
+    """A table of the paper."""
 
     number: int
     title: str
+    """In our words."""
     rows: tuple[str, ...]
     columns: tuple[str, ...]
+    """Keys in the printed order."""
     grid: tuple[tuple[Published, ...], ...]
+    """The cells, one inner tuple a row."""
 
     def cell(self, row: str, column: str) -> Published | None:
         """Return a cell, or None if the table has no such row or column."""
@@ -276,29 +246,14 @@ HYPERPARAMETERS = (
 
 @dataclass(frozen=True, slots=True)
 class TTest:
-    """A paired t-test of Section 5.6: FD-KVC against H2O in late-turn alignment.
-
-    Attributes
-    ----------
-    scenario : str
-        The scenario's key.
-    change : Published
-        FD-KVC's mean / H2O's − 1.
-    t, p : Published
-        The statistic and its two-sided p-value.
-    """
+    """A paired t-test of Section 5.6: FD-KVC against H2O in late-turn alignment."""
 
     scenario: str
     change: Published
+    """FD-KVC's mean / H2O's − 1."""
     t: Published
     p: Published
-
-    @property
-    def implied_sd(self) -> float:
-        """Standard deviation of the difference over dialogs, implied by `t` and Table 1."""
-        scenario, n = self.scenario, self.t.dialogs
-        mean = LATE_ALIGNMENT["fd-kvc", scenario].value - LATE_ALIGNMENT["h2o", scenario].value
-        return mean * math.sqrt(n) / self.t.value
+    """The statistic and its two-sided p-value."""
 
 
 def _t_tests(layout: str) -> tuple[TTest, ...]:
@@ -323,21 +278,10 @@ T_TESTS = _t_tests(
 
 
 def published(scenario: str, policy: str, metric: str) -> Published | None:
-    """Return the published figure of a policy on a scenario.
+    """Return the published figure of a policy on a scenario or the composite, if there is one.
 
-    Parameters
-    ----------
-    scenario : str
-        ``shift``, ``return``, ``mixed``, ``complex``, ``gradual`` or ``composite``.
-    policy : str
-        ``fifo``, ``sink``, ``h2o`` or ``fd-kvc``.
-    metric : str
-        ``late_alignment`` (Table 1), ``late_diversity`` (Table 3) or ``late_retention`` (Table 4).
-
-    Returns
-    -------
-    Published or None
-        None if the paper prints none, also for unknown names.
+    `metric` is late_alignment (Table 1), late_diversity (Table 3), late_retention or latency
+    (Table 4); in the adaptation run mean, median or p90 of the turns (Table 2).
 
     Examples
     --------
@@ -353,35 +297,15 @@ def published(scenario: str, policy: str, metric: str) -> Published | None:
             return LATE_DIVERSITY.cell(policy, scenario)
         case "late_retention" if scenario == "composite":
             return RETENTION_AND_LATENCY.cell(policy, metric)
-    return None
-
-
-def published_adaptation(policy: str, statistic: str) -> Published | None:
-    """Return the ``mean``, ``median`` or ``p90`` of a policy's adaptation, in turns (Table 2)."""
-    return ADAPTATION.cell(policy, statistic)
-
-
-def published_latency(policy: str) -> Published | None:
-    """Return a policy's latency in milliseconds a turn (Table 4), or None."""
-    return RETENTION_AND_LATENCY.cell(policy, "latency")
+        case "latency":
+            return RETENTION_AND_LATENCY.cell(policy, metric)
+    return ADAPTATION.cell(policy, metric) if scenario == "adaptation" else None
 
 
 def published_ablation(parameter: str, value: float, metric: str) -> Published | None:
-    """Return a cell of an ablation of FD-KVC on Mixed (Tables 5 and 6).
+    """Return a cell of an ablation of FD-KVC on Mixed (Tables 5 and 6), if there is one.
 
-    Parameters
-    ----------
-    parameter : str
-        ``w_c`` or ``gamma``.
-    value : float
-        Compared up to rounding errors.
-    metric : str
-        ``late_alignment`` or ``late_retention``.
-
-    Returns
-    -------
-    Published or None
-        None if the paper prints none.
+    The value of the parameter is compared up to rounding errors.
 
     Examples
     --------

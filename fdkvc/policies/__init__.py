@@ -22,6 +22,7 @@ from fdkvc.policies.h2o import H2O
 from fdkvc.policies.h2o_mean import H2OMean
 from fdkvc.policies.keydiff import KeyDiff
 from fdkvc.policies.knorm import Knorm
+from fdkvc.policies.learned import Learned
 from fdkvc.policies.oracle import Oracle
 from fdkvc.policies.pyramid import Pyramid
 from fdkvc.policies.random import Random
@@ -47,6 +48,7 @@ POLICIES: dict[str, type[Policy]] = {
         FDKVC,
         FDKVCAdaptive,
         Surprisal,
+        Learned,
         H2OMean,
         Tova,
         SnapKV,
@@ -80,6 +82,12 @@ WRAPPERS: dict[str, type[Wrapper]] = {
     )
 }
 """Every wrapper by its key."""
+
+
+def synthetic_policies() -> dict[str, type[Policy]]:
+    """Return the policies for synthetic dialogs, by key: all but those that need words."""
+    return {key: policy for key, policy in POLICIES.items() if not policy.needs_words}
+
 
 AnyPolicy = TypeVar("AnyPolicy", bound=Policy)
 
@@ -154,6 +162,39 @@ def wrapped(key: str, policy: Policy, /, **hyperparameters: float | int | str) -
     kind = WRAPPERS[key]
     _check_known(kind, hyperparameters)
     return kind(policy, **hyperparameters)
+
+
+def usable(policies: Iterable[Policy]) -> tuple[Policy, ...]:
+    """Return the policies to choose among: without the full cache and those that see the future.
+
+    Examples
+    --------
+    >>> [policy.name for policy in usable(map(policy_named, ("full", "fifo", "oracle")))]
+    ['fifo']
+    """
+    return tuple(
+        policy
+        for policy in policies
+        if policy.core.key != "full" and "future" not in policy.looks_at
+    )
+
+
+def with_pinned_prompts(policies: Sequence[Policy]) -> tuple[Policy, ...]:
+    """Return the policies, and each again with the system prompt pinned, but for the full cache.
+
+    The prompt takes at most half of the budget.
+
+    Examples
+    --------
+    >>> [policy.name for policy in with_pinned_prompts([policy_named("fifo")])]
+    ['fifo', 'whitelist(fifo, first=0, speaker=prompt)']
+    """
+    pinned = [
+        wrapped("whitelist", policy, first=0, speaker="prompt")
+        for policy in policies
+        if policy.core.key != "full"
+    ]
+    return (*policies, *pinned)
 
 
 def _check_known(kind: type[Policy], hyperparameters: Collection[str]) -> None:
@@ -280,5 +321,7 @@ __all__ = [
     "read_policy",
     "recorded_policy",
     "register",
+    "synthetic_policies",
+    "usable",
     "wrapped",
 ]

@@ -45,10 +45,12 @@ Look = Literal[
     "chance",
     "speakers",
     "words",
+    "traits",
     "future",
 ]
 """What a policy decides by.
 
+``traits`` is what the text of a token says of it.
 ``attention`` is that of this turn; ``similarity`` that of embeddings; ``surprisal`` is how
 improbable a token was when it arrived; ``history`` is what it stores of earlier turns; ``future``
 is the rest of the dialog.
@@ -57,35 +59,26 @@ is the rest of the dialog.
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a policy's turn, as readers see it.
-
-    Attributes
-    ----------
-    equation : str
-        LaTeX.
-    source : str
-        Where the equation is published.
-    reads, writes : tuple of str
-        Recorded quantities, before and after: channels, row states, terms, or what `update`
-        records.
-    kind : {"value", "change", "rate", "protect", "evict", "attention"}
-        ``value`` computes what it writes. ``change`` turns the first quantity it reads into the
-        first it writes, entry by entry; a quantity that it both reads and writes starts as the
-        last turn left it. ``rate`` sets row states, in the order of their dependence. ``protect``
-        marks entries that must stay. ``evict`` removes and inserts; with a threshold it reads the
-        thresholded score and the threshold, in this order. ``attention`` bends the first quantity
-        it reads into the first it writes.
-    includes_new : bool
-        Whether the turn's own tokens take part in a ``change``.
-    """
+    """One step of a policy's turn, as readers see it."""
 
     name: str
     equation: str
+    """LaTeX."""
     source: str
+    """Where the equation is published."""
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
+    """Recorded quantities, before and after: channels, row states, terms, or what `update`
+    records."""
     kind: StepKind = "value"
+    """``value`` computes what it writes. ``change`` turns the first quantity it reads into the
+    first it writes, entry by entry; a quantity that it both reads and writes starts as the last
+    turn left it. ``rate`` sets row states, in the order of their dependence. ``protect`` marks
+    entries that must stay. ``evict`` removes and inserts; with a threshold it reads the thresholded
+    score and the threshold, in this order. ``attention`` bends the first quantity it reads into the
+    first it writes."""
     includes_new: bool = False
+    """Whether the turn's own tokens take part in a ``change``."""
 
 
 EVICTION = Step(
@@ -126,39 +119,29 @@ Score = Callable[[Cache], Floats]
 
 @dataclass(frozen=True, eq=False)
 class Update:
-    """What a turn did to the entries that were already cached.
-
-    Attributes
-    ----------
-    cache : Cache
-        The same entries, their channels and row states brought up to this turn.
-    stale : array (B, C) of bool, optional
-        Entries below the policy's own threshold, removed before the new ones come in.
-    recorded : mapping of name to array (B, C) or (B,)
-        Intermediate quantities of the steps, for explanations.
-    """
+    """What a turn did to the entries that were already cached."""
 
     cache: Cache
+    """The same entries, their channels and row states brought up to this turn."""
     stale: Bools | None = None
+    """Shape (B, C). Entries below the policy's own threshold, removed before the new ones come
+    in."""
     recorded: Mapping[str, Floats] = field(default_factory=dict)
+    """Arrays of shape (B, C) or (B,) by name. Intermediate quantities of the steps, for
+    explanations."""
 
 
 @dataclass(frozen=True)
 class Available:
-    """What the dialogs that a policy runs on provide.
+    """What the dialogs that a policy runs on provide."""
 
-    Attributes
-    ----------
-    speakers, words : bool
-        Whether speakers and words of tokens are known.
-    heads, layers : int
-        How many decide separately.
-    """
-
-    speakers: bool = False
+    speakers: tuple[str, ...] = ()
+    """Whose words are marked, of `fdkvc.attention.SPEAKERS`."""
     words: bool = False
+    """Whether words of tokens are known."""
     heads: int = 1
     layers: int = 1
+    """How many decide separately."""
 
 
 @dataclass(frozen=True)
@@ -173,6 +156,8 @@ class Policy(Checked, ABC):
         What it does in a sentence or two.
     source : str
         The paper that defines it.
+    needs_words : bool
+        Whether it makes no sense for synthetic dialogs, whose tokens have no words.
 
     The properties below are mostly attributes of a class, too; where one depends on hyperparameters
     the class has a property.
@@ -182,6 +167,7 @@ class Policy(Checked, ABC):
     label: ClassVar[str]
     idea: ClassVar[str]
     source: ClassVar[str]
+    needs_words: ClassVar[bool] = False
 
     @property
     def looks_at(self) -> tuple[Look, ...]:
@@ -257,7 +243,7 @@ class Policy(Checked, ABC):
 
         They start as new entries and then take part in the turn as cached ones.
         """
-        return np.zeros(tier.shape, np.bool_)
+        return np.zeros_like(tier, np.bool_)
 
     def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
         """Update the entries that were cached before this turn.
@@ -269,7 +255,7 @@ class Policy(Checked, ABC):
 
     def init_channels(self, turn: Observation) -> Mapping[str, Floats]:
         """Return the initial channels of the turn's new tokens (B, n)."""
-        return {name: np.zeros(turn.new.shape, np.float32) for name in self.channels}
+        return {name: np.zeros_like(turn.new, np.float32) for name in self.channels}
 
     def after_insert(self, cache: Cache, turn: Observation) -> Cache:
         """Update channels once old and new entries are cached together."""
@@ -281,7 +267,7 @@ class Policy(Checked, ABC):
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
         """Mark entries that stay whatever their score (B, C), at most `budget` a row."""
-        return np.zeros(cache.token.shape, np.bool_)
+        return np.zeros_like(cache.token, np.bool_)
 
     def budgets(self, budget: int, turn: Observation) -> int | Ints:
         """Return the budget of each row (B, 1), or one for all; the mean over layers is `budget`.

@@ -9,14 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fdkvc.attention import (
-    Floats,
-    Observation,
-    divide_by_max,
-    entry_sum,
-    min_max,
-    normalize,
-)
+from fdkvc.attention import Floats, Observation, divide_by_max, entry_sum, min_max, normalize
 from fdkvc.cache import UNIT_SCALE, Cache
 from fdkvc.parameters import parameter, share
 from fdkvc.policies.base import Policy, Score, Step, Update, below_threshold, share_of_best
@@ -216,7 +209,7 @@ class FDKVC(Policy):
 
     def init_channels(self, turn: Observation) -> Mapping[str, Floats]:
         """Start a new entry with c = 1 and ρ = max(cos(e, ē), 0) (Algorithm 1, step 5)."""
-        c = np.ones(turn.new.shape, np.float32)
+        c = np.ones_like(turn.new, np.float32)
         return {"cumulative": c, "recency": np.maximum(turn.similarity(turn.new), 0)}
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -88,7 +89,7 @@ class Scissorhands(Policy):
         seen = seen_by(turn, cache.token, self.queries)
         shares = a * seen.sum(axis=2, keepdims=True).astype(np.float32)
         low = seen & (shares < self.threshold - ROUNDING)
-        asked = np.asarray(seen.any(axis=2))
+        asked: Any = seen.any(axis=2)
         bits = cache["low"].astype(np.int64)
         for m in range(a.shape[1]):
             moved = (2 * bits + low[:, m]) % 2**self.history

@@ -74,7 +74,7 @@ class SnapKV(Policy):
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return the votes, pooled; 0 for the window itself."""
         w = self.voters(turn)
-        votes = turn.attention_of_each(cache.token) * (turn.query_age < w)[:, :, None]
+        votes = turn.attention_of_each(cache.token, w)
         share = votes.sum(axis=1) / np.maximum(w, 1).astype(np.float32)
         outside = cache.present & ~newest(cache, w)
         return {"pooled attention": self._pooled(np.where(outside, share, 0), outside)}

@@ -105,9 +105,7 @@ class Surprisal(Policy):
         This costs budget × new cosines a turn. A repeated entry stays marked when the entry that
         repeats it has been evicted.
         """
-        newer = turn.position(turn.new)[:, None] > turn.position(cache.token)[:, :, None]
-        cosines = np.where(newer, turn.cosines(cache.token, turn.new), 0)
-        largest = np.minimum(cosines.max(axis=2, initial=0), 1)  # rounding may exceed 1
+        largest = np.minimum(turn.repetition(cache.token), 1)  # rounding may exceed 1
         most = np.maximum(cache["redundancy"], largest)
         return cache.with_channels(redundancy=np.where(cache.present, most, 0))
 

@@ -32,13 +32,6 @@ class Together(Wrapper):
     threshold, in its learning rate. What all heads protect is protected, and what most of them
     recall comes back.
 
-    Attributes
-    ----------
-    heads : int
-        Rows of a batch, one after the other, that are the heads of one dialog.
-    pool : {"mean", "max"}
-        Whether the greatest counts instead of the mean.
-
     Raises
     ------
     ValueError
@@ -51,7 +44,9 @@ class Together(Wrapper):
     source = "this project"
 
     heads: int
+    """Rows of a batch, one after the other, that are the heads of one dialog."""
     pool: str = POOL.default
+    """``mean`` or ``max``: whether the greatest counts instead of the mean."""
 
     def __post_init__(self) -> None:
         """Check the number of heads, and how they are pooled."""
@@ -72,11 +67,13 @@ class Together(Wrapper):
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
         """Protect what all heads protect."""
-        return np.asarray(self._share(self.policy.protects(cache, turn, budget)) == 1)
+        protected: Bools = self._share(self.policy.protects(cache, turn, budget)) == 1
+        return protected
 
     def recalls(self, cache: Cache, tier: Ints, turn: Observation) -> Bools:
         """Bring back what most heads bring back."""
-        return np.asarray(self._share(self.policy.recalls(cache, tier, turn)) > 0.5)
+        recalled: Bools = self._share(self.policy.recalls(cache, tier, turn)) > 0.5
+        return recalled
 
     def slots(self, budget: int, layers: int, heads: int) -> int:
         """Return as many as those who decide apart may have."""

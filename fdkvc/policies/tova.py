@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from fdkvc.attention import Floats, Observation
 from fdkvc.cache import Cache
 from fdkvc.policies.base import EVICTION, Policy, Step
@@ -42,5 +44,5 @@ class Tova(Policy):
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return the attention of the last query."""
-        last = (turn.query_age == 0)[:, :, None]
-        return {"last attention": (turn.attention_of_each(cache.token) * last).sum(axis=1)}
+        last = np.minimum(turn.query_count, 1)[:, None]
+        return {"last attention": turn.attention_of_each(cache.token, last).sum(axis=1)}

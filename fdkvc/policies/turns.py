@@ -85,7 +85,7 @@ class Turns(Wrapper):
 
     def init_channels(self, turn: Observation) -> Mapping[str, Floats]:
         """Start unpicked."""
-        return {**self.policy.init_channels(turn), "picked": np.zeros(turn.new.shape, np.float32)}
+        return {**self.policy.init_channels(turn), "picked": np.zeros_like(turn.new, np.float32)}
 
     def after_insert(self, cache: Cache, turn: Observation) -> Cache:
         """Pick the best of the turn's own tokens."""

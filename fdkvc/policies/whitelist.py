@@ -8,6 +8,7 @@ import numpy as np
 
 from fdkvc.attention import SPEAKERS, Bools, Observation
 from fdkvc.cache import Cache
+from fdkvc.limits import MAX_TURNS
 from fdkvc.parameters import parameter, share
 from fdkvc.policies.base import Available, Look, Step, within
 from fdkvc.policies.wrapper import Wrapper, before_eviction
@@ -44,7 +45,7 @@ class Whitelist(Wrapper):
     source = "after Chen et al. 2025, The Pitfalls of KV Cache Compression"
 
     first: int = parameter(
-        1, "First turns", "Number of first turns that are never evicted.", low=0, high=512
+        1, "First turns", "Number of first turns that are never evicted.", low=0, high=MAX_TURNS
     )
     at_turn: int = parameter(
         -1,
@@ -52,13 +53,14 @@ class Whitelist(Wrapper):
         "One more turn that is never evicted, counted from 0; -1 is none.",
         symbol="t_0",
         low=-1,
-        high=511,
+        high=MAX_TURNS - 1,
         nominal=True,
     )
     speaker: str = parameter(
         NOBODY,
         "Speaker",
-        "Whose words are never evicted in real dialogs; synthetic ones have no speakers.",
+        "Whose words are never evicted in real dialogs, or the system prompt; synthetic dialogs "
+        "have no speakers.",
         choices=(NOBODY, *SPEAKERS),
     )
     most: float = share(
@@ -92,9 +94,11 @@ class Whitelist(Wrapper):
     def without_effect(self, available: Available) -> tuple[str, ...]:
         """Warn where speakers or words are unknown."""
         own = []
-        if self.speaker != NOBODY and not available.speakers:
+        if self.speaker not in (NOBODY, *available.speakers):
+            what = "A system prompt is not marked" if available.speakers else "Speakers are unknown"
+            instead = ": use first=1, the first turn" if available.speakers else ""
             own.append(
-                f"Speakers are unknown here, so whitelist protects no words of the {self.speaker}."
+                f"{what} here, so whitelist protects no words of the {self.speaker}{instead}."
             )
         if self.words and not available.words:
             own.append("Words are unknown here, so whitelist protects none.")

@@ -5,11 +5,25 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from fdkvc.attention import Bools, Floats, Ints, Observation
-from fdkvc.cache import Cache, Ties
 from fdkvc.parameters import Field, parameters_of
-from fdkvc.policies.base import Available, Look, Policy, Score, Step, Update
+from fdkvc.policies.base import Policy, Step
+
+
+class _Forwarded:
+    """An attribute of the wrapped policy."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, wrapper: Wrapper | None, owner: type) -> Any:
+        return self if wrapper is None else getattr(wrapper.policy, self._name)
+
+
+def forwarded() -> Any:
+    """Declare a property or a method that is the wrapped policy's."""
+    return _Forwarded()
 
 
 @dataclass(frozen=True)
@@ -19,11 +33,6 @@ class Wrapper(Policy):
     A wrapper is a file with a class derived from this one, and its name in `WRAPPERS`. It has
     hyperparameters of its own and calls ``self.policy`` for the wrapped policy. The wrapped policy
     sees the wrapper only through the `score` that `Policy.update` gets.
-
-    Attributes
-    ----------
-    policy : Policy
-        The wrapped one.
     """
 
     policy: Policy
@@ -49,85 +58,29 @@ class Wrapper(Policy):
                 f"{self.policy.name} has {name!r} already, so {self.key} cannot stand around it"
             )
 
-    @property
-    def looks_at(self) -> tuple[Look, ...]:
-        return self.policy.looks_at
-
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        return self.policy.steps
-
-    @property
-    def bounded(self) -> bool:
-        return self.policy.bounded
-
-    @property
-    def page_size(self) -> int:
-        return self.policy.page_size
-
-    @property
-    def channels(self) -> tuple[str, ...]:
-        return self.policy.channels
-
-    @property
-    def ties(self) -> Ties:
-        return self.policy.ties
-
-    @property
-    def quantity_names(self) -> Mapping[str, str]:
-        return self.policy.quantity_names
-
-    def without_effect(self, available: Available) -> tuple[str, ...]:
-        return self.policy.without_effect(available)
-
-    def initial_state(self) -> Mapping[str, float]:
-        return self.policy.initial_state()
-
-    def capacity(self, budget: int, tokens: int) -> int:
-        return self.policy.capacity(budget, tokens)
-
-    def slots(self, budget: int, layers: int, heads: int) -> int:
-        return self.policy.slots(budget, layers, heads)
-
-    @property
-    def reads_afresh(self) -> bool:
-        return self.policy.reads_afresh
-
-    def tier_places(self, budget: int, tokens: int) -> int:
-        return self.policy.tier_places(budget, tokens)
-
-    def recalls(self, cache: Cache, tier: Ints, turn: Observation) -> Bools:
-        return self.policy.recalls(cache, tier, turn)
-
-    def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
-        return self.policy.update(cache, turn, score)
-
-    def init_channels(self, turn: Observation) -> Mapping[str, Floats]:
-        return self.policy.init_channels(turn)
-
-    def after_insert(self, cache: Cache, turn: Observation) -> Cache:
-        return self.policy.after_insert(cache, turn)
-
-    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
-        return self.policy.terms(cache, turn)
-
-    def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
-        return self.policy.protects(cache, turn, budget)
-
-    def budgets(self, budget: int, turn: Observation) -> int | Ints:
-        return self.policy.budgets(budget, turn)
-
-    def places(
-        self, score: Floats, cache: Cache, protected: Bools, budgets: int | Ints, heads: int
-    ) -> int | Ints:
-        return self.policy.places(score, cache, protected, budgets, heads)
-
-    def modulate(self, weights: Floats, cache: Cache) -> Floats:
-        return self.policy.modulate(weights, cache)
-
-    @property
-    def core(self) -> Policy:
-        return self.policy.core
+    looks_at = forwarded()
+    steps = forwarded()
+    bounded = forwarded()
+    reads_afresh = forwarded()
+    page_size = forwarded()
+    channels = forwarded()
+    ties = forwarded()
+    quantity_names = forwarded()
+    core = forwarded()
+    without_effect = forwarded()
+    initial_state = forwarded()
+    capacity = forwarded()
+    slots = forwarded()
+    tier_places = forwarded()
+    recalls = forwarded()
+    update = forwarded()
+    init_channels = forwarded()
+    after_insert = forwarded()
+    terms = forwarded()
+    protects = forwarded()
+    budgets = forwarded()
+    places = forwarded()
+    modulate = forwarded()
 
     @property
     def name(self) -> str:

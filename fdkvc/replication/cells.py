@@ -83,24 +83,17 @@ def figure_words(fact: Fact) -> str:
 
 @dataclass(frozen=True, eq=False)
 class MeasuredTable:
-    """A table of the paper with measured cells.
-
-    Attributes
-    ----------
-    number : int or str
-        Its number in the paper, or the key of a metric without a table there.
-    corner : str
-        The heading of its rows.
-    cells : mapping of (row, column) to Fact
-        The measured cells.
-    """
+    """A table of the paper with measured cells."""
 
     number: int | str
+    """Its number in the paper, or the key of a metric without a table there."""
     title: str
     corner: str
+    """The heading of its rows."""
     rows: Mapping[str, str]
     columns: Mapping[str, str]
     cells: dict[tuple[str, str], Fact] = field(default_factory=dict)
+    """The measured cells by (row, column)."""
 
     @property
     def heading(self) -> str:

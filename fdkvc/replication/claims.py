@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -46,44 +47,30 @@ Doubles = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Measurement:
-    """A measured quantity.
-
-    Attributes
-    ----------
-    value, low, high : float
-        With its 95 % interval; equal to the value without one.
-    n : int
-        Number of dialogs; 0 if it does not depend on dialogs.
-    spread : float
-        Standard deviation over dialogs; 0 if it is not a mean.
-    candidates : tuple of float
-        For one of several discrete values: those not excluded.
-    """
+    """A measured quantity."""
 
     value: float
     low: float
     high: float
+    """With its 95 % interval; equal to the value without one."""
     n: int = 0
+    """Number of dialogs; 0 if it does not depend on dialogs."""
     spread: float = 0.0
+    """Standard deviation over dialogs; 0 if it is not a mean."""
     candidates: tuple[float, ...] = ()
+    """For one of several discrete values: those not excluded."""
 
 
 @dataclass(frozen=True)
 class ClaimResult:
-    """A claim with its measurement.
-
-    Attributes
-    ----------
-    measured : Measurement or None
-        None if the study does not measure it.
-    verdict : str or None
-        Of `Claim.judge`; None without a measurement, with fewer than `FEWEST_DIALOGS` dialogs, and
-        for times, which depend on the machine.
-    """
+    """A claim with its measurement."""
 
     claim: Claim
     measured: Measurement | None
+    """None if the study does not measure it."""
     verdict: ClaimVerdict | None
+    """Of `Claim.judge`; None without a measurement, with fewer than `FEWEST_DIALOGS` dialogs, and
+    for times, which depend on the machine."""
 
 
 def judged_claims(study: Study, claims: Sequence[Claim] = CLAIMS) -> list[ClaimResult]:
@@ -276,11 +263,7 @@ def _difference(one: ArrayLike, other: ArrayLike) -> Measurement:
 
 
 def _ratio(one: ArrayLike, other: ArrayLike) -> Measurement:
-    """Return the ratio of two means over the same dialogs.
-
-    Its interval is that of the mean of one − ratio·other, over the mean of the other (the delta
-    method).
-    """
+    """Return the ratio of two means; its interval is that of one − ratio·other (delta method)."""
     one, other = np.asarray(one, np.float64), np.asarray(other, np.float64)
     ratio = float(one.mean() / other.mean())
     spread = summarize((differences(one, ratio * other)) / abs(other.mean()))
@@ -300,23 +283,20 @@ def _share(one: ArrayLike, other: ArrayLike) -> Measurement:
     return Measurement(float(above.mean()), low, high, above.size)
 
 
-def _t(one: ArrayLike, other: ArrayLike) -> Measurement:
+def _statistic(name: str, one: ArrayLike, other: ArrayLike) -> Measurement:
+    """Return t or p of the paired test."""
     test = paired(one, other)
-    return Measurement(test.t, test.t, test.t, test.n)
+    value = getattr(test, name)
+    return Measurement(value, value, value, test.n)
 
 
-def _p(one: ArrayLike, other: ArrayLike) -> Measurement:
-    test = paired(one, other)
-    return Measurement(test.p, test.p, test.p, test.n)
-
-
-_PAIRS = {
+_PAIRS: dict[str, Callable[[ArrayLike, ArrayLike], Measurement]] = {
     "difference": _difference,
     "ratio": _ratio,
     "change": _change,
     "share": _share,
-    "t": _t,
-    "p": _p,
+    "t": partial(_statistic, "t"),
+    "p": partial(_statistic, "p"),
 }
 
 
@@ -356,11 +336,7 @@ def _settles(means: Doubles) -> float:
 
 
 def _peak(wanted: Measure, study: Study) -> Measurement | None:
-    """Find the value of a sweep with the highest mean, and all that tie with it.
-
-    A value ties if the adjusted paired test does not distinguish it from the highest. Values that
-    tie need not be neighbours.
-    """
+    """Find the value of a sweep with the highest mean, and all that adjusted tests tie with it."""
     sweep = study.sweeps.get(wanted.parameter or "")
     if sweep is None:
         return None

@@ -31,8 +31,6 @@ from fdkvc.paper.tables import (
     Published,
     published,
     published_ablation,
-    published_adaptation,
-    published_latency,
 )
 from fdkvc.policies import policy_named, read_policy
 from fdkvc.replication.rules import (
@@ -61,51 +59,37 @@ Spread = Literal["varying", "constant", "percentile"]
 
 
 class Fact(NamedTuple):
-    """A row of the table: one measured figure.
-
-    Attributes
-    ----------
-    source : str
-        ``benchmark`` (late means), ``difference`` (of two of them), ``projection`` (late alignments
-        measured only for the rules), ``adaptation``, ``latency``, the name of a swept
-        hyperparameter, or ``default`` (of a hyperparameter).
-    scenario, policy : str
-        By their keys and names.
-    metric : str
-        Such as ``late_retention``; a statistic of the adaptation run, or a hyperparameter.
-    n : int
-        Number of dialogs; 0 if it does not depend on dialogs.
-    mean, sd, low, high : float
-        The figure, its standard deviation over dialogs and its 95 % interval; NaN if undefined.
-    published, rounding : float
-        The printed figure and half a unit of its last digit; NaN if the paper prints none.
-    printed, printed_in : str
-        The text of the printed figure, and its place.
-    rule : str
-        How it is judged; see `fdkvc.replication.rules`.
-    chance : bool
-        Whether the published figure is indistinguishable from zero.
-    never : bool
-        Whether it counts turns to an adaptation that never came; `mean` is then all the turns.
-    """
+    """A row of the table: one measured figure."""
 
     source: str
+    """``benchmark`` (late means), ``difference`` (of two of them), ``projection`` (late alignments
+    measured only for the rules), ``adaptation``, ``latency``, the name of a swept hyperparameter,
+    or ``default`` (of a hyperparameter)."""
     scenario: str
     policy: str
+    """By their keys and names."""
     metric: str
+    """Such as ``late_retention``; a statistic of the adaptation run, or a hyperparameter."""
     n: int
+    """Number of dialogs; 0 if it does not depend on dialogs."""
     mean: float
     sd: float = math.nan
     low: float = math.nan
     high: float = math.nan
+    """The figure, its standard deviation over dialogs and its 95 % interval; NaN if undefined."""
     published: float = math.nan
     rounding: float = math.nan
+    """The printed figure and half a unit of its last digit; NaN if the paper prints none."""
     printed: str = ""
     printed_in: str = ""
+    """The text of the printed figure, and its place."""
     rule: Kind = "mean"
+    """How it is judged; see `fdkvc.replication.rules`."""
     verdict: str | None = None
     chance: bool = False
+    """Whether the published figure is indistinguishable from zero."""
     never: bool = False
+    """Whether it counts turns to an adaptation that never came; `mean` is then all the turns."""
 
     @property
     def is_published(self) -> bool:
@@ -128,12 +112,7 @@ class Fact(NamedTuple):
 def judge(measured: Study | Results, swept: str = "") -> pd.DataFrame:
     """Return a table with a row for each `Fact` of a run.
 
-    Parameters
-    ----------
-    measured : Study or Results
-        A study also has latencies, ablations and defaults.
-    swept : str
-        The hyperparameter, for results of a sweep.
+    A study also has latencies, ablations and defaults; `swept` is the hyperparameter of a sweep.
     """
     rows = facts(measured, swept)
     verdicts = pd.Series([row.verdict for row in rows], dtype=object)
@@ -163,10 +142,7 @@ def printed(
 ) -> Published | None:
     """Return the published figure for a run with the paper's settings; else None.
 
-    Parameters
-    ----------
-    scenario, policy, metric, swept : str
-        As in `Fact`. In a sweep, only its hyperparameter may differ from FD-KVC's defaults.
+    In a sweep, only its hyperparameter may differ from FD-KVC's defaults.
     """
     if not matches_paper(benchmark):
         return None
@@ -178,10 +154,6 @@ def printed(
         value = getattr(variant, swept)
         alone = variant == policy_named(ABLATED_POLICY, **{swept: value})
         return published_ablation(swept, value, metric) if alone else None
-    if metric == TIME:
-        return published_latency(policy)
-    if scenario == ADAPTATION:
-        return published_adaptation(policy, metric)
     if policy == DIFFERENCE:
         return published_difference(scenario)
     return published(scenario, policy, metric)

@@ -20,29 +20,20 @@ TWO_SIDED, ONE_SIDED = 1.96, 1.645
 
 @dataclass(frozen=True)
 class Case:
-    """A measured and a published figure, with all that decides the verdict.
-
-    Attributes
-    ----------
-    distance : float
-        Distance of the two beyond the rounding of the printed one; negative within it.
-    spread : float
-        Standard deviation over the measured dialogs, used for both (the paper prints none).
-    dialogs, published_dialogs : int
-        Number of dialogs of the measured and of the published figure.
-    chance : bool
-        Whether the published figure is indistinguishable from zero.
-    difference : bool
-        Whether it is the difference of two alignments, which `chance` decides; for a single
-        alignment it is only a note.
-    """
+    """A measured and a published figure, with all that decides the verdict."""
 
     distance: float
+    """Distance of the two beyond the rounding of the printed one; negative within it."""
     spread: float
+    """Standard deviation over the measured dialogs, used for both (the paper prints none)."""
     dialogs: int
     published_dialogs: int
+    """Number of dialogs of the measured and of the published figure."""
     chance: bool = False
+    """Whether the published figure is indistinguishable from zero."""
     difference: bool = False
+    """Whether it is the difference of two alignments, which `chance` decides; for a single
+    alignment it is only a note."""
 
     @property
     def margin(self) -> float:
@@ -51,25 +42,17 @@ class Case:
 
 
 class Rule(NamedTuple):
-    """A rule, its verdict and how the verdict is shown.
-
-    Attributes
-    ----------
-    applies : function of Case to bool
-    sign, tex : str
-        Its symbol, as text and in LaTeX.
-    tone : {"neutral", "good", "bad", "open"}
-        Its colour in `fdkvc.charts.theme.TINTS`.
-    meaning : str
-        Explanation in Markdown.
-    """
+    """A rule, its verdict and how the verdict is shown."""
 
     verdict: str
     applies: Callable[[Case], bool]
     sign: str
     tex: str
+    """Its symbol, as text and in LaTeX."""
     tone: Literal["neutral", "good", "bad", "open"]
+    """Its colour in `fdkvc.charts.theme.TINTS`."""
     meaning: str
+    """Explanation in Markdown."""
 
 
 def by_chance(case: Case) -> bool:

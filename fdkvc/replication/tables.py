@@ -26,7 +26,7 @@ from fdkvc.experiments.statistics import (
 )
 from fdkvc.experiments.study import Study
 from fdkvc.experiments.sweep import Sweep
-from fdkvc.paper.tables import BASELINE, LATENCY_BASELINE, published_latency
+from fdkvc.paper.tables import BASELINE, LATENCY_BASELINE, RETENTION_AND_LATENCY
 from fdkvc.replication.judge import BENCHMARK, TIME, judge
 from fdkvc.run.metrics import CacheBytes
 
@@ -82,12 +82,8 @@ def comparisons(
 ) -> Iterator[tuple[str, str, str, Paired]]:
     """Compare every policy with a baseline on the same dialogs.
 
-    Yields scenario, metric, policy and the differences, policy − baseline.
-
-    Raises
-    ------
-    ValueError
-        If the baseline is not among the policies.
+    Yields scenario, metric, policy and the differences, policy − baseline; a ValueError if the
+    baseline is not among the policies.
     """
     policies = results.benchmark.policies
     check_baseline(baseline, policies)
@@ -104,11 +100,6 @@ def paired_table(results: Results, baseline: str = BASELINE) -> pd.DataFrame:
     """Return the paired differences of every policy from a baseline, with their t-tests.
 
     Columns `PAIRED`. t and p are NaN for one dialog, and for equal differences in all dialogs.
-
-    Raises
-    ------
-    ValueError
-        If the baseline is not among the policies.
     """
     rows = [
         (scenario, metric, policy, baseline, c.n, c.mean, c.low, c.high, c.t, c.p)
@@ -178,11 +169,10 @@ def cost_table(study: Study) -> pd.DataFrame:
     """
     single, budget = latency_table(study), study.results.benchmark.budget
     batched = {latency.policy: latency.batched for latency in study.latencies}
-    fifo_printed = published_latency(LATENCY_BASELINE)
+    fifo_printed = RETENTION_AND_LATENCY[LATENCY_BASELINE, "latency"].value
     sizes = [study.memories.get(policy, CacheBytes(0, 0, 0, 0)) for policy in single.policy]
     return single.assign(
-        published_ratio=single.published_ms
-        / (math.nan if fifo_printed is None else fifo_printed.value),
+        published_ratio=single.published_ms / fifo_printed,
         ms_per_turn_batched=single.policy.map(batched),
         batched_ratio_to_fifo=single.policy.map(batched) / batched.get(LATENCY_BASELINE, math.nan),
         key_bytes=[each.keys for each in sizes],

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from fdkvc.charts.theme import MET, UNMET
 from fdkvc.paper.claims import TIMES
 from fdkvc.replication.claims import ClaimResult, figure_words, measured_words, recomputed_words
+from fdkvc.report.page import css
 from fdkvc.words import minus
 
 SIGNS: dict[str | None, str] = {
@@ -27,58 +27,7 @@ MEANINGS: dict[str | None, str] = {
 }
 """The sign of each verdict on a claim, and what it means."""
 
-STYLE = (
-    f".claims {{ --met: {MET}; --unmet: {UNMET}; }}"
-    + """
-.claims { list-style: none; margin: 0 !important; padding: 0 !important; max-width: 66rem; }
-.claims li { margin: 0; }
-.claims li { border-top: 1px solid color-mix(in srgb, currentColor 18%, transparent); }
-.claims details { padding: .35rem 0; break-inside: avoid; }
-.claims summary {
-  cursor: pointer; display: grid; grid-template-columns: 1.2em 1fr max-content; column-gap: .6rem;
-}
-.claims summary::marker { content: ""; }
-.claims .group > p { margin: .35rem 0 .2rem 1.8rem; font-size: .85rem; opacity: .8; }
-.claims .group ul { list-style: none; margin: 0 !important; padding: 0 !important; }
-.claims .group li { border-top: 0; }
-.claims .group details { padding: .1rem 0; }
-.claims summary b { text-align: center; }
-.claims summary small { opacity: .8; }
-.claims summary em { grid-column: 2 / -1; font-style: normal; font-size: .85rem; opacity: .8; }
-.claims .evidence { padding: .2rem 0 .5rem 1.8rem; }
-.claims dl {
-  display: grid; grid-template-columns: max-content 1fr; gap: 0 1rem; margin: .2rem 0 !important;
-  padding: 0 !important;
-  font-variant-numeric: tabular-nums;
-}
-.claims dt { opacity: .75; }
-.claims dd { margin: 0; }
-.claims .line { position: relative; height: 26px; max-width: 38rem; margin-top: .3rem; }
-.claims .line::before {
-  content: ""; position: absolute; inset: 12.5px 0 auto; border-top: 1px solid; opacity: .35;
-}
-.claims .line i { position: absolute; }
-.claims .line .true { inset: 3px auto; min-width: 3px; background: var(--met); opacity: .3; }
-.claims .line .interval { top: 11.5px; height: 3px; background: currentColor; }
-.claims .line .measured::after {
-  content: ""; position: absolute; left: -5px; top: 8px; width: 10px; height: 10px;
-  border-radius: 50%; background: currentColor;
-}
-.claims .line .printed::after {
-  content: ""; position: absolute; left: -6px; top: 7px; width: 12px; height: 12px; rotate: 45deg;
-  border: 2px solid var(--unmet);
-}
-.claims .ends { display: flex; justify-content: space-between; gap: 1rem; max-width: 38rem; }
-.claims .ends { font-size: .8rem; opacity: .75; }
-.claims .ends span:not(:nth-child(2)) { white-space: nowrap; }
-@media (max-width: 600px) {
-  .claims summary { grid-template-columns: 1.2em 1fr; }
-  .claims summary small { grid-column: 2; font-weight: 600; }
-  .claims .evidence { padding-left: 0; }
-  .claims dl { grid-template-columns: 1fr; }
-}
-"""
-)
+STYLE = css("claims")
 
 
 def name_of(verdict: str | None) -> str:
@@ -161,7 +110,7 @@ def line_html(judged: ClaimResult) -> str:
         begin, width = place(first), place(last) - place(first)
         return f'<i class="{kind}" style="left:{begin:.2f}%;width:{width:.2f}%"></i>'
 
-    marks, said = [], f"measured {measured_words(judged)}"
+    marks, label = [], f"measured {measured_words(judged)}"
     if claim.holds_when is not None:
         marks.append(mark("true", claim.holds_when.low, claim.holds_when.high))
     if not measured.candidates:
@@ -171,19 +120,18 @@ def line_html(judged: ClaimResult) -> str:
     if claim.published is not None:
         marks.append(mark("printed", claim.published.value, claim.published.value))
         key.append("◇ published")
-        said += f", published {minus(claim.published.printed)}"
+        label += f", published {minus(claim.published.printed)}"
     if claim.holds_when is not None:
         key.append("band: where the claim is true")
     ends = [escape(figure_words(claim.measure, end)) for end in (low, high)]
     return (
-        f'<div class="line" role="img" aria-label="{escape(said)}">{"".join(marks)}</div>'
+        f'<div class="line" role="img" aria-label="{escape(label)}">{"".join(marks)}</div>'
         f'<div class="ends"><span>{ends[0]}</span><span>{escape(" · ".join(key))}</span>'
         f"<span>{ends[1]}</span></div>"
     )
 
 
 def _numbers(judged: ClaimResult) -> Iterator[float]:
-    """Yield the finite numbers of a claim."""
     claim, measured = judged.claim, judged.measured
     every: list[float] = []
     if measured is not None:

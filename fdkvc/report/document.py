@@ -13,11 +13,11 @@ from typing import Any
 import pandas as pd
 
 from fdkvc.charts.picture import picture
-from fdkvc.charts.theme import DARK, LIGHT, Spec, standalone
+from fdkvc.charts.theme import LIGHT, VARIABLES, Spec, standalone
 from fdkvc.corpora.recordings import Recording
 from fdkvc.experiments.answers import MEASURES, Answers
 from fdkvc.experiments.benchmark import Benchmark, matches_paper
-from fdkvc.experiments.known_services import known_sentence
+from fdkvc.experiments.known_services import GROUPS, known_sentence
 from fdkvc.experiments.proxies import AnswersTables
 from fdkvc.experiments.replay import Replay, not_computed, replay_paired, replay_summary
 from fdkvc.experiments.statistics import over_clusters
@@ -34,8 +34,8 @@ from fdkvc.replication.claims import judged_claims
 from fdkvc.replication.rules import LEGEND, SIGNS
 from fdkvc.report import claims, tables
 from fdkvc.report.figures import ABLATIONS_TITLE, ABLATIONS_WORDS, FIGURES, figure_charts
-from fdkvc.report.page import page
-from fdkvc.report.scene import Scene, scene_html, told_of
+from fdkvc.report.page import css, page
+from fdkvc.report.scene import Scene, scene_html, sentences_of
 from fdkvc.run.metrics import late_metric
 from fdkvc.stage.moments import Failure, failed_call, nearly_kept, rescued
 from fdkvc.stage.payload import pack
@@ -73,15 +73,7 @@ FILE = "FILE"
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a report.
-
-    Attributes
-    ----------
-    title : str
-        Words.
-    body : str
-        HTML.
-    """
+    """A part of a report: a title in words and a body in HTML."""
 
     title: str
     body: str
@@ -91,14 +83,9 @@ class Part:
 
 
 def report_html(title: str, scope: Sequence[str], parts: Sequence[Part], made: str = "") -> str:
-    """Return a report as a whole page.
+    """Return a report as a whole page, on `scope`, one string per paragraph.
 
-    Parameters
-    ----------
-    scope : sequence of str
-        What was measured, one string per paragraph.
-    made : str
-        When the numbers were measured; today by default.
+    `made` says when it was measured; today by default.
     """
     day = made or datetime.now(UTC).date().isoformat()
     names = [re.sub(r"\W+", "-", part.title.lower()).strip("-") for part in parts]
@@ -115,7 +102,7 @@ def report_html(title: str, scope: Sequence[str], parts: Sequence[Part], made: s
         f"<p>Measured on {escape(day)} with FD-KVC Lab {escape(versions()['fdkvc-lab'])}.</p>"
         f"{_paragraphs(scope)}<nav><ol>{contents}</ol></nav></header>{sections}</main>"
     )
-    return page(title, body, f"{_STYLE}{claims.STYLE}{tables.STYLE}")
+    return page(title, body, f"{css('document')}{claims.STYLE}{tables.STYLE}")
 
 
 def papers_report(recordings: Sequence[Recording]) -> str:
@@ -132,16 +119,10 @@ def study_report(
     ran: Mapping[str, str] | None = None,
     made: str = "",
 ) -> str:
-    """Return the report of a study.
+    """Return the report of a study, with a failed call in these recordings of real dialogs.
 
-    Parameters
-    ----------
-    recordings : sequence of Recording
-        Real dialogs, in which a failed call is searched for.
-    ran : mapping of str to str, optional
-        Seed, versions and processor of the run; by default, the current ones.
-    made : str
-        See `report_html`.
+    `ran` has seed, versions and processor, by default the current ones; `made` as for
+    `report_html`.
     """
     benchmark = study.results.benchmark
     finished = min(map(study.results.dialogs, study.results.measured), default=0)
@@ -158,7 +139,7 @@ def study_report(
     parts += [
         Part("Figures", _figures(study)),
         Part("Three examples", _moments(recordings)),
-        Part("What was easy, what was hard, what was not tried", _told()),
+        Part("What was easy, what was hard, what was not tried", _difficulty()),
         provenance(
             [
                 study_command(benchmark),
@@ -261,21 +242,21 @@ def provenance(
 def _claims(study: Study) -> str:
     judged = judged_claims(study)
     counts = claims.counted(judged)
-    said = "".join(
+    listed = "".join(
         f"<li><b>{claims.SIGNS[verdict]} {escape(claims.name_of(verdict))}: {number}</b>, "
         f"{escape(claims.MEANINGS[verdict])}</li>"
         for verdict, number in counts.items()
         if number
     )
     return (
-        f"<p>Of {len(judged)} claims:</p><ul>{said}</ul>{claims.claims_html(judged, opened=True)}"
+        f"<p>Of {len(judged)} claims:</p><ul>{listed}</ul>{claims.claims_html(judged, opened=True)}"
     )
 
 
 def _tables(study: Study) -> str:
     found = measured_tables(study)
     counts = verdicts_of(found)
-    said = (
+    counted = (
         ", ".join(f"{SIGNS[verdict]} {verdict} {number}" for verdict, number in counts.items())
         if any(counts.values()) and matches_paper(study.results.benchmark)
         else "no verdict"
@@ -283,7 +264,7 @@ def _tables(study: Study) -> str:
     legend = "".join(f"<li>{_bold(escape(rule))}</li>" for rule in LEGEND)
     return (
         f"<p>Measured ± half of the 95 % interval, above the published figure. Published "
-        f"figures: {escape(said)}. {escape(reproduced_sentence(found))}</p>"
+        f"figures: {escape(counted)}. {escape(reproduced_sentence(found))}</p>"
         + "".join(
             f"<h3>{escape(table.heading)}</h3>{tables.measured_html(table)}" for table in found
         )
@@ -313,37 +294,17 @@ def _figures(study: Study) -> str:
 
 
 def drawing(chart: Spec, name: str) -> str:
-    """Return a chart as an SVG that uses the colours of the page.
+    """Return a chart in the colours of `LIGHT` as an SVG that uses the colours of the page.
 
-    Parameters
-    ----------
-    chart : Spec
-        Joined with its data, in the colours of `LIGHT`.
-    name : str
-        Unique in the page.
+    `name` is unique in the page.
     """
     drawn = picture(standalone(chart, chart["datasets"], LIGHT, PICTURE_WIDTH), "svg").decode()
     drawn = drawn[drawn.index("<svg") :]
     # Ids are unique within a picture only, and a page may hold many.
     drawn = re.sub(r'\bid="', f'id="{name}-', drawn).replace("url(#", f"url(#{name}-")
-    for colour, variable in _COLOURS.items():
+    for variable, (colour, _) in VARIABLES.items():
         drawn = re.sub(rf'"{colour}"', f'"var(--{variable})"', drawn, flags=re.IGNORECASE)
     return f"<figure>{drawn}</figure>"
-
-
-def _themes() -> tuple[dict[str, str], str]:
-    """Return the variables of light colours, and CSS that says what they are on light and dark."""
-    pairs = {"ink": (LIGHT.ink, DARK.ink), "faint": (LIGHT.faint, DARK.faint)}
-    pairs["paper"] = (LIGHT.paper, DARK.paper)
-    for kind in ("terms", "policies"):
-        both = zip(getattr(LIGHT, kind), getattr(DARK, kind), strict=True)
-        pairs |= {f"{kind}-{place}": colours for place, colours in enumerate(both)}
-    names = {light: name for name, (light, _) in pairs.items()}
-    said = " ".join(f"--{name}: light-dark({a}, {b});" for name, (a, b) in pairs.items())
-    return names, f":root {{ {said} }}\n"
-
-
-_COLOURS, _VARIABLES = _themes()
 
 
 def _moments(recordings: Sequence[Recording]) -> str:
@@ -372,7 +333,7 @@ def _scene(run: Run, what: str, turn: int, token: int | None) -> Scene:
         pack(run, "moment"),
         turn,
         token,
-        told=told_of([run], token, every=False),
+        sentences=sentences_of([run], token, every=False),
     )
 
 
@@ -385,7 +346,7 @@ def failed_scene(failure: Failure) -> Scene:
         pack(run, "moment"),
         failure.turn,
         failure.token,
-        told=told_of([run], failure.token, every=False),
+        sentences=sentences_of([run], failure.token, every=False),
         words=(
             f"{demand.source} in turn {demand.turn} needs {demand.slot}, which "
             f"was last said in turn {demand.mentions[-1].turn}; the cache holds "
@@ -403,7 +364,7 @@ def framed(scene: Scene) -> str:
     )
 
 
-def _told() -> str:
+def _difficulty() -> str:
     parts = (("What was easy", EASY), ("What was hard", HARD), ("What was not tried", NOT_TRIED))
     return "".join(
         f"<h3>{title}</h3><ul>{''.join(f'<li>{escape(each)}</li>' for each in words)}</ul>"
@@ -419,14 +380,9 @@ def _paragraphs(words: Sequence[str]) -> str:
 
 
 def dialogs_report(parts: Sequence[Part], more: Sequence[str] = (), made: str = "") -> str:
-    """Return the report on real dialogs, with the parts of `replay_parts` and `answers_parts`.
+    """Return the report on real dialogs, of `replay_parts` and `answers_parts`.
 
-    Parameters
-    ----------
-    more : sequence of str
-        More about the run, one string per paragraph.
-    made : str
-        See `report_html`.
+    `more` has a string per paragraph on the run; `made` as for `report_html`.
     """
     scope = ["What policies keep of real dialogs, and what that costs.", *more]
     return report_html("Cache policies on real dialogs", scope, parts, made)
@@ -472,46 +428,41 @@ def replay_parts(
     calls = any(each.transcript.calls_in_text for each in recordings)
     commands = [replay_command(settings, baseline, seed, trace, calls)]
     if settings == Replay() and not trace:
-        said = " --calls" if calls else ""
-        commands.append(f"python -m fdkvc report --dialogs FILE{said} --out report.html")
+        option = " --calls" if calls else ""
+        commands.append(f"python -m fdkvc report --dialogs FILE{option} --out report.html")
     return [*parts, provenance(commands, ran_here(seed), files, "the dialogs")]
 
 
 def answers_parts(
     settings: Answers,
-    told: AnswersTables,
+    measured: AnswersTables,
     model: str,
     files: Mapping[str, str],
     ran: Mapping[str, str] | None = None,
 ) -> list[Part]:
-    """Return the parts of a report on what a model loses in its answers.
-
-    Parameters
-    ----------
-    settings : Answers
-    told : AnswersTables
-    model : str
-        Its name.
-    files : mapping of name to text
-    ran : mapping of str to str, optional
-        As for `study_report`.
-    """
-    table = told.summary
+    """Return the parts of a report on a model's answers; `ran` as for `study_report`."""
+    table = measured.summary
     body = (
         f"<p>The model {escape(model)} answers {escape(count(int(table.n.max()), 'dialog'))} with "
         "the cache that each policy leaves. Means with the 95 % interval over service clusters, "
         "where there are enough; a ≠ where the difference from "
-        f"{escape(told.baseline)} is significant.</p><p>{escape(known_sentence(told.known))}</p>"
+        f"{escape(measured.baseline)} is significant.</p>"
+        f"<p>{escape(known_sentence(measured.known))}</p>"
     )
     for metric, measure in MEASURES.items():
         if metric not in set(table.metric):
             continue
         scale, digits = (100, 1) if measure.unit == "%" else (1, 3)
-        columns = _by_budget(table, told.paired, metric, scale, digits)
+        columns = _by_budget(table, measured.paired, metric, scale, digits)
         title = f"{measure.label}, {measure.unit}"
         body += f"<h3>{escape(title)}</h3><p>{escape(measure.help)}</p>"
         body += tables.plain_html(columns, title)
-    commands = [answers_command(settings, told.baseline)]
+    rows = measured.by_services[measured.by_services.metric == "values_right"]
+    for group, own in rows.groupby("known", sort=False) if rows.known.nunique() > 1 else ():
+        columns = _by_budget(own, measured.paired[:0], "values_right", 100, 1)
+        title = f"{MEASURES['values_right'].label}, %: dialogs with {GROUPS[str(group)]}"
+        body += f"<h3>{escape(title)}</h3>{tables.plain_html(columns, title)}"
+    commands = [answers_command(settings, measured.baseline)]
     if settings == Answers():
         commands.append("python -m fdkvc report --answers FILE --out report.html")
     again = provenance(commands, ran or ran_here(None), files, "the answers")
@@ -543,30 +494,3 @@ def _figure(mean: float, low: float, high: float, scale: float, digits: int) -> 
     if low == high:
         return decimal(scale * mean, digits)
     return ranged(scale * mean, scale * low, scale * high, digits)
-
-
-_STYLE = (
-    _VARIABLES
-    + """
-main { max-width: 74rem; margin: 0 auto; padding: 1.2rem 1.2rem 4rem; }
-h1 { font-size: 1.8rem; line-height: 1.2; margin: .5rem 0; }
-h2 { font-size: 1.4rem; margin: 2.5rem 0 .6rem; }
-h3 { font-size: 1.05rem; margin: 1.4rem 0 .3rem; }
-nav ol { columns: 18rem; padding-left: 1.4rem; }
-a { color: var(--accent); }
-pre { overflow-x: auto; padding: .6rem .8rem; border: 1px solid var(--faint); border-radius: 6px; }
-.row { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr)); }
-figure { margin: .4rem 0; }
-figure svg { max-width: 100%; height: auto; }
-.scene { width: 100%; height: 56rem; border: 1px solid var(--faint); border-radius: 8px; }
-.scene { margin: .8rem 0; }
-@media (max-width: 560px) { .scene { height: 82rem; } main { padding: .8rem; } }
-@media print {
-  main { max-width: none; padding: 0; }
-  h2, h3 { break-after: avoid; }
-  section, figure { break-inside: auto; }
-  .grid { overflow: visible; font-size: .75rem; }
-  nav, .scene { break-inside: avoid; }
-}
-"""
-)

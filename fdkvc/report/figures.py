@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from fdkvc.charts.series import series_data, series_spec, topics_data
-from fdkvc.charts.sweep import curve_spec
+from fdkvc.charts.sweep import curve_range, curve_spec
 from fdkvc.charts.theme import Spec, Theme, with_data
 from fdkvc.experiments.study import Study
 from fdkvc.limits import MAX_DRAWN_POLICIES
@@ -64,10 +64,7 @@ def series_chart(
 ) -> Spec | None:
     """Return the chart of a quantity over a scenario's turns; None if nothing was measured.
 
-    Parameters
-    ----------
-    drawn : sequence of str
-        Names of policies; `drawn_first` by default. Policies without a measurement are omitted.
+    `drawn` names policies, `drawn_first` by default; those without a measurement are left out.
     """
     policies = study.results.benchmark.policies
     rows = series_data(table, scenario, quantity)
@@ -115,12 +112,11 @@ def printed_metrics(table: pd.DataFrame) -> list[str]:
 def ablation_chart(table: pd.DataFrame, parameter: str, metric: str, theme: Theme) -> Spec:
     """Return the chart of one metric over one of the paper's sweeps."""
     rows = table[table.metric == metric]
-    low = min(0.0, float(rows.ci_low.min()), float(rows.published.min()))
     spec = curve_spec(
         late_metric(metric).title,
-        parameters_of(POLICIES[ABLATED_POLICY])[parameter].label,
+        parameters_of(POLICIES[ABLATED_POLICY])[parameter].title,
         (float(rows.value.min()), float(rows.value.max())),
-        (low, max(1.0, float(rows.ci_high.max()))),
+        curve_range(table, metric),
         float(defaults_of(POLICIES[ABLATED_POLICY])[parameter]),
         theme,
         bool(rows.published.notna().any()),

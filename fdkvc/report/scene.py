@@ -10,35 +10,20 @@ from dataclasses import dataclass, field
 from html import escape
 
 from fdkvc.limits import MAX_EXPLAINED_ENTRIES
-from fdkvc.report.page import page
+from fdkvc.report.page import css, page
 from fdkvc.stage.drawn import Kind, script, style
 from fdkvc.stage.moments import why_sentences
 from fdkvc.stage.run import Run
 
-Told = Mapping[str, Sequence[str]]
+Sentences = Mapping[str, Sequence[str]]
 """Sentences by ``turn token``."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """The content of a stage's file.
+    """A stage's file: where it opens, what is pinned, and its sentences from `sentences_of`.
 
-    Attributes
-    ----------
-    title : str
-    kind : Kind
-    packed : bytes
-        From `fdkvc.stage.payload`.
-    turn : int
-        Where it opens.
-    entry : int or None
-        Pinned at first.
-    order : str
-        ``age`` or ``score``.
-    told : mapping of str to sequence of str
-        From `told_of`.
-    words : str
-        A sentence or two above it.
+    `packed` is from `fdkvc.stage.payload`; `words` stand above it.
     """
 
     title: str
@@ -47,22 +32,17 @@ class Scene:
     turn: int
     entry: int | None = None
     order: str = "age"
-    told: Told = field(default_factory=dict)
+    sentences: Sentences = field(default_factory=dict)
     words: str = ""
 
 
-def told_of(runs: Sequence[Run], entry: int | None, *, every: bool = True) -> Told:
-    """Return the sentences of every entry and turn; of a large run, of one entry only.
+def sentences_of(runs: Sequence[Run], entry: int | None, *, every: bool = True) -> Sentences:
+    """Return the sentences of every entry and turn, joined over the runs.
 
-    Parameters
-    ----------
-    runs : sequence of Run
-        Sentences of several runs are joined.
-    entry : int, optional
-        The pinned one.
-    every : bool
-        False gives those of `entry` only.
+    Of a large run, or unless `every`, those of `entry` only; of a long run, none.
     """
+    if any(run.long for run in runs):
+        return {}
     pairs = {
         (int(turn), int(token))
         for run in runs
@@ -72,10 +52,10 @@ def told_of(runs: Sequence[Run], entry: int | None, *, every: bool = True) -> To
         pairs = set()
     if entry is not None:
         pairs |= {(turn, entry) for turn in range(runs[0].dialogs.turns)}
-    return {f"{turn} {token}": _said(runs, turn, token) for turn, token in sorted(pairs)}
+    return {f"{turn} {token}": _joined(runs, turn, token) for turn, token in sorted(pairs)}
 
 
-def _said(runs: Sequence[Run], turn: int, token: int) -> Sequence[str]:
+def _joined(runs: Sequence[Run], turn: int, token: int) -> Sequence[str]:
     every = [why_sentences(run, turn, token) for run in runs]
     return every[0] if len(every) == 1 else [" ".join(each) for each in every]
 
@@ -84,17 +64,17 @@ def scene_html(scene: Scene) -> str:
     """Return a scene as a page."""
     view = {
         "session": "file",
-        "heard": 0,
+        "received": 0,
         "run": "",
         "turn": scene.turn,
         "entry": scene.entry,
         "order": scene.order,
         "sentences": [],
     }
-    sentences = zlib.compress(json.dumps(scene.told, separators=(",", ":")).encode(), 9)
+    sentences = zlib.compress(json.dumps(scene.sentences, separators=(",", ":")).encode(), 9)
     module = (
         f"{_BEGIN}\n"
-        f'const alone = {{ told: await opened("{_text(sentences)}") }};\n'
+        f'const alone = {{ sentences: await opened("{_text(sentences)}") }};\n'
         f"const view = {json.dumps(view)};\n"
         "globalThis.fdkvcStage = { view, answer: null, alone, tell: {}, changed: () => {} };\n"
         f"{script(scene.kind)}\n"
@@ -106,7 +86,7 @@ def scene_html(scene: Scene) -> str:
         + (f"<p>{escape(scene.words)}</p>" if scene.words else "")
         + f'</header>\n<div id="scene"></div>\n<script type="module">\n{module}\n</script>'
     )
-    return page(scene.title, body, f"{style(scene.kind)}{_STYLE}")
+    return page(scene.title, body, f"{style(scene.kind)}{css('scene')}")
 
 
 _BEGIN = """
@@ -114,15 +94,6 @@ const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeA
 const opened = (text) => new Response(
   new Blob([bytes(text)]).stream().pipeThrough(new DecompressionStream('deflate')),
 ).json();
-"""
-
-_STYLE = """
-body { padding: 8px 16px; }
-header h1 { margin: 0; font-size: 18px; }
-header p { margin: 2px 0 0; font-size: 14px; }
-.stage .bar { top: 0; }
-.stage { --stage-above: 130px; }
-@media print { .stage .bar, .stage .key { display: none; } }
 """
 
 

@@ -5,27 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from fdkvc.charts.theme import TINTS
+from fdkvc.charts.theme import TINTS, hue_of
 from fdkvc.replication.cells import MeasuredTable, figure_words, sign_of, unit_of
 from fdkvc.replication.judge import Fact
 from fdkvc.replication.rules import RULES
+from fdkvc.report.page import css
 from fdkvc.words import minus, signed
 
-STYLE = """
-.grid { overflow-x: auto; margin: .3rem 0 1rem; }
-.grid table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-.grid th, .grid td {
-  padding: .2rem .55rem; text-align: right; vertical-align: top; white-space: nowrap;
-  border-bottom: 1px solid color-mix(in srgb, currentColor 16%, transparent); line-height: 1.35;
-}
-.grid th { font-weight: 600; white-space: normal; vertical-align: bottom; }
-.grid th:first-child, .grid .words { text-align: left !important; }
-.grid tbody th { vertical-align: top; min-width: 5.5rem; }
-.grid thead th:first-child, .grid tbody th {
-  position: sticky; left: 0; background: var(--st-background-color, Canvas);
-}
-.grid small { display: block; opacity: .8; font-size: .82em; }
-""" + "".join(
+STYLE = css("tables") + "".join(
     f".grid .{rule.verdict.replace(' ', '-')} {{ background: {TINTS[rule.tone]}; }}\n"
     for rule in RULES
 )
@@ -35,7 +22,7 @@ def measured_html(table: MeasuredTable) -> str:
     """Return a table of the paper: measured figures above published ones, with verdict signs."""
     columns = [table.corner, *table.columns.values()]
     rows = [
-        [f"<th scope='row'>{escape(label)}</th>"]
+        [f"<th scope='row'{hue_of(label)}>{escape(label)}</th>"]
         + [_cell(table.cells.get((row, column))) for column in table.columns]
         for row, label in table.rows.items()
         if any((row, column) in table.cells for column in table.columns)
@@ -61,19 +48,12 @@ def published_words(fact: Fact) -> str:
 
 
 def plain_html(columns: Mapping[str, Sequence[str]], caption: str, words: int = 1) -> str:
-    """Return a table of texts.
-
-    Parameters
-    ----------
-    columns : mapping of str to sequence of str
-    caption : str
-        For screen readers.
-    words : int
-        How many of the first columns hold words.
-    """
+    """Return a table of texts, the first `words` columns aligned left."""
     rows = [
         [
-            f"<td class='words'>{escape(cell)}</td>" if at < words else f"<td>{escape(cell)}</td>"
+            f"<td class='words'{hue_of(cell)}>{escape(cell)}</td>"
+            if at < words
+            else f"<td>{escape(cell)}</td>"
             for at, cell in enumerate(row)
         ]
         for row in zip(*columns.values(), strict=True)

@@ -41,7 +41,8 @@ _KNOWN: WeakKeyDictionary[DialogBatch, dict[int, Floats]] = WeakKeyDictionary()
 """Least losses by dialogs and budget, cached while the dialogs are in use."""
 
 BITS = 40
-"""Binary digits of the largest weight: with 512 turns, sums along a path stay below 2**60."""
+"""Binary digits of the largest weight, fewer above 512 turns: sums along a path stay below 2**60.
+"""
 
 NEVER = np.int64(-(2**60))
 """The gain of an impossible move."""
@@ -127,13 +128,12 @@ def best_schedule(worth: Floats, born: NDArray[np.intp], budget: int) -> Bools:
 
 
 def _gains(worth: Floats, born: NDArray[np.intp]) -> NDArray[np.int64]:
-    """Return each token's weight if it is evicted before each turn, or never (N, T + 1).
-
-    In integers, whose sums are exact, so that no cycle has a gain.
-    """
+    """Return each token's integer weight if it is evicted before each turn, or never (N, T + 1)."""
+    # Sums of integers are exact, so that no cycle has a gain.
     turns, tokens = worth.shape
     _, exponent = np.frexp(worth.max(initial=0))
-    scaled = np.ldexp(worth.T.astype(np.float64), BITS - exponent)
+    digits = min(BITS, 58 - 2 * (turns - 1).bit_length())
+    scaled = np.ldexp(worth.T.astype(np.float64), digits - exponent)
     gains = np.zeros((tokens, turns + 1), np.int64)
     gains[:, 1:] = np.rint(scaled)
     turn = np.arange(turns + 1)
@@ -253,11 +253,7 @@ def _most_met(
     born: NDArray[np.intp],
     budget: int,
 ) -> float:
-    """Solve the integer programme.
-
-    A need is a demand's weight, the turn at whose end it is checked, and the tokens of its
-    mentions.
-    """
+    """Solve the integer programme: weight, turn checked and tokens of the mentions of each need."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import coo_matrix
 

@@ -29,18 +29,13 @@ OLD = 6
 
 @dataclass(frozen=True)
 class Demands:
-    """A selection of demands.
-
-    Attributes
-    ----------
-    kind : {"call", "state"}
-    older_than, up_to : int
-        Turns since the last mention: more than the first and at most the second.
-    """
+    """A selection of demands."""
 
     kind: str
+    """``call`` or ``state``."""
     older_than: int = 0
     up_to: int = MAX_TURNS
+    """Turns since the last mention: more than the first and at most the second."""
 
     def weights(self, demands: Sequence[Demand]) -> NDArray[np.float64]:
         """Return the weight of each demand in the recall (n,); they add up to 1, or all are 0.
@@ -59,24 +54,21 @@ class Demands:
 
 @dataclass(frozen=True, eq=False)
 class DemandResult:
-    """Whether a demand was met.
-
-    Attributes
-    ----------
-    met : array (H,) of bool
-        Whether the cache of each head held all of at least one mention.
-    """
+    """Whether a demand was met."""
 
     demand: Demand
     met: Bools
+    """Shape (H,). Whether the cache of each head held all of at least one mention."""
 
 
 def demand_results(trace: Trace, recording: Recording) -> list[DemandResult]:
     """Check every demand of a dialog against the caches of its heads, recorded from turn 0."""
-    held = _held(trace, recording)
+    held, needed = _held(trace, recording)
     found = []
-    for (demand, _), (needed, starts) in zip(recording.evidence, recording.needed, strict=True):
-        whole = np.logical_and.reduceat(held[:, demand.turn - 1, needed], starts, axis=1)
+    for (demand, _), tokens, (_, starts) in zip(
+        recording.evidence, needed, recording.needed, strict=True
+    ):
+        whole = np.logical_and.reduceat(held[:, demand.turn - 1, tokens], starts, axis=1)
         found.append(DemandResult(demand, np.asarray(whole.any(axis=1))))
     return found
 
@@ -87,12 +79,13 @@ def lost_turns(trace: Trace, recording: Recording) -> list[Ints]:
     In the order of `demand_results`. If no mention was ever cached whole, it is the turn of the
     last mention.
     """
-    held = _held(trace, recording)
+    held, needed = _held(trace, recording)
     found = []
-    for demand, mentions in recording.evidence:
-        whole = np.logical_or.reduce(
-            [held[:, : demand.turn, list(mention)].all(axis=2) for mention in mentions]
-        )
+    for (demand, _), tokens, (_, starts) in zip(
+        recording.evidence, needed, recording.needed, strict=True
+    ):
+        whole = np.logical_and.reduceat(held[:, : demand.turn, tokens], starts, axis=2)
+        whole = np.any(whole, axis=2)
         last_whole = np.where(whole, np.arange(demand.turn), -1).max(axis=1)
         lost = np.maximum(last_whole + 1, demand.mentions[-1].turn)
         found.append(np.where(whole[:, -1], -1, lost))
@@ -115,22 +108,36 @@ class Evidence:
         """Return the mean of `recall` over heads."""
         return float(recall(self.results, wanted).mean())
 
+    def peak_entries(self) -> float:
+        """Return the largest number of entries that the cache held, the mean over heads."""
+        return float(self.trace.peak.max(axis=1).mean())
+
     def token_age(self) -> float:
         """Return the mean age in turns of the tokens cached after each turn; new ones are 0."""
         turns = len(self.recording.tokens)
         kept = self.trace.kept[:, :turns]
-        born = np.repeat(np.arange(turns), [len(turn) for turn in self.recording.tokens])
-        age = np.where(kept >= 0, np.arange(turns)[:, None] - born[kept], 0)
-        return float(age.sum() / max(int((kept >= 0).sum()), 1))
+        sizes = [len(turn) for turn in self.recording.tokens]
+        born = np.repeat(np.arange(turns + 1), [*sizes, 1])
+        born[-1] = 0  # that of an empty slot
+        count = (kept >= 0).sum(axis=(0, 2))
+        births = sum(int(born[kept[:, turn]].sum()) for turn in range(turns))
+        return float((np.arange(turns) @ count - births) / max(int(count.sum()), 1))
 
 
-def _held(trace: Trace, recording: Recording) -> Bools:
-    """Whether each head held each token after each turn, for the next one (H, T, N + 1)."""
-    held = np.zeros((*trace.kept.shape[:2], recording.starts[-1] + 1), np.bool_)
-    np.put_along_axis(held, trace.kept, True, axis=2)  # an empty slot's −1 is the last column
+def _held(trace: Trace, recording: Recording) -> tuple[Bools, list[Ints]]:
+    """Whether each head held each needed token after each turn, for the next one (H, T, n + 1).
+
+    Also return the places of the tokens of each demand in the last axis.
+    """
+    needed = [tokens for tokens, _ in recording.needed]
+    some = np.unique(np.concatenate(needed or [np.zeros(0, np.int32)]))
+    place = np.full(recording.starts[-1] + 1, len(some))  # the last place is that of all others
+    place[some] = np.arange(len(some))
+    held = np.zeros((*trace.kept.shape[:2], len(some) + 1), np.bool_)
+    np.put_along_axis(held, place[trace.kept], True, axis=2)  # −1 is an empty slot
     if trace.policy.reads_afresh:  # the next turn chooses what it reads
         held[:, :-1] = held[:, 1:]
-    return held
+    return held, [place[tokens] for tokens in needed]
 
 
 def recall(results: list[DemandResult], wanted: Demands) -> Floats:

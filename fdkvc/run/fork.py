@@ -17,25 +17,17 @@ from fdkvc.synthetic.batch import DialogBatch
 
 @dataclass(frozen=True)
 class Fork:
-    """The change and its turn; None keeps the original value.
-
-    Attributes
-    ----------
-    turn : int
-        The last unchanged turn of the dialog, from 0.
-    budget : int, optional
-        A smaller one evicts at the fork, a larger one adds empty slots.
-    pinned : int, optional
-        A cached token that is never evicted from here on.
-    dropped : int, optional
-        A cached token that is removed at the fork.
-    """
+    """The change and its turn; None keeps the original value."""
 
     turn: int
+    """The last unchanged turn of the dialog, from 0."""
     policy: Policy | None = None
     budget: int | None = None
+    """A smaller one evicts at the fork, a larger one adds empty slots."""
     pinned: int | None = None
+    """A cached token that is never evicted from here on."""
     dropped: int | None = None
+    """A cached token that is removed at the fork."""
 
     def changes(self, policy: Policy, budget: int) -> list[str]:
         """Describe each change to a run of this policy and budget.

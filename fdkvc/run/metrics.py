@@ -173,43 +173,28 @@ Need = Literal["dialogs", "evidence"]
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric and its properties.
-
-    Attributes
-    ----------
-    measure : function
-        Of a trace and its dialogs, to a series (B, T); or of `Evidence`, to a dialog's number.
-    demands : Demands, optional
-        The demands of a recall.
-    needs : {"dialogs", "evidence"}
-        Dialogs of vectors, or a recording with the demands of later turns.
-    optional : bool
-        Whether it is measured only on request.
-    bounds : tuple of float
-        The range of its axis.
-    percent : bool
-        Whether it is shown as a percentage.
-    whole : bool
-        Whether a dialog's number is the mean of all turns, not of the late ones.
-    cost : bool
-        Whether it measures cost, not quality.
-    slow : bool
-        Whether measuring takes longer than the run.
-    """
+    """A metric and its properties."""
 
     key: str
     label: str
     help: str
     measure: Callable[..., Any]
+    """Of a trace and its dialogs, to a series (B, T); or of `Evidence`, to a dialog's number."""
     needs: Need = "dialogs"
+    """Dialogs of vectors, or a recording with the demands of later turns."""
     optional: bool = False
+    """Whether it is measured only on request."""
     bounds: tuple[float, float] = (0.0, 1.0)
+    """The range of its axis."""
     percent: bool = True
     whole: bool = False
+    """Whether a dialog's number is the mean of all turns, not of the late ones."""
     lower_is_better: bool = False
     demands: Demands | None = None
     cost: bool = False
+    """Whether it measures cost, not quality."""
     slow: bool = False
+    """Whether measuring takes longer than the run."""
 
     @property
     def name(self) -> str:
@@ -371,6 +356,17 @@ METRICS: Mapping[str, Metric] = {
             Evidence.token_age,
             percent=False,
         ),
+        _of_evidence(
+            "peak_entries",
+            "Peak entries",
+            "Most entries that the cache held, before a turn's eviction; long turns exceed the "
+            "budget unless they are read in parts.",
+            Evidence.peak_entries,
+            optional=True,
+            percent=False,
+            lower_is_better=True,
+            cost=True,
+        ),
     )
 }
 """Every metric, in display order; a new one is one more entry here."""
@@ -440,18 +436,13 @@ def _mean(series: Floats, chosen: Bools | np.bool_) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Adaptation:
-    """The time of each row to adapt to its first change of topic.
-
-    Attributes
-    ----------
-    turns : array (B,)
-        Turns of the new topic up to and including the first with enough retention, or all of them
-        if there is none; NaN if the record has no change of topic.
-    never : array (B,) of bool
-    """
+    """The time of each row to adapt to its first change of topic."""
 
     turns: Floats
+    """Shape (B,). Turns of the new topic up to and including the first with enough retention, or
+    all of them if there is none; NaN if the record has no change of topic."""
     never: Bools
+    """Shape (B,)."""
 
 
 def adaptation(trace: Trace, dialogs: DialogBatch) -> Adaptation:
@@ -482,21 +473,15 @@ def adaptation_of(series: Floats, dialogs: DialogBatch) -> Adaptation:
 
 @dataclass(frozen=True)
 class CacheBytes:
-    """Bytes of a cache.
-
-    Attributes
-    ----------
-    keys, values, scores : int
-        Of the held entries: the budget, or all tokens without one; scores are the policy's
-        channels. Keys include those of a second tier.
-    full_cache : int
-        Keys and values of all tokens so far.
-    """
+    """Bytes of a cache."""
 
     keys: int
     values: int
     scores: int
+    """Of the held entries: the budget, or all tokens without one; scores are the policy's channels.
+    Keys include those of a second tier."""
     full_cache: int
+    """Keys and values of all tokens so far."""
 
     @property
     def reads(self) -> int:

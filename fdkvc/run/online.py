@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fdkvc.attention import Floats, Ints
+from fdkvc.attention import TRAITS, Floats, Ints
 from fdkvc.cache import Cache
 from fdkvc.parameters import check_count
 from fdkvc.policies.base import Policy
@@ -18,21 +18,15 @@ from fdkvc.synthetic.batch import DialogBatch, check_surprisal, check_vectors
 
 @dataclass(frozen=True, eq=False)
 class OnlineTurn:
-    """The result of one turn.
-
-    Attributes
-    ----------
-    output : array (h,)
-        The context output: attention over the kept entries.
-    kept : array (k,)
-        Ids of the cached tokens, older first; ids count the tokens of the stream from 0.
-    attention : array (k,)
-        Attention weight of each kept token.
-    """
+    """The result of one turn."""
 
     output: Floats
+    """Shape (h,). The context output: attention over the kept entries."""
     kept: Ints
+    """Shape (k,). Ids of the cached tokens, older first; ids count the tokens of the stream from
+    0."""
     attention: Floats
+    """Shape (k,). Attention weight of each kept token."""
 
 
 class OnlineCache:
@@ -89,6 +83,7 @@ class OnlineCache:
         values: ArrayLike,
         embeddings: ArrayLike,
         surprisal: ArrayLike | None = None,
+        traits: ArrayLike | None = None,
     ) -> OnlineTurn:
         """Process the tokens of one turn; an error changes nothing.
 
@@ -98,6 +93,9 @@ class OnlineCache:
         embeddings : array (n, d)
         surprisal : array (n,), optional
             −log of the probability of each token, in nats, for a policy that needs it.
+        traits : array (n, F), optional
+            `fdkvc.attention.TRAITS` of each token, as `fdkvc.corpora.token_traits` makes them of a
+            turn's text, for a policy that looks at words.
 
         Raises
         ------
@@ -107,11 +105,14 @@ class OnlineCache:
         """
         given = {"queries": queries, "keys": keys, "values": values, "embeddings": embeddings}
         new = {name: check_vectors(name, array, 2) for name, array in given.items()}
+        if traits is not None:
+            new["traits"] = check_vectors("traits", traits, 2)
         self._check_shapes(new)
         if surprisal is not None:
             new["surprisal"] = check_surprisal(surprisal, len(new["keys"]))[:, None]
-        if self._held and self._held.keys() != new.keys():
-            raise ValueError("surprisal must be given in every turn of a stream, or in none")
+        if self._held:
+            for name in sorted(self._held.keys() ^ new.keys()):
+                raise ValueError(f"{name} must be given in every turn of a stream, or in none")
         if self._state is None:
             self._held = {
                 name: np.zeros((len(self._ids), array.shape[1]), np.float32)
@@ -137,6 +138,7 @@ class OnlineCache:
             topic_names=(),
             positions=ids[None],
             surprisal=held["surprisal"].T if "surprisal" in held else None,
+            traits=held["traits"][None] if "traits" in held else None,
         )
         dialog.__dict__["born"] = born[None]  # from earlier turns
         turn = dialog.observe(0)
@@ -166,7 +168,9 @@ class OnlineCache:
                     f"{name} hold {len(array)} tokens, but keys hold {len(new['keys'])}"
                 )
             width = new["keys"].shape[1] if name in ("queries", "values") else array.shape[1]
-            expected = self._held[name].shape[1] if self._held else width
+            if name == "traits":
+                width = len(TRAITS)
+            expected = self._held[name].shape[1] if name in self._held else width
             if array.shape[1] != expected:
                 raise ValueError(
                     f"{name} have {array.shape[1]} dimensions, but must have {expected}"

@@ -157,20 +157,17 @@ def take_turn(
         moves = cache.state["moves"] + (came + went).astype(np.float32)
         cache, tier = cache.with_state(moves=moves), enqueue(tier, evicted, tier.shape[1])
 
-    def attend() -> Attended:
+    def attend() -> Attended:  # without the state before, which would keep all earlier ones alive
         attention = turn.attention(cache.token)
         modulated = policy.modulate(attention, cache)
-        output = turn.context(modulated, cache.token)
-        if not all_active:
-            column = turn.active[:, None]
-            attention = np.where(column, attention, before.attention_before)
-            modulated = np.where(column, modulated, before.attention_after)
-            output = np.where(column, output, before.output)
-        return Attended(attention, modulated, output)
+        return Attended(attention, modulated, turn.context(modulated, cache.token))
 
     after = State(cache, attend, tier)
     if not all_active:
-        _ = after.attended  # at once, or it would keep all earlier states alive
+        new, earlier = vars(after.attended), vars(before.attended)
+        active = turn.active[:, None]
+        raw, bent, output = (np.where(active, new[name], earlier[name]) for name in new)
+        after = computed_state(cache, raw, bent, output, tier)
     return TurnResult(old, update, stale, entries, terms, after=after, **vars(chosen))
 
 
@@ -182,6 +179,7 @@ def simulate(
     entries: bool = True,
     outputs_from: int = 0,
     start: tuple[int, State] | None = None,
+    stop: int | None = None,
     pinned: Ints | None = None,
 ) -> Trace:
     """Run a policy over dialogs.
@@ -197,6 +195,8 @@ def simulate(
         The first turn whose context output is recorded, if `entries` is false.
     start : tuple of (turn, State), optional
         Start with this turn from the state that the previous turn left.
+    stop : int, optional
+        The turn before which to stop.
     pinned : array (B, P), optional
         Tokens that are never evicted once cached, −1 for none; at most `budget` a row.
 
@@ -225,11 +225,12 @@ def simulate(
     check_parameter("the first turn", Parameter("", "", low=0, high=dialogs.turns - 1), first, int)
     if pinned is not None:
         check_count("budget", budget, low=max(1, int((pinned >= 0).sum(axis=1).max())))
-    seconds = np.zeros(dialogs.turns - first)
+    end = dialogs.turns if stop is None else min(stop, dialogs.turns)
+    seconds = np.zeros(end - first)
     results: list[TurnResult] = []
     own, states, evicted = (_Columns(rows, len(seconds)) for _ in range(3))
     unknown = np.full((rows, head_dimension), np.nan, np.float32)
-    for at, number in enumerate(range(first, dialogs.turns)):
+    for at, number in enumerate(range(first, end)):
         turn = dialogs.observe(number)
         began = perf_counter()
         result = take_turn(policy, state, turn, budget, pinned)
@@ -237,6 +238,7 @@ def simulate(
         output = state.output if entries or number >= outputs_from else unknown
         seconds[at] = perf_counter() - began
         own.write(at, {"kept": state.cache.token, "output": output, "tier": state.tier})
+        own.write(at, {"peak": result.entries.count})
         states.write(at, state.cache.state)
         evicted.write(at, result.evicted)
         if entries:

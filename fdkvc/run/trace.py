@@ -39,39 +39,27 @@ class Rule(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Attended:
-    """The attention over the kept entries.
-
-    Attributes
-    ----------
-    before, after : array (B, budget)
-        Weights before and after the policy's modulation.
-    output : array (B, h)
-        The context output.
-    """
+    """The attention over the kept entries."""
 
     before: Floats
     after: Floats
+    """Shape (B, budget). Weights before and after the policy's modulation."""
     output: Floats
+    """Shape (B, h). The context output."""
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """The state after a turn: all that the next one needs.
-
-    Attributes
-    ----------
-    cache : Cache
-        The kept entries, (B, budget) slots.
-    attend : function () to Attended
-        Computes the attention over them on first use: no decision needs it, and a batch reads only
-        that of the last turns.
-    tier : array (B, R)
-        Tokens of the second tier, oldest first, after the empty places (−1); R is 0 without one.
-    """
+    """The state after a turn: all that the next one needs."""
 
     cache: Cache
+    """The kept entries, (B, budget) slots."""
     attend: Callable[[], Attended]
+    """Computes the attention over them on first use: no decision needs
+    it, and a batch reads only that of the last turns."""
     tier: Ints
+    """Shape (B, R). Tokens of the second tier, oldest first, after the empty places (−1); R is 0
+    without one."""
 
     def with_tier(self, places: int) -> State:
         """Return the same state with at least this many places in its second tier."""
@@ -112,44 +100,32 @@ def computed_state(
 
 @dataclass(frozen=True, eq=False)
 class TurnResult:
-    """All results of one turn.
-
-    Attributes
-    ----------
-    old : Cache
-        The entries before the turn and those recalled from a second tier; (B, C) slots, C the
-        budget and the tier's places.
-    update : Update
-        The policy's update of the old entries.
-    stale : array (B, C) of bool, optional
-        Old entries that the threshold evicted, if any.
-    entries : Cache
-        Old and new entries as eviction saw them, (B, C + n) slots.
-    terms : mapping of name to array (B, C + n)
-    score : array (B, C + n)
-    protected, kept : array (B, C + n) of bool
-    places : int or array (B, 1)
-        Largest number of entries that each row could keep.
-    pages : Pages, optional
-        If entries leave only by whole pages.
-    lowest : array (B, 1)
-        The cutoff of `select`.
-    after : State
-        State after the turn.
-    """
+    """All results of one turn."""
 
     old: Cache
+    """The entries before the turn and those recalled from a second tier; (B, C) slots, C the budget
+    and the tier's places."""
     update: Update
+    """The policy's update of the old entries."""
     stale: Bools | None
+    """Shape (B, C). Old entries that the threshold evicted, if any."""
     entries: Cache
+    """Old and new entries as eviction saw them, (B, C + n) slots."""
     terms: Mapping[str, Floats]
+    """Arrays of shape (B, C + n) by name."""
     score: Floats
+    """Shape (B, C + n)."""
     protected: Bools
     kept: Bools
+    """Shape (B, C + n)."""
     places: int | Ints
+    """Shape (B, 1). Largest number of entries that each row could keep."""
     pages: Pages | None
+    """If entries leave only by whole pages."""
     lowest: Floats
+    """Shape (B, 1). The cutoff of `select`."""
     after: State
+    """State after the turn."""
 
     @property
     def evicted(self) -> Mapping[str, Ints]:
@@ -237,78 +213,62 @@ class EntryTrace:
     turn's own tokens. A second tier of R places adds R slots before the turn's own, and recalled
     entries are among the cached ones. Values are those of the decision, in single precision:
     channels after the turn's updates, terms and scores as eviction saw them; NaN if not applicable.
-
-    Attributes
-    ----------
-    token : array (B, T, W)
-        −1 in empty slots.
-    status, rule : array (B, T, W) of uint8
-        Values of `Status` and `Rule`.
-    protected : array (B, T, W) of bool
-    score : array (B, T, W)
-        The sum of the terms, or the cutoff where they tie; see `fdkvc.cache.snap_ties`.
-    rank : array (B, T, W)
-        Rank by score, 1 for the highest, ties to the older; 0 if the threshold evicted it.
-    attention_before, attention_after : array (B, T, W)
-        Over the kept entries.
-    channels, terms : mapping of name to array (B, T, W)
-    recorded : mapping of name to array (B, T, W) or (B, T)
-        Intermediate results of the policy's steps.
     """
 
     token: Ints
+    """Shape (B, T, W). −1 in empty slots."""
     status: Codes
     rule: Codes
+    """Shape (B, T, W). Values of `Status` and `Rule`."""
     protected: Bools
+    """Shape (B, T, W)."""
     score: Floats
+    """Shape (B, T, W). The sum of the terms, or the cutoff where they tie; see
+    `fdkvc.cache.snap_ties`."""
     rank: Ints
+    """Shape (B, T, W). Rank by score, 1 for the highest, ties to the older; 0 if the threshold
+    evicted it."""
     attention_before: Floats
     attention_after: Floats
+    """Shape (B, T, W). Over the kept entries."""
     channels: Mapping[str, Floats]
     terms: Mapping[str, Floats]
+    """Arrays of shape (B, T, W) by name."""
     recorded: Mapping[str, Floats]
+    """Arrays of shape (B, T, W) or (B, T) by name. Intermediate results of the policy's steps."""
 
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """The record of one policy on a batch of dialogs.
-
-    Attributes
-    ----------
-    first_turn : int
-        The turn of the first column; 0 unless the run was forked.
-    kept : array (B, T, budget)
-        Tokens in the cache at the end of each turn, older first; −1 in empty slots, anywhere.
-    tier : array (B, T, R)
-        Tokens in the second tier at the end of each turn, as in `State`.
-    output : array (B, T, h)
-        Context output of each turn; NaN in turns before `outputs_from`.
-    state : mapping of name to array (B, T)
-        Row states after each turn, such as FD-KVC's learning rate and ownership loss.
-    evicted : mapping of rule name to array (B, T)
-        Number of entries that each rule evicted.
-    seconds : array (T,)
-        Time of each turn of the whole batch, without recording.
-    results : tuple of TurnResult, optional
-        All results of each turn, if entries were recorded.
-    last : State
-        State after the last turn.
-    pinned : array (B, P), optional
-        Tokens that are never evicted, −1 for none.
-    """
+    """The record of one policy on a batch of dialogs."""
 
     policy: Policy
     budget: int
     first_turn: int
+    """The turn of the first column; 0 unless the run was forked."""
     kept: Ints
+    """Shape (B, T, budget). Tokens in the cache at the end of each turn, older first; −1 in empty
+    slots, anywhere."""
     tier: Ints
+    """Shape (B, T, R). Tokens in the second tier at the end of each turn, as in `State`."""
     output: Floats
+    """Shape (B, T, h). Context output of each turn; NaN in turns before `outputs_from`."""
     state: Mapping[str, Floats]
+    """Arrays of shape (B, T) by name. Row states after each turn, such as FD-KVC's learning rate
+    and ownership loss."""
     evicted: Mapping[str, Ints]
+    """Arrays of shape (B, T) by rule name. Number of entries that each rule evicted."""
+    peak: Ints
+    """Shape (B, T). Entries of each turn before the budget evicted any: the most that the cache
+    held."""
     seconds: NDArray[np.float64]
-    results: tuple[TurnResult, ...] | None
+    """Shape (T,). Time of each turn of the whole batch, without recording."""
+    results: Sequence[TurnResult] | None
+    """All results of each turn, if entries were recorded."""
     last: State
+    """State after the last turn."""
     pinned: Ints | None = None
+    """Shape (B, P). Tokens that are never evicted, −1 for none."""
 
     @property
     def old_slots(self) -> int:
@@ -331,7 +291,41 @@ class Trace:
             output=self.output[:, at:],
             state={name: column[:, at:] for name, column in self.state.items()},
             evicted={rule: count[:, at:] for rule, count in self.evicted.items()},
+            peak=self.peak[:, at:],
             seconds=self.seconds[at:],
+            results=None,
+        )
+
+    def of_whole_turns(self, last: Ints) -> Trace:
+        """Return the record by turn of a run over parts of turns, without its entries.
+
+        `last` (B, T) is the last part of each turn, as `DialogBatch.in_parts` returns it.
+        """
+        first = np.concatenate([np.zeros_like(last[:, :1]), last[:, :-1] + 1], axis=1)
+        first = np.minimum(first, last)  # turns beyond a row's end repeat its last part
+
+        def at_end(column: NDArray[Any]) -> NDArray[Any]:
+            return np.take_along_axis(
+                column, last.reshape(last.shape + (1,) * (column.ndim - 2)), 1
+            )
+
+        def over_parts(column: Ints, reduce: Callable[[Ints], Any]) -> Ints:
+            return np.array(
+                [
+                    [reduce(row[low : high + 1]) for low, high in zip(*ends, strict=True)]
+                    for row, *ends in zip(column, first, last, strict=True)
+                ]
+            )
+
+        return replace(
+            self,
+            kept=at_end(self.kept),
+            tier=at_end(self.tier),
+            output=at_end(self.output),
+            state={name: at_end(column) for name, column in self.state.items()},
+            evicted={rule: over_parts(column, np.sum) for rule, column in self.evicted.items()},
+            peak=over_parts(self.peak, np.max),
+            seconds=np.zeros(last.shape[1]),
             results=None,
         )
 

@@ -10,7 +10,7 @@ from typing import Literal
 from fdkvc.charts.theme import DARK, LIGHT
 
 Kind = Literal["one", "lanes", "transcript"]
-"""The module that draws it: one run, several beside each other, or what was said above several."""
+"""The module that draws it: one run, several side by side, or the text of a dialog with several."""
 
 _HERE = Path(__file__).parent
 _STYLES: dict[Kind, tuple[str, ...]] = {
@@ -40,15 +40,10 @@ def style(kind: Kind) -> str:
 
 @cache
 def script(name: str) -> str:
-    """Return a module of this folder, and all that it imports, as one that imports nothing.
+    """Return a module of this folder (a `Kind` or ``ear``) and its imports as one script.
 
-    Each becomes a function that is called once and returns what it exports, so that its other names
-    are its own; what only the type checker reads stays out. The whole exports the module's `mount`.
-
-    Parameters
-    ----------
-    name : str
-        A `Kind`, or ``ear``.
+    Each module becomes a function that is called once and returns its exports, so that all other
+    names are private; comments with types are left out. The script exports the module's `mount`.
     """
     bundled: dict[str, str] = {}
     _bundle(name, bundled)

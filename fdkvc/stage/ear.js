@@ -1,13 +1,35 @@
 // @ts-check
 import { hub } from './hub.js';
 
+const AT_REST = '[data-testid=stApp][data-test-script-state=notRunning]';
+const LEAVING = 1000; // milliseconds after which the app runs, if a link leads to another page
+const AGAIN = 30; // milliseconds until a message that waits is tried again
+
+let left = -LEAVING; // when a link was last followed
+const leave = () => { left = performance.now(); };
+addEventListener('popstate', leave);
+addEventListener('click', ({ target }) => { if (target instanceof Element && target.closest('a')) leave(); }, true);
+
+/** @type {{ [what: string]: ReturnType<typeof setTimeout> }} */
+const waiting = {};
+
 /**
- * Hears what the server says of the view, and lets the stage speak to the server.
+ * Passes the server's messages to the stage, and the stage's to the server.
+ *
+ * A message waits while the app runs or a link has just been followed: if another page is opening,
+ * Streamlit would run a part of this one in the midst of it, and the browser would show nothing. The
+ * newest message counts.
  * @param {{ data: any, setStateValue: (name: string, value: object) => void }} component
  */
 export function mount({ data, setStateValue }) {
-  const heard = /** @type {any} */ (hub);
-  heard[data.what] = data;
-  hub.tell[data.what] = (said) => setStateValue('said', said);
-  hub.changed(data.what);
+  const { what } = data;
+  /** @type {any} */ (hub)[what] = data;
+  const tell = (/** @type {object} */ message) => {
+    clearTimeout(waiting[what]);
+    if (document.querySelector(AT_REST) && performance.now() - left > LEAVING) setStateValue('message', message);
+    else waiting[what] = setTimeout(() => tell(message), AGAIN);
+  };
+  hub.tell[what] = tell;
+  hub.changed(what);
+  return () => clearTimeout(waiting[what]);
 }

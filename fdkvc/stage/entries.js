@@ -23,14 +23,18 @@ import { entryName } from './explain.js';
 export function nameOptions(stage, box, cells, lane, prefix) {
   const { turn, entry } = stage.state;
   const options = one(box, '.options');
-  while (options.children.length < cells.order.length) options.append(make('div', { role: 'option' }));
-  while (options.children.length > cells.order.length) options.lastChild.remove();
-  cells.order.forEach((token, place) => {
+  const active = stage.hover ?? entry ?? cells.order[0];
+  // Where a cell shows several entries, only the one that is pointed at is named.
+  const named = cells.group === 1 ? cells.order : [cells.cellOf.get(active) ?? active].filter((token) => cells.order.includes(token));
+  while (options.children.length < named.length) options.append(make('div', { role: 'option' }));
+  while (options.children.length > named.length) options.lastChild.remove();
+  named.forEach((token, place) => {
     const option = options.children[place];
     const [x, y, width, height] = cells.place(token);
     option.id = `${prefix}-${token}`;
     option.style.cssText = `left:${x}px;top:${y}px;width:${width}px;height:${height}px`;
-    option.setAttribute('aria-label', entryName(lane, turn, token));
+    const many = cells.members.get(token)?.length ?? 1;
+    option.setAttribute('aria-label', `${many > 1 ? `${many} entries from ` : ''}${entryName(lane, turn, token)}`);
     option.setAttribute('aria-selected', token === entry);
   });
   options.dataset.turn = turn;

@@ -147,7 +147,7 @@ export function entryName(lane, turn, token) {
     FATE[/** @type {keyof typeof FATE} */ (STATUS[lane.status[i]])],
     ...(lane.isProtected[i] ? ['protected'] : []),
     ...(lane.pages[turn] > 1 ? [`page ${lane.pageOf(turn, i)}`] : []),
-    rank.has(i) ? `rank ${rank.get(i)} of ${stood.length}` : 'below the threshold',
+    ...(lane.long ? [] : [rank.has(i) ? `rank ${rank.get(i)} of ${stood.length}` : 'below the threshold']),
   ].join(', ');
 }
 
@@ -161,6 +161,6 @@ export function headline(lanes, turn) {
   const topic = dialog.label(dialog.hue(turn));
   const kept = lanes.map((lane) => new Set(lane.turn(turn).kept.map((i) => lane.token[i])));
   const shared = [...kept[0]].filter((token) => kept.every((set) => set.has(token))).length;
-  const said = `Turn ${turn}: topic ${topic || 'none'}.`;
-  return kept.length > 1 ? `${said} ${shared ? count(shared, 'entry is', 'entries are') : 'No entry is'} in all caches.` : said;
+  const start = `Turn ${turn}: topic ${topic || 'none'}.`;
+  return kept.length > 1 ? `${start} ${shared ? count(shared, 'entry is', 'entries are') : 'No entry is'} in all caches.` : start;
 }

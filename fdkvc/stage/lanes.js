@@ -4,7 +4,7 @@
 import { make, one } from './dom.js';
 import { activateOption, listenToKeys, listenToMarks, listenToRiver, nameOptions } from './entries.js';
 import { headline } from './explain.js';
-import { lanesOf } from './record.js';
+import { lanesOf } from './long.js';
 import { mountWith } from './stage.js';
 import { Cells, River } from './views.js';
 import { WhyInAll } from './why_lanes.js';
@@ -35,17 +35,18 @@ class Row {
     this.list = make('div', {
       className: 'plot cells', role: 'listbox', tabindex: 0, 'aria-label': `Entries in ${lane.label}`,
     }, make('canvas'), part('gone-title'), make('div', { className: 'options', role: 'none' }));
+    const name = make('h2', { 'data-policy': lane.hued }, lane.label);
     this.counts = part('counts');
     this.figures = make('dl', {}, ...head.figures.map(([name]) => make('div', {}, make('dt', {}, name), make('dd'))));
     const fork = head.forks ? part('forks', `↳ continues ${lanes[head.forks[0]].label} after turn ${head.forks[1]}`) : null;
     const note = head.note ? part('hint', head.note) : null;
     this.box = make('section', { className: 'lane', 'aria-label': lane.label },
-      part('who', make('h2', {}, lane.label), fork, this.counts, note, this.figures), river, part('now', this.list));
+      part('who', name, fork, this.counts, note, this.figures), river, part('now', this.list));
     this.box.style.setProperty('--tint', `var(--tint-${head.tint})`);
     this.head = head;
     this.lane = lane;
-    this.cells = new Cells(this.list, lane);
-    this.river = new River(river, lane, head.places);
+    this.cells = new Cells(this.list, lane, name);
+    this.river = new River(river, lane, head.places, name);
     this.prefix = `lane-${k}`;
     listenToMarks(stage, this.list, this.cells.marks, 3);
     listenToRiver(stage, river, this.river);
@@ -101,7 +102,8 @@ class Lanes {
     const key = make('div', { className: 'key' }, ...signs.map(([className, meaning]) => make('span', {}, make('i', { className }), meaning)));
     const frame = stage.part('.frame');
     frame.style.setProperty('--lanes', lanes.length);
-    frame.className = 'frame lanes';
+    // Not :has(), which makes each step slower.
+    frame.className = `frame lanes ${run.lanes.some(({ forks }) => forks) ? 'forked' : ''}`;
     frame.replaceChildren(make('div', { className: 'rows' }, ...this.rows.map(({ box }) => box), key), this.why.box);
   }
 
@@ -126,8 +128,8 @@ class Lanes {
    * @param {number | null} token
    */
   point(turn, token) {
+    this.why.show(turn, token, this.stage.holds(), this.stage.sentences()); // before any text on a canvas
     for (const { river } of this.rows) river.paint(turn, token);
-    this.why.show(turn, token, this.stage.holds(), this.stage.told());
   }
 
   /** @param {number} moment */
@@ -144,10 +146,13 @@ class Lanes {
   }
 
   activate() {
-    for (const { list, lane, prefix } of this.rows) activateOption(this.stage, list, lane, prefix);
+    for (const { list, cells, lane, prefix } of this.rows) {
+      if (cells.group > 1) nameOptions(this.stage, list, cells, lane, prefix);
+      activateOption(this.stage, list, lane, prefix);
+    }
   }
 
-  settled() {} // what would have decided otherwise is asked of one run, on its own page
+  settled() {} // only the stage of one run requests what would have decided otherwise
 }
 
 export const mount = mountWith((stage, run) => new Lanes(stage, run));

@@ -268,11 +268,11 @@ export class Marks {
    * @param {number} token
    * @param {number} width
    */
-  ring(pen, token, width) {
+  ring(pen, token, width, hue = theme.ink) {
     const mark = this.shown.get(token);
     if (!mark) return;
     const [x, y, w, h] = mark.now;
-    for (const { stroke, grow, thick } of [{ stroke: theme.paper, grow: 1 + width, thick: width + 2 }, { stroke: theme.ink, grow: 1 + width / 2, thick: width }]) {
+    for (const { stroke, grow, thick } of [{ stroke: theme.paper, grow: 1 + width, thick: width + 2 }, { stroke: hue, grow: 1 + width / 2, thick: width }]) {
       pen.beginPath();
       pen.roundRect(x - grow, y - grow, w + 2 * grow, h + 2 * grow, 4);
       pen.lineWidth = thick;

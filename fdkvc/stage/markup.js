@@ -13,6 +13,7 @@ export const STAGE = `
     </div>
     <div class="scrub">
       <div class="turns" aria-hidden="true"></div>
+      <i class="here"></i>
       <input type="range" min="0" step="1" aria-label="Turn">
     </div>
     <span class="where"></span>
@@ -26,11 +27,16 @@ export const STAGE = `
       <option value="5">5 turns a second</option>
       <option value="10">10 turns a second</option>
     </select>
+    <select class="hues" aria-label="Colour of entries" hidden>
+      <option value="topic">by topic</option>
+      <option value="kind">by kind of span</option>
+    </select>
     <div class="buttons">
       <button data-go="picture" aria-label="Save as picture" title="Save this moment as a picture (PNG)"><svg viewBox="0 0 20 20"><path d="M3 6.5h3.5l1.2-2h4.6l1.2 2H17v9.5H3z"/><circle cx="10" cy="11" r="2.8"/></svg></button>
     </div>
   </div>
   <p class="headline" role="status"></p>
+  <div class="key kinds" hidden></div>
   <div class="frame"></div>
 </div>
 `;

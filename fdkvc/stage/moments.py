@@ -1,4 +1,4 @@
-"""Where a run is worth looking at, and what is said of an entry there."""
+"""Interesting moments of a run, and sentences on an entry there."""
 
 from __future__ import annotations
 
@@ -49,9 +49,7 @@ def rescued(run: Run) -> tuple[int, int | None]:
     found: tuple[int, int, int | None] = (0, run.dialogs.turns - 1, None)
     before: dict[int, int] = {}
     for turn, topic in enumerate(current):
-        made = turn_view(run.trace, run.dialogs, 0, turn)
-        rank = made.pick(made.entries.rank)
-        ranks = dict(zip(made.token[made.kept].tolist(), rank[made.kept].tolist(), strict=True))
+        ranks = ranks_of(run, turn)
         if turn and topic != current[turn - 1] and topic in current[:turn]:
             lifted = [
                 (before[token] - now, turn, token)
@@ -61,6 +59,13 @@ def rescued(run: Run) -> tuple[int, int | None]:
             found = max([found, *lifted], key=lambda each: each[0])
         before = ranks
     return found[1], found[2]
+
+
+def ranks_of(run: Run, turn: int) -> dict[int, int]:
+    """Return the rank of each entry kept in a turn, 1 for the best, by token."""
+    made = turn_view(run.trace, run.dialogs, 0, turn)
+    rank = made.pick(made.entries.rank)
+    return dict(zip(made.token[made.kept].tolist(), rank[made.kept].tolist(), strict=True))
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,11 @@ class Spoken:
         """What each token says."""
         return self.recording.words
 
+    @property
+    def spans(self) -> tuple[tuple[int, str], ...]:
+        """The first token of each span, and its kind."""
+        return self.recording.spans
+
     def load(self) -> DialogBatch:
         """Return the head's row."""
         return self.recording.dialogs.row(0)
@@ -92,26 +102,17 @@ class Spoken:
 
 def lettered(recording: Recording) -> Recording:
     """Return a recording whose topics are letters: those it has, or else found in its words."""
-    said = recording.transcript
-    if not said.topics:
-        said = segmented(said)
-    letters = dict(zip(said.topics, ascii_uppercase, strict=False))
-    topics = [None if turn.topic is None else letters.get(turn.topic) for turn in said.turns]
-    return recording.with_transcript(said.with_topics(topics))
+    transcript = recording.transcript
+    if not transcript.topics:
+        transcript = segmented(transcript)
+    letters = dict(zip(transcript.topics, ascii_uppercase, strict=False))
+    topics = [None if turn.topic is None else letters.get(turn.topic) for turn in transcript.turns]
+    return recording.with_transcript(transcript.with_topics(topics))
 
 
 @dataclass(frozen=True, eq=False)
 class Failure:
-    """A service call whose argument the cache held no more.
-
-    Attributes
-    ----------
-    run : Run
-    demand : Demand
-        What was needed, and when.
-    turn, token : int
-        When it was lost, and a token of it.
-    """
+    """A service call whose argument was evicted: in which turn, and a token of it."""
 
     run: Run
     demand: Demand

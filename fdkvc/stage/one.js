@@ -81,8 +81,9 @@ class One {
    * @param {number | null} token
    */
   point(turn, token) {
+    // First what changes elements: text on a canvas makes the browser bring all styles up to date.
+    this.why.show(turn, token, this.stage.holds(), this.stage.sentences(), this.#found());
     this.river.paint(turn, token);
-    this.why.show(turn, token, this.stage.holds(), this.stage.told(), this.#found());
   }
 
   /** @param {number} moment */
@@ -108,13 +109,13 @@ class One {
 
   #found() {
     const { answer } = hub;
-    const asked = this.#question();
-    const same = answer && asked && answer.run === asked.run && answer.turn === asked.turn && answer.entry === asked.entry;
+    const question = this.#question();
+    const same = answer && question && answer.run === question.run && answer.turn === question.turn && answer.entry === question.entry;
     return same && answer.done ? answer : null;
   }
 
   /**
-   * Asks what would have decided otherwise, and asks again until it is told.
+   * Requests what would have decided otherwise, and repeats until the answer arrives.
    */
   settled(wait = SEARCHED) {
     clearTimeout(this.searching);

@@ -1,8 +1,8 @@
-"""A recorded run in as few bytes as the browser needs to show every turn of it.
+"""A recorded run packed into few bytes, with all that the browser needs to show every turn.
 
-A length of four bytes, that many of JSON, and then the columns one after the other. Of every column
-the first bytes of all values stand together, then the second, and so on, and tokens are differences
-from the one before: what is alike then stands side by side, and deflate makes little of it.
+The format: the length of a JSON header in four bytes, the header, and the columns. Of each column
+the first bytes of all values come first, then the second ones, and so on; tokens are differences
+from the previous one. Similar bytes are then adjacent, which deflate compresses well.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fdkvc.charts.theme import TOPICLESS, TOPICS, letter_ink, tint_places
+from fdkvc.charts.theme import GREYS, TOPICLESS, TOPICS, letter_ink, tint_places
 from fdkvc.explain.course import term_courses
 from fdkvc.explain.explain import turn_view
 from fdkvc.explain.narrate import headline
 from fdkvc.explain.tables import topic_changes
-from fdkvc.run.trace import Rule, Status
-from fdkvc.stage.run import Run
+from fdkvc.run.trace import Rule, Status, Trace
+from fdkvc.stage.run import Choice, Run
 from fdkvc.synthetic.batch import DialogBatch
 
 RULE_BIT, PROTECTED_BIT = 3, 5
@@ -32,13 +32,7 @@ RULE_BIT, PROTECTED_BIT = 3, 5
 
 
 def pack(run: Run, name: str) -> bytes:
-    """Return a run for the browser: everything that any turn shows, once.
-
-    Parameters
-    ----------
-    name : str
-        By which the browser knows what is told of it.
-    """
+    """Return a run for the browser, with all that any turn shows; `name` identifies it."""
     return _packed(run, name, [_lane(run)], _columns(run.entries, run.terms), {})
 
 
@@ -46,18 +40,8 @@ def pack(run: Run, name: str) -> bytes:
 class LaneHead:
     """What a lane shows beside its entries.
 
-    Attributes
-    ----------
-    label : str
-        What it is called.
-    places : int
-        The height of its river, in entries.
-    note : str
-        What is to be known of it, if anything is.
-    figures : tuple of (str, tuple of str)
-        Each with its words in every turn.
-    forks : (int, int), optional
-        Of which lane it is a fork, and after which turn.
+    `places` is the height of its river in entries, and `figures` have their words in every turn.
+    `forks` says of which lane it is a fork, and after which turn.
     """
 
     label: str
@@ -68,17 +52,11 @@ class LaneHead:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a turn needed of what was said before.
+class Demands:
+    """What a turn needs of earlier ones, for a `source` such as a service call.
 
-    Attributes
-    ----------
-    turn : int
-    source : str
-        Who needed it, such as a service call.
-    values : tuple of (str, tuple of str, int)
-        Each with what is said of it in every lane, nothing where the lane held it; and the token
-        that its last mention begins with.
+    Each value has words on every lane, empty where the lane held it, and the first token of its
+    last mention.
     """
 
     turn: int
@@ -86,43 +64,36 @@ class Asked:
     values: tuple[tuple[str, tuple[str, ...], int], ...]
 
 
-@dataclass(frozen=True)
-class Said:
-    """What was said in a dialog, for whoever reads it.
+@dataclass(frozen=True, eq=False)
+class DialogText:
+    """The text of a dialog.
 
-    Attributes
-    ----------
-    speakers : tuple of str
-        Of each turn.
-    turns : tuple of tuple of (str, int)
-        Each turn's text in pieces, with the token that each is of; -1 for none.
-    topics : tuple of str
-        What the letters of the topics stand for.
-    needed : tuple of int
-        Tokens that something later needs.
-    needs : str
-        What needs them.
-    asked : tuple of Asked
+    `turns` has each turn's text with its `Recording.piece_lengths`, and `topics` the name of each
+    letter. `needed` are tokens that a `source`, such as a service call, needs later.
     """
 
     speakers: tuple[str, ...]
-    turns: tuple[tuple[tuple[str, int], ...], ...]
+    turns: tuple[tuple[str, tuple[int, ...]], ...]
     topics: tuple[str, ...]
     needed: tuple[int, ...]
-    needs: str
-    asked: tuple[Asked, ...]
+    source: str
+    demands: tuple[Demands, ...]
 
 
 def pack_lanes(
-    runs: Sequence[Run], heads: Sequence[LaneHead], said: Said | None, name: str
+    runs: Sequence[Run], heads: Sequence[LaneHead], text: DialogText | None, name: str
 ) -> bytes:
     """Return runs over one dialog for the browser: who is kept and evicted when, and by rank."""
     lanes = [
-        {**_course(run), **asdict(head), "tint": tint, "terms": []}
+        {**_course(run), **asdict(head), "tint": tint, "hued": tint >= GREYS, "terms": []}
         for run, head, tint in zip(runs, heads, tint_places([h.label for h in heads]), strict=True)
     ]
-    columns = [column for run in runs for column in _columns(run.entries, ())]
-    more = {} if said is None else {"said": asdict(said)}
+    columns = [
+        column
+        for run in runs
+        for column in (_stays(run.trace) if run.long else _columns(run.entries, ()))
+    ]
+    more = {} if text is None else {"text": {**vars(text), "demands": [*map(vars, text.demands)]}}
     return _packed(runs[0], name, lanes, columns, more)
 
 
@@ -136,20 +107,22 @@ def _packed(
     head = {
         **more,
         "name": name,
-        "dialog": _dialog(run.dialogs, run.choice.dialog.words),
+        "dialog": _dialog(run.dialogs, run.choice.dialog),
         "lanes": lanes,
         "palette": [[colour, letter_ink(place)] for place, colour in enumerate(TOPICS)],
         "topicless": [TOPICLESS, letter_ink(-1)],
         "columns": [[column.dtype.str[1:], len(column)] for column in columns],
     }
-    said = json.dumps(head, separators=(",", ":")).encode()
-    parts = [len(said).to_bytes(4, "little"), said, *map(_planes, columns)]
-    return zlib.compress(b"".join(parts), 9)
+    header = json.dumps(head, separators=(",", ":")).encode()
+    parts = [len(header).to_bytes(4, "little"), header, *map(_planes, columns)]
+    return zlib.compress(b"".join(parts), 6)
 
 
-def _dialog(dialogs: DialogBatch, words: Sequence[str]) -> Mapping[str, Any]:
-    tokens = np.arange(int(dialogs.bounds[0, -1]))
-    topics, which = np.unique(dialogs.topics_of(0, tokens), return_inverse=True)
+def _dialog(dialogs: DialogBatch, choice: Choice) -> Mapping[str, Any]:
+    bits = dialogs.topic_bits[0, : int(dialogs.bounds[0, -1])]
+    _, some, pattern = np.unique(bits, return_index=True, return_inverse=True)
+    topics, order = np.unique(dialogs.topics_of(0, some), return_inverse=True)
+    which = order[pattern]
     return {
         "topics": [*dialogs.topic_names, dialogs.topic_label(-1)],
         "current": dialogs.current[0].tolist(),
@@ -157,11 +130,22 @@ def _dialog(dialogs: DialogBatch, words: Sequence[str]) -> Mapping[str, Any]:
         "changes": topic_changes(dialogs)["turn"].tolist(),
         "names": topics.tolist(),
         "named": which.tolist() if len(topics) > len(dialogs.topic_names) else None,
-        "words": list(words),
+        "words": list(choice.words),
+        "spans": choice.spans,
     }
 
 
 def _course(run: Run) -> Mapping[str, Any]:
+    if run.long:
+        turns = run.dialogs.turns
+        return {
+            "label": run.trace.policy.label,
+            "long": True,
+            "budgets": [run.trace.budget] * turns,
+            "pages": [1] * turns,
+            "counts": [],
+            "cutoffs": [],
+        }
     traces = [run.at(turn).trace for turn in range(run.dialogs.turns)]
     return {
         "label": run.trace.policy.label,
@@ -219,6 +203,32 @@ def _columns(entries: pd.DataFrame, terms: Sequence[str]) -> list[NDArray[Any]]:
     parts = terms if len(terms) > 1 else ()
     numbers = [entries[name].to_numpy(np.float32) for name in ("score", *parts)]
     return [token, flags.astype(np.uint8), *numbers]
+
+
+def _stays(trace: Trace) -> list[NDArray[Any]]:
+    """Return each stay of a token in the cache: the token, its first turn, and the turn after.
+
+    The stays are in the order of their ends and then of their tokens. A token that is recalled and
+    evicted again within a turn has none.
+    """
+    held = np.zeros(1 + int(trace.kept.max(initial=0)), np.bool_)
+    since = np.zeros(len(held), np.uint32)
+    stays: list[NDArray[Any]] = []
+    for turn in range(trace.turns + 1):
+        now = np.zeros_like(held)
+        if turn < trace.turns:
+            kept = trace.kept[0, turn]
+            now[kept[kept >= 0]] = True
+        gone = np.flatnonzero(held & ~now)
+        stays.append(np.stack([gone, since[gone], np.full(len(gone), turn)]))
+        since[now & ~held] = turn
+        held = now
+    token, first, end = np.concatenate(stays, axis=1).astype(np.int64)
+    return [
+        np.diff(token, prepend=0).astype(np.uint32),
+        first.astype(np.uint32),
+        end.astype(np.uint32),
+    ]
 
 
 def _planes(column: NDArray[Any]) -> bytes:

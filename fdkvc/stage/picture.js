@@ -5,7 +5,7 @@
 import { theme, words } from './marks.js';
 
 export const PICTURE_PIXELS = 3; // to the unit
-const PRESSED = 'button, input, select, .order, .options, .heard';
+const PRESSED = 'button, input, select, .order, .options, .sr-only';
 const MARGIN = 12;
 
 /**

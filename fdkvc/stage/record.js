@@ -1,17 +1,17 @@
 // @ts-check
-// A run as the server packed it (payload.py), and everything that is asked of a turn.
+// A run as the server packed it (payload.py), and all that views need of a turn.
 
 /**
- * @typedef {{ topics: string[], current: number[], bounds: number[], changes: number[], names: string[], named: number[] | null, words: string[] }} DialogHead
+ * @typedef {{ topics: string[], current: number[], bounds: number[], changes: number[], names: string[], named: number[] | null, words: string[], spans: [token: number, kind: string][] }} DialogHead
  * @typedef {[fill: string, ink: string]} Paint
  * @typedef {{ name: string, remembers: boolean, gained: string, shares: { name: string, values: number[] }[] }} Term
  * @typedef {{ label: string, low: number, high: number, start: number | null, digits: number, values: (number | null)[] }} State
- * @typedef {{ label: string, budgets: number[], pages: number[], counts: number[], cutoffs: (number | null)[], terms: Term[] }} LaneHead
+ * @typedef {{ label: string, hued?: boolean, long?: boolean, budgets: number[], pages: number[], counts: number[], cutoffs: (number | null)[], terms: Term[] }} LaneHead
  * @typedef {{ states: State[], headlines: string[] }} OneHead what a run that is alone has besides
  * @typedef {{ tint: number, places: number, note: string, figures: [name: string, values: string[]][], forks: [lane: number, turn: number] | null }} RowHead what one of several has besides
- * @typedef {{ turn: number, source: string, values: [what: string, lost: string[], token: number][] }} Asked
- * @typedef {{ speakers: string[], turns: [text: string, token: number][][], topics: string[], needed: number[], needs: string, asked: Asked[] }} Said
- * @typedef {{ name: string, dialog: DialogHead, palette: Paint[], topicless: Paint, lanes: (LaneHead & OneHead & RowHead)[], said: Said, columns: Column[] }} Packed
+ * @typedef {{ turn: number, source: string, values: [what: string, lost: string[], token: number][] }} Demands
+ * @typedef {{ speakers: string[], turns: [text: string, lengths: number[]][], topics: string[], needed: number[], source: string, demands: Demands[] }} DialogText
+ * @typedef {{ name: string, dialog: DialogHead, palette: Paint[], topicless: Paint, lanes: (LaneHead & OneHead & RowHead)[], text: DialogText, columns: Column[] }} Packed
  * @typedef {Float32Array | Uint32Array | Uint8Array} Column
  * @typedef {{ turn: number, term: number, name: string, value: number, own: boolean }} Part of a score: what a turn took or gave
  * @typedef {{ turn: number, low: number, high: number, hue: number }} Neighbours of one topic by age
@@ -47,13 +47,18 @@ export async function unpack(bytes) {
   return { ...head, columns };
 }
 
+/** Kinds of span, with what they are called. @type {{ [kind: string]: string }} */
+export const SPANS = { system: 'system prompt', user: 'user', assistant: 'assistant', call: 'tool call', result: 'tool result' };
+const KINDS_OF_SPAN = Object.keys(SPANS);
+const BY_KIND = 1000; // the first hue of a kind of span; those before are of topics
+
 export class Dialog {
   /**
    * @param {DialogHead} head
    * @param {Paint[]} palette
    * @param {Paint} topicless
    */
-  constructor({ topics, current, bounds, changes, names, named, words }, palette, topicless) {
+  constructor({ topics, current, bounds, changes, names, named, words, spans }, palette, topicless) {
     this.topics = topics;
     this.current = current;
     this.bounds = bounds;
@@ -66,31 +71,41 @@ export class Dialog {
     for (let turn = 0; turn < this.turns; turn += 1) {
       this.born.fill(turn, bounds[turn], bounds[turn + 1]);
     }
+    this.kinds = new Uint8Array(spans.length && this.born.length); // of each token, its kind's place
+    spans.forEach(([first, kind]) => this.kinds.fill(KINDS_OF_SPAN.indexOf(kind), first));
+    this.byKind = false; // whether entries have the hue of their kind of span, or that of their topic
     this.names = named ? named.map((place) => names[place]) : null;
   }
 
   /** @param {number} token @returns {string} empty where none is known */
-  topicOf(token) { return this.names ? this.names[token] : this.label(this.hueOf(token)); }
+  topicOf(token) { return this.names ? this.names[token] : this.label(this.hue(this.born[token])); }
 
-  /** @param {number} token @returns {number} the place of its topic; -1 for none */
-  hueOf(token) { return this.current[this.born[token]]; }
+  /** @param {number} token @returns {number} the place of its topic, -1 for none; or that of its kind of span */
+  hueOf(token) { return this.byKind ? BY_KIND + this.kinds[token] : this.hue(this.born[token]); }
+
+  /** @param {number} token @returns {string} a key of `SPANS`; nothing where it is not known */
+  kindOf(token) { return this.kinds.length ? KINDS_OF_SPAN[this.kinds[token]] : ''; }
+
+  /** The hues of the kinds of span that occur. */
+  get kindHues() { return [...new Set(this.kinds)].sort().map((place) => BY_KIND + place); }
 
   /** @param {number} turn */
   hue(turn) { return this.current[turn]; }
 
   /** @param {number} hue @returns {string} */
-  label(hue) { return this.topics.at(hue) ?? ''; }
+  label(hue) { return hue < BY_KIND ? this.topics.at(hue) ?? '' : SPANS[KINDS_OF_SPAN[hue - BY_KIND]]; }
 
   /** @param {number} hue */
-  letter(hue) { return this.label(hue).slice(0, 1); }
+  letter(hue) { return hue < BY_KIND ? this.label(hue).slice(0, 1) : KINDS_OF_SPAN[hue - BY_KIND][0].toUpperCase(); }
 
   /**
    * Beyond the last colour they begin again, and a pattern tells them from those before.
    * @param {number} hue
    */
   paint(hue) {
-    const [fill, ink] = hue < 0 ? this.topicless : this.palette[hue % this.palette.length];
-    return { fill, ink, hatched: hue >= this.palette.length };
+    const place = hue % BY_KIND;
+    const [fill, ink] = hue < 0 ? this.topicless : this.palette[place % this.palette.length];
+    return { fill, ink, hatched: place >= this.palette.length };
   }
 }
 
@@ -101,7 +116,9 @@ export class Lane {
    * @param {Dialog} dialog
    */
   constructor(head, columns, dialog) {
+    this.long = false;
     this.label = head.label;
+    this.hued = head.hued ? '' : null; // the attribute of what names it, which gives it the hue of FD-KVC
     this.budgets = head.budgets;
     this.budget = Math.max(...head.budgets);
     this.pages = head.pages;
@@ -181,7 +198,7 @@ export class Lane {
   }
 
   /**
-   * All of a turn, put in order when it is first asked for.
+   * All of a turn, sorted when first needed.
    * @param {number} turn
    */
   turn(turn) {
@@ -313,13 +330,4 @@ export class Lane {
     }
     return path;
   }
-}
-
-/**
- * The runs of a packed run over several.
- * @param {Packed} run
- */
-export function lanesOf(run) {
-  const dialog = new Dialog(run.dialog, run.palette, run.topicless);
-  return run.lanes.map((head, k) => new Lane(head, run.columns.slice(3 * k, 3 * k + 3), dialog));
 }

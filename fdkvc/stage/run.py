@@ -15,6 +15,7 @@ from fdkvc.charts.timeline import Line
 from fdkvc.explain.tables import entries_table, turns_table
 from fdkvc.policies import Policy
 from fdkvc.run.fork import Fork, fork
+from fdkvc.run.long import BlockResults
 from fdkvc.run.metrics import default_metrics, metric_named
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Trace
@@ -29,6 +30,10 @@ class Choice(Hashable, Protocol):
     @property
     def words(self) -> tuple[str, ...]:
         """What each token says; empty where tokens say nothing."""
+
+    @property
+    def spans(self) -> tuple[tuple[int, str], ...]:
+        """The first token of each span, and its kind as in `SPAN_KINDS`; empty without kinds."""
 
     @property
     def title(self) -> str:
@@ -53,6 +58,7 @@ class DialogChoice:
     seed: int
     world: World
     words: ClassVar[tuple[str, ...]] = ()
+    spans: ClassVar[tuple[tuple[int, str], ...]] = ()
     alone: ClassVar[bool] = True
 
     @property
@@ -71,36 +77,39 @@ class DialogChoice:
 
 @dataclass(frozen=True)
 class RunChoice:
-    """Which policy on which dialog, with which budget; `asked` are further metrics."""
+    """Which policy on which dialog, with which budget; `metrics` are further ones."""
 
     dialog: Choice
     policy: Policy
     budget: int
-    asked: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
     """A policy's run over one dialog, as tables.
 
-    Attributes
-    ----------
-    dialogs : DialogBatch
-        One row.
-    entries : DataFrame
-        The entries that took part in each turn.
-    turns : DataFrame
-        A row for each turn, the row states of the policy among its columns.
-    trunk : Run, optional
-        Of a fork: the run whose first turns it shares. Its trace begins after them.
+    `dialogs` has one row, `turns` a row for each turn with the policy's row states. Of a fork,
+    `trunk` is the run whose first turns it shares, and `trace` begins after them.
     """
 
     choice: RunChoice
     dialogs: DialogBatch
     trace: Trace
-    entries: pd.DataFrame
     turns: pd.DataFrame
     trunk: Run | None = None
+
+    @property
+    def long(self) -> bool:
+        """Whether the entries of its turns are too many for a table."""
+        return isinstance(self.trace.results, BlockResults)
+
+    @cached_property
+    def entries(self) -> pd.DataFrame:
+        """The entries that took part in each turn."""
+        own = entries_table(self.trace, self.dialogs)
+        past = None if self.trunk is None else self.trunk.entries
+        return own if past is None else _continued(past, own, self.trace.first_turn)
 
     def at(self, turn: int) -> Run:
         """Return the run that took this turn: the trunk up to the fork."""
@@ -136,7 +145,7 @@ class Run:
                 max(metric.bounds[1], float(self.turns[key].max())),
                 percent=metric.percent,
             )
-            for key in (*default_metrics(), *self.choice.asked)
+            for key in (*default_metrics(), *self.choice.metrics)
             for metric in [metric_named(key)]
             if self.turns[key].notna().any()
         )
@@ -164,31 +173,23 @@ def _zoomed(name: str, series: pd.Series[float], start: float) -> Line:
 def build_run(choice: RunChoice, dialogs: DialogBatch) -> Run:
     """Run the policy over the dialog that was loaded."""
     trace = choice.dialog.run(choice.policy, dialogs, choice.budget)
-    turns = turns_table(trace, dialogs, asked=choice.asked)
-    return Run(choice, dialogs, trace, entries_table(trace, dialogs), turns)
+    turns = turns_table(trace, dialogs, metrics=choice.metrics)
+    return Run(choice, dialogs, trace, turns)
 
 
 def continue_run(trunk: Run, change: Fork) -> Run:
-    """Continue a run with something changed.
-
-    Raises
-    ------
-    ValueError
-        In a sentence, if it cannot be forked so.
-    """
+    """Continue a run with something changed; a ValueError says why that is not possible."""
     dialogs = trunk.dialogs
     # Not the trunk's own slots: those of a policy without a budget are as many as there are tokens.
     budget = trunk.choice.budget if change.budget is None else change.budget
     trace = fork(trunk.trace, dialogs, replace(change, budget=budget))
     choice = replace(trunk.choice, policy=trace.policy, budget=budget)
-    entries = _continued(trunk.entries, entries_table(trace, dialogs), trace.first_turn)
-    future = turns_table(trace, dialogs, asked=choice.asked)
+    future = turns_table(trace, dialogs, metrics=choice.metrics)
     turns = _continued(trunk.turns, future, trace.first_turn)
-    return Run(choice, dialogs, trace, entries, turns, trunk)
+    return Run(choice, dialogs, trace, turns, trunk)
 
 
 def _continued(past: pd.DataFrame, future: pd.DataFrame, turn: int) -> pd.DataFrame:
-    """Return what was before a turn, and what came from there on."""
     parts = past[past["turn"] < turn], future
     # What one of them does not have is a column without numbers there, of whatever kind it is.
     floats = (part.select_dtypes(["float32", "float64"]).dtypes.items() for part in parts)

@@ -1,15 +1,16 @@
 // @ts-check
-// The stage: the transport above a scene, which turn and entry it shows, and what the server hears.
+// The stage: the transport above a scene, which turn and entry it shows, and what the server receives.
 
-import { make, one } from './dom.js';
+import { make, one, tile } from './dom.js';
 import { hub } from './hub.js';
 import { readTheme, resolution, still } from './marks.js';
 import { STAGE } from './markup.js';
 import { PICTURE_PIXELS, pictureOf } from './picture.js';
 import { unpack } from './record.js';
 
-const REPORTED = 250; // milliseconds of rest after which the server hears of the turn
-const NAMED = 120; // and after which the names of the entries are written for those who hear them
+const REPORTED = 250; // milliseconds of rest after which the server receives the turn
+const MERGED = 120; // turns above which neighbours of one topic are one cell
+const NAMED = 120; // and after which entries are named for screen readers
 
 /**
  * @typedef {import('./record.js').Dialog} Dialog
@@ -28,15 +29,17 @@ const NAMED = 120; // and after which the names of the entries are written for t
  * @property {(turn: number, token: number | null) => void} point draws what follows the pointer
  * @property {(moment: number) => boolean} paint draws what moves; returns whether any still does
  * @property {() => void} draw draws again what stands beside the entries
- * @property {() => void} name names the entries for those who hear the page
+ * @property {() => void} name names the entries for screen readers
  * @property {() => void} activate names the one that is pointed at
- * @property {() => void} settled hears that another entry is looked at
+ * @property {() => void} settled learns that another entry is selected
  */
 
 /** @typedef {(stage: Stage, run: Packed) => Scene} MakeScene */
 
 /** @type {Stage | null} */
 let current = null;
+/** Whether a person wants entries by kind of span; null before they have said so. @type {boolean | null} */
+let byKind = null;
 
 export class Stage {
   /**
@@ -52,7 +55,7 @@ export class Stage {
     this.scene = /** @type {Scene | null} */ (null);
     this.name = '';
     this.session = '';
-    this.asked = 0;
+    this.actions = 0;
     this.timers = /** @type {{ [name: string]: number }} */ ({});
     this.playing = 0;
     this.frame = 0;
@@ -79,16 +82,31 @@ export class Stage {
     const { dialog } = this.scene;
     this.part('input').max = dialog.turns - 1;
     this.part('.scrub').style.setProperty('--turns', dialog.turns);
-    this.part('.turns').replaceChildren(...dialog.current.map((hue) => {
+    const merged = dialog.turns > MERGED;
+    const starts = dialog.current.flatMap((hue, turn) => (merged && turn && dialog.current[turn - 1] === hue ? [] : [turn]));
+    this.part('.turns').replaceChildren(...starts.map((turn, at) => {
+      const hue = dialog.current[turn];
       const { fill, ink, hatched } = dialog.paint(hue);
       const cell = make('span', { className: hatched ? 'hatched' : '' }, dialog.turns <= 40 ? dialog.letter(hue) : '');
+      cell.style.flexGrow = `${(starts[at + 1] ?? dialog.turns) - turn}`;
       cell.style.background = fill;
       cell.style.color = ink;
       return cell;
     }));
+    const known = dialog.kinds.length > 0 && !this.part('.frame').classList.contains('reading');
+    this.part('.hues').hidden = !known;
+    this.part('.kinds').replaceChildren(...dialog.kindHues.map((hue) => make('span', {}, tile(dialog, hue), dialog.label(hue))));
+    this.#colour(known && (byKind ?? dialog.current.every((hue) => hue < 0)));
     this.looked();
     this.layOut();
     this.root.dataset.run = run.name;
+  }
+
+  /** @param {boolean} kinds whether entries have the hue of their kind of span */
+  #colour(kinds) {
+    if (this.scene) this.scene.dialog.byKind = kinds;
+    this.part('.hues').value = kinds ? 'kind' : 'topic';
+    this.part('.kinds').hidden = !kinds;
   }
 
   // ------------------------------------------------------------------------------ showing
@@ -102,32 +120,34 @@ export class Stage {
     this.show(false);
   }
 
-  // Takes over what the server shows, unless it has yet to hear of what was done here since.
+  // Takes over what the server shows, unless it has not yet received the latest action here.
   looked() {
     const { view } = hub;
     if (!view || !this.scene) return;
-    if (view.session !== this.session) [this.session, this.asked] = [view.session, view.heard];
+    if (view.session !== this.session) [this.session, this.actions] = [view.session, view.received];
     const { dialog } = this.scene;
-    // It may have heard more than this knows of, from the stage that stood here before.
-    if (view.heard >= this.asked) {
-      this.asked = view.heard;
+    const before = this.#standing();
+    // It may have received more actions, from an earlier stage in this place.
+    if (view.received >= this.actions) {
+      this.actions = view.received;
       const { turn, entry, order } = view;
       if (turn !== this.state.turn || this.playing) this.pause();
       this.state = { turn, entry, order };
     }
     this.state.turn = Math.min(this.state.turn, dialog.turns - 1);
     if (this.state.entry !== null && this.state.entry >= dialog.born.length) this.state.entry = null;
-    this.show(false);
+    if (this.#standing() === before) this.point(); // only what the server says of it is new
+    else this.show(false);
     this.scene.settled();
   }
 
-  /**
-   */
+  #standing() { return JSON.stringify([this.state.turn, this.state.order, this.state.entry]); }
+
   show(glide = true) {
     const { scene } = this;
     if (!scene || !this.ready) return;
     const { turn, order } = this.state;
-    this.#tellTurn(scene.show(turn, order, glide && !still.matches));
+    this.#announce(scene.show(turn, order, glide && !still.matches));
     this.point();
     clearTimeout(this.timers.named);
     this.timers.named = setTimeout(() => this.scene?.name(), NAMED);
@@ -176,14 +196,14 @@ export class Stage {
   holds() { return this.hover === null && this.state.entry !== null; }
 
   /** @param {string} headline */
-  #tellTurn(headline) {
+  #announce(headline) {
     const { dialog } = /** @type {Scene} */ (this.scene);
     const { turn } = this.state;
     const range = this.part('input');
     range.value = turn;
     range.setAttribute('aria-valuetext', `${turn} of ${dialog.turns - 1}, topic ${dialog.label(dialog.hue(turn))}`);
-    // Not on the whole stage: the browser would go through the style of all that is in it.
-    this.part('.scrub').style.setProperty('--at', (turn + 0.5) / dialog.turns);
+    // No variable of what is around it: the browser would go through the style of all that is in that.
+    this.part('.here').style.left = `${(100 * (turn + 0.5)) / dialog.turns}%`;
     this.part('.where').textContent = `${turn} of ${dialog.turns - 1}`;
     this.part('.headline').textContent = headline;
     for (const button of this.root.querySelectorAll('[data-order]')) {
@@ -231,7 +251,7 @@ export class Stage {
     if (this.state.turn >= last) this.go(0);
     // What the server has yet to say of where it stood would stop it.
     clearTimeout(this.timers.report);
-    this.asked += 1;
+    this.actions += 1;
     let due = performance.now();
     const tick = () => {
       if (this.state.turn >= last || !this.root.isConnected) {
@@ -286,33 +306,33 @@ export class Stage {
 
   #report() {
     if (hub.alone) return;
-    this.asked += 1;
+    this.actions += 1;
     clearTimeout(this.timers.report);
     if (this.playing) return;
-    this.timers.report = setTimeout(() => this.#tell(REPORTED * 8), REPORTED);
+    this.timers.report = setTimeout(() => this.#send(REPORTED * 8), REPORTED);
   }
 
   /**
-   * A server that is busy may miss it: it is told until it has heard.
+   * Repeats the message until the server has received it: a busy server may miss it.
    * @param {number} wait
    */
-  #tell(wait) {
-    const { asked, session } = this;
-    if (hub.view?.heard === asked || !this.root.isConnected) return;
-    hub.tell.view?.({ ...this.state, asked, session });
-    this.timers.report = setTimeout(() => { if (this.asked === asked) this.#tell(2 * wait); }, wait);
+  #send(wait) {
+    const { actions, session } = this;
+    if (hub.view?.received === actions || !this.root.isConnected) return;
+    hub.tell.view?.({ ...this.state, action: actions, session });
+    this.timers.report = setTimeout(() => { if (this.actions === actions) this.#send(2 * wait); }, wait);
   }
 
-  // What the server has told of the entry that is pinned; nothing until it has.
-  told() {
+  // The server's sentences on the pinned entry; null until they arrive.
+  sentences() {
     const { view } = hub;
     const { turn, entry } = this.state;
-    if (hub.alone) return hub.alone.told[`${turn} ${entry}`] ?? [];
+    if (hub.alone) return hub.alone.sentences[`${turn} ${entry}`] ?? [];
     return view && view.run === this.name && view.turn === turn && view.entry === entry ? view.sentences : null;
   }
 
   /** @param {string} what */
-  heard(what) {
+  receive(what) {
     if (what === 'view') this.looked();
     else if (this.scene) this.point();
   }
@@ -334,6 +354,11 @@ export class Stage {
     this.part('input').addEventListener('input', () => {
       this.pause();
       this.go(this.part('input').valueAsNumber);
+    });
+    this.part('.hues').addEventListener('change', () => {
+      byKind = this.part('.hues').value === 'kind';
+      this.#colour(byKind);
+      this.layOut();
     });
     this.part('.speed').value = '2';
   }
@@ -378,8 +403,8 @@ export function mountWith(makeScene) {
     if (current?.root !== root) {
       const stage = new Stage(root, makeScene);
       current = stage;
-      // Each kind of stage is a script of its own: the one that is shown is told.
-      hub.changed = (what) => stage.heard(what);
+      // Each kind of stage is its own script: messages go to the one that is shown.
+      hub.changed = (what) => stage.receive(what);
       hub.answer = null;
     }
     if (root.given !== data) current?.take(data);

@@ -1,20 +1,24 @@
 // @ts-check
-// What was said, and under each word a line for every lane that holds it.
+// The text of a dialog, and under each word a line for every lane that holds it.
 
 import { make, tile } from './dom.js';
 import { listenToKeys } from './entries.js';
 import { headline } from './explain.js';
-import { EVICTED, lanesOf } from './record.js';
+import { lanesOf } from './long.js';
+import { EVICTED, SPANS } from './record.js';
 import { mountWith } from './stage.js';
 import { WhyInAll, fateWords } from './why_lanes.js';
 
 /**
- * @typedef {import('./record.js').Asked} Asked
+ * @typedef {import('./record.js').Demands} Demands
  * @typedef {import('./record.js').Lane} Lane
  * @typedef {import('./record.js').Packed} Packed
  * @typedef {import('./stage.js').Scene} Scene
  * @typedef {import('./stage.js').Stage} Stage
  */
+
+const WHOLE = 5000; // tokens of a dialog whose words are all elements; of a longer one, those near the view are
+const NEAR = 100; // pixels above and below it
 
 /** @implements {Scene} */
 class Transcript {
@@ -23,14 +27,14 @@ class Transcript {
    * @param {Packed} run
    */
   constructor(stage, run) {
-    const { said } = run;
+    const { text } = run;
     this.stage = stage;
     this.lanes = lanesOf(run);
     this.dialog = this.lanes[0].dialog;
     this.title = '';
     this.rests = true;
-    this.said = said;
-    this.needed = new Set(said.needed);
+    this.text = text;
+    this.needed = new Set(text.needed);
     /** @type {Map<number, HTMLElement[]>} */
     this.words = new Map();
     /** @type {Map<number, string>} */
@@ -38,10 +42,13 @@ class Transcript {
     /** @type {HTMLElement[]} */
     this.ringed = [];
     this.why = new WhyInAll(this.lanes, () => stage.choose(null));
-    this.turns = said.turns.map((pieces, turn) => this.#turn(pieces, turn));
+    this.shown = 0;
+    this.turns = text.turns.map(([text], turn) => this.#turn(text, turn));
+    /** @type {Set<number>} turns whose words are elements */
+    this.opened = new Set();
     this.figures = this.lanes.map(() => make('small'));
-    const who = this.lanes.map((lane, k) => make('li', {}, make('em', { className: `word k${k}` }, '\u2003'), make('b', {}, lane.label), this.figures[k]));
-    this.box = make('div', { className: 'said-words', role: 'listbox', tabindex: 0, 'aria-label': 'Transcript' }, ...this.turns.map(({ row }) => row));
+    const who = this.lanes.map((lane, k) => make('li', {}, make('em', { className: `word k${k}` }, '\u2003'), make('b', { 'data-policy': lane.hued }, lane.label), this.figures[k]));
+    this.box = make('div', { className: 'dialog-words', role: 'listbox', tabindex: 0, 'aria-label': 'Transcript' }, ...this.turns.map(({ row }) => row));
     const frame = stage.part('.frame');
     frame.style.setProperty('--lanes', this.lanes.length);
     run.lanes.forEach(({ tint }, k) => frame.style.setProperty(`--track-${k}`, `var(--tint-${tint})`));
@@ -51,21 +58,78 @@ class Transcript {
       make('section', { className: 'panel text' }, make('ul', { className: 'who' }, ...who), this.box, this.#key()),
       this.why.box,
     );
+    this.long = this.dialog.born.length > WHOLE;
+    this.box.classList.toggle('long', this.long);
+    if (!this.long) this.turns.forEach((_, turn) => this.#open(turn));
     this.#listen();
     listenToKeys(stage, this.box, (token, key) => this.#beside(token, key));
   }
 
   /**
-   * @param {[text: string, token: number][]} pieces
+   * @param {string} text
    * @param {number} turn
    */
-  #turn(pieces, turn) {
+  #turn(text, turn) {
     const topic = this.dialog.hue(turn) < 0 ? null : tile(this.dialog, this.dialog.hue(turn));
-    const speaker = this.said.speakers[turn];
-    const words = make('div', { role: 'none' }, ...pieces.map(([text, token]) => (token < 0 ? text : this.#word(text, token))));
-    const head = make('div', { className: 'speaker', role: 'none', title: 'Go to this turn', 'data-turn': turn }, make('small', {}, `${turn}`), topic, make('b', {}, speaker));
-    const asks = this.said.asked.filter((each) => each.turn === turn).map((each) => this.#asks(each));
-    return { row: make('div', { className: 'turn', role: 'group', 'aria-label': `turn ${turn}, ${speaker}` }, head, words, ...asks), asks };
+    const speaker = this.text.speakers[turn];
+    const words = make('div', { role: 'none' }, text);
+    const { bounds } = this.dialog;
+    // Whose words are neither the user's nor the assistant's is marked.
+    const kinds = new Set(Array.from({ length: bounds[turn + 1] - bounds[turn] }, (_, at) => this.dialog.kindOf(bounds[turn] + at)));
+    const marks = [...kinds].filter((kind) => !['', 'user', 'assistant'].includes(kind)).map((kind) => make('i', { className: 'kind' }, SPANS[kind]));
+    const head = make('div', { className: 'speaker', role: 'none', title: 'Go to this turn', 'data-turn': turn }, make('small', {}, `${turn}`), topic, make('b', {}, speaker), ...marks);
+    const demands = this.text.demands.filter((each) => each.turn === turn).map((each) => this.#demands(each));
+    return { row: make('div', { role: 'group', 'aria-label': `turn ${turn}, ${speaker}`, 'data-row': turn }, head, words, ...demands), demands, words };
+  }
+
+  // Makes elements of a turn's words, and marks them.
+  /** @param {number} turn */
+  #open(turn) {
+    if (!this.turns[turn] || this.opened.has(turn)) return;
+    this.opened.add(turn);
+    const [text, lengths] = this.text.turns[turn];
+    const letters = /[\ud800-\udfff]/.test(text) ? Array.from(text) : text; // as the server counts them
+    let token = this.dialog.bounds[turn];
+    let at = 0;
+    const pieces = lengths.map((length) => {
+      const some = letters.slice(at, (at += Math.abs(length)));
+      const piece = typeof some === 'string' ? some : some.join('');
+      if (length < 0) return piece;
+      token += 1;
+      return length ? this.#word(piece, token - 1) : ''; // it has no characters of its own
+    });
+    this.turns[turn].words.replaceChildren(...pieces);
+    this.#mark(this.#tokens(turn));
+  }
+
+  /** @param {number} turn */
+  #tokens(turn) { return [...new Array(this.dialog.bounds[turn + 1] - this.dialog.bounds[turn]).keys()].map((at) => at + this.dialog.bounds[turn]); }
+
+  /** @param {number} turn */
+  #close(turn) {
+    this.opened.delete(turn);
+    for (const token of this.#tokens(turn)) {
+      this.words.delete(token);
+      this.marked.delete(token);
+    }
+    [this.turns[turn].words.textContent] = this.text.turns[turn];
+  }
+
+  // Of a long dialog, the words near the view are elements; found by where the rows are.
+  #openNear() {
+    if (!this.long) return;
+    const { scrollTop, clientHeight } = this.box;
+    let [first, last] = [0, this.turns.length - 1];
+    while (first < last) {
+      const middle = (first + last) >> 1;
+      const { row } = this.turns[middle];
+      if (row.offsetTop + row.offsetHeight < scrollTop - NEAR) first = middle + 1;
+      else last = middle;
+    }
+    const near = new Set([this.shown]);
+    for (let turn = first; turn < this.turns.length && this.turns[turn].row.offsetTop <= scrollTop + clientHeight + NEAR; turn += 1) near.add(turn);
+    for (const turn of this.opened) if (!near.has(turn)) this.#close(turn);
+    for (const turn of near) this.#open(turn);
   }
 
   /**
@@ -74,7 +138,8 @@ class Transcript {
    */
   #word(text, token) {
     const word = make('span', { role: 'option', id: `word-${token}`, 'data-token': token }, text);
-    // A token may stand in two pieces: what is told of it is told of its first.
+    if (this.dialog.kindOf(token) === 'call') word.dataset.kind = 'call';
+    // A token may have two pieces: the first one is named.
     const before = this.words.get(token) ?? [];
     this.words.set(token, [...before, word]);
     if (before.length) word.removeAttribute('id');
@@ -83,27 +148,27 @@ class Transcript {
 
   /**
    * What a turn needed, and who held it. It is a figure of the page, and no word of the transcript.
-   * @param {Asked} asked
+   * @param {Demands} demands
    */
-  #asks({ source, values }) {
+  #demands({ source, values }) {
     const chips = values.map(([what, lost, token]) => {
       const held = this.lanes.filter((_, k) => !lost[k]).map(({ label }) => label);
       const gone = this.lanes.flatMap(({ label }, k) => (lost[k] ? [`${label} ${lost[k]}`] : []));
       const all = held.length === this.lanes.length && held.length > 1 ? ['all'] : held;
-      const told = [held.length ? `✓ ${all.join(', ')}` : '', gone.length ? `✗ ${gone.join(', ')}` : ''].filter(Boolean);
+      const parts = [held.length ? `✓ ${all.join(', ')}` : '', gone.length ? `✗ ${gone.join(', ')}` : ''].filter(Boolean);
       const look = { className: gone.length ? 'unmet' : 'met', title: 'Where it was last said, and why it was kept or evicted', 'data-token': token };
-      return make('span', look, make('b', {}, what), ` ${told.join(' · ')}`);
+      return make('span', look, make('b', {}, what), ` ${parts.join(' · ')}`);
     });
-    return make('div', { className: 'asks', role: 'none', hidden: '' }, make('b', {}, source), ...chips);
+    return make('div', { className: 'demands', role: 'none', hidden: '' }, make('b', {}, source), ...chips);
   }
 
   #key() {
-    const { needs, topics } = this.said;
+    const { source, topics } = this.text;
     const signs = [
       [make('em', { className: 'word k0' }, '\u2003'), 'still in the cache'],
       [make('em', { className: 'word g0' }, '\u2003'), 'evicted in this turn'],
       [make('s', {}, 'struck out'), 'in no cache'],
-      ...(needs ? [[make('b', {}, 'bold'), `a later ${needs} needs it`]] : []),
+      ...(source ? [[make('b', {}, 'bold'), `a later ${source} needs it`]] : []),
       ...topics.flatMap((name, hue) => (name === this.dialog.label(hue) ? [] : [[tile(this.dialog, hue), name]])),
     ];
     return make('div', { className: 'key' }, ...signs.map((sign) => make('span', {}, ...sign)));
@@ -115,28 +180,42 @@ class Transcript {
 
   /** @param {number} turn */
   show(turn) {
+    this.shown = turn;
     const turns = this.lanes.map((lane) => lane.turn(turn));
-    const known = this.dialog.bounds[turn + 1];
-    for (const [token, pieces] of this.words) {
+    if (this.long) this.#scroll(turn); // while nothing has changed, so that the page is laid out once
+    this.#openNear();
+    this.#mark(this.words.keys());
+    this.turns.forEach(({ row, demands }, at) => {
+      const look = `turn ${at > turn ? 'to-come' : at === turn ? 'now' : ''}`;
+      if (row.className === look) return;
+      row.className = look;
+      for (const each of demands) each.hidden = at > turn;
+    });
+    const values = this.text.demands.filter((each) => each.turn <= turn).flatMap(({ values }) => values);
+    this.figures.forEach((figure, k) => {
+      const met = values.filter(([, lost]) => !lost[k]).length;
+      figure.textContent = `${turns[k].kept.length} kept${values.length ? ` · ${met} of ${values.length} needed values held` : ''}`;
+    });
+    if (!this.long) this.#scroll(turn);
+    this.box.dataset.turn = `${turn}`;
+    return headline(this.lanes, turn);
+  }
+
+  /**
+   * Marks words by what became of them up to the turn that is shown.
+   * @param {Iterable<number>} tokens
+   */
+  #mark(tokens) {
+    const turns = this.lanes.map((lane) => lane.turn(this.shown));
+    const known = this.dialog.bounds[this.shown + 1];
+    for (const token of tokens) {
       const marks = token < known ? this.#marks(token, turns) : '';
       const need = this.needed.has(token) ? ' need' : '';
       const look = `word${token < known && !/k\d/.test(marks) ? ' lost' : ''}${marks}${need}`;
       if (this.marked.get(token) === look) continue;
       this.marked.set(token, look);
-      for (const piece of pieces) piece.className = look;
+      for (const piece of this.words.get(token) ?? []) piece.className = look;
     }
-    this.turns.forEach(({ row, asks }, at) => {
-      row.className = `turn ${at > turn ? 'to-come' : at === turn ? 'now' : ''}`;
-      for (const ask of asks) ask.hidden = at > turn;
-    });
-    const asked = this.said.asked.filter((each) => each.turn <= turn).flatMap(({ values }) => values);
-    this.figures.forEach((figure, k) => {
-      const met = asked.filter(([, lost]) => !lost[k]).length;
-      figure.textContent = `${turns[k].kept.length} kept${asked.length ? ` · ${met} of ${asked.length} needed values held` : ''}`;
-    });
-    this.#scroll(turn);
-    this.box.dataset.turn = `${turn}`;
-    return headline(this.lanes, turn);
   }
 
   /**
@@ -174,7 +253,7 @@ class Transcript {
     for (const piece of this.ringed) piece.classList.remove('pointed', 'picked');
     this.ringed = [entry, stage.hover].flatMap((each) => (each === null ? [] : this.words.get(each) ?? []));
     for (const piece of this.ringed) piece.classList.add(Number(piece.dataset.token) === entry ? 'picked' : 'pointed');
-    this.why.show(turn, token, stage.holds(), stage.told());
+    this.why.show(turn, token, stage.holds(), stage.sentences());
   }
 
   paint() { return false; } // nothing moves
@@ -216,15 +295,16 @@ class Transcript {
   }
 
   #listen() {
-    const said = (/** @type {Event} */ event, /** @type {string} */ what) => {
+    const numberAt = (/** @type {Event} */ event, /** @type {string} */ what) => {
       const value = /** @type {Element} */ (event.target).closest(`[${what}]`)?.getAttribute(what);
       return value === null || value === undefined ? null : Number(value);
     };
-    this.box.addEventListener('pointermove', (event) => { if (event.pointerType === 'mouse') this.stage.look(said(event, 'data-token')); });
+    this.box.addEventListener('pointermove', (event) => { if (event.pointerType === 'mouse') this.stage.look(numberAt(event, 'data-token')); });
     this.box.addEventListener('pointerleave', () => this.stage.look(null));
+    this.box.addEventListener('scroll', () => this.#openNear(), { passive: true });
     this.box.addEventListener('click', (event) => {
-      const turn = said(event, 'data-turn');
-      const hit = said(event, 'data-token');
+      const turn = numberAt(event, 'data-turn');
+      const hit = numberAt(event, 'data-token');
       if (hit !== null) this.stage.choose(hit);
       else if (turn !== null) {
         this.stage.pause();

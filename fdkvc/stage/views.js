@@ -27,13 +27,15 @@ export class River {
    * @param {HTMLElement} box
    * @param {Lane} lane
    * @param {number} places
+   * @param {HTMLElement} name has the hue of its frame and of an entry's path
    */
-  constructor(box, lane, places) {
+  constructor(box, lane, places, name = box) {
     this.lane = lane;
+    this.name = name;
+    this.hue = theme.ink;
     this.base = one(box, '.base');
     this.over = one(box, '.over');
     this.places = Math.max(places, 1);
-    this.runs = lane.river();
     this.surface = NOWHERE;
     this.bottom = 0;
     this.step = 1;
@@ -43,15 +45,18 @@ export class River {
   layOut() {
     const { pen, width, height } = fitted(this.base);
     const { dialog } = this.lane;
+    this.hue = getComputedStyle(this.name).color;
     this.surface = fitted(this.over);
     this.bottom = height - 16;
     this.step = width / dialog.turns;
     const slot = this.bottom / this.places;
     const gap = this.step > 6 ? 1 : 0;
+    const snap = this.step < 3 ? Math.floor : (/** @type {number} */ x) => x; // or narrow columns show seams
     pen.clearRect(0, 0, width, height);
-    for (const { turn, low, high, hue } of this.runs) {
+    for (const { turn, low, high, hue } of this.lane.river()) {
       const { fill, ink, hatched } = dialog.paint(hue);
-      const box = /** @type {const} */ ([turn * this.step + gap, this.bottom - high * slot, this.step - 2 * gap, (high - low) * slot]);
+      const left = snap(turn * this.step) + gap;
+      const box = /** @type {const} */ ([left, this.bottom - high * slot, Math.max(snap((turn + 1) * this.step) - gap - left, 1), (high - low) * slot]);
       pen.fillStyle = fill;
       pen.fillRect(box[0], box[1] + 0.5, box[2], Math.max(box[3] - 1, 0.5));
       if (hatched) hatch(pen, ...box);
@@ -92,10 +97,10 @@ export class River {
     if (token !== null) {
       const path = lane.path(token).map(([at, place]) => /** @type {Point} */ ([(at + 0.5) * step, bottom - (place + 0.5) * slot]));
       const gone = lane.left(lane.dialog.turns - 1, token);
-      for (const { stroke, thick } of [{ stroke: theme.paper, thick: 5 }, { stroke: theme.ink, thick: 2 }]) {
+      for (const { stroke, thick } of [{ stroke: theme.paper, thick: 5 }, { stroke: this.hue, thick: 2 }]) {
         line(pen, path, { stroke, width: thick });
         pen.fillStyle = stroke;
-        for (const [x, y] of path) {
+        for (const [x, y] of step < 6 ? [] : path) {
           pen.beginPath();
           pen.arc(x, y, thick === 5 ? 4.5 : 3, 0, 7);
           pen.fill();
@@ -109,12 +114,14 @@ export class River {
       }
     }
     pen.beginPath();
-    pen.roundRect(turn * step + 0.5, 1, step - 1, bottom - 1, 3);
-    pen.lineWidth = 2;
-    pen.strokeStyle = theme.ink;
-    pen.stroke();
+    pen.roundRect(turn * step + 0.5, 1, Math.max(step - 1, 2), bottom - 1, 3);
+    for (const [stroke, thick] of /** @type {const} */ ([[theme.paper, 4], [this.hue, 2]])) {
+      pen.lineWidth = thick;
+      pen.strokeStyle = stroke;
+      pen.stroke();
+    }
     const label = Math.min((turn + 0.5) * step, width - 7);
-    words(pen, turn, label, height - 3, { align: 'center', bold: true, fill: theme.ink });
+    words(pen, turn, label, height - 3, { align: 'center', bold: true, fill: this.hue });
   }
 
   /**
@@ -135,6 +142,18 @@ export class River {
 /** @type {Surface} before its box is measured */
 const NOWHERE = /** @type {any} */ ({});
 
+/**
+ * @param {number[]} values
+ */
+function commonest(values) {
+  if (values.length === 1) return values[0];
+  /** @type {Map<number, number>} */
+  const counts = new Map();
+  for (const each of values) counts.set(each, (counts.get(each) ?? 0) + 1);
+  return [...counts].reduce((best, each) => (each[1] > best[1] ? each : best))[0];
+}
+
+const SINGLE = 2000; // cells that may each show one entry
 const EDGE = 5; // around the cells, for the ring of those at the border
 
 /**
@@ -170,9 +189,12 @@ export class Cells {
   /**
    * @param {HTMLElement} box
    * @param {Lane} lane
+   * @param {HTMLElement} name has the hue of the ring of an entry
    */
-  constructor(box, lane) {
+  constructor(box, lane, name = box) {
     this.lane = lane;
+    this.name = name;
+    this.hue = theme.ink;
     this.marks = new Marks();
     this.canvas = one(box, 'canvas');
     this.goneTitle = one(box, '.gone-title');
@@ -182,25 +204,38 @@ export class Cells {
     this.below = 0;
     this.pages = /** @type {ReturnType<typeof page>[]} */ ([]);
     this.order = /** @type {number[]} */ ([]);
+    this.group = 1; // entries to a cell: more where they would be too small
+    /** @type {Map<number, number[]>} */
+    this.members = new Map(); // of each cell that shows several, their tokens; it is named after the first
+    /** @type {Map<number, number>} */
+    this.cellOf = new Map();
   }
 
   layOut() {
     this.surface = fitted(this.canvas);
+    this.hue = getComputedStyle(this.name).color;
     const { width, height } = this.surface;
     const { kept, gone } = this.lane.most;
     const between = gone ? 30 : 0;
     const places = Math.max(Math.min(this.lane.budget, this.lane.token.length), kept);
     const rows = (/** @type {number} */ many, /** @type {number} */ columns) => Math.ceil(many / columns);
-    this.side = 4;
-    for (let side = 42; side > 4; side -= 0.5) {
+    const most = this.lane.pages.some((size) => size > 1) ? 1 : places;
+    const fits = (/** @type {number} */ side) => {
       const columns = this.#fitting(Math.floor((width - 2 * EDGE) / side));
-      if ((rows(places, columns) + rows(gone, columns)) * side + between <= height - 2 * EDGE) {
-        this.side = side;
-        break;
-      }
+      const [kept, left] = [places, gone].map((many) => rows(Math.ceil(many / this.group), columns));
+      return (kept + left) * side + between <= height - 2 * EDGE;
+    };
+    this.side = 4;
+    for (this.group = 1; ; this.group *= 2) {
+      let side = 42;
+      while (side > (this.group > 1 ? 11 : 4) && !fits(side)) side -= 0.5; // 11: with a letter
+      const many = this.group === 1 && places + gone > SINGLE;
+      if ((many || !fits(side)) && this.group < most) continue;
+      this.side = side;
+      break;
     }
     this.columns = Math.max(1, this.#fitting(Math.floor((width - 2 * EDGE) / this.side)));
-    this.below = EDGE + rows(places, this.columns) * this.side + between;
+    this.below = EDGE + rows(Math.ceil(places / this.group), this.columns) * this.side + between;
     this.goneTitle.style.top = `${this.below - 21}px`;
   }
 
@@ -238,16 +273,25 @@ export class Cells {
       return begins.map((first) => page(first, lane.pages[turn], (place) => at(place, gone === 1), gone ? null : taken, size));
     });
     this.order = [];
-    for (const i of sequence) {
-      const gone = isGone(i);
-      const [x, y] = at(laid[Number(gone)].places.get(i) ?? 0, gone);
-      targets.set(lane.token[i], {
-        at: [x, y, size, size, 1], hue: lane.dialog.hueOf(lane.token[i]), look: lookOf(lane, i), dialog: lane.dialog,
-      });
-      this.order.push(lane.token[i]);
+    this.members.clear();
+    this.cellOf.clear();
+    for (const gone of [false, true]) {
+      const entries = sequence.filter((i) => isGone(i) === gone);
+      for (let first = 0; first < entries.length; first += this.group) {
+        const i = entries[first];
+        const token = lane.token[i];
+        const some = this.group > 1 ? entries.slice(first, first + this.group).map((each) => lane.token[each]) : [token];
+        if (some.length > 1) this.members.set(token, some);
+        if (some.length > 1) for (const each of some) this.cellOf.set(each, token);
+        const [x, y] = at(this.group > 1 ? first / this.group : laid[Number(gone)].places.get(i) ?? 0, gone);
+        targets.set(token, {
+          at: [x, y, size, size, 1], hue: commonest(some.map((each) => lane.dialog.hueOf(each))), look: lookOf(lane, i), dialog: lane.dialog,
+        });
+        this.order.push(token);
+      }
     }
     this.marks.go(targets, {
-      glide,
+      glide: glide && this.group === 1,
       from: ([x, y, w, h]) => [x, y - 16, w, h, 0],
       to: ([x, y, w, h]) => [x, y + 24, w, h, 0],
     });
@@ -290,8 +334,8 @@ export class Cells {
     pen.clearRect(0, 0, width, height);
     this.#drawPages(pen);
     this.marks.draw(pen, this.lane.dialog);
-    if (hover !== null && hover !== chosen) this.marks.ring(pen, hover, 1.5);
-    if (chosen !== null) this.marks.ring(pen, chosen, 3);
+    if (hover !== null && hover !== chosen) this.marks.ring(pen, this.cellOf.get(hover) ?? hover, 1.5, this.hue);
+    if (chosen !== null) this.marks.ring(pen, this.cellOf.get(chosen) ?? chosen, 3, this.hue);
     return moves;
   }
 
@@ -552,11 +596,11 @@ export class Scores {
       const x = this.edge - 0.5;
       const [last, first] = [lane.score[now.stayed[now.stayed.length - 1]], lane.score[now.missed[0]]];
       line(pen, [[x, top - 14], [x, bottom]], { width: 1.2 });
-      const told = last === first ? 'tie: the older is kept' : `gap ${gap(last, first)}`;
+      const label = last === first ? 'tie: the older is kept' : `gap ${gap(last, first)}`;
       pen.font = `600 12px ${theme.font}`;
-      const half = pen.measureText(told).width / 2 + 8;
+      const half = pen.measureText(label).width / 2 + 8;
       const middle = Math.min(Math.max(x, LEFT + half + 90), width - half - 90);
-      words(pen, told, middle, 12, { size: 12, bold: true, align: 'center', fill: theme.ink });
+      words(pen, label, middle, 12, { size: 12, bold: true, align: 'center', fill: theme.ink });
       words(pen, `${now.stayed.length} kept ◂`, middle - half, 12, { align: 'right' });
       words(pen, `▸ ${now.missed.length} evicted`, middle + half, 12, {});
     }
@@ -694,10 +738,10 @@ export function drawCourse(canvas, lane, turn, parts, cutoff) {
   const broken = ends.length > begun && least > 0.4 * high && ends.every((end) => end >= 0);
   const low = broken ? least - 0.2 * (high - least) : Math.min(0, ...levels);
   const y = (/** @type {number} */ value) => top + ((high - Math.max(value, low)) / (high - low || 1)) * (bottom - top);
-  const told = digitsFor(score, cutoff ?? score);
+  const digits = digitsFor(score, cutoff ?? score);
   line(pen, [[left - 4, bottom], [width, bottom]], { stroke: theme.faint });
-  words(pen, broken ? number(low, told) : number(low), left - 8, bottom + 4, { align: 'right' });
-  words(pen, number(score, told), left - 8, y(score) + 4, { align: 'right', bold: true, fill: theme.ink });
+  words(pen, broken ? number(low, digits) : number(low), left - 8, bottom + 4, { align: 'right' });
+  words(pen, number(score, digits), left - 8, y(score) + 4, { align: 'right', bold: true, fill: theme.ink });
   let from = 0;
   turns.forEach((at, place) => {
     const own = parts.filter((part) => part.turn === at && part.value !== 0);

@@ -6,7 +6,7 @@ import { called, comparison, evictedWhen, fateOf, rankOf, rivalOf, verdict } fro
 import { hub } from './hub.js';
 import { theme } from './marks.js';
 import { count, number, plus } from './numbers.js';
-import { EVICTED } from './record.js';
+import { EVICTED, SPANS } from './record.js';
 import { drawCourse } from './views.js';
 
 /**
@@ -35,7 +35,7 @@ export function heading(dialog, token, chosen, fate, below, gone, unpin) {
     tile(dialog, dialog.hueOf(token), 'large'),
     make('div', {},
       make('b', {}, `${word}token ${token}`),
-      make('span', {}, `topic ${dialog.topicOf(token) || 'none'} · from turn ${dialog.born[token]}`)),
+      make('span', {}, [`topic ${dialog.topicOf(token) || 'none'}`, `from turn ${dialog.born[token]}`, SPANS[dialog.kindOf(token)]].filter(Boolean).join(' · '))),
     make('div', { className: `fate ${gone ? 'gone' : ''}` }, make('b', {}, fate), make('span', {}, below)),
     close);
 }
@@ -56,20 +56,20 @@ export class Why {
   }
 
   /**
-   * `chosen` says whether the entry is pinned, `told` what the server has told of it, and `found` what would have decided otherwise.
+   * `chosen` says whether the entry is pinned, `sentences` the server's explanation, and `found` what would have decided otherwise.
    * @param {number} turn
    * @param {number | null} token
    * @param {boolean} chosen
-   * @param {string[] | null} told
+   * @param {string[] | null} sentences
    * @param {Answer | null} found
    */
-  show(turn, token, chosen, told, found) {
-    const shown = JSON.stringify([turn, token, chosen, told, found, theme.ink]);
+  show(turn, token, chosen, sentences, found) {
+    const shown = JSON.stringify([turn, token, chosen, sentences, found, theme.ink, this.lane.dialog.byKind]);
     if (shown === this.shown) return;
     const scrolled = token === this.token ? this.box.scrollTop : 0;
     this.shown = shown;
     this.token = token;
-    this.box.replaceChildren(...(token === null ? this.#turn(turn) : this.#entry(turn, token, chosen, told, found)));
+    this.box.replaceChildren(...(token === null ? this.#turn(turn) : this.#entry(turn, token, chosen, sentences, found)));
     this.box.scrollTop = scrolled;
     this.draw();
   }
@@ -102,9 +102,9 @@ export class Why {
     return [
       make('h2', {}, 'Why'),
       make('p', {}, 'Point at an entry in the cells, the river or the scores to see why it is kept or evicted. Click to pin, Esc to unpin.'),
-      make('h3', {}, `Turn ${turn} by topic`),
+      make('h3', {}, `Turn ${turn} by ${dialog.byKind ? 'kind of span' : 'topic'}`),
       make('table', {},
-        make('thead', {}, make('tr', {}, ...['topic', 'kept', 'protected', 'evicted', 'mean score']
+        make('thead', {}, make('tr', {}, ...[dialog.byKind ? 'kind' : 'topic', 'kept', 'protected', 'evicted', 'mean score']
           .map((name) => make('th', { scope: 'col' }, name)))),
         make('tbody', {}, ...rows)),
     ];
@@ -114,10 +114,10 @@ export class Why {
    * @param {number} turn
    * @param {number} token
    * @param {boolean} chosen
-   * @param {string[] | null} told
+   * @param {string[] | null} sentences
    * @param {Answer | null} found
    */
-  #entry(turn, token, chosen, told, found) {
+  #entry(turn, token, chosen, sentences, found) {
     const { lane } = this;
     const fate = fateOf(lane, turn, token);
     const gone = fate.left !== null;
@@ -133,7 +133,7 @@ export class Why {
       parts.push(...this.#origin(fate, token, rival));
     }
     if (!chosen) parts.push(make('p', { className: 'hint' }, `Click to pin it${hub.alone ? '' : ', and to see what would have decided otherwise'}.`));
-    else if (!told || told.length) parts.push(this.#words(told));
+    else if (!sentences || sentences.length) parts.push(this.#words(sentences));
     return parts;
   }
 
@@ -216,7 +216,7 @@ export class Why {
         const ordered = [...topics].sort(([one], [other]) => one - other);
         list.append(make('li', { className: 'topics' }, ...ordered.map(([hue, sum]) => {
           const when = `while the topic was ${dialog.label(hue)}`;
-          return make('span', { title: when }, tile(dialog, hue), signed(sum), make('span', { className: 'heard' }, ` ${when}`));
+          return make('span', { title: when }, tile(dialog, hue), signed(sum), make('span', { className: 'sr-only' }, ` ${when}`));
         })));
       }
     }
@@ -236,7 +236,7 @@ export class Why {
       make('span', {}, label), make('b', {}, `${before} → ${after}`), make('small', {}, share))));
     const all = make('details', {}, make('summary', {}, 'All settings and the values tried'),
       make('p', { className: 'hint' }, 'One setting at a time, the nearest value first. Values between two steps were not tried.'),
-      make('ul', {}, ...found.changes.map(({ words: said }) => make('li', {}, said))));
+      make('ul', {}, ...found.changes.map(({ words }) => make('li', {}, words))));
     return [
       heading,
       rows.length ? list : make('p', {}, `No tried value of any single setting would have ${gone ? 'kept' : 'evicted'} it.`),
@@ -245,9 +245,9 @@ export class Why {
     ];
   }
 
-  /** @param {string[] | null} told */
-  #words(told) {
+  /** @param {string[] | null} sentences */
+  #words(sentences) {
     return make('div', { className: 'in-words' }, make('h3', {}, 'In words'),
-      ...(told ?? ['…']).map((sentence) => make('p', {}, sentence)));
+      ...(sentences ?? ['…']).map((sentence) => make('p', {}, sentence)));
   }
 }

@@ -20,7 +20,8 @@ export function fateWords(lane, turn, token) {
   if (fate.fate === 'absent') return { words: 'dropped', gone: true, how: 'by the fork' };
   const gone = fate.fate === 'evicted';
   const rule = fate.rule === 'budget' ? 'by the budget' : fate.isProtected ? 'protected' : '';
-  return { words: gone ? evictedWhen(fate, turn) : 'kept', gone, how: [rankOf(fate), rule].filter(Boolean).join(' · ') };
+  const how = lane.long ? '' : [rankOf(fate), rule].filter(Boolean).join(' · ');
+  return { words: gone ? evictedWhen(fate, turn) : 'kept', gone, how };
 }
 
 export class WhyInAll {
@@ -37,17 +38,18 @@ export class WhyInAll {
   }
 
   /**
-   * `chosen` says whether the entry is pinned, and `told` what the server says of it in each lane.
+   * `chosen` says whether the entry is pinned, and `sentences` has the server's explanation for each lane.
    * @param {number} turn
    * @param {number | null} token
    * @param {boolean} chosen
-   * @param {string[] | null} told
+   * @param {string[] | null} sentences
    */
-  show(turn, token, chosen, told) {
-    const shown = JSON.stringify([turn, token, chosen, told, theme.ink]);
+  show(turn, token, chosen, sentences) {
+    const shown = JSON.stringify([turn, token, chosen, sentences, theme.ink, this.dialog.byKind]);
     if (shown === this.shown) return;
     this.shown = shown;
-    this.box.replaceChildren(...(token === null ? this.#turn(turn) : this.#entry(turn, token, chosen, told)));
+    this.box.classList.toggle('pinned', chosen);
+    this.box.replaceChildren(...(token === null ? this.#turn(turn) : this.#entry(turn, token, chosen, sentences)));
   }
 
   /** @param {number} turn */
@@ -66,11 +68,11 @@ export class WhyInAll {
     return [
       make('h2', {}, 'Why'),
       make('p', {}, 'Point at an entry to see what each policy does with it. Click to pin, Esc to unpin.'),
-      make('h3', {}, `Kept in turn ${turn}, by topic`),
+      make('h3', {}, `Kept in turn ${turn}, by ${dialog.byKind ? 'kind of span' : 'topic'}`),
       make('table', {},
-        make('thead', {}, make('tr', {}, make('th', { scope: 'col' }, 'topic'),
+        make('thead', {}, make('tr', {}, make('th', { scope: 'col' }, dialog.byKind ? 'kind' : 'topic'),
           ...hues.map((hue) => make('th', { scope: 'col', 'aria-label': dialog.label(hue) || 'none' }, tile(dialog, hue))))),
-        make('tbody', {}, ...lanes.map((lane, k) => make('tr', {}, make('th', { scope: 'row' }, lane.label),
+        make('tbody', {}, ...lanes.map((lane, k) => make('tr', {}, make('th', { scope: 'row', 'data-policy': lane.hued }, lane.label),
           ...hues.map((hue) => make('td', {}, `${counts[k].get(hue) ?? 0}`)))))),
     ];
   }
@@ -79,17 +81,17 @@ export class WhyInAll {
    * @param {number} turn
    * @param {number} token
    * @param {boolean} chosen
-   * @param {string[] | null} told
+   * @param {string[] | null} sentences
    */
-  #entry(turn, token, chosen, told) {
+  #entry(turn, token, chosen, sentences) {
     const { dialog, lanes } = this;
     const fates = lanes.map((lane) => fateWords(lane, turn, token));
     const held = fates.filter(({ words }) => words === 'kept').length;
     const sections = lanes.map((lane, k) => make('section', { className: 'of-lane' },
-      make('h2', {}, lane.label),
+      make('h2', { 'data-policy': lane.hued }, lane.label),
       make('div', { className: `fate ${fates[k].gone ? 'gone' : ''}` }, make('b', {}, fates[k].words)),
       make('span', { className: 'how' }, fates[k].how),
-      chosen && (!told || told.length) ? make('p', { className: 'hint' }, told?.[k] ?? '…') : null));
+      chosen && (!sentences || sentences.length) ? make('p', { className: 'hint' }, sentences?.[k] ?? '…') : null));
     const hint = chosen ? [] : [make('p', { className: 'hint' }, 'Click to pin it.')];
     const head = heading(dialog, token, chosen, `${held} of ${lanes.length}`, 'keep it', false, this.unpin);
     if (chosen) head.lastElementChild?.before(this.#unfold());

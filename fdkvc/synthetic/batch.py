@@ -18,14 +18,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fdkvc.attention import (
+    BLOCK,
     Arrivals,
     Bools,
     Floats,
     Ints,
     Observation,
+    Product,
     row_products,
     softmax,
 )
+from fdkvc.limits import MAX_QUERY_LOGITS
 from fdkvc.parameters import check_count
 
 TOPIC_THRESHOLD = 0.3
@@ -33,6 +36,13 @@ TOPIC_THRESHOLD = 0.3
 
 LARGEST = 1e15
 """Largest allowed coordinate of a vector, so that no inner product overflows float32."""
+
+BY_TOKEN = (
+    *("embeddings", "keys", "values", "topic_bits"),
+    *("positions", "queries", "surprisal", "words", "traits"),
+)
+BY_TURN = ("current", "speakers")
+"""Arrays of a batch with an axis of tokens, or of turns."""
 
 _BLOCK = 8  # dialogs whose embeddings stay in a core's cache together
 
@@ -55,57 +65,43 @@ class Workspace:
 
 @dataclass(frozen=True, eq=False)
 class DialogBatch:
-    """B dialogs (or heads of dialogs) with all their tokens.
-
-    Attributes
-    ----------
-    embeddings : array (B, N, d)
-    keys, values : array (B, N, h)
-    bounds : array (B, T + 1)
-        The tokens of turn t are ``bounds[t]`` up to, not including, ``bounds[t + 1]``.
-    turn_counts : array (B,)
-        Turns of each row; later ones are padding.
-    topic_bits : array (B, N) of uint32
-        Bit k is set if the token has topic k.
-    current : array (B, T)
-        The current topic of each turn; −1 for none.
-    positions : array (B, N), optional
-        Position of each token in its dialog; its index by default.
-    queries : array (B, N, h), optional
-        Each token's own query; by default projected from the embeddings.
-    surprisal : array (B, N), optional
-        −log of the probability of each token, in nats.
-    topics : array (B, K, d), optional
-        Unit vectors of the topics.
-    projections : array (3, B, d, h), optional
-        W_Q, W_K and W_V of each row.
-    speakers : array (B, T), optional
-        Speaker of each turn, as an index into `fdkvc.attention.SPEAKERS`.
-    words : array (B, N), optional
-        `fdkvc.attention.word_id` of each token's word, 0 for none.
-    heads : int
-        Number of consecutive rows that are the heads of a dialog.
-    workspace : Workspace, optional
-        Memory for its products; new memory by default.
-    """
+    """B dialogs (or heads of dialogs) with all their tokens."""
 
     embeddings: Floats
+    """Shape (B, N, d)."""
     keys: Floats
     values: Floats
+    """Shape (B, N, h)."""
     bounds: Ints
+    """Shape (B, T + 1). The tokens of turn t are ``bounds[t]`` up to, not including, ``bounds[t +
+    1]``."""
     turn_counts: Ints
+    """Shape (B,). Turns of each row; later ones are padding."""
     topic_bits: Bits
+    """Shape (B, N). Bit k is set if the token has topic k."""
     current: Ints
+    """Shape (B, T). The current topic of each turn; −1 for none."""
     topic_names: tuple[str, ...]
     positions: Ints | None = None
+    """Shape (B, N). Position of each token in its dialog; its index by default."""
     queries: Floats | None = None
+    """Shape (B, N, h). Each token's own query; by default projected from the embeddings."""
     surprisal: Floats | None = None
+    """Shape (B, N). −log of the probability of each token, in nats."""
     topics: Floats | None = None
+    """Shape (B, K, d). Unit vectors of the topics."""
     projections: Floats | None = None
+    """Shape (3, B, d, h). W_Q, W_K and W_V of each row."""
     speakers: Ints | None = None
+    """Shape (B, T). Speaker of each turn, as an index into `fdkvc.attention.SPEAKERS`."""
     words: Ints | None = None
+    """Shape (B, N). `fdkvc.attention.word_id` of each token's word, 0 for none."""
+    traits: Floats | None = None
+    """Shape (B, N, F). `fdkvc.attention.TRAITS` of each token."""
     heads: int = 1
+    """Number of consecutive rows that are the heads of a dialog."""
     workspace: Workspace | None = None
+    """Memory for its products; new memory by default."""
 
     layers: ClassVar[int] = 1
 
@@ -158,11 +154,16 @@ class DialogBatch:
     @cached_property
     def _real(self) -> list[tuple[Ints, int]] | None:
         """The turns of each row with tokens, and its number of tokens; None without padding."""
-        has_tokens, tokens = np.diff(self.bounds) > 0, self.bounds[:, -1]
-        if has_tokens.all() and (tokens == self.keys.shape[1]).all():
+        return self._real_in(slice(0, self.turns))
+
+    def _real_in(self, turns: slice) -> list[tuple[Ints, int]] | None:
+        """Return the same of some turns: which of them, and the number of tokens until then."""
+        bounds = self.bounds[:, turns.start : turns.stop + 1]
+        has_tokens, tokens = np.diff(bounds) > 0, bounds[:, -1]
+        if has_tokens.all() and (tokens == tokens.max()).all():
             return None
-        turns = map(np.flatnonzero, has_tokens)
-        return list(zip(turns, tokens.tolist(), strict=True))
+        which = map(np.flatnonzero, has_tokens)
+        return list(zip(which, tokens.tolist(), strict=True))
 
     def _turn_means(self, x: Floats) -> Floats:
         """Mean over each turn's tokens (B, T, ·); zero for a turn without tokens."""
@@ -192,16 +193,33 @@ class DialogBatch:
         real = self._real and [(turns, width) for turns, _ in self._real]
         return row_products(self.mean_embeddings, matrix, real)
 
+    def products(self, name: Product, turn: int) -> tuple[Floats, int]:
+        """Return the logits or similarities of some turns, and this turn's place among them.
+
+        Those of all turns, if they are few numbers; otherwise of a few turns with all tokens until
+        then, which replace those of the turns before.
+        """
+        span = max(1, BLOCK // (self.keys.shape[1] + 1))
+        if span >= self.turns:
+            return (self.logits if name == "logits" else self.similarities), turn
+        first = turn - turn % span
+        if self._recent.get(name, (-1,))[0] != first:
+            self._recent.pop(name, None)
+            turns = slice(first, min(first + span, self.turns))
+            self._recent[name] = first, self._turn_products(name, turns)
+        return self._recent[name][1], turn - first
+
+    @cached_property
+    def _recent(self) -> dict[Product, tuple[int, Floats]]:
+        return {}
+
     @cached_property
     def logits(self) -> Floats:
         """q̄·k/√h of every turn's mean query with every token's key (B, T, N + 1), as in Eq. 1.
 
         The last column is −inf: index −1, the empty slot, finds it.
         """
-        scale = np.float32(1 / np.sqrt(self.keys.shape[-1]))
-        products = self._turn_products("logits", self.mean_queries * scale, self.keys)
-        products[:, :, -1] = -np.inf
-        return products
+        return self._turn_products("logits", slice(0, self.turns))
 
     @cached_property
     def similarities(self) -> Floats:
@@ -209,25 +227,36 @@ class DialogBatch:
 
         The last column is 0: index −1, the empty slot, finds it.
         """
-        means = self.mean_embeddings
-        directions = means / _lengths_of(means)[:, :, None]
-        products = self._turn_products("similarities", directions, self.embeddings, cosines=True)
-        products[:, :, -1] = 0
+        return self._turn_products("similarities", slice(0, self.turns))
+
+    def _turn_products(self, name: Product, turns: slice) -> Floats:
+        """Inner products of some turns of each row with its tokens until then (B, S, M + 1)."""
+        if name == "logits":
+            by_turn = self.mean_queries[:, turns] * np.float32(1 / np.sqrt(self.keys.shape[-1]))
+            by_token = self.keys
+        else:
+            by_turn = self.mean_embeddings[:, turns]
+            by_turn = by_turn / _lengths_of(by_turn)[:, :, None]
+            by_token = self.embeddings
+        count, real = int(self.bounds[:, turns.stop].max()), self._real_in(turns)
+        whole = by_turn.shape[1] == self.turns
+        memory = (self.workspace or Workspace()) if whole else self._parts
+        products = memory.array(name, (*by_turn.shape[:2], count + 1))
+        for some in _blocks(self.rows):
+            own = by_token[some, :count]
+            row_products(by_turn[some], own, real and real[some], out=products[some, :, :-1])
+            if name == "similarities":
+                products[some, :, :-1] *= (1 / _lengths_of(own))[:, None, :]
+        products[:, :, -1] = -np.inf if name == "logits" else 0
         return products
 
-    def _turn_products(
-        self, name: str, by_turn: Floats, by_token: Floats, cosines: bool = False
-    ) -> Floats:
-        """Inner products of each row's turns with its tokens, and a spare last column."""
-        shape = (self.rows, self.turns, by_token.shape[1] + 1)
-        products = (self.workspace or Workspace()).array(name, shape)
-        for some in _blocks(self.rows):
-            real = self._real and self._real[some]
-            own = by_token[some]
-            row_products(by_turn[some], own, real, out=products[some, :, :-1])
-            if cosines:
-                products[some, :, :-1] *= (1 / _lengths_of(own))[:, None, :]
-        return products
+    @cached_property
+    def _parts(self) -> Workspace:
+        """Memory for products of some turns, enough for all parts."""
+        parts = Workspace()
+        for name in ("logits", "similarities"):
+            parts.array(name, (self.rows, BLOCK))
+        return parts
 
     @cached_property
     def token_queries(self) -> Floats:
@@ -243,9 +272,11 @@ class DialogBatch:
     def query_logits(self, turn: int) -> Floats:
         """q·k/√h of each of a turn's own queries with the keys up to its end (B, n, M + 1).
 
-        The last column is −inf: index −1, the empty slot, finds it.
+        The last column is −inf: index −1, the empty slot, finds it. Raises a ValueError if they are
+        more than `MAX_QUERY_LOGITS`.
         """
         token = self.new_tokens(turn)
+        _check_query_logits(turn, token.size, int(self.bounds[:, turn + 1].max()))
         scale = np.float32(1 / np.sqrt(self.keys.shape[-1]))
         rows = np.arange(self.rows)[:, None]
         queries = self.token_queries[rows, token] * scale
@@ -342,27 +373,10 @@ class DialogBatch:
         >>> generate(SCENARIOS["shift"]).until(4).turns
         5
         """
-        turns = turn + 1
-        bounds = self.bounds[:, : turns + 1]
-        ends = bounds[:, -1:]
-        tokens = int(ends.max())
-        kept = np.arange(tokens) < ends
-        part = dataclasses.replace(
-            self,
-            workspace=None,
-            embeddings=self.embeddings[:, :tokens],
-            keys=self.keys[:, :tokens],
-            values=self.values[:, :tokens],
-            bounds=bounds,
-            turn_counts=np.minimum(self.turn_counts, turns),
-            topic_bits=np.where(kept, self.topic_bits[:, :tokens], np.uint32(0)),
-            current=self.current[:, :turns],
-            positions=None if self.positions is None else self.positions[:, :tokens],
-            queries=None if self.queries is None else self.queries[:, :tokens],
-            speakers=None if self.speakers is None else self.speakers[:, :turns],
-            words=None if self.words is None else self.words[:, :tokens],
-            surprisal=None if self.surprisal is None else self.surprisal[:, :tokens],
-        )
+        turns, tokens = turn + 1, int(self.bounds[:, turn + 1].max())
+        part = self._cut(slice(None), turns, tokens)
+        kept = np.arange(tokens) < part.bounds[:, -1:]
+        part = dataclasses.replace(part, topic_bits=np.where(kept, part.topic_bits, np.uint32(0)))
         # Products of another shape may round differently, so these are sliced, not recomputed.
         kept_columns = [*range(tokens), -1]
         part.__dict__["logits"] = self.logits[:, :turns].take(kept_columns, axis=2)
@@ -372,28 +386,72 @@ class DialogBatch:
         part.__dict__["future_attention"] = come
         return part
 
+    def in_parts(self, tokens: int) -> tuple[DialogBatch, Ints]:
+        """Return the dialogs with their turns in parts of so many tokens, each a turn of its own.
+
+        Also return the last part of each turn (B, T); turns beyond a row's end repeat its last.
+
+        Examples
+        --------
+        >>> from fdkvc.synthetic.draw import generate
+        >>> from fdkvc.synthetic.scenarios import SCENARIOS
+        >>> parts, last = generate(SCENARIOS["shift"]).in_parts(20)
+        >>> parts.bounds[0, :4].tolist(), last[0, :3].tolist()
+        ([0, 20, 32, 52], [1, 3, 5])
+        """
+        check_count("the number of tokens in a part", tokens)
+        counts = np.where(self.in_turns, np.maximum(-(-np.diff(self.bounds) // tokens), 1), 0)
+        last = np.cumsum(counts, axis=1) - 1
+        turn = np.repeat(np.arange(self.turns)[None], self.rows, axis=0)
+        most = int(last.max()) + 1
+        bounds = np.repeat(self.bounds[:, -1:], most + 1, axis=1)
+        columns = {"current": np.full((self.rows, most), -1, np.intp)}
+        columns["speakers"] = columns["current"].copy()
+        for row, count in enumerate(counts):
+            of_part = np.repeat(turn[row], count)
+            within = np.arange(len(of_part)) - np.repeat(last[row] + 1 - count, count)
+            bounds[row, : len(of_part)] = self.bounds[row, of_part] + within * tokens
+            columns["current"][row, : len(of_part)] = self.current[row, of_part]
+            if self.speakers is not None:
+                columns["speakers"][row, : len(of_part)] = self.speakers[row, of_part]
+        parts = dataclasses.replace(
+            self,
+            workspace=None,
+            bounds=bounds,
+            turn_counts=last[:, -1] + 1,
+            current=columns["current"],
+            speakers=None if self.speakers is None else columns["speakers"],
+        )
+        return parts, last
+
     def row(self, index: int) -> DialogBatch:
         """Return one row as a batch of its own, without padding."""
         turns = int(self.turn_counts[index])
-        tokens = int(self.bounds[index, turns])
-        one = slice(index, index + 1)
+        one = self._cut(slice(index, index + 1), turns, int(self.bounds[index, turns]))
+        return dataclasses.replace(one, heads=1)
+
+    def _cut(self, rows: slice, turns: int, tokens: int) -> DialogBatch:
+        """Return some rows up to so many turns and tokens."""
+        ends = {**dict.fromkeys(BY_TOKEN, tokens), **dict.fromkeys(BY_TURN, turns)}
+        given = {name: getattr(self, name) for name in ends if getattr(self, name) is not None}
         return dataclasses.replace(
             self,
             workspace=None,
-            embeddings=self.embeddings[one, :tokens],
-            keys=self.keys[one, :tokens],
-            values=self.values[one, :tokens],
-            bounds=self.bounds[one, : turns + 1],
-            turn_counts=self.turn_counts[one],
-            topic_bits=self.topic_bits[one, :tokens],
-            current=self.current[one, :turns],
-            queries=None if self.queries is None else self.queries[one, :tokens],
-            surprisal=None if self.surprisal is None else self.surprisal[one, :tokens],
-            topics=None if self.topics is None else self.topics[one],
-            projections=None if self.projections is None else self.projections[:, one],
-            speakers=None if self.speakers is None else self.speakers[one, :turns],
-            words=None if self.words is None else self.words[one, :tokens],
-            heads=1,
+            bounds=self.bounds[rows, : turns + 1],
+            turn_counts=np.minimum(self.turn_counts[rows], turns),
+            topics=None if self.topics is None else self.topics[rows],
+            projections=None if self.projections is None else self.projections[:, rows],
+            **{name: array[rows, : ends[name]] for name, array in given.items()},
+        )
+
+
+def _check_query_logits(turn: int, queries: int, tokens: int) -> None:
+    """Raise a ValueError if the products of a turn's queries take too much memory."""
+    if queries * tokens > MAX_QUERY_LOGITS:
+        raise ValueError(
+            f"turn {turn} has {queries:,} queries over {tokens:,} tokens, but a policy that looks "
+            f"at each query computes at most {MAX_QUERY_LOGITS:,} products at once: read long "
+            "turns in parts (--chunk), or choose another policy"
         )
 
 
@@ -537,55 +595,48 @@ def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
         queries or surprisal.
     """
     first = batches[0]
+    if len(batches) == 1:
+        return first
     for batch in batches:
-        if batch.topic_names != first.topic_names:
-            raise ValueError(f"topic names differ: {batch.topic_names} and {first.topic_names}")
-        if batch.embeddings.shape[2] != first.embeddings.shape[2]:
-            raise ValueError("the dialogs differ in embedding dimension")
-        if batch.keys.shape[2] != first.keys.shape[2]:
-            raise ValueError("the dialogs differ in head dimension")
-        if batch.heads != first.heads:
-            raise ValueError("the dialogs differ in their number of heads")
-        if (batch.queries is None) != (first.queries is None):
-            raise ValueError("some of the dialogs have their own queries, others do not")
-        if (batch.surprisal is None) != (first.surprisal is None):
-            raise ValueError("some of the dialogs have surprisal, others do not")
+        for what, one, other in (
+            ("topic names", batch.topic_names, first.topic_names),
+            ("embedding dimension", batch.embeddings.shape[2], first.embeddings.shape[2]),
+            ("head dimension", batch.keys.shape[2], first.keys.shape[2]),
+            ("number of heads", batch.heads, first.heads),
+        ):
+            if one != other:
+                raise ValueError(f"the dialogs differ in their {what}: {one} and {other}")
+        for name in ("queries", "surprisal"):
+            if (getattr(batch, name) is None) != (getattr(first, name) is None):
+                raise ValueError(f"some of the dialogs have {name}, others do not")
     tokens = max(batch.embeddings.shape[1] for batch in batches)
     turns = max(batch.turns for batch in batches)
 
-    def joined(name: str, length: int, fill: str = "zero") -> NDArray[Any]:
+    def padded(name: str, length: int, fill: int | None = 0) -> Any:
+        """Pad an array to so many columns, with the last one if `fill` is None."""
+        arrays = [getattr(batch, name) for batch in batches]
+        if any(array is None for array in arrays):
+            return None
         parts = []
-        for batch in batches:
-            array = getattr(batch, name)
+        for array in arrays:
+            last = array[:, -1:] if fill is None else np.array(fill, array.dtype)
             shape = (len(array), length - array.shape[1], *array.shape[2:])
-            if fill == "edge":
-                rest = np.broadcast_to(array[:, -1:], shape)
-            else:
-                rest = np.full(shape, -1 if fill == "none" else 0, array.dtype)
-            parts.append(np.concatenate([array, rest], axis=1))
+            parts.append(np.concatenate([array, np.broadcast_to(last, shape)], axis=1))
         return np.concatenate(parts)
 
-    def in_all(name: str) -> bool:
-        return all(getattr(batch, name) is not None for batch in batches)
-
-    def shared(name: str, axis: int) -> Floats | None:
+    def shared(name: str, axis: int) -> Any:
         arrays = [getattr(batch, name) for batch in batches]
-        return np.concatenate(arrays, axis=axis) if in_all(name) else None
+        missing = any(array is None for array in arrays)
+        return None if missing else np.concatenate(arrays, axis=axis)
 
+    by_token = (name for name in BY_TOKEN if name != "positions")
     return DialogBatch(
-        embeddings=joined("embeddings", tokens),
-        keys=joined("keys", tokens),
-        values=joined("values", tokens),
-        bounds=joined("bounds", turns + 1, "edge"),
+        **{name: padded(name, tokens) for name in by_token},
+        **{name: padded(name, turns, -1) for name in BY_TURN},
+        bounds=padded("bounds", turns + 1, None),
         turn_counts=np.concatenate([batch.turn_counts for batch in batches]),
-        topic_bits=joined("topic_bits", tokens),
-        current=joined("current", turns, "none"),
         topic_names=first.topic_names,
-        queries=joined("queries", tokens) if in_all("queries") else None,
-        surprisal=joined("surprisal", tokens) if in_all("surprisal") else None,
         topics=shared("topics", 0),
         projections=shared("projections", 1),
-        speakers=joined("speakers", turns, "none") if in_all("speakers") else None,
-        words=joined("words", tokens) if in_all("words") else None,
         heads=first.heads,
     )

@@ -27,20 +27,14 @@ class Draws:
     """The random numbers of some dialogs, enough for several scenarios.
 
     Dialog i of a seed draws the same numbers in the same order in every scenario and every batch.
-
-    Attributes
-    ----------
-    projections : array (3, B, d, h)
-        W_Q, W_K and W_V.
-    directions : array (B, K, d)
-        The topics before orthonormalization, in order of appearance.
-    noise : array (B, N, d)
-        Noise of each token, scaled.
     """
 
     projections: Floats
+    """Shape (3, B, d, h). W_Q, W_K and W_V."""
     directions: Floats
+    """Shape (B, K, d). The topics before orthonormalization, in order of appearance."""
     noise: Floats
+    """Shape (B, N, d). Noise of each token, scaled."""
 
 
 def numbers_of_a_dialog(turns: int, world: World) -> int:

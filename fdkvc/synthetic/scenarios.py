@@ -41,13 +41,6 @@ _SHARE = Parameter("share", "", low=0, high=1)
 class Scenario:
     """The topic of each turn.
 
-    Attributes
-    ----------
-    schedule : str
-        One capital letter a turn: its current topic.
-    blend : tuple of float, optional
-        For two topics: the share of the second in each turn's tokens.
-
     Raises
     ------
     ValueError
@@ -57,13 +50,15 @@ class Scenario:
     key: str
     label: str
     schedule: str
+    """One capital letter a turn: its current topic."""
     blend: tuple[float, ...] | None = None
+    """For two topics: the share of the second in each turn's tokens."""
 
     def __post_init__(self) -> None:
         if len(self.schedule) > MAX_TURNS:
             raise ValueError(
                 f"the schedule has {len(self.schedule):,} turns, "
-                f"but at most {MAX_TURNS} are allowed"
+                f"but at most {MAX_TURNS:,} are allowed"
             )
         if not self.schedule or not set(self.schedule) <= set(string.ascii_uppercase):
             raise ValueError(
@@ -138,13 +133,7 @@ BENCHMARK_SCENARIOS = ("shift", "return", "mixed", "complex", "gradual")
 
 
 def scenario_named(name: str) -> Scenario:
-    """Look a scenario up by its key.
-
-    Raises
-    ------
-    ValueError
-        If there is none.
-    """
+    """Return the scenario with this key, or raise a ValueError."""
     if name not in SCENARIOS:
         raise ValueError(f"scenario {name!r} is unknown: choose from {', '.join(SCENARIOS)}")
     return SCENARIOS[name]

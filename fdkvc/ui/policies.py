@@ -2,37 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
-from fdkvc.charts.dots import dots_spec
+from fdkvc.charts.dots import dots_chart
 from fdkvc.charts.sweep import tradeoff_chart
-from fdkvc.charts.theme import with_data
 from fdkvc.experiments.benchmark import run_benchmark
-from fdkvc.experiments.page_sizes import BUDGETS, INSIDE, SIZES, page_sizes
+from fdkvc.experiments.page_sizes import BUDGETS, page_sizes
 from fdkvc.experiments.policy_map import AXES, Axis, map_points, policy_map
 from fdkvc.experiments.statistics import summarize
 from fdkvc.files.shipped import OVERVIEW, overview
-from fdkvc.policies import POLICIES, WRAPPERS, Policy, policy_named, read_policy, wrapped
+from fdkvc.policies import (
+    POLICIES,
+    WRAPPERS,
+    Policy,
+    policy_named,
+    read_policy,
+    synthetic_policies,
+    wrapped,
+)
 from fdkvc.policies.base import Step
 from fdkvc.replication.random_eviction import behind_random
+from fdkvc.report.shipped_agents import TITLE as AGENTS_TITLE
+from fdkvc.report.shipped_agents import agents_chart, agents_columns, agents_words
 from fdkvc.run.metrics import metric_named, metrics_of
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS
 from fdkvc.ui.kit import fields
-from fdkvc.ui.kit.chance import say_chance
 from fdkvc.ui.kit.downloads import clicked_setting, show_chart
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
+from fdkvc.ui.kit.glossary import show_chance
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.sidebar import MEASURED
 from fdkvc.ui.kit.variants import CHOSEN
 from fdkvc.words import decimal, listed, percent, ranged
 
 COMPARE_PAGE = "pages/compare.py"
+
+MOST_NAMED = 5
+"""Tied policies named in the answer."""
 
 SHOWN = replace(
     MEASURED,
@@ -47,10 +58,10 @@ def _measured(
     metrics: tuple[str, ...],
 ) -> tuple[dict[str, dict[str, tuple[float, float]]], list[str]]:
     """Return each policy's means by metric and half their intervals, and who is behind chance."""
-    asked, shipped = replace(OVERVIEW, metrics=metrics), overview()
-    results = shipped if shipped.benchmark == asked else run_benchmark(asked)
+    settings, shipped = replace(OVERVIEW, metrics=metrics), overview()
+    results = shipped if shipped.benchmark == settings else run_benchmark(settings)
     means: dict[str, dict[str, tuple[float, float]]] = {}
-    for key in POLICIES:
+    for key in synthetic_policies():
         means[key] = {}
         for metric in metrics:
             found = [
@@ -71,15 +82,15 @@ def show_overview(page: str) -> None:
     st.dataframe(
         [
             {"Policy": policy.label, **_columns(means[key])}
-            for key, policy in zip(POLICIES, map(policy_named, POLICIES), strict=True)
+            for key, policy in synthetic_policies().items()
         ],
         column_config={"Policy": st.column_config.TextColumn(pinned=True)}
         | {
             name: st.column_config.NumberColumn(
-                format=_format(metric, means), help=plain(said), width="small"
+                format=_format(metric, means), help=plain(words), width="small"
             )
             for metric in metrics
-            for name, said in zip(
+            for name, words in zip(
                 _names(metric),
                 (metric_named(metric).help, "Half of the 95 % interval of the mean."),
                 strict=True,
@@ -93,30 +104,31 @@ def show_overview(page: str) -> None:
     st.caption(
         plain(
             f"Averages over the benchmark scenarios: {OVERVIEW.dialogs} dialogs each, seed "
-            f"{OVERVIEW.seed}, budget {OVERVIEW.budget}; a scenario that a metric says nothing "
-            f"about does not count. They are of a dialog's last turns, but {wholes} are of all its "
-            "turns. ± is half of the 95 % interval. The benchmark page runs any number of dialogs. "
+            f"{OVERVIEW.seed}, budget {OVERVIEW.budget}, without those in which a metric has no "
+            f"value. They cover a dialog's last turns; {wholes} cover all turns. "
+            "± is half of the 95 % interval. The benchmark page runs any number of dialogs. "
             "Only the full cache has no budget, and only the oracle knows the future."
         )
     )
-    say_chance(chance)
+    show_chance(chance)
 
 
 @st.fragment
 def show_map(page: str) -> None:
-    """Show two axes of the map, with the front, and the way to Compare for a point."""
+    """Say which policy is best on two axes, and show them as a map with links to Compare."""
     table = policy_map()
+    answer = st.container()
     labels = {axis: known.label for axis, known in AXES.items()}
-    with st.container(horizontal=True):
-        x = fields.pick(f"{page}/across", "Across", labels, "call_recall", width=300)
-        others = {axis: label for axis, label in labels.items() if axis != x}
-        y = fields.pick(f"{page}/up", "Up", others, "calls_exact_of_full", width=300)
+    across, up = ("Across", "call_recall"), ("Up", "calls_exact_of_full")
+    x, y = fields.pick_two(f"{page}/axis", labels, across, up)
     policies = {name: read_policy(name) for name in table.policy.unique()}
     stored = table[table.axis == "memory"].set_index("policy")["mean"]
     bound = stored["fifo"] + 1e-6
     honest = {name for name, policy in policies.items() if "future" not in policy.looks_at}
     within = {
-        name for name in honest if stored.get(name, stored.get(policies[name].core.key)) <= bound
+        name
+        for name in honest
+        if stored.get(name, stored.get(policies[name].core.key, bound)) <= bound  # needs words
     }
     points = map_points(table, x, y, frozenset(honest if "memory" in (x, y) else within))
     group = [policies[name].core.label for name in points.setting]
@@ -133,55 +145,51 @@ def show_map(page: str) -> None:
     )
     name = "map"
     show_chart(page, name, chart, on_select=lambda: _pick(page, name))
-    _show_best(points[points.setting.isin(within)], AXES[y])
+    axes = tuple(
+        (at, AXES[axis], int(table[table.axis == axis].n.max()))
+        for at, axis in (("x", x), ("y", y))
+    )
+    answer.markdown(plain(_answer(points[points.setting.isin(within)], axes)))
     _show_picked(page, table, policies)
-    sources = " and ".join(dict.fromkeys(AXES[axis].data for axis in (x, y)))
-    counts = " and ".join(
-        f"{n:,}" for n in dict.fromkeys(table[table.axis == axis].n.max() for axis in (x, y))
-    )
     st.caption(
-        plain(
-            f"Data: {sources}, {counts} dialogs. Intervals and ranks: 95 % over resampled "
-            "dialogs. "
-            "fdkvc/results.md reports other dialogs, so its figures differ. Point at a mark for "
-            "its name. The front and the ranking are of policies within the budget; the oracle, "
-            "which knows the future, is on no front. "
-            "Measured by benchmarks/research/policy_map.py."
-        )
+        "Lines and brackets: 95 % intervals over resampled dialogs. Policies whose ranks overlap "
+        "there are tied. Point at a mark for its name; click it for its figures. The front "
+        "leaves out the oracle, which knows the future, and policies that exceed the budget. "
+        "fdkvc/results.md reports other dialogs, so its figures differ. Measured by "
+        "benchmarks/research/policy_map.py."
     )
 
 
-def _show_best(points: pd.DataFrame, up: Axis) -> None:
-    """Name the best policy on the vertical axis, and FIFO; a tie is called a tie.
+def _answer(points: pd.DataFrame, axes: tuple[tuple[str, Axis, int], ...]) -> Markdown:
+    """Name the best policies on each axis (column, axis, dialogs), and those best on all.
 
-    Two policies are tied if their ranks overlap over resampled dialogs.
+    Policies whose ranks overlap the best's over resampled dialogs are tied with it.
     """
-    every = points.sort_values("y", ascending=up.lower_is_better).to_dict("records")
-    best, second = every[:2]
-    if best["y"] == second["y"]:
-        return
-    (fifo,) = (point for point in every if point["setting"] == "fifo")
-    tied = [point["name"] for point in every[1:] if point["y_rank_low"] <= best["y_rank_high"]]
-    words = [
-        Markdown("{} on {}, within the budget: **{}** has {}").format(
-            up.label, up.data, best["name"], _with_ranks(best)
-        ),
-        Markdown(", tied with {}: no single policy is best.").format(listed(tied))
-        if tied
-        else Markdown(", and is the best."),
-    ]
-    if best is not fifo:
-        words.append(
-            Markdown(" **FIFO**, which needs nothing but age, has {}.").format(_with_ranks(fifo))
-        )
-    st.markdown(Markdown("").join(words))
-
-
-def _with_ranks(point: Mapping[Hashable, Any]) -> str:
-    """Write a mean with its interval, and its rank over resampled dialogs."""
-    low, high = int(point["y_rank_low"]), int(point["y_rank_high"])
-    rank = f"rank {low}" if low == high else f"rank {low} to {high}"
-    return f"{ranged(point['y'], point['y_low'], point['y_high'])}, {rank}"
+    lines, leaders = [], []
+    for at, axis, dialogs in axes:
+        every = points.sort_values(at, ascending=axis.lower_is_better).to_dict("records")
+        tied = [each for each in every if each[f"{at}_rank_low"] <= every[0][f"{at}_rank_high"]]
+        leaders.append([each["name"] for each in tied])
+        named = [
+            f"{each['name']} {ranged(each[at], each[f'{at}_low'], each[f'{at}_high'])}"
+            for each in every
+            if each in tied[:MOST_NAMED] or each["setting"] == "fifo"
+        ]
+        verdict = "are tied, no single policy is best" if len(tied) > 1 else "is best"
+        more = [f"{len(tied) - MOST_NAMED} more"] * (len(tied) > MOST_NAMED)
+        names = listed([*leaders[-1][:MOST_NAMED], *more])
+        figures = (axis.label, axis.data, dialogs, names, verdict, "; ".join(named))
+        lines.append(Markdown("- {} ({}, {:,} dialogs): **{} {}**. {}.").format(*figures))
+    first, *others = leaders
+    both = [name for name in first if all(name in other for other in others)]
+    return Markdown("\n").join(
+        [
+            Markdown("**Best or tied on both axes of the map: {}.** Within the budget:\n").format(
+                listed(both) if both else "none"
+            ),
+            *lines,
+        ]
+    )
 
 
 def _pick(page: str, name: str) -> None:
@@ -244,7 +252,7 @@ def _columns(means: Mapping[str, tuple[float, float]]) -> dict[str, float]:
 
 
 def show_what_they_look_at() -> None:
-    """Show what each policy decides by, what it remembers, and where it comes from."""
+    """Show what each policy looks at and remembers, and its source."""
     shown = [policy_named(key) for key in POLICIES]
     columns = {
         "Policy": [policy.label for policy in shown],
@@ -252,7 +260,8 @@ def show_what_they_look_at() -> None:
         "Remembers": [", ".join(map(policy.quantity_name, policy.channels)) for policy in shown],
         "Source": [policy.source for policy in shown],
     }
-    st.html(table_html(columns, "What each policy looks at"))
+    with st.container(key="table-of-words"):
+        st.html(table_html(columns, "What each policy looks at"))
 
 
 @st.fragment
@@ -268,7 +277,7 @@ AROUND = "tova"
 
 @st.fragment
 def show_wrappers(page: str) -> None:
-    """Show every policy around a policy the same way."""
+    """Show every wrapper in the same way."""
     for key, wrapper in WRAPPERS.items():
         _show_one(page, wrapper, wrapped(key, policy_named(AROUND)))
 
@@ -277,8 +286,6 @@ def show_page_sizes(page: str) -> None:
     """Show what page size costs, against eviction by entries."""
     table = page_sizes()
     paged = table[table["size"] > 1]
-    sizes = tuple(str(size) for size in SIZES if size > 1)
-    labels = tuple(policy_named(key).label for key in INSIDE)
     dots = paged.assign(
         row=[policy_named(key).label for key in paged.policy],
         name=paged["size"].astype(str),
@@ -294,17 +301,9 @@ def show_page_sizes(page: str) -> None:
         for budget in BUDGETS:
             with panel(f"pages-{budget}"):
                 rows = dots[dots.budget == budget]
-                spec = dots_spec(
-                    f"{budget} entries",
-                    "recall less that by entries, in points, by page size",
-                    labels,
-                    sizes,
-                    float(rows.ci_low.min()) - 1,
-                    float(rows.ci_high.max()) + 1,
-                    page_theme(),
-                    "policy",
-                )
-                show_chart(page, f"pages/{budget}", with_data(spec, {"dots": rows}))
+                subtitle = "recall less that by entries, in points, by page size"
+                chart = dots_chart(rows, f"{budget} entries", subtitle, page_theme(), "policy")
+                show_chart(page, f"pages/{budget}", chart)
     small = dots[dots.budget == min(BUDGETS)]
     fifo, snapkv = (
         dict(zip(rows["size"], rows["mean"], strict=True))
@@ -326,6 +325,13 @@ def show_page_sizes(page: str) -> None:
             "clusters. Measured by benchmarks/research/page_sizes.py."
         )
     )
+
+
+def show_agents(page: str) -> None:
+    """Show what each policy holds of agent conversations, by budget."""
+    show_chart(page, "agents", agents_chart(page_theme()))
+    st.html(table_html(agents_columns(), AGENTS_TITLE))
+    st.caption(plain(agents_words()))
 
 
 def show_others() -> None:
@@ -356,10 +362,7 @@ def _show_one(page: str, kind: type[Policy], shown: Policy) -> None:
 
 
 def option_steps(policy: Policy) -> dict[str, list[Step]]:
-    """Return the steps that only an option brings, by what switches it on.
-
-    Each parameter is tried at its bounds and choices, all others as they are.
-    """
+    """Return the steps that only an option brings, by what switches it on."""
     found: dict[str, list[Step]] = {}
     seen = [step.equation for step in policy.steps]
     for name, known in policy.settings.items():

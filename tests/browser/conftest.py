@@ -2,7 +2,9 @@
 
 Without Chromium these tests skip; with FDKVC_REQUIRE_BROWSER=1 they fail instead. One tab of one
 window stays open for all of them, since reading the app's scripts anew takes half of a page's time;
-what a test stored or set in it is gone before the next, but for the entries of its history.
+what a test stored or set in it is gone before the next, but for the entries of its history. It asks
+for less motion, since drawing Streamlit's moving icons takes a fifth of all time; the tests of the
+stage ask for all motion once their page is there.
 Whatever a test looks at, it fails also when the page asks another machine for anything, and when
 the app or the browser reports an error. A failed test leaves a picture of each page in its
 `tmp_path`.
@@ -26,9 +28,8 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, V
 from benchmarks.live_app import APP, HOST, NO_CHROMIUM, find_chromium, open_chromium, serve
 
 HERE = Path(__file__).parent
-BRIEF = ("--js-flags=--no-opt,--no-maglev,--max-lazy", "--process-per-site")
-"""All pages share one process, which knows the scripts already; compiling them well, or before they
-are called, takes longer than it saves."""
+BRIEF = ("--process-per-site",)
+"""All pages share one process, which knows the scripts already."""
 WIDE: ViewportSize = {"width": 1440, "height": 1000}
 
 FAILED = pytest.StashKey[bool]()
@@ -78,7 +79,7 @@ def app(chromium: Browser, app_log: Path) -> Iterator[str]:
 @pytest.fixture(scope="package")
 def window(chromium: Browser, app: str) -> Iterator[BrowserContext]:
     """The window of all tests, whose relative addresses are the app's, with the tab of all."""
-    window = chromium.new_context(base_url=app, viewport=WIDE)
+    window = chromium.new_context(base_url=app, viewport=WIDE, reduced_motion="reduce")
     window.set_default_timeout(20_000)
     window.new_page()
     yield window
@@ -137,7 +138,7 @@ def _as_new(window: BrowserContext) -> None:
     tab.goto("/_stcore/health")
     tab.evaluate("localStorage.clear(), sessionStorage.clear()")
     tab.set_viewport_size(WIDE)
-    tab.emulate_media(color_scheme="light", reduced_motion="no-preference")
+    tab.emulate_media(color_scheme="light", reduced_motion="reduce")
     window.clear_cookies()
 
 

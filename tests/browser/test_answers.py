@@ -9,6 +9,13 @@ from playwright.sync_api import Page, expect
 from benchmarks.live_app import settled
 from tests.browser.address import expect_linked
 
+NEWEST_IN_SIGHT = """() => {
+  const [field, message] = ['[data-testid=stChatInput]', '.message'].map(
+    (each) => document.querySelector(each)?.getBoundingClientRect());
+  return field && message && innerHeight - 80 < field.bottom && field.bottom <= innerHeight &&
+    0 <= message.top && message.top < field.top;
+}"""
+
 
 def test_a_person_asks_why_a_call_lost_its_city_and_goes_on_talking(page: Page) -> None:
     page.goto("/answers")
@@ -32,14 +39,7 @@ def test_a_person_asks_why_a_call_lost_its_city_and_goes_on_talking(page: Page) 
     settled(page)
     expect(page).to_have_url(re.compile("said=Thank"))
 
-    docked = page.get_by_test_id("stChatInput").bounding_box()
-    window = page.viewport_size
-    message = page.locator(".message").bounding_box()
-    assert docked is not None
-    assert window is not None
-    assert message is not None
-    assert window["height"] - 80 < docked["y"] + docked["height"] <= window["height"]
-    assert 0 <= message["y"] < docked["y"], "the newest turn is in sight"
+    page.wait_for_function(NEWEST_IN_SIGHT)  # once the page has scrolled to it
 
     page.go_back()
     expect(page.locator(".message")).to_contain_text("What will the weather be like")

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pandas as pd
-import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.live_app import settled
@@ -31,6 +30,7 @@ def open_compare(page: Page, **view: object) -> None:
     expect(page.get_by_role("heading", level=1, name="Compare")).to_be_visible()
     expect(lane(page, 1)).to_be_visible()
     settled(page)
+    page.emulate_media(reduced_motion="no-preference")
 
 
 def lanes(page: Page) -> Locator:
@@ -271,18 +271,3 @@ def test_on_a_narrow_window_nothing_runs_over_the_edge(page: Page) -> None:
     page.get_by_role("button", name="Show why in each lane").click()
     expect(why(page, "FIFO")).to_be_in_viewport()
     assert sheet.evaluate("each => each.getBoundingClientRect().height <= innerHeight / 3")
-
-
-@pytest.mark.parametrize(("width", "height"), [(1024, 768), (390, 844), (720, 450)])
-def test_on_a_small_or_zoomed_screen_the_first_lane_is_seen_on_arrival(
-    page: Page, width: int, height: int
-) -> None:
-    page.set_viewport_size({"width": width, "height": height})
-    open_compare(page)
-    sheet = page.get_by_role("complementary", name="Why")
-    expect(sheet.locator("header")).to_be_in_viewport(ratio=1)
-    top = sheet.evaluate("each => each.getBoundingClientRect().top")
-    cells = lane(page, 1).locator(".cells").bounding_box()
-    assert cells is not None
-    assert cells["y"] + 50 < top
-    assert height - top < height / 3

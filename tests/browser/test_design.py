@@ -1,73 +1,63 @@
-"""All pages have one frame: the same head, the same order of the sidebar, and room on a phone."""
+"""What must be in sight is, on every screen; what is written is whole and covers nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from itertools import combinations
 from typing import Any
 
-from playwright.sync_api import Page, ViewportSize, expect
+import numpy as np
+from playwright.sync_api import Locator, Page, ViewportSize, expect
 
 from benchmarks.live_app import settled
-from fdkvc.ui.kit.frame import PAGES
+from fdkvc.charts.theme import DARK, LIGHT
+from tests.browser.test_every_page import APP, GLIDED, OVERFLOW, PHONE, SCREEN
 
-SCREEN: ViewportSize = {"width": 1440, "height": 900}
-PHONE: ViewportSize = {"width": 390, "height": 844}
+SMALL: tuple[ViewportSize, ...] = (
+    {"width": 1024, "height": 768},
+    PHONE,
+    {"width": 720, "height": 450},  # 1440 × 900 at 200 %
+)
 
-SIDEBAR = {
-    "Step through": ["Policy", "Around it", "Scenario", "Seed", "Budget"],
-    "Compare": ["Policies", "Scenario", "Seed", "Budget"],
-    "Dialogs": ["Policies", "File", "Budget"],
-    "Answers": ["Policies", "Begin with", "Budget"],
-    "Benchmark": ["Policies", "Scenarios", "Seed", "Budget", "Metrics"],
-    "Ablation": ["Policy", "Around it", "Scenario", "Seed", "Budget", "Metrics"],
-    "Policies": [],
-    "About": [],
-}
-"""Labels of each page's sidebar in their order; there may be others between them."""
-
-BOX = """(title) => {
-  const { x, y, height } = title.getBoundingClientRect();
-  return [x, y, height, getComputedStyle(title).fontSize];
-}"""
-OVERFLOW = "(main) => main.scrollWidth - main.clientWidth"
 BELOW_SCREEN = "(part) => part.getBoundingClientRect().bottom - window.innerHeight"
-LABELS = "(labels) => labels.map((label) => label.innerText.trim())"
+CUT_OFF = "(all) => Math.max(...all.map((each) => each.scrollWidth - each.clientWidth))"
+NAMES = """(chart) => [...chart.querySelectorAll('.mark-text.role-mark:has(text) text')]
+  .filter((text) => text.textContent && !text.getAttribute('stroke'))
+  .map((text) => [text.textContent, text.getBoundingClientRect()])
+  .map(([name, {left, right, top, bottom}]) => [name, left + 2, right - 2, top + 4, bottom - 4])"""
+"""The names that a chart writes beside its points, and their boxes within the letters."""
+TOP = "(part) => part.getBoundingClientRect().top"
+PLACES = """(panel) => [...panel.querySelectorAll('h3, .verdict, canvas')].map(
+  (part) => part.getBoundingClientRect().top)"""
+LINE = """(words) => words.map((word) => {
+  const style = getComputedStyle(word);
+  const lane = Number(word.className.match(/\\d/)[0]);
+  const dashes = style.getPropertyValue(`--l${lane}`).replace(/rgb\\(.*?\\)|#\\w+/g, '');
+  return [dashes, style.backgroundSize.split(',')[lane % 2]].join();
+})"""
+"""The form of each lane's underline: its dashes and its thickness, without its colour."""
+COLOURS = """(button) => {
+  const {color, backgroundColor} = getComputedStyle(button);
+  return [color, backgroundColor].map((colour) => colour.match(/[\\d.]+/g).slice(0, 3).map(Number));
+}"""
 
 
-def titles(page: Page) -> Iterator[tuple[str, Any]]:
-    """Open each page from the navigation; yield its title, and the title's box and font size."""
-    for _, title, _ in PAGES:
-        link = page.get_by_test_id("stSidebarNav").get_by_text(title, exact=True)
-        link.evaluate("(link) => link.click()")  # on a phone, it is off the screen
-        heading = page.get_by_role("heading", level=1)
-        expect(heading).to_have_text(title)
-        settled(page)
-        yield title, heading.evaluate(BOX)
+def contrast(button: Locator) -> float:
+    """Return the WCAG 2 contrast of a button's text, once its colours rest."""
+    button.page.wait_for_function(GLIDED)
+    light, dark = sorted(
+        (
+            sum(
+                weight * (x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4)
+                for weight, x in zip((0.2126, 0.7152, 0.0722), np.divide(colour, 255), strict=True)
+            )
+            for colour in button.evaluate(COLOURS)
+        ),
+        reverse=True,
+    )
+    return float((light + 0.05) / (dark + 0.05))
 
 
-def test_every_page_has_the_same_frame(page: Page) -> None:
-    page.set_viewport_size(SCREEN)
-    page.goto("/")
-    boxes = []
-    for title, box in titles(page):
-        boxes.append(box)
-        labels = page.get_by_test_id("stSidebar").get_by_test_id("stWidgetLabel")
-        shown = labels.evaluate_all(LABELS)
-        assert [label for label in shown if label in SIDEBAR[title]] == SIDEBAR[title], title
-    assert boxes == [[*boxes[0][:3], "24px"]] * len(PAGES)
-
-
-def test_no_page_scrolls_sideways_on_a_phone(page: Page) -> None:
-    page.set_viewport_size(PHONE)
-    page.goto("/")
-    boxes = []
-    for title, box in titles(page):
-        boxes.append(box)
-        assert page.get_by_test_id("stMain").evaluate(OVERFLOW) <= 0, title
-    assert boxes == [boxes[0]] * len(PAGES)
-
-
-def test_the_metrics_of_a_turn_are_on_the_first_screen(page: Page) -> None:
+def test_step_shows_its_metrics_and_why_does_not_move_when_its_search_ends(page: Page) -> None:
     page.set_viewport_size(SCREEN)
     page.goto("/")
     settled(page)
@@ -77,3 +67,121 @@ def test_the_metrics_of_a_turn_are_on_the_first_screen(page: Page) -> None:
         expect(figures).to_contain_text(name)
     assert figures.evaluate(BELOW_SCREEN) <= 0
     assert page.locator(".stage .frame").evaluate(BELOW_SCREEN) <= 0
+
+    why = page.get_by_role("region", name="Why")
+    page.get_by_role("listbox", name="Entries of this turn").focus()
+    for key in ("End", "Enter"):
+        page.keyboard.press(key)
+    expect(why.locator(".search .busy")).to_be_visible()
+    searching = why.evaluate(PLACES)
+    expect(why.locator(".search details")).to_be_visible()
+    assert np.abs(np.subtract(why.evaluate(PLACES), searching)).max() <= 1
+    page.add_style_tag(content=".stage .why * {font-family: monospace !important;}")  # a wide font
+    assert why.evaluate("(box) => box.scrollWidth - box.clientWidth") <= 0
+
+    page.mouse.wheel(0, 600)
+    expect(page.get_by_role("heading", level=1)).to_be_in_viewport(ratio=1)
+    page.get_by_test_id("stSidebarNav").get_by_text("Story").click()
+    button = page.get_by_role("button", name="Next scene")
+    button.hover()
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        page.wait_for_function(f"getComputedStyle({APP}).colorScheme === '{scheme}'")
+        assert contrast(button) >= 4.5, scheme
+
+
+def test_a_small_or_zoomed_screen_shows_a_lane_and_the_first_words_on_arrival(page: Page) -> None:
+    why = page.get_by_role("complementary", name="Why")
+    for address, shown, least in (
+        ("/compare", ".stage .lane .cells", 50),
+        ("/dialogs?policies=random,sink,h2o,fifo,tova,fd-kvc", ".stage .dialog-words", 30),
+        ("/dialogs", ".stage .dialog-words", 60),
+    ):
+        page.set_viewport_size(SMALL[0])
+        page.goto(address)
+        expect(why.locator("header")).to_be_visible()
+        settled(page)
+        for screen in SMALL:
+            page.set_viewport_size(screen)
+            settled(page)
+            top = page.locator(shown).first.evaluate(TOP)
+            sheet = min(why.evaluate(TOP), screen["height"])
+            assert sheet - top >= least, (address, screen)
+            assert screen["height"] - sheet <= screen["height"] / 3, (address, screen)
+            purpose, head = page.locator(".st-key-page-purpose"), page.locator("h1")
+            assert not purpose.is_visible() or purpose.evaluate(TOP) > head.evaluate(TOP)
+    lines = page.locator(".stage .who .word").evaluate_all(LINE)
+    assert len(set(lines)) == len(lines) == 3
+
+
+def test_a_run_and_its_first_claim_are_on_the_first_screen(page: Page) -> None:
+    page.set_viewport_size(SCREEN)
+    page.goto("/benchmark")
+    settled(page)
+    for part in (
+        page.get_by_role("button", name="Run", exact=True),
+        page.locator(".st-key-scorecard"),
+        page.locator(".claims details").first,
+    ):
+        assert part.evaluate(BELOW_SCREEN) <= 0
+
+    page.get_by_role("button", name="Add a variant").click()
+    variant = page.get_by_test_id("stPopoverBody")
+    expect(variant.get_by_role("button", name="Add FD-KVC")).to_be_visible()
+    assert variant.evaluate(BELOW_SCREEN) <= 0
+    assert variant.evaluate("(box) => box.scrollHeight - box.clientHeight") <= 0
+    assert variant.evaluate("(box) => box.getBoundingClientRect().top") >= 0
+
+
+def test_an_answer_is_written_at_the_bottom_of_every_screen(page: Page) -> None:
+    page.set_viewport_size(SCREEN)
+    page.goto("/answers")
+    settled(page)
+    field = page.get_by_placeholder("Write as the user")
+    for screen in (SCREEN, *SMALL):
+        page.set_viewport_size(screen)
+        expect(field).to_be_in_viewport(ratio=1)
+        assert screen["height"] - 100 < field.evaluate(
+            "(box) => box.getBoundingClientRect().bottom"
+        )
+
+
+def test_equations_stand_whole_beside_code_that_is_not_wrapped(page: Page) -> None:
+    page.set_viewport_size(SCREEN)
+    page.goto("/about")
+    settled(page)
+    equations, code = page.locator(".st-key-method-equations"), page.locator(".st-key-method-code")
+    expect(equations.locator(".katex-display")).not_to_have_count(0)
+    assert equations.evaluate(TOP) == code.evaluate(TOP)
+    assert (
+        code.locator("code").first.evaluate("(code) => getComputedStyle(code).whiteSpace") == "pre"
+    )
+    for screen in (SCREEN, *SMALL):
+        page.set_viewport_size(screen)
+        assert page.get_by_test_id("stMain").evaluate(OVERFLOW) <= 0
+        cut = equations.locator(".katex-display").evaluate_all(CUT_OFF)
+        assert cut <= 1 or screen == PHONE, screen  # on a phone, they scroll
+
+
+def test_no_name_on_the_map_covers_another_and_its_words_follow_the_theme(page: Page) -> None:
+    page.goto("/policies")
+    for screen in (SCREEN, *SMALL):
+        page.set_viewport_size(screen)
+        settled(page)
+        boxes = page.locator(".st-key-policies-map svg.marks").first.evaluate(NAMES)
+        assert any(name == "FIFO" for name, *_ in boxes)
+        assert overlapping(boxes) == [], screen
+    words = page.locator(".st-key-policies-map .role-title-subtitle text").first
+    expect(words).to_have_attribute("fill", LIGHT.ink)
+    page.emulate_media(color_scheme="dark")
+    expect(words).to_have_attribute("fill", DARK.ink)
+
+
+def overlapping(boxes: list[list[Any]]) -> list[tuple[str, str]]:
+    """Return the pairs of names whose boxes (name, left, right, top, bottom) overlap."""
+    return [
+        (one[0], other[0])
+        for one, other in combinations(boxes, 2)
+        if max(one[1], other[1]) < min(one[2], other[2])
+        and max(one[3], other[3]) < min(one[4], other[4])
+    ]

@@ -8,6 +8,7 @@ import os
 import re
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from playwright.sync_api import Locator, Page, expect
 
@@ -31,9 +32,11 @@ NASTY = '<img src=x onerror="document.title=1"> **bold** ![x](http://elsewhere.e
 
 def open_dialogs(page: Page, **view: object) -> None:
     """Open the page by a link; what the link leaves out is at its default."""
+    view = {"file": "dialogues"} | view
     page.goto("/dialogs?" + "&".join(f"{name}={value}" for name, value in view.items()))
     expect(page.get_by_role("heading", level=1, name="Dialogs")).to_be_visible()
     settled(page)
+    page.emulate_media(reduced_motion="no-preference")
 
 
 def transcript(page: Page) -> Locator:
@@ -88,7 +91,7 @@ def test_a_person_steps_through_a_conversation_and_sees_what_was_forgotten(page:
     expect(page.locator(".turn.to-come")).to_have_count(1)
 
     why = page.get_by_role("complementary", name="Why")
-    needed = page.locator(".asks:not([hidden]) [data-token]").last
+    needed = page.locator(".demands:not([hidden]) [data-token]").last
     needed.click()  # what a call needed leads to the word that was said
     token = needed.get_attribute("data-token")
     expect(why.locator("header")).to_contain_text(f"· token {token}")
@@ -101,7 +104,7 @@ def test_a_person_steps_through_a_conversation_and_sees_what_was_forgotten(page:
     expect(why).to_contain_text(re.compile(r"evicted in turn \d+ by the budget"))
     expect_linked(page, entry=1)
 
-    page.get_by_role("radio", name="Caches side by side").click()
+    page.get_by_role("radio", name="Side by side").click()
     expect(page.locator(".stage .lane")).to_have_count(2)
     expect(page.locator(".stage")).to_have_count(1)
     expect(page.locator(".stage .where")).to_have_text(f"{LAST - 1} of {LAST}")
@@ -109,6 +112,24 @@ def test_a_person_steps_through_a_conversation_and_sees_what_was_forgotten(page:
     expect_linked(page, turn=LAST - 1, entry=1, view="cache")
     entries = page.get_by_role("listbox", name="Entries of this turn")
     expect(entries.locator(".options")).to_have_attribute("data-turn", f"{LAST - 1}")
+
+
+def test_entries_of_an_agents_cache_are_coloured_by_kind_of_span(page: Page) -> None:
+    open_dialogs(page, file="rental", view="lanes", policies="fifo,fd-kvc", budget=128, turn=20)
+    legend = page.locator(".stage .kinds")
+    expect(legend).to_be_hidden()
+    page.get_by_role("combobox", name="Colour of entries").select_option("by kind of span")
+    expect(legend).to_have_text(re.compile("system prompt.*user.*assistant.*tool result"))
+
+    recording = lexical_recording(read_file(EXAMPLES / "rental.json")[0])
+    rows = page.get_by_role("complementary", name="Why").locator("tbody tr")
+    counts = []
+    for key in ("fifo", "fd-kvc"):
+        kept = simulate(policy_named(key), recording.dialogs, 128).kept[0, 20]
+        counts.append(np.bincount(recording.span_kinds[kept], minlength=5)[[0, 1, 2, 4]].tolist())
+    shown = [list(map(int, row.locator("td").all_inner_texts())) for row in rows.all()]
+    table = np.array(counts)
+    assert shown == table[:, table.any(axis=0)].tolist()
 
 
 def test_which_arguments_fd_kvc_forgot_that_fifo_kept(page: Page) -> None:
@@ -138,11 +159,11 @@ def test_a_file_is_brought_and_its_text_is_never_markup(page: Page, tmp_path: Pa
     path = tmp_path / "own.json"
     path.write_text(json.dumps([{"id": NASTY, "messages": said}]), encoding="utf-8")
     open_dialogs(page, file="own")
-    expect(page.get_by_text("Upload a file in the sidebar")).to_be_visible()
+    expect(page.get_by_text("Upload a file or paste a dialog above")).to_be_visible()
 
     for shown in (
         page.get_by_role("heading", name="Dialogs"),
-        page.get_by_text("Upload a file in the sidebar"),
+        page.get_by_text("Upload a file or paste a dialog above"),
     ):
         assert shown.evaluate(
             """each => {
@@ -193,7 +214,7 @@ def test_a_broken_file_is_told_in_a_sentence_and_nothing_is_lost(
     large.touch()
     os.truncate(large, (MAX_UPLOAD_MEGABYTES + 10) * 2**20)
     bring(page, large)
-    told = page.get_by_text("must be 20.0MB or smaller")
+    told = page.get_by_text("must be 50.0MB or smaller")
     expect(told).to_be_visible()
     assert told.evaluate("told => told.offsetHeight > 10 && told.offsetWidth > 100")
 
@@ -255,3 +276,31 @@ def test_going_from_file_to_file_and_on(page: Page) -> None:
         expect(page).to_have_url(re.compile(rf"policies=[^&]*{policy.lower()}"))
         expect(dialog).to_have_value(name)
         settled(page)
+
+
+def test_a_long_dialog_has_elements_for_the_words_near_the_view_and_groups_small_cells(
+    page: Page, tmp_path: Path
+) -> None:
+    said = [" ".join(f"word{turn * place % 997}" for place in range(200)) for turn in range(60)]
+    path = tmp_path / "long.txt"
+    path.write_text("\n".join(f"User: {words}" for words in said), encoding="utf-8")
+    recording = lexical_recording(read_file(path)[0])
+    budget, last = 4000, len(said) - 1
+    kept = simulate(policy_named("fifo"), recording.dialogs, budget, entries=False).kept[0]
+    open_dialogs(page, file="own", policies="fifo,h2o", budget=budget)
+    bring(page, path)
+
+    expect_turn(page, last)
+    for key, turn in (("Home", 0), ("End", last), ("ArrowLeft", last - 1)):
+        page.keyboard.press(key)
+        expect_turn(page, turn)
+        now = page.locator(".turn.now [data-token]")
+        expect(now).to_have_count(200)
+        marks = {token for token in marked(page, "k0") if token // 200 == turn}
+        assert marks == {token for token in kept[turn].tolist() if token // 200 == turn}
+    assert page.locator(".dialog-words [data-token]").count() < 12 * 200
+    page.get_by_role("radio", name="Side by side").click()
+    expect(page.locator(".stage .lane")).to_have_count(2)
+    expect(page.locator(".stage .lane").first).to_contain_text("4000 of 4000 kept")
+    cell = page.locator(".stage .lane").first.get_by_role("option")
+    expect(cell).to_have_attribute("aria-label", re.compile(r"^\d+ entries from .*token \d+, "))

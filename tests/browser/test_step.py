@@ -18,6 +18,7 @@ from fdkvc.synthetic.scenarios import scenario_named
 from tests.app_pages import SECONDS
 from tests.browser.address import expect_linked
 from tests.browser.picture import expect_picture
+from tests.browser.test_history import choose
 
 ENTRY = re.compile(r"\btoken (\d+), topic [^,]+, from turn \d+, (new, evicted|new|kept|evicted)\b")
 
@@ -27,6 +28,7 @@ def open_step(page: Page, **view: object) -> None:
     page.goto("/?" + "&".join(f"{name}={value}" for name, value in view.items()))
     expect(page.get_by_role("heading", level=1, name="Step through")).to_be_visible()
     settled(page)
+    page.emulate_media(reduced_motion="no-preference")
 
 
 def expect_turn(page: Page, turn: int, last: int) -> None:
@@ -81,9 +83,7 @@ def test_at_the_last_turn_the_page_shows_what_the_engine_decided(page: Page) -> 
 
     for key in PAPER_POLICIES:
         if key != first:
-            settled(page)  # or the list closes again
-            page.get_by_role("combobox", name="Policy").fill(POLICIES[key].label)
-            page.get_by_role("option", name=POLICIES[key].label, exact=True).click()
+            choose(page, "Policy", POLICIES[key].label)
         expect_linked(page, policy=key)
         expect_turn(page, last, last)
         entries = simulate(policy_named(key), dialogs, 56).all_entries()

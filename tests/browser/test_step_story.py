@@ -16,8 +16,9 @@ from fdkvc.run.trace import Rule
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import scenario_named
 from fdkvc.ui.policies import option_steps
-from fdkvc.ui.step.tour import STOPS
+from fdkvc.ui.story import story_chapters
 from tests.browser.address import expect_linked
+from tests.browser.test_history import choose
 from tests.browser.test_step import cache, entry, expect_turn, open_step, why
 from tests.ui.test_step_page import WRONG
 
@@ -95,8 +96,7 @@ def test_both_questions_are_answered_within_three_actions_and_without_scrolling(
     assert f"{best.label} {best.before:g} → {best.after:g}" in text
     assert "Recency decay" in text.partition("Where its score came from")[2]
 
-    page.get_by_role("combobox", name="Policy").click()
-    page.get_by_role("option", name="H2O", exact=True).click()
+    choose(page, "Policy", "H2O")
     expect_linked(page, policy="h2o")
     expect_turn(page, 3, 11)
     stale = cache(page).get_by_role("option", name=re.compile("topic A, from turn 0, kept")).first
@@ -121,8 +121,8 @@ def test_every_entry_is_reached_by_keys_says_what_it_is_and_why_it_went(page: Pa
     token = 11
     expected = sentences(explain(trace, DIALOG, 0, 5, token))
     best = nearest_first(counterfactual(trace, DIALOG, 0, 5, token))[0]
-    page.emulate_media(reduced_motion="reduce")
     open_step(page, scenario="mixed", seed=7, turn=5)
+    page.emulate_media(reduced_motion="reduce")
     expect(why(page)).to_contain_text("Turn 5 by topic")
 
     entry(page, token).hover()
@@ -169,8 +169,7 @@ def test_another_dialog_and_policy_after_an_entry_was_picked(page: Page) -> None
     expect(page.get_by_role("spinbutton", name="Seed")).to_have_value("8")
     page.get_by_role("button", name="Next", exact=True).click()
     expect_turn(page, 6, 19)
-    page.get_by_role("combobox", name="Policy").click()
-    page.get_by_role("option", name="H2O", exact=True).click()
+    choose(page, "Policy", "H2O")
     expect_linked(page, policy="h2o")
     expect_turn(page, 6, 19)
     settled(page)
@@ -273,31 +272,26 @@ def test_what_is_changed_is_marked_and_what_is_wrong_is_explained_at_its_control
     expect_turn(page, 2, 2)
 
 
-def test_the_walk_leads_through_its_stops_and_fits_the_window(page: Page) -> None:
+def test_the_story_leads_through_its_scenes_by_keyboard_and_fits_the_window(page: Page) -> None:
     page.set_viewport_size({"width": 1440, "height": 900})
     open_step(page, scenario="mixed", seed=3)
-    page.get_by_role("button", name="Guided walk").click()
-    ahead, places = page.get_by_role("button", name="Next stop"), []
-    for number, stop in enumerate(STOPS, 1):
-        page.get_by_text(f"Stop {number} of {len(STOPS)}.").wait_for()
-        page.get_by_text(stop.words).wait_for()
-        expect(page.locator(".stage .where")).to_have_text(re.compile(f"^{stop.turn} of "))
-        if stop.token is not None:
-            header = page.locator(".stage .why header")
-            expect(header).to_contain_text(f"token {stop.token}")
-        if stop.fork is not None:
-            expect(page.locator(".stage .lane .forks")).to_have_text(
-                f"↳ continues FD-KVC after turn {stop.fork.turn}"
-            )
+    page.get_by_test_id("stMain").get_by_role("link").first.click()
+    ahead, places = page.get_by_role("button", name="Next scene"), []
+    for number, chapter in enumerate(story_chapters(), 1):
+        page.get_by_role("heading", name=f"{number} of 5 · {chapter.title}").wait_for()
+        page.get_by_text(chapter.sentences[0]).wait_for()
+        expect(page.locator(".stage .where")).to_have_text(re.compile(f"^{chapter.turn} of "))
+        if chapter.token is not None:
+            expect(page.locator(".stage .why header")).to_contain_text(f"token {chapter.token}")
+        settled(page)
         frame = page.locator(".stage .frame").bounding_box()
         assert frame is not None
         assert frame["y"] + frame["height"] <= 900
         places.append(ahead.bounding_box())
-        if number < len(STOPS):
-            ahead.click()
+        if number < len(story_chapters()):
+            ahead.focus()
+            page.keyboard.press("Enter")
     expect(ahead).to_be_disabled()
-    assert places == places[:1] * len(STOPS), "the button that leads on stays where it is"
-    expect(page.get_by_text("Now try your own")).to_be_visible()
-    page.get_by_role("button", name="End the walk").click()
-    expect(page.get_by_role("button", name="Guided walk")).to_be_visible()
+    assert places == places[:1] * len(places), "the button that leads on stays where it is"
+    page.get_by_test_id("stSidebarNav").get_by_text("Step through").click()
     expect_linked(page, scenario="mixed", seed=3)  # as it was before

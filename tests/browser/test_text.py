@@ -44,7 +44,7 @@ def test_a_hostile_file_is_shown_and_refused_as_text(page: Page, tmp_path: Path)
 
     for view, shown in (
         ("One cache", page.get_by_role("listbox", name="Entries of this turn")),
-        ("Caches side by side", page.locator(".stage .lane").first),
+        ("Side by side", page.locator(".stage .lane").first),
     ):
         page.get_by_role("radio", name=view).click()
         expect(shown).to_be_visible()

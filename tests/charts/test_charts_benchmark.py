@@ -15,7 +15,14 @@ from fdkvc.charts.dots import dots_spec
 from fdkvc.charts.picture import picture
 from fdkvc.charts.series import series_data, series_spec, topics_data
 from fdkvc.charts.spread import FILL, bars_data, means_data, spread_range, spread_spec
-from fdkvc.charts.sweep import PICK, curve_spec, heat_spec, tradeoff_chart, tradeoff_spec
+from fdkvc.charts.sweep import (
+    PICK,
+    curve_range,
+    curve_spec,
+    heat_spec,
+    tradeoff_chart,
+    tradeoff_spec,
+)
 from fdkvc.charts.theme import DARK, LIGHT, Spec, Theme, standalone, with_data
 
 POLICIES = ("FIFO", "H2O", "FD-KVC")
@@ -91,7 +98,9 @@ DATA = {
                 "y_low": [0.4, 0.3],
                 "y_high": [0.6, 0.5],
                 "front": [True, True],
-                "place": [0, 0],
+                "align": ["left", "right"],
+                "dx": [9, -9],
+                "dy": [-8, 9],
                 "fits": [0.0, 0.0],
             }
         ),
@@ -163,6 +172,19 @@ def test_a_person_can_pick_a_setting(name: str) -> None:
 def test_policies_are_told_apart_by_more_than_colour(name: str) -> None:
     text = json.dumps(spec_of(name, LIGHT))
     assert "strokeDash" in text or '"shape"' in text
+
+
+def test_curves_of_one_sweep_share_an_axis_unless_a_metric_has_another_size() -> None:
+    table = pd.DataFrame(
+        {
+            "metric": ["alignment", "alignment", "retention", "regret"],
+            "ci_low": [-0.1, 0.2, 0.3, 4.0],
+            "ci_high": [0.1, 0.4, 1.0, 7.0],
+            "published": [-0.2, np.nan, np.nan, np.nan],
+        }
+    )
+    assert curve_range(table, "alignment") == curve_range(table, "retention") == (-0.2, 1.0)
+    assert curve_range(table, "regret") == (0.0, 7.0)
 
 
 def test_runs_of_a_topic() -> None:

@@ -27,7 +27,7 @@ from fdkvc.experiments.sweep import MAX_SETTINGS, sweepable
 from fdkvc.files.export import benchmark_files, trace_files
 from fdkvc.files.studies import TIMED, study_files
 from fdkvc.paper.tables import ABLATION_DIALOGS, published_sweep
-from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
+from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named, synthetic_policies
 from fdkvc.run.simulate import simulate
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS, custom_scenario
@@ -268,7 +268,7 @@ def test_sweep_writes_one_or_two_hyperparameters(tmp_path: Path, capsys: CAPTURE
     two = ("--second", "w_c", "--second-values", "0.2", "0.6", "--values", "0.8", "0.9")
     assert run("sweep", "--parameter", "gamma", *two, *few) == 0
     table = pd.read_csv(tmp_path / "sweep.csv")
-    assert set(table.policy) == set(POLICIES)
+    assert set(table.policy) == set(synthetic_policies())
     swept = table[table.swept]
     assert swept.drop_duplicates("setting")[["gamma", "w_c"]].to_numpy().tolist() == [
         [0.8, 0.2],
@@ -326,14 +326,14 @@ DIALOGS, BUDGET, SEED, WORKERS = (
     for known in (parameters.DIALOGS, parameters.BUDGET, parameters.SEED, parameters.WORKERS)
 )
 COMMANDS = (
-    "'benchmark', 'study', 'sweep', 'ablation', 'tune', 'dialogs', 'capture', 'answers', 'live', "
-    "'trace', 'report', 'repeat'"
+    "'app', 'benchmark', 'study', 'sweep', 'ablation', 'tune', 'dialogs', 'learn', 'capture', "
+    "'answers', 'live', 'trace', 'report', 'repeat'"
 )
 HYPERPARAMETERS = "gamma, alpha_0, mu, tau, beta, w_c"
 LONG = {
     "{huge}": "9" * 400,
     "{nested}": "window(" * 1_100 + "h2o" + ")" * 1_100,
-    "{letters}": "A" * 1000,
+    "{letters}": "A" * 3000,
     "{turns}": "A" * 300,
     "{long}": "x" * 256,
     "{many}": " ".join(str(percent / 100) for percent in range(1, 51)),
@@ -503,7 +503,7 @@ MISTAKES = {
     ),
     "trace --set gamma=0.8 gamma=0.9 --out {tmp}/out": "--set gives 'gamma' twice",
     "trace --schedule {letters} --out {tmp}/out": (
-        "the schedule has 1,000 turns, but at most 512 are allowed"
+        "the schedule has 3,000 turns, but at most 2,048 are allowed"
     ),
     "trace --schedule {turns} --policy full --out {tmp}/out": (
         "the trace has up to 1,444,800 entries, but at most 1,000,000 are written: choose a "
@@ -570,7 +570,7 @@ def test_a_cluster_without_its_packages_ends_in_a_sentence(
     monkeypatch.setitem(sys.modules, "distributed", None)
     assert run("benchmark", "--dask", "tcp://host:8786") == 2
     assert capsys.readouterr().err == (
-        "fdkvc: a cluster needs the packages of requirements-dask.txt: distributed is missing\n"
+        "fdkvc: a cluster needs distributed: install requirements-dask.txt, or the extra dask\n"
     )
 
 
@@ -679,7 +679,7 @@ def test_the_latency_that_is_written_is_the_one_that_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def measure(
-        policies: Sequence[Policy], budget: int, seed: int, *, batched: bool
+        policies: Sequence[Policy], budget: int, seed: int, *, batched: bool, on_round: None
     ) -> list[Latency]:
         assert (budget, seed, batched) == (30, 9, False)  # the batch is in no file of this command
         return [Latency(policy.name, 0.5 + at, 0.1) for at, policy in enumerate(policies)]

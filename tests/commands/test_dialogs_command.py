@@ -140,9 +140,9 @@ def test_a_mistake_is_one_sentence(
 
 def test_a_dialog_that_is_too_large_is_left_out_and_said(tmp_path: Path, capsys: CAPTURED) -> None:
     file = tmp_path / "own.txt"
-    file.write_text("A: hi\nB: yes\n---\nA: " + "a " * 1025)
+    file.write_text("A: hi\nB: yes\n---\nA: " + "a " * 32_769)
     assert run("dialogs", "--dialogs", file, "--budgets", "8", "--policies", "fifo") == 0
-    sentence = "dialog 1, turn 0: it has 1025 tokens, but at most 1024 are allowed"
+    sentence = "dialog 1, turn 0: it has 32,769 tokens, but at most 32,768 are allowed"
     assert capsys.readouterr().err == f"Left out:\n  {sentence}\n"
 
 
@@ -283,3 +283,31 @@ def test_live_says_what_it_needs(tmp_path: Path, capsys: CAPTURED) -> None:
         assert re.search(sentence, said)
         assert said.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_a_plan_names_policy_budget_and_memory(tmp_path: Path, capsys: CAPTURED) -> None:
+    config = tmp_path / "config.json"
+    config.write_text('{"num_hidden_layers": 4, "num_attention_heads": 2, "hidden_size": 128}')
+    few = ("--policies", "fifo", "full", "--budgets", "32", "1024", "--pin", "--chunk", "16")
+    assert run("dialogs", *few, "--plan", config, "--out", tmp_path / "out") == 0
+
+    out = capsys.readouterr().out
+    assert "Smallest budget, in entries and in bytes of config.json" in out
+    assert "Call-argument recall % by source and age at budget 1024" in out
+    assert "What whitelist(fifo, first=0, speaker=prompt) forgot" not in out, "all is held at 1024"
+    assert re.search(r"FIFO.* with 1,024 entries holds 100\.0 % of the call arguments", out)
+    smallest = pd.read_csv(tmp_path / "out" / "plan_budgets.csv")
+    assert set(smallest.policy) == {"fifo", "whitelist(fifo, first=0, speaker=prompt)"}
+    assert set(smallest.budget) == {1024}
+    plan = pd.read_csv(tmp_path / "out" / "plan.csv")
+    assert (plan.bytes == plan.entries * 4 * 128 * 2 * 2).all()
+    lost = pd.read_csv(tmp_path / "out" / "replay_forgotten.csv")
+    assert set(lost.budget) == {32}
+    assert (lost.held < 1).all()
+    about = json.loads((tmp_path / "out" / "replay.json").read_text())["parameters"]
+    assert about["chunk"] == 16
+
+    assert run("dialogs", "--plan", "gpt") == 2
+    assert "shape 'gpt' is unknown: choose from llama-3.1-8b" in capsys.readouterr().err
+    assert run("dialogs", "--chunk", "0") == 2
+    assert "chunk is 0" in capsys.readouterr().err

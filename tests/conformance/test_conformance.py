@@ -12,7 +12,7 @@ import pytest
 
 from fdkvc.conformance import Fault, NothingEvicted, Subject, Turn, checks
 from fdkvc.conformance.checks import Check
-from fdkvc.conformance.of_decoder import DecoderCache, DecoderModel, padded
+from fdkvc.conformance.decoder_adapter import DecoderCache, DecoderModel, padded
 from fdkvc.conformance.subject import key_difference, last_attention
 from fdkvc.lm.decoder import Decoder
 from fdkvc.lm.language_model import load_language_model
@@ -384,7 +384,7 @@ WRONG: dict[str, tuple[Any, bool, str]] = {
     "keeps_its_first_compression": (Frozen, False, "holds nothing of any of them"),
     "counts_other_positions": (ByHeld, False, "counts the entries held as tokens seen"),
     "decides_by_the_next_turn": (Foreseeing, False, "held for one continuation and not for"),
-    "drifts_as_positions_are_given_anew": (TurnedAgain, True, "after 40 turns its outputs have"),
+    "drifts_as_positions_change": (TurnedAgain, True, "after 40 turns its outputs have"),
     "evicts_sinks": (NoSinks, False, "is one of the first 2, but was evicted"),
     "scores_by_what_was_evicted": (Peeking, False, "is not the best by what the model saw"),
 }

@@ -12,7 +12,7 @@ from conftest import NO_TRANSFORMERS
 from fdkvc.conformance import Subject, checks
 from fdkvc.conformance.subject import key_difference, last_attention
 from fdkvc.policies import policy_named
-from tests.library import CONFIGS, model_of
+from tests.library import CONFIGS, Numbers, model_of
 
 if os.environ.get("FDKVC_REQUIRE_CAPTURE") == "1":
     live = import_module("fdkvc.live")
@@ -21,7 +21,7 @@ else:
 
 import torch
 
-from fdkvc.conformance.of_transformers import LibraryCache, TransformersModel
+from fdkvc.conformance.transformers_adapter import LibraryCache, TransformersModel
 
 torch.set_num_threads(1)  # what is small is slower on several
 
@@ -32,11 +32,14 @@ EVERY = 3
 def subject(model: Any, key: str = "h2o", promises: Any = None, **options: Any) -> Subject:
     def begin(samples: int) -> LibraryCache:
         cache = live.PolicyCache(policy_named(key), BUDGET, model, every=EVERY, **options)
-        return LibraryCache(model, cache, lambda its: its.held[None], live.PolicyCache.end_turn)
 
-    probe = live.PolicyCache(policy_named(key), BUDGET, model)
-    full = TransformersModel(model, probe.decided)
-    return Subject(begin, full, BUDGET, every=EVERY, **(promises or {}))
+        def held(its: Any) -> Any:
+            return its.held.reshape(samples, -1, *its.held.shape[-2:])
+
+        return LibraryCache(model, cache, held, live.PolicyCache.end_turn)
+
+    full = TransformersModel(model, live.PolicyCache(policy_named("h2o"), BUDGET, model).decided)
+    return Subject(begin, full, BUDGET, samples=3, every=EVERY, **(promises or {}))
 
 
 def run(found: Subject) -> None:
@@ -56,6 +59,13 @@ def test_it_passes_whoever_decides(key: str, decides: str) -> None:
     run(subject(model_of("llama"), key, decides=decides))
 
 
+@pytest.mark.parametrize("decides", ["head", "layer"])
+@pytest.mark.parametrize("key", ["h2o", "fd-kvc", "surprisal"])
+def test_it_passes_on_the_models_device(key: str, decides: str) -> None:
+    options: Any = {"decides": decides, "on_device": True, "tokenizer": Numbers()}
+    run(subject(model_of("llama"), key, **options))
+
+
 @pytest.mark.parametrize(
     ("key", "promises"),
     [
@@ -71,5 +81,5 @@ def test_what_a_policy_promises_besides_is_held(key: str, promises: dict[str, An
 @pytest.mark.parametrize("kind", ["llama", "qwen3"])
 def test_positions_that_close_up_neither_shift_nor_drift(kind: str) -> None:
     found = subject(model_of(kind), "sink", {"sinks": 4, "positions": "slots"}, positions="slots")
-    assert "drifts_as_positions_are_given_anew" in [check.__name__ for check in checks(found)]
+    assert "drifts_as_positions_change" in [check.__name__ for check in checks(found)]
     run(found)

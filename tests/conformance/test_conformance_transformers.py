@@ -22,7 +22,7 @@ else:
 
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
-from fdkvc.conformance.of_transformers import LibraryCache, TransformersModel
+from fdkvc.conformance.transformers_adapter import LibraryCache, TransformersModel
 
 torch.set_num_threads(1)  # what is small is slower on several
 

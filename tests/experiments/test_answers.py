@@ -39,7 +39,7 @@ from fdkvc.lm.chat import generate
 from fdkvc.lm.head_recordings import head_recordings
 from fdkvc.lm.language_model import LanguageModel, load_language_model
 from fdkvc.lm.text_cache import EvictingCache, TextCache, read
-from fdkvc.policies import policy_named
+from fdkvc.policies import policy_named, read_policy
 from tests.models import write_model
 
 CAPTURED = pytest.CaptureFixture[str]
@@ -142,6 +142,65 @@ def test_values_are_counted_by_the_turns_since_their_last_mention(model: Languag
     assert counts["nats_arguments"] == sum(expected.values())
     assert min(expected.values()) > 0
     assert counts["calls_exact"] == len(dialog.calls)
+    assert counts["values_right"] == sum(len(call.arguments) for call in dialog.calls)
+
+
+def values_by_hand(model: LanguageModel, cache: TextCache, dialog: Transcript) -> list[Any]:
+    """Return (right, age) of each value: what is written greedily after the true text before it."""
+    graded, closing = [], model.tokens.encode(";")[0] + model.tokens.encode(" ;")[0]
+    for passage in map(model.tokens.encode_passage, model_text(dialog)):
+        call = passage.passage.call
+        for argument, span in zip(
+            call.arguments if call else (), passage.passage.spans, strict=True
+        ):
+            assert call is not None
+            first, fork = passage.tokens_of(*span)[0], cache.fork()
+            logits = read([fork], passage.ids[:first], last=1)[0, 0]
+            written: list[int] = []
+            while (token := int(logits.argmax())) not in (*closing, model.tokens.end):
+                written.append(token)
+                if len(written) == 30:
+                    break
+                logits = read([fork], [token], last=1)[0, 0]
+            right = model.tokens.text(written).strip() == dialog.wording(argument)
+            age = call.turn - argument.mention.turn if argument.mention else None
+            graded.append((right, age))
+        read([cache], passage.ids)
+        cache.end_turn()
+    return graded
+
+
+def test_a_value_is_right_where_greedy_decoding_after_the_true_text_writes_it() -> None:
+    model = load_language_model(BUNDLED)
+    dialogs = read_file(EXAMPLES / "dialogues.json")[:3]
+    settings = replace(FEW, budgets=(24, 64), cut_text=False)
+    table = run_answers(settings, model, dialogs, workers=1).answers
+
+    seen = set()
+    for dialog in dialogs:
+        full = values_by_hand(model, TextCache(model.decoder), dialog)
+        assert value(table, dialog.name, FULL, 24, "values_right") == np.mean([r for r, _ in full])
+        for name, budget in (("fifo", 24), ("h2o", 24), ("fifo", 64), ("h2o", 64)):
+            cache = EvictingCache(model.decoder, policy_named(name), budget)
+            own = values_by_hand(model, cache, dialog)
+            seen |= {right for right, _ in own}
+            expected = {
+                "values_right": own,
+                "values_right_recent": [each for each in own if each[1] and each[1] <= 2],
+                "values_right_middle": [each for each in own if each[1] and 2 < each[1] <= 6],
+                "values_right_old": [each for each in own if each[1] and each[1] > 6],
+                "values_right_of_full": [
+                    each for each, with_all in zip(own, full, strict=True) if with_all[0]
+                ],
+            }
+            rows = table[(table.dialog == dialog.name) & (table.policy == name)]
+            rows = rows[rows.budget == budget].set_index("metric")
+            for metric, graded in expected.items():
+                assert (metric in rows.index) == bool(graded)
+                if graded:
+                    assert rows["count"][metric] == len(graded)
+                    assert rows.value[metric] == np.mean([right for right, _ in graded]), metric
+    assert seen == {True, False}
 
 
 class Knowing:
@@ -211,7 +270,7 @@ def test_a_call_is_exact_where_the_model_writes_it(
         table = run_answers(
             replace(FEW, budgets=(12,), every=every), model, [dialog], workers=1
         ).answers
-        for metric in ("calls_exact", "arguments_right", "calls_exact_of_full"):
+        for metric in ("values_right", "calls_exact", "arguments_right", "calls_exact_of_full"):
             assert (table[table.metric == metric].value == 1).all(), metric
 
 
@@ -255,7 +314,8 @@ def test_a_dialog_is_the_same_beside_others_on_any_executor_and_beside_other_pol
 def test_proxies_are_what_a_replay_of_the_models_heads_says(model: LanguageModel) -> None:
     settings = replace(FEW, proxies=True)
     (dialog, *_) = shortened()
-    proxies = run_answers(settings, model, [dialog], workers=1).proxies
+    by_layer = replace(settings, policies=(*FEW.policies, read_policy("pyramid(fifo)")))
+    proxies = run_answers(by_layer, model, [dialog], workers=1).proxies
 
     cache = TextCache(model.decoder)
     passages = [model.tokens.encode_passage(passage) for passage in model_text(dialog)]
@@ -280,6 +340,7 @@ def test_proxies_are_what_a_replay_of_the_models_heads_says(model: LanguageModel
         found = value(proxies, dialog.name, row["policy"], row["budget"], "call_recall")
         assert found == pytest.approx(row["value"])
     assert set(proxies.metric) == set(PROXIES)
+    assert set(proxies.policy) == {"fifo", "h2o"}  # a single head has no layers to share among
 
 
 # ------------------------------------------------------------------------------- tables
@@ -313,6 +374,17 @@ def test_means_weigh_dialogs_by_what_they_count_and_differences_are_paired() -> 
     assert paired.ci_low["fifo"] < paired.mean_diff["fifo"] < paired.ci_high["fifo"]
     assert paired.ci_high["fifo"] - paired.ci_low["fifo"] < 0.1  # paired: dialogs differ by more
     assert paired.significant.to_dict() == {"fifo": True, "sink": False}
+
+
+def test_the_interval_of_a_share_ends_at_0_and_1() -> None:
+    table = measured(
+        {FULL: [1.0] * 10 + [0.0, 1.0], "fifo": [0.0] * 10 + [1.0, 0.0]}, "calls_exact"
+    )
+
+    summary = answers_summary(table).set_index("policy")
+    assert summary.ci_high[FULL] == 1
+    assert summary.ci_low["fifo"] == 0
+    assert 0 < summary.ci_low[FULL] < summary["mean"][FULL]
 
 
 def test_too_few_sets_of_services_have_no_interval() -> None:
@@ -448,7 +520,7 @@ def test_the_command_writes_what_its_help_and_document_say(
     written = sorted(path.name for path in out.iterdir())
     assert all(name == "run.json" or f"`{name}`" in listed for name in written)
     tables = {name: pd.read_csv(out / name) for name in written if name.endswith(".csv")}
-    assert len(tables) == listed.count(".csv`") - 1 == 4  # answers_services.csv: the bundled model
+    assert len(tables) == listed.count(".csv`") - 2 == 4  # two are of the bundled model alone
     assert set(tables["answers.csv"].policy) == {FULL, "fifo", "h2o", "sink", CUT_TEXT}
     assert all(len(table) for table in tables.values())
     assert set(tables["answers_paired.csv"].baseline) == {FULL}
@@ -460,7 +532,11 @@ def test_the_command_writes_what_its_help_and_document_say(
     assert "the same, byte for byte, in answers.csv, answers_summary" in capsys.readouterr().out
     others: list[tuple[Path, str]] = [
         (BUNDLED, "the run used another model: name its folder with --model"),
-        (folder, "the run read another file of dialogs: name it with --dialogs"),
+        (
+            folder,
+            "the run read another file of dialogs: name it with --dialogs, or its tools with "
+            "--tools",
+        ),
     ]
     for other, sentence in others:
         assert run("repeat", out / "run.json", "--model", other) == 2

@@ -6,9 +6,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fdkvc.experiments.answers import CUT_TEXT, FULL, MEASURED
-from fdkvc.experiments.known_services import NOT_NAMED, known_sentence, known_services
+from fdkvc.experiments.answers import CUT_TEXT, FULL, MEASURED, Answers, AnswerScores
+from fdkvc.experiments.known_services import (
+    NOT_NAMED,
+    by_services,
+    known_sentence,
+    known_services,
+)
+from fdkvc.experiments.proxies import answers_tables
+from fdkvc.files.text import answers_text
 from fdkvc.lm import BUNDLED, BUNDLED_SERVICES
+from fdkvc.report.document import answers_parts
 
 TRAINED_ON = {"Banks_1", "Buses_1"}
 
@@ -29,32 +37,61 @@ def answers() -> pd.DataFrame:
             if calls:
                 share = exact / calls if policy == FULL else 0.0
                 rows.append((name, services, policy, budget, "calls_exact", share, calls))
+                rows.append((name, services, policy, budget, "values_right", share / 2, 2 * calls))
     return pd.DataFrame(rows, columns=list(MEASURED))
 
 
 def test_dialogs_and_calls_are_counted_by_what_the_model_knows() -> None:
     table = known_services(answers(), TRAINED_ON)
 
-    assert table.drop(columns="calls_exact").to_numpy().tolist() == [
-        ["all", 2, 5],
-        ["some", 1, 2],
-        ["none", 1, 5],
-        [NOT_NAMED, 1, 0],
+    assert table.drop(columns=["calls_exact", "values_right"]).to_numpy().tolist() == [
+        ["all", 2, 2, 5, 10],
+        ["some", 1, 1, 2, 4],
+        ["none", 1, 1, 5, 10],
+        [NOT_NAMED, 1, 1, 0, 0],
     ]
+    assert (table.values_right[:3] == table.calls_exact[:3] / 2).all()
     assert table.calls_exact.tolist() == pytest.approx([3 / 5, 1 / 2, 1 / 5, np.nan], nan_ok=True)
     assert known_sentence(table) == (
-        "2 dialogs (5 calls; full cache: 60.0 % exact) use only services that the model was "
-        "trained on, 1 dialog (2 calls; full cache: 50.0 % exact) also use other services, "
-        "1 dialog (5 calls; full cache: 20.0 % exact) use only services that it was not trained "
-        "on and 1 dialog (no calls) name no services."
+        "2 dialogs in 2 clusters (5 calls; full cache: 30.0 % of 10 values right, 60.0 % of calls "
+        "exact) use only services that the model was trained on, 1 dialog in 1 cluster (2 calls; "
+        "full cache: 25.0 % of 4 values right, 50.0 % of calls exact) uses other services as well, "
+        "1 dialog in 1 cluster (5 calls; full cache: 10.0 % of 10 values right, 20.0 % of calls "
+        "exact) uses only services that it was not trained on and 1 dialog (no calls) names no "
+        "services."
     )
+
+
+def test_values_and_calls_are_averaged_for_each_group() -> None:
+    table = by_services(answers(), TRAINED_ON)
+
+    assert table.known.unique().tolist() == ["all", "some", "none"]
+    rows = table[(table.known == "all") & (table.policy == FULL) & (table.budget == 16)]
+    assert dict(zip(rows.metric, rows["mean"], strict=True)) == pytest.approx(
+        {"calls_exact": 3 / 5, "values_right": 3 / 10}
+    )
+    assert rows["count"].tolist() == [5, 10]
+    assert by_services(answers(), frozenset()).empty
+
+
+def test_the_text_and_the_report_show_each_group() -> None:
+    tables = answers_tables(
+        AnswerScores(answers(), pd.DataFrame(columns=list(MEASURED))), FULL, TRAINED_ON
+    )
+
+    text = answers_text(tables)
+    lines = text.partition("by whether the model was trained on")[2].split("\n")
+    (unknown,) = [line.split() for line in lines if line.startswith("no service known")]
+    assert unknown[3:] == [FULL, "10.0", "10.0"]
+    (part, _) = answers_parts(Answers(budgets=(8, 16)), tables, "bundled", {})
+    assert "Values right, %: dialogs with no service known" in part.body
 
 
 def test_only_the_bundled_model_has_a_sentence_about_its_services() -> None:
     assert known_services(answers(), frozenset()).empty
     assert known_sentence(known_services(answers(), frozenset())) == ""
     unnamed = answers().query("dialog == 'five'")
-    assert "name no services" in known_sentence(known_services(unnamed, TRAINED_ON))
+    assert "No services are named" in known_sentence(known_services(unnamed, TRAINED_ON))
 
 
 def test_the_bundled_models_services_have_their_source() -> None:

@@ -11,11 +11,13 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from benchmarks.research.policy_map import policies
+from fdkvc.experiments import agents
 from fdkvc.experiments import page_sizes as pages
 from fdkvc.experiments.benchmark import Results, run_benchmark
 from fdkvc.experiments.policy_map import AXES, COLUMNS, map_points, policy_map, rank_policies
+from fdkvc.experiments.replay import BEST
 from fdkvc.files.shipped import OVERVIEW, overview
-from fdkvc.policies import POLICIES, read_policy
+from fdkvc.policies import read_policy, synthetic_policies
 from fdkvc.run.metrics import metric_named
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS
 from fdkvc.ui import policies as ui
@@ -70,7 +72,7 @@ def test_what_is_shipped_is_whole() -> None:
     assert list(table.columns) == list(COLUMNS)
     assert set(table.axis) == set(AXES)
     assert {policy.name for policy in policies()} == set(table.policy)
-    assert set(POLICIES) <= set(table[table.axis == "call_recall"].policy)
+    assert set(synthetic_policies()) <= set(table[table.axis == "call_recall"].policy)
     assert all(read_policy(name).name == name for name in table.policy)
     assert (table.ci_low <= table["mean"] + 1e-6).all()
     assert (table["mean"] <= table.ci_high + 1e-6).all()
@@ -82,47 +84,50 @@ def test_what_is_shipped_is_whole() -> None:
     np.testing.assert_allclose(reads["retrieval"], reads["fifo"], rtol=1e-5)
 
 
-def told_best(app: AppTest) -> list[tuple[str, str]]:
-    """Read off the page which policies it says are the best and the simplest, with their means."""
-    said = "".join(each.value for each in app.markdown if "within the budget" in each.value)
-    return re.findall(r"\*\*(.+?)\*\*,? .*?([\d.]+) \(", said)
+def within_budget(axis: str, other: str) -> pd.DataFrame:
+    """Return the axis's rows of the policies on both axes that hold no more than FIFO.
+
+    The oracle, which knows the future, is left out.
+    """
+    table = policy_map()
+    memory = table[table.axis == "memory"].set_index("policy")["mean"]
+    both = set(table[table.axis == other].policy) - {"oracle"}
+    rows = table[(table.axis == axis) & table.policy.isin(both)]
+    least = memory["fifo"]  # a policy that needs words is not on the axis of memory
+    held = [memory.get(name, memory.get(read_policy(name).core.key, least)) for name in rows.policy]
+    within: pd.DataFrame = rows[np.array(held) <= least + 1e-6]
+    return within.sort_values("mean", ascending=AXES[axis].lower_is_better)
 
 
-def best_within_budget(across: str, up: str) -> list[tuple[str, str]]:
-    means = {axis: rows.set_index("policy")["mean"] for axis, rows in policy_map().groupby("axis")}
-    memory = means["memory"]
-    within = {
-        name: mean
-        for name, mean in means[up].items()
-        if name in means[across]
-        and name != "oracle"
-        and memory.get(name, memory.get(read_policy(str(name)).core.key)) <= memory["fifo"] + 1e-6
-    }
-    best = min if AXES[up].lower_is_better else max
-    named = (best(within, key=within.__getitem__), "fifo")
-    return [(read_policy(str(name)).title, f"{within[name]:.3f}") for name in named]
+def check_answer(app: AppTest, axis: str, other: str) -> None:
+    """Compare what the page says of an axis with the shipped rows."""
+    (text,) = [each.value for each in app.markdown if "Within the budget" in each.value]
+    (line,) = [line for line in text.splitlines() if line.startswith(f"- {AXES[axis].label} (")]
+    named, verdict, figures = re.findall(r"\*\*(.+?) (is best|are tied.*)\*\*\. (.*)\.$", line)[0]
+    rows = within_budget(axis, other)
+    tied = rows[rows.rank_low <= rows.rank_high.iloc[0]]
+    assert (verdict == "is best") == (len(tied) == 1), (named, tied)
+    titles = {read_policy(name).title for name in tied.policy}
+    assert any(named.startswith(title) for title in titles)
+    first = figures.split("; ")[0]
+    assert any(f"{title} {tied['mean'].iloc[0]:.3f} (" in first for title in titles)
+    fifo = rows.set_index("policy")["mean"]["fifo"]
+    assert f"FIFO {fifo:.3f} (" in figures
 
 
-def test_the_page_shows_two_axes_and_opens_compare() -> None:
+def test_the_page_names_the_best_on_two_axes_and_opens_compare() -> None:
     app = open_page("policies")
     assert not app.exception
     assert any(
-        "The front and the ranking are of policies within the budget" in each.value
-        for each in app.caption
-    )
-    assert any(
         "pages cost FIFO what their empty places would" in said.value for said in app.markdown
     )
-    assert told_best(app) == best_within_budget("call_recall", "calls_exact_of_full")
-    rows = policy_map().query("axis == 'calls_exact_of_full'").set_index("policy")
-    ranks = f"rank {rows.rank_low['fifo']} to {rows.rank_high['fifo']}."
-    assert any(ranks in each.value for each in app.markdown)
-    assert any("tied with FIFO" in each.value for each in app.markdown)  # 0.670 against 0.668
-    app.selectbox(key="policies/up").set_value("memory").run()
-    assert told_best(app) == best_within_budget("call_recall", "memory")
-    app.selectbox(key="policies/across").set_value("memory").run()
-    app.selectbox(key="policies/up").set_value("nats").run()
-    assert told_best(app) == best_within_budget("memory", "nats")
+    check_answer(app, "call_recall", "calls_exact_of_full")
+    check_answer(app, "calls_exact_of_full", "call_recall")
+    app.selectbox(key="policies/axis/other").set_value("nats").run()
+    check_answer(app, "call_recall", "nats")
+    check_answer(app, "nats", "call_recall")
+    app.selectbox(key="policies/axis/one").set_value("memory").run()
+    check_answer(app, "nats", "memory")
     app.session_state["policies/picked"] = "turns(snapkv)"
     app.run()
 
@@ -142,7 +147,7 @@ def test_the_overview_is_of_what_is_shipped(monkeypatch: pytest.MonkeyPatch) -> 
 def check_overview(metric: str, results: Results) -> None:
     app = open_page("policies", metrics=",".join(results.benchmark.metrics))
     shown = app.dataframe[0].value.set_index("Policy")[metric_named(metric).label]
-    for key, policy in POLICIES.items():
+    for key, policy in synthetic_policies().items():
         each = [results.values(name, key, f"late_{metric}") for name in BENCHMARK_SCENARIOS]
         values = [known for known in each if known is not None]
         assert shown[policy.label] == pytest.approx(100 * np.mean(values), abs=1e-4), key
@@ -160,3 +165,36 @@ def test_what_pages_cost_is_whole_and_drawn() -> None:
     assert (table.mean_diff <= table.diff_high).all()
     means = table.merge(by_entries[["policy", "budget", "mean"]], on=["policy", "budget"])
     np.testing.assert_allclose(means.mean_x - means.mean_y, means.mean_diff, atol=3e-6)
+
+
+def test_agent_results_are_whole_and_no_policy_is_above_the_best() -> None:
+    table = agents.agent_results()
+
+    assert list(table.columns) == list(agents.COLUMNS)
+    assert not table.duplicated(["variant", "policy", "budget", "metric"]).any()
+    as_read = table[table.variant == agents.AS_READ]
+    assert set(as_read.policy) == {*agents.POLICIES, BEST}
+    assert len(as_read) == (len(agents.POLICIES) + 1) * len(agents.BUDGETS) * len(agents.METRICS)
+    case = ["budget", "metric"]
+    best = as_read[as_read.policy == BEST].set_index(case)["mean"]
+    highest = best.loc[pd.MultiIndex.from_frame(as_read[case])].to_numpy()
+    assert (as_read["mean"] <= highest).all()
+    pinned = table[table.variant == agents.PINNED]
+    assert set(pinned.policy) == set(agents.POLICIES)
+    means = as_read.set_index(["policy", *case])["mean"]
+    changed = table[table.variant != agents.AS_READ]
+    before = means.loc[pd.MultiIndex.from_frame(changed[["policy", *case]])].to_numpy()
+    np.testing.assert_allclose(changed["mean"] - before, changed.mean_diff, atol=3e-6)
+    assert (table.ci_low <= table["mean"]).all()
+    assert (table["mean"] <= table.ci_high).all()
+
+
+def test_the_page_shows_agent_results() -> None:
+    (shown,) = (
+        each.proto.body
+        for each in open_page("policies").get("html")
+        if "agent conversations" in each.proto.body
+    )
+    for row in agents.agent_results().to_dict("records"):
+        if row["variant"] == agents.AS_READ and row["metric"] == agents.METRICS[0]:
+            assert f"<td>{100 * row['mean']:.0f} (" in shown

@@ -14,8 +14,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fdkvc.corpora import lexical
 from fdkvc.corpora.formats import EXAMPLES, read_file
-from fdkvc.corpora.lexical import lexical_recording
+from fdkvc.corpora.lexical import LexicalRecordings, lexical_recording
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.transcripts import Transcript, Turn
 from fdkvc.experiments import replay as replay_module
@@ -57,7 +58,7 @@ def values(policy: str, budget: int, metric: str) -> np.ndarray[tuple[int], np.d
 
 def test_every_number_is_that_of_the_dialog_alone() -> None:
     assert tuple(REPLAYED_ONCE) == REPLAYED
-    metrics = len(metrics_of("evidence"))
+    metrics = len(metrics_of("evidence", optional=False))
     assert len(REPLAYED_ONCE) == len(RECORDINGS) * 2 * (2 * metrics + metrics - 1)
     for row, recording in enumerate(RECORDINGS):
         trace = simulate(SMALL.policies[1], recording.dialogs, 24)
@@ -70,10 +71,10 @@ def test_metrics_that_are_asked_for_are_the_mean_over_heads() -> None:
     table = replay(dataclasses.replace(SMALL, metrics=asked), RECORDINGS)
 
     assert list(dict.fromkeys(table.metric)) == [
-        *metrics_of("evidence"),
+        *metrics_of("evidence", optional=False),
         *(f"late_{key}" for key in asked),
     ]
-    of_evidence = table.metric.isin(list(metrics_of("evidence")))
+    of_evidence = table.metric.isin(list(metrics_of("evidence", optional=False)))
     pd.testing.assert_frame_equal(table[of_evidence].reset_index(drop=True), REPLAYED_ONCE)
     numbers = table.set_index(["dialog", "policy", "budget", "metric"]).value
     for recording in RECORDINGS:
@@ -81,26 +82,55 @@ def test_metrics_that_are_asked_for_are_the_mean_over_heads() -> None:
         for key in asked:
             found = numbers[recording.transcript.name, "h2o", 24, f"late_{key}"]
             alone = metric_named(key).late(trace, recording.dialogs).mean()
-            assert found == pytest.approx(alone, abs=1e-6)
+            assert found == pytest.approx(alone, abs=1e-6, nan_ok=True)
 
 
 def test_chunks_do_not_change_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay_module, "CHUNK_NUMBERS", 1)
     seen: list[Progress] = []
-    by_one = replay(SMALL, RECORDINGS, on_progress=seen.append)
+    by_one = replay(SMALL, RECORDINGS, workers=1, on_progress=seen.append)
+    by_two = replay(SMALL, RECORDINGS, workers=2)
 
+    pd.testing.assert_frame_equal(by_one, by_two, check_exact=True)
     assert [progress.done for progress in seen] == list(range(1, len(RECORDINGS) + 1))
     assert {progress.total for progress in seen} == {len(RECORDINGS)}
     by = ["dialog", "policy", "budget", "metric"]
     pd.testing.assert_frame_equal(
-        by_one.sort_values(by, ignore_index=True), REPLAYED_ONCE.sort_values(by, ignore_index=True)
+        by_one.sort_values(by, ignore_index=True),
+        REPLAYED_ONCE.sort_values(by, ignore_index=True),
+        check_exact=True,
     )
+
+
+def test_lexical_recordings_are_computed_twice_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[str] = []
+
+    def counted(transcript: Transcript, seed: int) -> Recording:
+        computed.append(transcript.name)
+        return lexical_recording(transcript, seed)
+
+    monkeypatch.setattr(lexical, "lexical_recording", counted)
+    dialogs = [recording.transcript for recording in RECORDINGS]
+    table = replay(SMALL, LexicalRecordings(dialogs), workers=1)
+
+    assert computed == 2 * [each.name for each in dialogs]  # to size the chunk, and in it
+    pd.testing.assert_frame_equal(table, REPLAYED_ONCE, check_exact=True)
+
+
+def test_a_dialog_with_a_long_turn_is_not_padded_together_with_others() -> None:
+    short, long = (
+        lexical_recording(Transcript(name, (Turn("user", "a word " * words),)))
+        for name, words in (("short", 4), ("long", 800))
+    )
+    few = [short] * 3
+    found = [*replay_module._chunks([*few, long, *few], Replay(budgets=(32,)))]
+    assert found == [slice(0, 3), slice(3, 4), slice(4, 7)]
 
 
 def test_a_cancelled_replay_returns_what_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay_module, "CHUNK_NUMBERS", 1)
     stop = threading.Event()
-    found = replay(SMALL, RECORDINGS, on_progress=lambda _: stop.set(), cancelled=stop)
+    found = replay(SMALL, RECORDINGS, workers=1, on_progress=lambda _: stop.set(), cancelled=stop)
 
     assert found.dialog.unique().tolist() == [RECORDINGS[0].transcript.name]
 
@@ -109,7 +139,7 @@ def test_the_summary_is_over_dialogs_that_a_metric_speaks_of() -> None:
     table = replay_summary(REPLAYED_ONCE).set_index(["policy", "heads", "budget", "metric"])
 
     known = values("h2o", 64, "state_recall")
-    assert np.isnan(known).sum() == 1  # the chat has no states
+    assert np.isnan(known).sum() == 3  # chats have no states
     spoken = known[~np.isnan(known)]
     row: Any = table.xs(("h2o", "each", 64, "state_recall"))
     assert (row.n, row.services, row["mean"]) == (3, 3, spoken.mean())
@@ -206,7 +236,7 @@ def test_a_run_that_is_cancelled_amid_a_dialog_leaves_it_out(
 
     monkeypatch.setattr(replay_module, "most_evidence", last)
 
-    assert replay(SMALL, RECORDINGS, cancelled=stop).empty
+    assert replay(SMALL, RECORDINGS, workers=1, cancelled=stop).empty
     assert len(bounded) == 1
 
 
@@ -222,7 +252,7 @@ def test_files_and_text_hold_every_table() -> None:
     text = replay_text(REPLAYED_ONCE)
     mean = 100 * values("h2o", 64, "call_recall").mean()
     assert f" {mean:.1f}" in text
-    assert "which is\nover 4 service clusters" in text
+    assert "which is\nover 6 service clusters" in text
     assert max(map(len, text.splitlines())) <= 100
 
 

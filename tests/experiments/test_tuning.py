@@ -1,4 +1,4 @@
-"""Search instead of guess: what is searched, what goes on, and what is told of it."""
+"""A search of hyperparameters: its settings, its journal, its front and its files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from fdkvc.files.studies import tuning_files
 from fdkvc.files.text import tuning_text
 from fdkvc.policies import policy_named, read_policy
 from fdkvc.ui.ablation import search
-from fdkvc.ui.kit import work
 from tests.app_pages import link_of, open_page, press, run_until, settled
 
 SMALL = Tuning(policy_named("h2o"), scenarios=("shift", "mixed"), trials=6, dialogs=2, fresh=4)
@@ -127,7 +126,7 @@ def test_without_optuna_the_command_says_what_it_needs(
 
     assert main(["tune", "--policy", "h2o", "--trials", "1", "--out", str(tmp_path)]) == 2
     assert capsys.readouterr().err == (
-        "fdkvc: tuning needs Optuna: install it with pip install -r requirements-tune.txt\n"
+        "fdkvc: tuning needs Optuna: install requirements-tune.txt, or the extra tune\n"
     )
 
 
@@ -168,7 +167,7 @@ def some_of(tuning: Tuning, **_: Any) -> Any:
 
 def test_the_page_searches_and_opens_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "check_installed", lambda: None)
-    monkeypatch.setattr(work, "tune", some_of)
+    monkeypatch.setattr(search, "tune", some_of)
     app = open_page("ablation", **LINK)
     assert not app.error
     assert link_of(app) == LINK
@@ -179,9 +178,9 @@ def test_the_page_searches_and_opens_what_was_found(monkeypatch: pytest.MonkeyPa
     run_until(press(app, "Start the search"), "Shown: Blocks (H2O, size=8) for retention and")
 
     settings = app.dataframe[0].value
-    assert settings[""].tolist()[:2] == ["as it was", "A"]
+    assert settings[""].tolist()[:2] == ["original", "A"]
     assert all("(" in words for words in settings["Retention"])
-    assert set(settings["Page size"]) <= {"4", "8", "20"}
+    assert set(settings["Page size (b)"]) <= {"4", "8", "20"}
     found = Tuning(read_policy("blocks(h2o, size=8)"), scenarios=("mixed",), trials=3, dialogs=2)
     best = str(some_of(dataclasses.replace(found, seed=1, budget=40)).trials.setting.iloc[-1])
     app.session_state["ablation-search/picked"] = best
@@ -209,7 +208,7 @@ def test_a_search_of_the_command_is_opened_from_its_run_json_also_without_optuna
         app = open_page("ablation", section="search")
         bring(app, some)
 
-        assert any("Of 3 settings that were tried" in each.value for each in app.markdown)
+        assert any("Of 3 settings, those on the front" in each.value for each in app.markdown)
         assert not app.warning
         assert len(app.dataframe[0].value) == found.front.setting.nunique()
         app.session_state["ablation-search/picked"] = found.front.setting.iloc[-1]

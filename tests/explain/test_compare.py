@@ -17,7 +17,7 @@ from fdkvc.explain.overlap import (
     figures_table,
     first_difference,
     overlap_table,
-    share_apart,
+    share_of_differences,
 )
 from fdkvc.explain.tables import entries_table, turns_table
 from fdkvc.policies import policy_named
@@ -50,7 +50,7 @@ def test_the_overlap_is_that_of_the_sets_of_kept_tokens(one: str, other: str) ->
 
     assert list(table) == ["turn", "shared", "only_one", "only_other", "jaccard"]
     assert table["turn"].tolist() == list(range(12))
-    apart = share_apart(TRACES[one], TRACES[other])
+    apart = share_of_differences(TRACES[one], TRACES[other])
     np.testing.assert_allclose(apart[0], 1 - table["jaccard"], rtol=1e-6)
     for turn, row in zip(range(12), table.itertuples(), strict=True):
         mine, theirs = kept(TRACES[one], turn), kept(TRACES[other], turn)
@@ -136,8 +136,9 @@ def test_what_a_fork_took_out_has_no_score_there() -> None:
 
 def test_the_figures_are_those_of_the_metrics() -> None:
     asked = metrics_of()
-    turns = {n: turns_table(t, DIALOG, asked=metrics_of(optional=True)) for n, t in TRACES.items()}
-    table = figures_table(turns, DIALOG, metrics_of(optional=True))
+    optional = metrics_of(optional=True)
+    turns = {n: turns_table(t, DIALOG, metrics=optional) for n, t in TRACES.items()}
+    table = figures_table(turns, DIALOG, optional)
 
     assert list(table) == [*FIGURES, *(f"late_{key}" for key in asked)]
     for row in table.to_dict(orient="records"):

@@ -15,7 +15,7 @@ from scipy import stats
 from fdkvc.experiments.benchmark import Benchmark, Latency, PolicyScores, Results, run_benchmark
 from fdkvc.experiments.study import Study
 from fdkvc.explain.tables import entries_table, turns_table
-from fdkvc.paper.tables import published, published_ablation, published_adaptation
+from fdkvc.paper.tables import published, published_ablation
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
 from fdkvc.replication.tables import (
     ABLATION,
@@ -178,7 +178,7 @@ def test_adaptation_table(results: Results) -> None:
         assert row["median"] == np.percentile(turns, 50)
         assert row["p90"] == pytest.approx(np.percentile(turns, 90))
         for name in ("mean", "median", "p90"):
-            figure = published_adaptation(row["policy"], name)
+            figure = published("adaptation", row["policy"], name)
             assert figure is not None
             assert row[f"published_{name}"] == figure.value
     exact = table.set_index("policy").loc[["fifo", "sink", "h2o"], ["mean", "median", "p90"]]

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import fdkvc
 from fdkvc.experiments.benchmark import Benchmark, Latency, Results, run_benchmark
 from fdkvc.explain.tables import entries_table, turns_table
 from fdkvc.files.export import (
@@ -26,7 +27,7 @@ from fdkvc.files.export import (
     csv_text,
     trace_files,
 )
-from fdkvc.files.record import project_version, run_json, source_digest
+from fdkvc.files.record import run_json, source_digest
 from fdkvc.files.text import ablation_text, at_least, benchmark_text, text_table, trace_text
 from fdkvc.files.write import check_folder, write_files
 from fdkvc.policies import POLICIES, policy_named
@@ -182,7 +183,7 @@ def test_files_are_the_same_bytes_for_any_workers_and_chunks(results: Results) -
 
 def test_run_json_says_all_that_the_numbers_depend_on(results: Results) -> None:
     run = json.loads(benchmark_files(results, LATENCIES, "fifo")["run.json"])
-    keys = ["kind", "parameters", "versions", "processor", "seconds", "digests"]
+    keys = ["format", "kind", "parameters", "versions", "processor", "seconds", "digests"]
     assert (list(run), run["kind"]) == (keys, "benchmark")
     assert run["parameters"]["seed"] == 5
     assert run["seconds"] == results.seconds
@@ -196,18 +197,13 @@ def test_run_json_says_all_that_the_numbers_depend_on(results: Results) -> None:
     assert again == results.benchmark.policies
     assert type(results.benchmark.world)(**parameters["world"]) == results.benchmark.world
     assert run["versions"] == {
-        "fdkvc-lab": project_version(),
+        "fdkvc-lab": fdkvc.__version__,
         "source": source_digest(),
         "python": platform.python_version(),
         "numpy": np.__version__,
         "scipy": metadata.version("scipy"),
         "pandas": pd.__version__,
     }
-
-
-def test_the_version_is_the_projects() -> None:
-    text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
-    assert f'version = "{project_version()}"' in text
 
 
 def test_run_json_refuses_what_json_does_not_know() -> None:

@@ -36,7 +36,7 @@ from fdkvc.report.claims import claims_html, line_html
 from fdkvc.report.document import drawing, report_html, study_report
 from fdkvc.report.figures import figure_charts, series_chart
 from fdkvc.report.page import page
-from fdkvc.report.scene import Scene, scene_html, told_of
+from fdkvc.report.scene import Scene, scene_html, sentences_of
 from fdkvc.report.tables import measured_html
 from fdkvc.stage.moments import failed_call, nearly_kept, rescued
 from fdkvc.stage.payload import pack
@@ -273,8 +273,8 @@ def test_a_scene_holds_the_run_and_what_is_said_of_it() -> None:
     run = run_of()
     turn, entry = nearly_kept(run)
     packed = pack(run, "scene")
-    told = told_of([run], entry)
-    text = scene_html(Scene("<FD-KVC>", "one", packed, turn, entry, told=told))
+    told = sentences_of([run], entry)
+    text = scene_html(Scene("<FD-KVC>", "one", packed, turn, entry, sentences=told))
     assert "<title>&lt;FD-KVC&gt;</title>" in text
     assert not FOREIGN.search(text)
     (data,) = re.findall(r'const data = bytes\("([^"]+)"\)', text)
@@ -293,14 +293,14 @@ def test_of_a_large_run_only_the_held_entry_is_told_and_of_a_small_one_all(
     tiny = DialogChoice(custom_scenario("AAB"), 1, World(tokens_per_turn=4))
     small = build_run(RunChoice(tiny, policy_named("fifo"), 8), tiny.load())
     run = run_of()
-    assert set(told_of([run], 3)) == {f"{turn} 3" for turn in range(run.dialogs.turns)}
-    assert told_of([run], None) == {}
-    assert set(told_of([small], 3, every=False)) == {f"{turn} 3" for turn in range(3)}
+    assert set(sentences_of([run], 3)) == {f"{turn} 3" for turn in range(run.dialogs.turns)}
+    assert sentences_of([run], None) == {}
+    assert set(sentences_of([small], 3, every=False)) == {f"{turn} 3" for turn in range(3)}
     monkeypatch.setattr(scene, "MAX_EXPLAINED_ENTRIES", 2000)
     pairs = zip(small.entries["turn"], small.entries["token"], strict=True)
-    assert set(told_of([small], None)) == {f"{turn} {token}" for turn, token in pairs}
+    assert set(sentences_of([small], None)) == {f"{turn} {token}" for turn, token in pairs}
     monkeypatch.setattr(scene, "MAX_EXPLAINED_ENTRIES", 10)
-    both = told_of([run, run_of("h2o")], 3)
+    both = sentences_of([run, run_of("h2o")], 3)
     assert {len(each) for each in both.values()} == {2}
 
 

@@ -38,7 +38,9 @@ while True:
             (folder / name).write_text(text)
     child = os.fork()
     if child == 0:
+        # As a terminal would start it, also where these tests were started in the background.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
         left = step
 
         def audit(event, arguments):

@@ -273,7 +273,7 @@ def changed(**parts: Any) -> str:
         (
             changed(scenarios=[{"key": "x", "label": "x", "schedule": "A" * 900_000}]),
             "at parameters.scenarios[0]: the schedule has 900,000 turns, "
-            "but at most 512 are allowed",
+            "but at most 2,048 are allowed",
         ),
         (
             changed(world={"tokens_per_turn": 4096, "dimension": 4096}),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import doctest
 import io
 import json
 import os
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -31,6 +31,7 @@ from fdkvc.policies import WRAPPERS, Policy, policy_named, read_policy
 from fdkvc.policies.together import Together
 from fdkvc.run.simulate import simulate
 from tests.experiments.test_answers import shortened
+from tests.library import Numbers
 from tests.models import write_model
 from tests.refusals import assert_one_sentence
 from tests.worlds import STREAMING_POLICIES, policies, turn_lengths
@@ -82,7 +83,7 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
 
 def refused(policy: Policy) -> bool:
     """Say whether a policy asks for what a cache of the library cannot give."""
-    return policy.reads_afresh or "surprisal" in policy.looks_at
+    return policy.reads_afresh
 
 
 EVICTING = tuple(key for key in STREAMING_POLICIES if not refused(policy_named(key)))
@@ -94,16 +95,6 @@ RAGGED = "fd-kvc:tau=0.9"
 
 CAPPED = ("gemma2", "sdpa")
 LENGTHS = [7, 1, 9, 4, 6]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Tiny products are quicker without company."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with torch.inference_mode():
-        yield
-    torch.set_num_threads(threads)
 
 
 def made(shape: str = "llama", attention: str = "sdpa", **sizes: Any) -> Any:
@@ -215,7 +206,7 @@ def test_an_eviction_is_the_full_cache_with_the_evicted_masked(shape: str, atten
 
 @settings(max_examples=12)
 @given(
-    policy=policies(EVICTING).filter(lambda each: "surprisal" not in each.looks_at),
+    policy=policies(EVICTING),
     lengths=turn_lengths(5, 8),
     budget=st.integers(1, 12),
     decides=st.sampled_from(["head", "layer", "model"]),
@@ -225,7 +216,8 @@ def test_so_it_is_for_any_policy_budget_and_whoever_decides(
     llama: Any, policy: Any, lengths: list[int], budget: int, decides: str, pool: str
 ) -> None:
     ids = text(sum(lengths))
-    cache = PolicyCache(policy, budget, llama, decides=decides, pool=pool, record=True)
+    how: Any = {"decides": decides, "pool": pool, "tokenizer": Numbers()}
+    cache = PolicyCache(policy, budget, llama, **how, record=True)
 
     ours = read_in_turns(llama, cache, ids, lengths)
 
@@ -244,7 +236,7 @@ def test_so_it_is_for_any_policy_budget_and_whoever_decides(
 def test_so_it_is_for_policies_around_policies(llama: Any, wrapper: str) -> None:
     ids, policy = text(sum(LENGTHS)), read_policy(f"{wrapper}(h2o)")
     for decides in ("head", "layer", "model"):
-        cache = PolicyCache(policy, 5, llama, decides=decides, record=True)
+        cache = PolicyCache(policy, 5, llama, decides=decides, record=True, tokenizer=Numbers())
         ours = read_in_turns(llama, cache, ids, LENGTHS)
         assert_same_logits(ours, masked(llama, ids, what_was_seen(cache, LENGTHS)))
         for decision in cache.decisions:
@@ -391,27 +383,30 @@ def test_a_fork_goes_on_by_itself(llama: Any) -> None:
 def test_layers_with_a_window_are_left_to_the_model_and_told() -> None:
     cache = PolicyCache(policy_named("h2o"), 5, made("gemma3"))
     assert cache.decided == (1, 2)
-    told = "left to the model, with windows of their own: layers 0"
+    told = "left to the model: layers 0 (window of 8 tokens)"
     assert repr(cache) == f"PolicyCache(h2o, budget 5; {told})"
-    with pytest.raises(ValueError, match="all layers of this model see a window of 8 tokens, so"):
+    with pytest.raises(ValueError, match=r"attends to the whole text \(window of 8 tokens\), so"):
         PolicyCache(policy_named("h2o"), 5, made("mistral", sliding_window=WINDOW))
 
 
-def test_more_than_one_text_is_refused(llama: Any) -> None:
+def test_other_texts_beams_and_the_way_back_are_refused(llama: Any) -> None:
     cache = PolicyCache(policy_named("h2o"), 5, llama)
-    with pytest.raises(ValueError, match="for one text, but there are 2 at once: generate one"):
+    llama(text(4), past_key_values=cache)
+    with pytest.raises(ValueError, match="began with 1 texts cannot go on with 2: make a new one"):
         llama(text(8).reshape(2, 4), past_key_values=cache)
-    with pytest.raises(ValueError, match="for one text without padding"):
-        llama(text(4), attention_mask=torch.tensor([[0, 1, 1, 1]]), past_key_values=cache)
-    for act in (
-        cache.reset,
-        lambda: cache.crop(-1),
-        lambda: cache.reorder_cache(torch.tensor([0])),
-        lambda: cache.batch_repeat_interleave(2),
-        lambda: cache.batch_select_indices(torch.tensor([0])),
-    ):
+    cache = PolicyCache(policy_named("h2o"), 5, llama)
+    with pytest.raises(ValueError, match="a text of the batch ends in padding: pad on the left"):
+        llama(text(4), attention_mask=torch.tensor([[1, 1, 1, 0]]), past_key_values=cache)
+    refused: Any = {
+        "reset": (),
+        "crop": (-1,),
+        "reorder_cache": (torch.tensor([0]),),
+        "batch_repeat_interleave": (2,),
+        "batch_select_indices": (torch.tensor([0]),),
+    }
+    for name, arguments in refused.items():
         with pytest.raises(ValueError, match="a PolicyCache") as caught:
-            act()
+            getattr(cache, name)(*arguments)
         assert_one_sentence(caught.value)
 
 
@@ -420,7 +415,9 @@ def test_more_than_one_text_is_refused(llama: Any) -> None:
     [
         ("oracle", {}, "looks at the future of the dialog, which a model has yet to write"),
         ("retrieval", {}, "stores everything and chooses afresh what each turn reads, but a"),
-        ("surprisal", {}, "weighs how surprising tokens are, which a PolicyCache does not see"),
+        ("surprisal", {}, "looks at the text of tokens, for which a PolicyCache needs the"),
+        ("h2o", {"bits": 3}, "bits is 3, but must be one of 4, 8"),
+        ("h2o", {"bits": 8, "positions": "slots"}, "do not go together: keys are rotated again"),
         ("h2o", {"budget": 0}, "budget is 0, but must be a whole number"),
         ("h2o", {"every": 0}, "every is 0, but must be a whole number of at least 1"),
         ("h2o", {"decides": "all"}, "decides is 'all', but must be one of head, layer, model"),
@@ -642,8 +639,8 @@ def test_the_command_writes_what_its_document_says(
         (["--trace", "--every", "3"], "--trace and --every do not go together: a trace holds"),
         # What no cache can do is said before a model is looked for.
         (
-            ["--model", "nowhere", "--policies", "fifo", "surprisal"],
-            "Surprisal weighs how surprising tokens are, which a PolicyCache does not see",
+            ["--model", "nowhere", "--policies", "fifo", "retrieval"],
+            "Retrieval stores everything and chooses afresh what each turn reads, but a Policy",
         ),
     ],
 )
@@ -681,11 +678,15 @@ def test_a_model_that_is_not_what_it_says_gets_one_sentence(
 
 
 def test_the_documents_example_answers_turn_after_turn(tmp_path: Path) -> None:
-    document = (BUNDLED.parents[1] / "live" / "README.md").read_text("utf-8")
-    (example,) = re.findall(r"^```python\n(.*?)^```$", document, re.MULTILINE | re.DOTALL)
+    document = BUNDLED.parents[1] / "live" / "README.md"
     folder = write_model(tmp_path / "model", tokenizer_class="PreTrainedTokenizerFast")
-    names: dict[str, Any] = {}
-    exec(example.replace("path/of/a/model", str(folder)), names)
-    cache = names["cache"]
-    assert cache.held.shape[2] == cache.budget
-    assert cache.seen > 2 * cache.budget
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    tokenizer.chat_template = (
+        "{% for each in messages %}{{ each.role }}: {{ each.content }}<end>{% endfor %}"
+    )
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    model.generation_config.max_new_tokens = 12
+    names = {"model": model, "tokenizer": tokenizer, "chat": []}
+    found = doctest.testfile(str(document), module_relative=False, globs=names)
+    assert found.attempted > 4
+    assert found.failed == 0

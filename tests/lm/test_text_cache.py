@@ -203,6 +203,11 @@ def test_a_head_keeps_what_a_stream_of_its_vectors_keeps(tmp_path: Path, key: st
                 embeddings=cache.vectors("hidden")[layer, 0, first:end],
                 **{name: each[layer, head, first:end] for name, each in vectors.items()},
                 surprisal=None if cache.surprisal is None else cache.surprisal[first:end],
+                traits=(
+                    decoder.features(cache.ids[first:end], ("traits",))["traits"]
+                    if decoder.features
+                    else None
+                ),
             )
             assert left is not None
             assert [at for at in left[layer, head].tolist() if at >= 0] == turn.kept.tolist()

@@ -6,10 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fdkvc.corpora import tokenizer_file
 from fdkvc.corpora.tokenizer_file import as_value_error, check_tokenizer
+from fdkvc.lm import BUNDLED
+from fdkvc.lm import tokens as tokens_module
 from fdkvc.lm.language_model import load_language_model
 from fdkvc.lm.tokens import load_tokens
 from tests.models import write_model
@@ -171,3 +174,13 @@ def test_stderr_is_there_again(capfd: pytest.CaptureFixture[str]) -> None:
 def _change(folder: Path, changes: dict[str, Any]) -> None:
     path = folder / "tokenizer.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def test_tokens_of_a_long_text_end_where_they_end_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = load_language_model(BUNDLED).tokens
+    ids, _ = tokens.encode("A table in São José at 6 p.m. for Zoë, please. " * 12)
+    monkeypatch.setattr(tokens_module, "BLOCK", len(ids))
+    whole = tokens.traits(ids), tokens.words_and_speakers(ids)
+    monkeypatch.setattr(tokens_module, "BLOCK", 7)
+    np.testing.assert_array_equal(tokens.traits(ids), whole[0])
+    assert tokens.words_and_speakers(ids) == whole[1]

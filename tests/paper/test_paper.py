@@ -24,8 +24,6 @@ from fdkvc.paper.tables import (
     Table,
     published,
     published_ablation,
-    published_adaptation,
-    published_latency,
     published_sweep,
     read_printed,
 )
@@ -113,7 +111,7 @@ def test_nothing_is_made_up_where_the_paper_prints_nothing(
 
 def test_adaptation_in_turns() -> None:
     printed = {
-        policy: [published_adaptation(policy, name) for name in ("mean", "median", "p90")]
+        policy: [published("adaptation", policy, name) for name in ("mean", "median", "p90")]
         for policy in POLICIES
     }
     assert {
@@ -125,14 +123,14 @@ def test_adaptation_in_turns() -> None:
         "fd-kvc": [4.5, 4, 5],
     }
     assert [cell and cell.rounding for cell in printed["h2o"]] == [0.05, 0.5, 0.5]
-    assert published_adaptation("fifo", "mode") is None
+    assert published("adaptation", "fifo", "mode") is None
 
 
 def test_latency_in_milliseconds() -> None:
-    cells = [published_latency(policy) for policy in POLICIES]
+    cells = [published("mixed", policy, "latency") for policy in POLICIES]
     assert [cell and cell.value for cell in cells] == [0.027, 0.028, 0.055, 0.105]
     assert {cell and cell.rounding for cell in cells} == {0.0005}
-    assert published_latency("random") is None
+    assert published("mixed", "random", "latency") is None
 
 
 def test_ablations() -> None:
@@ -241,7 +239,9 @@ def test_t_and_p_of_the_paper_belong_together(test: tables.TTest) -> None:
 
 @pytest.mark.parametrize("test", T_TESTS, ids=lambda test: test.scenario)
 def test_the_tests_imply_the_spread_of_chance(test: tables.TTest) -> None:
-    assert test.implied_sd == pytest.approx(0.2, abs=0.01)
+    one, other = (LATE_ALIGNMENT[policy, test.scenario].value for policy in ("fd-kvc", "h2o"))
+    spread = (one - other) * math.sqrt(test.t.dialogs) / test.t.value
+    assert spread == pytest.approx(0.2, abs=0.01)
 
 
 def test_rounding_leaves_a_range_with_the_value_inside() -> None:
@@ -334,3 +334,11 @@ def test_judging_a_claim(key: str, low: float, high: float, verdict: str) -> Non
 def test_an_interval_that_ends_below_its_start_is_refused() -> None:
     with pytest.raises(ValueError, match=r"from 0\.3 to 0\.1"):
         claim("alignment-shift").judge(0.3, 0.1)
+
+
+def test_claims_print_the_figures_of_the_tables() -> None:
+    assert claim("diversity-composite").published == LATE_DIVERSITY["fd-kvc", "composite"]
+    assert claim("latency").published == tables.RETENTION_AND_LATENCY["fd-kvc", "latency"]
+    for test in T_TESTS:
+        assert claim(f"t-{test.scenario}").published == test.t
+        assert claim(f"p-{test.scenario}").published == test.p

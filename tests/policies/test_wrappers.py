@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from fdkvc.attention import word_id
+from fdkvc.attention import SPEAKERS, word_id
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.recordings import Recording, Token
@@ -16,6 +16,7 @@ from fdkvc.corpora.transcripts import Transcript, Turn
 from fdkvc.explain.counterfactual import counterfactual
 from fdkvc.explain.explain import explain, sentences
 from fdkvc.explain.narrate import narrate
+from fdkvc.lm.tokens import MARKED
 from fdkvc.parameters import Field
 from fdkvc.policies import (
     Policy,
@@ -283,9 +284,10 @@ def test_a_piece_of_a_marked_word_is_of_that_word() -> None:
     ("name", "available", "said"),
     [
         ("whitelist(fifo, speaker=user)", Available(), "Speakers are unknown here"),
+        ("whitelist(fifo, speaker=prompt)", Available(MARKED), "A system prompt is not marked"),
         (
             "blocks(whitelist(fifo, words=rome))",
-            Available(speakers=True),
+            Available(speakers=SPEAKERS),
             "Words are unknown here",
         ),
         ("ada-heads(h2o)", Available(layers=2), "There is one head here"),
@@ -297,7 +299,7 @@ def test_what_changes_nothing_somewhere_is_said(name: str, available: Available,
 
     (sentence,) = policy.without_effect(available)
     assert sentence.startswith(said)
-    assert policy.without_effect(Available(speakers=True, words=True, heads=2, layers=2)) == ()
+    assert policy.without_effect(Available(speakers=SPEAKERS, words=True, heads=2, layers=2)) == ()
 
 
 def test_turns_are_judged_once_worked_by_hand() -> None:

@@ -14,7 +14,6 @@ from fdkvc.paper.tables import (
     DIALOGS,
     published,
     published_ablation,
-    published_adaptation,
     published_sweep,
 )
 from fdkvc.policies import PAPER_POLICIES, policy_named
@@ -166,7 +165,7 @@ def test_adaptation_of_the_frozen_policies_is_exact(key: str, shifted: DialogBat
     result = adaptation(simulate(policy_named(key), shifted, BUDGET, entries=False), shifted)
 
     for statistic in ("mean", "median", "p90"):
-        printed = published_adaptation(key, statistic)
+        printed = published("adaptation", key, statistic)
         assert printed is not None
         assert (result.turns == printed.value).all()
     assert (result.never == (key == "h2o")).all()
@@ -175,7 +174,7 @@ def test_adaptation_of_the_frozen_policies_is_exact(key: str, shifted: DialogBat
 def test_fd_kvc_adapts_in_four_to_five_turns(shifted: DialogBatch) -> None:
     trace = simulate(policy_named("fd-kvc"), shifted, BUDGET, entries=False)
     result = adaptation(trace, shifted)
-    printed = published_adaptation("fd-kvc", "mean")
+    printed = published("adaptation", "fd-kvc", "mean")
     assert printed is not None
 
     assert not result.never.any()

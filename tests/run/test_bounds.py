@@ -18,6 +18,7 @@ from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.transcripts import Demand, Mention, TooLargeError, Transcript, Turn
 from fdkvc.experiments.benchmark import Benchmark
+from fdkvc.limits import MAX_TURNS
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.run import bounds
 from fdkvc.run.bounds import (
@@ -116,6 +117,15 @@ def test_a_schedule_of_too_many_steps_is_refused_before_anything_is_allocated(
         Benchmark((custom_scenario("A" * 512),), metrics=("regret",), budget=65)
     check_schedule(512, 2**14, 56)
     check_schedule(512, 2**14, 2**14)  # with room for all there is nothing to search
+
+
+def test_the_longest_schedule_does_not_overflow() -> None:
+    worth = np.ones((MAX_TURNS, 3), np.float32)
+    worth[:, 1] = 0.5
+
+    held = best_schedule(worth, np.zeros(3, np.intp), budget=2)
+
+    assert held.all(axis=0).tolist() == [True, False, True]
 
 
 def test_greedy_is_not_optimal() -> None:
@@ -263,6 +273,7 @@ def test_a_large_programme_is_solved_in_a_child_process_to_the_same_number(
         return children[-1]
 
     monkeypatch.setattr(bounds, "Popen", popen)
+    monkeypatch.setattr(bounds, "MAX_BOUND_SECONDS", 60)  # however busy the machine is
     monkeypatch.setattr(bounds, "MAX_INLINE_BOUND_TERMS", 0)
 
     assert 0 < here < 1

@@ -3,7 +3,8 @@
 import { readFileSync } from 'node:fs';
 import { comparison, entryName, fateOf, headline, rivalOf, verdict } from '../../fdkvc/stage/explain.js';
 import { contrast, difference, gap, number } from '../../fdkvc/stage/numbers.js';
-import { Dialog, Lane, lanesOf, unpack } from '../../fdkvc/stage/record.js';
+import { lanesOf } from '../../fdkvc/stage/long.js';
+import { Dialog, Lane, unpack } from '../../fdkvc/stage/record.js';
 
 // Of each token that has come: what became of it, and the numbers that say why.
 function told(lane, turn) {

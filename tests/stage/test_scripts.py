@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, get_args
@@ -23,6 +24,7 @@ from fdkvc.charts.theme import TOPICLESS, TOPICS, letter_ink
 from fdkvc.explain.explain import Explanation, explain, sentences
 from fdkvc.policies import POLICIES, read_policy
 from fdkvc.run.fork import Fork
+from fdkvc.run.long import simulate_long
 from fdkvc.run.trace import Rule, Status
 from fdkvc.stage.drawn import Kind, script
 from fdkvc.stage.payload import LaneHead, pack, pack_lanes
@@ -345,10 +347,15 @@ def test_what_is_shipped_is_one_script_that_imports_nothing(
 
 
 def test_a_bundle_does_what_its_modules_do(node: str, tmp_path: Path) -> None:
-    """The ear has no page: it hears the server, and speaks to it."""
+    """The ear hears the server, and speaks to it once the app is at rest."""
     file = tmp_path / "ear.mjs"
     file.write_text(
-        script("ear")
+        """
+let rests = true;
+globalThis.document = { querySelector: () => (rests ? {} : null) };
+globalThis.addEventListener = () => {};
+"""
+        + script("ear")
         + """
 const said = [];
 const changed = [];
@@ -357,11 +364,45 @@ globalThis.fdkvcStage.changed = (what) => changed.push(what);
 mount({ data: { what: 'view', turn: 4 }, setStateValue: (...each) => said.push(each) });
 globalThis.fdkvcStage.tell.view({ turn: 5 });
 console.log(JSON.stringify([globalThis.fdkvcStage.view, said, changed]));
+rests = false;
+for (const turn of [6, 7]) globalThis.fdkvcStage.tell.view({ turn });
+await new Promise((done) => setTimeout(done, 100));
+console.log(JSON.stringify(said.slice(1)));
+rests = true;
+await new Promise((done) => setTimeout(done, 100));
+console.log(JSON.stringify(said.slice(1)));
 """
     )
     done = subprocess.run([node, file], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == [
+    heard, busy, rested = map(json.loads, done.stdout.splitlines())
+    assert heard == [
         {"what": "view", "turn": 4},
-        [["said", {"turn": 5}]],
+        [["message", {"turn": 5}]],
         ["view"],
     ]
+    assert busy == []
+    assert rested == [["message", {"turn": 7}]]
+
+
+@pytest.mark.parametrize("name", ["fifo", "h2o", "fd-kvc", "random"])
+def test_a_lane_of_a_long_dialog_has_the_fates_of_a_recorded_one(
+    look: Look, tmp_path: Path, name: str
+) -> None:
+    run = run_of(name)
+    long = replace(run, trace=simulate_long(run.trace.policy, run.dialogs, BUDGET))
+    assert long.long
+    files = []
+    for each in (run, long):
+        files.append(tmp_path / f"{each.long}.packed")
+        files[-1].write_bytes(pack_lanes([each], [LaneHead(name, BUDGET, "", ())], None, "run"))
+
+    recorded, recomputed = look("runs", *files)
+
+    assert recorded["headlines"] == recomputed["headlines"]
+    (one,), (other,) = recorded["lanes"], recomputed["lanes"]
+    assert one["river"] == other["river"]
+    for before, after in zip(one["turns"], other["turns"], strict=True):
+        for token, (own, same) in enumerate(zip(before, after, strict=True)):
+            assert own["path"] == same["path"], token
+            for part in ("fate", "left", "at"):
+                assert own["fate"][part] == same["fate"][part], (token, part)

@@ -11,11 +11,10 @@ from fdkvc.policies import POLICIES, policy_named, read_policy
 from fdkvc.run.fork import Fork
 from fdkvc.run.trace import Rule, Status
 from fdkvc.stage.moments import nearly_kept
-from fdkvc.stage.payload import PROTECTED_BIT, RULE_BIT
+from fdkvc.stage.payload import PROTECTED_BIT, RULE_BIT, LaneHead
 from fdkvc.synthetic.scenarios import World, custom_scenario, scenario_named
 from fdkvc.ui.kit.runs import DialogChoice, Run, RunChoice, load_fork, load_run
-from fdkvc.ui.stage.payload import (
-    LaneHead,
+from fdkvc.ui.stage.component import (
     lanes_payload,
     name_of_all,
     payload,

@@ -504,11 +504,13 @@ def test_padding_belongs_to_no_turn() -> None:
 def test_dialogs_that_do_not_belong_together_get_one_clear_sentence() -> None:
     one = generate(custom_scenario("AB"), world=SMALL)
 
-    with pytest.raises(ValueError, match=r"topic names differ: \('A', 'C'\) and \('A', 'B'\)"):
+    with pytest.raises(
+        ValueError, match=r"differ in their topic names: \('A', 'C'\) and \('A', 'B'\)"
+    ):
         stack([one, generate(custom_scenario("AC"), world=SMALL)])
-    with pytest.raises(ValueError, match="differ in embedding dimension"):
+    with pytest.raises(ValueError, match="embedding dimension: 31 and 30"):
         stack([one, generate(custom_scenario("AB"), world=World(dimension=31, head_dimension=4))])
-    with pytest.raises(ValueError, match="differ in head dimension"):
+    with pytest.raises(ValueError, match="head dimension: 5 and 4"):
         stack([one, generate(custom_scenario("AB"), world=World(dimension=30, head_dimension=5))])
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from html import escape, unescape
+from pathlib import Path
 from urllib.parse import parse_qsl
 
 import pandas as pd
@@ -13,15 +15,22 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
+from fdkvc.commands.main import main
 from fdkvc.commands.parser import build_parser
+from fdkvc.corpora.formats import EXAMPLES, read_transcripts
+from fdkvc.corpora.lexical import lexical_recording
+from fdkvc.corpora.trace_file import trace_bytes
 from fdkvc.experiments.answers import MEASURES
 from fdkvc.explain.answer_causes import grade_call
 from fdkvc.files.record import digest
 from fdkvc.lm import MEASURED, MEASURED_ON
 from fdkvc.lm.chat import Chat
+from fdkvc.report.answer import call_html
+from fdkvc.report.shipped_answers import TABLES
+from fdkvc.report.shipped_answers import shipped_report as report
 from fdkvc.ui.answers import choices, conversation, scene
 from fdkvc.ui.answers.conversation import FULL, Conversation, bundled_model
-from fdkvc.ui.answers.measured import TABLES, damage_rows, report
+from fdkvc.ui.answers.measured import damage_rows
 from fdkvc.ui.kit.lru import ByteLRU
 from fdkvc.ui.kit.markdown import plain
 from tests.app_pages import check_specs, html, link_of, open_page, press, settled, specs, told
@@ -81,7 +90,7 @@ def test_why_says_what_a_word_would_have_looked_at_and_when_that_was_evicted() -
     assert told.startswith("FIFO wrote *")
     assert "they got 0 %" in told
     shown = html(app)
-    assert '<b class="asked">' in shown
+    assert '<b class="chosen">' in shown
     assert re.search(
         r'<s [^>]*title="0\.0 % of the attention, [\d.]+ % if it were cached; '
         r'evicted in turns? \d+[^"]* from 8 of 8 KV heads',
@@ -139,10 +148,18 @@ def test_what_was_measured_over_many_dialogs_is_shown_as_its_files_say() -> None
     assert [each["title"]["text"] for each in specs(app)] == [
         "Damage by budget",
         "Every policy at 64 entries per head",
+        "Values right; full cache: 94.9 %",
+        "Calls exact; full cache: 57.8 %",
     ]
     words = words_of(app)
-    assert "over 200 dialogues" in words
-    assert f"intervals are by {rows.services.max()} service clusters" in words
+    dialogs = int(pd.read_csv(MEASURED / "answers_services.csv").dialogs.sum())
+    assert f"over {dialogs} dialogues" in words
+    by_services = pd.read_csv(MEASURED / "answers_by_services.csv")
+    chosen = by_services.query("metric == 'values_right' and budget == 64")
+    for share in 100 * chosen[["mean", "ci_low", "ci_high"]].to_numpy(float):
+        mean, low, high = (f"{each:.1f}" for each in share)
+        assert f"<td>{mean} ({low} to {high})</td>" in shown
+    assert f"intervals are by {paired.services.max()} service clusters" in words
     measure = MEASURES["calls_exact_of_full"]
     assert f"{measure.label}: {measure.help}" in words
     (best,) = (
@@ -156,6 +173,58 @@ def test_what_was_measured_over_many_dialogs_is_shown_as_its_files_say() -> None
     }
     rho, low, high = (f"−{-best[name]:.2f}" for name in ("rho", "ci_low", "ci_high"))
     assert f"{rho} ({low} to {high})" in shown
+
+
+def test_the_folder_of_a_live_run_is_opened(tmp_path: Path) -> None:
+    """Its damage and its cost are shown instead of the shipped results."""
+    out, few = tmp_path / "out", ["--policies", "fifo", "h2o", "--budgets", "20", "30"]
+    dialogs = tmp_path / "dialogs.json"
+    dialogs.write_text(json.dumps(json.loads((EXAMPLES / "dialogues.json").read_text())[:2]))
+    assert main(["answers", "--dialogs", str(dialogs), *few, "--out", str(out)]) == 0
+    numbers = {
+        "read_per_second": 20.5,
+        "read_ratio": 1.0,
+        "written_per_second": 7,
+        "written_ratio": 1,
+    }
+    row = {"budget": 20, "bytes": 4321, "bytes_ratio": 0.5, **numbers}
+    pd.DataFrame([{"policy": name, **row} for name in ("full", "h2o")]).to_csv(
+        out / "live_cost.csv", index=False
+    )
+    names = (
+        "run.json",
+        "answers_summary.csv",
+        "answers_paired.csv",
+        "proxies.csv",
+        "live_cost.csv",
+    )
+    files = [(name, (out / name).read_bytes(), "text/csv") for name in names]
+    app = open_page("answers", section="measured", measure="nats")
+    app.file_uploader[0].set_value(files[:2]).run()
+    assert plain("answers_paired.csv of this run is missing: choose it together") in words_of(app)
+    assert "Still showing the shipped results." in words_of(app)
+    assert "that the bundled model was not trained on" in words_of(app)
+    app.file_uploader[0].set_value(files).run()
+    settled(app)
+    assert "over 2 dialogues, at 2 budgets" in words_of(app)
+    paired = pd.read_csv(out / "answers_paired.csv").query("metric == 'nats' and policy == 'h2o'")
+    shown = html(app)
+    for mean in paired.mean_diff:
+        assert f"<td>{mean:.3f}".replace("-", "−") in shown
+    assert "<td>4,321</td>" in shown
+    for each in specs(app):
+        json.dumps({**each, "datasets": {}}, allow_nan=False)
+    assert "Choose its trace.npz, too" in words_of(app)
+    (said, *_) = read_transcripts(dialogs.read_bytes(), dialogs.name)
+    trace = ("trace.npz", trace_bytes([lexical_recording(said)]), "application/zip")
+    app.file_uploader[0].set_value([*files, trace]).run()
+    play = press(app, "Play its trace on the stage")
+    assert play.title[0].value == "Dialogs"
+    kept = {"dialogs/uploaded": play.session_state["dialogs/uploaded"]}
+    stage = open_page("dialogs", kept, **play.query_params)  # as the app does with a link
+    link = link_of(stage)
+    assert (link["file"], link["policies"], link["budget"]) == ("own", "fifo", "20")
+    assert stage.selectbox(key="dialogs/dialog").options == [said.name]
 
 
 def test_what_was_measured_is_what_its_run_json_says() -> None:
@@ -174,10 +243,9 @@ def test_what_was_measured_is_what_its_run_json_says() -> None:
     )
     assert f"<td>{fifo['mean']:.3f} ({fifo['ci_low']:.3f} to {fifo['ci_high']:.3f}) ≠</td>" in text
     (command,) = re.findall("<pre>(.*?)</pre>", text, re.DOTALL)
-    asked = build_parser().parse_args(unescape(command).split()[3:])
-    assert [policy.split(":")[0] for policy in asked.policies] == [
-        *(policy["key"] for policy in run["parameters"]["policies"]),
-        "cut-text",
+    asked = build_parser().parse_args(shlex.split(unescape(command))[3:])
+    assert [re.split("[:(]", policy)[0] for policy in asked.policies] == [
+        policy["key"] for policy in run["parameters"]["policies"]
     ]
 
 
@@ -331,6 +399,22 @@ def test_what_a_person_says_is_text() -> None:
     ],
 )
 def test_a_call_is_chips_with_right_and_wrong_arguments(written: str, signs: str) -> None:
-    shown = scene.call_html(grade_call(written, "A ; b = 1"))
+    shown = call_html(grade_call(written, "A ; b = 1"))
 
     assert " ".join(re.sub("<[^>]*>", " ", shown).split()) == signs
+
+
+@pytest.mark.parametrize("page", ["answers", "dialogs"])
+def test_a_dialog_begins_with_its_tools_on_request(page: str) -> None:
+    policies = "fifo,whitelist(fifo,first=1,most=1)"
+    without = open_page(page, file="errands", policies=policies)
+    listed = open_page(page, file="errands", policies=policies, tools="listed")
+
+    assert not listed.exception
+    assert not listed.error
+    assert link_of(listed)["tools"] == "listed"
+    assert link_of(without)["tools"] == "silent"
+    if page == "answers":
+        shown = "tools RentLocker ( size , station , until ) ; BookKiln"
+        assert shown in re.sub("<[^>]*>", "", earlier(listed))
+        assert shown not in re.sub("<[^>]*>", "", earlier(without))

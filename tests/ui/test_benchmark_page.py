@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 import shlex
 from html import escape
@@ -22,10 +23,11 @@ from fdkvc.run.metrics import metrics_of
 from fdkvc.synthetic.scenarios import SCENARIOS
 from fdkvc.ui.ablation.choices import sweep_command
 from fdkvc.ui.ablation.sections import step_link
-from fdkvc.ui.about import LIMITATIONS, code_of
+from fdkvc.ui.about import code_of
 from fdkvc.ui.benchmark.choices import DIALOGS_HERE
 from fdkvc.ui.benchmark.figures import OTHER
 from fdkvc.ui.benchmark.sections import SECTIONS
+from fdkvc.ui.benchmark.tables import frames, sortable_words
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.run_panel import shared_jobs
 from tests.app_pages import html, link_of, open_page, press, run_until, settled
@@ -39,7 +41,7 @@ def ran() -> AppTest:
     """Return the benchmark page after a run of few dialogs, the first of this process."""
     shared_jobs.clear()
     app = open_page("benchmark", dialogs=3)
-    assert any("Nothing of these settings is at hand" in info.value for info in app.info)
+    assert any("These settings have no results yet" in info.value for info in app.info)
     return run_until(press(app, "Run"), f"{SHOWN}3 dialogs")
 
 
@@ -52,9 +54,9 @@ def test_the_page_opens_on_the_papers_run_and_says_how_to_run_more() -> None:
     app = open_page("benchmark")
     assert app.title[0].value == "Benchmark"
     (shown,) = [caption.value for caption in app.caption if SHOWN in caption.value]
-    assert shown.startswith("Shown: 600 dialogs a scenario, seed 0")
+    assert shown.startswith("Shown: 600 dialogs per scenario, seed 0")
     assert f"Measured on {papers_run().made} with version {papers_run().version}" in shown
-    assert f"At most {DIALOGS_HERE.high:,} dialogs a scenario run here" in " ".join(
+    assert f"At most {DIALOGS_HERE.high:,} dialogs per scenario run here" in " ".join(
         caption.value for caption in app.caption
     )
     assert "python -m fdkvc study --dialogs 6000 --seed 0" in app.code[0].value
@@ -96,9 +98,12 @@ def test_every_section_opens(ran: AppTest, name: str) -> None:
 
 
 def test_a_policy_that_never_adapts_is_called_so() -> None:
-    cells = {table.number: table.cells for table in measured_tables(papers_run().study)}[2]
-    never = {at for at, fact in cells.items() if figure_words(fact).startswith("never")}
+    (table,) = (each for each in measured_tables(papers_run().study) if each.number == 2)
+    never = {at for at, fact in table.cells.items() if figure_words(fact).startswith("never")}
     assert never == {("h2o", statistic) for statistic in ("mean", "median", "p90")}
+    figures, _ = frames(table)  # to be sorted: after all who adapt
+    assert {*figures.set_index(table.corner).loc["H2O"]} == {math.inf}
+    assert sortable_words(math.inf, 2) == "never"
 
 
 def test_one_reason_of_several_claims_is_written_once(ran: AppTest) -> None:
@@ -131,7 +136,7 @@ def test_files_are_offered(ran: AppTest) -> None:
 def test_the_run_is_found_again_after_another_page(ran: AppTest) -> None:
     ran.switch_page("pages/about.py").run()
     ran.switch_page("pages/benchmark.py").run()
-    assert any("Shown: 3 dialogs a scenario" in caption.value for caption in ran.caption)
+    assert any("Shown: 3 dialogs per scenario" in caption.value for caption in ran.caption)
 
 
 def shown_in(app: AppTest) -> str:
@@ -142,7 +147,7 @@ def shown_in(app: AppTest) -> str:
 
 def test_a_reload_keeps_the_result_and_another_session_finds_it(ran: AppTest) -> None:
     again = open_page("benchmark", **link_of(ran))
-    assert shown_in(again).startswith("Shown: 3 dialogs a scenario, seed 0")
+    assert shown_in(again).startswith("Shown: 3 dialogs per scenario, seed 0")
     assert not again.error
 
 
@@ -154,7 +159,7 @@ def test_a_link_says_all_that_was_chosen_and_what_is_wrong_with_it() -> None:
     assert link_of(app) == link
     app = open_page("benchmark", **link | {"dialogs": "2001"})
     (wrong,) = app.error
-    assert wrong.value.startswith("This link has an error: Dialogs a scenario is 2001")
+    assert wrong.value.startswith("This link has an error: Dialogs per scenario is 2001")
 
 
 def test_a_link_to_a_sweep_says_all_that_was_chosen() -> None:
@@ -169,7 +174,7 @@ def test_a_link_to_a_sweep_says_all_that_was_chosen() -> None:
     assert not app.error
     assert "--policy 'blocks(h2o,size=8)' --parameter size" in app.code[0].value
     assert {name: link_of(app)[name] for name in paged} == paged
-    app = run_until(press(app, "Run"), f"{SHOWN}page size of Blocks (H2O, size=8) on")
+    app = run_until(press(app, "Run"), f"{SHOWN}page size (b) of Blocks (H2O, size=8) on")
     assert len(app.get("vega_lite_chart")) == 4
     two = {"policy": "fd-kvc", "first": "gamma", "values": "0.8 0.9"}
     two |= {"second": "w_c", "second_values": "0.2 0.4"}
@@ -191,13 +196,13 @@ def test_runs_are_listed_named_compared_shown_again_and_deleted() -> None:
     assert listed(app)[0].startswith("The paper's run: 600 dialogs")
     assert listed(app)[-1].startswith("Run: 4 dialogs")
     app.main.text_input[-1].set_value("mine").run()
-    assert "mine" in app.selectbox(key="benchmark/runs-one").options
-    (table,) = [each.value for each in app.dataframe if "one less the other" in each.value]
-    assert set(table["one less the other"]) == {"no difference in any dialog"}
+    assert "mine" in app.selectbox(key="benchmark/runs-pair/one").options
+    (table,) = [each.value for each in app.dataframe if "difference (one − other)" in each.value]
+    assert set(table["difference (one − other)"]) == {"no difference in any dialog"}
 
     again = open_page("benchmark", **link_of(app))  # as a reload or another tab does
-    assert listed(again)[0].startswith("The paper's run: 600 dialogs a scenario")
-    assert listed(again)[-1].startswith("Run: 4 dialogs a scenario")
+    assert listed(again)[0].startswith("The paper's run: 600 dialogs per scenario")
+    assert listed(again)[-1].startswith("Run: 4 dialogs per scenario")
 
     show = [button for button in app.button if button.label in ("Show", "Shown")]
     show[-1].click().run()
@@ -209,7 +214,7 @@ def test_runs_are_listed_named_compared_shown_again_and_deleted() -> None:
     delete[-1].click().run()
     assert listed(app) == before[:-1]
     assert not app.exception
-    assert any("Nothing of these settings is at hand" in info.value for info in app.info)
+    assert any("These settings have no results yet" in info.value for info in app.info)
 
 
 def test_an_old_link_that_names_runs_opens_with_one_sentence() -> None:
@@ -238,17 +243,15 @@ def test_nothing_chosen_gets_a_sentence_and_the_default() -> None:
 
 
 def test_a_failed_run_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    import fdkvc.ui.kit.work
+    import fdkvc.ui.benchmark.sections
 
     def fail(*_: object, **__: object) -> None:
         raise ValueError("the noise is too loud")
 
-    monkeypatch.setattr(fdkvc.ui.kit.work, "run_study", fail)
+    monkeypatch.setattr(fdkvc.ui.benchmark.sections, "run_study", fail)
     app = press(open_page("benchmark"), "Run")
     run_until(app, "the noise is too loud")
-    assert [error.value for error in app.error] == [
-        "The run could not be done: the noise is too loud."
-    ]
+    assert [error.value for error in app.error] == ["The run failed: the noise is too loud."]
 
 
 def test_every_metric_that_is_asked_for_is_shown() -> None:
@@ -276,7 +279,7 @@ def test_a_sweep_shows_the_metrics_that_are_asked_for() -> None:
     app = open_page("ablation", dialogs=2, metrics="retention,return_recall,regret")
     run_until(press(app, "Run"), SHOWN)
     assert len(app.get("vega_lite_chart")) == 3 + 1
-    app.selectbox(key="ablation/across").set_value("late_regret").run()
+    app.selectbox(key="ablation/axis/one").set_value("late_regret").run()
     assert not app.exception
     assert r"\u2190 Regret" in app.get("vega_lite_chart")[-1].proto.spec
 
@@ -286,7 +289,7 @@ def test_a_sweep_is_drawn_with_its_trade_off() -> None:
     run_until(press(app, "Run"), SHOWN)
     assert [heading.value for heading in app.header] == [
         "Each metric over the sweep",
-        "What one metric costs in another",
+        "One metric against another",
         "Files",
     ]
     assert len(app.get("vega_lite_chart")) == 4
@@ -364,7 +367,7 @@ def test_every_policy_shows_its_steps_and_its_code(key: str) -> None:
     assert [latex.value.strip("$\n") for latex in app.latex] == [
         step.equation for step in policy.steps
     ]
-    assert len(app.code) >= 2  # one of them is the citation
+    assert len(app.code) == 1
 
 
 def test_every_equation_of_the_paper_stands_beside_code() -> None:
@@ -385,8 +388,8 @@ def test_a_link_leads_to_the_method_of_a_policy() -> None:
     assert link_of(app) == {"policy": "fd-kvc"}
 
 
-def test_all_seven_limitations_are_there() -> None:
-    assert len(LIMITATIONS) == 7
-    app = open_page("about")
-    shown = [each.value for each in app.markdown]
-    assert all(any(title in words for words in shown) for title, _, _ in LIMITATIONS)
+def test_the_citation_and_all_seven_limitations_are_there() -> None:
+    shown = [each.value for each in open_page("about").markdown]
+    assert any("@misc{ganguly-fdkvc" in words for words in shown)
+    (limitations,) = (words for words in shown if "Section 9" in words)
+    assert len(re.findall(r"^- \*\*.*\.\*\* \*", limitations, re.MULTILINE)) == 7

@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from fdkvc.attention import Floats, Observation
 from fdkvc.cache import Cache
-from fdkvc.limits import MAX_SCHEDULE_TURNS, MAX_SHOWN_TOKENS, MAX_SHOWN_TURNS
+from fdkvc.limits import MAX_SCHEDULE_TURNS, MAX_SHOWN_BUDGET, MAX_TOKENS, MAX_TURNS
 from fdkvc.parameters import parameter
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy
 from fdkvc.policies.base import EVICTION
@@ -354,7 +354,7 @@ def test_a_policy_that_does_not_exist_yet_is_compared_and_forked(
 
 def test_the_page_names_no_policy() -> None:
     files = [ROOT / "pages" / "compare.py", *(ROOT / "fdkvc" / "ui" / "compare").glob("*.py")]
-    files += [ROOT / "fdkvc" / "ui" / "kit" / "lanes.py", ROOT / "fdkvc" / "charts" / "lanes.py"]
+    files += [ROOT / "fdkvc" / "ui" / "kit" / "lanes.py", ROOT / "fdkvc" / "charts" / "timeline.py"]
     names = {key for key in POLICIES if len(key) > 4} | {p.label for p in POLICIES.values()}
     for file in files:
         tree = ast.parse(file.read_text(encoding="utf-8"))
@@ -386,4 +386,5 @@ def test_what_the_pages_show_is_never_too_large_for_regret() -> None:
     turns, budget = MAX_SCHEDULE_TURNS, int(sidebar.BUDGET_HERE.high)
 
     check_schedule(turns, turns * widest, budget)
-    check_schedule(MAX_SHOWN_TURNS, MAX_SHOWN_TOKENS, budget)
+    with pytest.raises(ValueError, match="regret"):
+        check_schedule(MAX_TURNS, MAX_TOKENS, MAX_SHOWN_BUDGET)  # a long dialog's is refused

@@ -16,13 +16,15 @@ from fdkvc.commands.parser import build_parser
 from fdkvc.corpora.formats import EXAMPLES, read_dialogs, read_file
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.trace_file import trace_bytes
-from fdkvc.experiments.replay import REPLAYED, Replay, replay
+from fdkvc.corpora.transcripts import SPAN_KINDS
+from fdkvc.experiments.arguments import forgotten
+from fdkvc.experiments.replay import ARGUMENTS, REPLAYED, Replay, replay
 from fdkvc.experiments.statistics import MIN_CLUSTERS
 from fdkvc.explain.explain import explain
 from fdkvc.files.export import csv_text
 from fdkvc.files.record import digest
-from fdkvc.limits import MAX_SHOWN_HEADS, MAX_SHOWN_TURNS
-from fdkvc.policies import policy_named
+from fdkvc.limits import MAX_SHOWN_HEADS
+from fdkvc.policies import policy_named, with_pinned_prompts
 from fdkvc.policies.together import Together
 from fdkvc.report.document import replay_command
 from fdkvc.run import bounds
@@ -30,6 +32,7 @@ from fdkvc.run.evidence import demand_results, lost_turns
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Status
 from fdkvc.ui.dialogs import files
+from fdkvc.ui.dialogs import forgotten as forgotten_page
 from fdkvc.ui.dialogs.choices import VIEW
 from fdkvc.ui.dialogs.files import UPLOADS, DialogFile, read_dialog_file, shipped_file
 from fdkvc.ui.dialogs.replay import (
@@ -37,11 +40,11 @@ from fdkvc.ui.dialogs.replay import (
     Replayed,
     files_of,
     recommendation,
-    replay_work,
+    replay_file,
     report_of,
 )
+from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.words import count
 from tests.app_pages import (
     check_specs,
     html,
@@ -64,7 +67,7 @@ NASTY = "<img src=x onerror=alert(1)> **bold** ![x](http://elsewhere.example/x.p
 def open_dialogs(brought: DialogFile | None = None, **link: object) -> AppTest:
     """Open the page by a link, with a file that was brought before."""
     if brought is None:
-        return open_page("dialogs", **link)
+        return open_page("dialogs", **{"file": "dialogues"} | link)
     key = (brought.name, brought.digest)
     UPLOADS.put(key, brought)
     own = {"file": "own", "sha": brought.digest[:16]}
@@ -82,9 +85,9 @@ def words_of(app: AppTest) -> str:
     return "\n".join(element.value for kind in kinds for element in kind)
 
 
-def said(app: AppTest) -> dict[str, Any]:
+def text_of(app: AppTest) -> dict[str, Any]:
     """Return what the transcript has got to show."""
-    found: dict[str, Any] = stage_of(app)["said"]
+    found: dict[str, Any] = stage_of(app)["text"]
     return found
 
 
@@ -99,14 +102,16 @@ def shown_turn(app: AppTest) -> int:
 
 def test_the_transcript_says_what_was_said_and_what_is_needed_later() -> None:
     app = open_dialogs(policies="fifo,fd-kvc")
-    words = said(app)
+    words = text_of(app)
 
     assert words["speakers"] == [turn.speaker for turn in DIALOG.turns]
-    assert ["".join(text for text, _ in turn) for turn in words["turns"]] == list(DIALOG.texts)
-    pieces = [piece for turn in words["turns"] for piece in turn]
-    tokens = [token.text for turn in RECORDING.tokens for token in turn]
-    assert [text for text, token in pieces if token >= 0] == tokens
-    assert [token for _, token in pieces if token >= 0] == list(range(len(tokens)))
+    assert [text for text, _ in words["turns"]] == list(DIALOG.texts)
+    pieces = []
+    for text, lengths in words["turns"]:
+        ends = np.cumsum(np.abs(lengths)).tolist()
+        assert ends[-1] == len(text)
+        pieces += [text[e - n : e] for n, e in zip(lengths, ends, strict=True) if n > 0]
+    assert pieces == [token.text for turn in RECORDING.tokens for token in turn]
     calls = [mentions for demand, mentions in RECORDING.evidence if demand.kind == "call"]
     assert words["needed"] == sorted({at for each in calls for one in each for at in one})
 
@@ -127,7 +132,7 @@ def test_the_stage_says_of_a_word_why_each_policy_let_it_go() -> None:
 def test_a_turn_says_what_it_needed_and_what_each_policy_had_lost_of_it(kind: str) -> None:
     demands = tuple(demand for demand in DIALOG.demands if demand.kind == kind)
     file = DialogFile("one.json", kind[0] * 64, (dataclasses.replace(DIALOG, demands=demands),))
-    asked = said(open_dialogs(file, policies="fifo,fd-kvc"))["asked"]
+    asked = text_of(open_dialogs(file, policies="fifo,fd-kvc"))["demands"]
     told_of = [
         (each["turn"], each["source"], what, *lost, token)
         for each in asked
@@ -188,12 +193,26 @@ def test_the_first_failed_call_is_a_headline(key: str) -> None:
         if each.kind == "call" and turn[0] >= 0
     )
     last = demand.mentions[-1].turn
-    when = "the turn in which it was said" if gone == last else f"turn {gone}"
+    when = "at once" if gone == last else f"in turn {gone}"
+    giver = SPAN_KINDS[DIALOG.span_kind(last, demand.mentions[-1].start)]
     assert app.header[0].value == (
-        f"The service call in turn {demand.turn} lost *{plain(demand.value)}*, said "
-        f"{count(demand.turn - last, 'turn')} before: {policy_named(key).title} evicted it in "
-        f"{when}"
+        f"The service call {plain(demand.source)} in turn {demand.turn} lost {plain(demand.slot)} "
+        f"*{plain(demand.value)}*, given by the {giver} in turn {last}: "
+        f"{policy_named(key).title} evicted it {when}, by the budget"
     )
+
+
+def test_the_page_opens_on_the_call_of_an_agent_that_failed() -> None:
+    app = open_page("dialogs")
+
+    assert link_of(app)["file"] == "rental"
+    assert app.header[0].value == (
+        "The service call find\\_member in turn 2 lost member *HB-7302*, given by the user in "
+        "turn 1: FD-KVC evicted it at once, by the budget"
+    )
+    assert shown_turn(app) == 2
+    (view,) = [each for each in told(app) if each.get("what") == "view"]
+    assert view["sentences"][-1].startswith("Token 208 (topic A, from turn 1) was evicted by the ")
 
 
 def test_evidence_can_be_narrowed_to_where_policies_part() -> None:
@@ -216,7 +235,7 @@ def test_every_view_stands_where_the_stage_has_come_to(view: str) -> None:
     assert link_of(app).items() >= {"view": view, "turn": "4", "entry": "3"}.items()
     lanes = [lane["label"] for lane in stage_of(app)["lanes"]]
     assert lanes == (["H2O"] if view == "cache" else ["FIFO", "H2O"])
-    assert ("said" in stage_of(app)) == (view == "words")
+    assert ("text" in stage_of(app)) == (view == "words")
 
 
 # ------------------------------------------------------------------------------- what is chosen
@@ -273,9 +292,7 @@ def test_text_of_a_file_is_escaped_and_never_markdown(view: str) -> None:
         section(app, name)
         assert "<img" not in html(app)
         assert "elsewhere" not in words_of(app)
-    assert NASTY in "".join(
-        text for turn in said(open_dialogs(nasty_file()))["turns"] for text, _ in turn
-    )
+    assert NASTY in "".join(text for text, _ in text_of(open_dialogs(nasty_file()))["turns"])
 
 
 @pytest.mark.parametrize("view", list(VIEW.choices))
@@ -284,11 +301,29 @@ def test_a_dialog_that_begins_in_silence_is_shown(view: str) -> None:
         assert shown_turn(open_dialogs(nasty_file(), turn=turn, view=view)) == turn
 
 
-def test_a_dialog_too_large_for_the_screen_is_refused_in_a_sentence() -> None:
-    lines = "\n".join(f"User: turn {number}" for number in range(MAX_SHOWN_TURNS + 1))
-    app = open_dialogs(read_dialog_file(lines.encode(), "long.txt"))
+@pytest.mark.parametrize("view", ["words", "lanes", "cache"])
+def test_a_long_dialog_is_shown_without_a_table_of_its_entries(view: str) -> None:
+    words = " ".join(f"word{number}" for number in range(50))
+    lines = "\n".join(f"User: {words}" for _ in range(150))
+    file = read_dialog_file(lines.encode(), "long.txt")
+    app = open_dialogs(file, view=view, budget=4000, turn=120, policies="fifo,fd-kvc")
 
-    assert "it has 129 turns, but at most 128 are shown turn by turn" in words_of(app)
+    assert shown_turn(app) == 120
+    assert set(app.segmented_control(key="dialogs/view").options) == {"Transcript", "Side by side"}
+    assert "Download" in words_of(app) or not app.exception
+    app = open_dialogs(file, view=view, budget=4000, turn=3, policies="fifo", metrics="regret")
+    assert "regret" in words_of(app).lower()
+    assert not app.exception
+
+
+def test_a_policy_whose_cache_is_too_large_for_a_long_dialog_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fdkvc.run.long.MAX_KEPT_ENTRIES", 100_000)
+    lines = "\n".join(f"User: {'word ' * 50}" for _ in range(150))
+    app = open_dialogs(read_dialog_file(lines.encode(), "long.txt"), budget=4000, policies="fifo")
+
+    assert "turns × budget are 600,000, but at most 100,000 are allowed" in words_of(app)
     assert no_stage(app)
 
 
@@ -297,8 +332,8 @@ def test_a_file_beyond_the_bounds_of_the_page_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match="the file has 20,000,001 bytes, but at most 20,000,000"):
         read_dialog_file(bytes(20_000_001), "large.npz")
-    with pytest.raises(ValueError, match="at most 15,000,000 are shown"):
-        read_dialog_file(bytes(15_000_001), "large.txt")
+    with pytest.raises(ValueError, match="at most 50,000,000 are shown"):
+        read_dialog_file(bytes(50_000_001), "large.txt")
     many = several_heads(MAX_SHOWN_HEADS + 1)
     with pytest.raises(ValueError, match="the trace has 33 heads, but at most 32 are shown"):
         read_dialog_file(many, "heads.npz")
@@ -418,7 +453,8 @@ def of_values(*values: tuple[str, float, str]) -> Replayed:
         rows.append((f"d{number}", services, policy, "each", 48, "call_recall", value))
     table = pd.DataFrame(rows, columns=list(REPLAYED))
     settings = Replay((policy_named("fifo"), policy_named("h2o")), (48, 96))
-    return Replayed(settings, shipped_file("dialogues"), table, 1.0)
+    arguments = pd.DataFrame(columns=list(ARGUMENTS))
+    return Replayed(settings, shipped_file("dialogues"), table, 1.0, arguments, ())
 
 
 def test_a_file_gets_one_sentence_about_which_policy_to_use() -> None:
@@ -441,11 +477,12 @@ def test_a_file_gets_one_sentence_about_which_policy_to_use() -> None:
 
 
 def test_the_head_of_the_page_opens_a_file_of_ones_own() -> None:
-    app = press(open_dialogs(policies="fifo"), "Open my own file")
+    app = press(open_dialogs(policies="fifo"), "My file")
 
-    assert "Upload a file in the sidebar" in words_of(app)
+    assert "Upload a file or paste a dialog above" in words_of(app)
     assert link_of(app)["file"] == "own"
-    assert "Open my own file" not in [each.label for each in app.button]
+    assert len(app.main.get("file_uploader")) == 1
+    assert "My file" not in [each.label for each in app.button]
 
 
 def test_a_plain_text_has_a_headline() -> None:
@@ -471,7 +508,7 @@ def test_a_bound_that_is_too_large_is_said_in_the_table(monkeypatch: pytest.Monk
 def test_the_work_of_a_file_is_the_command_lines() -> None:
     file = shipped_file("dialogues")
     settings = Replay((policy_named("fifo"), policy_named("h2o")), (32, 48))
-    done: Replayed = replay_work(settings, file)(lambda progress: None, threading.Event())
+    done = replay_file(settings, file, lambda progress: None, threading.Event())
     own = replay(settings, [lexical_recording(said) for said in file.transcripts])
 
     files = files_of(done)
@@ -492,11 +529,71 @@ def test_the_work_of_a_file_is_the_command_lines() -> None:
     assert "The run was cancelled: 2 dialogs were requested." in report_of(part)
 
 
+def test_an_agent_conversation_opens_on_the_call_that_failed_and_shows_its_spans() -> None:
+    app = open_page("dialogs", file="rental", policies="surprisal,h2o", budget=256)
+
+    assert not app.exception
+    assert app.header[0].value == (
+        "The service call free\\_bikes in turn 11 lost day *2025-06-14*, given by the tool "
+        "result in turn 7: Surprisal evicted it in turn 8, by the budget"
+    )
+    assert shown_turn(app) == 11
+    recording = shipped_file("rental").recording(0)
+    kinds = [kind for _, kind in recording.spans]
+    assert kinds[:4] == ["system", "user", "result", "assistant"]
+
+
+def test_a_run_over_a_file_plans_and_lists_what_was_forgotten() -> None:
+    app = open_page("dialogs", file="rental", policies="fifo,surprisal", budget=256)
+    app.session_state["dialogs/budgets"] = ["64", "256", "2048"]
+    app.session_state["dialogs/pin"] = "both"
+    app = run_until(press(section(app, "All dialogs of the file"), "Run"), "Shown: 1 dialog")
+
+    assert not app.exception
+    assert "Which policy, and how much cache?" in [each.value for each in app.header]
+    assert "with 2,048 entries holds 100.0 % of the call arguments" in words_of(app)
+    assert "too few for intervals, so no policy is distinguishable" in words_of(app)
+    assert "2,048 entries" in html(app)
+    assert "tool result" in html(app)
+    (table,) = [each.value for each in app.dataframe]
+    assert table["turns ago"].is_monotonic_decreasing
+    assert "HB-7302" in set(table.value)
+
+    config = json.dumps({"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 32})
+    loaders: list[Any] = list(app.get("file_uploader"))
+    uploader = next(each for each in loaders if "config.json" in each.label)
+    uploader.upload("config.json", config.encode(), "application/json").run()
+    tokens = shipped_file("rental").recording(0).starts[-1]
+    assert f"{tokens * 256 / 1000:.0f} kB instead of" in words_of(app)
+    assert "the mean length, in config.json" in words_of(app)
+
+
+def test_a_forgotten_argument_leads_to_its_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = shipped_file("rental")
+    settings = Replay(with_pinned_prompts([policy_named("fifo")]), (64,))
+    done = replay_file(settings, file, lambda progress: None, threading.Event())
+    asked: list[Any] = []
+    monkeypatch.setattr(fields, "hold_and_rerun", lambda page, values: asked.extend(values))
+    monkeypatch.setattr(forgotten_page, "held", lambda *_: ("fifo", "h2o"))
+    lost = forgotten(done.arguments)
+    row: Any = lost[lost.policy != "fifo"].iloc[0].to_dict()
+
+    forgotten_page.go_to("dialogs", done, row)
+
+    values = {field.name: value for field, value in asked}
+    assert values["turn"] == row["turn"] == 41
+    assert values["policies"] == (row["policy"], "h2o")
+    assert values["look"] == row["policy"]
+    assert (values["dialog"], values["budget"]) == (0, 64)
+    recording = file.recording(0)
+    assert recording.words[values["entry"]].lower() in row["value"].lower()
+
+
 def test_what_a_file_says_is_text_in_its_report() -> None:
     said = [{"role": "user", "content": NASTY}, {"role": NASTY, "content": "at six?"}]
     file = read_dialog_file(json.dumps([{"id": NASTY, "messages": said}]).encode(), "own.json")
     settings = Replay((policy_named("fifo"),), (32,))
-    done: Replayed = replay_work(settings, file)(lambda progress: None, threading.Event())
+    done = replay_file(settings, file, lambda progress: None, threading.Event())
 
     assert NASTY in done.table.dialog.tolist()
     assert "<img" not in report_of(done)
@@ -522,15 +619,15 @@ def test_a_dialog_can_be_pasted() -> None:
     assert "only one turn" in words_said(app)
     assert shown_turn(app) == 0
     assert not app.error
-    too_large = "User: a table\nSystem: at six?\n---\nUser: " + "a " * 1025
+    too_large = "User: a table\nSystem: at six?\n---\nUser: " + "a " * 32_769
     settled(app.text_area(key="dialogs/pasted").set_value(too_large).run())
     (warning,) = [each.value for each in app.warning if "left out" in each.value]
-    assert "1 dialog is left out: dialog 1, turn 0: it has 1025 tokens" in warning
+    assert "1 dialog is left out: dialog 1, turn 0: it has 32,769 tokens" in warning
 
 
 def test_a_file_that_cannot_be_shown_is_not_asked_for_again() -> None:
     app = open_page("dialogs", file="own", policies="fifo")
-    assert "Upload a file in the sidebar" in words_of(app)
+    assert "Upload a file or paste a dialog above" in words_of(app)
 
     settled(app.text_area(key="dialogs/pasted").set_value("no speaker").run())
     _assert_not_asked(app, "pasted.txt cannot be read: line 1 has no")
@@ -544,7 +641,7 @@ def test_a_file_that_cannot_be_shown_is_not_asked_for_again() -> None:
 def _assert_not_asked(app: AppTest, error: str) -> None:
     assert app.error[0].value.startswith(error)
     assert "Upload a file" not in words_of(app)
-    assert "This cannot be shown. The sidebar says why." in words_of(app)
+    assert "This cannot be shown. The error message says why." in words_of(app)
 
 
 @pytest.mark.parametrize("vectors", ["lexical", "bundled"])
@@ -576,14 +673,14 @@ def test_a_run_without_the_text_of_calls_is_no_run_with_it() -> None:
 
 
 def test_a_dialog_that_is_too_large_with_its_calls_is_left_out_and_said() -> None:
-    call = {"function": {"name": "note", "arguments": {"text": "a " * 1020}}}
+    call = {"function": {"name": "note", "arguments": {"text": "a " * 32_764}}}
     talks = [
         [{"role": "user", "content": "hi"}, {"role": "bot", "content": "so", "tool_calls": calls}]
         for calls in ([], [call])
     ]
     for some, sentence in (
-        (talks, "1 dialog is left out: dialog 1, turn 1: it has 1043 tokens"),
-        (talks[1:], "dialog 0, turn 1: it has 1043 tokens, but at most 1024 are allowed"),
+        (talks, "1 dialog is left out: dialog 1, turn 1: it has 32,787 tokens"),
+        (talks[1:], "dialog 0, turn 1: it has 32,787 tokens, but at most 32,768 are allowed"),
     ):
         file = read_dialog_file(json.dumps(some).encode(), "own.json")
         assert not file.skipped
@@ -605,8 +702,8 @@ def test_values_that_nobody_said_are_told_beside_the_evidence() -> None:
     settled(app.text_area(key="dialogs/pasted").set_value(json.dumps(chat)).run())
     assert "need 2 values, but the text never contains them" in app.info[0].value
     assert [each.value for each in app.warning] == [
-        "Of 1 tool call the arguments are no object in JSON: they are kept as text, and demand "
-        "nothing."
+        "The arguments of 1 tool call are not a JSON object: they are kept as text, and nothing "
+        "is checked against them."
     ]
 
 
@@ -631,7 +728,7 @@ def test_values_that_were_said_of_another_service_are_told_beside_the_evidence()
 
 
 def words_said(app: AppTest) -> str:
-    return "".join(text for turn in said(app)["turns"] for text, _ in turn)
+    return "".join(text for text, _ in text_of(app)["turns"])
 
 
 def no_stage(app: AppTest) -> bool:

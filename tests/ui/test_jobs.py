@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from fdkvc.experiments.benchmark import Progress
+from fdkvc.limits import MAX_ENDED_JOBS
 from fdkvc.ui.kit.jobs import Job, Jobs, Report
 
 SECONDS = 10
@@ -19,8 +20,8 @@ class Gate:
     def __init__(self, result: object = "done") -> None:
         self.begun, self.open, self.result = threading.Event(), threading.Event(), result
 
-    def __call__(self, report: Report, cancelled: threading.Event) -> object:
-        report(Progress(1, 4, "first quarter", 2.0))
+    def __call__(self, on_progress: Report, cancelled: threading.Event) -> object:
+        on_progress(Progress(1, 4, "first quarter", 2.0))
         self.begun.set()
         assert self.open.wait(SECONDS)
         return "cut short" if cancelled.is_set() else self.result
@@ -46,7 +47,7 @@ def finished(job: Job) -> Job:
 
 
 def raising(error: Exception) -> Job:
-    def work(report: Report, cancelled: threading.Event) -> None:
+    def work(on_progress: Report, cancelled: threading.Event) -> None:
         raise error
 
     return finished(Jobs().start(work))
@@ -92,11 +93,11 @@ def test_cancel_ends_what_waits_at_once_and_what_runs_when_it_looks(gates: list[
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [
-        (ValueError("budget is 0"), "The run could not be done: budget is 0."),
-        (MemoryError(), "The run needed more memory than there is: ask for fewer dialogs."),
+        (ValueError("budget is 0"), "The run failed: budget is 0."),
+        (MemoryError(), "The run needs more memory than is available: choose fewer dialogs."),
         (
             KeyError("gamma"),
-            "The run failed, and that is this program's fault: KeyError, 'gamma'.",
+            "Internal error: KeyError, 'gamma'.",
         ),
     ],
 )
@@ -116,10 +117,10 @@ def test_a_job_is_found_by_its_name_and_by_no_other(gates: list[Gate]) -> None:
 
 def test_results_have_a_bound_in_bytes_and_the_last_stays_whatever_its_size() -> None:
     jobs = Jobs(running=1, most=2500)
-    made = [finished(jobs.start(lambda *_, size=size: bytes(size))) for size in (1000, 1000, 1000)]
+    made = [finished(jobs.start(lambda size=size, **_: bytes(size))) for size in (1000, 1000, 1000)]
     assert [jobs.find(job.name) is not None for job in made] == [False, True, True]
 
-    made.append(finished(jobs.start(lambda *_: bytes(9000))))
+    made.append(finished(jobs.start(lambda **_: bytes(9000))))
 
     assert [jobs.find(job.name) is not None for job in made] == [False, False, False, True]
     assert made[-1].size > 9000
@@ -128,7 +129,7 @@ def test_results_have_a_bound_in_bytes_and_the_last_stays_whatever_its_size() ->
 def test_a_running_job_is_never_forgotten(gates: list[Gate]) -> None:
     jobs = Jobs(most=0)
     job, _ = begin(jobs, gates)
-    finished(jobs.start(lambda *_: bytes(9000)))
+    finished(jobs.start(lambda **_: bytes(9000)))
     assert jobs.find(job.name) is job
 
 
@@ -140,12 +141,29 @@ def test_results_are_found_by_the_type_of_what_was_asked_and_can_be_dropped(
     gates.append(gate)
     assert jobs.results(tuple) == []  # not yet
     gate.open.set()
-    other = jobs.start(lambda *_: "other", content="text")
-    again = finished(jobs.start(lambda *_: "second", content=("seed", 1)))
-    failed = finished(jobs.start(lambda *_: 1 / 0, content=("seed", 2)))
+    other = jobs.start(lambda **_: "other", content="text")
+    again = finished(jobs.start(lambda **_: "second", content=("seed", 1)))
+    failed = finished(jobs.start(lambda **_: 1 / 0, content=("seed", 2)))
     assert jobs.results(tuple) == [job, again]
     assert jobs.results(str) == [other]
     assert jobs.find(failed.name) is failed
     jobs.drop(again.name)
     assert jobs.results(tuple) == [job]
     assert jobs.find(again.name) is None
+
+
+def test_few_failed_and_cancelled_jobs_are_kept(gates: list[Gate]) -> None:
+    def fail(on_progress: Report, cancelled: threading.Event) -> None:
+        raise ValueError("no dialogs")
+
+    jobs = Jobs(running=1)
+    begun, gate = begin(jobs, gates)
+    assert gate.begun.wait(SECONDS)
+    waiting = [jobs.start(fail) for _ in range(MAX_ENDED_JOBS)]
+    for job in waiting:
+        job.cancel()
+    gate.open.set()
+    failed = [finished(jobs.start(fail)) for _ in range(MAX_ENDED_JOBS + 1)]
+    assert [jobs.find(job.name) for job in waiting] == [None] * len(waiting)
+    assert [jobs.find(job.name) for job in failed[-MAX_ENDED_JOBS:]] == failed[-MAX_ENDED_JOBS:]
+    assert jobs.find(begun.name) is begun  # it has a result

@@ -8,18 +8,19 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from fdkvc.corpora.formats import EXAMPLES, read_file
-from fdkvc.corpora.lexical import lexical_recording
+from fdkvc.experiments.policy_map import AXES, policy_map
 from fdkvc.explain.tables import entries_table
-from fdkvc.policies import POLICIES, policy_named
+from fdkvc.policies import POLICIES, policy_named, synthetic_policies
 from fdkvc.run.metrics import metrics_of
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import scenario_named
+from fdkvc.ui.dialogs.choices import FILE
+from fdkvc.ui.dialogs.files import shipped_file
 from fdkvc.ui.kit.frame import PAGES
 from fdkvc.ui.kit.lanes import POLICIES as LANES
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.kit.runs import load_run
-from fdkvc.ui.step.tour import STOPS, forked
+from fdkvc.ui.story import SCENE, story_chapters
+from fdkvc.words import ranged
 from tests.app_pages import (
     ROOT,
     check_specs,
@@ -107,7 +108,7 @@ def data_of(spec: Any) -> set[str]:
 def test_every_chart_gets_just_the_data_that_it_draws() -> None:
     """The browser refuses all new data of a chart if it does not know the name of some."""
     step, compare = open_page("step"), open_page("compare", policies="fifo,fd-kvc,h2o")
-    for policy in POLICIES:
+    for policy in synthetic_policies():
         step.session_state["step/policy"] = policy
         check_data(settled(step.run()), 1, policy)
     check_data(compare, 2, "compare")
@@ -121,61 +122,60 @@ def check_data(app: AppTest, least: int, page: str) -> None:
         assert sent == data_of(json.loads(chart.proto.spec)), page
 
 
-def test_the_stops_of_the_walk_say_what_is_so() -> None:
-    """Every number of a stop is counted again in the table that is downloaded."""
-    for stop in STOPS:
-        run = load_run(stop.choice)
-        entries, words = entries_table(run.trace, run.dialogs), stop.words
-        now = entries[entries["turn"] == stop.turn]
-        stayed = now[~now["status"].str.contains("evicted")]
-        kept = stayed.groupby("topic").size()
-        if "holds" in words:
-            assert " and ".join(f"{many} {topic}" for topic, many in kept.items()) in words
-        if stop.token is None:
-            continue
-        own = entries[entries["token"] == stop.token].set_index("turn")
-        assert (
-            f"oken {stop.token} of {own['topic'].iloc[0]}" in words
-            or "recency loses" in words
-            or stop.fork is not None
-        )
-        if "stale" in words:
-            assert own["status"].iloc[-1] == "kept"
-            assert own["topic"].iloc[0] == "A"
-            late = own["score"].diff()[3:].sum() / own["score"].loc[stop.turn]
-            assert f"{len(own)} turns, {100 * late:.0f} % of it while B was on" in words
-        if "catch up" in words:
-            assert own.loc[stop.turn, "status"] == "evicted"
-            last = stayed[~stayed["protected"]]["score"].min()
-            score = float(own["score"].tolist()[-1])
-            assert f"after {len(own)} turns with a score of {score:.3f}" in words
-            assert f"has {last:.3f} from 10 turns" in words
-        if stop.fork is not None:
-            parent, fork = (
-                lane.run.entries[~lane.run.entries["status"].str.contains("evicted")]
-                for lane in forked(run, stop.fork)
-            )
-            parted = next(
-                turn
-                for turn in range(stop.turn + 1)
-                if set(parent.loc[parent["turn"] == turn, "token"])
-                != set(fork.loc[fork["turn"] == turn, "token"])
-            )
-            assert f"They diverge in turn {parted};" in words
-            held = fork[fork["turn"] == stop.turn].groupby("topic").size()
-            told_of = " and ".join(f"{many} {topic}" for topic, many in held.items())
-            assert f"now the fork holds {told_of}, its parent " in words
-        if "rises from" in words:
-            before, rank = own["rank"].loc[[stop.turn - 1, stop.turn]].tolist()
-            assert f"rises from rank {before} to {rank}:" in words
-            assert own.loc[stop.turn, "status"] == "kept"
-            assert before - rank > 10
+def test_the_sentences_of_the_story_are_true_of_their_runs() -> None:
+    """Every number of a scene is counted again in the table that is downloaded."""
+    fills, misleads, returns, fails, back = chapters = story_chapters()
+    tables = [entries_table(each.run.trace, each.run.dialogs) for each in chapters]
+    kept = [table[~table["status"].str.contains("evicted")] for table in tables]
 
-    said = " ".join(stop.words for stop in STOPS)
-    assert "fewer than H2O, which has 28" in said
-    assert "recency loses 12 % every turn" in said
-    assert "nothing of A is left" in said
-    assert all(words in said for words in ("stale", "catch up", "rises from", "the fork holds"))
+    def held(at: int, turn: int, topic: str = "") -> int:
+        now = kept[at][kept[at]["turn"] == turn]
+        return len(now[now["topic"] == topic] if topic else now)
+
+    first, *words = (" ".join(each.sentences) for each in chapters)
+    assert "brings 32 tokens" in first
+    assert f"room for 56 entries, and in turn {fills.turn} it is full" in first
+    assert held(0, fills.turn) == 56 > held(0, fills.turn - 1)
+    gone = (tables[0]["turn"] == fills.turn) & tables[0]["status"].str.contains("evicted")
+    assert f"already {gone.sum()} in this turn" in first
+
+    assert "moves to topic B in turn 3" in words[0]
+    assert f"after turn 9, {held(1, 9, 'A')} of its 56 entries are still of topic A" in words[0]
+    own = tables[1].query(f"token == {misleads.token}").set_index("turn")["score"]
+    assert f"got {100 * (own[9] - own[2]) / own[9]:.0f} % of its score since turn 3" in words[0]
+
+    assert f"Topic A comes back in turn {returns.turn}" in words[1]
+    assert f"still holds {held(2, returns.turn - 1, 'A')} entries of topic A" in words[1]
+    ranks = tables[2].query("token == @returns.token").set_index("turn")["rank"]
+    assert f"from rank {ranks[returns.turn - 1]} to {ranks[returns.turn]} of 56" in words[1]
+    assert returns.token in set(kept[2].query("turn == @returns.turn")["token"])
+
+    (lost,) = tables[3].query("turn == @fails.turn and token == @fails.token").to_dict("records")
+    assert "evicted" in lost["status"]
+    assert f"in turn {fails.turn} FD-KVC evicts its word “9th”" in words[2]
+    at = fails.token or 0
+    needed = set(range(at - 2, at + 3))  # Friday the 9th of May
+    in_cache = needed & set(kept[3].query("turn == @back.turn - 1")["token"])
+    assert f"has {len(in_cache)} of the 5 entries" in words[2]
+
+    assert "its 5 entries stay" in words[3]
+    assert all(
+        needed <= set(kept[4].query("turn == @turn")["token"]) for turn in range(back.turn + 1)
+    )
+    assert f"after turn {back.turn} it holds {held(4, back.turn)} entries" in words[3]
+    assert "the call has its argument" in words[3]
+
+
+@pytest.mark.parametrize("scene", SCENE.choices)
+def test_a_scene_opens_where_it_says_and_offers_something_to_try(scene: str) -> None:
+    app = open_page("story", scene=scene)
+    chapter = story_chapters()[int(scene) - 1]
+    assert link_of(app)["turn"] == str(chapter.turn)
+    shown = " ".join(each.value for each in app.markdown)
+    assert all(plain(sentence) in shown for sentence in chapter.sentences)
+    tried = open_page(chapter.page, **chapter.link)
+    assert not tried.error
+    assert chapter.link.items() <= link_of(tried).items()
 
 
 def test_a_choice_is_told_again_when_its_words_change() -> None:
@@ -298,14 +298,16 @@ def test_what_is_refused_stays_to_be_mended_and_what_runs_is_said(
 def test_a_symbol_is_read_aloud_as_a_letter() -> None:
     labels = [each.label for each in open_page("step").number_input]
 
-    assert {"Recency decay γ", "Initial learning rate α₀", "Cumulative weight w_c"} <= {*labels}
+    assert {"Recency decay (γ)", "Initial learning rate (α₀)", "Cumulative weight (w_c)"} <= {
+        *labels
+    }
     assert not [label for label in labels if "$" in label or "\\" in label]
 
 
 @pytest.mark.parametrize("page", ["step", "compare", "dialogs"])
 def test_a_link_past_the_end_of_its_dialog_is_told(page: str) -> None:
     if page == "dialogs":
-        dialogs = lexical_recording(read_file(EXAMPLES / "dialogues.json")[0]).dialogs
+        dialogs = shipped_file(FILE.default).recording(0).dialogs
     else:
         dialogs = generate(scenario_named("mixed"), 1, 7)
     turn, token = dialogs.turns - 1, int(dialogs.bounds[0, -1]) - 1
@@ -327,3 +329,18 @@ def test_the_policies_page_shows_the_equations_of_every_policy() -> None:
     steps = [step for key in POLICIES for step in policy_named(key).steps]
     assert {step.name for step in steps} >= {"Adaptive channel weights", "Protection"}
     assert all(any(step.equation in text for text in shown) for step in steps)
+
+
+@pytest.mark.parametrize(("axis", "other"), [("call_recall", "nats"), ("nats", "time")])
+def test_the_policies_page_says_which_to_use_and_calls_a_tie_a_tie(axis: str, other: str) -> None:
+    chosen = {"policies/axis/one": axis, "policies/axis/other": other}
+    (words,) = (
+        e.value for e in open_page("policies", chosen).markdown if "Best or tied" in e.value
+    )
+    (line,) = (each for each in words.splitlines() if AXES[axis].label in each)
+    table = policy_map().query("axis == @axis").set_index("policy")
+    assert f"{table.n.max()} dialogs" in line
+    named = table.loc[["learned", "surprisal", "fifo"]].sort_values("rank")
+    best, second, _ = named.to_dict("records")
+    assert ("no single policy is best" in line) == (second["rank_low"] <= best["rank_high"])
+    assert ranged(best["mean"], best["ci_low"], best["ci_high"]) in line

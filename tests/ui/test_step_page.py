@@ -38,7 +38,7 @@ def answered(monkeypatch: pytest.MonkeyPatch, turn: int, entry: int, **link: obj
     app = open_page("step", turn=turn, entry=entry, **link)
     (view,) = [each for each in told(app) if each.get("what") == "view"]
     question = {"run": view["run"], "turn": turn, "entry": entry}
-    monkeypatch.setattr(stage, "said", lambda key: question if "answer" in key else {})
+    monkeypatch.setattr(stage, "last_message", lambda key: question if "answer" in key else {})
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         (answer,) = [each for each in told(settled(app.run())) if each.get("what") == "answer"]
@@ -158,4 +158,4 @@ def test_a_link_to_what_does_not_go_together_is_explained() -> None:
         ]
     app = open_page("step", policy="full", around="recall")
     (said,) = app.error
-    assert "Around it is 'recall', but must be one of" in said.value
+    assert "Wrapper is 'recall', but must be one of" in said.value

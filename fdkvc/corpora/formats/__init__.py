@@ -8,20 +8,45 @@ from __future__ import annotations
 
 import os
 import stat
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fdkvc.corpora.formats import annotated, chat, plain
+from fdkvc.corpora.formats import (
+    annotated,
+    anthropic,
+    chat,
+    plain,
+    responses,
+    tau2_bench,
+    tau_bench,
+    tooltalk,
+)
 from fdkvc.corpora.formats.base import Format
 from fdkvc.corpora.json_input import check_object, check_structure, parse_json
-from fdkvc.corpora.transcripts import TooLargeError, Transcript
+from fdkvc.corpora.tools import listed_tools
+from fdkvc.corpora.transcripts import SkippedError, Transcript
 from fdkvc.extensions import register_installed
-from fdkvc.limits import MAX_DIALOG_FILE_BYTES, MAX_DIALOGS
+from fdkvc.limits import MAX_DIALOG_FILE_BYTES, MAX_DIALOGS, MAX_NAME_CHARACTERS
 
 FORMATS: dict[str, Format] = {
     each.key: each
-    for each in (annotated.FORMAT, chat.FORMAT, chat.SHARED, chat.REQUESTS, plain.FORMAT)
+    for each in (
+        annotated.FORMAT,
+        tau_bench.FORMAT,
+        tau2_bench.FORMAT,
+        tau2_bench.SIMULATION,
+        tooltalk.FORMAT,
+        anthropic.FORMAT,
+        chat.FORMAT,
+        chat.SHARED,
+        responses.REQUESTS,
+        responses.FORMAT,
+        responses.OUTPUT,
+        plain.FORMAT,
+    )
 }
 """Formats by key; a dialog that fits several is read as the first of them."""
 
@@ -29,21 +54,16 @@ FORMATS: dict[str, Format] = {
 def register(format: Format) -> Format:
     """Add a format of another package, for pages and commands.
 
-    An installed package declares it as an entry point of the group ``fdkvc.formats``.
-
-    Raises
-    ------
-    ValueError
-        If its key or field is taken.
-    TypeError
-        If it is not a `Format`.
+    An installed package declares it as an entry point of the group ``fdkvc.formats``. Raises a
+    ValueError if its key or field is taken, a TypeError if it is not a `Format`.
     """
     if not isinstance(format, Format):
         raise TypeError(f"{format!r} is not a Format")
     others = [each for each in FORMATS.values() if each is not format]
     if format.key in (each.key for each in others):
         raise ValueError(f"format key {format.key!r} is taken: choose another")
-    if format.field is not None and format.field in (each.field for each in others):
+    fields = [each.field for each in others if each.recognizes is None]
+    if format.field is not None and format.recognizes is None and format.field in fields:
         raise ValueError(f"format field {format.field!r} is taken: choose another")
     FORMATS[format.key] = format
     return format
@@ -56,7 +76,7 @@ EXAMPLES = Path(__file__).parent / "examples"
 
 
 def read_transcripts(content: bytes, name: str = "") -> tuple[Transcript, ...]:
-    r"""Read all dialogs of a file; one that is too large is an error. See `read_dialogs`.
+    r"""Read all dialogs of a file; one that would be left out is an error. See `read_dialogs`.
 
     Examples
     --------
@@ -73,20 +93,12 @@ def read_transcripts(content: bytes, name: str = "") -> tuple[Transcript, ...]:
 def read_dialogs(
     content: bytes, name: str = "", calls: bool = False
 ) -> tuple[tuple[Transcript, ...], tuple[str, ...]]:
-    """Read the dialogs of a file; return them, and why others were skipped as too large.
+    """Read the dialogs of a file; return them, and why others are left out.
 
-    Parameters
-    ----------
-    name : str
-        The file's name. The ending of a text format, such as ``.txt``, selects that format, and
-        ``.jsonl`` means a JSON value on each line; otherwise the content decides.
-    calls : bool
-        Whether to put the text of each call before the words of its turn, as models read it.
-
-    Raises
-    ------
-    ValueError
-        With a sentence that says what is wrong and where; also if all dialogs are too large.
+    The ending of a text format in the file's name, such as ``.txt``, selects that format, and
+    ``.jsonl`` means a JSON value on each line; otherwise the content decides. With `calls`, the
+    text of each call is put before the words of its turn, as models read it. A ValueError says what
+    is wrong and where; also if all dialogs are left out.
     """
     if len(content) > MAX_DIALOG_FILE_BYTES:
         raise ValueError(
@@ -112,13 +124,16 @@ def read_dialogs(
         dialogs = list(_conversations(text, ending == "jsonl", calls))
     found: dict[str, Transcript] = {}
     skipped: list[str] = []
-    for number, dialog in enumerate(dialogs):
-        if isinstance(dialog, TooLargeError):
+    times = Counter[str]()
+    for dialog in dialogs:
+        if isinstance(dialog, SkippedError):
             skipped.append(str(dialog))
             continue
-        if dialog.name in found:
-            raise ValueError(f"dialog {number}: the name {dialog.name!r} is given twice")
-        found[dialog.name] = dialog
+        name = dialog.name
+        while name in found:
+            times[dialog.name] += 1
+            name = f"{dialog.name[: MAX_NAME_CHARACTERS - 7]} ({times[dialog.name] + 1})"
+        found[name] = dialog if name == dialog.name else replace(dialog, name=name, numbered=True)
     if not found:
         raise ValueError(skipped[0] if skipped else "the file has no dialogs")
     return tuple(found.values()), tuple(skipped)
@@ -137,10 +152,8 @@ def read_file(path: str | Path) -> tuple[Transcript, ...]:
 def read_bytes(path: str | Path, most: int) -> bytes:
     """Read a file, or one byte more than is allowed.
 
-    Raises
-    ------
-    ValueError
-        If it cannot be read, or is a pipe, a device, or a system file that would block.
+    Raises a ValueError if it cannot be read, or is a pipe, a device, or a system file that would
+    block.
     """
     try:
         with open(path, "rb", opener=_open_nonblocking) as file:
@@ -163,7 +176,7 @@ def _open_nonblocking(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-def _conversations(text: str, by_line: bool, calls: bool) -> Iterator[Transcript | TooLargeError]:
+def _conversations(text: str, by_line: bool, calls: bool) -> Iterator[Transcript | SkippedError]:
     values = _lines(text) if by_line or _is_lines(text) else parse_json(text)
     if isinstance(values, dict):
         inner = values.get("conversations", [values])
@@ -178,27 +191,37 @@ def _conversations(text: str, by_line: bool, calls: bool) -> Iterator[Transcript
         )
     for number, value in enumerate(values):
         if isinstance(value, list):
-            value = {"messages": value}
+            responses = any(isinstance(each, dict) and _is_item(each) for each in value)
+            value = {"input" if responses else "messages": value}
         value = check_object(value, f"dialog {number}")
         format = _format_of(value, number)
         try:
-            yield from format.read(value, number, calls)
-        except TooLargeError as error:
+            tools = listed_tools(value)
+            for found in format.read(value, number, calls):
+                yield replace(found, tools=tools) if isinstance(found, Transcript) else found
+        except SkippedError as error:
             yield error
 
 
 def _are_messages(values: list[Any]) -> bool:
     return bool(values) and all(
-        isinstance(value, dict) and ("role" in value or "from" in value) for value in values
+        isinstance(value, dict) and ("role" in value or "from" in value or _is_item(value))
+        for value in values
     )
 
 
+def _is_item(value: Mapping[str, Any]) -> bool:
+    """Whether an object is an item of a response that is no message, such as a call."""
+    dialogs = {each.field for each in FORMATS.values()} - {"input", "output"}
+    return isinstance(value.get("type"), str) and not value.keys() & {"role", "from", *dialogs}
+
+
 def _format_of(value: Mapping[str, Any], number: int) -> Format:
-    formats = {each.field: each for each in FORMATS.values() if each.field is not None}
-    for field, format in formats.items():
-        if field in value:
+    for format in FORMATS.values():
+        if format.field in value and (format.recognizes is None or format.recognizes(value)):
             return format
-    raise ValueError(f"dialog {number}: it has neither {' nor '.join(map(repr, sorted(formats)))}")
+    fields = sorted({each.field for each in FORMATS.values() if each.field is not None})
+    raise ValueError(f"dialog {number}: it has neither {' nor '.join(map(repr, fields))}")
 
 
 def _is_lines(text: str) -> bool:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fdkvc.corpora.formats.base import Format, with_calls
-from fdkvc.corpora.json_input import check_object, optional, require
+from fdkvc.corpora.json_input import check_object, objects, optional, require
 from fdkvc.corpora.transcripts import (
     Argument,
     Call,
@@ -47,36 +47,24 @@ NO_EVIDENCE = frozenset(("yes", "no", "true", "false", "dontcare", "free", "none
 
 @dataclass(frozen=True)
 class Frame:
-    """A turn's annotation for one service.
-
-    Attributes
-    ----------
-    spans : tuple of (slot, start, end)
-        Characters of the turn's text.
-    copies : mapping of slot to slot
-        The slot from which each copies its value.
-    values : mapping of slot to wordings
-        The dialogue state after the turn; empty if the service is not active.
-    canonical : mapping of (slot, canonical value) to wordings
-        From the turn's actions.
-    call : tuple of (method, arguments), optional
-    names_intent : bool
-        Whether the turn introduces an intent.
-    weight : int
-        Number of spans, actions and active intents.
-    discussed : bool
-        Whether it has more than an intent: a service may be active without being discussed.
-    """
+    """A turn's annotation for one service."""
 
     service: str
     spans: tuple[tuple[str, int, int], ...]
+    """(slot, start, end): characters of the turn's text."""
     copies: Mapping[str, str]
+    """The slot from which each slot copies its value."""
     values: Wordings
+    """The dialogue state after the turn; empty if the service is not active."""
     canonical: Mapping[tuple[str, str], tuple[str, ...]]
+    """Wordings by (slot, canonical value), from the turn's actions."""
     call: tuple[str, Mapping[str, str]] | None
     names_intent: bool
+    """Whether the turn introduces an intent."""
     weight: int
+    """Number of spans, actions and active intents."""
     discussed: bool
+    """Whether it has more than an intent: a service may be active without being discussed."""
 
     def moved(self, characters: int) -> Frame:
         """Return the frame for a text with so many characters prepended."""
@@ -99,15 +87,14 @@ def read_dialogue(
         where = f"{place}, turn {at}"
         turn = check_object(found, where)
         text = require(turn, "utterance", str, where)
-        frames = [
-            _frame(check_object(frame, f"{where}, frame {index}"), f"{where}, frame {index}", text)
-            for index, frame in enumerate(optional(turn, "frames", list, where))
-        ]
+        frames = [_frame(*each, text) for each in objects(turn, "frames", "frame", where)]
         topic = _topic(frames, turns[-1].topic if turns else None)
         called = [frame.call for frame in frames if frame.call is not None] if calls else []
         words = with_calls(clean(text), called)
-        turns.append(Turn(clean_name(require(turn, "speaker", str, where)), words, topic))
-        framed.append([frame.moved(len(words) - len(text)) for frame in frames])
+        prefix = len(words) - len(text)
+        speaker = clean_name(require(turn, "speaker", str, where))
+        turns.append(Turn(speaker, words, topic, call_characters=prefix))
+        framed.append([frame.moved(prefix) for frame in frames])
         services.append(_services(frames, services[-1] if services else frozenset()))
     demands = _Demands(MentionFinder([turn.text for turn in turns], place), services)
     for at, frames in enumerate(framed):
@@ -225,10 +212,7 @@ class _Demands:
 
 def _frame(value: Mapping[str, Any], place: str, text: str) -> Frame:
     service = clean_name(require(value, "service", str, place))
-    slots = [
-        (check_object(slot, f"{place}, slot {index}"), f"{place}, slot {index}")
-        for index, slot in enumerate(optional(value, "slots", list, place))
-    ]
+    slots = list(objects(value, "slots", "slot", place))
     found = (_span(slot, where, text) for slot, where in slots)
     spans = tuple(span for span in found if span is not None)
     copies = {
@@ -238,10 +222,7 @@ def _frame(value: Mapping[str, Any], place: str, text: str) -> Frame:
         for slot, where in slots
         if slot.get("copy_from") is not None
     }
-    actions = [
-        check_object(action, f"{place}, action {index}")
-        for index, action in enumerate(optional(value, "actions", list, place))
-    ]
+    actions = list(objects(value, "actions", "action", place))
     state = optional(value, "state", dict, place)
     active = state.get("active_intent") not in (None, NO_INTENT, "")
     values = {
@@ -255,9 +236,9 @@ def _frame(value: Mapping[str, Any], place: str, text: str) -> Frame:
         spans,
         copies,
         values,
-        dict(_canonical(actions, place)),
+        dict(_canonical(actions)),
         call,
-        names_intent=any(action.get("act") == "INFORM_INTENT" for action in actions),
+        names_intent=any(action.get("act") == "INFORM_INTENT" for action, _ in actions),
         weight=len(spans) + len(actions) + active,
         discussed=bool(spans or copies or values or actions or call),
     )
@@ -279,10 +260,9 @@ def _span(found: Mapping[str, Any], place: str, text: str) -> tuple[str, int, in
 
 
 def _canonical(
-    actions: Sequence[Mapping[str, Any]], place: str
+    actions: Sequence[tuple[Mapping[str, Any], str]],
 ) -> Iterator[tuple[tuple[str, str], tuple[str, ...]]]:
-    for index, action in enumerate(actions):
-        where = f"{place}, action {index}"
+    for action, where in actions:
         slot = clean_name(optional(action, "slot", str, where))
         wordings = _texts(optional(action, "values", list, where), f"{where}, values")
         canonical = optional(action, "canonical_values", list, where)

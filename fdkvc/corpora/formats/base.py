@@ -3,40 +3,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fdkvc.corpora.transcripts import TooLargeError, Transcript, clean
+from fdkvc.corpora.transcripts import SkippedError, Transcript, clean
 
 
 @dataclass(frozen=True)
 class Format:
-    """A format of dialogs.
-
-    Attributes
-    ----------
-    endings : tuple of str
-        Endings of file names. A text is read as the format of its ending, or else as the first text
-        format.
-    field : str, optional
-        The field by which a JSON dialog is recognized; None for a text format.
-    read : function
-        Called with a dialog's object or a whole text, the number of its first dialog in the file,
-        and whether to prepend the text of calls (`with_calls`). Raises a TooLargeError, or yields
-        it in place of the dialog if others follow.
-    description, topics, demands : str
-        Its row in the documentation: the files, and the origin of topics and demands.
-    """
+    """A format of dialogs."""
 
     key: str
     label: str
     endings: tuple[str, ...]
+    """Endings of file names. A text is read as the format of its ending, or else as the first text
+    format."""
     field: str | None
-    read: Callable[[Any, int, bool], Iterator[Transcript | TooLargeError]]
+    """The field by which a JSON dialog is recognized; None for a text format."""
+    read: Callable[[Any, int, bool], Iterator[Transcript | SkippedError]]
+    """Called with a dialog's object or a whole text, the number of its first dialog in the file,
+    and whether to prepend the text of calls (`with_calls`). Raises a SkippedError, or yields it in
+    place of the dialog if others follow."""
     description: str
     topics: str = ""
     demands: str = ""
+    """Its row in the documentation: the files, and the origin of topics and demands."""
+    recognizes: Callable[[Mapping[str, Any]], bool] | None = None
+    """Whether an object with the field has this format; by default, each has."""
 
 
 def with_calls(text: str, calls: Sequence[tuple[str, Any]]) -> str:

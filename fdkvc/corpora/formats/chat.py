@@ -2,23 +2,19 @@
 
 A message may name its topic in a field ``topic``. An assistant's ``tool_calls``, and the older
 ``function_call``, demand the texts and numbers of their arguments. ShareGPT's messages have
-``from`` and ``value`` instead; a batch request has a ``body`` with messages, or with the ``input``
-of a response, in which calls are items between the messages.
+``from`` and ``value`` instead. Formats of agents restate their messages as these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 from fdkvc.corpora.formats.base import Format, with_calls
-from fdkvc.corpora.json_input import (
-    check_object,
-    check_structure,
-    optional,
-    parse_json,
-    require,
-)
+from fdkvc.corpora.json_input import check_object, check_structure, optional, parse_json, require
 from fdkvc.corpora.transcripts import (
     Argument,
     Call,
@@ -34,9 +30,20 @@ from fdkvc.corpora.transcripts import (
 CONTENT_FIELDS = frozenset(("content", "refusal", "tool_calls", "function_call"))
 """Fields of which a message must have at least one."""
 
-TEXTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
+TEXTS = {
+    **dict.fromkeys(("text", "input_text", "output_text", "reasoning_text"), "text"),
+    "refusal": "refusal",
+    "thinking": "thinking",
+}
 """Types of a message's parts that have text, and its field."""
 
+KINDS: Mapping[str, Literal["system", "result"]] = {
+    "system": "system",
+    "developer": "system",
+    "tool": "result",
+    "function": "result",
+}
+"""Kinds of span by roles."""
 
 CALL_ROLE = "function_call"
 """The sender of ShareGPT's calls."""
@@ -51,30 +58,31 @@ def read_conversation(
     """Read one conversation; errors name it, the turn and the field."""
     place = f"dialog {number}"
     named = value.get("id", value.get("title"))
-    yield _conversation(require(value, "messages", list, place), named, place, calls)
+    yield transcript_of(require(value, "messages", list, place), named, place, calls)
 
 
 def read_shared(value: Mapping[str, Any], number: int, calls: bool = False) -> Iterator[Transcript]:
     """Read one conversation of ShareGPT."""
     place = f"dialog {number}"
-    yield _conversation(require(value, "conversations", list, place), value.get("id"), place, calls)
+    messages = require(value, "conversations", list, place)
+    yield transcript_of(messages, value.get("id"), place, calls)
 
 
-def read_request(
-    value: Mapping[str, Any], number: int, calls: bool = False
-) -> Iterator[Transcript]:
-    """Read the conversation of a request of a batch."""
-    place = f"dialog {number}"
-    body, inside = require(value, "body", dict, place), f"{place}, body"
-    if "input" in body and "messages" not in body:
-        messages = list(_of_response(body, inside))
-    else:
-        messages = require(body, "messages", list, inside)
-    yield _conversation(messages, value.get("custom_id"), place, calls)
+def transcript_of(
+    messages: Sequence[Any],
+    named: Any,
+    place: str,
+    calls_in_text: bool,
+    cluster: str = "",
+    unread: Mapping[str, int] | None = None,
+) -> Transcript:
+    """Make a transcript of untrusted chat messages, those of ShareGPT too.
 
-
-def _conversation(messages: list[Any], named: Any, place: str, calls_in_text: bool) -> Transcript:
+    `named` is the dialog's name, if it is a text. `place` begins errors, and names a dialog without
+    one. `cluster` and `unread` are the `Transcript`'s; more unread parts may be found here.
+    """
     name = clean_name(named) if isinstance(named, str) else ""
+    skipped = Counter(unread or {})
     turns: list[Turn] = []
     found_calls: list[tuple[int, str, Any]] = []
     check_turns(place, len(messages))
@@ -84,8 +92,9 @@ def _conversation(messages: list[Any], named: Any, place: str, calls_in_text: bo
         topic = clean_name(optional(message, "topic", str, where))
         role = clean_name(require(message, "role", str, where))
         called = list(_calls(message, where))
-        words = with_calls(clean(_content(message, where)), called if calls_in_text else [])
-        turns.append(Turn(role, words, topic or None))
+        text = clean(_content(message, where, skipped))
+        words = with_calls(text, called if calls_in_text else [])
+        turns.append(Turn(role, words, topic or None, KINDS.get(role), len(words) - len(text)))
         found_calls += [(at, *call) for call in called]
 
     finder = MentionFinder([turn.text for turn in turns], place)
@@ -96,7 +105,7 @@ def _conversation(messages: list[Any], named: Any, place: str, calls_in_text: bo
             continue
         made = []
         for slot, wording in _values(arguments, ""):
-            mentions = finder.mentions([wording], before=at)
+            mentions = finder.mentions(wordings_of(wording), before=at)
             value = clean_name(wording)
             if mentions:
                 demands.append(Demand("call", at, method, slot, value, mentions))
@@ -105,29 +114,16 @@ def _conversation(messages: list[Any], named: Any, place: str, calls_in_text: bo
             made.append(Argument(slot, value, mentions[-1] if mentions else None))
         calls.append(Call(at, method, tuple(sorted(made, key=lambda each: each.slot))))
     return Transcript(
-        name or place, tuple(turns), tuple(demands), missing, tuple(calls), calls_in_text, malformed
+        name or place,
+        tuple(turns),
+        tuple(demands),
+        missing,
+        tuple(calls),
+        calls_in_text,
+        malformed,
+        cluster,
+        tuple(skipped.items()),
     )
-
-
-def _of_response(body: Mapping[str, Any], place: str) -> Iterator[Any]:
-    """Yield the input of a response as chat messages; there, calls are items of their own."""
-    if body.get("instructions") is not None:
-        yield {"role": "system", "content": require(body, "instructions", str, place)}
-    if isinstance(body["input"], str):
-        yield {"role": "user", "content": body["input"]}
-        return
-    for item in require(body, "input", list, place):
-        match item:
-            case {"type": "function_call"}:
-                yield {"role": "assistant", "function_call": item}
-            case {"type": "custom_tool_call"}:
-                yield {"role": "assistant", "tool_calls": [{"type": "custom", "custom": item}]}
-            case {"type": "function_call_output" | "custom_tool_call_output"}:
-                yield {"role": "tool", "content": item.get("output")}
-            case {"type": str(kind)} if kind != "message":  # such as reasoning
-                yield {"role": "assistant", "content": None}
-            case _:
-                yield item
 
 
 def _in_chat_terms(message: Mapping[str, Any], place: str) -> Mapping[str, Any]:
@@ -154,27 +150,34 @@ def _json_calls(text: str) -> list[dict[str, Any]]:
     return calls if valid else []
 
 
-def _content(message: Mapping[str, Any], place: str) -> str:
-    """Return the text of a message, its textual parts joined."""
+def _content(message: Mapping[str, Any], place: str, skipped: Counter[str]) -> str:
+    """Return the text of a message, its textual parts joined; count other parts."""
     if not message.keys() & CONTENT_FIELDS:
         require(message, "content", str, place)
     texts = [optional(message, "refusal", str, place)]
-    if isinstance(message.get("content"), list):
-        for found in message["content"]:
+    content = message.get("content")
+    if KINDS.get(message["role"]) == "result" and not isinstance(content, str | list | None):
+        return json.dumps(content, ensure_ascii=False)
+    if isinstance(content, list):
+        for found in content:
             where = f"{place}: a part of 'content'"
-            field = TEXTS.get(str(check_object(found, where).get("type")))
-            if field is not None:
-                texts.append(require(found, field, str, where))
+            kind = str(check_object(found, where).get("type"))
+            if kind in TEXTS:
+                texts.append(require(found, TEXTS[kind], str, where))
+            else:
+                skipped[part_name(kind)] += 1
     else:
         texts.insert(0, optional(message, "content", str, place))
     return "\n".join(filter(None, texts))
 
 
-def _calls(message: Mapping[str, Any], place: str) -> Iterator[tuple[str, Any]]:
-    """Yield method and arguments of each call; malformed arguments stay text, not an error.
+def part_name(kind: str) -> str:
+    """Return the description of a part that is not read."""
+    return f"part of type {clean_name(kind)!r}"
 
-    A dialog in which a model made such a mistake is worth inspecting.
-    """
+
+def _calls(message: Mapping[str, Any], place: str) -> Iterator[tuple[str, Any]]:
+    """Yield method and arguments of each call; malformed arguments stay text, worth inspecting."""
     called = []
     if message.get("function_call") is not None:
         called.append(require(message, "function_call", dict, place))
@@ -200,6 +203,28 @@ def _parsed(text: str) -> Any:
         return parse_json(text.strip() or "{}")
     except ValueError:
         return None
+
+
+def wordings_of(value: str) -> tuple[str, ...]:
+    r"""Return the wordings of an argument's value: as it is, and as JSON escapes it in a result.
+
+    A whole number is also found with ``.0`` or with commas between thousands.
+
+    Examples
+    --------
+    >>> wordings_of("1250"), wordings_of("54.0")
+    (('1250', '1250.0', '1,250'), ('54.0', '54'))
+    >>> wordings_of('5" disk')[:2]
+    ('5" disk', '5\\" disk')
+    """
+    found = [value]
+    number = re.fullmatch(r"(-?\d{1,15})(\.0)?", value)
+    if number:
+        whole = number[1]
+        found += [whole, f"{whole}.0", *([] if whole[:1] == "0" else [f"{int(whole):,}"])]
+    for text in (value, json.dumps(value)[1:-1]):  # also of JSON within JSON
+        found += [json.dumps(text, ensure_ascii=each)[1:-1] for each in (False, True)]
+    return tuple(dict.fromkeys(found))
 
 
 def _values(value: Any, name: str) -> Iterator[tuple[str, str]]:
@@ -233,15 +258,4 @@ SHARED = Format(
     read_shared,
     "ShareGPT: `conversations` of messages with `from` and `value`",
     demands="arguments of what `function_call` says",
-)
-
-REQUESTS = Format(
-    "requests",
-    "OpenAI batch requests",
-    ("json", "jsonl"),
-    "body",
-    read_request,
-    "OpenAI batch requests, whose `body` has chat messages, or the `input` of a response",
-    FORMAT.topics,
-    FORMAT.demands,
 )

@@ -12,14 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from fdkvc.corpora.formats.base import Format
-from fdkvc.corpora.transcripts import (
-    TooLargeError,
-    Transcript,
-    Turn,
-    check_turns,
-    clean,
-    clean_name,
-)
+from fdkvc.corpora.transcripts import SkippedError, Transcript, Turn, check_turns, clean, clean_name
 from fdkvc.limits import MAX_DIALOG_FILE_LINES, MAX_DIALOGS
 
 _SPEAKER = re.compile(r"\s{0,8}([^\W\d_][\w .'-]{0,31}(?:\([^():]{1,32}\))?):(?:\s+|$)")
@@ -28,7 +21,7 @@ _END = re.compile(r"\s*(-{3,}|={3,})\s*")
 
 def read_plain_text(
     text: str, number: int = 0, calls: bool = False
-) -> Iterator[Transcript | TooLargeError]:
+) -> Iterator[Transcript | SkippedError]:
     r"""Read plain text; yield an error in place of each dialog that is too large.
 
     It has no calls. For other errors see `fdkvc.corpora.formats.read_transcripts`.
@@ -50,12 +43,12 @@ def read_plain_text(
     turns: list[tuple[str, list[str]]] = []
     speakers: set[str] = set()
 
-    def dialog() -> Transcript | TooLargeError:
+    def dialog() -> Transcript | SkippedError:
         try:
             check_turns(f"dialog {number}", len(turns))
             made = (Turn(speaker, clean("\n".join(lines).strip())) for speaker, lines in turns)
             return Transcript(f"dialog {number}", tuple(made))
-        except TooLargeError as error:
+        except SkippedError as error:
             return error
 
     for at, line in enumerate(text.split("\n"), start=1):

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import streamlit as st
-
 from fdkvc.experiments.benchmark import Results
 from fdkvc.experiments.sweep import Number, Sweep, read_values, suggested_values, sweepable
 from fdkvc.files.options import options_of
@@ -16,12 +14,12 @@ from fdkvc.files.studies import sweep_files
 from fdkvc.limits import MAX_SWEEP_VALUES
 from fdkvc.paper.tables import ABLATED_POLICY, ABLATED_SCENARIO
 from fdkvc.parameters import DIALOGS, SEED, Field
-from fdkvc.policies import POLICIES, read_policy, wrapped
+from fdkvc.policies import read_policy, synthetic_policies, wrapped
 from fdkvc.synthetic.scenarios import SCENARIOS
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held
-from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.past import Kind
+from fdkvc.ui.kit.run_panel import show_command
 from fdkvc.ui.kit.sidebar import (
     BUDGET_HERE,
     MEASURED,
@@ -38,14 +36,14 @@ NONE = "–"
 
 
 def read_swept(text: str) -> str:
-    """Read the name of a policy that has numbers to sweep, by itself or around one."""
+    """Read the name of a policy with a hyperparameter to sweep, possibly wrapped."""
     name = read_policy(text).name
     if not sweepable(name):
         raise ValueError(f"{name} has no hyperparameter to sweep: choose from {', '.join(ABLE)}")
     return name
 
 
-ABLE = {key: policy for key, policy in POLICIES.items() if sweepable(key)}
+ABLE = {key: policy for key, policy in synthetic_policies().items() if sweepable(key)}
 SWEPT_POLICY = replace(POLICY, default=ABLATED_POLICY, choices=ABLE, read=read_swept)
 FIRST = Field("Hyperparameter", "", name="first", default="gamma")
 SECOND = Field("And a second one", "Two at once give a heat map.", name="second", default=NONE)
@@ -56,36 +54,36 @@ SWEPT_SCENARIO = replace(
     choices={key: each for key, each in SCENARIOS.items() if key != "adaptation"},
 )
 DIALOGS_HERE = replace(DIALOGS, default=200, high=600)
-"""Dialogs that a sweep on the page may have."""
+"""The dialogs of a sweep on the page."""
 
 NUMBERS = (DIALOGS_HERE, SEED, replace(BUDGET_HERE, follows=False))
 
 
 def _swept(name: str) -> Field:
-    """Return the choice of what is swept, a policy that is named in a line among them."""
+    """Return the choice of the policy, with one given as text among them."""
     return replace(SWEPT_POLICY, choices={**ABLE, name: read_policy(name).title})
 
 
 def first_of(policy: str) -> Field:
-    """Return the choice of what is swept of a policy."""
+    """Return the choice of a policy's hyperparameter."""
     settings = read_policy(policy).settings
-    labels = {name: settings[name].label for name in sweepable(policy)}
+    labels = {name: settings[name].title for name in sweepable(policy)}
     start = FIRST.default if FIRST.default in labels else next(iter(labels))
     return replace(FIRST, default=start, choices=labels, of=policy)
 
 
 def second_of(policy: str, first: str) -> Field:
-    """Return the choice of what is swept at once with the first."""
+    """Return the choice of a second hyperparameter."""
     labels = first_of(policy).labels
     others = {NONE: "none", **{name: label for name, label in labels.items() if name != first}}
     return replace(SECOND, choices=others, of=f"{policy}/{first}")
 
 
 def values_of(policy: str, name: str, which: str = "values") -> Field:
-    """Return the field of a hyperparameter's values, in a link under the name of which they are."""
+    """Return the field of a hyperparameter's values; `which` is its name in a link."""
     known = read_policy(policy).settings[name]
     return Field(
-        f"Values of {known.label.lower()}",
+        f"Values of {known.title.lower()}",
         f"Each {known.allowed(known.kind)}.",
         name=which,
         default=" ".join(f"{value:g}" for value in suggested_values(policy, name)),
@@ -94,9 +92,9 @@ def values_of(policy: str, name: str, which: str = "values") -> Field:
 
 
 def link_fields(page: str, link: Mapping[str, str] | None = None) -> list[Field]:
-    """Return all that the address says, of what a link asks for or the session holds."""
+    """Return the fields of the address, for a link or else the session's values."""
 
-    def asked(field: Field) -> Any:
+    def requested(field: Field) -> Any:
         value = (link or {}).get(field.name)
         return value if value in field.choices else held(page, field) if not link else field.default
 
@@ -105,10 +103,16 @@ def link_fields(page: str, link: Mapping[str, str] | None = None) -> list[Field]
         inside, key = read_policy(SWEPT_POLICY.default), NOTHING
     policy = (wrapped(key, inside) if key else inside).name
     first = first_of(policy)
-    second = second_of(policy, asked(first))
-    found = [_swept(inside.name), around_of(inside), first, values_of(policy, asked(first)), second]
-    if asked(second) != NONE:
-        found.append(values_of(policy, asked(second), "second_values"))
+    second = second_of(policy, requested(first))
+    found = [
+        _swept(inside.name),
+        around_of(inside),
+        first,
+        values_of(policy, requested(first)),
+        second,
+    ]
+    if requested(second) != NONE:
+        found.append(values_of(policy, requested(second), "second_values"))
     return [*found, SWEPT_SCENARIO, MEASURED, *NUMBERS]
 
 
@@ -130,18 +134,13 @@ def choose_sweep(page: str) -> Sweep:
         **fields.numbers(page, NUMBERS),
         metrics=fields.several(page, MEASURED),
     )
-    st.caption(
-        plain(
-            f"At most {MAX_SWEEP_VALUES} values of a hyperparameter and {DIALOGS_HERE.high} "
-            "dialogs run here. The command line runs more:"
-        )
-    )
-    st.code(sweep_command(sweep), language=None, wrap_lines=True)
+    most = f"At most {MAX_SWEEP_VALUES} values of a hyperparameter and {DIALOGS_HERE.high} dialogs"
+    show_command(most, sweep_command(sweep))
     return sweep
 
 
 def _values(page: str, policy: str, name: str, which: str = "values") -> tuple[Number, ...]:
-    """Ask for the values of a hyperparameter; keep to the last good ones."""
+    """Show the values of a hyperparameter; return the last valid ones."""
     return fields.text(
         page,
         values_of(policy, name, which),
@@ -181,7 +180,7 @@ def _link(sweep: Sweep) -> Mapping[str, str]:
 def _described(sweep: Sweep) -> str:
     labels = first_of(sweep.policy).labels
     return (
-        f"{' × '.join(labels[name].lower() for name in sweep.parameters)} of "
+        f"{' and '.join(labels[name].lower() for name in sweep.parameters)} of "
         f"{read_policy(sweep.policy).title} on {sweep.scenario.label}, "
         f"{count(sweep.dialogs, 'dialog')}, seed {sweep.seed}, budget {sweep.budget}"
     )
@@ -192,7 +191,7 @@ def _shipped() -> Mapping[Sweep, Swept]:
 
 
 def runs_of(page: str) -> Kind:
-    """Return what the page runs."""
+    """Return the kind of runs of the page."""
     return Kind(
         page,
         Sweep,

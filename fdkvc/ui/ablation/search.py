@@ -1,20 +1,32 @@
-"""A search on screen: what is searched, the front that it found, and the way to a step."""
+"""The search of hyperparameters: its settings, its front, and links to the step page."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from string import ascii_uppercase
+from threading import Event
+from time import perf_counter
 
 import pandas as pd
 import streamlit as st
 
-from fdkvc.charts.dots import dots_spec
+from fdkvc.charts.dots import dots_chart
 from fdkvc.charts.sweep import tradeoff_chart
-from fdkvc.charts.theme import Spec, with_data
+from fdkvc.charts.theme import Spec
 from fdkvc.experiments.statistics import pareto_front
-from fdkvc.experiments.tuning import DIALOGS, FRESH, TRIALS, Tuning, check_installed, searchable
+from fdkvc.experiments.tuning import (
+    DIALOGS,
+    FRESH,
+    TRIALS,
+    Tuned,
+    Tuning,
+    check_installed,
+    searchable,
+    tune,
+)
 from fdkvc.files.options import options_of
 from fdkvc.files.repeat import found_by
 from fdkvc.files.studies import tuning_files
@@ -25,35 +37,37 @@ from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 from fdkvc.ui.ablation.sections import STEP_PAGE, link_to_step
 from fdkvc.ui.kit import fields, past
 from fdkvc.ui.kit.downloads import clicked_setting, show_chart, shown_charts
-from fdkvc.ui.kit.fields import pick, running
+from fdkvc.ui.kit.fields import pick_two, running
 from fdkvc.ui.kit.files import brought_run, show_run_files
 from fdkvc.ui.kit.frame import page_theme
 from fdkvc.ui.kit.glossary import show_glossary
+from fdkvc.ui.kit.jobs import Report
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import Markdown, plain
-from fdkvc.ui.kit.past import Kind, Past
-from fdkvc.ui.kit.run_panel import run_panel
+from fdkvc.ui.kit.past import Kind
+from fdkvc.ui.kit.run_panel import run_panel, show_command
 from fdkvc.ui.kit.sidebar import BUDGET_HERE, read_name
-from fdkvc.ui.kit.variants import tell_idle
-from fdkvc.ui.kit.work import Searched, search_work
+from fdkvc.ui.kit.variants import warn_no_effect
 from fdkvc.words import command_line, count, decimal, listed, ranged, sentence, signed
 
 OF = "search"
-"""Under which the session holds what is chosen here, apart from what is swept."""
+"""Part of the session keys of these fields, which differ from those of a sweep."""
 
 TUNED = Field(
     "Policy",
-    "Any, also one around another, in a line such as blocks(h2o, size=8); what is not searched "
-    "stays as it is there.",
+    "Any policy, also wrapped, such as blocks(h2o, size=8). Hyperparameters that are not searched "
+    "keep these values.",
     name="policy",
     default="fd-kvc",
     of=OF,
     read=read_name,
 )
-NAMES = Field("Hyperparameters", "None chosen: all of them.", name="names", default=(), of=OF)
+NAMES = Field(
+    "Hyperparameters", "If none is chosen, all are searched.", name="names", default=(), of=OF
+)
 GOALS = Field(
     "Goals",
-    "Several are searched at once: what comes out is their front.",
+    "With several goals, the search returns their Pareto front.",
     name="metrics",
     default=Tuning.metrics,
     choices=metrics_of(),
@@ -61,7 +75,7 @@ GOALS = Field(
 )
 WHERE = Field(
     "Scenarios",
-    "A goal is the mean over them.",
+    "A goal is averaged over the scenarios.",
     name="scenarios",
     default=BENCHMARK_SCENARIOS,
     choices={key: SCENARIOS[key] for key in BENCHMARK_SCENARIOS},
@@ -76,13 +90,29 @@ NUMBERS = (
 )
 
 SEARCH = "Start the search"
-"""What the button says."""
+"""The label of the button."""
 
-AS_IT_WAS, FOUND = "as it was", "found"
+ORIGINAL, FOUND = "original", "found"
+
+
+@dataclass(frozen=True, eq=False)
+class Searched:
+    """A search that has ended or was cancelled, after how many settings and seconds."""
+
+    tuning: Tuning
+    tuned: Tuned
+    seconds: float
+    tried: int
+
+
+def _run(tuning: Tuning, on_progress: Report, cancelled: Event) -> Searched:
+    began = perf_counter()
+    tuned = tune(tuning, on_progress=on_progress, cancelled=cancelled)
+    return Searched(tuning, tuned, perf_counter() - began, len(tuned.trials))
 
 
 def link_fields(page: str, link: Mapping[str, str] | None = None) -> list[Field]:
-    """Return all that the address says, of what a link asks for or the session holds."""
+    """Return the fields of the address, for a link or else the session's values."""
     try:
         line = link.get(TUNED.name, TUNED.default) if link else running(page, TUNED)
         policy = read_policy(line)
@@ -92,7 +122,7 @@ def link_fields(page: str, link: Mapping[str, str] | None = None) -> list[Field]
 
 
 def _names_of(policy: Policy) -> Field:
-    labels = {name: known.label for name, known in searchable(policy).items()}
+    labels = {name: known.title for name, known in searchable(policy).items()}
     return replace(NAMES, choices=labels)
 
 
@@ -106,18 +136,12 @@ def choose_search(page: str) -> Tuning:
         **fields.numbers(page, NUMBERS),
         metrics=fields.several(page, GOALS),
     )
-    st.caption(
-        plain(
-            f"At most {NUMBERS[0].high} trials run here. The command line runs more, and continues "
-            "where it was stopped:"
-        )
-    )
-    st.code(command_of(tuning), language=None, wrap_lines=True)
+    show_command(f"At most {NUMBERS[0].high} trials", command_of(tuning))
     return tuning
 
 
 def _searched(line: str) -> Policy:
-    """Read a policy that has something to search."""
+    """Read a policy that has a hyperparameter to search."""
     return Tuning(read_policy(line)).policy
 
 
@@ -144,14 +168,14 @@ def _described(tuning: Tuning) -> str:
     goals = listed([metric_named(key).label.lower() for key in tuning.metrics])
     return (
         f"{tuning.policy.title} for {goals} on {count(len(tuning.scenarios), 'scenario')}, "
-        f"{count(tuning.trials, 'trial')}, {count(tuning.dialogs, 'dialog')} of each, seed "
+        f"{count(tuning.trials, 'trial')}, {count(tuning.dialogs, 'dialog')} per scenario, seed "
         f"{tuning.seed}, budget {tuning.budget}"
     )
 
 
 @cached
 def files_of(searched: Searched) -> Mapping[str, str]:
-    """Return the files of a search, made once: those that the command line writes."""
+    """Return the files of a search, those that the command line writes."""
     return tuning_files(searched.tuning, searched.tuned, searched.seconds)
 
 
@@ -174,7 +198,7 @@ def runs_of(page: str) -> Kind:
 
 
 def show(page: str) -> None:
-    """Let a person search, and show what was found."""
+    """Show the search and its results."""
     runs = runs_of(page)
     try:
         check_installed()
@@ -194,23 +218,25 @@ def show(page: str) -> None:
     if missing:
         st.info(plain(missing), icon=":material/extension_off:")
         return
-    tell_idle([chosen.policy])
+    warn_no_effect([chosen.policy])
     with above:
-        run_panel(runs.page, SEARCH, search_work(chosen), content=chosen)
+        run_panel(runs.page, SEARCH, partial(_run, chosen), content=chosen)
     shown = past.at_hand(runs, chosen)
     past.show_runs(runs, shown)
     if shown is None:
         past.offer(SEARCH)
         return
-    _about(shown, chosen)
+    searched: Searched = shown.result
+    tried = searched.tried, searched.tuning.trials
+    past.about(runs, shown, chosen, searched.seconds, tried, "trials")
     shown_charts(runs.page).clear()
-    _show_found(runs.page, shown.result)
-    show_run_files(runs.page, files_of(shown.result), "fdkvc-search.zip")
-    show_glossary(shown.result.tuning.metrics)
+    _show_found(runs.page, searched)
+    show_run_files(runs.page, files_of(searched), "fdkvc-search.zip")
+    show_glossary(searched.tuning.metrics)
 
 
 def _open(page: str) -> Searched | None:
-    """Let a person open a search that has ended elsewhere, as that of the command has."""
+    """Open the files of a search by the command line; return it, or None."""
     with st.expander("Open a search from its files", icon=":material/folder_open:"):
         try:
             label = "run.json, front.csv, gains.csv and trials.csv"
@@ -224,46 +250,27 @@ def _open(page: str) -> Searched | None:
     tuning: Tuning = record.settings
     tried = len(tuned.trials) if "trials.csv" in record.texts else tuning.trials
     ran = ", ".join(f"{name} {version}" for name, version in record.versions.items())
-    st.caption(plain(f"Shown, until you take the file away: {_described(tuning)}; with {ran}."))
-    _tell_cancelled(tried, tuning)
+    st.caption(plain(f"Shown until you remove the file: {_described(tuning)}; with {ran}."))
+    past.warn_cancelled((tried, tuning.trials), "trials")
     return Searched(tuning, tuned, 0.0, tried)
-
-
-def _tell_cancelled(tried: int, tuning: Tuning) -> None:
-    if tried < tuning.trials:
-        st.warning(
-            plain(f"Cancelled: this is of {tried:,} of {tuning.trials:,} trials."),
-            icon=":material/cancel:",
-        )
-
-
-def _about(shown: Past, chosen: Tuning) -> None:
-    searched: Searched = shown.result
-    st.caption(plain(f"Shown: {_described(searched.tuning)}, {searched.seconds:.1f} s."))
-    _tell_cancelled(searched.tried, searched.tuning)
-    past.tell_changed(shown, chosen)
 
 
 @st.fragment
 def _show_found(page: str, searched: Searched) -> None:
-    """Show the front on fresh dialogs, and the setting that was picked of it."""
     tuning, front = searched.tuning, searched.tuned.front
     names = _letters(searched)
-    st.header("What was found, on fresh dialogs", anchor=False)
+    st.header("Results on fresh dialogs", anchor=False)
     st.markdown(
         plain(
-            f"Of {count(searched.tried, 'setting')} that were tried, those on the "
-            f"front of the search were measured again on {tuning.fresh} other dialogs of each "
-            "scenario, beside the policy as it was, since the dialogs of a search flatter what it "
-            "chose by them. Click a point or a row to open that setting on the step page."
+            f"Of {count(searched.tried, 'setting')}, those on the front of the search and the "
+            f"original policy were measured again on {tuning.fresh} other dialogs per scenario, "
+            "because the dialogs of a search favour what it selected. Click a point or a row to "
+            "open that setting on the step page."
         )
     )
     labels = {key: metric_named(key).label for key in tuning.metrics}
     if len(labels) > 1:
-        with st.container(horizontal=True):
-            x = pick(f"{page}/across", "Across", labels, width=220)
-            others = {key: label for key, label in labels.items() if key != x}
-            y = pick(f"{page}/up", "Up", others, width=220)
+        x, y = pick_two(f"{page}/axis", labels, ("Across", ""), ("Up", ""))
         chart = _front_chart(front, x, y, names)
         show_chart(page, "front", chart, on_select=lambda: _pick(page, "front"))
     else:
@@ -282,14 +289,13 @@ def _show_found(page: str, searched: Searched) -> None:
 
 
 def _letters(searched: Searched) -> dict[str, str]:
-    """Return what each setting is called here: a letter, but for the policy as it was."""
+    """Return the name of each setting: a letter, but for the original policy."""
     start = searched.tuning.policy.name
     found = [name for name in searched.tuned.front.setting.unique() if name != start]
-    return {start: AS_IT_WAS, **dict(zip(found, ascii_uppercase, strict=False))}
+    return {start: ORIGINAL, **dict(zip(found, ascii_uppercase, strict=False))}
 
 
 def _front_chart(front: pd.DataFrame, x: str, y: str, names: Mapping[str, str]) -> Spec:
-    """Return two goals of each setting beside each other, with the front of these dialogs."""
     ends = {"mean": "", "ci_low": "_low", "ci_high": "_high"}
     points = pd.concat(
         [
@@ -304,35 +310,24 @@ def _front_chart(front: pd.DataFrame, x: str, y: str, names: Mapping[str, str]) 
     signs = [-1 if each else 1 for each in lower]
     points["front"] = pareto_front(points[["x", "y"]].to_numpy() * signs)
     points["name"] = points.setting.map(names)
-    points["group"] = [AS_IT_WAS if name == AS_IT_WAS else FOUND for name in points.name]
+    points["group"] = [ORIGINAL if name == ORIGINAL else FOUND for name in points.name]
     return tradeoff_chart(
         points,
         (metric_named(x).title, metric_named(y).title),
-        (FOUND, AS_IT_WAS),
+        (FOUND, ORIGINAL),
         (lower[0], lower[1]),
         page_theme(),
     )
 
 
 def _one_goal(front: pd.DataFrame, goal: str, names: Mapping[str, str]) -> Spec:
-    """Return the only goal of each setting."""
     rows = front.assign(row=front.setting.map(names), name=FOUND, words="")
-    low, high = min(0.0, float(rows.ci_low.min())), float(rows.ci_high.max())
-    spec = dots_spec(
-        metric_named(goal).title,
-        "mean and 95 % interval over fresh dialogs",
-        tuple(rows.row),
-        (FOUND,),
-        low,
-        1.03 * high or 1.0,
-        page_theme(),
-        "setting",
-    )
-    return with_data(spec, {"dots": rows})
+    subtitle = "mean and 95 % interval over fresh dialogs"
+    return dots_chart(rows, metric_named(goal).title, subtitle, page_theme(), "setting")
 
 
 def _table(searched: Searched, names: Mapping[str, str]) -> pd.DataFrame:
-    """Return a row for each setting: its letter, what it found each goal, and its numbers."""
+    """Return a row per setting: its letter, each goal, and its hyperparameters."""
     tuned, goals = searched.tuned, searched.tuning.metrics
     front, gains = (
         {(row["setting"], row["goal"]): row for row in table.to_dict("records")}
@@ -359,7 +354,7 @@ def _table(searched: Searched, names: Mapping[str, str]) -> pd.DataFrame:
             )
         settings = read_policy(name).settings
         row |= {
-            known.label: str(settings[each].default)
+            known.title: str(settings[each].default)
             for each, known in searched.tuning.searched.items()
         }
         rows.append(row)
@@ -378,7 +373,6 @@ def _pick_row(page: str, settings: list[str]) -> None:
 
 
 def _show_picked(page: str, searched: Searched, names: Mapping[str, str]) -> None:
-    """Below the table, name the setting that was picked in full, and link to it."""
     name, tuning = st.session_state.get(f"{page}/picked", ""), searched.tuning
     if name not in names:
         return

@@ -1,13 +1,16 @@
-"""A sweep on screen: curves or heat maps, the trade-off between metrics, and the way to a step."""
+"""A sweep: curves or heat maps, the trade-off between metrics, and links to the step page."""
 
 from __future__ import annotations
+
+from functools import partial
+from threading import Event
 
 import pandas as pd
 import streamlit as st
 
-from fdkvc.charts.sweep import curve_spec, heat_spec, tradeoff_chart
+from fdkvc.charts.sweep import curve_range, curve_spec, heat_spec, tradeoff_chart
 from fdkvc.charts.theme import Spec, with_data
-from fdkvc.experiments.benchmark import Results
+from fdkvc.experiments.benchmark import Results, run_benchmark
 from fdkvc.experiments.sweep import Sweep, grid_table, tradeoff_table
 from fdkvc.files.shipped import papers_run
 from fdkvc.paper.claims import claim
@@ -20,59 +23,56 @@ from fdkvc.run.metrics import late_metric
 from fdkvc.ui.ablation import choices
 from fdkvc.ui.kit import past
 from fdkvc.ui.kit.downloads import clicked_setting, show_chart, shown_charts
-from fdkvc.ui.kit.fields import pick
+from fdkvc.ui.kit.fields import pick_two
 from fdkvc.ui.kit.files import show_sweep_files
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
 from fdkvc.ui.kit.glossary import show_glossary
+from fdkvc.ui.kit.jobs import Report
 from fdkvc.ui.kit.markdown import Markdown, plain
-from fdkvc.ui.kit.past import Past, about
+from fdkvc.ui.kit.past import Past
 from fdkvc.ui.kit.run_panel import run_panel
 from fdkvc.ui.kit.sidebar import DIALOG, POLICY, with_numbers_apart
-from fdkvc.ui.kit.work import sweep_work
-from fdkvc.words import count, decimal, ranged
+from fdkvc.words import decimal, ranged
 
 STEP_PAGE = "pages/step.py"
 
+CHUNK = 20
+"""Dialogs that go through all settings together: a step of the progress."""
+
 
 def show(page: str) -> None:
-    """Let a person sweep, and show the sweep."""
+    """Show the settings of a sweep and its results."""
     runs = choices.runs_of(page)
     with st.sidebar:
         above = st.container()
         chosen = choices.choose_sweep(page)
         with above:
-            run_panel(page, "Run", sweep_work(chosen), content=chosen)
+            run_panel(page, "Run", partial(_run, chosen), content=chosen)
     shown = past.at_hand(runs, chosen)
     past.show_runs(runs, shown)
     if shown is None:
         past.offer()
         return
-    about_sweep(shown, chosen)
+    sweep, results = shown.result
+    finished = results.dialogs(sweep.scenario.key), sweep.dialogs
+    past.about(runs, shown, chosen, results.seconds, finished)
     show_sweep(page, shown)
     show_sweep_files(page, *shown.result)
 
 
-def about_sweep(shown: Past, chosen: Sweep) -> None:
-    """Say which sweep is shown, and whether the settings have changed since."""
-    sweep, results = shown.result
-    finished = results.dialogs(sweep.scenario.key)
-    labels = [_parameter_label(sweep, name) for name in sweep.parameters]
-    parameters = " and ".join(label[:1].lower() + label[1:] for label in labels)
-    words = (
-        f"{parameters} of {read_policy(sweep.policy).title} on "
-        f"{sweep.scenario.label}, {count(finished, 'dialog')}, seed {sweep.seed}, "
-        f"budget {sweep.budget}, {count(len(results.benchmark.policies), 'setting')}, "
-        f"{results.seconds:.1f} s"
+def _run(sweep: Sweep, on_progress: Report, cancelled: Event) -> tuple[Sweep, Results]:
+    results = run_benchmark(
+        sweep.benchmark, chunk=CHUNK, on_progress=on_progress, cancelled=cancelled
     )
-    about(shown, words, (finished, sweep.dialogs), chosen)
+    return sweep, results
 
 
 def show_sweep(page: str, shown: Past) -> None:
-    """Show the sweep; if it is one of the paper's, with what it claims, and its other one."""
+    """Show the sweep; one of the paper's with its claims, and with the other one."""
     sweep, results = shown.result
     table = sweep_table(sweep, results)
     if table.empty:
-        st.info("The run was cancelled before anything was finished.")
+        st.info("The run was cancelled before its first dialogs finished.")
         return
     shown_charts(page).clear()
     if shown.is_shipped:
@@ -89,7 +89,6 @@ def show_sweep(page: str, shown: Past) -> None:
 
 
 def _peaks() -> None:
-    """Say whether the peaks that the paper claims are there."""
     claims = [claim(f"peak-{parameter}") for parameter in ABLATIONS]
     judged = judged_claims(papers_run().study, claims)
     st.html(f"<style>{STYLE}</style>{claims_html(judged, opened=False)}")
@@ -100,7 +99,6 @@ def _peaks() -> None:
 
 @st.fragment
 def _metrics(page: str, sweep: Sweep, results: Results, table: pd.DataFrame) -> None:
-    """Show each metric over the sweep, and what was clicked last."""
     st.header("Each metric over the sweep", anchor=False)
     st.markdown(
         "Lines and bands: mean and 95 % interval over the dialogs. Click a point to open that "
@@ -112,7 +110,6 @@ def _metrics(page: str, sweep: Sweep, results: Results, table: pd.DataFrame) -> 
 
 
 def _panels(page: str, kind: str, sweep: Sweep, results: Results, table: pd.DataFrame) -> None:
-    """Show a panel for each metric."""
     with side_by_side(kind):
         for metric in table[table.swept].metric.unique():
             with panel(f"{kind}-{metric}"):
@@ -123,16 +120,14 @@ def _panels(page: str, kind: str, sweep: Sweep, results: Results, table: pd.Data
 
 
 def _curve(sweep: Sweep, table: pd.DataFrame, metric: str) -> Spec:
-    """Return the chart of one metric over one hyperparameter."""
     ((name, _),) = sweep.axes
     rows = table[table.swept & (table.metric == metric)]
     rows = rows.assign(value=rows[name].astype(float))
-    low = min(0.0, float(rows.ci_low.min()))
     spec = curve_spec(
         late_metric(metric).title,
         _parameter_label(sweep, name),
         (float(rows.value.min()), float(rows.value.max())),
-        (low, max(1.0, float(rows.ci_high.max()))),
+        curve_range(table[table.swept], metric),
         float(read_policy(sweep.policy).settings[name].default),
         page_theme(),
         bool(rows.published.notna().any()),
@@ -141,7 +136,6 @@ def _curve(sweep: Sweep, table: pd.DataFrame, metric: str) -> Spec:
 
 
 def _heat(sweep: Sweep, table: pd.DataFrame, metric: str) -> Spec:
-    """Return the chart of one metric over two hyperparameters."""
     cells = grid_table(sweep, table, metric)
     low, high = float(cells["mean"].min()), float(cells["mean"].max())
     if high - low < 0.01:
@@ -163,18 +157,16 @@ def _heat(sweep: Sweep, table: pd.DataFrame, metric: str) -> Spec:
 
 
 def _show(page: str, name: str, chart: Spec) -> None:
-    """Show a chart of which a setting can be picked."""
     show_chart(page, name, chart, on_select=lambda: _pick(page, name))
 
 
 def _pick(page: str, name: str) -> None:
-    """Take the setting whose mark was clicked."""
     if setting := clicked_setting(page, name):
         st.session_state[f"{page}/picked"] = name, setting
 
 
 def _picked(page: str, name: str, sweep: Sweep, results: Results, table: pd.DataFrame) -> None:
-    """Below the chart that was clicked last, say what was measured for its setting; link to it."""
+    """Below the chart clicked last, show the results of the selected setting, and link to it."""
     chart, setting = st.session_state.get(f"{page}/picked", ("", ""))
     known = {policy.name: policy for policy in results.benchmark.policies}
     policy = known.get(setting)
@@ -214,15 +206,12 @@ def link_to_step(policy: Policy, scenario: str, seed: int, budget: int) -> dict[
 
 @st.fragment
 def _tradeoff(page: str, sweep: Sweep, results: Results, table: pd.DataFrame) -> None:
-    """Show one metric against another, all policies among the settings of the sweep."""
-    st.header("What one metric costs in another", anchor=False)
+    st.header("One metric against another", anchor=False)
     metrics = {metric: late_metric(metric).label for metric in table.metric.unique()}
     if len(metrics) < 2:
         return
-    with st.container(horizontal=True):
-        x = pick(f"{page}/across", "Across", metrics, "late_retention", width=220)
-        others = {metric: label for metric, label in metrics.items() if metric != x}
-        y = pick(f"{page}/up", "Up", others, "late_diversity", width=220)
+    across, up = ("Across", "late_retention"), ("Up", "late_diversity")
+    x, y = pick_two(f"{page}/axis", metrics, across, up)
     points = tradeoff_table(table, x, y)
     swept = f"{read_policy(sweep.policy).title}, swept"
     groups = (*(policy.label for policy in POLICIES.values()), swept)
@@ -250,10 +239,10 @@ def _tradeoff(page: str, sweep: Sweep, results: Results, table: pd.DataFrame) ->
             f"On the front of {len(points)} settings: "
             + ", ".join(titles[setting] for setting in front)
             + "."
-            + (f" Not judged, because no budget binds it: {', '.join(free)}." if free else "")
+            + (f" Not compared, because no budget limits it: {', '.join(free)}." if free else "")
         )
     )
 
 
 def _parameter_label(sweep: Sweep, name: str) -> str:
-    return read_policy(sweep.policy).settings[name].label
+    return read_policy(sweep.policy).settings[name].title

@@ -18,13 +18,13 @@ SECTION = Field(
     "",
     name="section",
     default="sweep",
-    choices={"sweep": "Sweep", "search": "Search instead of guess"},
+    choices={"sweep": "Sweep", "search": "Search"},
     chosen=False,
 )
 
 
 def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
-    """Let the page show what a link asks for; say what of it is not right, in sentences."""
+    """Take over a link; return a sentence for each error."""
     wrong = fields.adopt_link(page, fields_of(page, link), link)
     if link:
         st.session_state[section_key(page)] = SECTION.labels[held(page, SECTION)]
@@ -32,7 +32,7 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
 
 
 def fields_of(page: str, link: Mapping[str, str] | None = None) -> list[Field]:
-    """Return all that the address says, of what a link asks for or the session holds."""
+    """Return the fields of the address, for a link or else the session's values."""
     searches = (link.get(SECTION.name) if link else held(page, SECTION)) == "search"
     of_section = search.link_fields if searches else choices.link_fields
     return [SECTION, *of_section(page, link)]

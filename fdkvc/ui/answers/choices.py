@@ -11,11 +11,22 @@ from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.answers import MEASURES
 from fdkvc.limits import MAX_ANSWERING_POLICIES, MAX_TURNS, MAX_TYPED_CHARACTERS
 from fdkvc.lm.head_eviction import DECIDES
+from fdkvc.lm.tokens import MARKED
 from fdkvc.parameters import Field
+from fdkvc.policies import POLICIES as EVERY
 from fdkvc.policies import Policy
 from fdkvc.policies.base import Available
 from fdkvc.ui.answers.conversation import FULL, Conversation, bundled_model
-from fdkvc.ui.dialogs.choices import DIALOG, DIGEST, FILE, OWN, choose_own_file, warn_skipped
+from fdkvc.ui.dialogs.choices import (
+    DIALOG,
+    DIGEST,
+    FILE,
+    OWN,
+    TOOLS,
+    choose_own_file,
+    choose_tools,
+    warn_skipped,
+)
 from fdkvc.ui.dialogs.files import SHIPPED, DialogFile, shipped_file
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold
@@ -23,7 +34,7 @@ from fdkvc.ui.kit.frame import problems, section_key
 from fdkvc.ui.kit.lanes import POLICIES as LANES
 from fdkvc.ui.kit.lanes import read_lane
 from fdkvc.ui.kit.sidebar import BUDGET_HERE
-from fdkvc.ui.kit.variants import choose_policies, tell_idle
+from fdkvc.ui.kit.variants import choose_policies, warn_no_effect
 
 NOTHING = "nothing"
 EVERYTHING = "full"
@@ -33,13 +44,15 @@ EVERYTHING = "full"
 BEGINNING = replace(
     FILE,
     label="Begin with",
-    help="The dialog that the model reads before it answers.",
+    help="The dialog that the model reads before it answers. It was trained on services like those "
+    "of the evening; those of the other examples it has never seen, and it makes none of their "
+    "calls.",
     default="evening",
     choices={
         NOTHING: "Nothing: start a new chat",
         OWN: "A file of my own …",
         "evening": SHIPPED["evening"],
-        **SHIPPED,
+        **{key: label for key, label in SHIPPED.items() if key != "rental"},  # it is too long
     },
 )
 ANSWERED = Field(
@@ -55,7 +68,9 @@ BUDGET = replace(
     default=96,
     follows=False,
 )
-POLICIES = replace(LANES, default=("fifo", "h2o", "fd-kvc", "keydiff"), follows=False)
+POLICIES = replace(
+    LANES, choices=EVERY, default=("fifo", "h2o", "fd-kvc", "keydiff"), follows=False
+)
 SAID = Field("Your messages", "One line each.", name="said", default="")
 WHOSE = Field(
     "Cache",
@@ -85,14 +100,14 @@ MEASURE = Field(
     "Damage to",
     "",
     name="measure",
-    default="nats",
+    default="values_right",
     choices={key: measure.label for key, measure in MEASURES.items()},
     chosen=False,
 )
 BY = Field("Entries per head", "", name="at", default=48, low=1, high=8192, chosen=False)
 
 FIELDS = (
-    *(BEGINNING, DIGEST, DIALOG, ANSWERED, SAID, POLICIES, BUDGET, DECIDES),
+    *(BEGINNING, DIGEST, TOOLS, DIALOG, ANSWERED, SAID, POLICIES, BUDGET, DECIDES),
     *(WHOSE, WORD, LAYER, HEAD, SECTION, MEASURE, BY),
 )
 """Every field of the page."""
@@ -122,6 +137,7 @@ def choose_conversation(page: str, link: Mapping[str, str]) -> Conversation | No
         file = choose_own_file(page) if key == OWN else shipped_file(key)
         if file is None:
             return None
+        file = choose_tools(page, file)
         warn_skipped(file)
         if key != OWN:
             hold(page, DIGEST, "")
@@ -131,7 +147,7 @@ def choose_conversation(page: str, link: Mapping[str, str]) -> Conversation | No
     decides = fields.choice(page, DECIDES)
     said = tuple(line for line in held(page, SAID).split("\n") if line.strip())
     chosen = Conversation(
-        file="" if file is None else file.digest,
+        file="" if file is None else file.key,
         dialog="" if transcript is None else transcript.name,
         turn=turn,
         policies=policies,
@@ -153,31 +169,31 @@ def _choose_dialog(page: str, file: DialogFile) -> Transcript:
     return file.transcripts[dialog]
 
 
-def _choose_turn(page: str, said: Transcript, link: Mapping[str, str]) -> int:
+def _choose_turn(page: str, transcript: Transcript, link: Mapping[str, str]) -> int:
     """Choose the turn to answer; by default, the call whose arguments are oldest."""
-    first = said.turns[0].speaker.casefold()
-    calls = {call.turn: call for call in said.calls}
+    first = transcript.turns[0].speaker.casefold()
+    calls = {call.turn: call for call in transcript.calls}
     labels = {
         at: f"turn {at}{f': {calls[at].method}' if at in calls else ''}"
-        for at, turn in enumerate(said.turns)
+        for at, turn in enumerate(transcript.turns)
         if at in calls or (at and turn.speaker.casefold() != first)
     }
     if not labels:
-        labels = {len(said.turns) - 1: f"turn {len(said.turns) - 1}"}
+        labels = {len(transcript.turns) - 1: f"turn {len(transcript.turns) - 1}"}
     ages = {
         at: max((at - each.mention.turn for each in call.arguments if each.mention), default=0)
         for at, call in calls.items()
     }
     best = max(ages, key=lambda at: (min(len(calls[at].arguments), 2), ages[at]), default=None)
     start = next(reversed(labels)) if best is None else best
-    asked = held(page, ANSWERED)
-    if asked not in labels:
-        if link.get(ANSWERED.name) == str(asked):
-            error = f"no answer begins in turn {asked} of this dialog"
-            problems([fields.not_quite_right(ANSWERED, error, start)])
+    turn = held(page, ANSWERED)
+    if turn not in labels:
+        if link.get(ANSWERED.name) == str(turn):
+            error = f"no answer begins in turn {turn} of this dialog"
+            problems([fields.link_error(ANSWERED, error, start)])
         hold(page, ANSWERED, start)
-    turn: int = fields.choice(page, replace(ANSWERED, default=start, choices=labels))
-    return turn
+    chosen: int = fields.choice(page, replace(ANSWERED, default=start, choices=labels))
+    return chosen
 
 
 def _choose_policies(page: str) -> tuple[Policy, ...]:
@@ -193,7 +209,7 @@ def _choose_policies(page: str) -> tuple[Policy, ...]:
     # The full cache is always shown.
     present = tuple(each for each in chosen if each not in need_future and each.name != EVERYTHING)
     shape = bundled_model().decoder.shape
-    tell_idle(present, Available(True, True, heads=shape.heads, layers=shape.layers))
+    warn_no_effect(present, Available(MARKED, True, heads=shape.heads, layers=shape.layers))
     return present
 
 

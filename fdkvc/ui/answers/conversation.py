@@ -58,21 +58,9 @@ def size_in_words(model: LanguageModel) -> str:
 class Conversation:
     """The messages to a model, and the policies of its caches.
 
-    Attributes
-    ----------
-    file, dialog : str
-        The file's digest and the dialog's name; empty for a new chat.
-    turn : int
-        The turn of the dialog that the model answers.
-    policies : tuple of Policy
-    budget : int
-    decides : {"head", "layer"}
-    said : tuple of str
-        The user's messages after that, one per answer.
-    stopped : tuple of (int, int)
-        Index of each stopped answer, and after how many steps it was stopped.
-    transcript : Transcript, optional
-        The dialog.
+    It begins with the first `turn` turns of a dialog of a file (by digest; empty for a new chat),
+    then has the user's messages, one per answer. `stopped` has the index of each stopped answer,
+    and after how many steps it was stopped.
     """
 
     file: str
@@ -134,10 +122,7 @@ class Conversation:
 def context_of(conversation: Conversation) -> Chat:
     """Return the chat just before the answer; fork it before writing.
 
-    Raises
-    ------
-    ValueError
-        If it is longer than the model can hold, or a policy needs the future.
+    Raises a ValueError if it is longer than the model can hold, or a policy needs the future.
     """
     if conversation.said:
         before = conversation.before
@@ -167,14 +152,7 @@ def steps_of(chat: Chat, conversation: Conversation) -> Iterator[int]:
 
 @dataclass(frozen=True, eq=False)
 class Answered:
-    """A conversation with its last answer.
-
-    Attributes
-    ----------
-    conversation : Conversation
-    chat : Chat
-        After the answer; fork it before writing more.
-    """
+    """A conversation with its last answer; fork `chat`, which is after the answer, to go on."""
 
     conversation: Conversation
     chat: Chat
@@ -269,13 +247,7 @@ def restored(answered: Answered, name: str) -> Restoration:
 
 @dataclass(frozen=True)
 class Text:
-    """A text whose damage is measured.
-
-    Attributes
-    ----------
-    ids : tuple of int
-    passages : tuple of (Writer, first, end)
-    """
+    """The ids of a text, and its passages as (writer, first, end)."""
 
     ids: tuple[int, ...]
     passages: tuple[tuple[Writer, int, int], ...]

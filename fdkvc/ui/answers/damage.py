@@ -10,7 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from fdkvc.attention import Floats
-from fdkvc.charts.damage import damage_spec
+from fdkvc.charts.series import damage_spec
 from fdkvc.charts.theme import Spec, with_data
 from fdkvc.ui.answers.conversation import Answered, damage, head_damage, text_of
 from fdkvc.ui.answers.why import choose_answer

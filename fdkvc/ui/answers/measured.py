@@ -6,81 +6,59 @@ The files were written by ``python -m fdkvc answers``; see `fdkvc.lm`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import replace
 from io import StringIO
 
 import pandas as pd
 import streamlit as st
 
-from fdkvc.charts.budgets import budgets_spec
-from fdkvc.charts.dots import dots_spec
-from fdkvc.charts.theme import Spec, with_data
-from fdkvc.experiments.answers import CUT_TEXT, MEASURES, PROXIES, Measure
-from fdkvc.experiments.known_services import known_sentence
-from fdkvc.experiments.proxies import DAMAGES, AnswersTables
-from fdkvc.files.record import Record, read_run
-from fdkvc.files.text import by_policies
-from fdkvc.lm import MEASURED, MEASURED_ON
+from fdkvc.charts.budgets import budgets_chart
+from fdkvc.charts.dots import dots_chart
+from fdkvc.charts.theme import Spec
+from fdkvc.experiments.answers import (
+    CUT_TEXT,
+    FULL,
+    MEASURES,
+    PROXIES,
+    Answers,
+    Measure,
+    with_proxies,
+)
+from fdkvc.experiments.known_services import GROUPS, known_sentence
+from fdkvc.experiments.proxies import DAMAGES
+from fdkvc.files.text import INTERVAL, by_policies
+from fdkvc.lm import MEASURED_ON
+from fdkvc.lm.head_eviction import DECIDES
 from fdkvc.policies import read_policy
-from fdkvc.report.document import answers_parts, dialogs_report, ran_on
+from fdkvc.report.shipped_answers import (
+    PINNED_TOOLS,
+    TABLES,
+    Shipped,
+    opened,
+    pinned_tools,
+    shipped,
+)
 from fdkvc.run.metrics import late_metric
 from fdkvc.ui.answers.choices import BY, MEASURE
-from fdkvc.ui.answers.conversation import Answered, bundled_model
+from fdkvc.ui.answers.conversation import Answered
+from fdkvc.ui.dialogs.choices import DIGITS, OWN, POLICIES, keep_file
+from fdkvc.ui.dialogs.files import DialogFile, read_dialog_file
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import show_chart
-from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
+from fdkvc.ui.kit.files import brought_run
+from fdkvc.ui.kit.frame import page_theme, panel, problems, side_by_side, table_html
 from fdkvc.ui.kit.markdown import Markdown, plain
-from fdkvc.words import count, listed, ranged, signed
+from fdkvc.words import count, listed, percent, ranged, sentence, signed
 
-TABLES = ("answers_summary.csv", "answers_paired.csv", "proxies.csv", "answers_services.csv")
-"""The shipped files, beside ``run.json``."""
-
-
-@dataclass(frozen=True, eq=False)
-class Shipped:
-    """Shipped results of the bundled model.
-
-    Attributes
-    ----------
-    files : mapping of name to str
-    tables : AnswersTables
-    run : Record
-        The content of ``run.json``.
-    """
-
-    files: Mapping[str, str]
-    tables: AnswersTables
-    run: Record
-
-    @property
-    def budgets(self) -> tuple[int, ...]:
-        """The measured budgets, in rising order."""
-        return tuple(sorted(self.run.settings.budgets))
+COST = {"bytes": "{:,.0f}", "bytes_ratio": "{:.2f}"} | dict.fromkeys(
+    ("read_per_second", "read_ratio", "written_per_second", "written_ratio"), "{:.2f}"
+)
+"""Columns of ``live_cost.csv``, and how they are written."""
 
 
-@lru_cache(maxsize=1)
-def shipped() -> Shipped:
-    """Read the files, once."""
-    files = {name: (MEASURED / name).read_text("utf-8") for name in (*TABLES, "run.json")}
-    run = read_run(files["run.json"], "answers")
-    tables = (pd.read_csv(StringIO(files[name])) for name in TABLES)
-    return Shipped(files, AnswersTables(run.baseline, *tables), run)
-
-
-def report() -> str:
-    """Return the shipped results as a report."""
-    known = shipped()
-    ran = ran_on(None, known.run.versions, known.run.processor)
-    return dialogs_report(
-        answers_parts(known.run.settings, known.tables, bundled_model().name, known.files, ran),
-        made=MEASURED_ON,
-    )
-
-
-def damage_rows(metric: str) -> pd.DataFrame:
+def damage_rows(metric: str, known: Shipped | None = None) -> pd.DataFrame:
     """Return the damage of each policy; above 0 is worse than the full cache."""
-    paired = shipped().tables.paired
+    paired = (known or shipped()).tables.paired
     rows = paired[paired.metric == metric].copy()
     if not MEASURES[metric].lower_is_better:
         rows["mean_diff"] = -rows.mean_diff
@@ -95,13 +73,22 @@ def _title(name: str) -> str:
 
 def show_measured(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     """Show the damage by budget and the proxies; return their tables."""
-    known = shipped()
-    st.markdown(plain(_summary(known)))
+    own_run = _open_run(page)
+    known = own_run or shipped()
+    st.markdown(plain(_summary(known) if own_run is None else _own_summary(own_run)))
     with st.container(horizontal=True, vertical_alignment="bottom"):
         metric: str = fields.choice(page, MEASURE, width=330)
         by: dict[int, str] = {each: f"{each} entries" for each in known.budgets}
-        budget: int = fields.choice(page, replace(BY, choices=by), width=150)
-    measure, rows = MEASURES[metric], damage_rows(metric)
+        if own_run is None:
+            budget: int = fields.choice(page, replace(BY, choices=by), width=150)
+        else:
+            budget = st.selectbox(plain(BY.label), [*by], key=f"{page}/own/at", width=150)
+    measured = set(known.tables.paired.metric)
+    if metric not in measured:  # such as a run on dialogs without calls
+        missing, metric = metric, next(each for each in MEASURES if each in measured)
+        labels = MEASURES[missing].label, MEASURES[metric].label
+        st.info(plain(Markdown("This run has no values of {}: {} is shown.").format(*labels)))
+    measure, rows = MEASURES[metric], damage_rows(metric, known)
     st.caption(
         Markdown("{}: {} Damage is the loss against the full cache{}.").format(
             measure.label,
@@ -112,17 +99,110 @@ def show_measured(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     own = [policy.title for policy in answered.conversation.policies]
     with side_by_side("measured"):
         with panel("measured-budgets"):
-            show_chart(page, "budgets", _by_budget(rows, own, measure.unit == "%"))
+            chosen = own if own_run is None else rows.title.unique().tolist()
+            show_chart(page, "budgets", _by_budget(rows, chosen, measure.unit == "%"))
         with panel("measured-policies"):
             show_chart(page, "policies", _by_policy(rows[rows.budget == budget], budget, measure))
-    st.html(table_html(_table(rows, measure.unit == "%"), f"Damage: {measure.label}"))
-    st.subheader("What predicts it", anchor=False)
+    damage = _table(rows, known.budgets, measure.unit == "%")
+    st.html(table_html(damage, f"Damage: {measure.label}"))
+    if own_run is not None:
+        return _show_own(page, own_run)
     tables = known.tables
+    at_budget = tables.by_services[tables.by_services.budget == budget]
+    title = f"Values right at {budget} entries per head, in %, by services that the model knows"
+    st.caption(plain(title))
+    st.html(table_html(services_columns(at_budget), title))
+    _show_pinned_tools(page)
+    st.subheader("What predicts it", anchor=False)
     st.markdown(plain(_what_predicts()))
     st.html(table_html(proxies_columns(tables.proxies), "Rank correlation of proxy and damage"))
-    return dict(
-        zip(TABLES, (tables.summary, tables.paired, tables.proxies, tables.known), strict=True)
+    shown = (tables.summary, tables.paired, tables.proxies, tables.known, tables.by_services)
+    return {**dict(zip(TABLES, shown, strict=True)), PINNED_TOOLS.name: pinned_tools()}
+
+
+def _show_pinned_tools(page: str) -> None:
+    """Show what a model loses if its tools are evicted, and what it costs to pin them."""
+    table = pinned_tools()
+    titles = {name: _title(name) for name in table.policy.unique() if name != FULL}
+    st.subheader("Dialogs that begin with their tools", anchor=False)
+    st.markdown(
+        plain(
+            f"{count(int(table.n.max()), 'dialog')} in {table.services.max()} clusters, read by a "
+            "trial model that was trained to read its tools and is not part of the project. Once "
+            "the tools are evicted, calls go to tools that the model no longer sees. A whitelist "
+            "keeps them within the budget, in the place of the facts that the calls need."
+        )
     )
+    with side_by_side("pinned-tools"):
+        for metric in ("values_right", "calls_exact"):
+            rows = table[(table.metric == metric) & (table.policy != FULL)]
+            rows = rows.assign(policy=rows.policy.map(titles))
+            full = table[(table.metric == metric) & (table.policy == FULL)]["mean"].iloc[0]
+            title = f"{MEASURES[metric].label}; full cache: {percent(full, 1)}"
+            with panel(f"pinned-{metric}"):
+                show_chart(page, f"pinned-{metric}", budgets_chart(rows, title, page_theme()))
+
+
+def _open_run(page: str) -> Shipped | None:
+    """Let the user open the folder of a run; return its results, None to show those shipped."""
+    with st.popover("Open the results of your own model", icon=":material/folder_open:"):
+        label = "The files of a folder that fdkvc live or answers wrote, with its run.json"
+        try:
+            run = brought_run(f"{page}/own", label, "answers", timed=("live_cost.csv",), trace=True)
+            return None if run is None else opened(run)
+        except ValueError as error:
+            still = "Still showing the shipped results."
+            st.error(
+                plain(f"These files cannot be shown: {error}. {still}"), icon=":material/error:"
+            )
+    return None
+
+
+def _own_summary(known: Shipped) -> Markdown:
+    return Markdown("{}: {} over {}, at {}, with version {} of the lab.").format(
+        str(known.run.about["model"]["name"]),
+        count(known.tables.paired.policy.nunique(), "policy", "policies"),
+        count(int(known.tables.summary.n.max()), "dialogue"),
+        count(len(known.budgets), "budget"),
+        known.run.versions["fdkvc-lab"],
+    )
+
+
+def _show_own(page: str, known: Shipped) -> Mapping[str, pd.DataFrame]:
+    tables = dict(zip(TABLES, (known.tables.summary, known.tables.paired), strict=False))
+    if "live_cost.csv" in known.files:
+        cost = pd.read_csv(StringIO(known.files["live_cost.csv"]))
+        tables["live_cost.csv"] = cost
+        columns = {"policy": [row if row == FULL else _title(row) for row in cost.policy]}
+        columns["per head"] = cost.budget.astype(str).tolist()
+        for name, form in COST.items():
+            columns[name.replace("_", " ")] = [form.format(each) for each in cost[name]]
+        st.subheader("What it costs", anchor=False)
+        st.caption(
+            "Peak bytes of the cache, and tokens per second with evictions, on the longest dialog. "
+            "Ratios are to the cache without eviction."
+        )
+        st.html(table_html(columns, "Cost of each cache"))
+    traces = [each for each in st.session_state[f"{page}/own"] if each.name.endswith(".npz")]
+    if not traces:
+        st.caption("Choose its trace.npz, too, which --trace writes, to play it on the stage.")
+    elif st.button("Play its trace on the stage", icon=":material/play_circle:", type="primary"):
+        try:
+            _play(known.run.settings, read_dialog_file(traces[-1].getvalue(), traces[-1].name))
+        except ValueError as error:
+            problems([sentence(str(error))])
+    return tables
+
+
+def _play(settings: Answers, trace: DialogFile) -> None:
+    """Open a run's trace under the policy and the budget that it was recorded with."""
+    keep_file("dialogs", trace)
+    names = (settings.policies[0].name,)
+    link = {"file": OWN, "sha": trace.digest[:DIGITS], "policies": POLICIES.written(names)}
+    link |= {"budget": f"{settings.budgets[0]}"} | (
+        {} if settings.decides == DECIDES.default else {"heads": "together"}
+    )
+    st.switch_page("pages/dialogs.py", query_params=link)
 
 
 def _summary(known: Shipped) -> Markdown:
@@ -142,8 +222,7 @@ def _summary(known: Shipped) -> Markdown:
 
 def _what_predicts() -> Markdown:
     """Return what the correlations are computed over, and what they are worth."""
-    names = shipped().tables.paired.policy.unique()
-    titles = [_title(name) for name in names if name != CUT_TEXT]
+    titles = [policy.title for policy in with_proxies(shipped().run.settings.policies)]
     return Markdown(
         "Rank correlation between a measure of the replayed dialogs and the damage to answers, "
         "over {} ({}) and {}, with the 95 % interval by service clusters and, in brackets, by "
@@ -158,54 +237,26 @@ def _what_predicts() -> Markdown:
 
 
 def _by_budget(rows: pd.DataFrame, own: Sequence[str], percent: bool) -> Spec:
-    """Draw the page's policies and text truncation."""
-    chosen = [title for title in rows.title.unique() if title in (*own, _title(CUT_TEXT))]
-    shown = rows[rows.title.isin(chosen)]
-    spec = budgets_spec(
-        "Damage by budget",
-        shipped().budgets,
-        tuple(chosen),
-        1.05 * float(shown[["mean", "ci_high"]].max().max()),
-        percent,
-        True,
-        page_theme(),
-    )
-    data = shown.assign(policy=shown.title)[["policy", "budget", "n", "mean", "ci_low", "ci_high"]]
-    return with_data(spec, {"budgets": data.reset_index(drop=True)})
+    shown = rows[rows.title.isin([*own, _title(CUT_TEXT)])]
+    top = 1.05 * float(shown[["mean", "ci_high"]].max().max())
+    shown = shown.assign(policy=shown.title)
+    return budgets_chart(shown, "Damage by budget", page_theme(), percent=percent, top=top)
 
 
 def _by_policy(rows: pd.DataFrame, budget: int, measure: Measure) -> Spec:
-    """Draw every policy at one budget."""
     ordered = rows.sort_values("mean")
     scale = 100 if measure.unit == "%" else 1
-    data = pd.DataFrame(
-        {
-            "row": ordered.title.tolist(),
-            "name": "damage",
-            **{name: (scale * ordered[name]).tolist() for name in ("mean", "ci_low", "ci_high")},
-            "words": "",
-        }
-    )
-    low, high = min(0.0, float(data.ci_low.min())), float(data.ci_high.max())
-    room = 0.04 * (high - low)
-    spec = dots_spec(
-        f"Every policy at {budget} entries per head",
-        "least damage on top, with 95 % intervals",
-        tuple(data["row"]),
-        ("damage",),
-        low - room,
-        high + room,
-        page_theme(),
-        "policy",
-    )
-    return with_data(spec, {"dots": data})
+    data = scale * ordered[["mean", "ci_low", "ci_high"]]
+    data = data.assign(row=ordered.title, name="damage", words="")
+    title = f"Every policy at {budget} entries per head"
+    subtitle = "least damage on top, with 95 % intervals"
+    return dots_chart(data, title, subtitle, page_theme(), "policy")
 
 
-def _table(rows: pd.DataFrame, percent: bool) -> dict[str, list[str]]:
+def _table(rows: pd.DataFrame, budgets: Sequence[int], percent: bool) -> dict[str, list[str]]:
     """Return a row for each policy, and its damage with the interval at each budget."""
     by_policy = {(row["title"], row["budget"]): row for row in rows.to_dict("records")}
-    first = shipped().budgets[0]
-    titles = rows[rows.budget == first].sort_values("mean").title.tolist()
+    titles = rows[rows.budget == budgets[0]].sort_values("mean").title.tolist()
     scale, digits = (100, 1) if percent else (1, 3)
 
     def words(title: str, budget: int) -> str:
@@ -215,11 +266,24 @@ def _table(rows: pd.DataFrame, percent: bool) -> dict[str, list[str]]:
 
     return {
         "policy": titles,
-        **{
-            f"{budget} per head": [words(title, budget) for title in titles]
-            for budget in shipped().budgets
-        },
+        **{f"{budget} per head": [words(title, budget) for title in titles] for budget in budgets},
     }
+
+
+def services_columns(table: pd.DataFrame) -> dict[str, list[str]]:
+    """Return a row for each policy, and the values right in each group of dialogs."""
+    table = table[table.metric == "values_right"]
+    rows = {(row["policy"], row["known"]): row for row in table.to_dict("records")}
+    order = table.groupby("policy")["mean"].mean().sort_values(ascending=False).index.tolist()
+
+    def words(policy: str, group: str) -> str:
+        mean, low, high = (100 * rows[policy, group][name] for name in INTERVAL)
+        return ranged(mean, low, high, 1)
+
+    columns = {"policy": ["Full cache" if name == FULL else _title(name) for name in order]}
+    for group in table.known.unique():
+        columns[GROUPS[group]] = [words(policy, group) for policy in order]
+    return columns
 
 
 def proxies_columns(table: pd.DataFrame) -> dict[str, list[str]]:

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from html import escape
 
 import pandas as pd
 import streamlit as st
 
-from fdkvc.explain.answer_causes import Attempt, Restoration, Span, grade_call, turns_of
+from fdkvc.explain.answer_causes import Attempt, Passages, Restoration, grade_call, turns_of
+from fdkvc.lm.text_cache import TextCache
+from fdkvc.report.answer import VERSIONS, evicted_in, restored_html, right
 from fdkvc.ui.answers.conversation import Answered, restored
-from fdkvc.ui.answers.scene import call_html, words_html
-from fdkvc.ui.answers.why import choose_answer, turns_in_words
+from fdkvc.ui.answers.why import choose_answer
 from fdkvc.ui.kit.markdown import Markdown, plain
-
-VERSIONS = {
-    "as_it_was": "original entries",
-    "as_it_would_be": "recomputed entries",
-}
-"""Labels of the two kinds of entries that a span can be restored with."""
 
 
 def show_restored(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
@@ -33,7 +27,7 @@ def show_restored(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
         st.info("This policy has evicted nothing yet.")
         return {}
     st.markdown(plain(_summary(answered, name, title, found, expected)))
-    st.html(_table(answered, name, found, expected))
+    st.html(restored_html(*_read(answered, name), found, expected))
     st.caption(
         "Of the words that some head of this policy has evicted, these get the most attention "
         "from the full cache while it writes; adjacent words are restored together, in every "
@@ -50,13 +44,7 @@ def _expected(answered: Answered, found: Restoration) -> str:
     return own[0] if own and found.writer == "call" else found.full
 
 
-def right(found: Restoration, text: str, expected: str) -> bool:
-    """Whether a passage is the expected one."""
-    return grade_call(text, expected).right if found.writer == "call" else text == expected
-
-
 def _fixed_arguments(found: Restoration, text: str, expected: str) -> list[str]:
-    """Return the arguments that restoring has made right."""
     before = {each.slot for each in grade_call(found.lost, expected).arguments if each.right}
     return [
         each.slot
@@ -68,7 +56,6 @@ def _fixed_arguments(found: Restoration, text: str, expected: str) -> list[str]:
 def _summary(
     answered: Answered, name: str, title: str, found: Restoration, expected: str
 ) -> Markdown:
-    """Return one sentence on which words make the answer right."""
     what = "call" if found.writer == "call" else "answer"
     if right(found, found.lost, expected):
         return Markdown("With {} the {} is right: nothing needs to be restored.").format(
@@ -84,7 +71,7 @@ def _summary(
                 ).format(
                     what,
                     attempt.spans[0].text,
-                    _evicted(answered, name, attempt.spans[0]),
+                    evicted_in(*_read(answered, name), attempt.spans[0]),
                     called,
                     what,
                 )
@@ -99,7 +86,9 @@ def _summary(
     all_right = len(together.spans) > 1 and right(found, together.as_it_was, expected)
     words = Markdown(" ").join(
         Markdown("Restoring *{}*, evicted in {}, makes {} right.").format(
-            attempt.spans[0].text, _evicted(answered, name, attempt.spans[0]), ", ".join(slots)
+            attempt.spans[0].text,
+            evicted_in(*_read(answered, name), attempt.spans[0]),
+            ", ".join(slots),
         )
         for attempt, slots in parts[:3]
     )
@@ -118,51 +107,8 @@ def _summary(
     )
 
 
-def _evicted(answered: Answered, name: str, span: Span) -> str:
-    """Return the turns in which any head evicted a span."""
-    turns = turns_of(answered.context.passages[name])
-    evicted = answered.context.caches[name].evicted_in[:, :, span.first : span.end]
-    when = sorted({turns[at] for at in evicted[evicted >= 0].tolist()})
-    return turns_in_words(when[0], when[-1])
-
-
-def _of_heads(answered: Answered, name: str, span: Span) -> str:
-    gone = answered.context.caches[name].evicted_in[:, :, span.first : span.end] >= 0
-    return f"{int(gone.any(axis=-1).sum())} of {gone[:, :, 0].size}"
-
-
-def _table(answered: Answered, name: str, found: Restoration, expected: str) -> str:
-    turns = turns_of(answered.context.passages[name])
-    heads = "".join(
-        f'<th scope="col">{escape(each)}</th>' for each in ("restored", *VERSIONS.values())
-    )
-    nothing = _written(found, found.lost, expected)
-    rows = f'<tr><th scope="row">nothing</th><td colspan="2">{nothing}</td></tr>'
-    for attempt in found.attempts:
-        span = attempt.spans[0]
-        label, place = f"all {len(attempt.spans)}", ""
-        if len(attempt.spans) == 1:
-            label = span.text
-            place = (
-                f"from turn {turns[span.passage]}, evicted in {_evicted(answered, name, span)} "
-                f"from {_of_heads(answered, name, span)} heads"
-            )
-        versions = "".join(
-            f"<td>{_written(found, getattr(attempt, version), expected)}</td>"
-            for version in VERSIONS
-        )
-        rows += f'<tr><th scope="row">{escape(label)}<small>{place}</small></th>{versions}</tr>'
-    return (
-        '<div class="scrolls back" tabindex="0" role="region" '
-        f'aria-label="Answers after restoring words"><table>'
-        f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
-    )
-
-
-def _written(found: Restoration, text: str, expected: str) -> str:
-    if found.writer == "call":
-        return call_html(grade_call(text, expected))
-    return words_html(text, expected.split())
+def _read(answered: Answered, name: str) -> tuple[TextCache, Passages]:
+    return answered.context.caches[name], answered.context.passages[name]
 
 
 def _frame(answered: Answered, name: str, found: Restoration, expected: str) -> pd.DataFrame:

@@ -13,8 +13,10 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from fdkvc.explain.answer_causes import GradedCall, changed_words, turns_of
+from fdkvc.charts.theme import hue_of
+from fdkvc.explain.answer_causes import turns_of
 from fdkvc.limits import MAX_ANSWERS_MEGABYTES, MAX_TYPED_CHARACTERS
+from fdkvc.report.answer import call_html, words_html
 from fdkvc.ui.answers import choices
 from fdkvc.ui.answers.conversation import FULL, Answered, Conversation, context_of, steps_of
 from fdkvc.ui.kit.fields import hold_and_rerun
@@ -28,9 +30,6 @@ DRAWN = 0.06
 
 PATIENCE = 0.2
 """Seconds before the Stop button appears; a flash of it would only move the page."""
-
-SHOWN_CHARACTERS = 60
-"""Characters shown of an argument."""
 
 SCROLL = """
 export default function ({data}) {
@@ -56,16 +55,16 @@ def answer(page: str, conversation: Conversation) -> Answered | None:
         )
         return None
     known = ANSWERS.get(conversation)
-    headline, asked, lanes, button = st.container(), st.empty(), st.empty(), st.empty()
+    headline, message, lanes, button = st.container(), st.empty(), st.empty(), st.empty()
     try:
         if known is None:
-            known = _write(page, conversation, asked, lanes, button)
+            known = _write(page, conversation, message, lanes, button)
     except ValueError as error:
         problems([sentence(str(error))])
         return None
     with headline:
         show_headline(known)
-    asked.html(_message_html(known))
+    message.html(_message_html(known))
     lanes.html(_lanes_html(known))
     return known
 
@@ -73,13 +72,13 @@ def answer(page: str, conversation: Conversation) -> Answered | None:
 def _write(
     page: str,
     conversation: Conversation,
-    asked: DeltaGenerator,
+    message: DeltaGenerator,
     lanes: DeltaGenerator,
     button: DeltaGenerator,
 ) -> Answered:
     """Let the model write, redrawing as it does; clicks interrupt it."""
     answered = Answered(conversation, context_of(conversation).fork())
-    asked.html(_message_html(answered))
+    message.html(_message_html(answered))
     began = drawn = monotonic()
     offered = False
     for steps in steps_of(answered.chat, conversation):
@@ -240,47 +239,10 @@ def _lanes(answered: Answered, writing: bool) -> Iterator[str]:
         if not writing and answered.looped(name):
             parts += "<small>Stopped: the model repeats itself.</small>"
         yield (
-            f'<section aria-label="{escape(title)}"><b>{escape(title)}</b> '
+            f'<section aria-label="{escape(title)}">'
+            f"<b{hue_of(title)}>{escape(title)}</b> "
             f"<small>{held} of {before} entries per head</small>{parts}</section>"
         )
-
-
-def words_html(text: str, full: list[str]) -> str:
-    """Mark the words that differ from the full cache."""
-    words = text.split()
-    return " ".join(
-        f"<mark>{escape(word)}</mark>" if changed else escape(word)
-        for word, changed in zip(words, changed_words(words, full), strict=True)
-    )
-
-
-def call_html(call: GradedCall) -> str:
-    """Return a call as chips that show whether each argument is right."""
-    if not call.method:
-        expected = escape(call.expected_method)
-        return f'<div class="chips"><span class="unmet">✗ no call of {expected}</span></div>'
-    same = call.method == call.expected_method
-    expected = f"not {call.expected_method}" if call.expected_method else "not asked for"
-    parts = [_chip(call.method, "" if same else expected)]
-    for each in call.arguments:
-        if each.written is None:
-            parts.append(_chip(each.slot, f"missing: {each.expected}"))
-        else:
-            wrong = "not asked for" if each.expected is None else f"not {each.expected}"
-            parts.append(_chip(f"{each.slot} = {each.written}", "" if each.right else wrong))
-    return f'<div class="chips">{" ".join(parts)}</div>'
-
-
-def _chip(written: str, wrong: str) -> str:
-    shown, whole = escape(shortened(written, SHOWN_CHARACTERS)), escape(written)
-    if not wrong:
-        return f'<span class="met" title="{whole}">✓ {shown}</span>'
-    return f'<span class="unmet" title="{whole}">✗ {shown} <i>{escape(wrong)}</i></span>'
-
-
-def shortened(text: str, most: int) -> str:
-    """Cut a long text."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def answers_table(answered: Answered) -> pd.DataFrame:

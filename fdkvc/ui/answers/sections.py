@@ -10,10 +10,11 @@ import streamlit as st
 
 from fdkvc.experiments.answers import MEASURES
 from fdkvc.files.export import csv_text
+from fdkvc.report.shipped_answers import PINNED_TOOLS, TABLES, shipped, shipped_report
 from fdkvc.ui.answers.choices import BY, SECTION
 from fdkvc.ui.answers.conversation import Answered, bundled_model, size_in_words
 from fdkvc.ui.answers.damage import show_damage
-from fdkvc.ui.answers.measured import TABLES, report, shipped, show_measured
+from fdkvc.ui.answers.measured import show_measured
 from fdkvc.ui.answers.restore import show_restored
 from fdkvc.ui.answers.scene import answers_table
 from fdkvc.ui.answers.why import keep_to_answers, show_why
@@ -22,8 +23,8 @@ from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import (
     download_files,
     download_pictures,
+    show_address,
     shown_charts,
-    tell_address,
 )
 from fdkvc.ui.kit.fields import held
 from fdkvc.ui.kit.files import report_button
@@ -56,6 +57,8 @@ PICTURES = {
     "damage": "damage.csv",
     "budgets": "answers_paired.csv",
     "policies": "answers_paired.csv",
+    "pinned-values_right": PINNED_TOOLS.name,
+    "pinned-calls_exact": PINNED_TOOLS.name,
 }
 """Each chart and its table."""
 
@@ -98,18 +101,17 @@ def open_section(page: str, answered: Answered) -> None:
     with st.container(horizontal=True):
         _downloads(page, tables)
         if tables.keys() >= set(TABLES):
-            report_button(page, report, "All tables")
-    with st.expander("What these numbers mean", icon=":material/help:"):
+            report_button(page, shipped_report, "All tables")
+    with st.expander("What these figures mean", icon=":material/help:"):
         st.markdown(
             Markdown("\n").join(Markdown("- **{}:** {}").format(name, help) for name, help in HELP)
         )
 
 
 def _downloads(page: str, tables: Mapping[str, pd.DataFrame]) -> None:
-    """Offer the shown tables and charts as files."""
     charts = shown_charts(page)
     with st.popover("Download", icon=":material/download:"):
-        tell_address(held(page, FILE) == OWN)
+        show_address(held(page, FILE) == OWN)
         download_files(
             page,
             lambda: {name: csv_text(table) for name, table in tables.items()},

@@ -15,11 +15,13 @@ from fdkvc.explain.answer_causes import (
     Word,
     changed_words,
     first_evicted,
+    turns_in_words,
     turns_of,
     why_table,
 )
 from fdkvc.ui.answers import choices
 from fdkvc.ui.answers.conversation import FULL, Answered
+from fdkvc.ui.dialogs.choices import TOOLS
 from fdkvc.ui.dialogs.files import SHIPPED, shipped_file
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held
@@ -84,7 +86,7 @@ def show_why(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     gone = table[table.evicted > 0].nlargest(GONE_WORDS, "all_there")
     if len(gone):
         st.html(table_html(_gone(gone), "Evicted words that would have got attention"))
-    _link(answered, name, word, gone)
+    _link(page, answered, name, word, gone)
     return {"why.csv": table}
 
 
@@ -127,7 +129,6 @@ def _choose_heads(page: str, answered: Answered) -> HeadSelection:
 
 
 def _attention_sentence(answered: Answered, name: str, word: Word, table: pd.DataFrame) -> Markdown:
-    """Return a sentence on how much of the word's attention was lost."""
     earlier = table[table.passage < word.passage]
     lost = earlier[earlier.evicted > 0]
     written = Markdown("*{}*").format(word.text)
@@ -152,11 +153,6 @@ def _attention_sentence(answered: Answered, name: str, word: Word, table: pd.Dat
         when,
         most["rule"],
     )
-
-
-def turns_in_words(first: int, last: int) -> str:
-    """Write a range of turns."""
-    return f"turn {first}" if first == last else f"turns {first} to {last}"
 
 
 def _gone(gone: pd.DataFrame) -> dict[str, list[str]]:
@@ -188,7 +184,7 @@ def _transcript(answered: Answered, name: str, word: Word, table: pd.DataFrame) 
             text = escape(own.text)
             chosen = own == word
             cells.setdefault(own.passage, []).append(
-                f'<b class="asked">{text}</b>' if chosen else f'<span class="after">{text}</span>'
+                f'<b class="chosen">{text}</b>' if chosen else f'<span class="after">{text}</span>'
             )
     rows = "".join(
         f'<tr{" class=now" if at == word.passage else ""}><th scope="row"><i>{turns[at]}</i> '
@@ -196,13 +192,13 @@ def _transcript(answered: Answered, name: str, word: Word, table: pd.DataFrame) 
         for at, words in cells.items()
     )
     return (
-        '<div class="said-key"><span class="looked"><mark style="--share:.7">tinted</mark> '
+        '<div class="passages-key"><span class="looked"><mark style="--share:.7">tinted</mark> '
         "attended to: the stronger, the more</span>"
-        '<span class="looked said"><s style="--share:.7">struck out</s> evicted before; the tint '
-        "is the attention it would have got</span>"
-        '<span class="looked said"><s class="partly" style="--share:0">dotted</s> evicted from '
+        '<span class="looked passages"><s style="--share:.7">struck out</s> evicted before; the '
+        "tint is the attention it would have got</span>"
+        '<span class="looked passages"><s class="partly" style="--share:0">dotted</s> evicted from '
         "some heads</span></div>"
-        '<div class="said looked" tabindex="0" role="region" '
+        '<div class="passages looked" tabindex="0" role="region" '
         f'aria-label="Attention behind the word"><table><tbody>{rows}</tbody></table></div>'
     )
 
@@ -225,10 +221,10 @@ def _word_html(row: Mapping[Hashable, Any], top: float) -> str:
     return f'<{tag}{partly} style="--share:{share:.2f}" title="{escape(title)}">{text}</{tag}>'
 
 
-def _link(answered: Answered, name: str, word: Word, gone: pd.DataFrame) -> None:
+def _link(page: str, answered: Answered, name: str, word: Word, gone: pd.DataFrame) -> None:
     """Link to the eviction of the most important word on the Dialogs page."""
     conversation = answered.conversation
-    keys = [key for key in SHIPPED if shipped_file(key).digest == conversation.file]
+    keys = [key for key in SHIPPED if conversation.file.startswith(shipped_file(key).digest)]
     if name == FULL or not keys or gone.empty:
         return
     names = [each.name for each in shipped_file(keys[0]).transcripts]
@@ -247,6 +243,7 @@ def _link(answered: Answered, name: str, word: Word, gone: pd.DataFrame) -> None
         query_params={
             "file": keys[0],
             "dialog": str(names.index(conversation.dialog)),
+            "tools": held(page, TOOLS),
             "vectors": "bundled",
             "kv": str(kv_head),
             "heads": "together",

@@ -1,13 +1,12 @@
-"""The alignment question as a story: three projections, the dialogs behind them, the conclusion."""
+"""Alignment under three projections, the dialogs behind the means, and the conclusion."""
 
 from __future__ import annotations
 
 import pandas as pd
 import streamlit as st
 
-from fdkvc.charts.dots import dots_spec
-from fdkvc.charts.spread import bars_data, means_data, spread_range, spread_spec
-from fdkvc.charts.theme import with_data
+from fdkvc.charts.dots import dots_chart
+from fdkvc.charts.spread import spread_chart
 from fdkvc.experiments.benchmark import matches_paper
 from fdkvc.experiments.statistics import holm
 from fdkvc.experiments.study import Study
@@ -37,12 +36,12 @@ _ZOOM = 0.08
 
 
 def show_alignment(page: str, study: Study) -> None:
-    """Tell the story."""
+    """Show the alignments, their distribution, the paired differences and the conclusion."""
     results = study.results
     table = alignments_table(results)
     if table.empty or not matches_paper(results.benchmark):
         st.info(
-            "This story needs late metrics with the paper's budget of 56: choose a scenario "
+            "This section needs late metrics at the paper's budget of 56: choose a scenario "
             "besides the adaptation run, and run again."
         )
         return
@@ -70,16 +69,11 @@ def show_alignment(page: str, study: Study) -> None:
     differences = differences_table(results)
     if differences.empty:
         return
-    st.header(
-        plain(
-            f"3. {read_policy(ABLATED_POLICY).title} less {read_policy(BASELINE).title}, dialog by "
-            "dialog"
-        ),
-        anchor=False,
-    )
+    ablated, baseline = read_policy(ABLATED_POLICY).title, read_policy(BASELINE).title
+    st.header(plain(f"3. {ablated} − {baseline}, paired by dialog"), anchor=False)
     st.markdown(
-        "A paired comparison takes the difference in every dialog, so what both policies share "
-        "drops out. Lines: 95 % intervals; the published ones follow from the paper's own t-tests "
+        "Both policies run on the same dialogs, so differences are paired. Lines: 95 % intervals; "
+        "the published ones follow from the paper's own t-tests "
         "(Section 5.6: t = 1.31, 0.57 and 0.87 on Shift, Mixed and Gradual; elsewhere from the "
         "spread that these imply)."
     )
@@ -97,30 +91,20 @@ def show_alignment(page: str, study: Study) -> None:
 def _levels(
     page: str, projection: str, name: str, rows: pd.DataFrame, policies: dict[str, str]
 ) -> None:
-    """Draw the alignments under one projection."""
     dots = rows.assign(
         row=rows.scenario.map(scenario_label),
         name=rows.policy.map(policies),
         words=[
-            f"{n} dialogs, spread {sd:.3f} a dialog" for n, sd in zip(rows.n, rows.sd, strict=True)
+            f"{n} dialogs, standard deviation {sd:.3f}"
+            for n, sd in zip(rows.n, rows.sd, strict=True)
         ],
     )
+    ends, scale = (-_ZOOM, _ZOOM), f"zoomed to ± {_ZOOM:g}"
     if projection == "value":
-        low, high, scale = min(0.0, float(rows.ci_low.min())), 1.02, "from 0 to 1"
-    else:
-        low, high, scale = -_ZOOM, _ZOOM, f"zoomed to ± {_ZOOM:g}"
-    spec = dots_spec(
-        name,
-        f"late alignment with its 95 % interval, {scale}",
-        tuple(dict.fromkeys(dots.row)),
-        tuple(policies.values()),
-        low,
-        high,
-        page_theme(),
-    )
-    st.vega_lite_chart(
-        with_data(spec, {"dots": dots}), key=f"{page}/levels/{projection}", width="stretch"
-    )
+        ends, scale = (min(0.0, float(rows.ci_low.min())), 1.02), "from 0 to 1"
+    subtitle = f"late alignment with its 95 % interval, {scale}"
+    chart = dots_chart(dots, name, subtitle, page_theme(), ends=ends)
+    st.vega_lite_chart(chart, key=f"{page}/levels/{projection}", width="stretch")
 
 
 def _levels_in_words(table: pd.DataFrame) -> None:
@@ -143,7 +127,6 @@ def _levels_in_words(table: pd.DataFrame) -> None:
 
 @st.fragment
 def _dialogs(page: str, study: Study, policies: dict[str, str]) -> None:
-    """Show how the alignment of one policy is distributed under each projection."""
     scenarios = {key: scenario_label(key) for key in study.results.reported}
     with st.container(horizontal=True):
         policy = pick(f"{page}/alignment/policy", "Policy", policies, list(policies)[-1])
@@ -155,17 +138,10 @@ def _dialogs(page: str, study: Study, policies: dict[str, str]) -> None:
     values = {name: row for name, row in found.items() if row is not None}
     if not values:
         return
-    low, high = spread_range(values)
-    spec = spread_spec(
-        f"{policies[policy]} on {scenario_label(scenario)}",
-        "late alignment of each dialog · line: the mean",
-        tuple(values),
-        min(low, -1.0),
-        max(high, 1.0),
-        page_theme(),
-    )
-    data = {"bars": bars_data(values), "means": means_data(values)}
-    st.vega_lite_chart(with_data(spec, data), key=f"{page}/alignment/spread", width="stretch")
+    title = f"{policies[policy]} on {scenario_label(scenario)}"
+    subtitle = "late alignment of each dialog · line: the mean"
+    chart = spread_chart(values, title, subtitle, page_theme(), least=1)
+    st.vega_lite_chart(chart, key=f"{page}/alignment/spread", width="stretch")
 
 
 def _differences(page: str, projection: str, name: str, rows: pd.DataFrame) -> None:
@@ -175,7 +151,7 @@ def _differences(page: str, projection: str, name: str, rows: pd.DataFrame) -> N
 
 
 def conclusion(table: pd.DataFrame, differences: pd.DataFrame) -> Markdown:
-    """Say what follows, with the numbers of this run."""
+    """Return the conclusion, with the numbers of this run."""
     measured = differences[differences.projection == "value"].set_index("scenario")
     published = differences[differences.projection == PUBLISHED]
     sure = measured[holm(measured.p) < 0.05]
@@ -189,9 +165,9 @@ def conclusion(table: pd.DataFrame, differences: pd.DataFrame) -> Markdown:
         ).format(published.t.abs().max())
         if len(published)
         else "",
-        Markdown("- **With the value matrix they can**: |t| is between {:.0f} and {:.0f}.").format(
-            measured.t.abs().min(), measured.t.abs().max()
-        ),
+        Markdown(
+            "- **With the value matrix they are not**: |t| is between {:.0f} and {:.0f}."
+        ).format(measured.t.abs().min(), measured.t.abs().max()),
         Markdown("- **FD-KVC is above H2O** on {}.").format(_names(above)) if above else "",
         Markdown("- **FD-KVC is below H2O** on {}.").format(_names(below)) if below else "",
         _leaders(table),
@@ -200,7 +176,7 @@ def conclusion(table: pd.DataFrame, differences: pd.DataFrame) -> Markdown:
 
 
 def _leaders(table: pd.DataFrame) -> str:
-    """Say who leads FD-KVC on composite alignment, measured and published."""
+    """Name the policies ahead of FD-KVC on composite alignment, measured and published."""
     composite = table[table.scenario == "composite"]
     parts = []
     for projection, word in (("value", "measured"), (PUBLISHED, "published")):

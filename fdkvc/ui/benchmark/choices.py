@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-import streamlit as st
-
 from fdkvc.experiments.benchmark import Benchmark
 from fdkvc.experiments.study import Study
 from fdkvc.files.options import options_of
@@ -15,8 +13,8 @@ from fdkvc.files.studies import study_files
 from fdkvc.parameters import DIALOGS, SEED, Field
 from fdkvc.synthetic.scenarios import SCENARIOS
 from fdkvc.ui.kit import fields
-from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.past import Kind
+from fdkvc.ui.kit.run_panel import show_command
 from fdkvc.ui.kit.sidebar import BUDGET_HERE, MEASURED
 from fdkvc.ui.kit.variants import CHOSEN, choose_policies
 from fdkvc.words import command_line, count
@@ -25,12 +23,12 @@ ALL_SCENARIOS = Field(
     "Scenarios", "", name="scenarios", default=tuple(SCENARIOS), choices=SCENARIOS
 )
 DIALOGS_HERE = replace(DIALOGS, high=2000)
-"""Dialogs a scenario that a run on the page may have."""
+"""Dialogs per scenario of a run on the page."""
 
 NUMBERS = (DIALOGS_HERE, SEED, replace(BUDGET_HERE, follows=False))
 
 FIELDS = [ALL_SCENARIOS, CHOSEN, MEASURED, *NUMBERS]
-"""All that the address says."""
+"""Every field of the address."""
 
 
 def choose_benchmark(page: str) -> Benchmark:
@@ -39,17 +37,11 @@ def choose_benchmark(page: str) -> Benchmark:
     scenarios = fields.several(page, ALL_SCENARIOS)
     numbers = fields.numbers(page, NUMBERS)
     metrics = fields.several(page, MEASURED)
-    st.caption(
-        plain(
-            f"At most {DIALOGS_HERE.high:,} dialogs a scenario run here. "
-            "The command line runs more:"
-        )
-    )
     chosen = Benchmark(
         tuple(SCENARIOS[key] for key in scenarios), policies, metrics=metrics, **numbers
     )
     more = command_line("study", options_of(replace(chosen, dialogs=6000)))
-    st.code(more, language=None, wrap_lines=True)
+    show_command(f"At most {DIALOGS_HERE.high:,} dialogs per scenario", more)
     return chosen
 
 
@@ -65,7 +57,7 @@ def _link(benchmark: Benchmark) -> Mapping[str, str]:
 
 def _described(benchmark: Benchmark) -> str:
     return (
-        f"{count(benchmark.dialogs, 'dialog')} a scenario, seed {benchmark.seed}, "
+        f"{count(benchmark.dialogs, 'dialog')} per scenario, seed {benchmark.seed}, "
         f"budget {benchmark.budget}, {count(len(benchmark.policies), 'policy', 'policies')}, "
         f"{count(len(benchmark.scenarios), 'scenario')}"
     )
@@ -77,7 +69,7 @@ def _shipped() -> Mapping[Benchmark, Study]:
 
 
 def runs_of(page: str) -> Kind:
-    """Return what the page runs."""
+    """Return the kind of runs of the page."""
     return Kind(
         page,
         Benchmark,

@@ -15,6 +15,7 @@ from fdkvc.replication.claims import ClaimResult, judged_claims
 from fdkvc.replication.rules import FEWEST_DIALOGS, REPRODUCED, SIGNS, power
 from fdkvc.report.claims import MEANINGS, STYLE, claims_html, counted, name_of
 from fdkvc.report.claims import SIGNS as CLAIM_SIGNS
+from fdkvc.ui.kit.fields import segments
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.words import count
@@ -37,8 +38,7 @@ def show_scorecard(page: str, study: Study) -> None:
     if not any(figures.values()):
         st.info(
             plain(
-                f"Published figures are judged from {FEWEST_DIALOGS} dialogs a scenario on; this "
-                "run has fewer."
+                f"Verdicts need at least {FEWEST_DIALOGS} dialogs per scenario; this run has fewer."
             ),
             icon=":material/balance:",
         )
@@ -49,9 +49,9 @@ def show_scorecard(page: str, study: Study) -> None:
         f"{count(spreads['percentile'], 'percentile')})"
     }
     note = (
-        "A constant is the same in every dialog, so it cannot come out otherwise. Open is no "
-        "evidence against a figure: if the paper's dialogs and as many of ours come from one "
-        f"population, {100 * power(600, 600):.0f} % of the varying figures are reproduced."
+        "A constant is the same in every dialog. Open is no evidence against a figure: if the "
+        "paper's dialogs and as many of ours come from one population, "
+        f"{100 * power(600, 600):.0f} % of the varying figures are reproduced."
     )
     claims = counted(claims_of(study))
     with st.container(key="scorecard", gap="xxsmall"):
@@ -68,8 +68,6 @@ def _verdicts(
     details: Mapping[Any, str] = MappingProxyType({}),
     note: str = "",
 ) -> None:
-    """Count the verdicts in a line; a click on one opens the section with that verdict."""
-
     def open_section(verdict: str) -> None:
         st.session_state[f"{page}/sections"] = section
         st.session_state[_shown(page, section)] = verdict
@@ -91,25 +89,13 @@ def _verdicts(
 
 
 def _shown(page: str, section: str) -> str:
-    """Return where the session holds the verdict that a section shows."""
     return f"{page}/{section}/shown"
 
 
 def choose_verdict(page: str, section: str, verdicts: Iterable[str | None]) -> str:
     """Show the filter of a section: `EVERY`, or one verdict."""
     names = {EVERY: "all", **{str(verdict): name_of(verdict) for verdict in verdicts}}
-    key = _shown(page, section)
-    if st.session_state.get(key) not in names:
-        st.session_state[key] = EVERY
-    chosen = st.segmented_control(
-        "Show",
-        list(names),
-        format_func=lambda name: plain(names[name]),
-        required=True,
-        key=key,
-        label_visibility="collapsed",
-    )
-    return chosen or EVERY
+    return segments(_shown(page, section), "Show", names)
 
 
 def show_claims(page: str, study: Study) -> None:

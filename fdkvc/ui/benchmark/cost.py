@@ -1,4 +1,4 @@
-"""What a policy costs: time of a turn and bytes of a cache, beside the paper's."""
+"""Time per turn and bytes of a cache by policy, beside the paper's."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ def show_cost(page: str, study: Study) -> None:
     titles = {policy.name: policy.title for policy in study.results.benchmark.policies}
     table = cost_table(study)
     table = table.assign(policy=table.policy.map(lambda name: titles.get(name, name)))
-    st.header("Time of a turn", anchor=False)
+    st.header("Time per turn", anchor=False)
     st.markdown(
-        "Scores, eviction and output; drawing and metrics are left out. After a warm-up, the "
-        "median over many turns, the policies taking turns so that a busy machine is unfair to "
-        "none. Milliseconds are this machine's; the ratio to FIFO travels better, and the paper's "
-        "is 3.9 for FD-KVC. Batched: 100 dialogs go through a turn together."
+        "Median time of scores, eviction and output after a warm-up; policies alternate, so that "
+        "other load affects all alike. Times are this machine's; the ratio to FIFO is easier to "
+        "compare, and the paper's is 3.9 for FD-KVC. Batched: 100 dialogs per turn."
     )
     _show(
         f"{page}/latency",
@@ -35,16 +34,15 @@ def show_cost(page: str, study: Study) -> None:
         published_ms=("published ms", "%.3f"),
         ratio_to_fifo=("× FIFO", "%.2f"),
         published_ratio=("published × FIFO", "%.2f"),
-        ms_per_turn_batched=("ms a dialog, batched", "%.4f"),
+        ms_per_turn_batched=("ms per dialog, batched", "%.4f"),
         batched_ratio_to_fifo=("× FIFO, batched", "%.2f"),
     )
     st.header("Memory and reads", anchor=False)
     st.markdown(
         plain(
             f"Bytes of a cache of {budget} entries, and of all keys and values of a dialog of "
-            "Mixed 3-Topic if nothing were evicted. The paper counts 8 bytes of scores an entry "
-            "for FD-KVC (Appendix B); the embeddings that relevance is computed from are kept as "
-            "well, and are not counted there or here."
+            "Mixed 3-Topic without eviction. The paper counts 8 bytes of scores per entry for "
+            "FD-KVC (Appendix B); neither counts the embeddings that relevance needs."
         )
     )
     _show(
@@ -53,17 +51,14 @@ def show_cost(page: str, study: Study) -> None:
         key_bytes=("keys", "%d"),
         value_bytes=("values", "%d"),
         score_bytes=("scores", "%d"),
-        score_bytes_per_entry=("scores, an entry", "%g"),
+        score_bytes_per_entry=("scores per entry", "%g"),
         full_cache_bytes=("full cache", "%d"),
-        read_bytes=("read in a turn", "%d"),
+        read_bytes=("read per turn", "%d"),
     )
 
 
 def _show(key: str, table: pd.DataFrame, **columns: tuple[str, str]) -> None:
-    """Show these columns for each policy, each under a name and in a format of its own.
-
-    A column of which nothing is known, such as published ones where nothing is, is left out.
-    """
+    """Show these columns with their labels and formats; empty ones are left out."""
     known = {name: looks for name, looks in columns.items() if table[name].notna().any()}
     formats: dict[str, str | Callable[[object], str] | None] = {
         name: form.__mod__ for name, (_, form) in known.items()

@@ -18,7 +18,7 @@ from fdkvc.report.figures import (
     quantity_label,
     series_chart,
 )
-from fdkvc.ui.kit.fields import pick
+from fdkvc.ui.kit.fields import pick, segments
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import plain
@@ -28,10 +28,7 @@ OTHER = "Any other quantity"
 
 @st.fragment
 def show_figures(page: str, study: Study) -> None:
-    """Show one of the paper's figures, or any quantity over the turns of any scenario.
-
-    Only one at a time, because a browser takes seconds to draw them all.
-    """
+    """Show one of the paper's figures, or any quantity over the turns of any scenario."""
     scenarios = {scenario.key for scenario in study.results.benchmark.scenarios}
     figures = {
         title: (words, shown)
@@ -39,15 +36,7 @@ def show_figures(page: str, study: Study) -> None:
         if (shown := [panel for panel in panels if panel[0] in scenarios])
     }
     names = [*figures, *([ABLATIONS_TITLE] if study.sweeps else []), OTHER]
-    name = st.segmented_control(
-        "Figure",
-        names,
-        format_func=lambda title: plain(title),
-        default=names[0],
-        required=True,
-        key=f"{page}/shown-figure",
-        label_visibility="collapsed",
-    )
+    name = segments(f"{page}/shown-figure", "Figure", {each: each for each in names})
     if name == ABLATIONS_TITLE:
         _ablations(page, study)
         return
@@ -55,7 +44,7 @@ def show_figures(page: str, study: Study) -> None:
     if name == OTHER:
         _any_other(page, study, drawn)
         return
-    words, panels = figures[name or names[0]]
+    words, panels = figures[name]
     st.markdown(plain(words))
     with side_by_side("figure"):
         for scenario, quantity in panels:

@@ -1,4 +1,4 @@
-"""Two policies on the same dialogs: differences with everything that says how sure they are."""
+"""Two policies on the same dialogs: paired differences with intervals and tests."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import math
 import pandas as pd
 import streamlit as st
 
-from fdkvc.charts.dots import dots_spec
-from fdkvc.charts.theme import with_data
+from fdkvc.charts.dots import dots_chart
 from fdkvc.experiments.study import Study
 from fdkvc.paper.tables import BASELINE
 from fdkvc.replication import tables
 from fdkvc.replication.cells import scenario_label
 from fdkvc.run.metrics import late_metric
-from fdkvc.ui.kit.fields import pick
+from fdkvc.ui.kit.fields import pick_two
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import plain
@@ -29,22 +28,22 @@ def comparison(study: Study, policy: str, baseline: str) -> pd.DataFrame:
 
 @st.fragment
 def show_comparison(page: str, study: Study) -> None:
-    """Let a person choose two policies, and show how they differ."""
+    """Choose two policies, and show how they differ."""
     policies = {policy.name: policy.title for policy in study.results.benchmark.policies}
     if len(policies) < 2:
         st.info("A comparison needs two policies: choose another one and run again.")
         return
-    with st.container(horizontal=True):
-        policy = pick(f"{page}/compare/policy", "Policy", policies, list(policies)[-1])
-        others = {name: title for name, title in policies.items() if name != policy}
-        baseline = pick(f"{page}/compare/baseline", "compared with", others, BASELINE)
+    last = list(policies)[-1]
+    policy, baseline = pick_two(
+        f"{page}/compare", policies, ("Policy", last), ("compared with", BASELINE)
+    )
     table = comparison(study, policy, baseline)
     if table.empty:
         st.info("Nothing to compare: the adaptation run alone has no late metrics.")
         return
     st.markdown(
         plain(
-            f"{policies[policy]} less {policies[baseline]} in every dialog, on the same dialogs. "
+            f"{policies[policy]} − {policies[baseline]}, paired by dialog. "
             "Intervals cover 95 %; the bootstrap interval does not assume a normal distribution. "
             f"p is adjusted for the {int(table.p.notna().sum())} tests of this table (Holm); the "
             "effect size is the mean difference over its standard deviation (Cohen's d)."
@@ -64,7 +63,7 @@ def _charts(page: str, table: pd.DataFrame) -> None:
 
 
 def show_differences(key: str, title: str, rows: pd.DataFrame, least: float) -> None:
-    """Draw paired differences by scenario, on a scale that reaches as far as `least` or further."""
+    """Draw paired differences by scenario, on a scale of at least ± `least`."""
     dots = pd.DataFrame(
         {
             "row": rows.scenario.map(scenario_label),
@@ -76,21 +75,12 @@ def show_differences(key: str, title: str, rows: pd.DataFrame, least: float) -> 
         }
     )
     reach = max(least, 1.08 * float(dots[["ci_low", "ci_high"]].abs().max().max()))
-    spec = dots_spec(
-        title,
-        f"difference with its 95 % interval, scale ± {reach:.2g}",
-        tuple(dots.row),
-        ("difference",),
-        -reach,
-        reach,
-        page_theme(),
-    )
-    st.vega_lite_chart(with_data(spec, {"dots": dots}), key=key, width="stretch")
+    subtitle = f"difference with its 95 % interval, scale ± {reach:.2g}"
+    chart = dots_chart(dots, title, subtitle, page_theme(), ends=(-reach, reach))
+    st.vega_lite_chart(chart, key=key, width="stretch")
 
 
 def _shown(table: pd.DataFrame) -> dict[str, list[str]]:
-    """Return the comparison as people read it."""
-
     def interval(low: pd.Series[float], high: pd.Series[float]) -> list[str]:
         return [f"{signed(a, 4)} to {signed(b, 4)}" for a, b in zip(low, high, strict=True)]
 

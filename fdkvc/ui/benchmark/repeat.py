@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import streamlit as st
 
-from fdkvc.experiments.study import Study
+from fdkvc.experiments.study import Study, run_study
 from fdkvc.files.export import benchmark_files
 from fdkvc.files.record import Record
 from fdkvc.files.repeat import compare, comparison_sentence
@@ -17,7 +18,6 @@ from fdkvc.ui.kit.files import brought_run, files_of
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.run_panel import start_run
 from fdkvc.ui.kit.sidebar import BUDGET_HERE
-from fdkvc.ui.kit.work import study_work
 from fdkvc.words import count, sentence
 
 
@@ -38,7 +38,7 @@ def choose_record(page: str) -> None:
             plain(
                 f"{count(len(benchmark.scenarios), 'scenario')}, "
                 f"{count(len(benchmark.policies), 'policy', 'policies')}, "
-                f"{count(benchmark.dialogs, 'dialog')} a scenario, seed {benchmark.seed}, "
+                f"{count(benchmark.dialogs, 'dialog')} per scenario, seed {benchmark.seed}, "
                 f"budget {benchmark.budget}. It was measured with "
                 + ", ".join(f"{name} {version}" for name, version in record.versions.items())
                 + "."
@@ -47,7 +47,7 @@ def choose_record(page: str) -> None:
 
         def repeat() -> None:
             st.session_state[_key(page)] = record
-            start_run(page, study_work(benchmark), benchmark)
+            start_run(page, partial(run_study, benchmark), benchmark)
 
         st.button("Repeat this run", key=f"{page}/record/run", on_click=repeat)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import streamlit as st
 
-from fdkvc.experiments.benchmark import Benchmark
-from fdkvc.experiments.study import Study
+from fdkvc.experiments.study import Study, run_study
 from fdkvc.ui.benchmark import repeat
 from fdkvc.ui.benchmark.alignment import show_alignment
 from fdkvc.ui.benchmark.choices import choose_benchmark, runs_of
@@ -19,11 +19,8 @@ from fdkvc.ui.benchmark.tables import show_tables
 from fdkvc.ui.kit import past
 from fdkvc.ui.kit.files import show_files
 from fdkvc.ui.kit.frame import open_tab, section_key
-from fdkvc.ui.kit.past import Past, about
 from fdkvc.ui.kit.run_panel import run_panel
-from fdkvc.ui.kit.variants import tell_idle
-from fdkvc.ui.kit.work import study_work
-from fdkvc.words import count
+from fdkvc.ui.kit.variants import warn_no_effect
 
 SECTIONS: dict[str, Callable[[str, Study], None]] = {
     "Claims": show_claims,
@@ -43,8 +40,8 @@ def show(page: str) -> None:
         above = st.container()
         benchmark = choose_benchmark(page)
         with above:
-            run_panel(page, "Run", study_work(benchmark), content=benchmark)
-    tell_idle(benchmark.policies)
+            run_panel(page, "Run", partial(run_study, benchmark), content=benchmark)
+    warn_no_effect(benchmark.policies)
     shown = past.at_hand(runs, benchmark)
     with st.container(horizontal=True, vertical_alignment="center", key="benchmark-runs"):
         past.show_runs(runs, shown)
@@ -58,22 +55,12 @@ def show(page: str) -> None:
     if shown is None:
         past.offer()
         return
-    _about_run(shown, benchmark)
+    results = shown.result.results
+    done = min(results.dialogs(each.key) for each in results.benchmark.scenarios)
+    finished = done, results.benchmark.dialogs
+    past.about(runs, shown, benchmark, shown.result.seconds, finished)
     repeat.show_comparison(page, shown.result)
     _show_sections(page, shown.result)
-
-
-def _about_run(shown: Past, chosen: Benchmark) -> None:
-    results = shown.result.results
-    ran = results.benchmark
-    finished = min(results.dialogs(scenario.key) for scenario in ran.scenarios)
-    words = (
-        f"{count(finished, 'dialog')} a scenario, seed {ran.seed}, budget {ran.budget}, "
-        f"{count(len(ran.policies), 'policy', 'policies')}"
-    )
-    if shown.result.seconds:
-        words += f"; took {shown.result.seconds:.1f} s"
-    about(shown, words, (finished, ran.dialogs), chosen)
 
 
 def _show_sections(page: str, study: Study) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 
 import pandas as pd
 import streamlit as st
 
-from fdkvc.charts.spread import bars_data, means_data, spread_range, spread_spec
-from fdkvc.charts.theme import TINTS, with_data
+from fdkvc.charts.spread import spread_chart
+from fdkvc.charts.theme import TINTS
 from fdkvc.experiments.study import Study
 from fdkvc.replication.cells import (
     MeasuredTable,
@@ -23,9 +24,9 @@ from fdkvc.replication.random_eviction import behind_random, has_random
 from fdkvc.replication.rules import LEGEND, RULES
 from fdkvc.report.tables import STYLE, measured_html
 from fdkvc.ui.benchmark.claims import EVERY, choose_verdict
-from fdkvc.ui.kit.chance import say_chance
+from fdkvc.ui.kit.fields import segments
 from fdkvc.ui.kit.frame import page_theme
-from fdkvc.ui.kit.glossary import show_glossary
+from fdkvc.ui.kit.glossary import show_chance, show_glossary
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.words import decimal, minus, signed
 
@@ -48,15 +49,7 @@ def _show_all(page: str, study: Study, tables: list[MeasuredTable]) -> None:
     counts = verdicts_of(tables)
     verdict = EVERY
     with st.container(horizontal=True, vertical_alignment="center", key="table-choices"):
-        layout = st.segmented_control(
-            "Layout",
-            list(LAYOUTS),
-            format_func=lambda key: plain(LAYOUTS[key]),
-            default="printed",
-            required=True,
-            key=f"{page}/layout",
-            label_visibility="collapsed",
-        )
+        layout = segments(f"{page}/layout", "Layout", LAYOUTS)
         if any(counts.values()):
             found = [each for each, count in counts.items() if count]
             verdict = choose_verdict(page, "Tables", found)
@@ -87,7 +80,7 @@ def _show_all(page: str, study: Study, tables: list[MeasuredTable]) -> None:
 def _show_chance(study: Study) -> None:
     """Name the policies that are no better than random eviction, if that was run."""
     if has_random(study.results.benchmark.policies):
-        say_chance(behind_random(study.results))
+        show_chance(behind_random(study.results))
     else:
         st.caption(
             "To compare with random eviction, add the policy Random in the sidebar and run again."
@@ -96,10 +89,9 @@ def _show_chance(study: Study) -> None:
 
 @st.fragment
 def _show_table(page: str, study: Study, table: MeasuredTable) -> None:
-    """Show one table and the distribution behind the selected cell."""
     figures, tints = frames(table)
     formats: dict[str, str | Callable[[object], str] | None] = {
-        label: partial(decimal, digits=unit_of(fact).digits)  # numbers, to sort by
+        label: partial(sortable_words, digits=unit_of(fact).digits)  # numbers, to sort by
         for (_, column), fact in table.cells.items()
         for label in [table.columns[column]]
     }
@@ -128,15 +120,23 @@ def frames(table: MeasuredTable) -> tuple[pd.DataFrame, pd.DataFrame]:
     for row, label in table.rows.items():
         if _measured(table, row):
             cells = [table.cells.get((row, column)) for column in table.columns]
-            means = [None if cell is None else unit_of(cell).scale * cell.mean for cell in cells]
+            means = [None if cell is None else _sortable(cell) for cell in cells]
             styles = [_TINTS.get(cell.verdict or "", "") if cell else "" for cell in cells]
             figures.append([label, *means])
             tints.append(["", *styles])
     return pd.DataFrame(figures, columns=header), pd.DataFrame(tints, columns=header)
 
 
+def _sortable(fact: Fact) -> float:
+    return math.inf if fact.never else unit_of(fact).scale * fact.mean
+
+
+def sortable_words(value: float, digits: int) -> str:
+    """Write a figure of the sortable table, in which infinity is an adaptation that never came."""
+    return "never" if math.isinf(value) else decimal(value, digits)
+
+
 def _measured(table: MeasuredTable, row: str) -> bool:
-    """Whether a row has any measured cell."""
     return any((row, column) in table.cells for column in table.columns)
 
 
@@ -155,17 +155,9 @@ def _show_cell(page: str, study: Study, table: MeasuredTable, row: str, column: 
     }
     if table.rows[row] not in values:
         return
-    low, high = spread_range(values)
-    spec = spread_spec(
-        f"{table.columns[column]}, distribution over the dialogs",
-        f"{table.title} · line: mean",
-        tuple(values),
-        low,
-        high,
-        page_theme(),
-    )
-    data = {"bars": bars_data(values), "means": means_data(values)}
-    st.vega_lite_chart(with_data(spec, data), key=f"{page}/spread/{table.number}", width="stretch")
+    title = f"{table.columns[column]}, distribution over the dialogs"
+    chart = spread_chart(values, title, f"{table.title} · line: mean", page_theme())
+    st.vega_lite_chart(chart, key=f"{page}/spread/{table.number}", width="stretch")
 
 
 def cell_sentence(fact: Fact) -> Markdown:

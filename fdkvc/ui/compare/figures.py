@@ -34,16 +34,16 @@ COSTS = tuple(key for key, metric in metrics_of().items() if metric.cost)
 def show_figures(lanes: Sequence[Lane]) -> None:
     """Show a row of figures for each run over the whole dialog."""
     st.header("The whole run in figures", anchor=False)
-    first, asked = lanes[0].run, lanes[0].run.choice.asked
-    table = figures_table({lane.label: lane.run.turns for lane in lanes}, first.dialogs, asked)
+    first, more = lanes[0].run, lanes[0].run.choice.metrics
+    table = figures_table({lane.label: lane.run.turns for lane in lanes}, first.dialogs, more)
     columns = {"run": table["policy"].tolist()}
-    for metric in map(metric_named, (*default_metrics(), *asked)):
+    for metric in map(metric_named, (*default_metrics(), *more)):
         values, arrow = table[metric.name], "↓" if metric.lower_is_better else "↑"
         words = [_word(value, metric.percent) for value in values]
         columns[f"{metric.title.lower()} {arrow}"] = marked(
             values, words, highest=not metric.lower_is_better
         )
-    for metric in (metric_named(key) for key in COSTS if key not in asked):
+    for metric in (metric_named(key) for key in COSTS if key not in more):
         costs = pd.Series([fmean(_course(lane.run, metric)) for lane in lanes])
         words = [_word(value, metric.percent) for value in costs]
         columns[f"{metric.title.lower()} ↓"] = marked(costs, words, highest=False)
@@ -55,7 +55,7 @@ def show_figures(lanes: Sequence[Lane]) -> None:
     latency = table["latency_ms"]
     columns["latency ↓"] = marked(latency, [f"{ms:.2f} ms" for ms in latency], highest=False)
     st.html(table_html(columns, "Figures of the whole run"))
-    shown = dict.fromkeys((*default_metrics(), *asked, *COSTS))
+    shown = dict.fromkeys((*default_metrics(), *more, *COSTS))
     show_glossary(shown, (lane.run.choice.policy for lane in lanes))
     st.caption(
         plain(

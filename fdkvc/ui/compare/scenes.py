@@ -8,9 +8,8 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from fdkvc.charts import lanes as lane_charts
 from fdkvc.charts.theme import Spec, with_data
-from fdkvc.charts.timeline import cursor_data, placed
+from fdkvc.charts.timeline import cursor_data, lines_spec, overlap_spec, placed
 from fdkvc.explain.overlap import all_entries, first_difference
 from fdkvc.files.export import csv_text
 from fdkvc.parameters import Field
@@ -20,9 +19,9 @@ from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import (
     download_files,
     download_pictures,
+    show_address,
     show_chart,
     shown_charts,
-    tell_address,
 )
 from fdkvc.ui.kit.fields import held, hold
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
@@ -39,10 +38,9 @@ from fdkvc.ui.kit.lanes import (
     overlap,
 )
 from fdkvc.ui.kit.markdown import Markdown, plain
-from fdkvc.ui.kit.sidebar import ASKED, DIALOG, LOOK
-from fdkvc.ui.stage.follow import standing
+from fdkvc.ui.kit.sidebar import DIALOG, LOOK, MORE_METRICS
+from fdkvc.ui.stage.follow import save_scene, standing
 from fdkvc.ui.stage.lane_stage import beside, follow_lanes, show_lanes, shown
-from fdkvc.ui.stage.save import save_scene
 from fdkvc.words import count, listed, percent
 
 FILE = "comparison.csv"
@@ -51,7 +49,7 @@ FILE = "comparison.csv"
 # ------------------------------------------------------------------------------- the link
 
 
-FIELDS: tuple[Field, ...] = (*DIALOG, POLICIES, *LOOK, ASKED, *PAIR, *FORKED)
+FIELDS: tuple[Field, ...] = (*DIALOG, POLICIES, *LOOK, MORE_METRICS, *PAIR, *FORKED)
 """Every field of the page's view."""
 
 
@@ -73,31 +71,26 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
 
 
 def show(page: str, lanes: tuple[Lane, ...], write: Callable[[], None]) -> Callable[[], None]:
-    """Show the runs as lanes of one stage, and below it what follows them.
+    """Show the runs as lanes of one stage, with charts and tables below.
 
-    Parameters
-    ----------
-    page : str
-    lanes : tuple of Lane
-    write : function
-        Writes the address, once the server knows the turn and entry of the stage.
-
-    Returns
-    -------
-    function
-        The fragment that follows the stage; call it once the page is drawn.
+    `write` writes the address once the server knows the stage's turn and entry. Call the returned
+    fragment, which follows the stage, after the page is drawn.
     """
     show_lanes(page, lanes)
-    lines, pair, difference = difference_panels(page, lanes)
-    show_figures(lanes)
+    long = lanes[0].run.long  # too many entries for a table of differences
+    lines = st.container()
+    if not long:
+        lines, pair, difference = difference_panels(page, lanes)
+        show_figures(lanes)
 
     @st.fragment
     def following() -> None:
         turn = follow_lanes(page, lanes)
         with lines:
             show_lines(page, lanes, turn)
-        with difference:
-            show_difference(page, *pair, turn)
+        if not long:
+            with difference:
+                show_difference(page, *pair, turn)
         write()
 
     return following
@@ -109,12 +102,9 @@ def show(page: str, lanes: tuple[Lane, ...], write: Callable[[], None]) -> Calla
 def difference_panels(
     page: str, lanes: Sequence[Lane]
 ) -> tuple[DeltaGenerator, tuple[Lane, Lane], DeltaGenerator]:
-    """Show the panels of lines and differences, whose contents each step draws.
+    """Show the panels of lines and differences, which each step fills.
 
-    Returns
-    -------
-    tuple
-        The container of the lines; the two runs compared; the container of their difference.
+    Return the container of the lines, the two compared runs, and the container of their difference.
     """
     with side_by_side("differences"):
         with panel("lines"):
@@ -136,7 +126,7 @@ def show_lines(page: str, lanes: tuple[Lane, ...], turn: int) -> None:
 def lines_chart(lanes: tuple[Lane, ...], turn: int) -> Spec:
     """Join the lines' spec with its data."""
     labels = tuple(lane.label for lane in lanes)
-    spec = lane_charts.lines_spec(
+    spec = lines_spec(
         lanes[0].run.dialogs.turns,
         labels,
         lanes[-1].name == FORK,
@@ -172,7 +162,7 @@ def overlap_chart(one: Lane, other: Lane, turn: int) -> Spec:
     parted = first_difference(shared)
     parting = pd.DataFrame({"turn": [] if parted is None else [parted]})
     return with_data(
-        lane_charts.overlap_spec(dialogs.turns, page_theme()),
+        overlap_spec(dialogs.turns, page_theme()),
         {
             "overlap": placed(shared),
             "changes": changes(one.run),
@@ -195,7 +185,7 @@ def _difference_words(
             one.label, other.label
         )
     now = shared.iloc[turn]
-    said = [
+    parts = [
         Markdown(
             "**{}** and **{}** first diverge in **turn {}**. After turn {} they share {}, an "
             "overlap of {}."
@@ -207,13 +197,12 @@ def _difference_words(
     for lane, keeper in ((one, "one"), (other, "other")):
         topics = table.loc[table["keeper"] == keeper, "topic"].value_counts()
         if len(topics):
-            parts = [f"{number} {topic}" for topic, number in topics.items()]
-            said.append(Markdown("Only **{}** keeps {}.").format(lane.label, listed(parts)))
-    return Markdown(" ").join(said)
+            counts = [f"{number} {topic}" for topic, number in topics.items()]
+            parts.append(Markdown("Only **{}** keeps {}.").format(lane.label, listed(counts)))
+    return Markdown(" ").join(parts)
 
 
 def _shown(table: pd.DataFrame, one: Lane, other: Lane) -> dict[str, list[str]]:
-    """Return the difference as columns of text."""
     lanes = {"one": one, "other": other}
     return {
         "only in": [lanes[keeper].label for keeper in table["keeper"]],
@@ -239,24 +228,18 @@ def _words(column: pd.Series, form: str) -> list[str]:
 def downloads(
     page: str, lanes: tuple[Lane, ...], *, pictures: bool = True, own: bool = False
 ) -> None:
-    """Offer the comparison as one table, and its charts as pictures.
-
-    Parameters
-    ----------
-    pictures, own : bool
-        Whether there are charts, and whether the dialog comes from the user's own file.
-    """
+    """Offer the comparison as one table, and its charts if there are `pictures`."""
     with st.popover("Download", icon=":material/download:"):
-        tell_address(own)
+        show_address(own)
         rows = [lane.run for lane in beside(lanes)]
         title = f"{listed([lane.label for lane in lanes])} on {rows[0].choice.dialog.title}"
         stands = standing(page)  # the session is out of reach at the click
         save_scene(page, title, lambda: shown(stands, lanes), rows)
-        download_files(page, lambda: {FILE: csv_text(comparison(lanes))}, [FILE])
+        if not lanes[0].run.long:
+            download_files(page, lambda: {FILE: csv_text(comparison(lanes))}, [FILE])
         if pictures:
-            download_pictures(
-                page, shown_charts(page), {name: name for name in ("metrics", "overlap")}
-            )
+            names = ("metrics",) if lanes[0].run.long else ("metrics", "overlap")
+            download_pictures(page, shown_charts(page), {name: name for name in names})
 
 
 def comparison(lanes: Sequence[Lane]) -> pd.DataFrame:

@@ -22,9 +22,6 @@ from fdkvc.ui.kit.sidebar import BUDGET_HERE, ENTRY, TURN, read_name
 from fdkvc.ui.kit.variants import edit_policy
 from fdkvc.words import listed, sentence
 
-ENTRY_CHOICES = ("leave", "pin", "drop")
-
-
 _TOKEN = replace(ENTRY, label="Entry of the fork", chosen=True, follows=False)
 
 FORKED = (
@@ -38,7 +35,7 @@ FORKED = (
 """The fork: its lane, its turn, and the changes."""
 
 
-def ask(page: str, lanes: Sequence[Lane]) -> None:
+def show_controls(page: str, lanes: Sequence[Lane]) -> None:
     """Show the controls that fork a run after the current turn."""
     # A popover with another key is a closed one: each fork closes it.
     with st.popover("What if …", icon=":material/alt_route:", key=f"{page}/what-if/{_forks(page)}"):
@@ -57,13 +54,12 @@ def ask(page: str, lanes: Sequence[Lane]) -> None:
         policy = edit_policy(own, origin.run.choice.policy, columns=3)
         left, right = st.columns(2, vertical_alignment="bottom")
         with left:
-            entry = st.segmented_control(
+            entry = fields.segments(
+                f"{draft}/entry",
                 "The pinned entry",
-                ENTRY_CHOICES,
-                key=f"{draft}/entry",
-                default="leave",
-                required=True,
+                {each: each for each in ("leave", "pin", "drop")},
                 help="Click an entry in any lane to pin it.",
+                label_visibility="visible",
             )
         with right:
             if st.button(
@@ -77,14 +73,12 @@ def ask(page: str, lanes: Sequence[Lane]) -> None:
 
 
 def _choose_run(draft: str, lanes: Sequence[Lane]) -> Lane:
-    """Show the choice of the run to continue; the last by default."""
     by_name = {lane.name: lane for lane in lanes}
     run = Field("Run", "", name="run", default=lanes[-1].name, choices=by_name)
     return by_name[fields.choice(draft, run)]
 
 
 def _forks(page: str) -> int:
-    """Return how many forks this session has made."""
     return int(st.session_state.get(f"{page}/forks", 0))
 
 

@@ -7,14 +7,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from fdkvc.corpora.formats import FORMATS, endings
 from fdkvc.corpora.recordings import Recording
+from fdkvc.corpora.tools import begin_with_tools
 from fdkvc.experiments.replay import HEADS as WAYS
 from fdkvc.experiments.replay import deciders, default_heads
-from fdkvc.explain.unsaid import unread
-from fdkvc.limits import MAX_DIALOG_CHARACTERS, MAX_DIALOGS, MAX_SHOWN_HEADS, MAX_UPLOAD_MEGABYTES
+from fdkvc.explain.notes import not_read_notes
+from fdkvc.limits import (
+    MAX_DIALOG_CHARACTERS,
+    MAX_DIALOGS,
+    MAX_SHOWN_BUDGET,
+    MAX_SHOWN_HEADS,
+    MAX_UPLOAD_MEGABYTES,
+)
 from fdkvc.parameters import Field
+from fdkvc.policies import POLICIES as EVERY
 from fdkvc.ui.answers.conversation import bundled_model
 from fdkvc.ui.dialogs.files import (
     SHIPPED,
@@ -33,7 +42,7 @@ from fdkvc.ui.kit.frame import problems, section_key
 from fdkvc.ui.kit.lanes import PAIR, Lane, read_lane
 from fdkvc.ui.kit.lanes import POLICIES as LANES
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.kit.sidebar import ASKED, BUDGET_HERE, LOOK, ORDER, TURN
+from fdkvc.ui.kit.sidebar import BUDGET_HERE, LOOK, MORE_METRICS, ORDER, TURN
 from fdkvc.ui.stage.follow import open_as_linked
 from fdkvc.words import count
 
@@ -46,14 +55,7 @@ DIGITS = 16  # hexadecimal digits of a file's SHA-256 in a link
 
 @dataclass(frozen=True)
 class Chosen:
-    """The chosen dialog, head and budget.
-
-    Attributes
-    ----------
-    file : DialogFile
-    head : HeadChoice
-    budget : int
-    """
+    """The chosen dialog, head and budget."""
 
     file: DialogFile
     head: HeadChoice
@@ -71,7 +73,7 @@ FILE = Field(
     "File",
     "Real dialogs, or a trace of a model.",
     name="file",
-    default="dialogues",
+    default="rental",
     choices={OWN: "A file of my own …", **SHIPPED},
 )
 DIGEST = Field("SHA-256", "Of your own file.", name="sha", default="")
@@ -82,6 +84,14 @@ CALLS = Field(
     name="calls",
     default="silent",
     choices={"silent": "not part of the text", "said": "part of the text"},
+)
+TOOLS = Field(
+    "Tools",
+    "Whether the dialog begins with a turn that lists the methods that may be called, as a model "
+    "reads them. A policy may evict it; the wrapper Whitelist keeps it.",
+    name="tools",
+    default="silent",
+    choices={"silent": "not part of the text", "listed": "the first turn"},
 )
 DIALOG = Field("Dialog", "", name="dialog", default=0, low=0, high=MAX_DIALOGS - 1)
 TOPICS = Field(
@@ -116,8 +126,8 @@ KV_HEAD = Field(
     high=MAX_SHOWN_HEADS - 1,
 )
 HEAD = Field("Head", "", name="head", default=0, low=0, high=MAX_SHOWN_HEADS - 1)
-BUDGET = replace(BUDGET_HERE, default=48, follows=False)
-POLICIES = replace(LANES, default=("fifo", "h2o", "fd-kvc"))
+BUDGET = replace(BUDGET_HERE, default=48, high=MAX_SHOWN_BUDGET, follows=False)
+POLICIES = replace(LANES, choices=EVERY, default=("fifo", "h2o", "fd-kvc"))
 WHOSE = Field(
     "Show",
     "The policy whose cache is shown below.",
@@ -143,7 +153,7 @@ VIEW = Field(
     "",
     name="view",
     default="words",
-    choices={"words": "Transcript", "lanes": "Caches side by side", "cache": "One cache"},
+    choices={"words": "Transcript", "lanes": "Side by side", "cache": "One cache"},
     chosen=False,
 )
 PLACED = (
@@ -158,7 +168,21 @@ PLACED = (
 )
 """Fields whose values belong to one file."""
 
-FIELDS = (FILE, DIGEST, CALLS, *PLACED, BUDGET, POLICIES, WHOSE, VIEW, ORDER, SECTION, *PAIR, ASKED)
+FIELDS = (
+    FILE,
+    DIGEST,
+    CALLS,
+    TOOLS,
+    *PLACED,
+    BUDGET,
+    POLICIES,
+    WHOSE,
+    VIEW,
+    ORDER,
+    SECTION,
+    *PAIR,
+    MORE_METRICS,
+)
 """Every field of the page."""
 
 
@@ -179,9 +203,9 @@ def which_dialog(page: str) -> tuple[object, ...]:
 # ------------------------------------------------------------------------------- controls
 
 
-def choose_dialog(page: str) -> Chosen | None:
+def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen | None:
     """Show the controls; return the choice, or None if there is nothing to show."""
-    file = _choose_file(page)
+    file = _choose_file(page, below_title)
     if file is None:
         return None
     try:
@@ -189,8 +213,9 @@ def choose_dialog(page: str) -> Chosen | None:
     except ValueError as error:
         problems([f"{error}."])
         return None
+    file = choose_tools(page, file)
     warn_skipped(file)
-    names_of = [said.name for said in file.transcripts]
+    names_of = [each.name for each in file.transcripts]
     dialog = fields.choice(page, replace(DIALOG, choices=dict(enumerate(names_of))))
     way, schedule = _choose_topics(page, file, dialog)
     try:
@@ -214,17 +239,20 @@ def choose_dialog(page: str) -> Chosen | None:
     return Chosen(file, chosen, budget)
 
 
-def _choose_file(page: str) -> DialogFile | None:
+def _choose_file(page: str, below_title: DeltaGenerator) -> DialogFile | None:
     key = fields.choice(page, FILE)
     if key != OWN:
         hold(page, DIGEST, "")
         return shipped_file(key)
-    return choose_own_file(page)
+    return choose_own_file(page, below_title)
 
 
-def choose_own_file(page: str) -> DialogFile | None:
-    """Show the uploader; return the file, or None if there is none or it is not the link's."""
-    file = _upload(page)
+def choose_own_file(page: str, first: DeltaGenerator | None = None) -> DialogFile | None:
+    """Show the uploader, in `first` until there is a file; return the file.
+
+    None if there is none, or if it is not the link's.
+    """
+    file = _upload(page, first)
     linked = held(page, DIGEST)
     if linked and (file is None or not file.digest.startswith(linked)):
         st.info(
@@ -238,9 +266,19 @@ def choose_own_file(page: str) -> DialogFile | None:
     return file
 
 
-def _upload(page: str) -> DialogFile | None:
+def _upload(page: str, first: DeltaGenerator | None) -> DialogFile | None:
+    if first is None or UPLOADS.get(st.session_state.get(f"{page}/uploaded")) is not None:
+        return _read_upload(page)
+    with first:
+        file = _read_upload(page)
+    if file is not None:
+        st.rerun()
+    return None
+
+
+def _read_upload(page: str) -> DialogFile | None:
     """Show the uploader and the text box; keep the last good file when a new one is bad."""
-    kept, last = f"{page}/uploaded", f"{page}/uploaded/last"
+    last = f"{page}/uploaded/last"
     upload = st.file_uploader(
         "Dialogs or a trace",
         type=[*endings(), "npz"],
@@ -256,7 +294,7 @@ def _upload(page: str) -> DialogFile | None:
         placeholder="User: a table for two, please\nSystem: at six?",
         help="A speaker and a colon before each turn, or JSON in any supported format.",
     )
-    before = UPLOADS.get(st.session_state.get(kept))
+    before = UPLOADS.get(st.session_state.get(f"{page}/uploaded"))
     given = {} if upload is None else {upload.file_id: (upload.name, upload.getvalue)}
     if pasted.strip():
         given[pasted] = (_pasted_name(pasted), pasted.encode)
@@ -267,9 +305,7 @@ def _upload(page: str) -> DialogFile | None:
         problem = ""
         try:
             before = read_dialog_file(content(), name)
-            st.session_state[kept] = key = (before.name, before.digest)
-            UPLOADS.put(key, before)
-            _start(page, before)
+            keep_file(page, before)
         except ValueError as error:
             problem = f"{name} cannot be read: {error}."
         gc.collect()  # closed sessions are cycles that hold their files
@@ -279,9 +315,20 @@ def _upload(page: str) -> DialogFile | None:
     return before
 
 
+def keep_file(page: str, file: DialogFile) -> None:
+    """Keep a file for the page, and start with its first dialog unless a link names another."""
+    st.session_state[f"{page}/uploaded"] = key = (file.name, file.digest)
+    UPLOADS.put(key, file)
+    linked = held(page, DIGEST)
+    if not (linked and file.digest.startswith(linked)):
+        fields.reset(page, PLACED)
+        st.session_state.pop(fields.key_of(page, TURN), None)
+    hold(page, DIGEST, file.digest[:DIGITS])
+
+
 def warn_skipped(file: DialogFile) -> None:
     """Warn about dialogs that are left out and calls that cannot be read."""
-    for sentence in unread(file.transcripts):
+    for sentence in not_read_notes(file.transcripts):
         st.warning(plain(sentence))
     many = len(file.skipped)
     if many:
@@ -294,11 +341,21 @@ def warn_skipped(file: DialogFile) -> None:
 
 
 def _choose_calls(page: str, file: DialogFile) -> DialogFile:
-    """Choose whether the text of calls is read, if there are any."""
     if not file.packed:
         hold(page, CALLS, CALLS.default)
         return file
     return with_calls(file) if fields.choice(page, CALLS) == "said" else file
+
+
+def choose_tools(page: str, file: DialogFile) -> DialogFile:
+    """Choose whether dialogs begin with their tools, if there are any."""
+    if not any(each.tools for each in file.transcripts):
+        hold(page, TOOLS, TOOLS.default)
+        return file
+    if fields.choice(page, TOOLS) == TOOLS.default:
+        return file
+    begun = (begin_with_tools(each) if each.tools else each for each in file.transcripts)
+    return replace(file, transcripts=tuple(begun))
 
 
 def _pasted_name(text: str) -> str:
@@ -306,32 +363,22 @@ def _pasted_name(text: str) -> str:
     return f"pasted.{'json' if text.lstrip()[:1] in ('[', '{') else 'txt'}"
 
 
-def _start(page: str, file: DialogFile) -> None:
-    """Start with the first dialog, unless a link to this file names another."""
-    linked = held(page, DIGEST)
-    if not (linked and file.digest.startswith(linked)):
-        fields.reset(page, PLACED)
-        st.session_state.pop(fields.key_of(page, TURN), None)
-    hold(page, DIGEST, file.digest[:DIGITS])
-
-
 def _formats() -> str:
-    """List the supported formats."""
-    kinds = [f"{known.label} (.{', .'.join(known.endings)})" for known in FORMATS.values()]
+    kinds = {f"{known.label} (.{', .'.join(known.endings)})": 0 for known in FORMATS.values()}
     return f"{', '.join(kinds)}, or a trace of a model from python -m fdkvc capture (.npz)"
 
 
 def ask_for_file(page: str) -> None:
-    """Ask for a file, or point to the error in the sidebar."""
+    """Say which files may be uploaded, or point to the error."""
     fields.write_link(page, FIELDS)
     given, _ = st.session_state.get(f"{page}/uploaded/last", ((), ""))
     if given or held(page, FILE) != OWN:
-        st.info("This cannot be shown. The sidebar says why.", icon=":material/error:")
+        st.info("This cannot be shown. The error message says why.", icon=":material/error:")
         return
     st.info(
         plain(
-            f"Upload a file in the sidebar: {_formats()}. The README says where to get them. Or "
-            "paste a dialog below."
+            f"Upload a file or paste a dialog above: {_formats()}. The README says where to get "
+            "them."
         ),
         icon=":material/upload_file:",
     )
@@ -359,7 +406,6 @@ def _choose_topics(page: str, file: DialogFile, dialog: int) -> tuple[str, str]:
 
 
 def _choose_vectors(page: str) -> int | None:
-    """Choose the vectors that policies use: of letters, or of a head of the model."""
     if fields.choice(page, VECTORS) != "bundled":
         hold(page, KV_HEAD, 0)
         return None
@@ -393,24 +439,16 @@ def ways_of(recording: Recording) -> Field:
 def offer_own_file(page: str) -> None:
     """Show the button that opens the uploader, unless it is open."""
     if held(page, FILE) != OWN and st.button(
-        "Open my own file", key="open-own-file", icon=":material/upload_file:"
+        "My file", key="open-own-file", icon=":material/upload_file:"
     ):
         fields.hold_and_rerun(page, [(FILE, OWN)])
 
 
-def choose_view(page: str) -> str:
-    """Choose how the dialog is shown."""
-    labels = fields.offer(page, VIEW)
-    st.segmented_control(
-        "View",
-        list(labels),
-        format_func=lambda key: plain(labels[key]),
-        key=fields.key_of(page, VIEW),
-        required=True,
-        label_visibility="collapsed",
-        persist_state="session",
-    )
-    return str(held(page, VIEW))
+def choose_view(page: str, long: bool) -> str:
+    """Choose how the dialog is shown; a long one has no scores of every turn for one cache."""
+    labels = {key: label for key, label in VIEW.labels.items() if not (long and key == "cache")}
+    labels = fields.offer(page, replace(VIEW, choices=labels))
+    return fields.segments(fields.key_of(page, VIEW), "View", labels, persist_state="session")
 
 
 def choose_look(page: str, lanes: Sequence[Lane]) -> Lane:

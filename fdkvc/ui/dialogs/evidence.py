@@ -8,11 +8,14 @@ import numpy as np
 import streamlit as st
 
 from fdkvc.corpora.recordings import Recording
-from fdkvc.explain.unsaid import unsaid
+from fdkvc.corpora.transcripts import SPAN_KINDS, Transcript
+from fdkvc.explain.notes import missing_value_notes
 from fdkvc.run.evidence import OLD, Evidence
 from fdkvc.run.metrics import metrics_of
+from fdkvc.run.trace import Rule
 from fdkvc.ui.dialogs.choices import Chosen
 from fdkvc.ui.dialogs.transcript import Outcome, demand_kind, verdicts
+from fdkvc.ui.kit.fields import segments
 from fdkvc.ui.kit.frame import table_html
 from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.lanes import Lane
@@ -28,7 +31,7 @@ def show_headline(recording: Recording, lane: Lane) -> None:
     own = [each for each in verdicts(lane.run, recording) if each.demand.kind == kind]
     lost = next((each for each in own if each.lost >= 0), None)
     if lost is not None:
-        st.header(plain(headline(name, lane.label, lost)), anchor=False)
+        st.header(plain(headline(name, recording, lane, lost)), anchor=False)
     elif not own:
         kept = lane.run.trace.kept[0, len(recording.tokens) - 1]
         kept = kept[kept >= 0]
@@ -46,16 +49,24 @@ def show_headline(recording: Recording, lane: Lane) -> None:
         )
 
 
-def headline(name: str, policy: str, lost: Outcome) -> Markdown:
-    """Return what a call or state lacked, how old it was, and when it was evicted."""
-    said = lost.demand.mentions[-1].turn
-    return Markdown("The {} in turn {} lost *{}*, said {} before: {} evicted it in {}").format(
+def headline(name: str, recording: Recording, lane: Lane, lost: Outcome) -> Markdown:
+    """Return what a call or state lacked, who gave it when, and which rule evicted it when."""
+    demand = lost.demand
+    turn, start, _ = demand.mentions[-1]
+    result = lane.run.trace.result(lost.lost)
+    mentions = next(tokens for each, tokens in recording.evidence if each is demand)
+    mentioned = np.isin(result.token[0], [token for some in mentions for token in some])
+    rule = Rule(result.rule[0][mentioned].max(initial=Rule.none))
+    return Markdown("The {} {} in turn {} lost {} *{}*, given by the {} in turn {}: {}{}").format(
         name,
-        lost.demand.turn,
-        lost.demand.value,
-        count(lost.demand.age, "turn"),
-        policy,
-        "the turn in which it was said" if lost.lost == said else f"turn {lost.lost}",
+        demand.source,
+        demand.turn,
+        demand.slot,
+        demand.value,
+        SPAN_KINDS[recording.transcript.span_kind(turn, start)],
+        turn,
+        f"{lane.label} evicted it {'at once' if lost.lost == turn else f'in turn {lost.lost}'}",
+        f", by the {rule.name}" if rule else "",
     )
 
 
@@ -63,7 +74,8 @@ def show_evidence(page: str, chosen: Chosen, lanes: Sequence[Lane]) -> None:
     """Show each policy's share of met demands, and its verdict on every demand."""
     recording = chosen.recording
     missing = recording.transcript.missing
-    kinds = [kind for kind in KINDS if any(each.kind == kind for each, _ in recording.evidence)]
+    present: set[str] = {demand.kind for demand, _ in recording.evidence}
+    kinds = {kind: label for kind, label in KINDS.items() if kind in present}
     if not kinds:
         st.info(
             plain(
@@ -78,15 +90,7 @@ def show_evidence(page: str, chosen: Chosen, lanes: Sequence[Lane]) -> None:
     st.html(table_html(_figures(recording, lanes), "Share of the evidence that each policy held"))
     show_glossary(metrics_of("evidence"), (lane.run.choice.policy for lane in lanes))
     with st.container(horizontal=True, vertical_alignment="center"):
-        kind = st.segmented_control(
-            "Needed by",
-            kinds,
-            format_func=lambda kind: plain(KINDS[kind]),
-            default=kinds[0],
-            required=True,
-            key=f"{page}/evidence/kind",
-            label_visibility="collapsed",
-        )
+        kind = segments(f"{page}/evidence/kind", "Needed by", kinds)
         parted = st.toggle(
             "Only where policies differ", key=f"{page}/evidence/parted", disabled=len(lanes) < 2
         )
@@ -96,7 +100,12 @@ def show_evidence(page: str, chosen: Chosen, lanes: Sequence[Lane]) -> None:
         if row[0].demand.kind == kind
         and not (parted and len({verdict.lost < 0 for verdict in row}) == 1)
     ]
-    st.html(table_html(_demands(rows, lanes), "Each needed value and which policies held it"))
+    st.html(
+        table_html(
+            _demands(recording.transcript, rows, lanes),
+            "Each needed value and which policies held it",
+        )
+    )
     st.caption(
         plain(
             " ".join(
@@ -105,7 +114,7 @@ def show_evidence(page: str, chosen: Chosen, lanes: Sequence[Lane]) -> None:
                     "of the previous turn. If not, the turn that broke the last mention is shown. "
                     "Percentages are means over calls (or over turns, for states) of each one's "
                     "share of held values.",
-                    *unsaid([recording.transcript]),
+                    *missing_value_notes([recording.transcript]),
                 ]
             )
         )
@@ -125,9 +134,10 @@ def _figures(recording: Recording, lanes: Sequence[Lane]) -> dict[str, list[str]
 
 
 def _demands(
-    rows: Sequence[tuple[Outcome, ...]], lanes: Sequence[Lane]
+    transcript: Transcript, rows: Sequence[tuple[Outcome, ...]], lanes: Sequence[Lane]
 ) -> dict[str, Sequence[str]]:
     demands = [row[0].demand for row in rows]
+    last = [each.mentions[-1] for each in demands]
     return {
         "value": [f"{each.slot} “{each.value}”" for each in demands],
         "needed by": [each.source for each in demands],
@@ -137,6 +147,7 @@ def _demands(
             f"{', of another service' if each.carried else ''}"
             for each in demands
         ],
+        "given by": [SPAN_KINDS[transcript.span_kind(each.turn, each.start)] for each in last],
         **{lane.label: [_sign(row[place]) for row in rows] for place, lane in enumerate(lanes)},
     }
 

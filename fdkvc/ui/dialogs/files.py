@@ -23,18 +23,18 @@ from fdkvc.limits import (
     MAX_KEPT_UPLOAD_MEGABYTES,
     MAX_MEASURED_CHARACTERS,
     MAX_MEASURED_DIALOGS,
+    MAX_RECORDED_ENTRIES,
     MAX_SHOWN_HEADS,
     MAX_SHOWN_PRODUCTS,
-    MAX_SHOWN_TOKENS,
-    MAX_SHOWN_TURNS,
-    MAX_TEXT_UPLOAD_MEGABYTES,
     MAX_TOPICS,
+    MAX_TRACE_UPLOAD_MEGABYTES,
     MAX_UPLOAD_MEGABYTES,
 )
 from fdkvc.lm.head_recordings import head_recordings
 from fdkvc.lm.text_cache import TextCache, read
 from fdkvc.policies import Policy
 from fdkvc.policies.together import Together
+from fdkvc.run.long import simulate_long
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Trace
 from fdkvc.synthetic.batch import DialogBatch, stack
@@ -45,6 +45,8 @@ SHIPPED: Mapping[str, str] = {
     "dialogues": "Example: service dialogs",
     "chat": "Example: a chat with tools",
     "evening": "Example: an evening in San Jose",
+    "errands": "Example: errands, with the tools listed",
+    "rental": "Example: an agent at a bike rental",
 }
 """Labels of the examples by file name."""
 
@@ -54,20 +56,11 @@ LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ") + tuple(f"A{n}" for n in range(MAX
 
 @dataclass(frozen=True, eq=False)
 class DialogFile:
-    """A file of dialogs.
+    """A file of dialogs; `digest` is the SHA-256 of its content.
 
-    Attributes
-    ----------
-    name : str
-    digest : str
-        SHA-256 of its content.
-    transcripts : tuple of Transcript
-    traced : tuple of Recording
-        A model's vectors of each dialog; empty for a text file.
-    skipped : tuple of str
-        Why dialogs of the file are left out, a sentence each.
-    packed : bytes
-        Compressed content of a file with calls, to read it again with their text.
+    `traced` has a model's vectors of each dialog, if it is a trace; `skipped` has a sentence for
+    each dialog that is left out; `packed` is the compressed content of a file with calls, to read
+    it again with their text.
     """
 
     name: str
@@ -80,7 +73,7 @@ class DialogFile:
     @property
     def key(self) -> str:
         """Identifies the file and how it is read."""
-        return self.digest + self.transcripts[0].source_note
+        return self.digest + max(each.source_note for each in self.transcripts)
 
     def recording(self, dialog: int) -> Recording:
         """Return a dialog with the trace's vectors, or lexical ones."""
@@ -94,15 +87,9 @@ class DialogFile:
 
 
 def read_dialog_file(content: bytes, name: str) -> DialogFile:
-    """Read an uploaded file.
-
-    Raises
-    ------
-    ValueError
-        In one sentence that says what is wrong, and where.
-    """
+    """Read an uploaded file; raise a ValueError that says what is wrong, and where."""
     traces = name.lower().endswith(".npz")
-    most = (MAX_UPLOAD_MEGABYTES if traces else MAX_TEXT_UPLOAD_MEGABYTES) * 1_000_000
+    most = (MAX_TRACE_UPLOAD_MEGABYTES if traces else MAX_UPLOAD_MEGABYTES) * 1_000_000
     if len(content) > most:
         raise ValueError(f"the file has {len(content):,} bytes, but at most {most:,} are shown")
     digest = hashlib.sha256(content).hexdigest()
@@ -130,13 +117,7 @@ def read_dialog_file(content: bytes, name: str) -> DialogFile:
 
 @cached
 def with_calls(file: DialogFile) -> DialogFile:
-    """Return a file read with the text of its calls.
-
-    Raises
-    ------
-    ValueError
-        If all its dialogs are then too large.
-    """
+    """Return a file with the text of calls; a ValueError if all dialogs are then too large."""
     transcripts, skipped = read_dialogs(zlib.decompress(file.packed), file.name, calls=True)
     return replace(file, transcripts=transcripts, skipped=skipped)
 
@@ -150,19 +131,6 @@ def shipped_file(key: str) -> DialogFile:
     """Return one of the examples."""
     path = EXAMPLES / f"{key}.json"
     return read_dialog_file(path.read_bytes(), path.name)
-
-
-def check_shown(transcript: Transcript, recording: Recording) -> None:
-    """Raise ValueError unless a dialog is small enough for the screen."""
-    for what, count, most in (
-        ("turns", len(transcript.turns), MAX_SHOWN_TURNS),
-        ("tokens", recording.starts[-1], MAX_SHOWN_TOKENS),
-    ):
-        if count > most:
-            raise ValueError(
-                f"{transcript.name}: it has {count:,} {what}, but at most {most:,} are shown turn "
-                "by turn: choose another dialog of the file, or measure it by the command line"
-            )
 
 
 def check_together(recording: Recording, deciding: int, budget: int) -> None:
@@ -181,22 +149,9 @@ def check_together(recording: Recording, deciding: int, budget: int) -> None:
 class HeadChoice:
     """One head of one dialog of a file.
 
-    Attributes
-    ----------
-    file : str
-        The file's key.
-    name : str
-        The dialog's.
-    topics : tuple of str or None
-        Of each turn.
-    head : int
-        Its place among the recording's heads.
-    deciding : int
-        How many neighbouring heads decide together, by the mean of their scores.
-    recording : Recording
-        The dialog, with letters as topics.
-    topic_names : tuple of str
-        The topic of each letter.
+    `file` is the file's key, and `topics` has the topic of each turn. `head` is its place among the
+    recording's heads, of which `deciding` neighbours decide together by their mean score. Topics of
+    the recording are letters; `topic_names` has the topic of each.
     """
 
     file: str
@@ -218,6 +173,11 @@ class HeadChoice:
         return self.recording.words
 
     @property
+    def spans(self) -> tuple[tuple[int, str], ...]:
+        """The first token of each span, and its kind."""
+        return self.recording.spans
+
+    @property
     def alone(self) -> bool:
         """Whether the head decides by itself."""
         return self.deciding == 1
@@ -229,7 +189,9 @@ class HeadChoice:
     def run(self, policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
         """Run a policy over the head, or over the heads that decide together."""
         if self.alone:
-            return simulate(policy, dialogs, budget)
+            entries = dialogs.turns * (min(budget, dialogs.keys.shape[1]) + dialogs.turn_tokens)
+            run = simulate_long if entries > MAX_RECORDED_ENTRIES else simulate
+            return run(policy, dialogs, budget)
         first = self.head - self.head % self.deciding
         shared = _shared_run(policy, self.recording, first, self.deciding, budget)
         return shared.row(self.head - first)
@@ -239,7 +201,6 @@ class HeadChoice:
 def _shared_run(
     policy: Policy, recording: Recording, first: int, deciding: int, budget: int
 ) -> Trace:
-    """Run a policy over heads together."""
     rows = stack([recording.dialogs.row(head) for head in range(first, first + deciding)])
     trace = simulate(Together(policy, deciding), rows, budget)
     return replace(trace, policy=policy)
@@ -251,10 +212,7 @@ def _shared_run(
 def read_by_bundled_model(said: Transcript) -> tuple[Recording, ...]:
     """Let the bundled model read a dialog; return a recording for each KV head.
 
-    Raises
-    ------
-    ValueError
-        If it is longer than the model can hold.
+    Raises a ValueError if the dialog is longer than the model can hold.
     """
     model = bundled_model()
     passages = encode_dialog(model, said)
@@ -288,27 +246,12 @@ def shown_recording(
 ) -> tuple[Recording, tuple[str, ...]]:
     """Return a dialog with letters as topics, and the topic of each letter.
 
-    Letters keep a file's text out of charts and sentences.
-
-    Parameters
-    ----------
-    file : DialogFile
-    dialog : int
-    way : {"annotated", "segmented", "marked"}
-        Where the topics come from.
-    schedule : str
-        The letter of each turn, for "marked".
-    kv_head : int, optional
-        Use the vectors of this KV head of the bundled model instead of the file's.
-
-    Raises
-    ------
-    ValueError
-        If the dialog is too large, or the schedule does not fit it.
+    Letters keep a file's text out of charts and sentences. `way` is a choice of `TOPICS`;
+    `schedule` has the letters of "marked" turns, and a ValueError says why it does not fit.
+    `kv_head` selects vectors of the bundled model instead of the file's.
     """
     recording = file.recording(dialog) if kv_head is None else _read_dialog(file, dialog)[kv_head]
     said = recording.transcript
-    check_shown(said, recording)
     if way == "segmented":
         said = segmented(said)
     elif way == "marked":

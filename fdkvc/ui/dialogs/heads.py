@@ -9,7 +9,7 @@ import streamlit as st
 from fdkvc.attention import Floats
 from fdkvc.corpora.recordings import Recording
 from fdkvc.experiments.replay import default_heads
-from fdkvc.explain.overlap import share_apart
+from fdkvc.explain.overlap import share_of_differences
 from fdkvc.policies import Policy
 from fdkvc.policies.together import Together
 from fdkvc.run.evidence import Demands, demand_results, recall
@@ -79,7 +79,7 @@ def _both_ways(
         for deciding in (policy, Together(policy, together))
     )
     shares = [recall(demand_results(trace, recording), Demands(kind)) for trace in (alone, joined)]
-    return shares[0], shares[1], share_apart(alone, joined).mean(axis=1)
+    return shares[0], shares[1], share_of_differences(alone, joined).mean(axis=1)
 
 
 def _percent(share: float) -> str:

@@ -2,43 +2,50 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from threading import Event
 from time import perf_counter
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
-from fdkvc.charts.budgets import budgets_spec
-from fdkvc.charts.theme import Spec, with_data
+from fdkvc.charts.budgets import budgets_chart
+from fdkvc.charts.theme import Spec
+from fdkvc.corpora.lexical import LexicalRecordings
+from fdkvc.corpora.recordings import Recording
 from fdkvc.experiments.benchmark import default_baseline
+from fdkvc.experiments.plan import PLAN_BUDGETS, dialog_lengths
 from fdkvc.experiments.replay import (
     BEST,
     BUDGETS,
     TOO_LARGE,
     Replay,
     not_computed,
-    replay,
+    replay_arguments,
     replay_paired,
     replay_services,
     replay_summary,
 )
 from fdkvc.experiments.statistics import MIN_CLUSTERS, over_clusters
-from fdkvc.files.export import replay_files
+from fdkvc.files.export import argument_files, replay_files
+from fdkvc.limits import MAX_TURN_TOKENS
 from fdkvc.parameters import Field
+from fdkvc.policies import usable, with_pinned_prompts
 from fdkvc.report.document import dialogs_report, replay_parts
 from fdkvc.run.metrics import late_metric
 from fdkvc.ui.dialogs.choices import Chosen, ways_of
 from fdkvc.ui.dialogs.files import DialogFile
+from fdkvc.ui.dialogs.forgotten import show_forgotten, show_plan
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import download_files, download_pictures, show_chart, shown_charts
 from fdkvc.ui.kit.fields import pick
 from fdkvc.ui.kit.files import report_button
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
 from fdkvc.ui.kit.glossary import show_glossary
-from fdkvc.ui.kit.jobs import Report, Work
+from fdkvc.ui.kit.jobs import Report
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import Markdown, plain
@@ -47,7 +54,7 @@ from fdkvc.words import count, decimal, listed, percent, plus_minus, ranged
 
 FILES = [
     *("replay.csv", "replay_summary.csv", "replay_paired.csv", "replay_services.csv"),
-    "replay.json",
+    *("replay_sources.csv", "replay_forgotten.csv", "replay.json"),
 ]
 MODES = {
     "each": "each head by itself",
@@ -60,9 +67,27 @@ TRIED = Field(
     "Largest number of cached entries after a turn.",
     name="budgets",
     default=tuple(map(str, BUDGETS)),
-    choices=tuple(map(str, (16, 24, 32, 48, 64, 96, 128, 192, 256))),
+    choices=tuple(map(str, (16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024, 2048))),
+)
+PIN = Field(
+    "System prompt",
+    "Whether every policy also runs with the system prompt pinned, in at most half of the budget.",
+    name="pin",
+    default="evictable",
+    choices={"evictable": "may be evicted", "both": "may be evicted, and pinned"},
+)
+CHUNK = Field(
+    "Tokens per chunk",
+    "Longer turns are read in chunks of this size, with an eviction after each; 0: whole turns.",
+    name="chunk",
+    default=0,
+    low=0,
+    high=MAX_TURN_TOKENS,
 )
 DECIDING = Field("Heads", "", name="modes", default=("each",), choices=MODES)
+
+LONG = 700
+"""Words of a dialog, on average, from which larger budgets are the default."""
 
 SEED = 0
 """Seed of the lexical vectors and of the intervals."""
@@ -70,34 +95,18 @@ SEED = 0
 
 @dataclass(frozen=True, eq=False)
 class Replayed:
-    """The result of a run over all dialogs of a file.
-
-    Attributes
-    ----------
-    settings : Replay
-    file : DialogFile
-    table : DataFrame
-        From `fdkvc.experiments.replay.replay`.
-    seconds : float
-    """
+    """The result of a run over all dialogs of a file; `tokens` has the length of each."""
 
     settings: Replay
     file: DialogFile
     table: pd.DataFrame
     seconds: float
+    arguments: pd.DataFrame
+    tokens: tuple[int, ...]
 
 
 def show_replay(page: str, chosen: Chosen, lanes: Sequence[Lane], metrics: tuple[str, ...]) -> None:
-    """Run all dialogs of the file, and show the result.
-
-    Parameters
-    ----------
-    page : str
-    chosen : Chosen
-    lanes : sequence of Lane
-    metrics : tuple of str
-        Keys of the metrics beside the evidence.
-    """
+    """Run all dialogs of the file, and show the result; `metrics` are those beside the evidence."""
     file = chosen.file
     measured, every = file.measured, len(file.transcripts)
     which = "all" if measured == every else f"the first {measured} of the"
@@ -109,37 +118,47 @@ def show_replay(page: str, chosen: Chosen, lanes: Sequence[Lane], metrics: tuple
         )
     )
     settings = _choose(page, file, lanes, metrics)
-    done: Replayed | None = run_panel(f"{page}/replay", "Run", replay_work(settings, file))
+    done: Replayed | None = run_panel(f"{page}/replay", "Run", partial(replay_file, settings, file))
     if done is not None:
         _about(done, settings, file)
         _show(page, done, chosen.budget)
 
 
-def replay_work(settings: Replay, file: DialogFile) -> Work:
-    """Return the work of a run over a file."""
-
-    def work(report: Report, cancelled: threading.Event) -> Replayed:
-        began = perf_counter()
-        recordings = [file.recording(dialog) for dialog in range(file.measured)]
-        table = replay(settings, recordings, on_progress=report, cancelled=cancelled)
-        return Replayed(settings, file, table, perf_counter() - began)
-
-    return work
+def replay_file(
+    settings: Replay, file: DialogFile, on_progress: Report, cancelled: Event
+) -> Replayed:
+    """Run the dialogs of a file."""
+    began = perf_counter()
+    texts = LexicalRecordings(file.transcripts[: file.measured])
+    recordings: Sequence[Recording] = file.traced[: file.measured] or texts
+    table, arguments = replay_arguments(
+        settings, recordings, on_progress=on_progress, cancelled=cancelled
+    )
+    took, tokens = perf_counter() - began, dialog_lengths(recordings)
+    return Replayed(settings, file, table, took, arguments, tokens)
 
 
 def _choose(page: str, file: DialogFile, lanes: Sequence[Lane], metrics: tuple[str, ...]) -> Replay:
-    budgets = fields.several(page, TRIED)
+    words = sum(text.count(" ") for each in file.transcripts for text in each.texts)
+    long = words > LONG * len(file.transcripts)
+    tried = replace(TRIED, default=tuple(map(str, PLAN_BUDGETS))) if long else TRIED
+    budgets = fields.several(page, tried)
     modes: tuple[str, ...] = ("each",)
     if file.traced and len(file.traced[0].heads) > 1:
         ways = ways_of(file.traced[0])
         labels = {key: MODES[key] for key in ways.labels}
         modes = fields.several(page, replace(DECIDING, default=(ways.default,), choices=labels))
     policies = tuple(lane.run.choice.policy for lane in lanes)
-    return Replay(policies, tuple(map(int, budgets)), modes, metrics)
+    with st.container(horizontal=True):
+        pin, chunk = "evictable", fields.number(page, CHUNK)
+        if any(turn.kind == "system" for each in file.transcripts for turn in each.turns):
+            pin = fields.choice(page, PIN)
+    if pin == "both":
+        policies = with_pinned_prompts(policies)
+    return Replay(policies, tuple(map(int, budgets)), modes, metrics, chunk=chunk or None)
 
 
 def _about(done: Replayed, settings: Replay, file: DialogFile) -> None:
-    """Show which run this is, and whether the settings have changed since."""
     finished, requested = done.table.dialog.nunique(), done.file.measured
     services = done.table.services.nunique()
     st.caption(
@@ -183,7 +202,7 @@ def _show(page: str, done: Replayed, budget: int) -> None:
     with side_by_side("replay"):
         for key in metrics:
             with panel(f"replay-{key}"):
-                show_chart(page, f"replay/{key}", _curves(done, summary, key))
+                show_chart(page, f"replay/{key}", _curves(summary, key))
     titles = {key: late_metric(key).title for key in metrics}
     key = pick(f"{page}/replay/metric", "Table of", titles, width=360)
     st.html(table_html(_table(summary, key), late_metric(key).title))
@@ -192,6 +211,9 @@ def _show(page: str, done: Replayed, budget: int) -> None:
             title = f"{late_metric(key).title}, by service cluster"
             st.html(table_html(_by_services(done, key), title))
     show_glossary(key.removeprefix("late_") for key in metrics)
+    if not done.arguments.empty:
+        show_plan(page, done)
+        show_forgotten(page, done)
     charts = shown_charts(page)
     with st.container(horizontal=True):
         with st.popover("Download the run", icon=":material/download:"):
@@ -211,11 +233,7 @@ def recommendation(done: Replayed, budget: int) -> Markdown:
     The run's budget nearest to `budget` counts. The full cache and policies that need the future
     do not take part.
     """
-    policies = {
-        each.name: each.title
-        for each in done.settings.policies
-        if each.core.key != "full" and "future" not in each.looks_at
-    }
+    policies = {each.name: each.title for each in usable(done.settings.policies)}
     budget = min(done.settings.budgets, key=lambda each: abs(each - budget))
     table = done.table[
         done.table.policy.isin(list(policies))
@@ -260,13 +278,11 @@ def recommendation(done: Replayed, budget: int) -> Markdown:
 
 @cached
 def _summary(done: Replayed) -> pd.DataFrame:
-    """Return means and intervals by policy label."""
     table = replay_summary(done.table)
     return table.assign(policy=_titles(done, table))
 
 
 def _titles(done: Replayed, table: pd.DataFrame) -> list[str]:
-    """Return the policy label of each row."""
     titles = {policy.name: policy.title for policy in done.settings.policies}
     several = len(done.settings.heads) > 1
     return [
@@ -288,6 +304,7 @@ def files_of(done: Replayed) -> Mapping[str, str]:
         file=done.file.digest,
         seed=SEED,
         seconds=done.seconds,
+        more=argument_files(done.arguments),
     )
 
 
@@ -310,27 +327,12 @@ def report_of(done: Replayed) -> str:
     return dialogs_report(parts, more)
 
 
-def _curves(done: Replayed, summary: pd.DataFrame, key: str) -> Spec:
+def _curves(summary: pd.DataFrame, key: str) -> Spec:
     rows = summary[summary.metric == key].drop_duplicates(["policy", "budget"])
-    rows = rows.drop(columns=["metric", "heads"])
-    metric = late_metric(key)
-    spec = budgets_spec(
-        metric.title,
-        tuple(sorted(done.settings.budgets)),
-        tuple(dict.fromkeys(summary.policy)),
-        _top(rows, metric.percent),
-        metric.percent,
-        bool(rows["ci_high"].notna().any()),
-        page_theme(),
+    metric, policies = late_metric(key), tuple(dict.fromkeys(summary.policy))
+    return budgets_chart(
+        rows, metric.title, page_theme(), policies=policies, percent=metric.percent
     )
-    return with_data(spec, {"budgets": rows.reset_index(drop=True)})
-
-
-def _top(rows: pd.DataFrame, percent: bool) -> float:
-    """Return the end of the y axis."""
-    if percent:
-        return max(1.0, 1.05 * float(rows["mean"].max()))
-    return 1.05 * float(rows[["mean", "ci_high"]].max().max())
 
 
 def _table(summary: pd.DataFrame, key: str) -> dict[str, list[str]]:

@@ -12,12 +12,12 @@ from fdkvc.corpora.lexical import LEXICAL
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.transcripts import Demand
 from fdkvc.run.evidence import lost_turns
+from fdkvc.stage.payload import Demands, DialogText
 from fdkvc.ui.dialogs.files import HeadChoice
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.runs import Run
 from fdkvc.ui.stage.lane_stage import follow_lanes, show_words
-from fdkvc.ui.stage.payload import Asked, Said
 
 
 def show_transcript(
@@ -25,16 +25,10 @@ def show_transcript(
 ) -> Callable[[], None]:
     """Show the transcript on the stage; return the fragment to call after the page is drawn.
 
-    Parameters
-    ----------
-    page : str
-    head : HeadChoice
-    lanes : sequence of Lane
-    write : function
-        Writes the address after the stage has moved.
+    `write` writes the address after the stage has moved.
     """
     recording = head.recording
-    show_words(page, lanes, _said(recording, head.topic_names, tuple(lane.run for lane in lanes)))
+    show_words(page, lanes, _text(recording, head.topic_names, tuple(lane.run for lane in lanes)))
 
     @st.fragment
     def following() -> None:
@@ -66,11 +60,7 @@ def demand_kind(recording: Recording) -> tuple[str, str]:
 class Outcome:
     """Whether a cache still held what a turn needed.
 
-    Attributes
-    ----------
-    demand : Demand
-    lost : int
-        The turn that broke the last mention; −1 if it was held.
+    `lost` is the turn that broke the last mention; −1 if it was held.
     """
 
     demand: Demand
@@ -107,7 +97,7 @@ def first_failure(recording: Recording, lane: Lane) -> tuple[int, int | None]:
 
 
 @cached
-def _said(recording: Recording, topics: tuple[str, ...], runs: tuple[Run, ...]) -> Said:
+def _text(recording: Recording, topics: tuple[str, ...], runs: tuple[Run, ...]) -> DialogText:
     kind, name = demand_kind(recording)
     known = [
         (demand, mentions, outcomes)
@@ -116,23 +106,23 @@ def _said(recording: Recording, topics: tuple[str, ...], runs: tuple[Run, ...]) 
         )
         if demand.kind == kind
     ]
-    asked: dict[tuple[int, str], list[tuple[str, tuple[str, ...], int]]] = {}
+    demands: dict[tuple[int, str], list[tuple[str, tuple[str, ...], int]]] = {}
     for demand, mentions, outcomes in known:
-        values = asked.setdefault((demand.turn, demand.source), [])
+        values = demands.setdefault((demand.turn, demand.source), [])
         lost = tuple("" if each.lost < 0 else each.words for each in outcomes)
         # Every turn repeats its state, so only missing values are listed.
         if kind == "call" or any(lost):
             values.append((f"{demand.slot} “{demand.value}”", lost, int(mentions[-1][0])))
-    return Said(
+    return DialogText(
         tuple(turn.speaker for turn in recording.transcript.turns),
         tuple(
-            tuple((piece.text, piece.token) for piece in recording.pieces(turn))
-            for turn in range(len(recording.tokens))
+            (text, tuple(recording.piece_lengths(turn)))
+            for turn, text in enumerate(recording.transcript.texts)
         ),
         topics,
         tuple(
             sorted({token for _, mentions, _ in known for mention in mentions for token in mention})
         ),
         name if known else "",
-        tuple(Asked(*where, tuple(values)) for where, values in asked.items() if values),
+        tuple(Demands(*where, tuple(values)) for where, values in demands.items() if values),
     )

@@ -1,15 +1,18 @@
-"""Downloads: tables as CSV, charts as SVG and PNG; each is made when it is asked for."""
+"""Downloads: tables as CSV, charts as SVG and PNG; each is made at the click."""
 
 from __future__ import annotations
 
+import mimetypes
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Literal
 
 import streamlit as st
 
 from fdkvc.charts.picture import picture
 from fdkvc.charts.sweep import PICK
-from fdkvc.charts.theme import Spec, standalone
+from fdkvc.charts.theme import Spec, Theme, standalone
+from fdkvc.files.studies import as_zip
 from fdkvc.ui.kit.arrow import arrow_table
 from fdkvc.ui.kit.frame import page_theme
 from fdkvc.ui.kit.markdown import plain
@@ -20,14 +23,8 @@ Kind = Literal["svg", "png"]
 KINDS: tuple[Kind, ...] = ("svg", "png")
 
 
-def tell_address(own: bool = False) -> None:
-    """Say what the address of the page is good for.
-
-    Parameters
-    ----------
-    own : bool
-        Whether what is shown is of a person's own file, which no address carries.
-    """
+def show_address(own: bool = False) -> None:
+    """Show what the page's address reopens; it does not carry the user's `own` file."""
     once = " once the same file is opened there" if own else ""
     st.caption(plain(f"The address of this page reopens exactly this view{once}."))
 
@@ -39,15 +36,7 @@ def shown_charts(page: str) -> dict[str, Spec]:
 
 
 def show_chart(page: str, name: str, chart: Spec, **options: Any) -> None:
-    """Show a chart of a page, and store it for the pictures that are downloaded.
-
-    Parameters
-    ----------
-    chart : Spec
-        Joined with its data.
-    **options
-        Of ``st.vega_lite_chart``.
-    """
+    """Show a chart with its data, and store it for the pictures that are downloaded."""
     shown_charts(page)[name] = chart
     tables = {table: arrow_table(frame) for table, frame in chart["datasets"].items()}
     st.vega_lite_chart(
@@ -61,49 +50,81 @@ def clicked_setting(page: str, name: str) -> str:
     return clicked[0]["setting"] if clicked else ""
 
 
+def offer_file(
+    key: str,
+    name: str,
+    content: str | bytes | Callable[[], str | bytes],
+    *,
+    label: str = "",
+    icon: str = "download",
+    **looks: Any,
+) -> None:
+    """Offer a file under its name or a label; a function is called at the click.
+
+    That is outside of the session's script: it must not read the session. `looks` are for
+    `st.download_button`.
+    """
+    st.download_button(
+        plain(label or name),
+        content,
+        name,
+        mimetypes.guess_type(name)[0],
+        key=key,
+        icon=f":material/{icon}:",
+        on_click="ignore",
+        **looks,
+    )
+
+
+def offer_zip(
+    key: str,
+    name: str,
+    files: Callable[[], Mapping[str, str | bytes]],
+    label: str = "Everything as a ZIP",
+    **looks: Any,
+) -> None:
+    """Offer files as one archive, made at the click."""
+    offer_file(key, name, lambda: as_zip(files()), label=label, icon="folder_zip", **looks)
+
+
 def download_files(page: str, files: Callable[[], Mapping[str, str]], names: list[str]) -> None:
     """Offer each of these files, which are made together on the first click."""
     for name in names:
+        offer_file(f"{page}/download/{name}", name, partial(one_of, files, name), icon="table")
 
-        def content(name: str = name) -> bytes:
-            return files()[name].encode()
 
-        st.download_button(
-            plain(name),
-            content,
-            file_name=name,
-            mime="text/csv",
-            key=f"{page}/download/{name}",
-            icon=":material/table:",
-            on_click="ignore",
-        )
+def one_of(files: Callable[[], Mapping[str, str]], name: str) -> str:
+    """Make files and return one of them."""
+    return files()[name]
 
 
 def download_pictures(page: str, charts: Mapping[str, Spec], names: Mapping[str, str]) -> None:
-    """Offer some of these charts, as they stand at the click, as SVG and as PNG.
-
-    Parameters
-    ----------
-    charts : mapping of str to Spec
-        Such as `shown_charts`: a file is made outside of the session's script, where nothing of
-        the session can be asked for.
-    names : mapping of str to str
-        The name of each file, and of its chart.
-    """
+    """Offer these charts as SVG and PNG: `names` gives the chart of each file."""
     theme = page_theme()
     for name, chart in names.items():
         for kind in KINDS:
-
-            def content(chart: str = chart, kind: Kind = kind) -> bytes:
-                spec = charts[chart]
-                return picture(standalone(spec, spec["datasets"], theme, PICTURE_WIDTH), kind)
-
-            st.download_button(
-                plain(f"{name}.{kind}"),
-                content,
-                file_name=f"{name}.{kind}",
-                mime="image/svg+xml" if kind == "svg" else "image/png",
-                key=f"{page}/download/{name}.{kind}",
-                icon=":material/image:",
-                on_click="ignore",
+            offer_file(
+                f"{page}/download/{name}.{kind}",
+                f"{name}.{kind}",
+                partial(_picture, charts, chart, theme, kind),
+                icon="image",
             )
+
+
+def pictures(charts: Mapping[str, Spec], theme: Theme) -> dict[str, bytes]:
+    """Draw charts as SVG and PNG."""
+    return {
+        f"figures/{picture_name(key)}.{kind}": _picture(charts, key, theme, kind)
+        for key in charts
+        for kind in KINDS
+    }
+
+
+def picture_name(key: str) -> str:
+    """Return the name of a chart's file."""
+    return key.rsplit("/", 1)[-1]
+
+
+def _picture(charts: Mapping[str, Spec], chart: str, theme: Theme, kind: Kind) -> bytes:
+    spec = charts[chart]
+    return picture(standalone(spec, spec["datasets"], theme, PICTURE_WIDTH), kind)

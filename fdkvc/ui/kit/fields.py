@@ -44,8 +44,7 @@ def held(page: str, field: Field) -> Any:
 def hold(page: str, field: Field, value: Any) -> None:
     """Store a value in the session; only before its widget is drawn, or in a callback.
 
-    An equal value is not stored again: the browser would reset the widget and undo what the user
-    has typed meanwhile.
+    An equal value is not stored: the browser would reset the widget and lose what is typed.
     """
     key = key_of(page, field)
     if key not in st.session_state or st.session_state[key] != value:
@@ -61,8 +60,7 @@ def reset(page: str, fields: Iterable[Field]) -> None:
 def hold_and_rerun(page: str, values: Iterable[tuple[Field, Any]]) -> None:
     """Rerun the page with these values, although their widgets are drawn already.
 
-    A button that reads inputs beside it calls this where it is drawn: its callback would see the
-    inputs of the previous run.
+    For a button that reads the inputs beside it: its callback would see those of the last run.
     """
     st.session_state[_PENDING] = page, list(values)
     st.rerun()
@@ -104,12 +102,12 @@ def adopt(page: str, fields: Sequence[Field], link: Mapping[str, str]) -> list[s
             if field.name in link:
                 value = field.parse(link[field.name])
         except ValueError as error:
-            wrong.append(not_quite_right(field, error, value))
+            wrong.append(link_error(field, error, value))
         hold(page, field, value)
     return wrong
 
 
-def not_quite_right(field: Field, error: object, instead: Any) -> str:
+def link_error(field: Field, error: object, instead: Any) -> str:
     """Return a sentence: what is wrong with a field of a link, and the value used instead."""
     shown = field.written(instead) or "none"
     return f"This link has an error: {error}. Using {shown} instead."
@@ -120,23 +118,14 @@ def keep_to(
 ) -> list[str]:
     """Replace a value that is not available here; return a sentence if a link requested it.
 
-    Parameters
-    ----------
-    field : Field
-        Its range or choices are those available here.
-    link : mapping of str to str
-        From `arriving_link`; empty where no link was followed.
-    instead : object
-        The replacement.
-    where : str
-        Ends the sentence.
+    The field has the range available here; `where` ends the sentence.
     """
     try:
         field.check(held(page, field))
     except ValueError as error:
         hold(page, field, instead)
         if field.name in link:
-            return [not_quite_right(field, f"{error}{where}", instead)]
+            return [link_error(field, f"{error}{where}", instead)]
     return []
 
 
@@ -144,11 +133,6 @@ def adopt_link(page: str, fields: Sequence[Field], link: Mapping[str, str]) -> l
     """Store a link's values in the session; return a sentence for each error.
 
     Without a link, fields that follow take their values from the page before.
-
-    Parameters
-    ----------
-    link : mapping of str to str
-        From `arriving_link`; empty where no link was followed.
     """
     if not link:
         brought = _brought_along(page)
@@ -194,13 +178,8 @@ def write_link(page: str, fields: Sequence[Field]) -> None:
 def link_writer(page: str, fields: Sequence[Field], moving: Sequence[Field]) -> Callable[[], None]:
     """Return a function that writes the address: all fields first, then only the moving ones.
 
-    For a fragment: the browser may request its run with widget values from before the page's own
-    run, and those must not be written.
-
-    Parameters
-    ----------
-    moving : sequence of Field
-        The fields that the fragment changes.
+    For a fragment, which changes those only: the browser may request its run with widget values
+    from before the page's own run, and those must not be written.
     """
     values: dict[str, Any] = {}
 
@@ -225,10 +204,7 @@ def _write(page: str, fields: Sequence[Field], values: Mapping[str, Any]) -> Non
 
 
 def settle(page: str, field: Field, given: Any, read: Callable[[Any], Meant]) -> Meant:
-    """Return a widget's value as `read` parses it, or show the error and return the last valid one.
-
-    The input stays in its field to be corrected; the link has the value that is still used.
-    """
+    """Return a widget's value as `read` parses it; show an error and use the last valid one."""
     key, last, refused = key_of(page, field), _by_key(_LAST), _by_key(_REFUSED)
     try:
         meant = read(given)
@@ -246,10 +222,7 @@ def settle(page: str, field: Field, given: Any, read: Callable[[Any], Meant]) ->
 
 
 def _by_key(what: str) -> dict[str, Any]:
-    """Return the session's dictionary of this kind, by field key.
-
-    One dictionary, because Streamlit walks all session entries for every widget.
-    """
+    """Return a dictionary of the session by field key; one, since Streamlit walks all entries."""
     known: dict[str, Any] = st.session_state.setdefault(what, {})
     return known
 
@@ -291,14 +264,12 @@ def numbers(page: str, chosen: Iterable[Field]) -> dict[str, Any]:
 
 def label(known: Parameter) -> Markdown:
     """Return the label of a parameter, with its symbol if it has one."""
-    if not known.symbol:
-        return plain(known.label)
     # An underscore within a word needs no mark before it, which would be read aloud, too.
-    return Markdown("{} {}").format(known.label, Markdown(known.letters))
+    words = Markdown("{} ({})") if known.symbol else Markdown("{}")
+    return words.format(known.label, Markdown(known.letters))
 
 
 def _standing(field: Field, value: Any) -> Markdown:
-    """Compare a value with the paper's."""
     parts = []
     if value != field.default:
         parts.append(Markdown(":orange[● changed from {:g}]").format(field.default))
@@ -315,8 +286,7 @@ def _standing(field: Field, value: Any) -> Markdown:
 def offer(page: str, field: Field) -> dict[Any, str]:
     """Store a valid choice before its widget is drawn; return all labels.
 
-    The browser identifies a choice by label and position: after these change, the value is stored
-    again, or the browser would keep showing and sending the old one.
+    The browser identifies a choice by label and position: when these change, it is stored again.
     """
     labels, value = field.labels, held(page, field)
     if isinstance(value, list | tuple):
@@ -347,10 +317,7 @@ def choice(page: str, field: Field, **looks: Any) -> Any:
 
 
 def pick(key: str, label: str, labels: Mapping[str, str], start: str = "", width: int = 260) -> str:
-    """Show a selectbox that is not part of the link, and return the chosen key.
-
-    It begins with `start`, or with the first where that is not among them; `width` is in pixels.
-    """
+    """Show a selectbox outside of the link, first at `start` or the first; return the key."""
     names = list(labels)
     return st.selectbox(
         plain(label),
@@ -360,6 +327,37 @@ def pick(key: str, label: str, labels: Mapping[str, str], start: str = "", width
         key=key,
         width=width,
     )
+
+
+def pick_two(
+    key: str, labels: Mapping[str, str], one: tuple[str, str], other: tuple[str, str]
+) -> tuple[str, str]:
+    """Show two selectboxes of which the second leaves out the choice of the first; return both.
+
+    Each has its label and its first choice.
+    """
+    with st.container(horizontal=True):
+        first = pick(f"{key}/one", one[0], labels, one[1])
+        others = {name: label for name, label in labels.items() if name != first}
+        return first, pick(f"{key}/other", other[0], others, other[1])
+
+
+def segments(key: str, label: str, labels: Mapping[str, str], **looks: Any) -> str:
+    """Show a row of buttons, of which one is chosen, first the first; return its key.
+
+    `looks` are for `st.segmented_control`.
+    """
+    if st.session_state.get(key) not in labels:
+        st.session_state[key] = next(iter(labels))
+    chosen = st.segmented_control(
+        plain(label),
+        list(labels),
+        format_func=lambda name: plain(labels[name]),
+        key=key,
+        required=True,
+        **{"label_visibility": "collapsed", **looks},
+    )
+    return str(chosen)
 
 
 def control(page: str, field: Field) -> Any:
@@ -372,7 +370,7 @@ def control(page: str, field: Field) -> Any:
 def several(page: str, field: Field) -> tuple[str, ...]:
     """Show a choice of several, and return their keys in the order of the labels.
 
-    An empty choice is an error if the default is not empty; the default is returned.
+    An empty choice is an error if the default is not empty; the default is used.
     """
     labels = offer(page, field)
     chosen = st.pills(

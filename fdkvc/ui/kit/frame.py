@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 from typing import TypeVar
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.navigation.page import StreamlitPage
 
-from fdkvc.charts.theme import DARK, LIGHT, Theme
+from fdkvc.charts.theme import DARK, LIGHT, ROOT, Theme, hue_of
 from fdkvc.parameters import Field
+from fdkvc.report.page import css
 from fdkvc.ui.kit.fields import (
     adopt_link,
     arriving_link,
@@ -24,10 +26,10 @@ from fdkvc.ui.kit.fields import (
     write_link,
 )
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.kit.style import STYLE
 
 PAGES = (
     ("pages/step.py", "Step through", ":material/step_over:"),
+    ("pages/story.py", "Story", ":material/auto_stories:"),
     ("pages/compare.py", "Compare", ":material/compare:"),
     ("pages/dialogs.py", "Dialogs", ":material/forum:"),
     ("pages/answers.py", "Answers", ":material/smart_toy:"),
@@ -40,16 +42,18 @@ PAGES = (
 
 _FRAMED = "framed"
 
+_RULES = Path(__file__).with_name("page.css").read_text("utf-8") + css("answer")
+STYLE = f"<style>{ROOT}{_RULES}</style>"
+"""Style sheet of every page."""
+
 Drawn = TypeVar("Drawn")
 
 
 def run_app() -> None:
-    """Set the app up and run the page that was asked for."""
+    """Set the app up and run the requested page."""
     page = _navigation()
     st.set_page_config(page_title=f"{page.title} · FD-KVC Lab")
-    scheme = "dark" if page_theme() is DARK else "light"
-    # Popovers are outside the app's element, which alone has the scheme of the theme.
-    st.html(f"{STYLE}<style>body {{color-scheme: {scheme};}}</style>")
+    st.html(STYLE)
     st.session_state[_FRAMED] = True
     enter(page.url_path)
     page.run()
@@ -63,32 +67,21 @@ def _navigation() -> StreamlitPage:
 
 @dataclass(frozen=True)
 class Page:
-    """What a page has while it is drawn.
-
-    Attributes
-    ----------
-    name : str
-    link : mapping of str to str
-        The parameters of a link that was just followed; empty where none was.
-    beside_title : container
-        The page's actions, right of its title.
-    below_title : container
-        For what is said below it.
-    """
+    """A page while it is drawn; `link` holds the parameters of a link that was just followed."""
 
     name: str
     link: Mapping[str, str]
     beside_title: DeltaGenerator
     below_title: DeltaGenerator
 
-    def say_wrong(self, sentences: Sequence[str]) -> None:
+    def show_problems(self, sentences: Sequence[str]) -> None:
         """Say below the title what is wrong."""
         with self.below_title:
             problems(sentences)
 
 
 Adopt = Callable[[str, Mapping[str, str]], list[str]]
-"""A function of (page, link) that lets the session hold what a link asks for.
+"""A function of (page, link) that applies a link to the session.
 
 It returns a sentence for each part that is not allowed.
 """
@@ -104,19 +97,10 @@ def page(
     adopt: Adopt | None = None,
     staged: bool = False,
 ) -> Iterator[Page]:
-    """Take over a link, show the title and what is wrong, draw the page, and write its address.
+    """Take over a link, show the title and errors, draw the page, and write its address.
 
-    Parameters
-    ----------
-    name, title : str
-    purpose : str
-        One sentence for readers who do not know what a key-value cache is.
-    fields : sequence of Field, or function of name to them
-        What the address says.
-    adopt : function, optional
-        Takes over a link; by default, its `fields`.
-    staged : bool
-        Whether the page has a stage, which writes the address itself.
+    `fields` are those of the address and `adopt` takes over a link. A `staged` page has a stage,
+    which writes the address itself.
     """
     # A new server whose first request is for a page runs that page alone, as it knows of no
     # navigation yet.
@@ -131,7 +115,7 @@ def page(
         beside_title = st.container(horizontal=True, vertical_alignment="center", width="content")
     st.container(key="page-purpose").markdown(plain(purpose))
     shown = Page(name, link, beside_title, st.container())
-    shown.say_wrong(wrong)
+    shown.show_problems(wrong)
     yield shown
     if not staged:
         write_link(name, _fields_of(name, fields))
@@ -163,16 +147,7 @@ def panel(name: str) -> Iterator[None]:
 
 
 def open_tab(key: str, labels: Mapping[str, str], opened: str) -> tuple[str, DeltaGenerator]:
-    """Show tabs; return the name of the open one, which alone is to be drawn, and its place.
-
-    Parameters
-    ----------
-    key : str
-        Where the session holds the label of the open tab.
-    labels : mapping of name to str
-    opened : str
-        The name of the tab that is open at first.
-    """
+    """Show tabs; return the name of the open one, the only one to draw, and its place."""
     # Not as a default: one that changes makes new tabs of them, and the click on the old is lost.
     st.session_state.setdefault(key, labels[opened])
     tabs = st.tabs([plain(label) for label in labels.values()], key=key, on_change="rerun")
@@ -193,19 +168,12 @@ def open_section_of(page: str, field: Field, sections: Mapping[str, Callable[[],
 
 
 def table_html(columns: Mapping[str, Sequence[str]], caption: str) -> str:
-    """Return a plain table that scrolls; unlike a grid, it is up to date at once.
-
-    Parameters
-    ----------
-    columns : mapping of str to sequence of str
-        The words of each column by its name.
-    caption : str
-        For those who hear the page.
-    """
-    names = "".join(f'<th scope="col">{escape(name)}</th>' for name in columns)
+    """Return a plain table that scrolls; unlike a grid, it is up to date at once."""
+    names = "".join(f'<th scope="col"{hue_of(name)}>{escape(name)}</th>' for name in columns)
     rows = "".join(
-        f"<tr>{''.join(f'<td>{escape(word)}</td>' for word in row)}</tr>"
-        for row in zip(*columns.values(), strict=True)
+        f"<tr><td{hue_of(first)}>{escape(first)}</td>"
+        f"{''.join(f'<td>{escape(word)}</td>' for word in row)}</tr>"
+        for first, *row in zip(*columns.values(), strict=True)
     )
     return (
         f'<div class="scrolls" tabindex="0" role="region" aria-label="{escape(caption)}">'

@@ -1,8 +1,8 @@
-"""What the figures of a page say: each metric as it is declared, each policy in a sentence."""
+"""Explanations below figures: metrics, policies, and which are no better than random."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import streamlit as st
 
@@ -12,18 +12,25 @@ from fdkvc.ui.kit.markdown import Markdown
 
 
 def show_glossary(metrics: Iterable[str], policies: Iterable[Policy] = ()) -> None:
-    """Say behind a click what these metrics are, and by what these policies decide.
-
-    Parameters
-    ----------
-    metrics : iterable of str
-        Keys of `fdkvc.run.metrics.METRICS`.
-    policies : iterable of Policy
-    """
+    """Explain these metrics and policies behind a click."""
     declared = [metric_named(key, None) for key in metrics]
-    said = [(metric.label, metric.help) for metric in declared]
-    said += [(policy.title, policy.idea) for policy in policies]
-    with st.expander("What these figures say", icon=":material/help:"):
-        st.markdown(
-            Markdown("\n").join(Markdown("- **{}:** {}").format(name, help) for name, help in said)
+    entries = [(metric.label, metric.help) for metric in declared]
+    entries += [(policy.title, policy.idea) for policy in policies]
+    with st.expander("What these figures mean", icon=":material/help:"):
+        lines = (Markdown("- **{}:** {}").format(name, words) for name, words in entries)
+        st.markdown(Markdown("\n").join(lines))
+
+
+def show_chance(sentences: Sequence[str]) -> None:
+    """Show which policies are no better than random eviction, and why."""
+    if sentences:
+        st.info(
+            Markdown(
+                "**Against random eviction.** {} The paper's three metrics depend on the topics "
+                "in the cache, not on the tokens, so a random sample of the dialog does well. "
+                "Attention loss and regret depend on the tokens that get attention; in synthetic "
+                "dialogs attention is nearly uniform, so policies hardly differ. In recorded "
+                "dialogs they do."
+            ).format(" ".join(sentences)),
+            icon=":material/casino:",
         )

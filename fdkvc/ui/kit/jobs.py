@@ -9,39 +9,27 @@ import threading
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 from uuid import uuid4
 
 from fdkvc.experiments.benchmark import Progress
 from fdkvc.experiments.workers import DaemonThreads
-from fdkvc.limits import MAX_RESULTS_MEGABYTES, MAX_RUNNING_JOBS
+from fdkvc.limits import MAX_ENDED_JOBS, MAX_RESULTS_MEGABYTES, MAX_RUNNING_JOBS
 from fdkvc.ui.kit.lru import size_of
 
 Report = Callable[[Progress], None]
-Work = Callable[[Report, threading.Event], Any]
-"""A function of (report progress, cancelled) that returns a result.
 
-It looks at the event now and then; once it is set, it returns what is finished.
-"""
+
+class Work(Protocol):
+    """A function that checks `cancelled` regularly, and then returns what is finished."""
+
+    def __call__(self, *, on_progress: Report, cancelled: threading.Event) -> Any:
+        """Run, report progress, and return the result."""
 
 
 @dataclass(eq=False)
 class Job:
-    """One run.
-
-    Attributes
-    ----------
-    name : str
-        By which it is found again.
-    content : hashable, optional
-        What it is asked: jobs of equal content have the same result.
-    progress : Progress, optional
-        The last that it reported; None before it began.
-    cancelled : Event
-        Set once someone has told it to stop.
-    size : int
-        Bytes of its result.
-    """
+    """One run with its latest progress; jobs of equal content have equal results."""
 
     name: str
     content: Hashable = None
@@ -51,27 +39,27 @@ class Job:
     future: Future[Any] = field(default_factory=Future)
 
     def cancel(self) -> None:
-        """Tell it to stop: at once if it waits, else as soon as what it is at is finished."""
+        """Stop it: at once if it waits, else after its current step."""
         self.cancelled.set()
         self.future.cancel()
 
     def report(self, progress: Progress) -> None:
-        """Take note of its progress."""
+        """Store its progress."""
         self.progress = progress
 
     @property
     def finished(self) -> bool:
-        """Whether it has come to an end, good or bad."""
+        """Whether it has ended, also in failure."""
         return self.future.done()
 
     @property
     def waiting(self) -> bool:
-        """Whether it has not begun."""
+        """Whether it has not started."""
         return not self.future.running() and not self.finished
 
     @property
     def problem(self) -> str:
-        """What went wrong, in a sentence; empty if nothing did, or while it runs."""
+        """The error in a sentence; empty if there is none yet."""
         if not self.finished or self.future.cancelled():
             return ""
         error = self.future.exception()
@@ -79,28 +67,23 @@ class Job:
             case None:
                 return ""
             case ValueError():
-                return f"The run could not be done: {error}."
+                return f"The run failed: {error}."
             case MemoryError():
-                return "The run needed more memory than there is: ask for fewer dialogs."
-        return f"The run failed, and that is this program's fault: {type(error).__name__}, {error}."
+                return "The run needs more memory than is available: choose fewer dialogs."
+        return f"Internal error: {type(error).__name__}, {error}."
 
     @property
     def result(self) -> Any:
-        """What it returned; None while it runs, if it failed, or if it never began."""
+        """Its result; None while it runs, if it failed, or if it never started."""
         if not self.finished or self.future.cancelled() or self.future.exception() is not None:
             return None
         return self.future.result()
 
 
 class Jobs:
-    """All jobs of this process.
+    """All jobs of this process: `running` at once, others wait.
 
-    Parameters
-    ----------
-    running : int
-        So many run at once; others wait for their turn.
-    most : int
-        Bytes of all results together. The oldest leave first; the latest stays, whatever its size.
+    Results take at most `most` bytes together: the oldest leave first, the latest stays.
     """
 
     def __init__(
@@ -114,22 +97,18 @@ class Jobs:
         self._lock = threading.Lock()
 
     def start(self, work: Work, content: Hashable = None) -> Job:
-        """Begin a job, or let it wait for its turn.
-
-        Parameters
-        ----------
-        work : function
-        content : hashable, optional
-            What tells its result from others.
-        """
+        """Start a job, or queue it."""
         with self._lock:
             job = Job(uuid4().hex, content)
             job.future = self._threads.submit(self._run, work, job)
             self._jobs[job.name] = job
+            ended = [each.name for each in self._jobs.values() if each.finished and not each.size]
+            for name in ended[:-MAX_ENDED_JOBS]:
+                del self._jobs[name]
             return job
 
     def find(self, name: str | None) -> Job | None:
-        """Return the job of this name, or None if it is not known any more."""
+        """Return the job of this name, or None if it is no longer kept."""
         return self._jobs.get(name or "")
 
     def results(self, kind: type) -> list[Job]:
@@ -139,12 +118,12 @@ class Jobs:
         return [job for job in jobs if isinstance(job.content, kind) and job.result is not None]
 
     def drop(self, name: str) -> None:
-        """Forget a job at once."""
+        """Remove a job."""
         with self._lock:
             self._jobs.pop(name, None)
 
     def _run(self, work: Work, job: Job) -> Any:
-        result = work(job.report, job.cancelled)
+        result = work(on_progress=job.report, cancelled=job.cancelled)
         job.size = size_of(result)
         room = self.most - job.size
         with self._lock:

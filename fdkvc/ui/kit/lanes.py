@@ -32,16 +32,7 @@ FORK = "fork"
 class Lane:
     """One run of a comparison.
 
-    Attributes
-    ----------
-    name : str
-        The policy's name, or `FORK`; no two lanes share it.
-    label : str
-        How people see it: the policy's title.
-    words : str
-        What it is, in a file.
-    origin : str
-        Of a fork: the name of the lane that it continues.
+    Its name is the policy's, or `FORK`; `origin` is the lane that a fork continues.
     """
 
     name: str
@@ -62,15 +53,15 @@ def choose_lanes(page: str, field: Field = POLICIES) -> tuple[Policy, ...]:
 
 
 def load_lanes(
-    dialog: Choice, policies: Sequence[Policy], budget: int, asked: tuple[str, ...] = ()
+    dialog: Choice, policies: Sequence[Policy], budget: int, metrics: tuple[str, ...] = ()
 ) -> tuple[Lane, ...]:
-    """Run each policy over the dialog; `asked` are further metrics."""
+    """Run each policy over the dialog; `metrics` are further metrics."""
     return tuple(
         Lane(
             policy.name,
             policy.title,
             policy.name,
-            load_run(RunChoice(dialog, policy, budget, asked)),
+            load_run(RunChoice(dialog, policy, budget, metrics)),
         )
         for policy in policies
     )

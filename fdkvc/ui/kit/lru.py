@@ -1,4 +1,4 @@
-"""Caches bounded by bytes: a count says little of files and runs."""
+"""Caches bounded by bytes, since files and runs differ in size."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from typing import Any, Generic, TypeVar, TypeVarTuple
 import numpy as np
 import pandas as pd
 
+from fdkvc.corpora.recordings import Recording
 from fdkvc.limits import MAX_COMPUTED_MEGABYTES
 
+_SIZES: weakref.WeakKeyDictionary[Recording, int] = weakref.WeakKeyDictionary()
 _TABLES = (pd.DataFrame, pd.Series, pd.Index)
 _SHARED = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
 
@@ -25,31 +27,38 @@ Arguments = TypeVarTuple("Arguments")
 
 
 def size_of(value: object) -> int:
-    """Return the bytes of a value with all that it refers to, each of it once; no code."""
+    """Return the bytes of a value and of all that it refers to, each once; no code.
+
+    A recording has many parts and is shared by many values: it is measured once.
+    """
     size, seen, found = 0, set[int](), [value]
     while found:
         fresh = {id(each): each for each in found if not isinstance(each, _SHARED)}
         new = [each for key, each in fresh.items() if key not in seen]
         seen.update(fresh)
-        # A table would count what it refers to, which comes to its turn here; that is slower.
+        parts = [each for each in new if isinstance(each, Recording) and each is not value]
+        size += sum(map(_size_of_recording, parts))
+        new = [each for each in new if not any(each is part for part in parts)]
+        # A table would also count what it refers to, which is counted here anyway, and faster.
         size += sum(sys.getsizeof(each) for each in new if not isinstance(each, _TABLES))
         found = gc.get_referents(*new)
-        # What the collector does not know of: whose memory a view shows, and what an array of
-        # objects holds.
+        # The collector does not know the base of a view, nor the elements of an object array.
         for each in new:
             if isinstance(each, np.ndarray):
                 found += [each.base, *(each.ravel().tolist() if each.dtype.hasobject else ())]
     return size
 
 
-class ByteLRU(Generic[Value]):
-    """A cache of at most so many bytes, least recently used first out; all sessions share it.
+def _size_of_recording(recording: Recording) -> int:
+    if recording not in _SIZES:
+        _SIZES[recording] = size_of(recording)
+    return _SIZES[recording]
 
-    Parameters
-    ----------
-    most : int
-        Bytes. The value that came last stays, whatever its size. A value is measured once, when it
-        comes.
+
+class ByteLRU(Generic[Value]):
+    """A cache of at most `most` bytes, shared by all sessions; least recently used first out.
+
+    A value is measured once, and the newest stays whatever its size.
     """
 
     def __init__(self, most: int) -> None:
@@ -58,7 +67,7 @@ class ByteLRU(Generic[Value]):
         self._lock = threading.Lock()
 
     def put(self, key: Hashable, value: Value) -> None:
-        """Store a value in the place of what its key stood for."""
+        """Store a value, replacing any of the same key."""
         size = size_of(value)
         with self._lock:
             self.size += size - self._held.pop(key, (value, 0))[1]
@@ -67,7 +76,7 @@ class ByteLRU(Generic[Value]):
                 self.size -= self._held.popitem(last=False)[1][1]
 
     def get(self, key: Hashable) -> Value | None:
-        """Return the value of a key, or None if there is none; to look is to use."""
+        """Return the value of a key or None; it counts as used."""
         with self._lock:
             if key not in self._held:
                 return None
@@ -79,9 +88,9 @@ _COMPUTED: ByteLRU[Any] = ByteLRU(MAX_COMPUTED_MEGABYTES * 1_000_000)
 
 
 def cached(make: Callable[[*Arguments], Value]) -> Callable[[*Arguments], Value]:
-    """Cache what a function makes by its arguments, within one bound for all such functions.
+    """Cache a function by its arguments, all such functions within one bound.
 
-    An argument that equals only itself, such as a run or a file, is not kept alive by that.
+    An argument that is compared by identity, such as a run, is not kept alive by that.
     """
 
     @wraps(make)
@@ -97,7 +106,7 @@ def cached(make: Callable[[*Arguments], Value]) -> Callable[[*Arguments], Value]
 
 
 def _named(argument: Any) -> Hashable:
-    """Return what tells an argument from others; of what is compared as itself, no more."""
+    """Return a key for an argument; a weak reference for one that is compared by identity."""
     if type(argument) is tuple:
         return tuple(map(_named, argument))
     hashed: object = type(argument).__hash__

@@ -1,20 +1,20 @@
-"""What Streamlit shows as Markdown: words of ours that are meant so, and all others as text.
+"""Text and Markdown for Streamlit, which reads every message, label and help as Markdown.
 
-Messages, labels and helps are Markdown to Streamlit, which makes links and pictures of it. A word
-from a link, a file or a person is none of ours. So `plain` turns everything into text but what
-says that it is `Markdown`, and Streamlit gets nothing else: a test reads the sources for it.
+It would make links and pictures of words from a link, a file or the user. So `plain` escapes
+everything that is not of type `Markdown`; a test checks that Streamlit gets nothing else.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from pathlib import Path
 from string import Formatter
 from typing import Any
 
 JOINER = "\u2060"
-"""A word joiner: nothing to be seen, and it breaks no line."""
+"""A word joiner: invisible, and it breaks no line."""
 
 # Streamlit makes links of bare addresses, pictures of names between colons and arrows of dashes
 # after it has read the Markdown, when escapes are gone: only a character between keeps them apart.
@@ -24,7 +24,7 @@ _BEGINS = re.compile(r"^( ?\d*)([-+=.)])(?= |$)")  # a list, or a line under wha
 
 
 class Markdown(str):
-    r"""Words of ours that are Markdown; what is put between them is shown as text.
+    r"""Trusted Markdown; values formatted into it are escaped.
 
     Examples
     --------
@@ -37,12 +37,19 @@ class Markdown(str):
     __slots__ = ()
 
     def format(self, *values: object, **named: object) -> Markdown:
-        """Put values in, each as text unless it is Markdown itself."""
+        """Insert values, each escaped unless it is Markdown itself."""
         return Markdown(_Shown().vformat(self, values, named))
 
     def join(self, parts: Iterable[str], /) -> Markdown:
-        """Join parts, each as text unless it is Markdown itself."""
+        """Join parts, each escaped unless it is Markdown itself."""
         return Markdown(super().join(map(plain, parts)))
+
+
+def sections(name: str) -> Iterator[tuple[str, Markdown]]:
+    """Yield title and text of each section of a document that is shipped beside the pages."""
+    for section in Path(__file__).parents[1].joinpath(name).read_text("utf-8").split("## ")[1:]:
+        title, body = section.split("\n", 1)
+        yield title, Markdown(body)
 
 
 class _Shown(Formatter):
@@ -51,7 +58,7 @@ class _Shown(Formatter):
 
 
 def plain(words: str) -> Markdown:
-    r"""Return words as Markdown that shows them as they are; Markdown itself is left alone.
+    r"""Escape words so that Markdown shows them as they are; leave Markdown unchanged.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Runs whose results are at hand: found by what was asked, listed, named, compared, deleted.
+"""Available runs: found by their settings, listed, named, compared, deleted.
 
-What is shipped with the code, and what was run since the app started, is shown as soon as its
-settings are asked for: by a link, by a reload, in another tab, or in the sidebar.
+Shipped results and those since the app started are shown as soon as a link, a reload, another tab
+or the sidebar has their settings.
 """
 
 from __future__ import annotations
@@ -15,48 +15,32 @@ import streamlit as st
 
 from fdkvc.experiments.benchmark import Results
 from fdkvc.files.shipped import papers_run
-from fdkvc.files.studies import as_zip
 from fdkvc.parameters import Field
 from fdkvc.policies import read_policy
 from fdkvc.replication.cells import scenario_label
 from fdkvc.replication.pairs import runs_table, same_dialogs
 from fdkvc.run.metrics import late_metric
 from fdkvc.ui.kit import fields
-from fdkvc.ui.kit.fields import pick
+from fdkvc.ui.kit.downloads import offer_zip
+from fdkvc.ui.kit.fields import pick_two
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.run_panel import latest_job, shared_jobs
 from fdkvc.words import count, minus
 
 SHIPPED = "shipped"
-"""Begins what stands for the name of the job where a result came with the code."""
+"""Prefix of the name of a shipped result."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What a page runs, and what can be done with its results.
+    """What a page runs: settings of type `content`, and what can be done with their results.
 
-    Attributes
-    ----------
-    page : str
-        Under which the session holds its runs.
-    asked : type
-        Of what is asked.
-    link : function of content to mapping
-        The parts of the address under which the page has these settings.
-    fields : function of link to fields
-        Those of the address.
-    describe : function of content to str
-    results : function of result to Results, optional
-        The numbers that are compared, if any are.
-    files : function of result to mapping
-    shipped : function to mapping of content to result
-        What came with the code.
-    held_by : str
-        The page whose settings they are; by default the same.
+    The session holds its runs under `page`; `held_by` is the page that holds the settings, if
+    another.
     """
 
     page: str
-    asked: type
+    content: type
     link: Callable[[Any], Mapping[str, str]]
     fields: Callable[[Mapping[str, str]], list[Field]]
     describe: Callable[[Any], str]
@@ -68,19 +52,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Past:
-    """A run at hand.
-
-    Attributes
-    ----------
-    name : str
-        Of its job, or `SHIPPED` and what tells it from others that are.
-    content : hashable
-        What was asked.
-    title : str
-        What a person calls it.
-    whole : bool
-        Whether nobody has cancelled it.
-    """
+    """A run whose result is available; it is whole unless it was cancelled."""
 
     name: str
     content: Hashable
@@ -90,15 +62,12 @@ class Past:
 
     @property
     def is_shipped(self) -> bool:
-        """Whether it came with the code."""
+        """Whether it is shipped with the code."""
         return self.name.startswith(SHIPPED)
 
 
-def runs_at_hand(kind: Kind) -> dict[str, Past]:
-    """Return every run whose result is at hand, by name: those shipped, then oldest first.
-
-    What is shipped is listed once its settings were looked at in this session.
-    """
+def available_runs(kind: Kind) -> dict[str, Past]:
+    """Return every run with a result by name: those shipped and seen here, then oldest first."""
     shipped = (
         (f"{SHIPPED} {kind.describe(content)}", content, result, True)
         for content, result in kind.shipped().items()
@@ -106,7 +75,7 @@ def runs_at_hand(kind: Kind) -> dict[str, Past]:
     )
     ran = (
         (job.name, job.content, job.result, not job.cancelled.is_set())
-        for job in shared_jobs().results(kind.asked)
+        for job in shared_jobs().results(kind.content)
     )
     found = {}
     for name, content, result, whole in (*shipped, *ran):
@@ -118,15 +87,15 @@ def runs_at_hand(kind: Kind) -> dict[str, Past]:
 
 
 def at_hand(kind: Kind, content: Hashable) -> Past | None:
-    """Return the run to be shown for these settings, None if there is none to show.
+    """Return the run to show for these settings, None if there is none.
 
-    A run that has just ended is shown; then, of these settings, the last that was not cut short.
-    Where there is nothing of these settings, it is the run that was shown before.
+    That is a run that has just ended, else the last whole one of these settings, else the one
+    shown.
     """
     page, job = kind.page, latest_job(kind.page)
     if content not in _seen(page):
         _seen(page).append(content)
-    every = runs_at_hand(kind)
+    every = available_runs(kind)
     ended, looked_for = f"{page}/ended", _looked_for(page)
     if job is not None and job.name != st.session_state.get(ended):
         st.session_state[ended] = job.name
@@ -144,7 +113,6 @@ def _looked_for(page: str) -> str:
 
 
 def _seen(page: str) -> list[Hashable]:
-    """Return the settings that were looked at in this session."""
     seen: list[Hashable] = st.session_state.setdefault(f"{page}/seen", [])
     return seen
 
@@ -158,45 +126,46 @@ def _show(page: str, name: str) -> None:
 
 
 def offer(button: str = "Run") -> None:
-    """Say that there is nothing to show of these settings yet."""
+    """Report that these settings have no results yet."""
     st.info(
-        plain(f"Nothing of these settings is at hand: press {button} to measure them."),
+        plain(f"These settings have no results yet: press {button} to measure them."),
         icon=":material/play_arrow:",
     )
 
 
-def about(past: Past, words: str, finished: tuple[int, int], chosen: Hashable) -> None:
-    """Say which run is shown, whether it was cut short, and whether the settings have changed.
+def about(
+    kind: Kind,
+    past: Past,
+    chosen: Hashable,
+    seconds: float,
+    finished: tuple[int, int],
+    of: str = "dialogs of each scenario",
+) -> None:
+    """Describe the run that is shown: what ran, whether it was cancelled, and changed settings.
 
-    Parameters
-    ----------
-    words : str
-        What was run.
-    finished : (int, int)
-        Dialogs of each scenario that are finished, and that were asked for.
-    chosen : hashable
-        What the sidebar has.
+    `finished` counts the parts of a run: done, and requested.
     """
+    took = f", took {seconds:.1f} s" if seconds else ""
     origin = ""
     if past.is_shipped:
         run = papers_run()
         origin = f" Measured on {run.made} with version {run.version} of this project, and shipped."
-    st.caption(plain(f"Shown: {words}.{origin}"))
-    done, asked = finished
-    if done < asked:
-        st.warning(
-            plain(f"Cancelled: this is of {done:,} of {asked:,} dialogs of each scenario."),
-            icon=":material/cancel:",
-        )
-    tell_changed(past, chosen)
-
-
-def tell_changed(past: Past, chosen: Hashable) -> None:
-    """Say if the sidebar has other settings than the run that is shown."""
+    st.caption(plain(f"Shown: {kind.describe(past.content)}{took}.{origin}"))
+    warn_cancelled(finished, of)
     if past.content != chosen:
         st.info(
-            "The sidebar has other settings than this run: run it again to measure them.",
+            "The sidebar has other settings than this run: press Run to measure them.",
             icon=":material/tune:",
+        )
+
+
+def warn_cancelled(finished: tuple[int, int], of: str) -> None:
+    """Report if only some parts of a run were done."""
+    done, requested = finished
+    if done < requested:
+        st.warning(
+            plain(f"Cancelled: results of {done:,} of {requested:,} {of}."),
+            icon=":material/cancel:",
         )
 
 
@@ -204,8 +173,8 @@ def tell_changed(past: Past, chosen: Hashable) -> None:
 
 
 def show_runs(kind: Kind, shown: Past | None) -> None:
-    """List all runs: to be shown, named, downloaded, compared and deleted."""
-    every = runs_at_hand(kind)
+    """List all runs, to show, name, download, compare and delete them."""
+    every = available_runs(kind)
     if not every:
         return
     with st.popover(plain(f"Runs ({len(every)})"), icon=":material/history:"):
@@ -226,15 +195,7 @@ def _row(kind: Kind, past: Past, is_shown: bool) -> None:
             args=(kind, past.name, past.content),
             disabled=is_shown,
         )
-        st.download_button(
-            "Download",
-            lambda: as_zip(kind.files(past.result)),
-            "fdkvc-run.zip",
-            "application/zip",
-            key=f"{key}/download",
-            on_click="ignore",
-            icon=":material/folder_zip:",
-        )
+        offer_zip(f"{key}/zip", "fdkvc-run.zip", lambda: kind.files(past.result), "Download")
         st.button(
             "Delete",
             key=f"{key}/delete",
@@ -246,7 +207,6 @@ def _row(kind: Kind, past: Past, is_shown: bool) -> None:
 
 
 def _choose(kind: Kind, name: str, content: Hashable) -> None:
-    """Show a run with its settings in the sidebar."""
     link = kind.link(content)
     fields.adopt(kind.held_by or kind.page, kind.fields(link), link)
     _show(kind.page, name)
@@ -261,40 +221,36 @@ def _delete(page: str, name: str) -> None:
 
 @st.fragment
 def _compare(kind: Kind, of: Callable[[Any], Results], every: Mapping[str, Past]) -> None:
-    """Set two runs beside each other."""
     titles = {name: past.title for name, past in every.items()}
-    with st.container(horizontal=True):
-        one = pick(f"{kind.page}/runs-one", "Compare", titles, list(titles)[-1], width=360)
-        others = {name: title for name, title in titles.items() if name != one}
-        other = pick(f"{kind.page}/runs-other", "with", others, width=360)
+    last = list(titles)[-1]
+    one, other = pick_two(f"{kind.page}/runs-pair", titles, ("Compare", last), ("with", ""))
     results = [of(every[name].result) for name in (one, other)]
     table = runs_table(*results)
     if table.empty:
         st.info("These runs have no scenario, policy and metric in common.")
         return
     st.markdown(
-        "Both have the same dialogs, so that their difference is taken in each of those that both "
-        "finished."
+        "Both runs have the same dialogs: differences are paired over those that both finished."
         if same_dialogs(*results)
-        else "They have different dialogs, so that their means are compared."
+        else "The runs have different dialogs: their means are compared."
     )
     st.dataframe(compared(table), hide_index=True, key=f"{kind.page}/runs-table", height="content")
     st.caption(
         plain(
-            f"Intervals cover 95 %. What is said takes into account that "
-            f"{count(int(table.p_holm.notna().sum()), 'test')} stand here (Holm)."
+            "95 % intervals; p is adjusted for "
+            f"{count(int(table.p_holm.notna().sum()), 'test')} (Holm)."
         )
     )
 
 
 def compared(table: pd.DataFrame) -> pd.DataFrame:
-    """Return two runs beside each other as people read it."""
+    """Return the comparison of two runs as it is shown."""
     return pd.DataFrame(
         {
             "scenario": table.scenario.map(scenario_label),
             "policy": [read_policy(name).title for name in table.policy],
             "metric": [late_metric(name).label for name in table.metric],
-            "one less the other": table.words.map(minus),
+            "difference (one − other)": table.words.map(minus),
             "one": table.one.round(4),
             "dialogs": table.n_one,
             "the other": table.other.round(4),

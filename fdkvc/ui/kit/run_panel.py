@@ -22,27 +22,10 @@ def shared_jobs() -> Jobs:
 
 
 def run_panel(page: str, name: str, work: Work, *, help: str = "", content: Hashable = None) -> Any:
-    """Show the button that runs, the progress and Cancel; return the latest result.
+    """Show the button that runs, the progress and Cancel; return the latest result, or None.
 
-    While a run is under way, the result of the one before it is returned.
-
-    Parameters
-    ----------
-    page : str
-        Pages have a run each; it is found again when a person comes back.
-    name : str
-        What the button says.
-    work : function
-        See `fdkvc.ui.kit.jobs.Work`.
-    help : str
-        What the button says when it is pointed at.
-    content : hashable, optional
-        What is asked; see `fdkvc.ui.kit.past`.
-
-    Returns
-    -------
-    object or None
-        What the work returned; None if nothing was run yet.
+    Each page has one run, which is found again when the user comes back. While it is under way, the
+    result before it is returned.
     """
     jobs, job_key, shown_key = shared_jobs(), f"{page}/job", f"{page}/shown"
     job = jobs.find(st.session_state.get(job_key))
@@ -66,12 +49,20 @@ def run_panel(page: str, name: str, work: Work, *, help: str = "", content: Hash
         if job.result is not None:
             st.session_state[shown_key] = job.name
         elif job.cancelled.is_set():
-            st.info("Cancelled before it began.", icon=":material/cancel:")
+            st.info("Cancelled before it started.", icon=":material/cancel:")
     shown = jobs.find(st.session_state.get(shown_key))
     if shown_key in st.session_state and shown is None:
-        st.info("The last results are no longer kept: run it again.", icon=":material/history:")
+        st.info(
+            "The last results were dropped to free memory: run again.", icon=":material/history:"
+        )
         del st.session_state[shown_key]
     return None if shown is None else shown.result
+
+
+def show_command(limit: str, command: str) -> None:
+    """Say how much runs here, and show the command that runs more."""
+    st.caption(plain(f"{limit} run here. The command line runs more:"))
+    st.code(command, language=None, wrap_lines=True)
 
 
 def latest_job(page: str) -> Job | None:
@@ -85,8 +76,6 @@ def start_run(page: str, work: Work, content: Hashable = None) -> None:
 
 
 def _watch(page: str, job: Job) -> None:
-    """Show the progress of a run, again and again until it is finished."""
-
     @st.fragment(run_every=POLL_SECONDS)
     def watching() -> None:
         if job.finished:
@@ -107,7 +96,6 @@ def _watch(page: str, job: Job) -> None:
 
 
 def _standing(job: Job) -> tuple[float, str]:
-    """Return the share that is done, and what goes on, in words."""
     if job.waiting:
         return 0.0, "Waiting for another run to end"
     progress = job.progress

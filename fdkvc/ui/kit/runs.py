@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fdkvc.run.fork import Fork
 from fdkvc.stage.run import Choice as Choice
 from fdkvc.stage.run import DialogChoice as DialogChoice
 from fdkvc.stage.run import Run as Run
@@ -24,13 +23,5 @@ def load_run(choice: RunChoice) -> Run:
     return build_run(choice, load_dialog(choice.dialog))
 
 
-@cached
-def load_fork(trunk: Run, change: Fork) -> Run:
-    """Continue a run with something changed, and lay out what the views show.
-
-    Raises
-    ------
-    ValueError
-        In a sentence, if it cannot be forked so.
-    """
-    return continue_run(trunk, change)
+load_fork = cached(continue_run)
+"""Continues a run with a change, once; raises a ValueError if that is not possible."""

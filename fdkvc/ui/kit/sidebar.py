@@ -15,11 +15,11 @@ from fdkvc.limits import MAX_SCHEDULE_TURNS
 from fdkvc.parameters import BUDGET, SEED, Field, fields_of
 from fdkvc.policies import (
     PAPER_POLICIES,
-    POLICIES,
     WRAPPERS,
     Policy,
     policy_named,
     read_policy,
+    synthetic_policies,
     wrapped,
 )
 from fdkvc.policies.wrapper import Wrapper, inside
@@ -50,7 +50,7 @@ SCHEDULE = Field(
     default="AAABBBCC",
     follows=True,
 )
-SEED_HERE = replace(SEED, help="Which dialog is drawn.", default=7, follows=True)
+SEED_HERE = replace(SEED, help="Which dialog is generated.", default=7, follows=True)
 BUDGET_HERE = replace(BUDGET, high=512, follows=True)
 WORLD = [
     replace(field, high=min(field.high, 128), follows=True)
@@ -59,28 +59,28 @@ WORLD = [
 ]
 POLICY = Field(
     "Policy",
-    "Who decides what is evicted.",
+    "Decides which entries are evicted.",
     name="policy",
     default="fd-kvc",
-    choices=POLICIES,
+    choices=synthetic_policies(),
 )
 NOTHING = ""
 AROUND = Field(
-    "Around it",
-    "A policy around a policy changes how that one evicts.",
+    "Wrapper",
+    "Wraps the policy and changes how it evicts.",
     name="around",
     default=NOTHING,
-    choices={NOTHING: "nothing", **WRAPPERS},
+    choices={NOTHING: "none", **WRAPPERS},
 )
 MEASURED = Field(
     "Metrics",
-    "Those beyond the paper's three take longer, regret most of all.",
+    "Metrics beyond the paper's three take longer, regret the longest.",
     name="metrics",
     default=default_metrics(),
     choices=metrics_of(),
 )
-ASKED = Field(
-    "Beside the paper's three", "", name="metrics", default=(), choices=metrics_of(optional=True)
+MORE_METRICS = Field(
+    "Beyond the paper's three", "", name="metrics", default=(), choices=metrics_of(optional=True)
 )
 ENTRY = Field("Entry", "Which token.", name="entry", low=0, high=10**6, chosen=False, follows=True)
 ORDER = Field("Order", "", name="order", default="age", choices=ORDERS, chosen=False)
@@ -142,8 +142,8 @@ def _own_schedule(typed: str) -> Scenario:
 
 def choose_metrics(page: str) -> tuple[str, ...]:
     """Show the choice of metrics beside the paper's, and return their keys."""
-    with st.expander("More metrics", expanded=bool(held(page, ASKED))):
-        return fields.several(page, ASKED)
+    with st.expander("More metrics", expanded=bool(held(page, MORE_METRICS))):
+        return fields.several(page, MORE_METRICS)
 
 
 def choose_policy(page: str) -> tuple[Policy, Mapping[str, DeltaGenerator]]:
@@ -170,22 +170,22 @@ def choose_policy(page: str) -> tuple[Policy, Mapping[str, DeltaGenerator]]:
 
 
 def _policies(name: str) -> Field:
-    """Return the choice of a policy, one that is named in a line among them."""
-    named = {} if name in POLICIES else {name: read_policy(name).title}
-    return replace(POLICY, choices={**POLICIES, **named}, read=read_name)
+    """Return the choice of a policy, among them the one of this name."""
+    named = {} if name in synthetic_policies() else {name: read_policy(name).title}
+    return replace(POLICY, choices={**synthetic_policies(), **named}, read=read_name)
 
 
 def choose_around(page: str, policy: Policy) -> Policy:
-    """Let a person put a policy around a policy, of those that go around it; return both."""
+    """Show the choice of a wrapper that fits the policy; return the policy with it."""
     key = fields.choice(page, around_of(policy))
     return wrapped(key, policy) if key else policy
 
 
 @lru_cache(maxsize=256)
 def around_of(policy: Policy) -> Field:
-    """Return the choice of what can be put around a policy."""
+    """Return the choice of the wrappers that fit a policy."""
     able = {key: each for key, each in WRAPPERS.items() if _fits(key, policy)}
-    return replace(AROUND, choices={NOTHING: "nothing", **able})
+    return replace(AROUND, choices={NOTHING: "none", **able})
 
 
 def _fits(key: str, policy: Policy) -> bool:
@@ -197,10 +197,7 @@ def _fits(key: str, policy: Policy) -> bool:
 
 
 def with_numbers_apart(link: Mapping[str, str]) -> Mapping[str, str]:
-    """Return a link to a policy in a line as one whose parts have what is around it, and numbers.
-
-    What the link says of these by itself counts. One that says no policy is returned as it is.
-    """
+    """Split a link's policy into policy, wrapper and hyperparameters; explicit ones win."""
     try:
         policy = read_policy(link[POLICY.name])
     except (KeyError, ValueError):
@@ -220,18 +217,18 @@ def _as_published(policy: Policy) -> Policy:
 
 
 def held_policy(page: str, link: Mapping[str, str] | None = None) -> tuple[Policy, str]:
-    """Return the policy that a link asks for or the session holds, and what goes around it."""
-    asked = link or {}
+    """Return the policy of a link or else of the session, and its wrapper."""
+    given = link or {}
     try:
-        policy = read_policy(asked.get(POLICY.name, held(page, POLICY)))
+        policy = read_policy(given.get(POLICY.name, held(page, POLICY)))
     except ValueError:
         policy = policy_named(POLICY.default)
-    key = asked.get(AROUND.name, NOTHING if asked else held(page, AROUND))
+    key = given.get(AROUND.name, NOTHING if given else held(page, AROUND))
     return policy, key if key in around_of(policy).choices else NOTHING
 
 
 def _follow_lanes(page: str) -> None:
-    """Go on with the last of the lanes that a person comes from, if this page's is not of them."""
+    """Continue with the last policy of the page before, unless this page has one of them."""
     lanes: list[str] = fields.following(page, LANES, [])
     if not lanes:
         return
@@ -244,7 +241,7 @@ def _follow_lanes(page: str) -> None:
 
 
 def _policy_fields(page: str, link: Mapping[str, str] | None = None) -> list[Field]:
-    """Return the fields of the policy that a link asks for, or that the session holds."""
+    """Return the fields of the policy of a link, or else of the session's."""
     policy, key = held_policy(page, link)
     whole = wrapped(key, policy) if key else policy
     return [_policies(policy.name), around_of(policy), *whole.settings.values()]
@@ -253,17 +250,9 @@ def _policy_fields(page: str, link: Mapping[str, str] | None = None) -> list[Fie
 def choose_hyperparameters(
     page: str, chosen: Sequence[Field], columns: int = 1
 ) -> tuple[dict[str, Any], dict[str, DeltaGenerator]]:
-    """Show the paper's hyperparameters, and behind a click those that the paper does not have.
+    """Show the paper's hyperparameters, and the others behind a click.
 
-    Parameters
-    ----------
-    columns : int
-        How many stand side by side.
-
-    Returns
-    -------
-    tuple of (mapping of str to value, mapping of str to DeltaGenerator)
-        What was chosen, by name; and a place beside each rule's threshold.
+    Return their values by name, and a place beside the threshold of each eviction rule.
     """
     papers = [field for field in chosen if field.paper]
     others = [field for field in chosen if not field.paper]
@@ -284,12 +273,11 @@ def choose_hyperparameters(
 
 
 def _placed(chosen: Sequence[Field], columns: int) -> Iterator[tuple[DeltaGenerator, Field]]:
-    """Yield each field with the column that it stands in."""
     if chosen:
         yield from zip(cycle(st.columns(columns)), chosen, strict=False)
 
 
-def tell_rules(beside: Mapping[str, DeltaGenerator], trace: Trace) -> None:
+def show_rules(beside: Mapping[str, DeltaGenerator], trace: Trace) -> None:
     """Say beside each rule's threshold how many entries it evicted in this run."""
     for rule, place in beside.items():
         count = int(trace.evicted[rule].sum())
@@ -298,26 +286,18 @@ def tell_rules(beside: Mapping[str, DeltaGenerator], trace: Trace) -> None:
 
 
 def view_fields(page: str, link: Mapping[str, str] | None = None) -> list[Field]:
-    """Return all that the step page shows, of what a link asks for or the session holds."""
-    return [*DIALOG, *_policy_fields(page, link), *MOVING, ASKED]
+    """Return the fields of the step page, for a link or else the session's values."""
+    return [*DIALOG, *_policy_fields(page, link), *MOVING, MORE_METRICS]
 
 
 def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
-    """Let the step page show what a link asks for; say what of it is not right, in sentences."""
+    """Apply a link to the step page; return a sentence for each error."""
     link = with_numbers_apart(link)
     return fields.adopt_link(page, view_fields(page, link), link)
 
 
 def keep_to_dialog(page: str, dialogs: DialogBatch, link: Mapping[str, str]) -> list[str]:
-    """Take the turn and the entry to what a dialog has; say where a link asked for others.
-
-    Parameters
-    ----------
-    dialogs : DialogBatch
-        The one that is shown.
-    link : mapping of str to str
-        From `fields.arriving_link`; empty where no link was followed.
-    """
+    """Keep turn and entry within this dialog; return a sentence if a link requested others."""
     last_turn, last_token = dialogs.turns - 1, int(dialogs.bounds[0, -1]) - 1
     return [
         sentence

@@ -7,10 +7,17 @@ from dataclasses import replace
 
 import streamlit as st
 
-from fdkvc.explain.idle import idle, known_of
+from fdkvc.explain.notes import available_in, no_effect_notes
 from fdkvc.limits import MAX_BENCHMARK_POLICIES
 from fdkvc.parameters import Field
-from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named, read_policy
+from fdkvc.policies import (
+    PAPER_POLICIES,
+    POLICIES,
+    Policy,
+    policy_named,
+    read_policy,
+    synthetic_policies,
+)
 from fdkvc.policies.base import Available
 from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.ui.kit import fields
@@ -24,15 +31,22 @@ from fdkvc.ui.kit.sidebar import (
     read_name,
 )
 
-CHOSEN = Field("Policies", "", name=LANES, default=PAPER_POLICIES, read=read_name)
-"""The names of the policies that are chosen, variants among them."""
+CHOSEN = Field(
+    "Policies",
+    "",
+    name=LANES,
+    default=PAPER_POLICIES,
+    choices=synthetic_policies(),
+    read=read_name,
+)
+"""The names of the chosen policies, including variants; `choices` are offered."""
 
 DRAWN = Available()
 """What is known of drawn dialogs."""
 
 LINE = Field(
-    "Or in a line",
-    "Policies around policies, such as blocks(window(tova), size=8).",
+    "Or as text",
+    "Wrappers may be nested, such as blocks(window(tova), size=8).",
     name="line",
     default="",
 )
@@ -41,15 +55,7 @@ LINE = Field(
 def choose_policies(
     page: str, field: Field = CHOSEN, most: int = MAX_BENCHMARK_POLICIES
 ) -> tuple[Policy, ...]:
-    """Show the controls; return the policies in the order in which people see them.
-
-    Parameters
-    ----------
-    field : Field
-        `CHOSEN`, or with other policies at first.
-    most : int
-        So many may be chosen.
-    """
+    """Show the controls; return at most `most` policies in the order on screen."""
     if field.follows:
         _follow_one(page, field, most)
     known = _known(page, field)
@@ -68,22 +74,22 @@ def choose_policies(
 
 
 def _follow_one(page: str, field: Field, most: int) -> None:
-    """Choose the policy, too, that a person comes from."""
+    """Also choose the policy of the page before."""
     names, one = held(page, field), fields.following(page, POLICY.name, "")
     if one and one not in names and len(names) < most:
         hold(page, field, [*names, one])
     fields.follow(POLICY.name, "")
 
 
-def tell_idle(policies: Iterable[Policy], available: Available = DRAWN) -> None:
+def warn_no_effect(policies: Iterable[Policy], available: Available = DRAWN) -> None:
     """Say what of these policies changes nothing where no more than this is known."""
-    for said in idle([*policies], available):
-        st.info(plain(said), icon=":material/do_not_disturb_on:")
+    for note in no_effect_notes([*policies], available):
+        st.info(plain(note), icon=":material/do_not_disturb_on:")
 
 
-def tell_idle_in(policies: Iterable[Policy], dialogs: DialogBatch) -> None:
+def warn_no_effect_in(policies: Iterable[Policy], dialogs: DialogBatch) -> None:
     """Say what of these policies changes nothing in these dialogs."""
-    tell_idle(policies, known_of(dialogs))
+    warn_no_effect(policies, available_in(dialogs))
 
 
 def _typed(line: str, other: Policy) -> Policy:
@@ -94,16 +100,15 @@ def _known(page: str, field: Field) -> dict[str, Policy]:
     """Return every policy that can be chosen, by name: variants, too, that once were chosen."""
     variants: dict[str, Policy]
     variants = st.session_state.setdefault(f"{key_of(page, field)}/variants", {})
-    variants |= {name: read_policy(name) for name in held(page, field) if name not in POLICIES}
-    return {key: policy_named(key) for key in POLICIES} | variants
+    variants |= {name: read_policy(name) for name in held(page, field) if name not in field.choices}
+    return {str(key): policy_named(str(key)) for key in field.choices} | variants
 
 
 def _add_variant(page: str, field: Field) -> None:
-    """Let a person make a variant and choose it."""
     chosen = held(page, field)
     with st.popover("Add a variant …", icon=":material/tune:", width="stretch"):
         start = read_policy(chosen[-1]).core.key if chosen else next(iter(POLICIES))
-        variant = edit_policy(f"{page}/variant", policy_named(start))
+        variant = edit_policy(f"{page}/variant", policy_named(start), field.choices)
         variant = fields.text(f"{page}/variant", LINE, lambda line: _typed(line, variant))
         if st.button(
             plain(f"Add {variant.title}"),
@@ -114,19 +119,11 @@ def _add_variant(page: str, field: Field) -> None:
             fields.hold_and_rerun(page, [(field, [*chosen, variant.name])])
 
 
-def edit_policy(page: str, start: Policy, columns: int = 2) -> Policy:
-    """Show controls that change a policy and its hyperparameters; return what they make of it.
-
-    Parameters
-    ----------
-    page : str
-        Under which the session holds them.
-    start : Policy
-        What the controls begin with.
-    columns : int
-        How many hyperparameters stand side by side.
-    """
-    able = {start.key: start.title, **POLICIES}
+def edit_policy(
+    page: str, start: Policy, offered: Iterable[str] = CHOSEN.choices, columns: int = 2
+) -> Policy:
+    """Show controls that change a policy, one of the offered, and its hyperparameters."""
+    able = {start.key: start.title, **{key: POLICIES[key] for key in offered}}
     left, right = st.columns(2)
     with left:
         key = fields.choice(page, replace(POLICY, default=start.key, choices=able))

@@ -1,76 +1,67 @@
-"""The stage as Streamlit components: it gets a run once, and reports its turn and entry."""
+"""The stage as Streamlit components: a run is packed once, and messages name it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import uuid4
 
 import streamlit as st
 
 from fdkvc.stage.drawn import Kind, script, style
+from fdkvc.stage.payload import DialogText, LaneHead, pack, pack_lanes
+from fdkvc.ui.kit.lru import cached
+from fdkvc.ui.kit.runs import Run
 
 
 def _scene(name: str, kind: Kind) -> Any:
-    """Return the component that draws a kind of stage."""
     return st.components.v2.component(name, css=style(kind), js=script(kind), isolate_styles=False)
 
 
-_stage = _scene("stage", "one")
-_lanes = _scene("stage-lanes", "lanes")
-_words = _scene("stage-words", "transcript")
+_SCENES: Mapping[Kind, Any] = {
+    "one": _scene("stage", "one"),
+    "lanes": _scene("stage-lanes", "lanes"),
+    "transcript": _scene("stage-words", "transcript"),
+}
 _ear = st.components.v2.component("stage-ear", js=script("ear"), isolate_styles=False)
 
 
-def show_stage(key: str, run: bytes) -> None:
-    """Draw a run.
-
-    Parameters
-    ----------
-    key : str
-    run : bytes
-        From `fdkvc.ui.stage.payload.payload`.
-    """
-    _stage(key=key, data=run)
+@cached
+def name_of(run: Run) -> str:
+    """Return a unique name of this run, which ties messages to it."""
+    return uuid4().hex
 
 
-def show_lanes(key: str, runs: bytes) -> None:
-    """Draw several runs over one dialog, which step together.
-
-    Parameters
-    ----------
-    key : str
-    runs : bytes
-        From `fdkvc.ui.stage.payload.lanes_payload`.
-    """
-    _lanes(key=key, data=runs)
+def name_of_all(runs: Sequence[Run]) -> str:
+    """Return a unique name of these runs together."""
+    return " ".join(map(name_of, runs))
 
 
-def show_words(key: str, runs: bytes) -> None:
-    """Draw a transcript, with a line under each word for every run whose cache holds it.
-
-    Parameters
-    ----------
-    key : str
-    runs : bytes
-        From `fdkvc.ui.stage.payload.lanes_payload`, with a transcript.
-    """
-    _words(key=key, data=runs)
+@cached
+def payload(run: Run) -> bytes:
+    """Return a run packed for the browser."""
+    return pack(run, name_of(run))
 
 
-def said(key: str) -> Mapping[str, Any]:
+@cached
+def lanes_payload(
+    runs: tuple[Run, ...], heads: tuple[LaneHead, ...], text: DialogText | None
+) -> bytes:
+    """Return runs over one dialog packed for the browser, with its text for a transcript."""
+    return pack_lanes(runs, heads, text, name_of_all(runs))
+
+
+def draw(kind: Kind, key: str, packed: bytes) -> None:
+    """Draw a packed run, or several that step together."""
+    _SCENES[kind](key=key, data=packed)
+
+
+def last_message(key: str) -> Mapping[str, Any]:
     """Return the last message of the stage to a listener; empty if there is none."""
-    heard: Mapping[str, Any] | None = st.session_state.get(key, {}).get("said")
-    return heard or {}
+    message: Mapping[str, Any] | None = st.session_state.get(key, {}).get("message")
+    return message or {}
 
 
 def listen(key: str, what: str, data: Mapping[str, Any]) -> None:
-    """Send data to the stage, and rerun the surrounding fragment whenever it answers.
-
-    Parameters
-    ----------
-    key : str
-    what : {"view", "answer"}
-        The kind of message.
-    data : mapping
-    """
-    _ear(key=key, data={"what": what, **data}, on_said_change=lambda: None)
+    """Send data ("view" or "answer") to the stage; rerun the fragment around it at every answer."""
+    _ear(key=key, data={"what": what, **data}, on_message_change=lambda: None)

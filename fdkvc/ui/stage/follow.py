@@ -1,19 +1,24 @@
-"""Where a stage opens, and how its page follows its turn and entry."""
+"""Where a stage opens, how its page follows its turn and entry, and how it is saved."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import streamlit as st
 
+from fdkvc.report.scene import Scene, scene_html, sentences_of
+from fdkvc.stage.drawn import Kind
 from fdkvc.stage.moments import nearly_kept as nearly_kept
 from fdkvc.synthetic.batch import DialogBatch
+from fdkvc.ui.kit.downloads import offer_file
 from fdkvc.ui.kit.fields import held, hold, key_of
+from fdkvc.ui.kit.runs import Run
 from fdkvc.ui.kit.sidebar import ENTRY, ORDER, TURN
-from fdkvc.ui.stage.component import listen, said
+from fdkvc.ui.stage.component import last_message, listen
 
-_HEARD = "stage/heard"
+_RECEIVED = "stage/received"
+SCENE_FILE = "scene.html"
 
 
 def open_on(
@@ -24,15 +29,7 @@ def open_on(
 ) -> None:
     """Open on a moment, unless a link or an earlier visit sets the turn.
 
-    Parameters
-    ----------
-    page : str
-    link : mapping of str to str
-        From `fields.arriving_link`; empty where no link was followed.
-    moment : function
-        Returns a turn and an entry.
-    dialog : hashable
-        The dialog; a new one opens on its own moment.
+    `moment` returns a turn and an entry. A new `dialog` opens on its own moment.
     """
     opened = f"{page}/opened"
     another = st.session_state.get(opened, dialog) != dialog
@@ -65,22 +62,13 @@ def follow(page: str, name: str, dialogs: DialogBatch, tell: Callable[[int, int]
     """Follow the stage, send it the server's view, and return the turn.
 
     The stage does not wait for the server: it ignores a view that is older than its last action.
-
-    Parameters
-    ----------
-    page : str
-    name : str
-        Identifies what the stage shows.
-    dialogs : DialogBatch
-        One row.
-    tell : function
-        Explains a token in a turn.
+    `name` identifies what the stage shows, and `tell` explains a token in a turn.
     """
     key = f"{page}/stage-view"
-    session = st.session_state.setdefault(_HEARD, {"session": name, "heard": 0})
-    news = said(key)
-    if news and news["session"] == session["session"] and news["asked"] > session["heard"]:
-        session["heard"] = int(news["asked"])
+    session = st.session_state.setdefault(_RECEIVED, {"session": name, "received": 0})
+    news = last_message(key)
+    if news and news["session"] == session["session"] and news["action"] > session["received"]:
+        session["received"] = int(news["action"])
         hold(page, TURN, min(max(int(news["turn"]), 0), dialogs.turns - 1))
         hold(page, ENTRY, _token(dialogs, news["entry"]))
         hold(page, ORDER, news["order"] if news["order"] in ORDER.choices else ORDER.default)
@@ -103,3 +91,28 @@ def follow(page: str, name: str, dialogs: DialogBatch, tell: Callable[[int, int]
 
 def _token(dialogs: DialogBatch, entry: Any) -> int | None:
     return None if entry is None or not 0 <= entry < dialogs.bounds[0, -1] else int(entry)
+
+
+def save_scene(
+    page: str, title: str, shown: Callable[[], tuple[Kind, bytes]], runs: Sequence[Run]
+) -> None:
+    """Offer the stage as a file that works without this app.
+
+    `shown` returns the kind of stage and its runs packed, which are `runs` in the same order.
+    """
+    stands = standing(page)
+
+    def content() -> bytes:
+        entry = stands.get("entry")
+        sentences = sentences_of(runs, entry)
+        turn, order = stands.get("turn", 0), stands.get("order", "age")
+        return scene_html(Scene(title, *shown(), turn, entry, order, sentences)).encode()
+
+    offer_file(
+        f"{page}/download/{SCENE_FILE}",
+        SCENE_FILE,
+        content,
+        label="Save this scene",
+        icon="theaters",
+        help="One HTML file that opens offline and steps as here.",
+    )

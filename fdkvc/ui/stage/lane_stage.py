@@ -8,34 +8,34 @@ from typing import Any
 from fdkvc.run.metrics import default_metrics
 from fdkvc.stage.drawn import Kind
 from fdkvc.stage.moments import why_sentences
+from fdkvc.stage.payload import DialogText, LaneHead
 from fdkvc.ui.kit.lanes import Lane
-from fdkvc.ui.stage import component as stage
+from fdkvc.ui.stage.component import draw, lanes_payload, name_of_all
 from fdkvc.ui.stage.follow import follow, standing
-from fdkvc.ui.stage.payload import LaneHead, Said, lanes_payload, name_of_all
 
 
 def show_lanes(page: str, lanes: Sequence[Lane]) -> None:
     """Show each run's river and cache, a fork beside its parent."""
-    standing(page)["said"] = None
-    stage.show_lanes(f"{page}/lanes", packed(lanes))
+    standing(page)["text"] = None
+    draw("lanes", f"{page}/lanes", packed(lanes))
 
 
-def show_words(page: str, lanes: Sequence[Lane], said: Said) -> None:
+def show_words(page: str, lanes: Sequence[Lane], text: DialogText) -> None:
     """Show a transcript with a line under each word for every run that holds it."""
-    standing(page)["said"] = said
-    stage.show_words(f"{page}/words", packed(lanes, said))
+    standing(page)["text"] = text
+    draw("transcript", f"{page}/words", packed(lanes, text))
 
 
 def shown(stands: Mapping[str, Any], lanes: Sequence[Lane]) -> tuple[Kind, bytes]:
     """Return the kind of stage that a page shows, by `standing`, and its runs packed."""
-    said = stands.get("said")
-    return "transcript" if said else "lanes", packed(lanes, said)
+    text = stands.get("text")
+    return "transcript" if text else "lanes", packed(lanes, text)
 
 
-def packed(lanes: Sequence[Lane], said: Said | None = None) -> bytes:
+def packed(lanes: Sequence[Lane], text: DialogText | None = None) -> bytes:
     """Return lanes packed for the browser."""
     rows = beside(lanes)
-    return lanes_payload(tuple(lane.run for lane in rows), heads(rows), said)
+    return lanes_payload(tuple(lane.run for lane in rows), heads(rows), text)
 
 
 def follow_lanes(page: str, lanes: Sequence[Lane]) -> int:

@@ -3,73 +3,61 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from html import escape
 
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from fdkvc.charts import timeline
 from fdkvc.charts.theme import with_data
 from fdkvc.charts.timeline import Line
+from fdkvc.explain.narrate import StepStory, headline, narrate
 from fdkvc.files.export import trace_files
 from fdkvc.run.metrics import cache_bytes, default_metrics
 from fdkvc.ui.kit.downloads import (
     download_files,
     download_pictures,
+    show_address,
     show_chart,
     shown_charts,
-    tell_address,
 )
 from fdkvc.ui.kit.frame import page_theme
 from fdkvc.ui.kit.glossary import show_glossary
-from fdkvc.ui.kit.lanes import Lane, changes
+from fdkvc.ui.kit.lanes import changes
 from fdkvc.ui.kit.lru import cached
+from fdkvc.ui.kit.markdown import Markdown
 from fdkvc.ui.kit.runs import Run
-from fdkvc.ui.stage.lane_stage import follow_lanes, show_lanes
-from fdkvc.ui.stage.payload import payload
-from fdkvc.ui.stage.save import save_scene
-from fdkvc.ui.step import stage, story
+from fdkvc.ui.stage.component import payload
+from fdkvc.ui.stage.follow import save_scene
+from fdkvc.ui.step import stage
+from fdkvc.words import written_bytes
 
 FILES = ["entries.csv", "turns.csv"]
 
 METRICS_ALT = "The metrics over the turns; the values of this turn are above"
 
 
-def show(
-    page: str, run: Run, write: Callable[[], None], beside: Sequence[Lane] = ()
-) -> Callable[[], None]:
-    """Show a run on the stage, and below it what follows it.
+def show(page: str, run: Run, write: Callable[[], None]) -> Callable[[], None]:
+    """Show a run on the stage, with charts and steps below.
 
-    Parameters
-    ----------
-    page : str
-    run : Run
-    write : function
-        Writes the address, once the server knows the turn and entry of the stage.
-    beside : sequence of Lane
-        Lanes to show instead, if any.
-
-    Returns
-    -------
-    function
-        The fragment that follows the stage; call it once the page is drawn.
+    `write` writes the address once the server knows the stage's turn and entry. Call the returned
+    fragment, which follows the stage, after the page is drawn.
     """
     above = st.container(key="turn-figures").empty()
-    if beside:
-        show_lanes(page, beside)
-    else:
-        stage.show(page, run)
-        st.fragment(stage.answer)(page, run)
+    stage.show(page, run)
+    st.fragment(stage.answer)(page, run)
     below = st.container()
-    show_glossary((*default_metrics(), *run.choice.asked), [run.choice.policy])
-    steps = story.algorithm(run)
+    show_glossary((*default_metrics(), *run.choice.metrics), [run.choice.policy])
+    steps = algorithm(run)
 
     @st.fragment
     def following() -> None:
-        turn = follow_lanes(page, beside) if beside else stage.follow(page, run)
+        turn = stage.follow(page, run)
         above.html(figures(run, turn))
         metrics(page, run, turn)
-        story.inside_turn(run, turn, steps)
+        inside_turn(run, turn, steps)
         write()
 
     def follow() -> None:
@@ -103,8 +91,8 @@ def figures(run: Run, turn: int) -> str:
         change = "" if before is None else _change(line, value - float(before[line.field]))
         shown.append((line.label, line.words(value), change))
     bytes_ = cache_bytes(run.trace, run.dialogs, turn)
-    note = f"of {_kib(bytes_.full_cache)} in all; scores {_kib(bytes_.scores)}"
-    shown.append(("Keys and values", _kib(bytes_.keys + bytes_.values), note))
+    note = f"of {written_bytes(bytes_.full_cache)} in all; scores {written_bytes(bytes_.scores)}"
+    shown.append(("Keys and values", written_bytes(bytes_.keys + bytes_.values), note))
     cells = "".join(
         f"<div><small>{name}</small><b>{value}</b> <i>{note}</i></div>"
         for name, value, note in shown
@@ -120,21 +108,57 @@ def _change(line: Line, difference: float) -> str:
     return "±0" if words == nothing else f"{'▲' if difference > 0 else '▼'} {words}"
 
 
-def _kib(count: int) -> str:
-    return f"{count / 1024:.1f} KiB"
+def algorithm(run: Run) -> list[DeltaGenerator]:
+    """Show the policy's steps, folded; return a container for the turn and one for each step.
+
+    They stay outside the fragment that follows the stage, which fills the containers.
+    """
+    st.subheader("Inside this turn", anchor=False)
+    places = [st.container()]
+    with st.container(key="algorithm"):
+        for number, step in enumerate(run.trace.policy.steps, 1):
+            with st.expander(
+                Markdown("**{}. {}** :gray[{}]").format(number, step.name, step.source),
+                key=f"algorithm/{number}",
+            ):
+                st.markdown(Markdown("$$\n{}\n$$").format(Markdown(step.equation)))
+                places.append(st.container())
+    return places
+
+
+def inside_turn(run: Run, turn: int, places: list[DeltaGenerator]) -> None:
+    """Fill the containers with what happened in a turn, and the numbers."""
+    for place, description in zip(places, _descriptions(run)[turn], strict=True):
+        place.html(description)
+
+
+@cached
+def _descriptions(run: Run) -> tuple[tuple[str, ...], ...]:
+    """Describe all turns at once, so that a step is a look-up."""
+    return tuple(
+        (
+            f"<p>{escape(headline(run.trace, run.dialogs, 0, turn))}</p>",
+            *(_what_happened(story) for story in narrate(run.trace, run.dialogs, 0, turn)),
+        )
+        for turn in range(run.dialogs.turns)
+    )
+
+
+def _what_happened(story: StepStory) -> str:
+    """Return the sentence and the numbers as one HTML string: every element costs time."""
+    numbers = "".join(
+        f"<span>{escape(f'{arrow} {label}: {text}')}</span>"
+        for arrow, pairs in (("→", story.inputs), ("⇒", story.outputs))
+        for label, text in pairs
+    )
+    return f'<p>{escape(story.sentence)}</p><div class="numbers">{numbers}</div>'
 
 
 def downloads(page: str, run: Run, *, own: bool = False) -> None:
-    """Offer the run as CSV and its chart as a picture, as of the click.
-
-    Parameters
-    ----------
-    own : bool
-        Whether the dialog comes from the user's own file.
-    """
+    """Offer the run as CSV, its chart as a picture and its scene."""
     with st.popover("Download", icon=":material/download:"):
-        tell_address(own)
+        show_address(own)
         title = f"{run.trace.policy.title} on {run.choice.dialog.title}"
         save_scene(page, title, lambda: ("one", payload(run)), [run])
-        download_files(page, lambda: trace_files(run.trace, run.dialogs, run.choice.asked), FILES)
+        download_files(page, lambda: trace_files(run.trace, run.dialogs, run.choice.metrics), FILES)
         download_pictures(page, shown_charts(page), {"metrics": "metrics"})

@@ -8,20 +8,19 @@ from typing import Any
 
 import streamlit as st
 
-from fdkvc.explain.counterfactual import Change, counterfactual, nearest_first
+from fdkvc.explain.counterfactual import Change, NotRepeated, counterfactual, nearest_first
 from fdkvc.parameters import written
 from fdkvc.stage.moments import why_sentences
 from fdkvc.ui.kit.jobs import Jobs, Report
 from fdkvc.ui.kit.runs import Run
-from fdkvc.ui.stage.component import listen, said, show_stage
+from fdkvc.ui.stage.component import draw, last_message, listen, name_of, payload
 from fdkvc.ui.stage.follow import follow as follow_stage
-from fdkvc.ui.stage.payload import name_of, payload
 from fdkvc.words import percent
 
 
 def show(page: str, run: Run) -> None:
     """Show the run as the stage, which steps through it in the browser."""
-    show_stage(f"{page}/stage", payload(run))
+    draw("one", f"{page}/stage", payload(run))
 
 
 def follow(page: str, run: Run) -> int:
@@ -46,7 +45,7 @@ def answer(page: str, run: Run) -> None:
     The search runs in the background, and the stage polls until it is done.
     """
     key = f"{page}/stage-answer"
-    question = said(key)
+    question = last_message(key)
     found: dict[str, Any] = {"run": name_of(run), "done": False}
     if question and question["run"] == name_of(run):
         turn, token = int(question["turn"]), int(question["entry"])
@@ -71,7 +70,7 @@ def _search(page: str, run: Run, turn: int, token: int) -> Mapping[str, Any]:
             job.cancel()
         trace, dialogs = run.trace, run.dialogs
 
-        def work(report: Report, cancelled: threading.Event) -> list[Change] | None:
+        def work(on_progress: Report, cancelled: threading.Event) -> list[Change] | None:
             changes = counterfactual(trace, dialogs, 0, turn, token, cancelled.is_set)
             return None if cancelled.is_set() else nearest_first(changes)
 
@@ -82,11 +81,12 @@ def _search(page: str, run: Run, turn: int, token: int) -> Mapping[str, Any]:
 
 
 def _described(change: Change) -> Mapping[str, Any]:
+    word = isinstance(change, NotRepeated)
     return {
         "label": change.label,
-        "before": written(change.before),
-        "after": "" if change.after is None else written(change.after),
-        "share": "" if change.share is None else percent(change.share, 1),
+        "before": "yes" if word else written(change.before),
+        "after": "" if change.after is None else "no" if word else written(change.after),
+        "share": "" if change.share is None or word else percent(change.share, 1),
         "words": change.words,
         "exhaustive": isinstance(change.before, int) and change.step == 1,
     }

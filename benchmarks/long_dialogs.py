@@ -1,0 +1,81 @@
+"""Time and memory of long dialogs: by policy, and how they grow with the length.
+
+    python -m benchmarks.long_dialogs [--tokens 9375 … 150000] [--budget 8192]
+
+A dialog has turns of 300 words, drawn from 20,000 by Zipf's law and embedded without a model. Each
+run has its own process, with one BLAS thread. Memory is the peak of the whole process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Sequence
+from time import process_time
+
+import numpy as np
+
+from benchmarks.speed import ROOT, peak
+from fdkvc.corpora.lexical import word_vector
+from fdkvc.corpora.word_frequencies import word_surprisal
+from fdkvc.experiments.benchmark import one_blas_thread
+from fdkvc.policies import read_policy
+from fdkvc.run.simulate import simulate
+from fdkvc.synthetic.batch import DialogBatch, one_dialog
+
+POLICIES = ("fifo", "h2o", "fd-kvc", "surprisal")
+TOKENS = (9_375, 18_750, 37_500, 75_000, 150_000)
+TURN = 300
+WORDS = 20_000
+
+
+def long_dialog(tokens: int, seed: int = 0) -> DialogBatch:
+    """Return a dialog of so many words in turns of 300."""
+    drawn = np.random.default_rng(seed)
+    chance = 1 / np.arange(1, WORDS + 1)
+    word = drawn.choice(WORDS, tokens, p=chance / chance.sum())
+    vectors = np.stack([word_vector(f"word{each}") for each in range(WORDS)])
+    surprisal = np.array([word_surprisal(f"word{each}") for each in range(WORDS)], np.float32)
+    projections = drawn.standard_normal((3, 64, 16), np.float32) / np.float32(8)
+    queries, keys, values = vectors @ projections
+    return one_dialog(
+        embeddings=vectors[word],
+        queries=queries[word],
+        keys=keys[word],
+        values=values[word],
+        surprisal=surprisal[word],
+        turn_lengths=[len(each) for each in np.array_split(word, -(-tokens // TURN))],
+    )
+
+
+def measure(policy: str, tokens: int, budget: int) -> None:
+    """Run a policy on a dialog, and print milliseconds of CPU a turn and peak memory in MB."""
+    one_blas_thread()
+    dialog = long_dialog(tokens)
+    began = process_time()
+    simulate(read_policy(policy), dialog, budget, entries=False, outputs_from=dialog.turns)
+    print(f"{1e3 * (process_time() - began) / dialog.turns:.2f} {peak():.0f}")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tokens", type=int, nargs="+", default=TOKENS)
+    parser.add_argument("--budget", type=int, default=8192)
+    parser.add_argument("--policies", nargs="+", default=POLICIES)
+    options = parser.parse_args(arguments)
+    print("policy tokens milliseconds_a_turn peak_mb")
+    for policy in options.policies:
+        for tokens in options.tokens:
+            code = (
+                f"from benchmarks.long_dialogs import *; measure{(policy, tokens, options.budget)}"
+            )
+            done = subprocess.run(
+                [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+            )
+            print(policy, tokens, done.stdout.strip(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""Measure what policies hold of agent conversations: fdkvc/experiments/agents.csv.
+
+    python -m benchmarks.research.agents FILE [--workers N]
+
+FILE has results of τ-bench, whose trials of one task form a cluster. Calls are read as text, and
+vectors are lexical. With the package `wordfreq` installed, surprisal is measured with the word
+frequencies of general English, too; marks keep those of the shipped table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from fdkvc.corpora.formats import read_bytes, read_dialogs
+from fdkvc.corpora.lexical import LexicalRecordings
+from fdkvc.corpora.recordings import Recording
+from fdkvc.corpora.word_frequencies import word_surprisal
+from fdkvc.experiments.agents import (
+    AS_READ,
+    BUDGETS,
+    COLUMNS,
+    FILE,
+    GENERAL,
+    METRICS,
+    PINNED,
+    PINNED_BUDGET,
+    POLICIES,
+)
+from fdkvc.experiments.replay import Replay, mean_over_services, replay
+from fdkvc.limits import MAX_DIALOG_FILE_BYTES
+from fdkvc.policies import read_policy, wrapped
+
+MOST = 0.75
+"""Share of the budget that the pinned prompt may take."""
+
+
+def general_surprisal() -> Callable[[str], float] | None:
+    """Return the surprisal of a word in general English, if its frequencies are installed."""
+    try:
+        from wordfreq import get_frequency_dict, word_frequency
+    except ImportError:
+        return None
+    least = min(get_frequency_dict("en").values())
+
+    def surprisal(word: str) -> float:
+        if not word[0].isalnum():
+            return word_surprisal(word)
+        return -math.log(word_frequency(word, "en") or least)
+
+    return surprisal
+
+
+def measured(recordings: Sequence[Recording], workers: int | None) -> pd.DataFrame:
+    """Return the recall of each conversation: variant, policy, budget, metric, task and value."""
+    policies = {name: read_policy(name) for name in POLICIES}
+    names = {policy.name: name for name, policy in policies.items()}
+    runs = [(AS_READ, Replay(tuple(policies.values()), BUDGETS), recordings)]
+    pinned = {wrapped("whitelist", each, most=MOST): each.name for each in policies.values()}
+    names |= {policy.name: names[inside] for policy, inside in pinned.items()}
+    runs.append((PINNED, Replay(tuple(pinned), (PINNED_BUDGET,), best=False), recordings))
+    if (surprisal := general_surprisal()) is not None:
+        general = [
+            replace(each, surprisal=np.array([*map(surprisal, each.words)], np.float32))
+            for each in recordings
+        ]
+        alone = (policies["surprisal"],)
+        runs.append((GENERAL, Replay(alone, BUDGETS, best=False), general))
+    tables = []
+    for variant, settings, some in runs:
+        found = replay(settings, some, workers=workers, on_progress=lambda at: print(at.title))
+        tables.append(found.assign(variant=variant))
+    found = pd.concat(tables)
+    found = found[found.metric.isin(METRICS) & found.value.notna()]
+    return found.assign(policy=found.policy.map(lambda name: names.get(name, name)))
+
+
+def table(found: pd.DataFrame) -> pd.DataFrame:
+    """Return means, and paired differences from `AS_READ`, columns `COLUMNS`."""
+    case = ["policy", "budget", "metric"]
+    as_read = found[found.variant == AS_READ].set_index(["dialog", *case]).value
+    rows = []
+    for key, group in found.groupby(["variant", *case], sort=False):
+        tasks, values = group.services.tolist(), group.value.to_numpy()
+        numbers = list(mean_over_services(values, tasks))
+        numbers += [math.nan] * 3
+        if group.variant.iloc[0] != AS_READ:
+            gap = (
+                values - as_read.loc[pd.MultiIndex.from_frame(group[["dialog", *case]])].to_numpy()
+            )
+            numbers[-3:] = mean_over_services(gap, tasks)[2:]
+        rows.append((*key, *numbers))
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def main() -> None:
+    """Measure and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--workers", type=int)
+    options = parser.parse_args()
+    content = read_bytes(options.file, MAX_DIALOG_FILE_BYTES)
+    transcripts, _ = read_dialogs(content, options.file.name, calls=True)
+    found = table(measured(LexicalRecordings(transcripts), options.workers))
+    found.round(6).to_csv(FILE, index=False)
+    print(found.to_string())
+
+
+if __name__ == "__main__":
+    main()

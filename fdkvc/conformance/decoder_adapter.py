@@ -1,0 +1,104 @@
+"""Adapters of the project's NumPy decoder and its caches to the checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fdkvc.attention import Bools, Floats, Ints
+from fdkvc.conformance.masked import Pairs, further, mixed
+from fdkvc.conformance.subject import Reading, TurnCache
+from fdkvc.lm.decoder import Decoder
+from fdkvc.lm.text_cache import TextCache, read
+
+
+class DecoderModel:
+    """A decoder that reads a text in one pass; implements `fdkvc.conformance.FullModel`."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        self.decoder = decoder
+
+    @property
+    def vocabulary(self) -> int:
+        """The size of its vocabulary."""
+        return self.decoder.shape.vocabulary
+
+    def read(self, tokens: Ints, sees: Bools, distances: Ints | None = None) -> Reading:
+        """Read a text with a given attention mask."""
+        masked = _MaskedPass(self.decoder, sees, distances)
+        outputs = self.decoder.read(np.asarray(tokens)[None], [masked])[0]
+        return Reading(outputs, np.stack(masked.queries), np.stack(masked.keys))
+
+
+class _MaskedPass:
+    """One pass over a text with a given attention mask."""
+
+    count = 0
+
+    def __init__(self, decoder: Decoder, sees: Bools, distances: Ints | None) -> None:
+        half = np.arange(0, decoder.shape.head_width, 2) / decoder.shape.head_width
+        self._frequencies = decoder.shape.theta**-half
+        self._sees, self._distances = sees, distances
+        self.queries: list[Floats] = []
+        self.keys: list[Floats] = []
+
+    def attend(
+        self, layer: int, hidden: Floats, queries: Floats, keys: Floats, values: Floats
+    ) -> Floats:
+        """See `fdkvc.lm.decoder.ModelCache`."""
+        heads_first = [np.ascontiguousarray(each.swapaxes(0, 1)) for each in (queries, keys)]
+        self.queries.append(heads_first[0])
+        self.keys.append(heads_first[1])
+        distances = self._distances
+        turned = None if distances is None else further(distances[layer], self._frequencies)
+        q, k = map(_pairs, heads_first)
+        scaling = queries.shape[2] ** -0.5
+        found = mixed(q, k, values.swapaxes(0, 1), self._sees[layer], scaling, turned)
+        return found.swapaxes(0, 1).reshape(len(queries), -1)
+
+
+def _pairs(vectors: Floats) -> Pairs:
+    return vectors.astype(np.float32).view(np.complex64).astype(np.complex128)
+
+
+class DecoderCache(TurnCache):
+    """Caches of a decoder made by `begin`, one for each of `samples` texts."""
+
+    def __init__(
+        self, begin: Callable[[], TextCache], samples: int, every: int | None = None
+    ) -> None:
+        caches = [begin() for _ in range(samples)]
+        super().__init__(
+            lambda tokens: read(caches, tokens),
+            lambda: np.stack(padded([_held(cache) for cache in caches])),
+            lambda: _end_turn(caches),
+            every,
+        )
+
+
+def _end_turn(caches: list[TextCache]) -> None:
+    for cache in caches:
+        cache.end_turn()
+
+
+def _held(cache: TextCache) -> Ints:
+    """Return the tokens attended to now (L, K, S), −1 for none."""
+    shape, new = cache.decoder.shape, np.arange(cache.turn_start, cache.count)
+    own = np.broadcast_to(new, (shape.layers, shape.kv_heads, len(new)))
+    near = cache.attended
+    if near is None:
+        near = np.broadcast_to(np.arange(cache.turn_start), (*own.shape[:2], cache.turn_start))
+    return np.concatenate([near, own], axis=2)
+
+
+def padded(held: list[Any]) -> list[Any]:
+    """Pad arrays of tokens with −1 to one length of their last axis."""
+    longest = max(each.shape[-1] for each in held)
+    return [
+        np.pad(
+            each, [*[(0, 0)] * (each.ndim - 1), (0, longest - each.shape[-1])], constant_values=-1
+        )
+        for each in held
+    ]

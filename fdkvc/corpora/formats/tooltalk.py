@@ -1,0 +1,60 @@
+"""ToolTalk: ``conversation``, whose assistant turns have ``apis`` before their text.
+
+The agent reads each call and its response before the next, and first the ``metadata`` of the user,
+as in the benchmark's own evaluation (``microsoft/ToolTalk``,
+``src/tooltalk/evaluation/evaluate_openai.py``). Conversations with the same suites of tools form a
+cluster. Farn and Shin 2023, *ToolTalk: Evaluating Tool-Usage in a Conversational Setting*.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fdkvc.corpora.formats.base import Format
+from fdkvc.corpora.formats.chat import transcript_of
+from fdkvc.corpora.json_input import check_object, objects, optional, require
+from fdkvc.corpora.transcripts import Transcript, clean_name
+
+USER_DATA = ("location", "timestamp", "username", "session_token")
+"""What the system prompt says of the user."""
+
+
+def read_conversation(
+    value: Mapping[str, Any], number: int, calls: bool = False
+) -> Iterator[Transcript]:
+    """Read one conversation."""
+    place = f"dialog {number}"
+    suites = optional(value, "suites_used", list, place)
+    cluster = clean_name(" + ".join(sorted(each for each in suites if isinstance(each, str))))
+    named = value.get("name") or value.get("conversation_id")
+    yield transcript_of([*_messages(value, place)], named, place, calls, cluster)
+
+
+def _messages(value: Mapping[str, Any], place: str) -> Iterator[dict[str, Any]]:
+    data = optional(value, "metadata", dict, place)
+    known = [f"{name}: {data[name]}" for name in USER_DATA if data.get(name) is not None]
+    if known:
+        yield {"role": "system", "content": "\n".join(known)}
+    for at, found in enumerate(require(value, "conversation", list, place)):
+        where = f"{place}, turn {at}"
+        turn = check_object(found, where)
+        for api, inside in objects(turn, "apis", "api", where):
+            request = require(api, "request", dict, inside)
+            call = {"name": request.get("api_name"), "arguments": request.get("parameters")}
+            yield {"role": "assistant", "tool_calls": [{"function": call}]}
+            answer = {"response": api.get("response"), "exception": api.get("exception")}
+            yield {"role": "tool", "content": json.dumps(answer, ensure_ascii=False)}
+        yield {"role": turn.get("role"), "content": turn.get("text")}
+
+
+FORMAT = Format(
+    "tooltalk",
+    "ToolTalk",
+    ("json", "jsonl"),
+    "conversation",
+    read_conversation,
+    "ToolTalk, its files one by one, in a list or as JSON Lines (`microsoft/ToolTalk`, MIT)",
+    demands="parameters of `apis`",
+)

@@ -1,0 +1,75 @@
+"""Traits of tokens: what their text alone says of them, for a policy that learns from it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdkvc.attention import TRAITS, Floats, word_id
+from fdkvc.corpora.transcripts import word_spans
+from fdkvc.corpora.word_frequencies import word_surprisal
+
+_WORD, _MARK = TRAITS.index("word"), TRAITS.index("mark")
+_IDENTITIES = 2**24 - 1  # whole numbers that single precision holds
+
+
+def token_traits(text: str, spans: Iterable[tuple[int, int]], user: bool) -> Floats:
+    """Return the `fdkvc.attention.TRAITS` of the tokens of a turn (n, F).
+
+    A token has those of the first word that its span of the turn's text overlaps; one without text
+    has zeros, but for the speaker and as a mark.
+
+    Examples
+    --------
+    >>> traits = token_traits("In 5 days", [(0, 2), (3, 4)], user=True)
+    >>> traits[:, TRAITS.index("digit")].tolist()
+    [0.0, 1.0]
+    """
+    found = word_spans(text)
+    words = [text[start:end] for start, end in found]
+    ends = [end for _, end in found]
+    of_words, places = _word_traits(words), list(spans)
+    traits = np.zeros((len(places), len(TRAITS)), np.float32)
+    before, part = -1, 0
+    for row, (start, end) in zip(traits, places, strict=True):
+        at = bisect_right(ends, start)
+        if at < len(found) and max(found[at][0], start) < end:
+            before, part = at, part + 1 if at == before else 0
+            row[:] = of_words[at]
+            row[_WORD] = 1 + (word_id(words[at]) + part) % _IDENTITIES
+        else:
+            row[_MARK] = 1
+    traits[:, TRAITS.index("user")] = user
+    return traits
+
+
+def _word_traits(words: list[str]) -> Floats:
+    """Return the traits of the words of a turn (n, F); word, speaker and mark are left at 0."""
+    place = np.arange(len(words))
+    surprisal = np.array([word_surprisal(word) for word in words], np.float32)
+    begins = np.array([at == 0 or words[at - 1] in ".!?" for at in place], bool)
+    capital = np.array([word[0].isupper() for word in words], bool) & ~begins
+    digit = np.array([any(map(str.isdigit, word)) for word in words], bool)
+    named = {
+        "surprisal": surprisal,
+        "capital": capital,
+        "digit": digit,
+        "punctuation": np.array([not word[0].isalnum() for word in words], bool),
+        "near_surprisal": _beside(surprisal, -2, -1, 1, 2) / 4,
+        "near_capital": _beside(capital, -1, 1),
+        "near_digit": _beside(digit, -1, 1),
+        "position": place / (place + 10),
+    }
+    none = np.zeros(len(words))
+    return np.stack([named.get(name, none) for name in TRAITS], axis=1).astype(np.float32)
+
+
+def _beside(column: NDArray[Any], *steps: int) -> NDArray[Any]:
+    """Return the sum over the words so many places further on, 0 beyond the turn."""
+    padded = np.pad(column.astype(np.float32), 2)
+    beside = [padded[2 + step : 2 + step + len(column)] for step in steps]
+    return np.asarray(np.sum(beside, axis=0))

@@ -1,0 +1,126 @@
+"""Tools: the methods that a dialog's system may call, as a text that begins the dialog.
+
+    tools FindMovies ( genre , location ) ; GetWeather ( city , date )
+
+The text is a turn of the system: a model reads it, and a policy may evict it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from fdkvc.corpora.json_input import check_object, check_structure, optional, parse_json, require
+from fdkvc.corpora.transcripts import Argument, Mention, Tool, Transcript, Turn, clean_name
+
+Schema = Mapping[str, tuple[Tool, ...]]
+"""The tools of each service."""
+
+
+def listed_tools(value: Mapping[str, Any]) -> tuple[Tool, ...]:
+    """Return the tools that a conversation or request lists, in the layout of OpenAI or Anthropic.
+
+    Built-in tools, which have no parameters of their own, are left out, as is what is not a tool.
+
+    Examples
+    --------
+    >>> weather = {"name": "GetWeather", "input_schema": {"properties": {"date": {}, "city": {}}}}
+    >>> listed_tools({"tools": [weather, {"type": "web_search"}]})
+    (Tool(method='GetWeather', slots=('city', 'date')),)
+    """
+    body = value.get("body")
+    listed = (body if isinstance(body, dict) else value).get("tools")
+    found = []
+    for each in listed if isinstance(listed, list) else ():
+        match each:
+            case (
+                {"function": {"name": str(name), "parameters": {"properties": dict(slots)}}}
+                | {"name": str(name), "parameters": {"properties": dict(slots)}}
+                | {"name": str(name), "input_schema": {"properties": dict(slots)}}
+            ):
+                found.append(_tool(name, slots))
+    return tuple(found)
+
+
+def _tool(name: str, slots: Sequence[str] | Mapping[str, Any]) -> Tool:
+    return Tool(clean_name(name), tuple(sorted(map(clean_name, slots))))
+
+
+def read_schema(content: bytes) -> Schema:
+    """Read a schema of the Schema-Guided Dialogue dataset: services with their intents.
+
+    Raises a ValueError that names the place.
+    """
+    try:
+        check_structure(content)
+        services = parse_json(content.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        raise ValueError("the schema is not UTF-8 text") from None
+    if not isinstance(services, list):
+        raise ValueError("the schema is not a list of services")
+    schema = {}
+    for number, found in enumerate(services):
+        place = f"service {number} of the schema"
+        service = check_object(found, place)
+        tools = []
+        for at, each in enumerate(require(service, "intents", list, place)):
+            inside = f"{place}, intent {at}"
+            intent = check_object(each, inside)
+            required = [str(slot) for slot in optional(intent, "required_slots", list, inside)]
+            slots = [*required, *optional(intent, "optional_slots", dict, inside)]
+            tools.append(_tool(require(intent, "name", str, inside), slots))
+        schema[clean_name(require(service, "service_name", str, place))] = tuple(tools)
+    return schema
+
+
+def tools_text(tools: Sequence[Tool]) -> str:
+    """Return tools as the text of a turn.
+
+    Examples
+    --------
+    >>> tools_text([Tool("FindMovies", ("genre", "location")), Tool("GetAlarms", ())])
+    'tools FindMovies ( genre , location ) ; GetAlarms ( )'
+    """
+    listed = (f"{tool.method} ( {' , '.join(tool.slots)} )" for tool in tools)
+    return f"tools {' ; '.join(listed)}".replace("(  )", "( )")
+
+
+def begin_with_tools(transcript: Transcript, schema: Schema | None = None) -> Transcript:
+    """Return a dialog whose first turn lists its services' tools, of its file or of a schema.
+
+    Raises a ValueError if it has no tools, or the schema lacks one of its services.
+    """
+    tools = transcript.tools
+    if schema is not None:
+        missing = [service for service in transcript.topics if service not in schema]
+        if missing:
+            raise ValueError(f"{transcript.name}: the schema lacks the service {missing[0]}")
+        tools = tuple(tool for service in sorted(transcript.topics) for tool in schema[service])
+    if not tools:
+        raise ValueError(f"{transcript.name}: its file lists no tools, and no schema is given")
+    others = zip(transcript.turns, transcript.spoken_by, strict=True)
+    speaker = next((turn.speaker for turn, by in others if by == "system"), "system")
+    demands = (
+        replace(each, turn=each.turn + 1, mentions=tuple(map(_later, each.mentions)))
+        for each in transcript.demands
+    )
+    calls = (
+        replace(call, turn=call.turn + 1, arguments=tuple(map(_argument_later, call.arguments)))
+        for call in transcript.calls
+    )
+    return replace(
+        transcript,
+        turns=(Turn(speaker, tools_text(tools), kind="system"), *transcript.turns),
+        demands=tuple(demands),
+        calls=tuple(calls),
+        tools_in_text=True,
+    )
+
+
+def _later(mention: Mention) -> Mention:
+    return mention._replace(turn=mention.turn + 1)
+
+
+def _argument_later(argument: Argument) -> Argument:
+    return argument._replace(mention=argument.mention and _later(argument.mention))

@@ -1,0 +1,96 @@
+"""Arguments of calls that a replay found cached or not: recall by source, and what was forgotten.
+
+The source of an argument is the kind of span that mentioned its value last: the system prompt, a
+user, the assistant, an earlier call, or the result of a tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from fdkvc.corpora.transcripts import SPAN_KINDS
+from fdkvc.experiments.replay import Replay, mean_over_services
+from fdkvc.limits import MAX_TURNS
+from fdkvc.run.evidence import OLD, RECENT
+from fdkvc.words import plus_minus
+
+ANY = "any"
+"""In the columns of sources and ages: all of them together."""
+
+AGES: Mapping[str, tuple[int, int]] = {
+    "recent": (0, RECENT),
+    "middle": (RECENT, OLD),
+    "old": (OLD, MAX_TURNS),
+    ANY: (0, MAX_TURNS),
+}
+"""Turns since the last mention, more than the first number and at most the second."""
+
+AGE_LABELS: Mapping[str, str] = {
+    "recent": f"up to {RECENT} turns ago",
+    "middle": f"{RECENT + 1} to {OLD} turns ago",
+    "old": f"more than {OLD} turns ago",
+    ANY: "any age",
+}
+
+SOURCE_LABELS: Mapping[str, str] = {
+    **{str(kind): label for kind, label in SPAN_KINDS.items()},
+    ANY: "any source",
+}
+
+SOURCE_RECALL = (
+    *("policy", "heads", "budget", "source", "age", "arguments"),
+    *("n", "services", "mean", "ci_low", "ci_high"),
+)
+
+
+def source_recall(arguments: pd.DataFrame) -> pd.DataFrame:
+    """Return the recall of arguments by source and age, with 95 % intervals over clusters.
+
+    A dialog's recall is the mean over calls of the share of their arguments that were held, as in
+    `fdkvc.run.evidence.recall`. `arguments` is a table of
+    `fdkvc.experiments.replay.replay_arguments`; columns `SOURCE_RECALL`, a row where there is an
+    argument.
+    """
+    rows = []
+    for case, group in arguments.groupby(["policy", "heads", "budget"], sort=False):
+        for source in SOURCE_LABELS:
+            of_source = group if source == ANY else group[group.source == source]
+            for age, (low, high) in AGES.items():
+                some = of_source[(of_source.age > low) & (of_source.age <= high)]
+                if len(some):
+                    calls = some.groupby(["dialog", "services", "turn", "call"], sort=False).held
+                    dialogs = calls.mean().groupby(["dialog", "services"], sort=False).mean()
+                    services = dialogs.index.get_level_values("services").tolist()
+                    found = mean_over_services(dialogs.to_numpy(), services)
+                    rows.append((*case, source, age, len(some), *found))
+    return pd.DataFrame(rows, columns=list(SOURCE_RECALL))
+
+
+def source_rows(by_source: pd.DataFrame, settings: Replay, budget: int) -> list[list[str]]:
+    """Return a row for each source and age: their labels, each policy's recall, and the number.
+
+    Recalls are percentages ± half of the 95 % interval, of the first mode of the heads.
+    """
+    policies = [each.name for each in settings.policies]
+    some = by_source[(by_source.budget == budget) & (by_source.heads == settings.heads[0])]
+    rows = []
+    key: Any
+    for key, own in some.groupby(["source", "age"], sort=False):
+        cells = [
+            plus_minus(row["mean"], (row["mean"] + (row["ci_high"] - row["ci_low"]) / 2), 100)
+            for row in own.set_index("policy").reindex(policies).to_dict("records")
+        ]
+        number = str(int(own.arguments.iloc[0]))
+        rows.append([SOURCE_LABELS[key[0]], AGE_LABELS[key[1]], *cells, number])
+    return rows
+
+
+def forgotten(arguments: pd.DataFrame) -> pd.DataFrame:
+    """Return the arguments that were no longer cached, those given longest ago first."""
+    lost = arguments[arguments.held < 1]
+    by = ["policy", "heads", "budget", "age"]
+    ascending = [True, True, True, False]
+    return lost.sort_values(by, ascending=ascending, kind="stable").reset_index(drop=True)

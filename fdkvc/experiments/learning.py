@@ -1,0 +1,165 @@
+"""Learning: the weights of the policy `learned`, fitted on dialogs with calls.
+
+Logistic regression on pairs of a turn and a token of that turn or before: does a later call need a
+value whose newest mention has the token? Nothing of the cache enters, so the weights are for any
+budget. Dialogs are split by service clusters, since those with the same services repeat each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdkvc.attention import TRAITS, Bools, Ints
+from fdkvc.corpora.recordings import Recording
+from fdkvc.corpora.transcripts import Transcript
+from fdkvc.policies.learned import FEATURES
+
+PAIRS = 400
+"""Pairs that are drawn from each dialog, at most."""
+
+HELD_OUT = 3
+"""One in so many clusters is held out."""
+
+RIDGE = 1.0
+"""Penalty on half the squared weights; it matters little."""
+
+STEPS = 50  # Newton's method takes about eight
+
+Doubles = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """A fitted model: mean, standard deviation and weight per deviation of `FEATURES` (F,)."""
+
+    mean: Doubles
+    spread: Doubles
+    weight: Doubles
+
+    def scores(self, features: Doubles) -> Doubles:
+        """Return the score of each pair (n,) from its features (n, F)."""
+        scores: Doubles = (features - self.mean) / self.spread @ self.weight
+        return scores
+
+    def record(self) -> dict[str, dict[str, float]]:
+        """Return the features as a file of weights stores them."""
+        columns = np.round([self.mean, self.spread, self.weight], 4).T.tolist()
+        keys = ("mean", "spread", "weight")
+        named = zip(FEATURES, columns, strict=True)
+        return {name: dict(zip(keys, column, strict=True)) for name, column in named}
+
+
+def split_by_cluster(
+    transcripts: Sequence[Transcript], seed: int
+) -> tuple[list[Transcript], list[Transcript]]:
+    """Return dialogs to train on, and those of the clusters held out.
+
+    Raises a ValueError if there are fewer than `HELD_OUT` clusters.
+    """
+    clusters = sorted({each.services for each in transcripts})
+    if len(clusters) < HELD_OUT:
+        raise ValueError(
+            f"the dialogs have {len(clusters)} clusters of services, but learning needs at least "
+            f"{HELD_OUT}, to hold one out"
+        )
+    drawn = np.random.default_rng(seed).permutation(len(clusters))[: len(clusters) // HELD_OUT]
+    held_out = {clusters[at] for at in drawn}
+    return (
+        [each for each in transcripts if each.services not in held_out],
+        [each for each in transcripts if each.services in held_out],
+    )
+
+
+def draw_pairs(recordings: Sequence[Recording], seed: int) -> tuple[Doubles, Bools]:
+    """Draw pairs of a turn and a token of dialogs; return features (n, F) and labels (n,).
+
+    Raises a ValueError if no call needs an earlier word, so that there is nothing to learn.
+    """
+    drawn = [
+        _pairs_of(recording, np.random.default_rng([seed, at]))
+        for at, recording in enumerate(recordings)
+    ]
+    features, labels = (np.concatenate(parts) for parts in zip(*drawn, strict=True))
+    if not labels.any():
+        raise ValueError(
+            "no call of these dialogs needs an earlier word: learning needs dialogs with calls"
+        )
+    return features, labels
+
+
+def _pairs_of(recording: Recording, generator: np.random.Generator) -> tuple[Doubles, Bools]:
+    """Return features and labels of pairs of one dialog."""
+    pairs = pick_pairs(recording, generator, PAIRS)
+    return features_of(recording, *pairs), needed(recording, *pairs)
+
+
+def pick_pairs(
+    recording: Recording, generator: np.random.Generator, most: int
+) -> tuple[Ints, Ints]:
+    """Draw turns, and for each a token of it or before; both (n,)."""
+    ends = np.asarray(recording.starts[1:])
+    first = np.concatenate([[0], np.cumsum(ends)])  # pairs are numbered turn by turn
+    picked = generator.choice(first[-1], min(most, first[-1]), replace=False)
+    turn = np.searchsorted(first, picked, side="right") - 1
+    return turn, picked - first[turn]
+
+
+def needed(recording: Recording, turn: Ints, token: Ints) -> Bools:
+    """Whether a call after each turn needs a value whose newest mention has the token (n,)."""
+    ends = np.asarray(recording.starts[1:])
+    labels = np.zeros(len(turn), np.bool_)
+    for demand, mentions in recording.evidence:
+        if demand.kind == "call":
+            began = [int(np.searchsorted(ends, tokens[0], side="right")) for tokens in mentions]
+            for tokens, low, high in zip(mentions, began, [*began[1:], demand.turn], strict=True):
+                labels |= (turn >= low) & (turn < high) & np.isin(token, tokens)
+    return labels
+
+
+def features_of(recording: Recording, turn: Ints, token: Ints) -> Doubles:
+    """Return `FEATURES` of tokens as of turns (n, F)."""
+    dialogs, starts = recording.dialogs, np.asarray(recording.starts)
+    assert dialogs.traits is not None
+    traits = dialogs.traits[0].astype(float)
+    word = traits[:, TRAITS.index("word")]
+    following = np.full(len(word), len(word))  # the next token of the same word
+    order = np.argsort(word, kind="stable")
+    same = (word[order][1:] == word[order][:-1]) & (word[order][1:] > 0)
+    following[order[:-1][same]] = order[1:][same]
+    with_tokens = np.cumsum(np.diff(starts) > 0)
+    named = dict(zip(TRAITS, traits[token].T, strict=True))
+    named["age"] = np.log1p(with_tokens[turn] - with_tokens[dialogs.born[0][token]])
+    named["repeated"] = (following[token] < starts[turn + 1]).astype(float)
+    return np.stack([named[name] for name in FEATURES], axis=1)
+
+
+def fit(
+    features: Doubles,
+    labels: Bools,
+    names: Sequence[str] = FEATURES,
+    columns: Sequence[str] = FEATURES,
+) -> Weights:
+    """Fit a logistic regression to labels (n,) by Newton's method; deterministic.
+
+    The features (n, F) are those of `columns`; those not in `names` get weight 0.
+    """
+    mean, spread = features.mean(axis=0), features.std(axis=0)
+    spread[spread == 0] = 1
+    used = [at for at, name in enumerate(columns) if name in names]
+    x = np.column_stack([(features - mean)[:, used] / spread[used], np.ones(len(features))])
+    penalty = np.diag([RIDGE] * len(used) + [0.0])
+    found = np.zeros(len(penalty))
+    for _ in range(STEPS):
+        likely = 1 / (1 + np.exp(-x @ found))
+        gradient = x.T @ (likely - labels) + penalty @ found
+        step = np.linalg.solve((x * (likely * (1 - likely))[:, None]).T @ x + penalty, gradient)
+        found -= step
+        if np.abs(step).max() < 1e-9:
+            break
+    weight = np.zeros(len(columns))
+    weight[used] = found[:-1]
+    return Weights(mean, spread, weight)

@@ -1,0 +1,70 @@
+"""Notes on settings that have no effect, and on needed values that are not checked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from fdkvc.attention import SPEAKERS
+from fdkvc.corpora.transcripts import Transcript
+from fdkvc.policies import Policy
+from fdkvc.policies.base import Available
+from fdkvc.synthetic.batch import DialogBatch
+from fdkvc.words import count
+
+
+def available_in(dialogs: DialogBatch) -> Available:
+    """Return which inputs of policies the dialogs have."""
+    return Available(
+        speakers=() if dialogs.speakers is None else SPEAKERS,
+        words=dialogs.words is not None,
+        heads=dialogs.heads,
+        layers=dialogs.layers,
+    )
+
+
+def no_effect_notes(policies: Sequence[Policy], available: Available) -> list[str]:
+    """Return a sentence for each setting that has no effect with these inputs.
+
+    Examples
+    --------
+    >>> from fdkvc.policies import read_policy
+    >>> no_effect_notes([read_policy("fifo"), read_policy("pyramid(fifo)")], Available())
+    ['Pyramid (FIFO): There is one layer here, so pyramid changes nothing.']
+    """
+    return [
+        f"{policy.title}: {note}"
+        for policy in policies
+        for note in policy.without_effect(available)
+    ]
+
+
+def missing_value_notes(transcripts: Sequence[Transcript]) -> list[str]:
+    """Count the values carried over from another service, and those absent from the text."""
+    carried = sum(demand.carried for each in transcripts for demand in each.demands)
+    missing = sum(each.missing for each in transcripts)
+    notes = {
+        f"Carried over from another service: {count(carried, 'demand')}.": carried,
+        f"Never said in these words: {count(missing, 'more value')}.": missing,
+    }
+    return [note for note, many in notes.items() if many]
+
+
+def not_read_notes(transcripts: Sequence[Transcript]) -> list[str]:
+    """Count the calls whose arguments are no object, parts that are not text, numbered names."""
+    many = sum(each.malformed_calls for each in transcripts)
+    calls = (
+        f"The arguments of {count(many, 'tool call')} are not a JSON object: they are kept as "
+        "text, and nothing is checked against them."
+    )
+    parts = Counter[str]()
+    for each in transcripts:
+        parts.update(dict(each.unread))
+    others = ", ".join(f"{part} ({times}×)" for part, times in sorted(parts.items()) if times)
+    again = [each.name for each in transcripts if each.numbered]
+    named = f"Names that are given twice are numbered: {', '.join(again[:3])}"
+    return [
+        *([calls] if many else []),
+        *([f"Not read: {others}."] if others else []),
+        *([f"{named}{', and so on' * (len(again) > 3)}."] if again else []),
+    ]

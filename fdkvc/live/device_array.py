@@ -1,0 +1,401 @@
+"""Arrays on a model's device for code that is written in NumPy.
+
+Policies are NumPy code and call its functions and operators on whatever arrays they get. A
+`DeviceArray` is a torch tensor behind NumPy's protocols for other arrays (NEP 13 and NEP 18), so
+the same code computes scores and the selection on the device. A function without a counterpart here
+runs in NumPy on a copy; `Device.moved` counts the bytes that cross.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.lib.mixins import NDArrayOperatorsMixin
+from numpy.typing import DTypeLike, NDArray
+from torch.nn import functional
+
+Call = Callable[..., Any]
+
+DTYPES = {
+    np.dtype(each): getattr(torch, each)
+    for each in ("bool", "uint8", "int32", "int64", "float32", "float64")
+}
+"""The torch dtype of each NumPy dtype; arrays of others stay with NumPy."""
+
+NUMPY_DTYPES = {tensor: array for array, tensor in DTYPES.items()}
+
+
+class Device:
+    """A device, and the bytes moved between it and NumPy.
+
+    Attributes
+    ----------
+    moved : int
+        Bytes so far, in both directions; on the CPU those of its `DeviceArray` alone.
+    """
+
+    def __init__(self, device: Any) -> None:
+        self.device, self.moved = device, 0
+
+    def array(self, values: Any) -> Any:
+        """Return an array on the device."""
+        if isinstance(values, DeviceArray):
+            return values
+        values = np.ascontiguousarray(values)
+        if values.dtype not in DTYPES:
+            return values
+        self.moved += values.nbytes
+        return DeviceArray(torch.tensor(values, device=self.device), self)
+
+    def tensor(self, values: NDArray[Any]) -> Any:
+        """Return NumPy's array as a tensor on the device."""
+        self.moved += values.nbytes if self.device.type != "cpu" else 0
+        return torch.from_numpy(values).to(self.device)
+
+    def numpy(self, tensor: Any) -> NDArray[Any]:
+        """Return a tensor on the device as NumPy's array."""
+        self.moved += tensor.nbytes if self.device.type != "cpu" else 0
+        host: NDArray[Any] = tensor.cpu().numpy()
+        return host
+
+
+class DeviceArray(NDArrayOperatorsMixin):
+    """A tensor with the interface of an array; methods and attributes are those of NumPy's."""
+
+    def __init__(self, tensor: Any, device: Device) -> None:
+        self.tensor, self.device = tensor, device
+
+    # --------------------------------------------------------------------------- protocols
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        host: NDArray[Any] = self.tensor.cpu().numpy()
+        self.device.moved += host.nbytes
+        return host if dtype is None else host.astype(dtype)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **named: Any) -> Any:
+        (out,) = named.pop("out", (None,))
+        arrays = [*inputs, *([] if out is None else [out])]
+        apply = UFUNCS.get(ufunc.__name__, getattr(torch, ufunc.__name__, None))
+        known = all(getattr(each, "dtype", bool) in DTYPES for each in arrays if _is_array(each))
+        if method != "__call__" or named or apply is None or not known:
+            return self._by_numpy(getattr(ufunc, method), inputs, named)
+        kinds = [_kind(each) for each in inputs]
+        *dtypes, last = ufunc.resolve_dtypes((*kinds, None))
+        tensors = map(self._tensor, inputs, dtypes)
+        result = apply(*tensors).to(DTYPES[last])
+        if out is None:
+            return self._wrap(result)
+        if not isinstance(out, DeviceArray):
+            out[...] = np.asarray(self._wrap(result))
+            return out
+        out.tensor.copy_(result)
+        return out
+
+    def __array_function__(self, function: Call, _: Any, args: Any, named: Any) -> Any:
+        own = FUNCTIONS.get(function.__name__)
+        found = NotImplemented if own is None else own(self, *args, **named)
+        return self._by_numpy(function, args, named) if found is NotImplemented else found
+
+    def _by_numpy(self, function: Call, args: Any, named: Any) -> Any:
+        """Call a function of NumPy on copies, and return its arrays to the device."""
+        found = function(*_host(args), **_host(named))
+        if isinstance(found, tuple | list):
+            return type(found)(map(self._wrap_host, found))
+        return self._wrap_host(found)
+
+    def _wrap_host(self, found: Any) -> Any:
+        return self.device.array(found) if isinstance(found, np.ndarray) else found
+
+    def _wrap(self, tensor: Any) -> DeviceArray:
+        return DeviceArray(tensor, self.device)
+
+    def _tensor(self, values: Any, dtype: Any = None) -> Any:
+        """Return an array or number as a tensor on the device."""
+        if not _is_array(values) and not isinstance(values, np.generic):
+            return torch.tensor(
+                values, dtype=None if dtype is None else DTYPES[dtype], device=self.tensor.device
+            )
+        tensor = self.device.array(values).tensor
+        return tensor if dtype is None else tensor.to(DTYPES[dtype])
+
+    def _index(self, key: Any) -> tuple[Any, list[int]]:
+        """Return an index in torch's terms, and the axes to flip before."""
+        parts, flipped, axis = [], [], 0
+        for each in key if isinstance(key, tuple) else (key,):
+            if isinstance(each, slice) and each.step == -1:
+                flipped.append(axis)
+                each = slice(None)
+            parts.append(self._tensor(each) if _is_array(each) else each)
+            axis += each is not None
+        return tuple(parts), flipped
+
+    def __getitem__(self, key: Any) -> DeviceArray:
+        parts, flipped = self._index(key)
+        return self._wrap((self.tensor.flip(flipped) if flipped else self.tensor)[parts])
+
+    def __setitem__(self, key: Any, values: Any) -> None:
+        parts, _ = self._index(key)
+        self.tensor[parts] = self._tensor(values, self.dtype)
+
+    # --------------------------------------------------------------------------- attributes
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.tensor.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return NUMPY_DTYPES[self.tensor.dtype]
+
+    @property
+    def ndim(self) -> int:
+        return int(self.tensor.ndim)
+
+    @property
+    def size(self) -> int:
+        return int(self.tensor.numel())
+
+    @property
+    def T(self) -> DeviceArray:  # noqa: N802 - as NumPy's
+        return self.swapaxes(0, 1)
+
+    def __len__(self) -> int:
+        return len(self.tensor)
+
+    def __iter__(self) -> Iterator[DeviceArray]:
+        return map(self._wrap, self.tensor)
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def item(self) -> Any:
+        self.device.moved += self.tensor.element_size()
+        return self.tensor.item()
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a method of NumPy's on a copy."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        method = getattr(np.asarray(self), name)
+        return lambda *args, **named: self._by_numpy(method, args, named)
+
+    # --------------------------------------------------------------------------- methods
+
+    def reshape(self, *shape: Any) -> DeviceArray:
+        return self._wrap(self.tensor.reshape(*shape))
+
+    def swapaxes(self, one: int, two: int) -> DeviceArray:
+        return self._wrap(self.tensor.swapaxes(one, two))
+
+    def copy(self) -> DeviceArray:
+        return self._wrap(self.tensor.clone())
+
+    def astype(self, dtype: DTypeLike) -> Any:
+        known = DTYPES.get(np.dtype(dtype))
+        return self._wrap(self.tensor.to(known)) if known else np.asarray(self).astype(dtype)
+
+    def take(self, indices: Any, axis: int | None = None) -> DeviceArray:
+        flat = self.tensor.reshape(-1) if axis is None else self.tensor.movedim(axis, 0)
+        found = flat[self._tensor(indices)]
+        return self._wrap(found if axis in (None, 0) else found.movedim(0, axis))
+
+    def nonzero(self) -> tuple[DeviceArray, ...]:
+        return tuple(map(self._wrap, self.tensor.nonzero(as_tuple=True)))
+
+    def argmax(self, axis: int) -> DeviceArray:
+        return self._wrap(self.tensor.to(torch.float64).argmax(dim=axis))
+
+    def any(self, axis: Any = None, **named: Any) -> DeviceArray:
+        return self._reduced("any", axis, **named)
+
+    def all(self, axis: Any = None, **named: Any) -> DeviceArray:
+        return self._reduced("all", axis, **named)
+
+    def mean(self, axis: Any = None, **named: Any) -> DeviceArray:
+        return self._reduced("mean", axis, **named)
+
+    def sum(self, axis: Any = None, dtype: DTypeLike | None = None, **named: Any) -> DeviceArray:
+        more = {} if dtype is None else {"dtype": DTYPES[np.dtype(dtype)]}
+        return self._reduced("sum", axis, **named, **more)
+
+    def max(self, axis: Any = None, initial: float | None = None, **named: Any) -> DeviceArray:
+        return self._reduced("amax", axis, initial, **named)
+
+    def min(self, axis: Any = None, initial: float | None = None, **named: Any) -> DeviceArray:
+        return self._reduced("amin", axis, initial, **named)
+
+    def _reduced(
+        self, name: str, axis: Any, start: float | None = None, keepdims: bool = False, **more: Any
+    ) -> DeviceArray:
+        values = self.tensor
+        if start is not None:
+            values = values.reshape(-1) if axis is None else values
+            at = axis or 0
+            first = values.narrow(at, 0, 0).sum(dim=at, keepdim=True, dtype=values.dtype) + start
+            values = torch.cat([values, first], dim=at)
+        axes = tuple(range(values.ndim)) if axis is None else axis
+        return self._wrap(getattr(values, name)(dim=axes, keepdim=keepdims, **more))
+
+
+def _is_array(values: Any) -> bool:
+    return isinstance(values, np.ndarray | DeviceArray)
+
+
+def _kind(values: Any) -> Any:
+    """Return the dtype of values, or the type of a Python number, which adapts to others."""
+    if hasattr(values, "dtype"):
+        return values.dtype
+    return np.dtype(bool) if isinstance(values, bool) else type(values)
+
+
+def _host(values: Any) -> Any:
+    """Replace the arrays of a device in arguments by NumPy's."""
+    if isinstance(values, DeviceArray):
+        return np.asarray(values)
+    if isinstance(values, tuple | list):
+        return type(values)(map(_host, values))
+    if isinstance(values, dict):
+        return {name: _host(each) for name, each in values.items()}
+    return values
+
+
+# ------------------------------------------------------------------------------- functions
+
+
+def _bit_count(values: Any) -> Any:
+    """Count the bits of non-negative integers below 2³²."""
+    return sum(((values >> bit) & 1) for bit in range(32))
+
+
+UFUNCS: dict[str, Call] = {
+    "equal": torch.eq,
+    "invert": torch.bitwise_not,
+    "power": torch.pow,
+    "rint": torch.round,
+    "bitwise_count": _bit_count,
+}
+"""Those that torch has under another name, or not at all."""
+
+
+def _common(own: DeviceArray, *values: Any) -> list[Any]:
+    """Return values as tensors of the dtype that NumPy would give them together."""
+    kinds = [each.dtype if hasattr(each, "dtype") else each for each in values]
+    dtype = np.result_type(*kinds)
+    return [own._tensor(each, dtype) for each in values]
+
+
+def _where(own: DeviceArray, condition: Any, one: Any, other: Any) -> Any:
+    return own._wrap(torch.where(own._tensor(condition), *_common(own, one, other)))
+
+
+def _concatenate(own: DeviceArray, arrays: Any, axis: int = 0) -> Any:
+    return own._wrap(torch.cat(_common(own, *arrays), dim=axis))
+
+
+def _stack(own: DeviceArray, arrays: Any, axis: int = 0) -> Any:
+    return own._wrap(torch.stack(_common(own, *arrays), dim=axis))
+
+
+def _take_along_axis(own: DeviceArray, array: Any, indices: Any, axis: int) -> Any:
+    values, where = own._tensor(array), own._tensor(indices)
+    shape = [n if n != 1 else m for n, m in zip(where.shape, values.shape, strict=True)]
+    shape[axis] = where.shape[axis]
+    where = where.expand(shape)
+    where = where.where(where >= 0, where + values.shape[axis])
+    full = [m if m != 1 else n for n, m in zip(where.shape, values.shape, strict=True)]
+    full[axis] = values.shape[axis]
+    return own._wrap(values.expand(full).gather(axis, where))
+
+
+def _put_along_axis(own: DeviceArray, array: Any, indices: Any, values: Any, axis: int) -> Any:
+    if not isinstance(array, DeviceArray):
+        host = _host(indices), _host(values)
+        return np.put_along_axis(array, *host, axis=axis)
+    where = own._tensor(indices)
+    array.tensor.scatter_(axis, where, own._tensor(values, array.dtype).expand(where.shape))
+    return None
+
+
+def _sort(own: DeviceArray, array: Any, axis: int = -1) -> Any:
+    return own._wrap(own._tensor(array).sort(dim=axis).values)
+
+
+def _argsort(own: DeviceArray, array: Any, axis: int = -1, kind: str | None = None) -> Any:
+    return own._wrap(own._tensor(array).to(torch.float64).argsort(dim=axis, stable=True))
+
+
+def _partition(own: DeviceArray, array: Any, kth: int, axis: int = -1) -> Any:
+    return _sort(own, array, axis)  # which is a partition at every place
+
+
+def _cumsum(own: DeviceArray, array: Any, axis: int | None = None) -> Any:
+    values = own._tensor(array)
+    return own._wrap((values.reshape(-1) if axis is None else values).cumsum(dim=axis or 0))
+
+
+def _repeat(own: DeviceArray, array: Any, repeats: int, axis: int) -> Any:
+    return own._wrap(own._tensor(array).repeat_interleave(repeats, dim=axis))
+
+
+def _broadcast_to(own: DeviceArray, array: Any, shape: Any) -> Any:
+    return own._wrap(own._tensor(array).expand(shape))
+
+
+def _pad(own: DeviceArray, array: Any, widths: Any) -> Any:
+    flat = [n for each in reversed(widths) for n in each]
+    return own._wrap(functional.pad(own._tensor(array), flat))
+
+
+def _filled(value: int) -> Call:
+    """Return NumPy's function that fills an array like another with a value."""
+
+    def filled(own: DeviceArray, array: Any, dtype: DTypeLike | None = None) -> Any:
+        kind = None if dtype is None else DTYPES[np.dtype(dtype)]
+        return own._wrap(torch.full_like(own._tensor(array), value, dtype=kind))
+
+    return filled
+
+
+def _norm(own: DeviceArray, array: Any, axis: int, *, keepdims: bool = False) -> Any:
+    return own._wrap(own._tensor(array).norm(dim=axis, keepdim=keepdims))
+
+
+def _einsum(own: DeviceArray, equation: str, *arrays: Any) -> Any:
+    return own._wrap(torch.einsum(equation, *map(own._tensor, arrays)))
+
+
+def _clip(own: DeviceArray, array: Any, low: Any, high: Any) -> Any:
+    return np.minimum(np.maximum(array, low), high)
+
+
+FUNCTIONS: dict[str, Call] = {
+    "where": _where,
+    "concatenate": _concatenate,
+    "stack": _stack,
+    "take_along_axis": _take_along_axis,
+    "put_along_axis": _put_along_axis,
+    "sort": _sort,
+    "argsort": _argsort,
+    "partition": _partition,
+    "cumsum": _cumsum,
+    "repeat": _repeat,
+    "broadcast_to": _broadcast_to,
+    "pad": _pad,
+    "zeros_like": _filled(0),
+    "ones_like": _filled(1),
+    "empty_like": _filled(0),
+    "norm": _norm,
+    "einsum": _einsum,
+    "clip": _clip,
+    "isin": lambda own, array, values: own._wrap(torch.isin(*map(own._tensor, (array, values)))),
+    "nonzero": lambda own, array: array.nonzero(),
+    "count_nonzero": lambda own, array: int(array.tensor.count_nonzero()),
+    "moveaxis": lambda own, array, one, other: own._wrap(array.tensor.movedim(one, other)),
+}
+"""NumPy's functions that run on the device."""

@@ -1,0 +1,250 @@
+"""A layer's slots in a policy's cache, and which layers of a model a policy can evict from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import torch
+from torch.nn.functional import pad
+from transformers.cache_utils import (
+    DynamicLayer,
+    DynamicSlidingWindowLayer,
+    LinearAttentionLayer,
+)
+
+from fdkvc.live.quantized import dequantized, quantized
+
+KEYS_VALUES = ("keys", "values")
+
+
+class PolicyLayer(DynamicLayer):  # type: ignore[misc]
+    """A layer's cache: the slots that the policy kept, followed by the tokens of the turn.
+
+    Parameters
+    ----------
+    carried : sequence of str
+        Names of the vectors, besides keys and values, to keep with the entries.
+    bits : int, optional
+        How to store the keys and values of slots; as they are by default.
+
+    Attributes
+    ----------
+    seen : int
+        Tokens so far, padding included.
+    held : int
+        Slots of each head.
+    real : tensor (B, n) of bool, optional
+        Which of the turn's tokens are not padding; all if None.
+    empty : tensor (B, K, S) of bool, optional
+        Marks empty slots, if there are any.
+    """
+
+    is_croppable = False
+
+    def __init__(self, carried: Sequence[str], bits: int | None = None) -> None:
+        super().__init__()
+        self.seen = self.held = 0
+        self.real: Any = None
+        self.empty: Any = None
+        self._carried, self._bits = carried, bits
+        # Of each text: keys and values of the second tier, other vectors of slots and tier.
+        self._aside: list[dict[str, Any]] = []
+        self._shared: list[Any] = []  # which of the hidden states aside each slot has (K, S + R)
+        self._sizes: list[int] = []  # slots of each text
+        self._packed: dict[str, tuple[Any, ...]] = {}  # quantized slots (B, K, S, ·)
+        self._brought: dict[str, list[Any]] = {}
+
+    def get_seq_length(self) -> int:
+        """Return the tokens seen, which is the next position."""
+        return self.seen
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """Return the number of keys, and the position of the first in the mask."""
+        there = self.held + self.turn
+        return there + query_length, self.seen - there
+
+    @property
+    def turn(self) -> int:
+        """Tokens of this turn, padding included."""
+        return self.keys.shape[2] - self._first if self.is_initialized else 0
+
+    @property
+    def _first(self) -> int:
+        """Where the turn's tokens begin in keys and values."""
+        return 0 if self._packed else self.held
+
+    def update(self, key_states: Any, value_states: Any, *args: Any, **named: Any) -> Any:
+        """Add the keys and values of new tokens; return all."""
+        self.seen += key_states.shape[-2]
+        new = super().update(key_states, value_states, *args, **named)
+        if not self._packed:
+            return new
+        return tuple(
+            torch.cat([self._restored(self._packed[name], each.dtype), each], dim=2)
+            for name, each in zip(KEYS_VALUES, new, strict=True)
+        )
+
+    def _restored(self, parts: tuple[Any, ...], dtype: Any) -> Any:
+        return dequantized(parts, self._bits or 8).to(dtype)
+
+    def mask(self, query: Any, mask: Any, *, heads: int, flash: bool, padded: bool) -> Any:
+        """Return the mask to use: of the slots by what they hold, of the turn as given.
+
+        Parameters
+        ----------
+        query : tensor (B, H, n, h)
+        mask : tensor (B, 1, n, S) or None
+            The library's; (B, S) of flash attention.
+        heads : int
+            H if heads may hold different entries, else 1.
+        flash : bool
+            Whether it is for flash attention.
+        padded : bool
+            Whether a text has padding.
+        """
+        empty, turn = self.empty, self.turn
+        whole = mask is None or (not padded and mask.shape[-1] == self.held + turn)
+        if empty is None:
+            if whole:
+                return mask
+            empty, heads = query.new_zeros(len(query), 1, self.held, dtype=torch.bool), 1
+        empty = empty[:, :1] if heads == 1 else empty.repeat_interleave(heads // empty.shape[1], 1)
+        if flash:
+            own = empty.new_ones(len(query), turn) if mask is None else mask[:, -turn:].bool()
+            return torch.cat([~empty[:, 0], own], dim=1)
+        if mask is None:  # a single token sees everything
+            mask = query.new_zeros((len(query), 1, 1, turn))
+        slots = ~empty[:, :, None]
+        if mask.dtype != torch.bool:
+            slots = mask.new_zeros(()).where(slots, torch.finfo(mask.dtype).min)
+        shape = (len(query), heads, query.shape[2], -1)
+        return torch.cat([slots.expand(shape), mask[..., -turn:].expand(shape)], dim=-1)
+
+    def bring(self, **vectors: Any) -> None:
+        """Add further vectors of the turn's tokens (B, heads, n, ·)."""
+        more = {name: [*self._brought.get(name, ()), each] for name, each in vectors.items()}
+        self._brought = self._brought | more
+
+    def slots(self, name: str, text: int = 0) -> Any:
+        """Return the vectors of a text's slots and of its second tier (heads, S + R, ·)."""
+        if not self._aside:
+            return self.new(name, text)[:, :0]
+        aside = self._aside[text][name]
+        if name in KEYS_VALUES:
+            parts = self._slot_parts(name, text)
+            held = self._restored(parts, aside.dtype) if self._packed else parts[0]
+            return torch.cat([held, aside], dim=1)
+        return aside[0, self._shared[text]] if name == "hidden" else aside
+
+    def _slot_parts(self, name: str, text: int) -> tuple[Any, ...]:
+        """Return the keys or values of a text's slots as they are stored (K, S, ·)."""
+        parts = self._packed.get(name, (getattr(self, name),))
+        return tuple(part[text, :, : self._sizes[text]] for part in parts)
+
+    def new(self, name: str, text: int = 0) -> Any:
+        """Return the vectors of the turn's tokens of a text (heads, n, ·)."""
+        if name in KEYS_VALUES:
+            found = getattr(self, name)[text, :, self._first :]
+        else:
+            found = torch.cat([each[text] for each in self._brought[name]], dim=1)
+        return found if self.real is None else found[:, self.real[text]]
+
+    @property
+    def beside(self) -> list[Any]:
+        """All tensors but keys and values that are in use."""
+        aside = [each for text in self._aside for each in text.values()]
+        return [*aside, *chain(*self._packed.values()), *chain(*self._brought.values())]
+
+    def keep(self, places: Sequence[Any], sizes: Sequence[int]) -> None:
+        """Keep the entries of each text at these places of each KV head (K, S + R), −1 for none.
+
+        Parameters
+        ----------
+        places : sequence of tensor
+        sizes : sequence of int
+            Slots of each text, S; the others are of its second tier.
+        """
+        most, aside = max(sizes), list[dict[str, Any]]()
+        shared = [*self._shared] or [None] * len(places)
+        columns: dict[str, list[tuple[Any, ...]]] = {name: [] for name in KEYS_VALUES}
+        for text, (own, size) in enumerate(zip(places, sizes, strict=True)):
+            where, found = own.clamp(min=0), {}
+            for name in (*KEYS_VALUES, *self._carried):
+                if name == "hidden":
+                    found[name], shared[text] = self._hidden(where, text)
+                    continue
+                entries = torch.cat([self.slots(name, text), self.new(name, text)], dim=1)
+                found[name] = _gathered(entries, where[:, size if name in KEYS_VALUES else 0 :])
+                if name in KEYS_VALUES:
+                    columns[name].append(self._stored(name, text, where[:, :size], entries))
+            aside.append(found)
+        kept = {
+            name: tuple(
+                torch.stack([pad(each, (0, 0, 0, most - each.shape[1])) for each in part])
+                for part in zip(*of_texts, strict=True)
+            )
+            for name, of_texts in columns.items()
+        }
+        if self._bits is None:
+            self.keys, self.values = (kept[name][0] for name in KEYS_VALUES)
+        else:
+            self._packed = kept
+            self.keys, self.values = self.keys[:, :, :0].clone(), self.values[:, :, :0].clone()
+        slots = zip(places, sizes, strict=True)
+        empty = torch.stack([pad(own[:, :n] < 0, (0, most - n), value=True) for own, n in slots])
+        self.empty = empty if empty.any() else None
+        self._aside, self._shared, self._sizes, self.held = aside, shared, [*sizes], most
+        self._brought, self.real = {}, None
+
+    def _stored(self, name: str, text: int, where: Any, entries: Any) -> tuple[Any, ...]:
+        """Return the keys or values at these places as they are stored (K, S, ·)."""
+        if self._bits is None:
+            return (_gathered(entries, where),)
+        # What is stored already is not rounded again.
+        old = self._slot_parts(name, text) if self._packed else ()
+        stored = quantized(entries[:, old[0].shape[1] if old else 0 :], self._bits)
+        if old:
+            stored = tuple(torch.cat(parts, dim=1) for parts in zip(old, stored, strict=True))
+        return tuple(_gathered(part, where) for part in stored)
+
+    def _hidden(self, places: Any, text: int) -> tuple[Any, Any]:
+        """Return the hidden states at these places, each once (1, U, d), and their indices.
+
+        The heads of a layer share them, since they are large.
+        """
+        new = self.new("hidden", text)
+        known = self._aside[text]["hidden"] if self._aside else new[:, :0]
+        own = torch.arange(new.shape[1], device=new.device).expand(len(places), -1)
+        own = own + known.shape[1]
+        before = self._shared[text] if self._aside else own[:, :0]
+        used, which = torch.cat([before, own], dim=1).gather(1, places).unique(return_inverse=True)
+        return torch.cat([known, new], dim=1)[:, used], which
+
+
+def _gathered(entries: Any, places: Any) -> Any:
+    """Return the entries (heads, N, ·) at the places of each KV head (K, S)."""
+    where = places.repeat_interleave(len(entries) // len(places), dim=0)
+    return entries.gather(1, where[..., None].expand(-1, -1, entries.shape[-1]))
+
+
+def kind_of(layer: Any) -> str:
+    """Return a short description of a layer that is left to the model."""
+    if isinstance(layer, DynamicSlidingWindowLayer):
+        return f"window of {layer.sliding_window} tokens"
+    return "linear attention" if type(layer) is LinearAttentionLayer else type(layer).__name__
+
+
+def full_layers(layers: Sequence[Any], config: Any) -> tuple[int, ...]:
+    """Return the numbers of the layers with full attention."""
+    if getattr(config.get_text_config(decoder=True), "num_kv_shared_layers", 0):
+        raise ValueError("layers of this model share keys with others, which a policy cannot evict")
+    full = tuple(at for at, layer in enumerate(layers) if type(layer) is DynamicLayer)
+    if not full:
+        kinds = ", ".join(sorted({kind_of(layer) for layer in layers}))
+        raise ValueError(
+            f"no layer of this model attends to the whole text ({kinds}), so there is nothing for "
+            "a policy to decide"
+        )
+    return full

@@ -1,0 +1,193 @@
+"""Learned: a linear score of what a token is, how old, and whether it came again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from fdkvc.attention import TRAITS, Bools, Floats, Observation
+from fdkvc.cache import UNIT_SCALE, Cache
+from fdkvc.parameters import parameter
+from fdkvc.policies.base import (
+    EVICTION,
+    RECENT_WINDOW,
+    Available,
+    Policy,
+    Score,
+    Step,
+    Update,
+    total,
+    window,
+    window_parameter,
+)
+
+SHIPPED = Path(__file__).with_suffix(".json")
+"""The default weights; the file names its training data."""
+
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "age": ("age",),
+    "repeated": ("repeated",),
+    "word": ("surprisal", "capital", "digit", "punctuation", "mark"),
+    "neighbours": ("near_surprisal", "near_capital", "near_digit"),
+    "position": ("position",),
+    "speaker": ("user",),
+}
+"""The terms of the score, and the features that add up to each.
+
+``age`` is ln(1 + turns in the cache); ``repeated`` is 1 once a newer entry has the same word; the
+others are `fdkvc.attention.TRAITS`.
+"""
+
+FEATURES = tuple(feature for group in GROUPS.values() for feature in group)
+
+MAX_FILE_BYTES = 100_000
+
+
+@dataclass(frozen=True)
+class Learned(Policy):
+    """Keep the entries that a linear model, fitted on dialogs with calls, scores highest.
+
+    The score is a weighted sum of the features; `fdkvc.experiments.learning` fits the weights.
+    """
+
+    key = "learned"
+    label = "Learned"
+    idea = (
+        "A linear model scores each token by its text, its neighbours, its speaker, its age and "
+        "whether it came again. Its weights were fitted to what later calls of training dialogues "
+        "need. A share of the budget goes to the newest entries."
+    )
+    source = "this project; fitted on the Schema-Guided Dialogue dataset"
+    needs_words = True
+    looks_at = ("traits", "positions", "history")
+    channels = ("age", "repeated")
+    ties = UNIT_SCALE
+    quantity_names = MappingProxyType({"word": "kind of word", "position": "place in the turn"})
+    steps = (
+        Step(
+            "Age",
+            r"a_i \leftarrow a_i + 1, \qquad \text{new: } a_j = 0",
+            "in turns with tokens",
+            reads=("age",),
+            writes=("age",),
+            kind="change",
+        ),
+        Step(
+            "Repetition",
+            r"d_i \leftarrow \max\big(d_i,\; [\exists j > i:\ \text{word}_j = \text{word}_i]\big)",
+            "j is cached or new; a new entry starts at 0",
+            reads=("repeated",),
+            writes=("repeated",),
+            kind="change",
+            includes_new=True,
+        ),
+        RECENT_WINDOW,
+        Step(
+            EVICTION.name,
+            r"\begin{gathered} s_i = \sum_f w_f\,(x_{if} - \mu_f)/\sigma_f \\ "
+            r"\text{keep the top } B \text{ by } s_i,\text{ ties to the older} \end{gathered}",
+            "x are the features, in units of their standard deviation on training dialogs",
+            writes=("score",),
+            kind="evict",
+        ),
+    )
+
+    window: float = window_parameter(0.5)
+    weights: str = parameter(
+        "",
+        "Weights",
+        "File of weights, as the command learn writes it, in or below the current folder; empty "
+        "for the default ones.",
+        pattern=r"((?!.*\.\.)\w[\w./-]{0,200}\.json)?",
+        form="a .json file in or below the current folder, or empty",
+        nominal=True,
+    )
+
+    def __post_init__(self) -> None:
+        """Check the hyperparameters and the file of weights."""
+        super().__post_init__()
+        self.model  # noqa: B018 a missing or wrong file is an error here, not in a run
+
+    @cached_property
+    def model(self) -> Mapping[str, tuple[float, float]]:
+        """Mean, and weight per unit, of each feature; ValueError if the file has none."""
+        path = Path(self.weights) if self.weights else SHIPPED
+        try:
+            return _read_weights(path, path.stat().st_mtime_ns)
+        except OSError as error:
+            reason = error.strerror
+            raise ValueError(f"the weights {str(path)!r} cannot be read: {reason}") from None
+
+    def without_effect(self, available: Available) -> tuple[str, ...]:
+        """Warn where words are unknown."""
+        if available.words:
+            return ()
+        return ("Words are unknown here, so it decides by age alone.",)
+
+    def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
+        """Count the turns that each entry has been cached."""
+        return Update(cache.with_channels(age=np.where(cache.present, cache["age"] + 1, 0)))
+
+    def after_insert(self, cache: Cache, turn: Observation) -> Cache:
+        """Mark the entries whose word a newer entry has; they stay marked once that is evicted."""
+        word = turn.traits(cache.token)[..., TRAITS.index("word")]
+        position = turn.position(cache.token)
+        # Sorted by word, then position: an entry is repeated if the next one has its word.
+        order = np.argsort(word * 2.0**20 + position, axis=1, kind="stable")
+        ordered = np.take_along_axis(word, order, axis=1)
+        last = np.zeros_like(ordered[:, :1])
+        same = (ordered == np.concatenate([ordered[:, 1:], last], axis=1)) & (ordered > 0)
+        newly = np.take_along_axis(same, np.argsort(order, axis=1), axis=1)
+        return cache.with_channels(repeated=np.maximum(cache["repeated"], newly))
+
+    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+        """Return the weighted features, summed by group; a token with the mean features has 0."""
+        traits = turn.traits(cache.token)
+        features = {name: traits[..., at] for at, name in enumerate(TRAITS)}
+        features |= {"age": np.log1p(cache["age"]), "repeated": cache["repeated"]}
+        weighted = {
+            name: np.float32(weight) * (features[name] - np.float32(mean))
+            for name, (mean, weight) in self.model.items()
+        }
+        return {
+            group: np.where(
+                cache.present, total({name: weighted[name] for name in names}), np.float32(0)
+            )
+            for group, names in GROUPS.items()
+        }
+
+    def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
+        """Protect the newest entries."""
+        return window(cache, budget, self.window)
+
+
+@lru_cache(maxsize=8)
+def _read_weights(path: Path, changed: int) -> Mapping[str, tuple[float, float]]:
+    """Return mean, and weight per unit, of each feature of a file."""
+    with path.open("rb") as file:
+        content = file.read(MAX_FILE_BYTES)
+    try:
+        features: Any = json.loads(content)["features"]
+        columns = [
+            [float(features[name][key]) for key in ("mean", "spread", "weight")]
+            for name in FEATURES
+        ]
+        mean, spread, weight = np.array(columns).T
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(
+            f"the weights {str(path)!r} must be a JSON object with mean, spread and weight of each "
+            f"of the features {', '.join(FEATURES)}"
+        ) from None
+    if not (np.isfinite(columns).all() and (spread > 0).all()):
+        raise ValueError(
+            f"the weights {str(path)!r} hold a number that is not finite, or a spread of 0"
+        )
+    pairs = zip(mean.tolist(), (weight / spread).tolist(), strict=True)
+    return dict(zip(FEATURES, pairs, strict=True))

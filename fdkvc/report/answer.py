@@ -1,0 +1,150 @@
+"""A model's answer that fails, and what it writes once evicted words are restored."""
+
+from __future__ import annotations
+
+from html import escape
+
+from fdkvc.corpora.formats import EXAMPLES, read_transcripts
+from fdkvc.corpora.model_text import model_text
+from fdkvc.explain.answer_causes import (
+    GradedCall,
+    Passages,
+    Restoration,
+    Span,
+    changed_words,
+    grade_call,
+    restore_spans,
+    turns_in_words,
+    turns_of,
+)
+from fdkvc.lm import BUNDLED
+from fdkvc.lm.chat import Chat
+from fdkvc.lm.language_model import load_language_model
+from fdkvc.lm.text_cache import TextCache
+from fdkvc.policies import policy_named
+from fdkvc.report.page import css, page
+from fdkvc.words import count
+
+EXAMPLE, TURN, POLICY, BUDGET = "evening.json", 15, "fifo", 48
+"""A shipped dialog, the turn of its answer, and what the model's cache is under."""
+
+VERSIONS = {
+    "as_it_was": "original entries",
+    "as_it_would_be": "recomputed entries",
+}
+"""Labels of the two kinds of entries that a span can be restored with."""
+
+SHOWN_CHARACTERS = 60
+"""Characters shown of an argument."""
+
+
+def right(found: Restoration, text: str, expected: str) -> bool:
+    """Whether a passage is the expected one."""
+    return grade_call(text, expected).right if found.writer == "call" else text == expected
+
+
+def evicted_in(cache: TextCache, passages: Passages, span: Span) -> str:
+    """Return the turns in which any head evicted a span, in words."""
+    turns = turns_of(passages)
+    evicted = cache.evicted_in[:, :, span.first : span.end]
+    when = sorted({turns[at] for at in evicted[evicted >= 0].tolist()})
+    return turns_in_words(when[0], when[-1])
+
+
+def _of_heads(cache: TextCache, span: Span) -> str:
+    gone = cache.evicted_in[:, :, span.first : span.end] >= 0
+    return f"{int(gone.any(axis=-1).sum())} of {gone[:, :, 0].size}"
+
+
+def restored_html(cache: TextCache, passages: Passages, found: Restoration, expected: str) -> str:
+    """Return what was written with nothing and with each span restored, as a table."""
+    turns = turns_of(passages)
+    heads = "".join(
+        f'<th scope="col">{escape(each)}</th>' for each in ("restored", *VERSIONS.values())
+    )
+    nothing = _written(found, found.lost, expected)
+    rows = f'<tr><th scope="row">nothing</th><td colspan="2">{nothing}</td></tr>'
+    for attempt in found.attempts:
+        span = attempt.spans[0]
+        label, place = f"all {len(attempt.spans)}", ""
+        if len(attempt.spans) == 1:
+            label = span.text
+            place = (
+                f"from turn {turns[span.passage]}, evicted in {evicted_in(cache, passages, span)} "
+                f"from {_of_heads(cache, span)} heads"
+            )
+        versions = "".join(
+            f"<td>{_written(found, getattr(attempt, version), expected)}</td>"
+            for version in VERSIONS
+        )
+        rows += f'<tr><th scope="row">{escape(label)}<small>{place}</small></th>{versions}</tr>'
+    return (
+        '<div class="scrolls back" tabindex="0" role="region" '
+        f'aria-label="Answers after restoring words"><table>'
+        f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _written(found: Restoration, text: str, expected: str) -> str:
+    if found.writer == "call":
+        return call_html(grade_call(text, expected))
+    return words_html(text, expected.split())
+
+
+def words_html(text: str, full: list[str]) -> str:
+    """Mark the words that differ from the full cache."""
+    words = text.split()
+    return " ".join(
+        f"<mark>{escape(word)}</mark>" if changed else escape(word)
+        for word, changed in zip(words, changed_words(words, full), strict=True)
+    )
+
+
+def call_html(call: GradedCall) -> str:
+    """Return a call as chips that show whether each argument is right."""
+    if not call.method:
+        expected = escape(call.expected_method)
+        return f'<div class="chips"><span class="unmet">✗ no call of {expected}</span></div>'
+    same = call.method == call.expected_method
+    expected = f"not {call.expected_method}" if call.expected_method else "not asked for"
+    parts = [_chip(call.method, "" if same else expected)]
+    for each in call.arguments:
+        if each.written is None:
+            parts.append(_chip(each.slot, f"missing: {each.expected}"))
+        else:
+            wrong = "not asked for" if each.expected is None else f"not {each.expected}"
+            parts.append(_chip(f"{each.slot} = {each.written}", "" if each.right else wrong))
+    return f'<div class="chips">{" ".join(parts)}</div>'
+
+
+def _chip(written: str, wrong: str) -> str:
+    shown, whole = escape(shortened(written, SHOWN_CHARACTERS)), escape(written)
+    if not wrong:
+        return f'<span class="met" title="{whole}">✓ {shown}</span>'
+    return f'<span class="unmet" title="{whole}">✗ {shown} <i>{escape(wrong)}</i></span>'
+
+
+def shortened(text: str, most: int) -> str:
+    """Cut a long text."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def answer_page(title: str) -> str:
+    """Return a page on the answer of the bundled model that fails, and what brings it back."""
+    path, policy = EXAMPLES / EXAMPLE, policy_named(POLICY)
+    model, said = load_language_model(BUNDLED), read_transcripts(path.read_bytes(), path.name)[0]
+    chat = Chat(model, {POLICY: model.evicting(policy, BUDGET)})
+    for each in model_text(said):
+        if each.turn < TURN:
+            chat.add_message(each.text, each.writer)
+    cache, passages = chat.caches[POLICY], chat.passages[POLICY]
+    found = restore_spans(model, cache, passages, most=4)
+    words = (
+        f"“{chat.text(POLICY)}” asks the user in turn {TURN - 1} of “{said.name}”. A small "
+        f"language model answers with the {count(BUDGET, 'entry', 'entries')} that {policy.title} "
+        f"left of {cache.count} in each head, and then with evicted words restored. ✗ marks what "
+        "differs from the answer with the full cache."
+    )
+    table = restored_html(cache, passages, found, found.full)
+    body = f"<main><h1>{escape(title)}</h1><p>{escape(words)}</p>{table}</main>"
+    return page(title, body, css("gallery") + css("answer"))

@@ -1,0 +1,49 @@
+"""A gallery: pages about the shipped results that a disk or any web server can serve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from fdkvc.corpora.recordings import Recording
+from fdkvc.report.answer import answer_page
+from fdkvc.report.document import papers_report
+from fdkvc.report.page import css, page
+from fdkvc.report.scene import Scene, scene_html, sentences_of
+from fdkvc.report.shipped_agents import agents_report
+from fdkvc.report.shipped_answers import shipped_report
+from fdkvc.stage.payload import pack
+from fdkvc.stage.story import Chapter, story
+
+
+def gallery_files(recordings: Sequence[Recording]) -> dict[str, str]:
+    """Return the pages by name; a failed call is searched for in the recordings."""
+    scenes = [_scene(chapter) for chapter in story(recordings)]
+    files = {f"scene{at}.html": scene_html(scene) for at, scene in enumerate(scenes, start=1)}
+    items = [(name, scene.title, scene.words) for name, scene in zip(files, scenes, strict=True)]
+    again = "An answer that fails and is brought back"
+    paper, shipped = "The paper's tables, figures and claims", "By policy and budget."
+    for name, text, title, words in (
+        ("answer.html", answer_page(again), again, "Which evicted word would have made it right."),
+        ("report.html", papers_report(recordings), paper, "Each with a verdict."),
+        ("agents.html", agents_report(), "What is kept of agent conversations", shipped),
+        ("answers.html", shipped_report(), "What a model's answers lose", shipped),
+    ):
+        files[name] = text
+        items.append((name, title, words))
+    listed = "".join(
+        f'<li><a href="{name}">{escape(title)}</a><p>{escape(words)}</p></li>'
+        for name, title, words in items
+    )
+    words = "A language model remembers a dialog in a cache of limited size. What stays in it?"
+    body = f"<main><h1>FD-KVC Lab</h1><p>{words}</p><ol>{listed}</ol></main>"
+    return {"index.html": page("FD-KVC Lab", body, css("gallery")), **files}
+
+
+def _scene(chapter: Chapter) -> Scene:
+    run, token = chapter.run, chapter.token
+    return Scene(
+        *(chapter.title, "one", pack(run, "moment"), chapter.turn, token),
+        sentences=sentences_of([run], token, every=False),
+        words=" ".join(chapter.sentences),
+    )

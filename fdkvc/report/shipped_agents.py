@@ -1,0 +1,82 @@
+"""Shipped results on agent conversations: a chart, a table, and both as a report."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from html import escape
+from typing import Any
+
+import pandas as pd
+
+from fdkvc.charts.budgets import budgets_chart
+from fdkvc.charts.theme import LIGHT, Spec, Theme
+from fdkvc.experiments import agents
+from fdkvc.experiments.replay import BEST
+from fdkvc.files.text import INTERVAL
+from fdkvc.policies import read_policy
+from fdkvc.report.document import Part, drawing, report_html
+from fdkvc.report.tables import plain_html
+from fdkvc.words import ranged, signed
+
+TITLE = "Call-argument recall of agent conversations"
+
+
+def _titles() -> dict[str, str]:
+    return {BEST: BEST.capitalize()} | {name: read_policy(name).title for name in agents.POLICIES}
+
+
+def _rows(variant: str) -> pd.DataFrame:
+    table = agents.agent_results()
+    return table[(table.metric == agents.METRICS[0]) & (table.variant == variant)]
+
+
+def _change(row: Mapping[Hashable, Any]) -> str:
+    mean, low, high = (100 * float(row[name]) for name in agents.CHANGE)
+    return ranged(mean, low, high, 1, signed)
+
+
+def agents_chart(theme: Theme) -> Spec:
+    """Return recall by budget, a line for each policy."""
+    titles, rows = _titles(), _rows(agents.AS_READ)
+    return budgets_chart(
+        rows[rows.policy.isin(agents.DRAWN)].replace(titles),
+        TITLE,
+        theme,
+        policies=tuple(titles[name] for name in agents.DRAWN),
+        intervals=False,  # of so many lines they hide each other; the table has them
+    )
+
+
+def agents_columns() -> dict[str, list[str]]:
+    """Return recall by policy and budget, and what a pinned system prompt changes."""
+    titles = _titles()
+    cells = {}
+    for row in _rows(agents.AS_READ).to_dict("records"):
+        mean, low, high = (100 * float(row[name]) for name in INTERVAL)
+        cells[row["policy"], row["budget"]] = ranged(mean, low, high, 0)
+    pinned = {row["policy"]: _change(row) for row in _rows(agents.PINNED).to_dict("records")}
+    columns = {"Recall in %": [*titles.values()]}
+    columns |= {f"{n:,}": [cells[name, n] for name in titles] for n in agents.BUDGETS}
+    columns[f"{agents.PINNED_BUDGET:,}, pinned"] = [pinned.get(name, "") for name in titles]
+    return columns
+
+
+def agents_words() -> str:
+    """Return what was measured."""
+    rows, general = _rows(agents.AS_READ), _rows(agents.GENERAL).iloc[0].to_dict()
+    return (
+        f"{rows.n.max()} conversations with calls of τ-bench (sierra-research/tau-bench, MIT) "
+        f"on {rows.clusters.max()} tasks, lexical embedding, calls read as text; 95 % "
+        "intervals by task. Pinned: the change in points if the system prompt of "
+        f"{agents.PROMPT:,} words is never evicted. With word frequencies of general English, "
+        f"surprisal changes by {_change(general)} points at {general['budget']} entries. "
+        "Measured by benchmarks/research/agents.py."
+    )
+
+
+def agents_report() -> str:
+    """Return the shipped results as a report."""
+    drawn, table = drawing(agents_chart(LIGHT), "agents"), plain_html(agents_columns(), TITLE)
+    parts = [Part(TITLE, f"{drawn}{table}<p>{escape(agents_words())}</p>")]
+    scope = ["What policies keep of the conversations of agents, whose calls need what was said."]
+    return report_html("Cache policies on agent conversations", scope, parts, agents.MEASURED_ON)

@@ -1,0 +1,200 @@
+"""Five scenes for newcomers to KV caches; every sentence is made from its run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fdkvc.corpora.recordings import Recording
+from fdkvc.experiments.benchmark import Benchmark
+from fdkvc.explain.explain import life
+from fdkvc.policies import Policy, policy_named
+from fdkvc.run.evidence import demand_results
+from fdkvc.run.simulate import simulate
+from fdkvc.run.trace import Trace
+from fdkvc.stage.moments import Spoken, failed_call, ranks_of, rescued
+from fdkvc.stage.run import DialogChoice, Run, RunChoice, build_run
+from fdkvc.synthetic.batch import DialogBatch
+from fdkvc.synthetic.scenarios import World, scenario_named
+from fdkvc.words import count, percent
+
+SEED, POLICY = 7, "fd-kvc"
+
+TITLES = (
+    "The cache fills",
+    "Attention misleads",
+    "The topic returns",
+    "The call fails",
+    "Bring it back",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Chapter:
+    """A scene of the story: a turn of a run, three sentences, and something to try.
+
+    `token` is pinned, if any; `trial` is to be tried on `page` with the parameters of `link`.
+    """
+
+    title: str
+    run: Run
+    turn: int
+    token: int | None
+    sentences: tuple[str, str, str]
+    trial: str
+    page: str
+    link: Mapping[str, str]
+
+
+def story(recordings: Sequence[Recording]) -> list[Chapter]:
+    """Return the scenes; the last two only if a call of the recorded dialogs fails."""
+    return [_fills(), _misleads(), _returns(), *_fails(recordings)]
+
+
+def _run(scenario: str, policy: str) -> Run:
+    dialog = DialogChoice(scenario_named(scenario), SEED, World())
+    return build_run(RunChoice(dialog, policy_named(policy), Benchmark.budget), dialog.load())
+
+
+def _held(run: Run, turn: int) -> Counter[str]:
+    kept = run.trace.kept[0, turn]
+    return Counter(run.dialogs.topics_of(0, kept[kept >= 0]))
+
+
+def _fills() -> Chapter:
+    run = _run("mixed", POLICY)
+    budget, new = run.trace.budget, int(run.dialogs.turn_tokens)
+    turn = int(np.flatnonzero((run.trace.kept[0] >= 0).all(axis=1))[0])
+    before = _held(run, turn - 1).total() if turn else 0
+    sentences = (
+        f"Each turn of this dialog brings {count(new, 'token')}, pieces of words, and a language "
+        "model keeps an entry for each in its cache, so that it need not read them again.",
+        f"This cache has room for {count(budget, 'entry', 'entries')}, and in turn {turn} it is "
+        "full.",
+        f"From now on a policy decides what to evict, already {before + new - budget} in this "
+        "turn: the model cannot look at them again.",
+    )
+    link = {"scenario": "mixed", "seed": f"{SEED}", "policy": POLICY, "budget": "40"}
+    return Chapter(
+        TITLES[0],
+        run,
+        turn,
+        None,
+        sentences,
+        "give the cache room for 40 entries only",
+        "step",
+        link,
+    )
+
+
+def _misleads() -> Chapter:
+    run = _run("shift", "h2o")
+    turn, current = run.dialogs.turns - 1, run.dialogs.current[0]
+    old, new = (run.dialogs.topic_label(int(current[at])) for at in (0, turn))
+    since, kept = int(np.flatnonzero(current == current[turn])[0]), run.trace.kept[0, turn]
+    token = int(kept[kept >= 0].min())
+    course = life(run.trace, run.dialogs, 0, token)
+    score = np.asarray(course.score)[np.asarray(course.turn) <= turn]
+    late = 1 - float(score[np.asarray(course.turn)[: len(score)] < since][-1] / score[-1])
+    sentences = (
+        f"The dialog moves to topic {new} in turn {since} and stays there.",
+        f"The policy H2O keeps the entries with the most attention so far: after turn {turn}, "
+        f"{_held(run, turn)[old]} of its {run.trace.budget} entries are still of topic {old}.",
+        f"The pinned entry is from turn {run.dialogs.born[0, token]} and got {percent(late)} of "
+        f"its score since turn {since}: an old entry collects attention by being there.",
+    )
+    link = {"scenario": "shift", "seed": f"{SEED}", "policies": "fifo,h2o", "turn": f"{turn}"}
+    return Chapter(
+        TITLES[1],
+        run,
+        turn,
+        token,
+        sentences,
+        "step H2O beside FIFO, which keeps the newest",
+        "compare",
+        link,
+    )
+
+
+def _returns() -> Chapter:
+    run = _run("mixed", POLICY)
+    turn, token = rescued(run)
+    assert token is not None
+    topic, title = (
+        run.dialogs.topic_label(int(run.dialogs.current[0, turn])),
+        run.trace.policy.title,
+    )
+    before, now = (ranks_of(run, at)[token] for at in (turn - 1, turn))
+    sentences = (
+        f"Topic {topic} comes back in turn {turn}, after other topics.",
+        f"{title} lets the importance of an entry fade from turn to turn, but it still holds "
+        f"{_held(run, turn - 1)[topic]} entries of topic {topic}.",
+        f"The pinned entry rises from rank {before} to {now} of {run.trace.budget}: it resembles "
+        "what the dialog is about again, so it stays.",
+    )
+    link = {"scenario": "mixed", "seed": f"{SEED}", "policy": POLICY, "gamma": "0.6"}
+    link |= {"turn": f"{turn}", "entry": f"{token}"}
+    return Chapter(
+        TITLES[2], run, turn, token, sentences, "let importance fade faster (γ = 0.6)", "step", link
+    )
+
+
+@dataclass(frozen=True)
+class _Pinned(Spoken):
+    tokens: tuple[int, ...] = ()
+    alone: ClassVar[bool] = False
+
+    def run(self, policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
+        return simulate(policy, dialogs, budget, pinned=np.array([self.tokens]))
+
+
+def _fails(recordings: Sequence[Recording]) -> list[Chapter]:
+    """Return a call that loses an argument, and the same with that argument pinned."""
+    policy = policy_named(POLICY)
+    failure = failed_call(recordings, policy, Benchmark.budget)
+    if failure is None:
+        return []
+    demand, spoken = failure.demand, failure.run.choice.dialog
+    assert isinstance(spoken, Spoken)
+    (mentions,) = (found for each, found in spoken.recording.evidence if each is demand)
+    pinned = _Pinned(spoken.name, spoken.recording, tuple(map(int, mentions[-1])))
+    again = build_run(RunChoice(pinned, policy, Benchmark.budget), failure.run.dialogs)
+    results = demand_results(again.trace, spoken.recording)
+    (met,) = (each.met[0] for each in results if each.demand is demand)
+    left = int(np.isin(pinned.tokens, failure.run.trace.kept[0, demand.turn - 1]).sum())
+    lost = (
+        f"In the dialog “{spoken.name}” the assistant calls {demand.source} in turn "
+        f"{demand.turn} and needs the {demand.slot}, “{demand.value}”.",
+        f"It was last mentioned in turn {demand.mentions[-1].turn}, and in turn {failure.turn} "
+        f"{policy.title} evicts its word “{spoken.words[failure.token]}”.",
+        f"So the call has {left or 'none'} of the "
+        f"{count(len(pinned.tokens), 'entry', 'entries')} that it needs.",
+    )
+    kept = (
+        f"The same dialog with “{demand.value}” pinned: its "
+        f"{count(len(pinned.tokens), 'entry stays', 'entries stay')}, whatever the score.",
+        f"The cache is no larger: after turn {demand.turn} it holds "
+        f"{count(_held(again, demand.turn).total(), 'entry', 'entries')}.",
+        f"In turn {demand.turn} the call {'has' if met else 'still lacks'} its argument.",
+    )
+    at = [each.transcript.name for each in recordings].index(spoken.name)
+    link = {"file": "dialogues", "dialog": f"{at}", "policies": f"fifo,{POLICY}"}
+    link |= {"budget": f"{Benchmark.budget}", "turn": f"{failure.turn}"}
+    return [
+        Chapter(
+            *(TITLES[3], failure.run, failure.turn, failure.token, lost),
+            *("read this dialog with two policies, word by word", "dialogs", link),
+        ),
+        Chapter(
+            *(TITLES[4], again, demand.turn, failure.token, kept),
+            *(
+                "let a language model answer with evicted words restored",
+                "answers",
+                {"section": "back"},
+            ),
+        ),
+    ]

@@ -1,0 +1,172 @@
+"""What policies forgot in all dialogs of a file, and which policy and budget would hold it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import streamlit as st
+
+from fdkvc.corpora.model_folder import parse_config
+from fdkvc.experiments.arguments import SOURCE_LABELS, forgotten, source_recall, source_rows
+from fdkvc.experiments.plan import (
+    SHAPE,
+    SHAPES,
+    ModelShape,
+    budget_columns,
+    plan_sentence,
+    plan_table,
+    shape_of,
+    smallest_budgets,
+)
+from fdkvc.limits import MAX_CONFIG_MEGABYTES
+from fdkvc.ui.dialogs import choices
+from fdkvc.ui.kit import fields
+from fdkvc.ui.kit.fields import held, pick
+from fdkvc.ui.kit.frame import problems, table_html
+from fdkvc.ui.kit.lru import cached
+from fdkvc.ui.kit.markdown import plain
+from fdkvc.ui.kit.sidebar import ENTRY, TURN
+from fdkvc.words import count
+
+if TYPE_CHECKING:
+    from fdkvc.ui.dialogs.replay import Replayed
+
+LISTED = 200
+"""Forgotten arguments in the list, those given longest ago."""
+
+
+def show_plan(page: str, done: Replayed) -> None:
+    """Show the smallest budget of each policy in entries and bytes, and the conclusion."""
+    st.header("Which policy, and how much cache?", anchor=False)
+    with st.container(horizontal=True):
+        shape = SHAPES[fields.choice(page, SHAPE)]
+        config = st.file_uploader(
+            "Or a config.json of your own",
+            type="json",
+            key=f"{page}/plan/config",
+            max_upload_size=MAX_CONFIG_MEGABYTES,
+        )
+    if config is not None:
+        try:
+            shape = shape_of(parse_config(config.getvalue()))
+        except ValueError as error:
+            problems([f"{error}. Using {shape.name}."])
+    st.markdown(plain(_sentence(done, shape)))
+    st.html(table_html(_budgets(done, shape), f"Smallest budget, and its bytes in {shape.name}"))
+    st.caption(
+        plain(
+            "A dash: none of the budgets of this run. Entries are words and punctuation marks "
+            "where no trace gives a model's tokens."
+        )
+    )
+
+
+@cached
+def _plan(done: Replayed, shape: ModelShape) -> pd.DataFrame:
+    return plan_table(done.settings, done.table, done.tokens, shape)
+
+
+@cached
+def _sentence(done: Replayed, shape: ModelShape) -> str:
+    return plan_sentence(done.settings, done.table, _plan(done, shape), done.tokens, shape)
+
+
+@cached
+def _budgets(done: Replayed, shape: ModelShape) -> dict[str, list[str]]:
+    plan = _plan(done, shape)
+    plan = plan[plan.heads == done.settings.heads[0]]
+    titles = {each.name: each.title for each in done.settings.policies}
+    return budget_columns(smallest_budgets(plan), lambda policy, _: titles[policy])
+
+
+def show_forgotten(page: str, done: Replayed) -> None:
+    """Show the recall by source and age, and the list of what a policy forgot."""
+    settings = done.settings
+    st.header("What was forgotten", anchor=False)
+    titles = {each.name: each.title for each in settings.policies}
+    budgets = sorted(settings.budgets)
+    with st.container(horizontal=True):
+        labels = {str(budget): f"{budget:,} entries" for budget in budgets}
+        middle = str(budgets[len(budgets) // 2])
+        budget = int(pick(f"{page}/forgotten/budget", "At budget", labels, middle, 160))
+        last = settings.policies[-1].name
+        policy = pick(f"{page}/forgotten/policy", "Forgotten by", titles, last)
+    st.html(table_html(_matrix(done, budget), "Recall of call arguments by source and age"))
+    st.caption(
+        "Call-argument recall in percent ± half of the 95 % interval, by the kind of span that "
+        "gave the value last, and how many turns ago."
+    )
+    lost = forgotten(done.arguments)
+    lost = lost[(lost.policy == policy) & (lost.budget == budget)]
+    lost = lost[lost.heads == settings.heads[0]].head(LISTED).reset_index(drop=True)
+    if lost.empty:
+        st.info(plain(f"{titles[policy]} held every argument at this budget."))
+        return
+    listed = count(len(lost), "argument")
+    st.markdown(plain(f"{listed}, given longest ago first. Select one to show its moment above."))
+    event: Any = st.dataframe(
+        _listed(lost),
+        hide_index=True,
+        key=f"{page}/forgotten/list",
+        on_select="rerun",
+        selection_mode="single-row",
+    )
+    selected, seen = tuple(event.selection.rows), f"{page}/forgotten/seen"
+    if selected and st.session_state.get(seen) != (selected, policy, budget):
+        st.session_state[seen] = selected, policy, budget
+        go_to(page, done, {str(k): v for k, v in lost.iloc[selected[0]].to_dict().items()})
+
+
+def _matrix(done: Replayed, budget: int) -> dict[str, list[str]]:
+    titles = {each.name: each.title for each in done.settings.policies}
+    header = ["source", "given", *titles.values(), "arguments"]
+    rows = source_rows(_by_source(done), done.settings, budget)
+    return {name: [row[at] for row in rows] for at, name in enumerate(header)}
+
+
+@cached
+def _by_source(done: Replayed) -> pd.DataFrame:
+    return source_recall(done.arguments)
+
+
+def _listed(lost: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "turns ago": lost.age,
+            "value": lost.value,
+            "argument": lost.call + ": " + lost.slot,
+            "given by": lost.source.map(SOURCE_LABELS),
+            "in turn": lost.mentioned,
+            "evicted in": lost.lost,
+            "needed in": lost.turn,
+            "dialog": lost.dialog,
+        }
+    )
+
+
+def go_to(page: str, done: Replayed, row: dict[str, Any]) -> None:
+    """Show the moment at which a forgotten argument was needed, and rerun the page."""
+    names = [each.name for each in done.file.transcripts]
+    dialog = names.index(row["dialog"])
+    policies = held(page, choices.POLICIES)
+    if row["policy"] not in policies:  # such as one with the prompt pinned
+        policies = (row["policy"], *policies[1:])
+    values = [
+        (choices.DIALOG, dialog),
+        (choices.POLICIES, policies),
+        (choices.WHOSE, row["policy"]),
+        (TURN, int(row["turn"])),
+        (ENTRY, token_of(done, dialog, row)),
+    ]
+    if row["budget"] <= choices.BUDGET.high:
+        values.append((choices.BUDGET, int(row["budget"])))
+    fields.hold_and_rerun(page, values)
+
+
+def token_of(done: Replayed, dialog: int, row: dict[str, Any]) -> int | None:
+    """Return the first token of the last mention of an argument."""
+    for demand, mentions in done.file.recording(dialog).evidence:
+        if (demand.turn, demand.source, demand.slot) == (row["turn"], row["call"], row["slot"]):
+            return int(mentions[-1][0])
+    return None

@@ -1,0 +1,84 @@
+// @ts-check
+// Writes the page's address, and tells the server where Back and Forward go.
+//
+// These variables live as long as the window, whichever page it shows and however often the server
+// loses its session. Streamlit also listens: it changes pages by itself, but on a visit to the page
+// that is shown it only reruns, and nothing distinguishes that run from a late click. Until the
+// server has received a visit, the addresses that it sends belong to the view before.
+
+/**
+ * @typedef {{ link: { [name: string]: string }, visit: number, session?: string }} Visit
+ * @typedef {{ link?: { [name: string]: string }, entry: number, session: string, received: number }} Data
+ */
+
+/** @type {string | undefined} */
+let session;
+/** @type {number | undefined} */
+let entry;
+/** @type {(name: string, value: Visit | string) => void} */
+let tell;
+let lost = false, path = '', visits = 0, received = 0;
+
+const embeds = (/** @type {[string, string]} */ [name]) => name === 'embed' || name === 'embed_options';
+const parts = () => [...new URLSearchParams(location.search)];
+
+function visit() {
+  const link = Object.fromEntries(parts().filter((part) => !embeds(part)));
+  visits += 1;
+  send({ link, visit: visits, session }, 2000);
+}
+
+/**
+ * Sends a visit until the server has received it, as a busy server may miss it.
+ * @param {Visit} message
+ * @param {number} wait in milliseconds
+ */
+function send(message, wait) {
+  if (message.visit !== visits || message.session !== session || received === visits) return;
+  tell('visited', message);
+  setTimeout(send, wait, message, 2 * wait);
+}
+
+addEventListener('popstate', (event) => {
+  if (location.pathname !== path) return;
+  event.stopImmediatePropagation();
+  visit();
+}, true);
+
+function write(/** @type {Data} */ data) {
+  const link = new URLSearchParams([...Object.entries(data.link ?? {}), ...parts().filter(embeds)]);
+  const chosen = entry !== undefined && data.entry > entry;
+  entry = data.entry;
+  if (link.toString() === location.search.slice(1)) return;
+  history[chosen ? 'pushState' : 'replaceState']({}, '', `?${link}`);
+}
+
+// Popovers are outside of the app's element, which alone has the theme's colour scheme. A change of
+// the theme reruns nothing by itself: charts have the colours of the page's last run.
+const app = /** @type {Element} */ (document.querySelector('.stApp'));
+const scheme = () => {
+  const { colorScheme } = getComputedStyle(app);
+  if (colorScheme !== document.body.style.colorScheme) tell?.('scheme', colorScheme);
+  document.body.style.colorScheme = colorScheme;
+};
+new MutationObserver(scheme).observe(app, { attributeFilter: ['class'] });
+scheme();
+
+/** @param {{ data: Data, setStateValue: typeof tell }} component */
+export default function ({ data, setStateValue }) {
+  path = location.pathname;
+  if (data.session !== session) {
+    lost = session !== undefined;
+    session = data.session;
+    entry = undefined;
+    visits = received = data.received;
+  }
+  received = Math.max(received, data.received);
+  if (!data.link) {
+    tell = setStateValue;
+    if (lost) visit();
+    lost = false;
+  } else if (!lost && received === visits) {
+    write(data);
+  }
+}

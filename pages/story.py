@@ -1,0 +1,14 @@
+"""Story: what a KV cache is and what eviction does, in five scenes."""
+
+from fdkvc.ui import story
+from fdkvc.ui.kit.frame import page
+
+with page(
+    "story",
+    "Story",
+    "What a language model remembers of a dialog, what it forgets and what that costs, in five "
+    "scenes. No background needed.",
+    story.FIELDS,
+    staged=True,
+) as shown:
+    story.show(shown)

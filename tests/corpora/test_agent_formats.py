@@ -1,0 +1,413 @@
+"""Layouts of agent conversations: each restates the same talk, and what is peculiar to it."""
+
+import io
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fdkvc.corpora.formats import read_dialogs, read_transcripts
+from fdkvc.corpora.formats.chat import wordings_of
+from fdkvc.corpora.lexical import lexical_recording
+from fdkvc.corpora.trace_file import OPTIONAL, read_trace_file, trace_bytes
+from fdkvc.corpora.transcripts import SPAN_KINDS, Transcript
+from fdkvc.explain.notes import not_read_notes
+from fdkvc.limits import MAX_NAME_CHARACTERS
+
+POLICY = "Refund within 30 days."
+ASKED = "Refund order #W12 of ann_lee_7, please."
+ORDER = {"order": "#W12", "owner": "ann_lee_7", "total": 1250.0, "items": [{"id": "K-9"}]}
+LOOK = {"order_id": "#W12"}
+REFUND = {"order_id": "#W12", "items": ["K-9"], "total": 1250}
+CHECK = {"user": "ann_lee_7"}
+DONE = "Refunded."
+
+CHAT: list[dict[str, Any]] = [
+    {"role": "system", "content": POLICY},
+    {"role": "user", "content": ASKED},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": "1", "function": {"name": "look", "arguments": json.dumps(LOOK)}},
+            {"id": "2", "function": {"name": "check", "arguments": json.dumps(CHECK)}},
+        ],
+    },
+    {"role": "tool", "tool_call_id": "1", "name": "look", "content": json.dumps(ORDER)},
+    {"role": "tool", "tool_call_id": "2", "name": "check", "content": "gold"},
+    {
+        "role": "assistant",
+        "content": "One moment.",
+        "tool_calls": [{"id": "3", "function": {"name": "refund", "arguments": REFUND}}],
+    },
+    {"role": "tool", "content": [{"type": "text", "text": "ok"}]},
+    {"role": "assistant", "content": DONE},
+]
+
+
+def tau_calls(message: Mapping[str, Any], requestor: str = "assistant") -> dict[str, Any]:
+    """Return a message with the calls of τ²-bench: no `function`, and arguments as objects."""
+    calls = []
+    for each in message.get("tool_calls", ()):
+        function = each["function"]
+        arguments = function["arguments"]
+        parsed = json.loads(arguments) if isinstance(arguments, str) else arguments
+        calls.append({"id": "1", "name": function["name"], "arguments": parsed})
+        calls[-1]["requestor"] = requestor
+    content = message["content"]
+    if isinstance(content, list):
+        content = content[0]["text"]
+    return {**message, "content": content, "tool_calls": calls or None, "turn_idx": 1}
+
+
+TAU2 = [
+    {"role": "user", "content": ASKED, "tool_calls": None},
+    {"role": "user", "content": None, "tool_calls": [{"name": "plug", "arguments": {"a": "b"}}]},
+    {"role": "tool", "content": "plugged", "requestor": "user", "id": "0"},
+    tau_calls(CHAT[2]),
+    {"role": "tool", "tool_messages": [tau_calls(CHAT[3]), tau_calls(CHAT[4])]},
+    *map(tau_calls, CHAT[5:]),
+]
+TAU2_RESULTS = {
+    "timestamp": "now",
+    "info": {"environment_info": {"domain_name": "retail", "policy": POLICY}},
+    "tasks": [{"id": "4"}],
+    "simulations": [
+        {
+            "id": "x",
+            "task_id": "4",
+            "trial": 1,
+            "termination_reason": "user_stop",
+            "messages": TAU2,
+        },
+        {"id": "y", "task_id": "4", "trial": 2, "termination_reason": "error", "messages": []},
+    ],
+}
+ANTHROPIC = {
+    "model": "any",
+    "system": [{"type": "text", "text": POLICY}],
+    "messages": [
+        {"role": "user", "content": ASKED},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "tool_use", "id": "1", "name": "look", "input": LOOK},
+                {"type": "tool_use", "id": "2", "name": "check", "input": CHECK},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "1", "content": json.dumps(ORDER)},
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "2",
+                    "content": [{"type": "text", "text": "gold"}, {"type": "image", "source": {}}],
+                },
+            ],
+        },
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "redacted_thinking", "data": "…"},
+                {"type": "thinking", "thinking": "One moment.", "signature": "s"},
+                {"type": "tool_use", "id": "3", "name": "refund", "input": REFUND},
+            ],
+        },
+        {"role": "user", "content": [{"type": "tool_result", "content": "ok", "is_error": False}]},
+        {"role": "assistant", "content": [{"type": "text", "text": DONE}]},
+    ],
+}
+
+
+def call_item(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a call of the Responses API."""
+    text = json.dumps(arguments)
+    return {"type": "function_call", "call_id": "1", "name": name, "arguments": text}
+
+
+ITEMS: list[dict[str, Any]] = [
+    {"role": "developer", "content": [{"type": "input_text", "text": POLICY}]},
+    {"type": "message", "role": "user", "content": ASKED},
+    call_item("look", LOOK),
+    call_item("check", CHECK),
+    {"type": "function_call_output", "call_id": "1", "output": json.dumps(ORDER)},
+    {
+        "type": "function_call_output",
+        "call_id": "2",
+        "output": [{"type": "input_text", "text": "gold"}],
+    },
+    {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "One moment."}],
+    },
+    call_item("refund", REFUND),
+    {"type": "function_call_output", "call_id": "3", "output": "ok"},
+    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": DONE}]},
+]
+TALKS: dict[str, Any] = {
+    "chat": CHAT,
+    "tau-bench": [{"task_id": 4, "trial": 1, "reward": 1.0, "info": {}, "traj": CHAT}],
+    "tau2-bench": TAU2_RESULTS,
+    "tau2-simulation": {**TAU2_RESULTS["simulations"][0], "policy": POLICY},  # type: ignore[index]
+    "anthropic": ANTHROPIC,
+    "responses": ITEMS,
+    "request": {"input": ITEMS[1:], "instructions": POLICY},
+    "response": {"input": ITEMS[1:5], "instructions": [ITEMS[0]], "output": ITEMS[5:]},
+}
+
+
+def encoded(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+@pytest.mark.parametrize("key", TALKS)
+def test_every_layout_gives_the_same_turns_spans_and_evidence(key: str) -> None:
+    for calls in (False, True):
+        (found, *_), _ = read_dialogs(encoded(TALKS[key]), calls=calls)
+        (chat,), _ = read_dialogs(encoded(CHAT), calls=calls)
+
+        assert found.texts == chat.texts
+        assert [spans(found, turn) for turn in range(8)] == [spans(chat, turn) for turn in range(8)]
+        assert found.demands == chat.demands
+        assert found.calls == chat.calls
+
+
+def spans(dialog: Transcript, turn: int) -> list[str]:
+    """Return the kind of each character of a turn, each once."""
+    characters = range(len(dialog.texts[turn]))
+    return [*dict.fromkeys(dialog.span_kind(turn, at) for at in characters)]
+
+
+def test_spans_and_sources_of_evidence() -> None:
+    (dialog,), _ = read_dialogs(encoded(CHAT), calls=True)
+
+    assert [spans(dialog, turn) for turn in range(8)] == [
+        ["system"],
+        ["user"],
+        ["call"],
+        ["result"],
+        ["result"],
+        ["call", "assistant"],
+        ["result"],
+        ["assistant"],
+    ]
+    found = {(each.turn, each.source, each.slot): each.mentions for each in dialog.demands}
+    kinds = {
+        key: [dialog.span_kind(mention.turn, mention.start) for mention in mentions]
+        for key, mentions in found.items()
+    }
+    assert kinds == {
+        (2, "look", "order_id"): ["user"],
+        (2, "check", "user"): ["user"],
+        (5, "refund", "order_id"): ["user", "call", "result"],
+        (5, "refund", "items.0"): ["result"],
+        (5, "refund", "total"): ["result"],
+    }
+    # An id is one mention with all its characters, and a number is found as the result writes it.
+    (said,) = found[5, "refund", "items.0"]
+    assert dialog.texts[3][said.start : said.end] == "K-9"
+    (said,) = found[5, "refund", "total"]
+    assert dialog.texts[3][said.start : said.end] == "1250.0"
+
+
+def test_a_trace_file_keeps_spans_and_clusters() -> None:
+    (dialog,), _ = read_dialogs(encoded(TALKS["tau-bench"]), calls=True)
+    recording = lexical_recording(dialog)
+    content = trace_bytes([recording])
+    (found,) = read_trace_file(io.BytesIO(content))
+
+    assert found.transcript.services == "task 4"
+    assert found.transcript.turns == dialog.turns
+    np.testing.assert_array_equal(found.span_kinds, recording.span_kinds)
+    words = dict(zip(found.words, found.span_kinds.tolist(), strict=True))
+    kinds = [*SPAN_KINDS]
+    assert {word: kinds[words[word]] for word in ("days", "look", "moment", "gold", "please")} == {
+        "days": "system",
+        "look": "call",
+        "moment": "assistant",
+        "gold": "result",
+        "please": "user",
+    }
+    with np.load(io.BytesIO(content)) as file:
+        older = {name: file[name] for name in file.files if name not in OPTIONAL}
+    old = io.BytesIO()
+    np.savez(old, **older)
+    (plain,) = read_trace_file(io.BytesIO(old.getvalue()))
+    assert {turn.kind for turn in plain.transcript.turns} == {None}
+
+
+def test_tasks_and_suites_are_clusters_and_empty_trials_are_left_out() -> None:
+    dialogs, skipped = read_dialogs(encoded(TAU2_RESULTS))
+    assert [(each.name, each.services) for each in dialogs] == [("task 4, trial 1", "task 4")]
+    assert skipped == ("task 4, trial 2: it has no words",)
+
+    trials = [{"task_id": 1, "trial": at, "traj": CHAT * (1 - at)} for at in range(2)]
+    dialogs, skipped = read_dialogs(encoded(trials))
+    assert ([each.name for each in dialogs], skipped) == (
+        ["task 1, trial 0"],
+        ("task 1, trial 1: it has no words",),
+    )
+
+
+def test_what_is_not_read_is_counted() -> None:
+    (tau2, *_), _ = read_dialogs(encoded(TAU2_RESULTS))
+    (claude,), _ = read_dialogs(encoded(ANTHROPIC))
+    searched = [
+        *ITEMS,
+        {"type": "web_search_call", "id": "w"},
+        {"type": "reasoning", "summary": []},
+    ]
+    (items,), _ = read_dialogs(encoded(searched))
+
+    assert not_read_notes([tau2]) == [
+        "Not read: message between the simulated user and its own tools (2×)."
+    ]
+    assert not_read_notes([claude, claude]) == [
+        "Not read: part of type 'image' (2×), part of type 'redacted_thinking' (2×)."
+    ]
+    assert not_read_notes([items]) == [
+        "Not read: part of type 'reasoning' (1×), part of type 'web_search_call' (1×)."
+    ]
+    assert not_read_notes(read_transcripts(encoded(CHAT))) == []
+
+
+@pytest.mark.parametrize("long", [1, 200])
+def test_a_name_that_is_given_again_is_numbered(long: int) -> None:
+    name = "a" * long
+    chats = [{"id": each, "messages": CHAT} for each in (name, f"{name} (2)", name, name, "b")]
+    dialogs, skipped = read_dialogs(encoded(chats))
+
+    names = [each.name for each in dialogs]
+    assert len({*names}) == 5
+    assert not skipped
+    assert max(map(len, names)) <= MAX_NAME_CHARACTERS
+    if long == 1:
+        assert names == ["a", "a (2)", "a (3)", "a (4)", "b"]
+        assert not_read_notes(dialogs) == ["Names that are given twice are numbered: a (3), a (4)."]
+
+
+def test_tooltalk_has_each_response_before_the_next_call() -> None:
+    talk = {
+        "name": "Alarm-easy",
+        "suites_used": ["Messages", "Alarm"],
+        "metadata": {"location": "New York", "session_token": "98a5-b404", "username": None},
+        "conversation": [
+            {"index": 0, "role": "user", "text": "Wake me at 6:30"},
+            {
+                "index": 1,
+                "role": "assistant",
+                "text": "Done",
+                "apis": [
+                    {
+                        "request": {
+                            "api_name": "Add",
+                            "parameters": {"session_token": "98a5-b404", "time": "6:30"},
+                        },
+                        "response": {"alarm_id": "5bff-dd80"},
+                        "exception": None,
+                    },
+                    {
+                        "request": {"api_name": "Ring", "parameters": {"id": "5bff-dd80"}},
+                        "response": None,
+                        "exception": "no such bell",
+                    },
+                ],
+            },
+        ],
+    }
+    for value in (talk, [talk]):
+        (dialog,) = read_transcripts(encoded(value))
+        assert dialog.texts == (
+            "location: New York\nsession_token: 98a5-b404",
+            "Wake me at 6:30",
+            "",
+            '{"response": {"alarm_id": "5bff-dd80"}, "exception": null}',
+            "",
+            '{"response": null, "exception": "no such bell"}',
+            "Done",
+        )
+        assert (dialog.name, dialog.services) == ("Alarm-easy", "Alarm + Messages")
+        found = [(each.turn, each.slot, each.mentions[0].turn) for each in dialog.demands]
+        assert found == [(2, "session_token", 0), (2, "time", 1), (4, "id", 3)]
+
+
+def test_speech_in_ticks_is_joined_to_messages() -> None:
+    def chunk(text: str, words: list[str], **more: Any) -> dict[str, Any]:
+        return {"content": text, "utterance_ids": words, **more}
+
+    call = {"id": "1", "name": "look", "arguments": {"order_id": "#W12"}, "requestor": "assistant"}
+    ticks = [
+        {"tick_id": 0, "user_chunk": chunk("Order ", ["a"])},
+        {"tick_id": 1, "user_chunk": chunk("#W12.", ["a"]), "agent_chunk": None},
+        {"tick_id": 2, "user_chunk": chunk("Please", ["b"])},
+        {
+            "tick_id": 3,
+            "user_chunk": chunk("UklGR", [], is_audio=True, audio_script_gold="!"),
+            "agent_tool_calls": [call],
+            "agent_tool_results": [{"role": "tool", "id": "1", "content": '{"order": "#W12"}'}],
+        },
+        {"tick_id": 4, "agent_chunk": chunk("Found.", ["c"])},
+        {"tick_id": 5, "user_tool_calls": [call], "user_tool_results": []},
+    ]
+    simulation = {"id": "s", "task_id": "9", "trial": None, "messages": None, "ticks": ticks}
+    (dialog,) = read_transcripts(encoded({"simulations": [simulation]}))
+
+    assert [(turn.speaker, turn.text) for turn in dialog.turns] == [
+        ("user", "Order #W12. Please"),
+        ("assistant", ""),
+        ("tool", '{"order": "#W12"}'),
+        ("user", "!"),
+        ("assistant", "Found."),
+    ]
+    assert [(each.turn, each.value) for each in dialog.demands] == [(1, "#W12")]
+    assert dialog.unread == (("message between the simulated user and its own tools", 1),)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("Zoë", '{"name": "Zo\\u00eb"}'),
+        ('a "b"', json.dumps({"note": 'a "b"'})),
+        ('a "b"', json.dumps({"result": json.dumps({"note": 'a "b"'})})),
+        ("1250", "it costs $1,250."),
+        ("54.0", '{"price": 54}'),
+        ("0", '{"bags": 0}'),
+    ],
+)
+def test_a_value_is_found_as_results_write_it(value: str, text: str) -> None:
+    talk = [
+        {"role": "tool", "content": text},
+        {
+            "role": "assistant",
+            "tool_calls": [{"function": {"name": "f", "arguments": {"x": value}}}],
+        },
+    ]
+    (dialog,) = read_transcripts(encoded(talk))
+    (demand,) = dialog.demands
+    (mention,) = demand.mentions
+    assert text[mention.start : mention.end] in wordings_of(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        ({"traj": 3}, "dialog 0: 'traj' is missing or not a list"),
+        ({"simulations": 3}, "the file: 'simulations' is missing or not a list"),
+        ({"simulations": [3]}, "simulation 0 is not an object"),
+        ({"simulations": [{"messages": None}]}, "simulation 0: 'ticks' is missing or not a list"),
+        ({"simulations": [{"messages": [{}]}]}, "simulation 0, message 0: 'role' is missing"),
+        ({"simulations": [{}] * 2001}, "the file has 2,001 simulations, but at most 2,000"),
+        ({"conversation": [{"role": "user"}]}, "dialog 0: it has no words"),
+        ({"conversation": [{"apis": [{}]}]}, "dialog 0, turn 0, api 0: 'request' is missing"),
+        ({"system": 3, "messages": []}, "dialog 0, turn 0: 'content' is missing or not a text"),
+        ({"input": 3}, "dialog 0: 'input' is missing or not a list"),
+        ({"output": [{"type": "function_call"}]}, "dialog 0, turn 0: 'name' is missing"),
+    ],
+)
+def test_a_file_that_is_not_right_gets_one_sentence(value: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        read_transcripts(encoded(value))

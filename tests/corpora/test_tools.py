@@ -1,0 +1,157 @@
+"""A dialog may begin with its tools, as a turn that policies may evict or keep."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fdkvc.commands.main import main
+from fdkvc.corpora.formats import EXAMPLES, read_file, read_transcripts
+from fdkvc.corpora.model_text import model_text
+from fdkvc.corpora.tools import begin_with_tools, read_schema, tools_text
+from fdkvc.corpora.transcripts import Tool
+from fdkvc.lm import BUNDLED
+from fdkvc.lm.language_model import load_language_model
+from fdkvc.lm.text_cache import read
+from fdkvc.policies import read_policy
+
+PROPERTIES = {"properties": {"place": {"type": "string"}, "day": {"type": "string"}}}
+BOOK = Tool("book", ("day", "place"))
+SCHEMA = [
+    {
+        "service_name": "Trains",
+        "intents": [
+            {"name": "FindTrain", "required_slots": ["to", "from"], "optional_slots": {"day": ""}},
+            {"name": "Delays"},
+        ],
+    },
+    {"service_name": "Hotels", "intents": [{"name": "Book", "required_slots": ["city"]}]},
+]
+
+
+def conversation(**more: Any) -> bytes:
+    call = {"function": {"name": "book", "arguments": {"place": "Trieste", "day": "Friday"}}}
+    messages = [
+        {"role": "user", "content": "to Trieste on Friday", "topic": "Trains"},
+        {"role": "assistant", "content": "done", "tool_calls": [call], "topic": "Hotels"},
+    ]
+    return json.dumps({"messages": messages, **more}).encode()
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        {"type": "function", "function": {"name": "book", "parameters": PROPERTIES}},
+        {"type": "function", "name": "book", "parameters": PROPERTIES},
+        {"name": "book", "input_schema": PROPERTIES},
+    ],
+    ids=["OpenAI chat", "OpenAI responses", "Anthropic"],
+)
+def test_listed_tools_begin_the_dialog(tool: dict[str, Any]) -> None:
+    (plain,) = read_transcripts(conversation())
+    (dialog,) = read_transcripts(conversation(tools=[tool, {"type": "web_search"}]))
+
+    assert plain.tools == ()
+    assert dialog.turns == plain.turns
+    assert dialog.tools == (BOOK,)
+    begun = begin_with_tools(dialog)
+    assert begun.turns[0].text == "tools book ( day , place )"
+    assert begun.turns[1:] == dialog.turns
+    assert begun.spoken_by == ("system", "user", "system")
+    assert begun.span_kind(0, 0) == "system"
+    assert begun.services == dialog.services
+    assert [passage.text for passage in model_text(begun)] == [
+        begun.turns[0].text,
+        *(passage.text for passage in model_text(dialog)),
+    ]
+    (call,), (before,) = begun.calls, dialog.calls
+    assert call.turn == before.turn + 1
+    assert [begun.wording(each) for each in call.arguments] == ["Friday", "Trieste"]
+    assert [(each.turn, each.age, each.slot) for each in begun.demands] == [
+        (each.turn + 1, each.age, each.slot) for each in dialog.demands
+    ]
+    assert begun.source_note == ", beginning with its tools"
+
+
+@pytest.mark.parametrize("tools", [None, {}, "x", [3, {"name": 5}, {"function": {"name": "book"}}]])
+def test_what_is_no_tool_is_left_out(tools: Any) -> None:
+    (dialog,) = read_transcripts(conversation(tools=tools))
+
+    assert dialog.tools == ()
+    with pytest.raises(ValueError, match=r"^dialog 0: its file lists no tools, and no schema is"):
+        begin_with_tools(dialog)
+
+
+def test_a_schema_lists_the_tools_of_the_dialogs_services() -> None:
+    schema = read_schema(json.dumps(SCHEMA).encode())
+    (dialog,) = read_transcripts(conversation())
+
+    assert schema["Trains"] == (Tool("FindTrain", ("day", "from", "to")), Tool("Delays", ()))
+    assert begin_with_tools(dialog, schema).turns[0].text == (
+        "tools Book ( city ) ; FindTrain ( day , from , to ) ; Delays ( )"
+    )
+    with pytest.raises(ValueError, match=r"^dialog 0: the schema lacks the service Hotels$"):
+        begin_with_tools(dialog, {"Trains": schema["Trains"]})
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"\xff", "the schema is not UTF-8 text"),
+        (b"{}", "the schema is not a list of services"),
+        (b"[3]", "service 0 of the schema is not an object"),
+        (b'[{"service_name": "A"}]', "service 0 of the schema: 'intents' is missing or not a list"),
+        (
+            b'[{"service_name": "A", "intents": [{}]}]',
+            "service 0 of the schema, intent 0: 'name' is missing or not a text",
+        ),
+    ],
+)
+def test_a_bad_schema_is_one_sentence(content: bytes, sentence: str) -> None:
+    with pytest.raises(ValueError, match="^" + sentence):
+        read_schema(content)
+
+
+def test_a_policy_evicts_the_tools_and_the_whitelist_keeps_them() -> None:
+    model = load_language_model(BUNDLED)
+    dialog = begin_with_tools(read_file(EXAMPLES / "errands.json")[0])
+    passages = [model.tokens.encode_passage(each) for each in model_text(dialog)]
+    budget, tools = 96, len(passages[0].ids)
+
+    for spec, kept in (("fifo", 0), ("whitelist(fifo,first=1,most=1)", tools)):
+        cache = model.evicting(read_policy(spec), budget)
+        for passage in passages:
+            read([cache], passage.ids)
+            cache.end_turn()
+        assert cache.attended is not None
+        there = (cache.attended >= 0) & (cache.attended < tools)
+        assert (np.count_nonzero(there, axis=2) == kept).all()
+
+
+def test_the_command_begins_dialogs_with_their_tools(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    schema, out = tmp_path / "schema.json", tmp_path / "out"
+    schema.write_text(json.dumps(SCHEMA))
+    file = tmp_path / "dialogs.json"
+    file.write_bytes(conversation())
+    few = ["answers", "--policies", "fifo", "--budgets", "8", "--dialogs", str(file)]
+
+    assert main([*few, "--tools", "--out", str(out)]) == 2
+    assert capsys.readouterr().err == (
+        "fdkvc: dialog 0: its file lists no tools, and no schema is given\n"
+    )
+    assert main([*few, "--tools", str(schema), "--out", str(out)]) == 0
+    repeat = ["repeat", str(out / "run.json"), "--dialogs", str(file)]
+    capsys.readouterr()
+    assert main(repeat) == 2
+    assert "or its tools with --tools" in capsys.readouterr().err
+    assert main([*repeat, "--tools", str(schema)]) == 0
+
+
+def test_a_text_of_tools_has_no_empty_brackets() -> None:
+    assert tools_text([BOOK, Tool("stop", ())]) == "tools book ( day , place ) ; stop ( )"

@@ -1,0 +1,105 @@
+"""Arguments of calls that replays found cached or not, by source; the recall by another way."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from fdkvc.corpora.formats import EXAMPLES, read_file
+from fdkvc.corpora.lexical import lexical_recording
+from fdkvc.corpora.transcripts import SPAN_KINDS
+from fdkvc.experiments.arguments import AGES, ANY, SOURCE_RECALL, forgotten, source_recall
+from fdkvc.experiments.replay import (
+    ARGUMENTS,
+    Replay,
+    replay,
+    replay_arguments,
+    replay_summary,
+)
+from fdkvc.files.text import forgotten_text
+from fdkvc.policies import policy_named
+from fdkvc.run.evidence import lost_turns
+from fdkvc.run.simulate import simulate
+
+SMALL = Replay((policy_named("h2o"), policy_named("fifo")), (24, 64), best=False)
+RECORDINGS = [
+    lexical_recording(dialog) for path in sorted(EXAMPLES.iterdir()) for dialog in read_file(path)
+]
+TABLE, FOUND = replay_arguments(SMALL, RECORDINGS, workers=1)
+
+
+def test_every_argument_of_every_call_has_a_row_for_each_policy_and_budget() -> None:
+    assert tuple(FOUND) == ARGUMENTS
+    assert TABLE.equals(replay(SMALL, RECORDINGS, workers=1))
+    demanded = sum(each.kind == "call" for one in RECORDINGS for each, _ in one.evidence)
+    assert len(FOUND) == 4 * demanded
+    for recording in RECORDINGS:
+        trace = simulate(SMALL.policies[0], recording.dialogs, 24)
+        own = FOUND[
+            (FOUND.dialog == recording.transcript.name)
+            & (FOUND.policy == "h2o")
+            & (FOUND.budget == 24)
+        ]
+        lost = [
+            int(turns[0])
+            for (demand, _), turns in zip(
+                recording.evidence, lost_turns(trace, recording), strict=True
+            )
+            if demand.kind == "call"
+        ]
+        assert own.lost.tolist() == lost
+        assert own.held.tolist() == [float(turn < 0) for turn in lost]
+        for row in own.to_dict("records"):
+            assert row["source"] in SPAN_KINDS
+            assert row["age"] == row["turn"] - row["mentioned"] >= 1
+
+
+@pytest.mark.parametrize(
+    ("age", "metric"),
+    [
+        (ANY, "call_recall"),
+        ("recent", "recent_call_recall"),
+        ("middle", "middle_call_recall"),
+        ("old", "old_call_recall"),
+    ],
+)
+def test_the_recall_of_any_source_is_that_of_the_metric(age: str, metric: str) -> None:
+    found = source_recall(FOUND)
+    assert tuple(found) == SOURCE_RECALL
+    some = found[(found.source == ANY) & (found.age == age)].set_index(["policy", "budget"])
+    known = replay_summary(TABLE)
+    known = known[known.metric == metric].set_index(["policy", "budget"])
+    for name in ("n", "services", "mean", "ci_low", "ci_high"):
+        np.testing.assert_allclose(some[name], known[name].reindex(some.index), atol=1e-6)
+
+
+def test_sources_and_ages_divide_the_arguments() -> None:
+    found = source_recall(FOUND)
+    case = found[(found.policy == "fifo") & (found.budget == 24)]
+    every = int(case[(case.source == ANY) & (case.age == ANY)].arguments.iloc[0])
+    assert case[(case.source != ANY) & (case.age == ANY)].arguments.sum() == every
+    assert case[(case.source != ANY) & (case.age != ANY)].arguments.sum() == every
+    assert set(case.age) <= set(AGES)
+
+
+def test_what_was_forgotten_is_sorted_by_how_long_ago_it_was_given() -> None:
+    lost = forgotten(FOUND)
+    assert (lost.held < 1).all()
+    assert len(lost) == (FOUND.held < 1).sum()
+    for _, group in lost.groupby(["policy", "budget"]):
+        assert group.age.is_monotonic_decreasing
+    text = forgotten_text(source_recall(FOUND), lost, SMALL)
+    last = lost[(lost.policy == "fifo") & (lost.budget == 64)]
+    assert f"What fifo forgot at budget 64: {len(last)} arguments" in text
+    assert str(last.iloc[0].value) in text
+
+
+def test_parts_of_turns_bound_what_the_cache_holds_at_most() -> None:
+    whole = dataclasses.replace(SMALL, metrics=("peak_entries",))
+    table = replay(whole, RECORDINGS, workers=1)
+    parts = replay(dataclasses.replace(whole, chunk=8), RECORDINGS, workers=1)
+    peaks = [each[each.metric == "peak_entries"] for each in (table, parts)]
+    assert (peaks[0].value > peaks[0].budget + 8).any()
+    assert (peaks[1].value <= peaks[1].budget + 8).all()
+    with pytest.raises(ValueError, match="chunk"):
+        Replay(chunk=0)

@@ -1,0 +1,92 @@
+"""A gallery is a folder of pages that need nothing else, each sentence true of its run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fdkvc.commands.main import main
+from fdkvc.experiments.agents import agent_results
+from fdkvc.policies import policy_named
+from fdkvc.run.simulate import simulate
+from fdkvc.synthetic.draw import generate
+from fdkvc.synthetic.scenarios import SCENARIOS
+from tests.files.test_handed_over import FOREIGN
+
+
+@pytest.fixture(scope="module")
+def gallery(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("gallery")
+    assert main(["report", "--gallery", str(folder)]) == 0
+    return folder
+
+
+def test_a_gallery_is_whole_small_and_asks_nobody(gallery: Path) -> None:
+    pages = {path.name: path.read_text("utf-8") for path in gallery.iterdir()}
+    index = pages["index.html"]
+
+    scenes = [f"scene{at}.html" for at in range(1, 6)]
+    reports = ["answer.html", "report.html", "agents.html", "answers.html"]
+    assert re.findall('href="([^"]+)"', index) == [*scenes, *reports]
+    assert pages.keys() == {"index.html", *scenes, *reports}
+    assert sum(len(text.encode()) for text in pages.values()) < 10_000_000
+    for name, text in pages.items():
+        assert "default-src 'none'" in text
+        if name != "index.html":  # whose links are those above
+            assert not FOREIGN.search(text), name
+
+
+def test_the_agents_page_has_what_was_measured_of_them(gallery: Path) -> None:
+    page = (gallery / "agents.html").read_text("utf-8")
+    rows = agent_results().query("variant == 'as read' and metric == 'call_recall'")
+    for row in rows[rows.policy.isin(["fifo", "learned"])].to_dict("records"):
+        mean, low, high = (f"{100 * row[name]:.0f}" for name in ("mean", "ci_low", "ci_high"))
+        assert f"<td>{mean} ({low} to {high})</td>" in page
+    assert "<svg" in page
+    assert "20 tasks" in page
+
+
+def test_the_answer_fails_and_is_brought_back_by_the_word_it_needs(gallery: Path) -> None:
+    page = (gallery / "answer.html").read_text("utf-8")
+    nothing, restored, *_ = re.findall("<tr>(.+?)</tr>", page)[1:]
+    assert "✗ city = " in nothing
+    assert "<i>not San Jose</i>" in nothing
+    assert restored.startswith('<th scope="row">San Jose<small>')
+    assert "✓ city = San Jose" in restored
+    assert "What will the weather be like there" in page
+
+
+def kept_of(scenario: str, policy: str, turn: int, until: int) -> int:
+    """Count the entries of the turns before `until` in the cache after a turn."""
+    dialogs = generate(SCENARIOS[scenario], 1, 7)
+    kept = simulate(policy_named(policy), dialogs, 56).kept[0, turn]
+    return int(((kept >= 0) & (kept < 32 * until)).sum())
+
+
+def test_the_sentences_are_true_of_their_runs(gallery: Path) -> None:
+    index = (gallery / "index.html").read_text("utf-8")
+    words = re.findall("<p>(.+?)</p>", index)
+
+    assert "brings 32 tokens" in words[1]
+    assert "has room for 56 entries, and in turn 1 it is full" in words[1]
+    assert "in turn 3 and stays there. The policy H2O keeps" in words[2]
+    assert f"after turn 9, {kept_of('shift', 'h2o', 9, 3)} of its 56 entries" in words[2]
+    assert f"still holds {kept_of('mixed', 'fd-kvc', 6, 2)} entries of topic A" in words[3]
+    assert "the call has its argument" in words[5]
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ([], "report needs --out FILE or --gallery DIR"),
+        (["--gallery", "here", "--calls"], "goes with no other option"),
+        (["--gallery", "here", "--out", "one.html"], "goes with no other option"),
+    ],
+)
+def test_a_gallery_stands_alone(
+    line: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", *line]) == 2
+    assert sentence in capsys.readouterr().err

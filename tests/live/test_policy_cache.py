@@ -1,0 +1,391 @@
+"""What a policy's cache serves: devices, kernels, batches, few bits, tokens' texts, hybrids."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conftest import NO_TRANSFORMERS
+from fdkvc.policies import read_policy
+
+if os.environ.get("FDKVC_REQUIRE_CAPTURE") == "1":
+    import torch
+    import transformers
+else:
+    torch = pytest.importorskip("torch", reason=NO_TRANSFORMERS)
+    transformers = pytest.importorskip("transformers", reason=NO_TRANSFORMERS)
+
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from fdkvc.live import PolicyCache
+from fdkvc.live.device_array import Device, DeviceArray
+from tests.library import Numbers
+from tests.live.test_live import (
+    EVICTING,
+    LENGTHS,
+    RAGGED,
+    SIZES,
+    WITHIN,
+    assert_same_logits,
+    made,
+    masked,
+    read_in_turns,
+    text,
+    what_was_seen,
+)
+from tests.refusals import assert_one_sentence
+from tests.worlds import policies, turn_lengths
+
+
+@pytest.fixture(scope="module")
+def llama() -> Any:
+    return made()
+
+
+# ------------------------------------------------------------------------------- the device
+
+
+def caches(model: Any, policy: Any, lengths: list[int], **how: Any) -> list[Any]:
+    """Return a cache that decided in NumPy, and one on the device, after the same text."""
+    found = []
+    for on_device in (False, True):
+        cache = PolicyCache(
+            policy, model=model, tokenizer=Numbers(), record=True, on_device=on_device, **how
+        )
+        read_in_turns(model, cache, text(sum(lengths)), lengths)
+        found.append(cache)
+    return found
+
+
+def assert_same_decisions(ours: Any, theirs: Any) -> None:
+    assert len(ours.decisions) == len(theirs.decisions) > 0
+    for one, other in zip(ours.decisions, theirs.decisions, strict=True):
+        for name, array in vars(one).items():
+            np.testing.assert_array_equal(array, getattr(other, name), err_msg=name)
+
+
+@settings(max_examples=40)
+@given(
+    policy=policies(EVICTING),
+    lengths=turn_lengths(5, 8),
+    budget=st.integers(1, 12),
+    decides=st.sampled_from(["head", "layer", "model"]),
+)
+def test_decisions_on_the_device_are_those_of_numpy(
+    llama: Any, policy: Any, lengths: list[int], budget: int, decides: str
+) -> None:
+    assert_same_decisions(*caches(llama, policy, lengths, budget=budget, decides=decides))
+
+
+@pytest.mark.parametrize("decides", ["head", "layer"])
+@pytest.mark.parametrize("wrapper", [*WITHIN, "recall"])
+def test_so_are_those_of_policies_around_policies(llama: Any, wrapper: str, decides: str) -> None:
+    for key in ("h2o", "surprisal"):
+        policy = read_policy(f"{wrapper}({key})")
+        assert_same_decisions(*caches(llama, policy, LENGTHS, budget=5, decides=decides))
+
+
+@pytest.mark.parametrize("key", ["fifo", "sink", "h2o", "fd-kvc", "tova", "knorm", "surprisal"])
+def test_few_bytes_leave_the_device_and_none_are_vectors(key: str) -> None:
+    wide = made(head_dim=64, hidden_size=256)
+    cache = PolicyCache(read_policy(key), 24, wide, tokenizer=Numbers(), on_device=True)
+    read_in_turns(wide, cache, text(40), [32, 4, 4])
+    entries = 3 * 4 * (24 + 4)  # layers, heads, slots before the eviction
+    assert len(cache.moved) == 3
+    assert 0 < cache.moved[-1] < 16 * entries
+    assert cache.moved[2] == cache.moved[1], "no more of a longer text"
+    in_numpy = PolicyCache(read_policy(key), 24, wide, tokenizer=Numbers())
+    read_in_turns(wide, in_numpy, text(40), [32, 4, 4])
+    assert in_numpy.moved == [0, 0, 0], "on the CPU, NumPy reads the tensors where they are"
+
+
+def test_what_torch_lacks_is_computed_in_numpy_and_counted() -> None:
+    device = Device(torch.device("cpu"))
+    array = device.array(np.arange(6, dtype=np.float32).reshape(2, 3))
+    before = device.moved
+    found = np.tril(array)
+    assert isinstance(found, DeviceArray)
+    np.testing.assert_array_equal(np.asarray(found), [[0, 0, 0], [3, 4, 0]])
+    assert device.moved >= before + 2 * 24
+    assert (0.1 * device.array(np.arange(9))).dtype == np.float64, "as NumPy promotes"
+    assert (np.float32(1) + device.array(np.arange(9))).dtype == np.float64
+
+
+# ------------------------------------------------------------------------------- kernels
+
+
+SHORT = [9, 1, 2, 1, 2]
+"""Turns after which entries below a threshold are not all replaced by new ones."""
+
+
+def unequal(model: Any, **how: Any) -> PolicyCache:
+    """Return a cache whose layers keep different numbers of entries."""
+    return PolicyCache(read_policy("fd-kvc:tau=0.9"), 6, model, record=True, **how)
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_layers_that_decide_together_hold_no_empty_slots(attention: str) -> None:
+    model = made(attention=attention)
+    cache = unequal(model, decides="layer")
+    ours = read_in_turns(model, cache, text(sum(SHORT)), SHORT)
+    assert_same_logits(ours, masked(model, text(sum(SHORT)), what_was_seen(cache, SHORT)))
+    sizes = {layer.keys.shape[2] for layer in cache.layers}
+    assert len(sizes) > 1
+    for layer, held in zip(cache.layers, cache.held, strict=True):
+        assert layer.empty is None
+        own = held[0][held[0] >= 0]
+        assert (np.diff(own) > 0).all(), "in order"
+        assert len(own) == layer.keys.shape[2]
+
+
+@pytest.mark.parametrize("backend", [SDPBackend.MATH, SDPBackend.FLASH_ATTENTION])
+def test_each_kernel_of_sdpa_reads_them(llama: Any, backend: Any) -> None:
+    whole, cache = (unequal(llama, decides="layer") for _ in range(2))
+    ids = text(sum(SHORT))
+    expected = read_in_turns(llama, whole, ids, SHORT)
+    with sdpa_kernel(backend):  # of which the CPU has these two
+        assert_same_logits(read_in_turns(llama, cache, ids, SHORT), expected)
+
+
+def flash(module: Any, query: Any, key: Any, value: Any, mask: Any, **given: Any) -> Any:
+    """Attend as flash attention does: causal from the last token back, by text without padding."""
+    group = query.shape[1] // key.shape[1]
+    keys, values = (each.repeat_interleave(group, dim=1) for each in (key, value))
+    n, total = query.shape[2], key.shape[2]
+    seen = torch.ones(n, total, dtype=torch.bool).tril(total - n)[None, None]
+    if mask is not None:
+        assert mask.shape == (len(query), total)
+        seen = seen & mask[:, None, None].bool()
+    logits = (query @ keys.mT * given["scaling"]).masked_fill(~seen, -torch.inf)
+    return (logits.softmax(dim=-1).nan_to_num() @ values).transpose(1, 2), None
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_flash_attention_gets_no_mask_but_padding(
+    monkeypatch: pytest.MonkeyPatch, padded: bool
+) -> None:
+    name = "flash_attention_2"
+    registered = transformers.AttentionInterface._global_mapping
+    monkeypatch.setitem(registered, name, flash)
+    plain, model = made(), made()
+    model.config._attn_implementation_internal = name
+    with pytest.raises(ValueError, match='choose decides="layer"') as caught:
+        unequal(model)
+    assert_one_sentence(caught.value)
+    ids, mask = (text(40).reshape(2, 20), torch.ones(2, 20, dtype=torch.long))
+    mask[0, :3] = 0 if padded else 1
+    found = []
+    for each in (plain, model):
+        cache = PolicyCache(read_policy(RAGGED), 6, each, decides="layer")
+        both = []
+        for first, end in ((0, 9), (9, 10), (10, 20)):
+            given = {"attention_mask": mask[:, :end], "past_key_values": cache}
+            positions = (mask.cumsum(1) - 1).clamp(min=0)[:, first:end]
+            logits = each(ids[:, first:end], position_ids=positions, **given).logits
+            both.append(logits[:, 3 if padded and not first else 0 :])
+        found.append(torch.cat(both, dim=1).numpy())
+    assert_same_logits(*found)
+
+
+# ------------------------------------------------------------------------------- batches
+
+
+@pytest.mark.parametrize(
+    "policy", ["h2o", RAGGED, "surprisal", "learned", "recall(h2o, tier=1)", "snapkv"]
+)
+@pytest.mark.parametrize("decides", ["head", "layer"])
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_texts_of_a_batch_are_read_as_each_alone(policy: str, decides: str, attention: str) -> None:
+    model, counts = made(attention=attention), np.array([[7, 3, 9], [4, 5, 9], [1, 3, 2]])
+    how: Any = {"decides": decides, "tokenizer": Numbers()}
+    new = partial(PolicyCache, read_policy(policy), 5, model, **how)
+    texts = [text(total, seed) for seed, total in enumerate(counts.sum(axis=1))]
+    cache, alone = new(), [new() for _ in texts]
+    mask = torch.empty(3, 0, dtype=torch.long)
+    ends = np.cumsum(counts, axis=1)
+    for turn, most in enumerate(counts.max(axis=0)):
+        ids, real = torch.zeros(3, most, dtype=torch.long), torch.zeros(3, most, dtype=torch.long)
+        expected = []
+        for at, whole in enumerate(texts):
+            n, end = counts[at, turn], ends[at, turn]
+            ids[at, most - n :], real[at, most - n :] = whole[0, end - n : end], 1
+            expected.append(model(whole[:, end - n : end], past_key_values=alone[at]).logits[0])
+            alone[at].end_turn()
+        mask = torch.cat([mask, real], dim=1)
+        positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -int(most) :]
+        given = {"attention_mask": mask, "position_ids": positions, "past_key_values": cache}
+        ours = model(ids, **given).logits
+        cache.end_turn()
+        for at, logits in enumerate(expected):
+            assert_same_logits(ours[at, most - counts[at, turn] :].numpy(), logits.numpy())
+            held = cache.held[at]
+            np.testing.assert_array_equal(held[..., : alone[at].held.shape[2]], alone[at].held)
+            assert (held[..., alone[at].held.shape[2] :] < 0).all()
+
+
+def test_generate_answers_a_padded_batch_turn_after_turn(llama: Any) -> None:
+    alone, lengths = [], (9, 5)
+    for seed, n in enumerate(lengths):
+        cache, ids = PolicyCache(read_policy("h2o"), 6, llama), text(n, seed)
+        for more in (4, 0):
+            given = {"attention_mask": torch.ones_like(ids), "past_key_values": cache}
+            how: Any = {"max_new_tokens": 5, "do_sample": False, "pad_token_id": 0}
+            ids = llama.generate(ids, **given, streamer=cache.streamer(), **how)
+            ids = torch.cat([ids, text(more, 9)], dim=1)
+        alone.append(ids[0].tolist())
+    cache = PolicyCache(read_policy("h2o"), 6, llama)
+    ids = torch.cat([text(9, 0), torch.cat([torch.zeros(1, 4, dtype=int), text(5, 1)], dim=1)])
+    mask = torch.ones_like(ids)
+    mask[1, :4] = 0
+    for more in (4, 0):
+        given = {"attention_mask": mask, "past_key_values": cache}
+        ids = llama.generate(ids, **given, streamer=cache.streamer(), **how)
+        ids = torch.cat([ids, text(more, 9).expand(2, -1)], dim=1)
+        mask = torch.cat([mask, torch.ones(2, ids.shape[1] - mask.shape[1], dtype=int)], dim=1)
+    assert ids[0].tolist() == alone[0]
+    assert ids[1, 4:].tolist() == alone[1]
+    assert cache.held.shape[:3] == (2, 3, 2)
+    with pytest.raises(ValueError, match="cannot serve several beams"):
+        llama.generate(ids[:1], num_beams=2, past_key_values=cache, **how)
+
+
+# ------------------------------------------------------------------------------- turns
+
+
+def test_a_prompt_of_one_token_is_one_where_it_is_announced(llama: Any) -> None:
+    silent, told = (PolicyCache(read_policy("h2o"), 6, llama) for _ in range(2))
+    for cache in (silent, told):
+        for n in (1, 7):
+            llama(text(n), past_key_values=cache)
+        if cache is told:
+            cache.begin_turn()
+        for _ in range(3):
+            llama(text(1), past_key_values=cache)
+    assert silent.ends == [1, 8], "a single token seems to be written"
+    assert told.ends == [1, 8, 9]
+
+
+def test_a_streamer_knows_how_long_its_prompt_is(llama: Any) -> None:
+    cache = PolicyCache(read_policy("h2o"), 6, llama)
+    ids = text(17)
+    given = {"attention_mask": torch.ones_like(ids), "past_key_values": cache}
+    how: Any = {"max_new_tokens": 4, "do_sample": False, "prefill_chunk_size": 8}
+    llama.generate(ids, **given, streamer=cache.streamer(), **how)
+    assert cache.ends == [8, 16, 17, 20], "a part of one token is prompt, too"
+
+
+# ------------------------------------------------------------------------------- bits
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("key", ["h2o", "keydiff", "recall(h2o, tier=1)"])
+def test_keys_and_values_in_few_bits_are_rounded_once(llama: Any, key: str, bits: int) -> None:
+    whole, few = (PolicyCache(read_policy(key), 6, llama, bits=each) for each in (None, bits))
+    ids = text(24)
+    for cache in (whole, few):
+        llama(ids[:, :12], past_key_values=cache)
+    for one, other in zip(whole.layers, few.layers, strict=True):
+        for name in ("keys", "values"):
+            exact, rounded = one.slots(name)[:, :6], other.slots(name)[:, :6]
+            low, high = exact.aminmax(dim=-1, keepdim=True)
+            assert ((exact - rounded).abs() <= (high - low) / (2**bits - 1) * 0.5001).all()
+            assert not torch.equal(exact, rounded)
+            setattr(one, name, rounded[None])  # so that the other reads what this one stores
+        assert other.keys.shape[2] == 0
+    one, other = (llama(ids[:, 12:], past_key_values=cache).logits[0] for cache in (whole, few))
+    assert_same_logits(other.numpy(), one.numpy())
+
+
+def test_few_bits_take_few_bytes_and_stay_as_they_are() -> None:
+    wide = made(head_dim=64, hidden_size=256)
+    sizes = {}
+    for bits in (None, 8, 4):
+        cache = PolicyCache(read_policy("sink"), 16, wide, bits=bits)
+        read_in_turns(wide, cache, text(20), [20])
+        sizes[bits] = cache.nbytes
+        before = [layer.slots("keys")[:, :4].clone() for layer in cache.layers]
+        read_in_turns(wide, cache, text(20, 1), [1] * 20)
+        for layer, first in zip(cache.layers, before, strict=True):
+            assert torch.equal(layer.slots("keys")[:, :4], first), "the sinks are not rounded again"
+    vectors = 3 * 2 * 2 * 16  # layers, heads, keys and values, slots
+    assert sizes == {None: 256 * vectors, 8: (64 + 8) * vectors, 4: (32 + 8) * vectors}
+
+
+# ------------------------------------------------------------------------------- texts of tokens
+
+
+def test_rare_words_stay_and_hidden_ids_are_refused(llama: Any) -> None:
+    cache = PolicyCache(read_policy("surprisal redundancy=1"), 6, llama, tokenizer=Numbers())
+    ids = torch.tensor([[3, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0]])  # Ljubljana, Friday, and the
+    llama(ids, past_key_values=cache)
+    assert (cache.held == [0, 1, 7, 9, 10, 11]).all(), "the two, the newest, the oldest of equals"
+    again = PolicyCache(read_policy("surprisal"), 6, llama, tokenizer=Numbers())
+    embedded = llama.get_input_embeddings()(ids) * 2
+    with pytest.raises(ValueError, match="input_ids instead of inputs_embeds") as caught:
+        llama(inputs_embeds=embedded, past_key_values=again)
+    assert_one_sentence(caught.value)
+
+
+# ------------------------------------------------------------------------------- hybrids
+
+LINEAR = {
+    "layer_types": ["linear_attention", "full_attention", "full_attention"],
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 2,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 8,
+    "num_experts": 0,
+}
+SOME = {"sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"] * 2}
+HYBRIDS: dict[str, tuple[dict[str, Any], str]] = {
+    "Qwen3NextConfig": (LINEAR, "layers 0 (linear attention)"),
+    "GptOssConfig": (
+        {**SOME, "num_hidden_layers": 4, "num_local_experts": 2, "num_experts_per_tok": 1},
+        "layers 0, 2 (window of 8 tokens)",
+    ),
+    "Gemma2Config": ({**SOME, "num_hidden_layers": 4}, "layers 0, 2 (window of 8 tokens)"),
+    "MistralConfig": ({"sliding_window": None}, ""),
+}
+
+
+@pytest.mark.parametrize("name", HYBRIDS)
+def test_hybrids_are_managed_where_they_attend_to_the_whole_text(name: str) -> None:
+    own, left = HYBRIDS[name]
+    config = getattr(transformers, name)(**{**SIZES, "head_dim": 8, **own})
+    torch.manual_seed(0)
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    model.eval()
+    ids, lengths = text(24), [9, 6, 9]
+    plain = read_in_turns(model, transformers.DynamicCache(config=config), ids, lengths)
+    whole = PolicyCache(read_policy("h2o"), 24, model)
+    assert whole.left == (f"left to the model: {left}" if left else "")
+    assert_same_logits(read_in_turns(model, whole, ids, lengths), plain)
+    for decides in ("head", "layer"):
+        cache = PolicyCache(read_policy("h2o"), 5, model, decides=decides)
+        ours = read_in_turns(model, cache, ids, lengths)
+        assert cache.held.shape == (len(cache.decided), 2, 5)
+        np.testing.assert_allclose(ours[:9], plain[:9], rtol=0, atol=1e-4 * np.abs(plain).max())
+        assert np.abs(ours[15:] - plain[15:]).max() > 1e-3 * np.abs(plain).max()
+        other = cache.fork()
+        one, two = (model(text(3, 4), past_key_values=each).logits for each in (cache, other))
+        assert torch.equal(one, two)
+
+
+def test_layers_that_share_keys_are_refused() -> None:
+    config = transformers.Gemma3nTextConfig(
+        **{**SIZES, "intermediate_size": [16] * 3, "num_kv_shared_layers": 1},
+        layer_types=["sliding_attention", "full_attention", "full_attention"],
+        activation_sparsity_pattern=[0.0] * 3,
+        vocab_size_per_layer_input=40,
+        hidden_size_per_layer_input=4,
+    )
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    with pytest.raises(ValueError, match="layers of this model share keys") as caught:
+        PolicyCache(read_policy("h2o"), 5, model)
+    assert_one_sentence(caught.value)

@@ -1,0 +1,193 @@
+"""Learned: worked by hand, and where its features come from."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fdkvc.attention import TRAITS
+from fdkvc.corpora.formats import EXAMPLES, read_file
+from fdkvc.corpora.lexical import lexical_recording
+from fdkvc.corpora.token_traits import token_traits
+from fdkvc.corpora.transcripts import Transcript, Turn, word_spans
+from fdkvc.explain.counterfactual import Change, counterfactual, nearest_first
+from fdkvc.explain.notes import available_in, no_effect_notes
+from fdkvc.policies import policy_named, synthetic_policies
+from fdkvc.policies.learned import FEATURES, GROUPS, SHIPPED
+from fdkvc.run.online import OnlineCache
+from fdkvc.run.simulate import simulate
+from fdkvc.synthetic.draw import generate
+from fdkvc.synthetic.scenarios import SCENARIOS
+from fdkvc.ui.answers import choices as answers_page
+from fdkvc.ui.dialogs import choices as dialog_page
+from fdkvc.ui.kit.sidebar import POLICY
+from fdkvc.ui.kit.variants import CHOSEN
+from tests.worlds import by_token, kept_tokens
+
+
+def write_weights(folder: Path, **weights: float) -> str:
+    """Write a file of weights in units of the features, the others 0; return its name."""
+    features = {name: {"mean": 0, "spread": 1, "weight": weights.get(name, 0)} for name in FEATURES}
+    (folder / "own.json").write_text(json.dumps({"features": features}))
+    return "own.json"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_what_scores_highest_stays_and_the_terms_say_why(folder: Path) -> None:
+    name = write_weights(folder, age=-1, repeated=-3, capital=2, digit=1, user=0.5)
+    turns = (Turn("User", "to Rome at 5"), Turn("System", "Rome ?"), Turn("User", "yes"))
+    dialogs = lexical_recording(Transcript("own", turns)).dialogs
+    trace = simulate(policy_named("learned", window=0, weights=name), dialogs, budget=4)
+    entries = trace.all_entries()
+
+    # to 0, Rome 1, at 2, 5 3 | Rome 4, ? 5 | yes 6. Rome begins the second turn, so it is not a
+    # name there; the first one is repeated.
+    log = np.log
+    assert by_token(entries, entries.score, 0, 0) == pytest.approx({0: 0.5, 1: 2.5, 2: 0.5, 3: 1.5})
+    assert by_token(entries, entries.score, 0, 1) == pytest.approx(
+        {0: 0.5 - log(2), 1: -0.5 - log(2), 2: 0.5 - log(2), 3: 1.5 - log(2), 4: 0, 5: 0}, abs=1e-6
+    )
+    # Tokens 0 and 2 tie, and so the older stays.
+    assert kept_tokens(trace, 0, 1) == [0, 3, 4, 5]
+    terms = {term: by_token(entries, entries.terms[term], 0, 1)[1] for term in GROUPS}
+    assert terms == pytest.approx(
+        {"age": -log(2), "repeated": -3, "word": 2, "neighbours": 0, "position": 0, "speaker": 0.5}
+    )
+    # Token 0 has 0.5 − ln 3 = −0.60; tokens 4 and 5 have −ln 2 = −0.69, and 4 is the older.
+    assert kept_tokens(trace, 0, 2) == [0, 3, 4, 6]
+
+
+def test_what_went_because_its_word_came_again_would_have_stayed(folder: Path) -> None:
+    name = write_weights(folder, age=-1, repeated=-3, capital=2, digit=1)
+    turns = (Turn("User", "to Rome at 5 to"), Turn("System", "Rome ?"), Turn("User", "to yes"))
+    dialogs = lexical_recording(Transcript("own", turns)).dialogs
+    trace = simulate(policy_named("learned", window=0, weights=name), dialogs, budget=5)
+
+    rome, *others = counterfactual(trace, dialogs, 0, turn=1, token=1)
+    assert rome.words == "Had its word not been said again, it would have been kept."
+    assert nearest_first([*others, rome])[0] == rome
+    assert "said again" not in "".join(other.words for other in others)
+    # The second "to" is as old as "at", and both are among the lowest two.
+    to = counterfactual(trace, dialogs, 0, turn=2, token=4)
+    assert (
+        to[0].words == "Had its word not been said again, it would have been evicted all the same."
+    )
+    assert nearest_first(to)[-1] == to[0]
+    five = counterfactual(trace, dialogs, 0, turn=2, token=3)
+    assert all(type(change) is Change for change in five)
+
+
+def test_the_newest_stay_whatever_they_are(folder: Path) -> None:
+    name = write_weights(folder, capital=1)
+    dialogs = lexical_recording(Transcript("own", (Turn("User", "a Rome Paris b c"),))).dialogs
+
+    for window, kept in ((0, [0, 1, 2, 3]), (0.5, [1, 2, 3, 4])):
+        policy = policy_named("learned", window=window, weights=name)
+        assert kept_tokens(simulate(policy, dialogs, 4), 0, 0) == kept
+
+
+def test_traits_are_those_of_the_words() -> None:
+    text = "I fly on May 3rd."
+    traits = token_traits(text, [*word_spans(text), (17, 17)], user=True)
+    named = {name: traits[:, at].tolist() for at, name in enumerate(TRAITS)}
+
+    assert named["user"] == [1] * 7
+    assert named["mark"] == [0] * 6 + [1]
+    assert named["capital"] == [0, 0, 0, 1, 0, 0, 0]  # the first word of a sentence says nothing
+    assert named["digit"] == [0, 0, 0, 0, 1, 0, 0]
+    assert named["punctuation"] == [0, 0, 0, 0, 0, 1, 0]
+    assert named["near_digit"] == [0, 0, 0, 1, 0, 1, 0]
+    assert named["near_capital"] == [0, 0, 1, 0, 1, 0, 0]
+    assert named["position"] == pytest.approx([0, 1 / 11, 2 / 12, 3 / 13, 4 / 14, 5 / 15, 0])
+    surprisal = named["surprisal"]
+    assert surprisal[3] > surprisal[2] > 0
+    assert named["near_surprisal"][2] == pytest.approx(
+        (surprisal[0] + surprisal[1] + surprisal[3] + surprisal[4]) / 4
+    )
+
+
+def test_equal_words_have_the_same_number_and_parts_of_a_word_different_ones() -> None:
+    word = TRAITS.index("word")
+    whole = token_traits("Rome, rome", [(0, 4), (4, 5), (6, 10)], user=True)[:, word]
+    parts = token_traits("Rome Rome", [(0, 2), (2, 4), (5, 7), (7, 9)], user=False)[:, word]
+
+    assert whole[0] == whole[2] != whole[1]
+    assert parts[0] == parts[2] != parts[1] == parts[3]
+    assert (np.concatenate([whole, parts]) > 0).all()
+
+
+def test_it_says_where_words_are_missing_and_is_not_offered_there() -> None:
+    policy = policy_named("learned")
+    drawn = generate(SCENARIOS["mixed"], dialogs=1, seed=1)
+    real = lexical_recording(read_file(EXAMPLES / "dialogues.json")[0]).dialogs
+
+    assert no_effect_notes([policy], available_in(drawn)) == [
+        "Learned: Words are unknown here, so it decides by age alone."
+    ]
+    assert no_effect_notes([policy], available_in(real)) == []
+    assert "learned" not in synthetic_policies()
+
+
+def test_the_default_weights_name_their_training() -> None:
+    record = json.loads(SHIPPED.read_text())
+
+    assert {"file", "dialogs", "clusters", "seed", "date"} <= set(record["training"])
+    assert set(record["features"]) == set(FEATURES)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("[]", "must be a JSON object with mean, spread and weight of each of the features age"),
+        ("{", "must be a JSON object"),
+        ('{"features": {}}', "must be a JSON object"),
+    ],
+)
+def test_a_wrong_file_gets_one_sentence(folder: Path, content: str, sentence: str) -> None:
+    (folder / "own.json").write_text(content)
+    with pytest.raises(ValueError, match=rf"^the weights 'own.json' {sentence}"):
+        policy_named("learned", weights="own.json")
+
+
+def test_a_file_with_infinity_or_none_at_all_gets_one_sentence(folder: Path) -> None:
+    write_weights(folder, age=float("inf"))
+    with pytest.raises(ValueError, match="hold a number that is not finite, or a spread of 0"):
+        policy_named("learned", weights="own.json")
+    with pytest.raises(ValueError, match=r"'none.json' cannot be read: No such file"):
+        policy_named("learned", weights="none.json")
+    for outside in ("/etc/own.json", "../own.json", "a/../own.json", "own.txt", "own.json\n"):
+        with pytest.raises(ValueError, match=r"but must be a \.json file in or below the current"):
+            policy_named("learned", weights=outside)
+
+
+def test_a_stream_with_traits_decides_the_same() -> None:
+    recording = lexical_recording(read_file(EXAMPLES / "dialogues.json")[0])
+    dialogs, policy = recording.dialogs, policy_named("learned", window=0.25)
+    assert dialogs.traits is not None
+    assert dialogs.queries is not None
+    trace, cache = simulate(policy, dialogs, 20), OnlineCache(policy, 20)
+
+    for turn, (low, high) in enumerate(pairwise(recording.starts)):
+        names = ("queries", "keys", "values", "embeddings", "traits")
+        fed = cache.feed(**{name: getattr(dialogs, name)[0, low:high] for name in names})
+        kept = trace.kept[0, turn]
+        assert fed.kept.tolist() == kept[kept >= 0].tolist()
+    vectors = {name: getattr(dialogs, name)[0, :1] for name in names[:-1]}
+    with pytest.raises(ValueError, match="traits have 2 dimensions, but must have 11"):
+        OnlineCache(policy, 20).feed(**vectors, traits=[[1, 2]])
+    with pytest.raises(ValueError, match="traits must be given in every turn of a stream"):
+        cache.feed(**vectors)
+
+
+def test_pages_of_real_dialogs_offer_it_and_those_of_synthetic_ones_do_not() -> None:
+    assert "learned" in dialog_page.POLICIES.choices
+    assert "learned" in answers_page.POLICIES.choices
+    assert "learned" not in POLICY.choices
+    assert "learned" not in CHOSEN.choices

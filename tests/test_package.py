@@ -1,0 +1,95 @@
+"""The project as a package; `.ci/run` builds it and installs it elsewhere."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path, PurePath
+
+import pytest
+
+import fdkvc
+from fdkvc.commands.main import main
+from fdkvc.corpora import trace_file
+from fdkvc.files.record import FORMAT, read_run
+from tests.app_pages import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+
+
+def test_one_version_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"fdkvc {fdkvc.__version__}\n"
+    changes = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert re.findall("^## (.+)$", changes, re.MULTILINE)[0] == fdkvc.__version__
+    citation = (ROOT / "CITATION.cff").read_text("utf-8")
+    assert re.findall("^version: (.+)$", citation, re.MULTILINE) == [fdkvc.__version__]
+
+
+def test_every_data_file_of_the_package_is_included() -> None:
+    patterns = PROJECT["tool"]["setuptools"]["package-data"]["fdkvc"]
+    folder = ROOT / "fdkvc"
+    files = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
+    data = [each for each in files if each.suffix not in (".py", ".pyc")]
+
+    assert data
+    for each in data:
+        assert any(PurePath(each.name).match(PurePath(pattern).name) for pattern in patterns), each
+
+
+def test_dependencies_are_those_of_the_requirements_files() -> None:
+    dynamic = PROJECT["tool"]["setuptools"]["dynamic"]
+    listed = [dynamic["dependencies"], *dynamic["optional-dependencies"].values()]
+    named = {name for each in listed for name in each["file"]}
+
+    assert named == {path.name for path in ROOT.glob("requirements*.txt")} - {
+        "requirements-dev.txt"  # the app's and the tests' together
+    }
+
+
+def test_the_app_is_started_on_its_port(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls: list[list[str]] = []
+
+    def call(command: list[str]) -> int:
+        calls.append(command)
+        return 3
+
+    monkeypatch.setattr(subprocess, "call", call)
+
+    assert main(["app", "--port", "8765"]) == 3  # as the server ended
+    run = [sys.executable, "-m", "streamlit", "run", str(ROOT / "app.py")]
+    assert calls == [[*run, "--server.port", "8765"]]
+
+    assert main(["app", "--port", "0"]) == 2
+    assert "port is 0, but must be a whole number from 1 to 65535" in capsys.readouterr().err
+
+
+def test_the_table_of_formats_has_their_versions() -> None:
+    guide = (ROOT / "fdkvc" / "files" / "README.md").read_text("utf-8")
+    rows = dict(re.findall(r"^\| (.+?) \| ([\d.]+) \|", guide.split("| format |")[1], re.MULTILINE))
+
+    assert [*rows.values()] == [
+        *(str(FORMAT), str(trace_file.VERSION)),
+        *([fdkvc.__version__] * 3),
+    ]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "tests" / "runs").iterdir()), ids=lambda p: p.name)
+def test_runs_of_earlier_versions_are_repeated(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["repeat", str(path / "run.json")]) == 0, capsys.readouterr().err
+    assert "the numbers are the same" in capsys.readouterr().out
+
+
+def test_a_run_of_a_later_format_is_refused_in_a_sentence() -> None:
+    (first, *_) = sorted((ROOT / "tests" / "runs").iterdir())
+    run = json.loads((first / "run.json").read_text("utf-8"))
+
+    with pytest.raises(ValueError, match=f"format 2, but version {fdkvc.__version__} reads"):
+        read_run(json.dumps({**run, "format": 2}))
