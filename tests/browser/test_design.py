@@ -169,7 +169,9 @@ def test_no_name_on_the_map_covers_another_and_its_words_follow_the_theme(page: 
         page.set_viewport_size(screen)
         settled(page)
         boxes = page.locator(".st-key-policies-map svg.marks").first.evaluate(NAMES)
-        assert any(name == "FIFO" for name, *_ in boxes)
+        named = {name for name, *_ in boxes}
+        assert named >= {"FD-KVC", "H2O"}, screen
+        assert "FIFO" in named or screen == PHONE  # where others are too near
         assert overlapping(boxes) == [], screen
     words = page.locator(".st-key-policies-map .role-title-subtitle text").first
     expect(words).to_have_attribute("fill", LIGHT.ink)
