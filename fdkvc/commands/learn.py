@@ -33,7 +33,7 @@ def learn(options: Namespace) -> None:
     weights = fit(*draw_pairs(LexicalRecordings(training), options.seed)).record()
     record = {
         "training": {
-            "file": Path(options.dialogs or "the example dialogs").name,
+            "file": Path(options.dialogs).name,
             "sha256": digest,
             "dialogs": len(training),
             "clusters": len({each.services for each in training}),

@@ -17,7 +17,7 @@ EXAMPLES = "default: two example dialogs"
 FORMATS = (
     "real dialogs: SGD or MultiWOZ 2.2, chat messages, OpenAI responses, Anthropic messages, "
     "τ-bench results, τ²-bench results, ToolTalk, ShareGPT, OpenAI batch requests, or text with a "
-    f"speaker before each turn; {EXAMPLES}"
+    "speaker before each turn"
 )
 SUGGESTED = "values to try; default: the paper's, or a suggested range"
 FD_KVC: dict[str, Any] = {"default": "fd-kvc"}
@@ -133,7 +133,7 @@ def build_parser() -> argparse.ArgumentParser:
     tune.option("--out", "DIR", resumed, required=True)
 
     dialogs = command("dialogs", "replay real dialogs and measure what the cache still holds")
-    dialogs.option("--dialogs", "FILE", FORMATS)
+    dialogs.option("--dialogs", "FILE", f"{FORMATS}; {EXAMPLES}")
     dialogs.option("--trace", "FILE", "replay a model's trace file instead")
     dialogs.calls()
     dialogs.tools()
@@ -161,7 +161,7 @@ def build_parser() -> argparse.ArgumentParser:
     dialogs.option("--out", "DIR", "write CSV tables and replay.json to this folder")
 
     learn = command("learn", "fit the weights of the policy learned to dialogs with calls")
-    learn.option("--dialogs", "FILE", FORMATS)
+    learn.option("--dialogs", "FILE", FORMATS, required=True)
     learn.calls()
     learn.several("--budgets", "N", f"{budgets}32 48 64 96 128", type=read_value)
     learn.number(SEED, "random seed of the split and the sample")
@@ -169,7 +169,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     capture = command("capture", "record what a model attends to while it reads dialogs")
     capture.option("--model", "NAME", "folder of the model, or its name on the hub", required=True)
-    capture.option("--dialogs", "FILE", FORMATS)
+    capture.option("--dialogs", "FILE", f"{FORMATS}; {EXAMPLES}")
     capture.calls()
     capture.option("--layer", "L", "layer to record, from 0", type=read_value, required=True)
     capture.several("--heads", "N", "heads to record; default: all", type=read_value)
@@ -195,7 +195,7 @@ def build_parser() -> argparse.ArgumentParser:
     layers = "write trace.npz too: all layers under the first policy and budget; without --every"
     live.flag("--trace", layers)
     for each in (answers, live):
-        each.option("--dialogs", "FILE", FORMATS)
+        each.option("--dialogs", "FILE", f"{FORMATS}; {EXAMPLES}")
         each.tools()
         each.several("--policies", "KEY", f"{policies}, random, and cut-text, which cuts the text")
         each.several("--budgets", "N", f"{budgets}48 96", type=read_value)

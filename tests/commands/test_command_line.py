@@ -417,6 +417,9 @@ MISTAKES = {
     "ablation --parameter w_c": (
         "the following arguments are required: --out (see python -m fdkvc ablation --help)"
     ),
+    "learn --out {tmp}/own.json": (
+        "the following arguments are required: --dialogs (see python -m fdkvc learn --help)"
+    ),
     "trace --scenario own --out {tmp}/out": (
         "scenario 'own' is unknown: choose from shift, return, mixed, complex, gradual, adaptation"
     ),

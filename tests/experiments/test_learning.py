@@ -167,7 +167,7 @@ def test_what_cannot_be_learnt_from_gets_one_sentence(
         (["--dialogs", "plain.txt"], "learning needs at least 3"),
         (["--dialogs", "chats.json"], "learning needs dialogs with calls"),
         (["--dialogs", "chats.json", "--out", "own.txt"], "--out must name a file"),
-        (["--out", "/own.json"], "--out is '/own.json', but must be"),
+        (["--dialogs", "chats.json", "--out", "/own.json"], "--out is '/own.json', but must be"),
     ):
         assert main(["learn", "--out", "own.json", *arguments]) == 2
         found = capsys.readouterr().err
