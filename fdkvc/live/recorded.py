@@ -2,7 +2,8 @@
 
 There is one per decided layer, with a row per query head. Vectors are those that the model computed
 from the entries kept, and turns are the cache's. So a replay of the same policy, with heads that
-share keys deciding together, evicts the same entries.
+share keys deciding together, evicts the same entries; it may not if layers depended on each other,
+heads were pooled by their maximum, or positions closed up.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from fdkvc.corpora.transcripts import Demand, Transcript, Turn, clean, clean_nam
 from fdkvc.live.cache import PolicyCache
 from fdkvc.live.loop import LiveModel
 from fdkvc.lm.text_cache import read
-from fdkvc.lm.tokens import EncodedPassage
+from fdkvc.lm.tokens import EncodedPassage, Tokens
 from fdkvc.policies import Policy
 
 
@@ -48,7 +49,8 @@ def recorded_text(
         turns.append(Turn(f"Turn {number}", "".join(token.text for token in own)))
         tokens.append(tuple(own))
     transcript = Transcript(clean_name(name), tuple(turns))
-    return _recordings(cache, transcript, tokens, type(tokenizer).__name__)
+    nats = Tokens(tokenizer, (), {}, 0).surprisal(ids[: cache.seen])
+    return _recordings(cache, transcript, tokens, type(tokenizer).__name__, nats)
 
 
 def record_dialog(
@@ -76,24 +78,6 @@ def record_dialog(
     for passage in passages:
         read([memory], passage.ids, last=0)
         memory.end_turn()
-    return recorded_dialog(memory.cache, transcript, passages, model.name)
-
-
-def recorded_dialog(
-    cache: PolicyCache, transcript: Transcript, passages: Sequence[EncodedPassage], source: str
-) -> list[Recording]:
-    """Return the recordings of a cache that read a dialog, each passage a turn.
-
-    Parameters
-    ----------
-    cache : PolicyCache
-        Made with ``record=True``.
-    transcript : Transcript
-    passages : sequence of EncodedPassage
-        All that it has read after the tokenizer's initial tokens.
-    source : str
-        The name of the model.
-    """
     turns, tokens = [], []
     for passage in passages:
         text, turn = passage.passage.text, passage.passage.turn
@@ -101,13 +85,13 @@ def recorded_dialog(
         kind, called = (None, len(text)) if passage.passage.call else (own.kind, 0)
         turns.append(Turn(passage.passage.writer, text, own.topic, kind, called))
         tokens.append([Token(text[low:high], low, high) for low, high in passage.spans])
-    before = cache.seen - sum(map(len, tokens))
-    tokens[0] = [Token("", 0, 0)] * before + tokens[0]
+    tokens[0] = [Token("", 0, 0)] * len(model.tokens.first) + tokens[0]
     demands = tuple(_demands(transcript.demands, passages))
     by_passage = Transcript(
         transcript.name, tuple(turns), demands, transcript.missing, cluster=transcript.cluster
     )
-    return _recordings(cache, by_passage, tokens, source)
+    nats = model.tokens.surprisal(memory.ids)
+    return _recordings(memory.cache, by_passage, tokens, model.name, nats)
 
 
 def _demands(demands: Sequence[Demand], passages: Sequence[EncodedPassage]) -> Iterator[Demand]:
@@ -126,7 +110,11 @@ def _demands(demands: Sequence[Demand], passages: Sequence[EncodedPassage]) -> I
 
 
 def _recordings(
-    cache: PolicyCache, transcript: Transcript, tokens: Sequence[Sequence[Token]], source: str
+    cache: PolicyCache,
+    transcript: Transcript,
+    tokens: Sequence[Sequence[Token]],
+    source: str,
+    surprisal: Sequence[float],
 ) -> list[Recording]:
     hidden, queries, keys, values = map(cache.recorded, ("hidden", "queries", "keys", "values"))
     heads = queries.shape[1]
@@ -141,6 +129,7 @@ def _recordings(
             values[at],
             tuple(range(heads)),
             clean_name(f"{source} under {cache.policy.name}, budget {cache.budget}"),
+            np.array(surprisal, np.float32),
         )
         for at, number in enumerate(cache.decided)
     ]

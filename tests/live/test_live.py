@@ -526,7 +526,7 @@ def test_answers_are_measured_as_of_the_model_in_numpy() -> None:
 # ------------------------------------------------------------------------------- recorded
 
 
-@pytest.mark.parametrize("policy", ["fd-kvc", "snapkv"])
+@pytest.mark.parametrize("policy", ["fd-kvc", "snapkv", "surprisal", "learned"])
 def test_a_replay_of_the_trace_evicts_what_the_cache_did(policy: str) -> None:
     model, known = load_live(BUNDLED), policy_named(policy)
     dialog = shortened(6)[0]
@@ -564,7 +564,7 @@ def test_what_generate_said_is_recorded_with_the_models_own_tokens(llama: Any) -
     *_, ids = turns_of(llama, cache, (9, 4), do_sample=False)
 
     class Tokenizer:
-        def decode(self, ids: Sequence[int]) -> str:
+        def decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
             return "".join(f"<{number}>" for number in ids)
 
     recordings = recorded_text(cache, ids[0].tolist(), Tokenizer(), "a talk")

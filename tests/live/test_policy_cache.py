@@ -149,7 +149,7 @@ def test_each_kernel_of_sdpa_reads_them(llama: Any, backend: Any) -> None:
     whole, cache = (unequal(llama, decides="layer") for _ in range(2))
     ids = text(sum(SHORT))
     expected = read_in_turns(llama, whole, ids, SHORT)
-    with sdpa_kernel(backend):  # of which the CPU has these two
+    with sdpa_kernel(backend):  # the CPU has these two, not the memory-efficient one
         assert_same_logits(read_in_turns(llama, cache, ids, SHORT), expected)
 
 

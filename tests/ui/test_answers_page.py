@@ -30,7 +30,7 @@ from fdkvc.report.shipped_answers import TABLES
 from fdkvc.report.shipped_answers import shipped_report as report
 from fdkvc.ui.answers import choices, conversation, scene
 from fdkvc.ui.answers.conversation import FULL, Conversation, bundled_model
-from fdkvc.ui.answers.measured import damage_rows
+from fdkvc.ui.answers.measured import OTHERWISE, damage_rows
 from fdkvc.ui.kit.lru import ByteLRU
 from fdkvc.ui.kit.markdown import plain
 from tests.app_pages import check_specs, html, link_of, open_page, press, settled, specs, told
@@ -217,7 +217,13 @@ def test_the_folder_of_a_live_run_is_opened(tmp_path: Path) -> None:
     assert "Choose its trace.npz, too" in words_of(app)
     (said, *_) = read_transcripts(dialogs.read_bytes(), dialogs.name)
     trace = ("trace.npz", trace_bytes([lexical_recording(said)]), "application/zip")
+    about = json.loads((out / "run.json").read_text())
+    about["parameters"]["decides"] = "model"
+    together = ("run.json", json.dumps(about).encode(), "application/json")
+    app.file_uploader[0].set_value([together, *files[1:], trace]).run()
+    assert OTHERWISE in words_of(app)
     app.file_uploader[0].set_value([*files, trace]).run()
+    assert OTHERWISE not in words_of(app)
     play = press(app, "Play its trace on the stage")
     assert play.title[0].value == "Dialogs"
     kept = {"dialogs/uploaded": play.session_state["dialogs/uploaded"]}

@@ -30,6 +30,8 @@ from fdkvc.files.text import INTERVAL, by_policies
 from fdkvc.lm import MEASURED_ON
 from fdkvc.lm.head_eviction import DECIDES
 from fdkvc.policies import read_policy
+from fdkvc.policies.pyramid import Pyramid
+from fdkvc.policies.wrapper import inside
 from fdkvc.report.shipped_answers import (
     PINNED_TOOLS,
     TABLES,
@@ -54,6 +56,11 @@ COST = {"bytes": "{:,.0f}", "bytes_ratio": "{:.2f}"} | dict.fromkeys(
     ("read_per_second", "read_ratio", "written_per_second", "written_ratio"), "{:.2f}"
 )
 """Columns of ``live_cost.csv``, and how they are written."""
+
+OTHERWISE = (
+    "On the stage each layer decides by itself, within the same budget, by mean scores and with "
+    "positions as read. In this run it did not, so the stage may show other evictions."
+)
 
 
 def damage_rows(metric: str, known: Shipped | None = None) -> pd.DataFrame:
@@ -186,12 +193,26 @@ def _show_own(page: str, known: Shipped) -> Mapping[str, pd.DataFrame]:
     traces = [each for each in st.session_state[f"{page}/own"] if each.name.endswith(".npz")]
     if not traces:
         st.caption("Choose its trace.npz, too, which --trace writes, to play it on the stage.")
-    elif st.button("Play its trace on the stage", icon=":material/play_circle:", type="primary"):
+        return tables
+    if _replays_otherwise(known):
+        st.caption(OTHERWISE)
+    if st.button("Play its trace on the stage", icon=":material/play_circle:", type="primary"):
         try:
             _play(known.run.settings, read_dialog_file(traces[-1].getvalue(), traces[-1].name))
         except ValueError as error:
             problems([sentence(str(error))])
     return tables
+
+
+def _replays_otherwise(known: Shipped) -> bool:
+    """Whether the stage cannot decide as the run did."""
+    settings, model = known.run.settings, known.run.about["model"]
+    return (
+        settings.decides == "model"
+        or model.get("pool") == "max"
+        or model.get("positions") == "slots"
+        or any(isinstance(each, Pyramid) for each in inside(settings.policies[0]))
+    )
 
 
 def _play(settings: Answers, trace: DialogFile) -> None:
