@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,8 +25,7 @@ from fdkvc.corpora.transcripts import (
 from fdkvc.synthetic.batch import DialogBatch, check_surprisal, check_vectors, one_dialog, stack
 
 
-@dataclass(frozen=True)
-class Token:
+class Token(NamedTuple):
     """A token, and its span of the text of its turn."""
 
     text: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdkvc.attention import TRAITS, Floats, word_id
-from fdkvc.corpora.transcripts import word_spans
+from fdkvc.corpora.transcripts import word_spans, words_at
 from fdkvc.corpora.word_frequencies import word_surprisal
 
 _WORD, _MARK = TRAITS.index("word"), TRAITS.index("mark")
@@ -31,18 +30,18 @@ def token_traits(text: str, spans: Iterable[tuple[int, int]], user: bool) -> Flo
     """
     found = word_spans(text)
     words = [text[start:end] for start, end in found]
-    ends = [end for _, end in found]
-    of_words, places = _word_traits(words), list(spans)
-    traits = np.zeros((len(places), len(TRAITS)), np.float32)
+    places = words_at(found, spans)
+    at = np.array(places, np.intp)
+    of_words = _word_traits(words)
+    traits = np.zeros((len(at), len(TRAITS)), np.float32)
+    traits[at >= 0] = of_words[at[at >= 0]]
+    traits[at < 0, _MARK] = 1
+    ids = [word_id(word) for word in words]
     before, part = -1, 0
-    for row, (start, end) in zip(traits, places, strict=True):
-        at = bisect_right(ends, start)
-        if at < len(found) and max(found[at][0], start) < end:
-            before, part = at, part + 1 if at == before else 0
-            row[:] = of_words[at]
-            row[_WORD] = 1 + (word_id(words[at]) + part) % _IDENTITIES
-        else:
-            row[_MARK] = 1
+    for row, place in enumerate(places):
+        if place >= 0:
+            before, part = place, part + 1 if place == before else 0
+            traits[row, _WORD] = 1 + (ids[place] + part) % _IDENTITIES
     traits[:, TRAITS.index("user")] = user
     return traits
 

@@ -7,7 +7,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from sys import maxsize
 from typing import Literal, NamedTuple
+
+import numpy as np
 
 from fdkvc.attention import word_id
 from fdkvc.limits import (
@@ -158,7 +161,7 @@ class Transcript:
                 f"{self.name}: it has {characters:,} characters, but at most "
                 f"{MAX_DIALOG_CHARACTERS:,} are allowed"
             )
-        check_size(self.name, [len(word_spans(turn.text)) for turn in self.turns])
+        check_size(self.name, [len(_WORD.findall(turn.text)) for turn in self.turns])
         for what, count, most in (
             ("topics", len(self.topics), MAX_TOPICS),
             ("demands", len(self.demands), MAX_DEMANDS),
@@ -297,10 +300,19 @@ def word_ids(text: str, spans: Iterable[tuple[int, int]]) -> list[int]:
     >>> numbers[1] == numbers[2] != numbers[0], numbers[3]
     (True, 0)
     """
-    numbers = [0] * len(text)
-    for start, end in word_spans(text):
-        numbers[start:end] = [word_id(text[start:end])] * (end - start)
-    return [next(filter(None, numbers[start:end]), 0) for start, end in spans]
+    words = word_spans(text)
+    numbers = [*(word_id(text[start:end]) for start, end in words), 0]
+    return [numbers[at] for at in words_at(words, spans)]
+
+
+def words_at(words: Sequence[tuple[int, int]], spans: Iterable[tuple[int, int]]) -> list[int]:
+    """Return the place of the first of these words that each span overlaps, −1 for none."""
+    bounds = np.array([*words, (maxsize, maxsize)], np.intp)
+    given = np.array([*spans], np.intp).reshape(-1, 2)
+    at = np.searchsorted(bounds[:, 1], given[:, 0], side="right")
+    overlaps = np.maximum(bounds[at, 0], given[:, 0]) < given[:, 1]
+    places: list[int] = np.where(overlaps, at, -1).tolist()
+    return places
 
 
 def clean(text: str) -> str:

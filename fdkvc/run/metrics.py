@@ -29,11 +29,9 @@ ADAPTED = 0.8
 
 def _kept_bits(trace: Trace, dialogs: DialogBatch) -> Bits:
     """Topics of every kept entry (B, T, budget); no bits in empty slots."""
-    rows, tokens = dialogs.topic_bits.shape
-    start = np.arange(0, rows * tokens, tokens)[:, None, None]
-    bits = dialogs.topic_bits.reshape(-1).take(np.maximum(trace.kept, 0) + start)
-    bits[trace.kept < 0] = 0
-    return bits
+    # Index −1, the empty slot, finds no bits at the end of the row before.
+    padded = np.pad(dialogs.topic_bits, ((0, 0), (0, 1)))
+    return np.stack([row.take(kept) for row, kept in zip(padded, trace.kept, strict=True)])
 
 
 def _own_turns(series: Floats, trace: Trace, dialogs: DialogBatch) -> Floats:

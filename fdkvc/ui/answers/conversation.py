@@ -13,7 +13,6 @@ import pandas as pd
 from fdkvc.attention import Floats
 from fdkvc.corpora.model_text import Passage, Writer, model_text
 from fdkvc.corpora.transcripts import Transcript
-from fdkvc.experiments.benchmark import one_blas_thread
 from fdkvc.explain.answer_causes import (
     GradedCall,
     Passages,
@@ -40,8 +39,6 @@ FULL = "all"
 @lru_cache(maxsize=1)
 def bundled_model() -> LanguageModel:
     """Return the bundled model."""
-    # Its matrices are small: splitting a product among cores takes longer than computing it.
-    one_blas_thread()
     return load_language_model(BUNDLED)
 
 

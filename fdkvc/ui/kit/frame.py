@@ -14,6 +14,7 @@ from streamlit.delta_generator import DeltaGenerator
 from streamlit.navigation.page import StreamlitPage
 
 from fdkvc.charts.theme import DARK, LIGHT, ROOT, Theme, hue_of
+from fdkvc.experiments.benchmark import one_blas_thread
 from fdkvc.parameters import Field
 from fdkvc.report.page import css
 from fdkvc.ui.kit.fields import (
@@ -51,6 +52,7 @@ Drawn = TypeVar("Drawn")
 
 def run_app() -> None:
     """Set the app up and run the requested page."""
+    one_blas_thread()
     page = _navigation()
     st.set_page_config(page_title=f"{page.title} · FD-KVC Lab")
     st.html(STYLE)
