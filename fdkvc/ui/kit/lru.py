@@ -9,13 +9,14 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from functools import wraps
+from itertools import chain
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, Generic, TypeVar, TypeVarTuple
 
 import numpy as np
 import pandas as pd
 
-from fdkvc.corpora.recordings import Recording
+from fdkvc.corpora.recordings import Recording, Token
 from fdkvc.limits import MAX_COMPUTED_MEGABYTES
 
 _SIZES: weakref.WeakKeyDictionary[Recording, int] = weakref.WeakKeyDictionary()
@@ -41,7 +42,10 @@ def size_of(value: object) -> int:
         new = [each for each in new if not any(each is part for part in parts)]
         # A table would also count what it refers to, which is counted here anyway, and faster.
         size += sum(sys.getsizeof(each) for each in new if not isinstance(each, _TABLES))
-        found = gc.get_referents(*new)
+        # The many tokens of a dialog have their text and numbers for themselves.
+        tokens = [each for each in new if type(each) is Token]
+        size += sum(map(sys.getsizeof, chain.from_iterable(tokens)))
+        found = gc.get_referents(*(each for each in new if type(each) is not Token))
         # The collector does not know the base of a view, nor the elements of an object array.
         for each in new:
             if isinstance(each, np.ndarray):
