@@ -36,7 +36,7 @@ with page(
         st.stop()
     with shown.beside_title:
         choices.offer_own_file(PAGE)
-        view = choices.choose_view(PAGE, lanes[0].run.long)
+        view = choices.choose_view(PAGE)
         lane = choices.choose_look(PAGE, lanes)
         sections.downloads(PAGE, view, lanes, lane)
     recording = chosen.recording

@@ -13,6 +13,7 @@ import pandas as pd
 
 from fdkvc.charts.timeline import Line
 from fdkvc.explain.tables import entries_table, turns_table
+from fdkvc.limits import MAX_RECORDED_ENTRIES
 from fdkvc.policies import Policy
 from fdkvc.run.fork import Fork, fork
 from fdkvc.run.long import BlockResults
@@ -103,6 +104,15 @@ class Run:
     def long(self) -> bool:
         """Whether the entries of its turns are too many for a table."""
         return isinstance(self.trace.results, BlockResults)
+
+    def long_note(self, what: str) -> str:
+        """Say why something is not shown of a long run, and up to which budget it is."""
+        fits = MAX_RECORDED_ENTRIES // self.dialogs.turns - self.dialogs.turn_tokens
+        return (
+            f"{what} needs the entries of all turns, which are at most turns × (budget + tokens of "
+            f"the longest turn). Up to {MAX_RECORDED_ENTRIES:,} are recorded: in this dialog, "
+            + (f"up to budget {fits:,}." if fits > 0 else "at no budget.")
+        )
 
     @cached_property
     def entries(self) -> pd.DataFrame:

@@ -23,7 +23,7 @@ from fdkvc.experiments.statistics import MIN_CLUSTERS
 from fdkvc.explain.explain import explain
 from fdkvc.files.export import csv_text
 from fdkvc.files.record import digest
-from fdkvc.limits import MAX_SHOWN_HEADS
+from fdkvc.limits import MAX_RECORDED_ENTRIES, MAX_SHOWN_HEADS
 from fdkvc.policies import policy_named, with_pinned_prompts
 from fdkvc.policies.together import Together
 from fdkvc.report.document import replay_command
@@ -301,7 +301,7 @@ def test_a_dialog_that_begins_in_silence_is_shown(view: str) -> None:
         assert shown_turn(open_dialogs(nasty_file(), turn=turn, view=view)) == turn
 
 
-@pytest.mark.parametrize("view", ["words", "lanes", "cache"])
+@pytest.mark.parametrize("view", ["words", "lanes"])
 def test_a_long_dialog_is_shown_without_a_table_of_its_entries(view: str) -> None:
     words = " ".join(f"word{number}" for number in range(50))
     lines = "\n".join(f"User: {words}" for _ in range(150))
@@ -309,11 +309,28 @@ def test_a_long_dialog_is_shown_without_a_table_of_its_entries(view: str) -> Non
     app = open_dialogs(file, view=view, budget=4000, turn=120, policies="fifo,fd-kvc")
 
     assert shown_turn(app) == 120
-    assert set(app.segmented_control(key="dialogs/view").options) == {"Transcript", "Side by side"}
-    assert "Download" in words_of(app) or not app.exception
+    assert "comparison.csv needs the entries of all turns" in words_of(app)
     app = open_dialogs(file, view=view, budget=4000, turn=3, policies="fifo", metrics="regret")
     assert "regret" in words_of(app).lower()
     assert not app.exception
+
+
+def test_what_a_long_dialog_lacks_is_said_where_it_would_be() -> None:
+    lines = "\n".join(
+        f"User: {' '.join(f'word{number}' for number in range(50))}" for _ in range(150)
+    )
+    file, most = read_dialog_file(lines.encode(), "long.txt"), MAX_RECORDED_ENTRIES // 150 - 50
+    said = f"in this dialog, up to budget {most:,}."
+    for view, what in (("cache", "One cache, also by score,"), ("lanes", "This table")):
+        app = open_dialogs(file, view=view, budget=most + 1, policies="fifo,h2o")
+        assert f"{what} needs the entries of all turns" in words_of(app)
+        assert said in words_of(app)
+        assert no_stage(app) == (view == "cache")
+        assert not app.exception
+    assert "Figures of the whole run" in html(app)
+    for view in ("cache", "lanes"):
+        app = open_dialogs(file, view=view, budget=most, policies="fifo,h2o")
+        assert "needs the entries" not in words_of(app)
 
 
 def test_a_policy_whose_cache_is_too_large_for_a_long_dialog_is_refused(

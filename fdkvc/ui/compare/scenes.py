@@ -77,18 +77,15 @@ def show(page: str, lanes: tuple[Lane, ...], write: Callable[[], None]) -> Calla
     fragment, which follows the stage, after the page is drawn.
     """
     show_lanes(page, lanes)
-    long = lanes[0].run.long  # too many entries for a table of differences
-    lines = st.container()
-    if not long:
-        lines, pair, difference = difference_panels(page, lanes)
-        show_figures(lanes)
+    lines, pair, difference = difference_panels(page, lanes)
+    show_figures(lanes)
 
     @st.fragment
     def following() -> None:
         turn = follow_lanes(page, lanes)
         with lines:
             show_lines(page, lanes, turn)
-        if not long:
+        if pair is not None:
             with difference:
                 show_difference(page, *pair, turn)
         write()
@@ -101,10 +98,11 @@ def show(page: str, lanes: tuple[Lane, ...], write: Callable[[], None]) -> Calla
 
 def difference_panels(
     page: str, lanes: Sequence[Lane]
-) -> tuple[DeltaGenerator, tuple[Lane, Lane], DeltaGenerator]:
+) -> tuple[DeltaGenerator, tuple[Lane, Lane] | None, DeltaGenerator]:
     """Show the panels of lines and differences, which each step fills.
 
-    Return the container of the lines, the two compared runs, and the container of their difference.
+    Return the container of the lines, the two compared runs, None for long ones, and the container
+    of their difference.
     """
     with side_by_side("differences"):
         with panel("lines"):
@@ -112,7 +110,10 @@ def difference_panels(
             lines = st.container()
         with panel("difference"):
             st.header("Where they differ", anchor=False)
-            pair = choose_pair(page, lanes)
+            first = lanes[0].run
+            pair = None if first.long else choose_pair(page, lanes)
+            if pair is None:
+                st.info(plain(first.long_note("This table")), icon=":material/info:")
             difference = st.container()
     return lines, pair, difference
 
@@ -235,7 +236,9 @@ def downloads(
         title = f"{listed([lane.label for lane in lanes])} on {rows[0].choice.dialog.title}"
         stands = standing(page)  # the session is out of reach at the click
         save_scene(page, title, lambda: shown(stands, lanes), rows)
-        if not lanes[0].run.long:
+        if lanes[0].run.long:
+            st.caption(plain(lanes[0].run.long_note(FILE)))
+        else:
             download_files(page, lambda: {FILE: csv_text(comparison(lanes))}, [FILE])
         if pictures:
             names = ("metrics",) if lanes[0].run.long else ("metrics", "overlap")

@@ -444,10 +444,9 @@ def offer_own_file(page: str) -> None:
         fields.hold_and_rerun(page, [(FILE, OWN)])
 
 
-def choose_view(page: str, long: bool) -> str:
-    """Choose how the dialog is shown; a long one has no scores of every turn for one cache."""
-    labels = {key: label for key, label in VIEW.labels.items() if not (long and key == "cache")}
-    labels = fields.offer(page, replace(VIEW, choices=labels))
+def choose_view(page: str) -> str:
+    """Choose how the dialog is shown."""
+    labels = fields.offer(page, VIEW)
     return fields.segments(fields.key_of(page, VIEW), "View", labels, persist_state="session")
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import streamlit as st
+
 from fdkvc.ui.compare import scenes
 from fdkvc.ui.dialogs.choices import FIELDS, FILE, OWN, SECTION, Chosen
 from fdkvc.ui.dialogs.evidence import show_evidence
@@ -14,6 +16,7 @@ from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held
 from fdkvc.ui.kit.frame import open_section_of
 from fdkvc.ui.kit.lanes import Lane
+from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.sidebar import MOVING
 from fdkvc.ui.step import scene
 
@@ -23,6 +26,9 @@ def show_view(
 ) -> Callable[[], None]:
     """Show the dialog on the stage; return the fragment to call after the page is drawn."""
     write = fields.link_writer(page, FIELDS, MOVING)
+    if view == "cache" and lane.run.long:
+        st.info(plain(lane.run.long_note("One cache, also by score,")), icon=":material/info:")
+        return write
     views: dict[str, Callable[[], Callable[[], None]]] = {
         "words": lambda: show_transcript(page, chosen.head, lanes, write),
         "lanes": lambda: scenes.show(page, lanes, write),
@@ -34,7 +40,7 @@ def show_view(
 def downloads(page: str, view: str, lanes: tuple[Lane, ...], lane: Lane) -> None:
     """Offer the shown view as files."""
     own = held(page, FILE) == OWN
-    if view == "cache":
+    if view == "cache" and not lane.run.long:
         scene.downloads(page, lane.run, own=own)
     else:
         scenes.downloads(page, lanes, pictures=view == "lanes", own=own)
