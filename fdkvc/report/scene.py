@@ -31,9 +31,10 @@ class Scene:
     packed: bytes
     turn: int
     entry: int | None = None
-    order: str = "age"
     sentences: Sentences = field(default_factory=dict)
     words: str = ""
+    order: str = "age"
+    hues: str = ""
 
 
 def sentences_of(runs: Sequence[Run], entry: int | None, *, every: bool = True) -> Sentences:
@@ -69,6 +70,7 @@ def scene_html(scene: Scene) -> str:
         "turn": scene.turn,
         "entry": scene.entry,
         "order": scene.order,
+        "hues": scene.hues,
         "sentences": [],
     }
     sentences = zlib.compress(json.dumps(scene.sentences, separators=(",", ":")).encode(), 9)

@@ -3,7 +3,7 @@
 // Streamlit may redraw any of them.
 
 /**
- * @typedef {{ session: string, received: number, run: string, turn: number, entry: number | null, order: string, sentences: string[] }} View
+ * @typedef {{ session: string, received: number, run: string, turn: number, entry: number | null, order: string, hues: string, sentences: string[] }} View
  * @typedef {{ label: string, before: string, after: string, share: string, words: string, exhaustive: boolean }} Change
  * @typedef {{ run: string, turn: number, entry: number, done: boolean, words?: string, changes: Change[] }} Answer
  * @typedef {{ [what: string]: (message: object) => void }} Tell

@@ -15,7 +15,7 @@ const NAMED = 120; // and after which entries are named for screen readers
 /**
  * @typedef {import('./record.js').Dialog} Dialog
  * @typedef {import('./record.js').Packed} Packed
- * @typedef {{ turn: number, entry: number | null, order: string }} State
+ * @typedef {{ turn: number, entry: number | null, order: string, hues: string }} State its hues are 'topic' or 'kind', or empty before a person has chosen
  */
 
 /**
@@ -38,8 +38,6 @@ const NAMED = 120; // and after which entries are named for screen readers
 
 /** @type {Stage | null} */
 let current = null;
-/** Whether a person wants entries by kind of span; null before they have said so. @type {boolean | null} */
-let byKind = null;
 
 export class Stage {
   /**
@@ -50,7 +48,7 @@ export class Stage {
     this.root = root;
     this.makeScene = makeScene;
     /** @type {State} */
-    this.state = { turn: 0, entry: null, order: 'age' };
+    this.state = { turn: 0, entry: null, order: 'age', hues: '' };
     this.hover = /** @type {number | null} */ (null);
     this.scene = /** @type {Scene | null} */ (null);
     this.name = '';
@@ -96,15 +94,18 @@ export class Stage {
     const known = dialog.kinds.length > 0 && !this.part('.frame').classList.contains('reading');
     this.part('.hues').hidden = !known;
     this.part('.kinds').replaceChildren(...dialog.kindHues.map((hue) => make('span', {}, tile(dialog, hue), dialog.label(hue))));
-    this.#colour(known && (byKind ?? dialog.current.every((hue) => hue < 0)));
     this.looked();
+    this.#colour();
     this.layOut();
     this.root.dataset.run = run.name;
   }
 
-  /** @param {boolean} kinds whether entries have the hue of their kind of span */
-  #colour(kinds) {
-    if (this.scene) this.scene.dialog.byKind = kinds;
+  // Entries have the hue of their topic or of their kind of span: without topics, of their kind.
+  #colour() {
+    const { dialog } = /** @type {Scene} */ (this.scene);
+    const hues = this.state.hues || (dialog.current.every((hue) => hue < 0) ? 'kind' : 'topic');
+    const kinds = hues === 'kind' && !this.part('.hues').hidden;
+    dialog.byKind = kinds;
     this.part('.hues').value = kinds ? 'kind' : 'topic';
     this.part('.kinds').hidden = !kinds;
   }
@@ -126,17 +127,20 @@ export class Stage {
     if (!view || !this.scene) return;
     if (view.session !== this.session) [this.session, this.actions] = [view.session, view.received];
     const { dialog } = this.scene;
-    const before = this.#standing();
+    const [before, hues] = [this.#standing(), this.state.hues];
     // It may have received more actions, from an earlier stage in this place.
     if (view.received >= this.actions) {
       this.actions = view.received;
       const { turn, entry, order } = view;
       if (turn !== this.state.turn || this.playing) this.pause();
-      this.state = { turn, entry, order };
+      this.state = { turn, entry, order, hues: view.hues };
     }
     this.state.turn = Math.min(this.state.turn, dialog.turns - 1);
     if (this.state.entry !== null && this.state.entry >= dialog.born.length) this.state.entry = null;
-    if (this.#standing() === before) this.point(); // only what the server says of it is new
+    if (this.ready && this.state.hues !== hues) {
+      this.#colour();
+      this.layOut();
+    } else if (this.#standing() === before) this.point(); // only what the server says of it is new
     else this.show(false);
     this.scene.settled();
   }
@@ -356,9 +360,10 @@ export class Stage {
       this.go(this.part('input').valueAsNumber);
     });
     this.part('.hues').addEventListener('change', () => {
-      byKind = this.part('.hues').value === 'kind';
-      this.#colour(byKind);
+      this.state = { ...this.state, hues: this.part('.hues').value };
+      this.#colour();
       this.layOut();
+      this.#report();
     });
     this.part('.speed').value = '2';
   }

@@ -120,6 +120,9 @@ def test_entries_of_an_agents_cache_are_coloured_by_kind_of_span(page: Page) -> 
     expect(legend).to_be_hidden()
     page.get_by_role("combobox", name="Colour of entries").select_option("by kind of span")
     expect(legend).to_have_text(re.compile("system prompt.*user.*assistant.*tool result"))
+    expect_linked(page, hues="kind")
+    settled(page).reload()
+    expect(legend).to_have_text(re.compile("system prompt.*user.*assistant.*tool result"))
 
     recording = lexical_recording(read_file(EXAMPLES / "rental.json")[0])
     rows = page.get_by_role("complementary", name="Why").locator("tbody tr")

@@ -201,15 +201,16 @@ def test_what_a_lagging_browser_sends_of_another_dialog_is_not_taken() -> None:
     assert app.session_state["compare/entry"] is None
 
 
-def test_a_link_holds_the_order_of_the_cells_and_the_open_section() -> None:
-    app = open_page("dialogs", order="score", section="heads", view="cache")
+def test_a_link_holds_the_order_and_colour_of_the_cells_and_the_open_section() -> None:
+    app = open_page("dialogs", order="score", hues="kind", section="heads", view="cache")
 
     assert not app.error
     (view,) = [each for each in told(app) if each.get("what") == "view"]
-    assert view["order"] == "score"
+    assert (view["order"], view["hues"]) == ("score", "kind")
     assert app.session_state["dialogs/sections"] == "Heads"
     link = link_of(app)
-    assert (link["order"], link["section"], link["view"]) == ("score", "heads", "cache")
+    assert (link["order"], link["hues"]) == ("score", "kind")
+    assert (link["section"], link["view"]) == ("heads", "cache")
 
 
 def step_to(app: AppTest, page: str, turn: int) -> None:

@@ -42,7 +42,7 @@ from fdkvc.ui.kit.frame import problems, section_key
 from fdkvc.ui.kit.lanes import PAIR, Lane, read_lane
 from fdkvc.ui.kit.lanes import POLICIES as LANES
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.kit.sidebar import BUDGET_HERE, LOOK, MORE_METRICS, ORDER, TURN
+from fdkvc.ui.kit.sidebar import BUDGET_HERE, HUES, LOOK, MORE_METRICS, ORDER, TURN
 from fdkvc.ui.stage.follow import open_as_linked
 from fdkvc.words import count
 
@@ -179,6 +179,7 @@ FIELDS = (
     WHOSE,
     VIEW,
     ORDER,
+    HUES,
     SECTION,
     *PAIR,
     MORE_METRICS,

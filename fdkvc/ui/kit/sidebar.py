@@ -84,6 +84,14 @@ MORE_METRICS = Field(
 )
 ENTRY = Field("Entry", "Which token.", name="entry", low=0, high=10**6, chosen=False, follows=True)
 ORDER = Field("Order", "", name="order", default="age", choices=ORDERS, chosen=False)
+HUES = Field(
+    "Colour of entries",
+    "",
+    name="hues",
+    default="",
+    choices={"": "by topic, or by kind without topics", "topic": "by topic", "kind": "by kind"},
+    chosen=False,
+)
 
 DIALOG = (SCENARIO, SCHEDULE, SEED_HERE, BUDGET_HERE, *WORLD)
 """What chooses a dialog and a budget."""
@@ -94,7 +102,7 @@ TURN = Field("Turn", "", name="turn", default=0, low=0, high=9999, chosen=False)
 LOOK = (replace(TURN, follows=True), ENTRY)
 """What is looked at: the turn, and the entry that was picked."""
 
-MOVING = (*LOOK, ORDER)
+MOVING = (*LOOK, ORDER, HUES)
 """What a stage changes by itself."""
 
 LANES = "policies"

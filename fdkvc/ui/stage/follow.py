@@ -14,7 +14,7 @@ from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.ui.kit.downloads import offer_file
 from fdkvc.ui.kit.fields import held, hold, key_of
 from fdkvc.ui.kit.runs import Run
-from fdkvc.ui.kit.sidebar import ENTRY, ORDER, TURN
+from fdkvc.ui.kit.sidebar import ENTRY, HUES, ORDER, TURN
 from fdkvc.ui.stage.component import last_message, listen
 
 _RECEIVED = "stage/received"
@@ -50,7 +50,7 @@ def open_as_linked(page: str, link: Mapping[str, str]) -> None:
 
 
 def standing(page: str) -> dict[str, Any]:
-    """Return the turn, entry and order of a page's stage; the same dict in every run.
+    """Return the turn, entry, order and hues of a page's stage; the same dict in every run.
 
     It is read outside the session's script, where the session state is not available.
     """
@@ -71,9 +71,12 @@ def follow(page: str, name: str, dialogs: DialogBatch, tell: Callable[[int, int]
         session["received"] = int(news["action"])
         hold(page, TURN, min(max(int(news["turn"]), 0), dialogs.turns - 1))
         hold(page, ENTRY, _token(dialogs, news["entry"]))
-        hold(page, ORDER, news["order"] if news["order"] in ORDER.choices else ORDER.default)
+        for field in (ORDER, HUES):
+            value = news[field.name]
+            hold(page, field, value if value in field.choices else field.default)
     turn, token = int(held(page, TURN)), held(page, ENTRY)
-    standing(page).update(turn=turn, entry=token, order=held(page, ORDER))
+    look = {field.name: held(page, field) for field in (ORDER, HUES)}
+    standing(page).update(turn=turn, entry=token, **look)
     listen(
         key,
         "view",
@@ -82,7 +85,7 @@ def follow(page: str, name: str, dialogs: DialogBatch, tell: Callable[[int, int]
             "run": name,
             "turn": turn,
             "entry": token,
-            "order": held(page, ORDER),
+            **look,
             "sentences": [] if token is None else tell(turn, token),
         },
     )
@@ -105,8 +108,9 @@ def save_scene(
     def content() -> bytes:
         entry = stands.get("entry")
         sentences = sentences_of(runs, entry)
-        turn, order = stands.get("turn", 0), stands.get("order", "age")
-        return scene_html(Scene(title, *shown(), turn, entry, order, sentences)).encode()
+        turn = stands.get("turn", 0)
+        look = {field.name: stands.get(field.name, field.default) for field in (ORDER, HUES)}
+        return scene_html(Scene(title, *shown(), turn, entry, sentences, **look)).encode()
 
     offer_file(
         f"{page}/download/{SCENE_FILE}",
