@@ -9,6 +9,7 @@ import altair as alt
 import pandas as pd
 
 from fdkvc.charts.theme import (
+    FD_KVC,
     Spec,
     Theme,
     built_once,
@@ -17,6 +18,7 @@ from fdkvc.charts.theme import (
     mean_tips,
     panel_title,
     policy_scale,
+    policy_tints,
     shape_scale,
     single,
     with_data,
@@ -37,8 +39,9 @@ def curve_spec(
     default: float,
     theme: Theme,
     published: bool = True,
+    policy: str = FD_KVC,
 ) -> Spec:
-    """Build the spec of one metric over one hyperparameter, whose default is marked.
+    """Build the spec of one metric over one hyperparameter of a policy; its default is marked.
 
     For data ``curve`` (setting, value, mean, ci_low, ci_high, published, which may be missing);
     `values` and `range_` are the ends of the axes.
@@ -46,14 +49,14 @@ def curve_spec(
     base = alt.Chart(alt.NamedData("curve"))
     room = 0.04 * (values[1] - values[0]) or 0.5
     x_scale = alt.Scale(domain=[values[0] - room, values[1] + room], nice=False)
-    x_axis = alt.Axis(title=parameter, format="~g", grid=False, tickCount=8)
+    x_axis = alt.Axis(title=parameter, format="~g", grid=False, tickCount=5)
     y_scale = alt.Scale(domain=list(range_), nice=False)
     y_axis = alt.Axis(title=None, format="~g", tickCount=5)
     x = alt.X("value:Q", scale=x_scale, axis=x_axis)
     y = alt.Y("mean:Q", scale=y_scale, axis=y_axis)
     published_tip = alt.Tooltip("published:Q", format=".4f")
     tooltip = [alt.Tooltip("setting:N"), *mean_tips(".4f"), published_tip]
-    colour = theme.terms[1]
+    (colour,) = policy_tints([policy], theme)
     mark = (
         mark_at(default=default)
         .mark_rule(color=theme.ink, strokeDash=[4, 3], opacity=0.7, aria=False)
@@ -326,9 +329,6 @@ def tradeoff_spec(
     chart = layered(
         *(front, across, along, points, halo, names),
         height=TRADEOFF_HEIGHT,
-        title=panel_title(
-            f"{y_title} against {x_title.lower()}",
-            subtitle,
-        ),
+        title=panel_title(f"{y_title}\nagainst {x_title.lower()}", subtitle),
     )
     return single(chart, theme, params=[_picking()])

@@ -179,6 +179,9 @@ def shape_scale(names: Sequence[str]) -> alt.Scale:
 NARROWEST = 350
 """Pixels of a chart in a window of 390."""
 
+MAX_TITLE = 50
+"""Characters of a title that fit there."""
+
 
 def legend_columns(names: Sequence[str]) -> int:
     """Return how many of these names stand beside each other in a legend, even where it is narrow.
@@ -260,9 +263,9 @@ def inside_axis(**options: Any) -> alt.Axis:
 
 
 def panel_title(text: str, subtitle: str = "") -> alt.TitleParams:
-    """Return a panel's title, above it and to the left."""
+    """Return a panel's title, above it and to the left; one too long for a phone has two lines."""
     return alt.TitleParams(
-        text,
+        text.split("\n") if len(text) > MAX_TITLE else text.replace("\n", " "),
         anchor="start",
         fontSize=13,
         fontWeight=600,
@@ -313,13 +316,13 @@ def column(panels: Sequence[Panel], theme: Theme, spacing: int = 14) -> Spec:
         resolve=alt.Resolve(scale=alt.ScaleResolveMap(**_INDEPENDENT)),
         autosize=alt.AutoSizeParams(type="pad", contains="padding"),
         padding={"left": 1, "right": 4, "top": 2, "bottom": 2},
-        config=alt.Config(title=alt.TitleConfig(subtitleColor=theme.ink)),
+        config=_inked(theme),
     )
     # Not handed to Altair together, which would copy all of them.
     spec: Spec = {**frame.to_dict(validate=False), "vconcat": [_part(panel) for panel in panels]}
     # Without these, a chart of many marks would be drawn so that no mark can be read out.
     spec["usermeta"] = {"embedOptions": {"renderer": "svg"}}
-    spec["config"] = {**spec.get("config", {}), "aria": True}
+    spec["config"] |= {"aria": True}
     return spec
 
 
@@ -328,7 +331,7 @@ def single(chart: Panel, theme: Theme, **options: Any) -> Spec:
     frame = alt.layer(
         **options,
         autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
-        config=alt.Config(title=alt.TitleConfig(subtitleColor=theme.ink)),
+        config=_inked(theme),
     )
     return {**frame.to_dict(validate=False), **_part(chart)}
 
@@ -349,18 +352,23 @@ def standalone(spec: Spec, data: Mapping[str, pd.DataFrame], theme: Theme, width
         name: frame.astype(object).where(frame.notna(), None).to_dict(orient="records")
         for name, frame in data.items()
     }
-    config = {**spec.get("config", {}), **_alone(theme)}
+    config = {**spec["config"], **_alone(theme)}
     whole = {**spec, "datasets": records, "background": theme.paper, "config": config}
     if "vconcat" not in spec:
         return {**whole, "width": width}
     return {**whole, "vconcat": [{**panel, "width": width} for panel in spec["vconcat"]]}
 
 
-def _alone(theme: Theme) -> Spec:
+def _inked(theme: Theme) -> Spec:
+    """Return the colours of words: on a light page, Streamlit's own have too little contrast."""
     words = {"labelColor": theme.ink, "titleColor": theme.ink}
+    return {"axis": words, "legend": words, "title": {"subtitleColor": theme.ink}}
+
+
+def _alone(theme: Theme) -> Spec:
+    inked = _inked(theme)
     return {
-        "axis": {**words, "gridColor": theme.faint, "domainColor": theme.faint},
-        "legend": words,
-        "title": {"color": theme.ink, "subtitleColor": theme.ink},
+        "axis": {**inked["axis"], "gridColor": theme.faint, "domainColor": theme.faint},
+        "title": {**inked["title"], "color": theme.ink},
         "view": {"stroke": None},
     }

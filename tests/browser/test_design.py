@@ -173,10 +173,14 @@ def test_no_name_on_the_map_covers_another_and_its_words_follow_the_theme(page: 
         assert named >= {"FD-KVC", "H2O"}, screen
         assert "FIFO" in named or screen == PHONE  # where others are too near
         assert overlapping(boxes) == [], screen
-    words = page.locator(".st-key-policies-map .role-title-subtitle text").first
-    expect(words).to_have_attribute("fill", LIGHT.ink)
-    page.emulate_media(color_scheme="dark")
-    expect(words).to_have_attribute("fill", DARK.ink)
+    words = [
+        page.locator(f".st-key-policies-map .role-{role} text").first
+        for role in ("title-subtitle", "axis-label", "axis-title")
+    ]
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        for each in words:
+            expect(each).to_have_attribute("fill", {"light": LIGHT, "dark": DARK}[scheme].ink)
 
 
 def overlapping(boxes: list[list[Any]]) -> list[tuple[str, str]]:

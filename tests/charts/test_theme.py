@@ -12,6 +12,7 @@ import pytest
 from altair.utils import schemapi
 
 from fdkvc.charts import theme
+from fdkvc.charts.sweep import curve_spec
 from fdkvc.policies import policy_named
 from tests.app_pages import ROOT, open_page, settled, specs
 
@@ -94,6 +95,14 @@ def test_lines_of_policies_have_no_topics_colour() -> None:
 
     (lines,) = [spec for spec in specs(app) if "'field': 'lane'" in str(spec)]
     assert not [hue for hue in theme.TOPICS if hue in str(lines)]
+
+
+@both
+def test_a_sweep_of_a_policy_has_the_policys_colour(seen: theme.Theme) -> None:
+    for policy, place in (("FD-KVC", theme.GREYS), ("H2O", 0)):
+        spec = curve_spec("t", "w", (0.1, 0.9), (0, 1), 0.25, seen, True, policy)
+        assert f"'color': '{seen.policies[place]}'" in str(spec)
+        assert not [term for term in seen.terms if term in str(spec)]
 
 
 def test_specs_that_are_built_at_once_do_not_disturb_each_other() -> None:

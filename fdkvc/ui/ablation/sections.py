@@ -131,6 +131,7 @@ def _curve(sweep: Sweep, table: pd.DataFrame, metric: str) -> Spec:
         float(read_policy(sweep.policy).settings[name].default),
         page_theme(),
         bool(rows.published.notna().any()),
+        read_policy(sweep.policy).title,
     )
     return with_data(spec, {"curve": rows})
 
