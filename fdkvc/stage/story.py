@@ -71,12 +71,12 @@ def _fills() -> Chapter:
     turn = int(np.flatnonzero((run.trace.kept[0] >= 0).all(axis=1))[0])
     before = _held(run, turn - 1).total() if turn else 0
     sentences = (
-        f"Each turn of this dialog brings {count(new, 'token')}, pieces of words, and a language "
-        "model keeps an entry for each in its cache, so that it need not read them again.",
+        f"Each turn adds {count(new, 'token')} (pieces of words), and a language model stores an "
+        "entry for each in its cache, so that it does not have to read them again.",
         f"This cache has room for {count(budget, 'entry', 'entries')}, and in turn {turn} it is "
         "full.",
-        f"From now on a policy decides what to evict, already {before + new - budget} in this "
-        "turn: the model cannot look at them again.",
+        "From now on a policy decides which entries to evict, "
+        f"{before + new - budget} in this turn already: the model can no longer use them.",
     )
     link = {"scenario": "mixed", "seed": f"{SEED}", "policy": POLICY, "budget": "40"}
     return Chapter(
@@ -99,13 +99,15 @@ def _misleads() -> Chapter:
     token = int(kept[kept >= 0].min())
     course = life(run.trace, run.dialogs, 0, token)
     score = np.asarray(course.score)[np.asarray(course.turn) <= turn]
+    window = float(run.trace.policy.settings["window"].default)
     late = 1 - float(score[np.asarray(course.turn)[: len(score)] < since][-1] / score[-1])
     sentences = (
         f"The dialog moves to topic {new} in turn {since} and stays there.",
-        f"The policy H2O keeps the entries with the most attention so far: after turn {turn}, "
-        f"{_held(run, turn)[old]} of its {run.trace.budget} entries are still of topic {old}.",
-        f"The pinned entry is from turn {run.dialogs.born[0, token]} and got {percent(late)} of "
-        f"its score since turn {since}: an old entry collects attention by being there.",
+        f"The policy H2O gives {percent(1 - window)} of its cache to the entries with the most "
+        f"attention so far: after turn {turn}, {_held(run, turn)[old]} of its {run.trace.budget} "
+        f"entries are still about topic {old}.",
+        f"The marked entry is from turn {run.dialogs.born[0, token]} and got {percent(late)} of "
+        f"its score from turn {since} on: an old entry collects attention simply by staying.",
     )
     link = {"scenario": "shift", "seed": f"{SEED}", "policies": "fifo,h2o", "turn": f"{turn}"}
     return Chapter(
@@ -114,7 +116,7 @@ def _misleads() -> Chapter:
         turn,
         token,
         sentences,
-        "step H2O beside FIFO, which keeps the newest",
+        "compare H2O with FIFO, which keeps the newest entries",
         "compare",
         link,
     )
@@ -131,10 +133,10 @@ def _returns() -> Chapter:
     before, now = (ranks_of(run, at)[token] for at in (turn - 1, turn))
     sentences = (
         f"Topic {topic} comes back in turn {turn}, after other topics.",
-        f"{title} lets the importance of an entry fade from turn to turn, but it still holds "
-        f"{_held(run, turn - 1)[topic]} entries of topic {topic}.",
-        f"The pinned entry rises from rank {before} to {now} of {run.trace.budget}: it resembles "
-        "what the dialog is about again, so it stays.",
+        f"{title} lets the importance of an entry fade from turn to turn, but "
+        f"{_held(run, turn - 1)[topic]} entries about topic {topic} are still in the cache.",
+        f"The marked entry rises from rank {before} to rank {now}, and the first "
+        f"{run.trace.budget} stay: it resembles what the dialog is about again.",
     )
     link = {"scenario": "mixed", "seed": f"{SEED}", "policy": POLICY, "gamma": "0.6"}
     link |= {"turn": f"{turn}", "entry": f"{token}"}
@@ -171,15 +173,15 @@ def _fails(recordings: Sequence[Recording]) -> list[Chapter]:
         f"{demand.turn} and needs the {demand.slot}, “{demand.value}”.",
         f"It was last mentioned in turn {demand.mentions[-1].turn}, and in turn {failure.turn} "
         f"{policy.title} evicts its word “{spoken.words[failure.token]}”.",
-        f"So the call has {left or 'none'} of the "
+        f"So the call finds {left or 'none'} of the "
         f"{count(len(pinned.tokens), 'entry', 'entries')} that it needs.",
     )
     kept = (
-        f"The same dialog with “{demand.value}” pinned: its "
+        f"The same dialog with “{demand.value}” protected: its "
         f"{count(len(pinned.tokens), 'entry stays', 'entries stay')}, whatever the score.",
         f"The cache is no larger: after turn {demand.turn} it holds "
         f"{count(_held(again, demand.turn).total(), 'entry', 'entries')}.",
-        f"In turn {demand.turn} the call {'has' if met else 'still lacks'} its argument.",
+        f"In turn {demand.turn} the call {'finds' if met else 'still lacks'} its argument.",
     )
     at = [each.transcript.name for each in recordings].index(spoken.name)
     link = {"file": "dialogues", "dialog": f"{at}", "policies": f"fifo,{POLICY}"}

@@ -69,12 +69,13 @@ def test_the_sentences_are_true_of_their_runs(gallery: Path) -> None:
     index = (gallery / "index.html").read_text("utf-8")
     words = re.findall("<p>(.+?)</p>", index)
 
-    assert "brings 32 tokens" in words[1]
+    assert "adds 32 tokens" in words[1]
     assert "has room for 56 entries, and in turn 1 it is full" in words[1]
-    assert "in turn 3 and stays there. The policy H2O keeps" in words[2]
+    assert "in turn 3 and stays there. The policy H2O gives 50 % of its cache" in words[2]
     assert f"after turn 9, {kept_of('shift', 'h2o', 9, 3)} of its 56 entries" in words[2]
-    assert f"still holds {kept_of('mixed', 'fd-kvc', 6, 2)} entries of topic A" in words[3]
-    assert "the call has its argument" in words[5]
+    held = kept_of("mixed", "fd-kvc", 6, 2)
+    assert f"{held} entries about topic A are still in the cache" in words[3]
+    assert "the call finds its argument" in words[5]
 
 
 @pytest.mark.parametrize(

@@ -133,21 +133,26 @@ def test_the_sentences_of_the_story_are_true_of_their_runs() -> None:
         return len(now[now["topic"] == topic] if topic else now)
 
     first, *words = (" ".join(each.sentences) for each in chapters)
-    assert "brings 32 tokens" in first
+    assert "adds 32 tokens" in first
     assert f"room for 56 entries, and in turn {fills.turn} it is full" in first
     assert held(0, fills.turn) == 56 > held(0, fills.turn - 1)
     gone = (tables[0]["turn"] == fills.turn) & tables[0]["status"].str.contains("evicted")
-    assert f"already {gone.sum()} in this turn" in first
+    assert f"which entries to evict, {gone.sum()} in this turn already" in first
 
     assert "moves to topic B in turn 3" in words[0]
-    assert f"after turn 9, {held(1, 9, 'A')} of its 56 entries are still of topic A" in words[0]
+    assert f"after turn 9, {held(1, 9, 'A')} of its 56 entries are still about topic A" in words[0]
+    assert tables[1].query("turn == 9")["protected"].sum() == 28  # the newest, in the other half
+    assert "gives 50 % of its cache to the entries with the most attention" in words[0]
     own = tables[1].query(f"token == {misleads.token}").set_index("turn")["score"]
-    assert f"got {100 * (own[9] - own[2]) / own[9]:.0f} % of its score since turn 3" in words[0]
+    assert f"got {100 * (own[9] - own[2]) / own[9]:.0f} % of its score from turn 3 on" in words[0]
 
     assert f"Topic A comes back in turn {returns.turn}" in words[1]
-    assert f"still holds {held(2, returns.turn - 1, 'A')} entries of topic A" in words[1]
-    ranks = tables[2].query("token == @returns.token").set_index("turn")["rank"]
-    assert f"from rank {ranks[returns.turn - 1]} to {ranks[returns.turn]} of 56" in words[1]
+    assert f"{held(2, returns.turn - 1, 'A')} entries about topic A are still in" in words[1]
+    course = tables[2].query("token == @returns.token").set_index("turn")
+    recency, ranks = course["channel_recency"], course["rank"]
+    assert recency[returns.turn] > recency[returns.turn - 1], "raised by its similarity"
+    before, now = ranks[returns.turn - 1], ranks[returns.turn]
+    assert f"from rank {before} to rank {now}, and the first 56 stay" in words[1]
     assert returns.token in set(kept[2].query("turn == @returns.turn")["token"])
 
     (lost,) = tables[3].query("turn == @fails.turn and token == @fails.token").to_dict("records")
@@ -156,14 +161,14 @@ def test_the_sentences_of_the_story_are_true_of_their_runs() -> None:
     at = fails.token or 0
     needed = set(range(at - 2, at + 3))  # Friday the 9th of May
     in_cache = needed & set(kept[3].query("turn == @back.turn - 1")["token"])
-    assert f"has {len(in_cache)} of the 5 entries" in words[2]
+    assert f"finds {len(in_cache)} of the 5 entries" in words[2]
 
     assert "its 5 entries stay" in words[3]
     assert all(
         needed <= set(kept[4].query("turn == @turn")["token"]) for turn in range(back.turn + 1)
     )
     assert f"after turn {back.turn} it holds {held(4, back.turn)} entries" in words[3]
-    assert "the call has its argument" in words[3]
+    assert "the call finds its argument" in words[3]
 
 
 @pytest.mark.parametrize("scene", SCENE.choices)
