@@ -147,4 +147,4 @@ def answer_page(title: str) -> str:
     )
     table = restored_html(cache, passages, found, found.full)
     body = f"<main><h1>{escape(title)}</h1><p>{escape(words)}</p>{table}</main>"
-    return page(title, body, css("gallery") + css("answer"))
+    return page(title, body, css("answer") + css("gallery"))

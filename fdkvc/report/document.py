@@ -97,9 +97,10 @@ def report_html(title: str, scope: Sequence[str], parts: Sequence[Part], made: s
         f'<section id="{name}"><h2>{escape(part.title)}</h2>{part.body}</section>'
         for name, part in zip(names, parts, strict=True)
     )
+    version = versions()["fdkvc-lab"]
     body = (
         f"<main><header><h1>{escape(title)}</h1>"
-        f"<p>Measured on {escape(day)} with FD-KVC Lab {escape(versions()['fdkvc-lab'])}.</p>"
+        f"<p>Measured on {escape(day)}; written by FD-KVC Lab {escape(version)}.</p>"
         f"{_paragraphs(scope)}<nav><ol>{contents}</ol></nav></header>{sections}</main>"
     )
     return page(title, body, f"{css('document')}{claims.STYLE}{tables.STYLE}")

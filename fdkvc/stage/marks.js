@@ -75,7 +75,7 @@ export function words(pen, text, x, y, { size = 11, bold = false, align = 'left'
   pen.textAlign = align;
   pen.textBaseline = base;
   pen.fillStyle = fill;
-  pen.fillText(`${text}`, x, y);
+  pen.fillText(`${text}`, x, y, align === 'right' ? x : undefined); // narrower rather than cut off
 }
 
 /**

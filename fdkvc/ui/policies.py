@@ -84,10 +84,10 @@ def show_overview(page: str) -> None:
             {"Policy": policy.label, **_columns(means[key])}
             for key, policy in synthetic_policies().items()
         ],
-        column_config={"Policy": st.column_config.TextColumn(pinned=True)}
+        column_config={"Policy": st.column_config.TextColumn(pinned=True, width=140)}
         | {
             name: st.column_config.NumberColumn(
-                format=_format(metric, means), help=plain(words), width="small"
+                format=_format(metric, means), help=plain(words), width=95
             )
             for metric in metrics
             for name, words in zip(
