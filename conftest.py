@@ -1,7 +1,8 @@
 """Settings of all tests: fixed Hypothesis examples and brief timing.
 
 `pytest --hypothesis-profile=explore` searches for new counterexamples; `pytest -n 0` runs all tests
-in one process. The summary lists the skipped tests and how to run them.
+in one process; `pytest --long` runs the long tests, too. The summary lists the skipped tests and
+how to run them.
 """
 
 import os
@@ -41,6 +42,9 @@ NOT_THERE = os.environ.get("FDKVC_REQUIRE_CAPTURE") != "1" and not (
 )
 
 
+LONG = "long: run all of them with `python -m pytest --long`"
+
+
 class NotRun(pytest.File):
     """A file whose doctests are skipped as one test, so that the summary names the file."""
 
@@ -64,7 +68,14 @@ def pytest_collect_file(
     return found
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="run the long tests, too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("long") and not config.getoption("--long"):
+            item.add_marker(pytest.mark.skip(LONG))
     items.sort(key=lambda item: [not item.nodeid.startswith(each) for each in LONGEST])
 
 

@@ -122,6 +122,7 @@ def test_every_other_command_is_run_by_ci() -> None:
             assert {command, f"{command} &"} & set(steps), f"{command} is not in .ci/run"
 
 
+@pytest.mark.long
 def test_every_file_in_the_table_of_files_is_written_with_a_heading(results: Path) -> None:
     heads = ("file", "file of answers")
     listed = {row[head].strip("`") for head in heads for row in table(head)}
@@ -243,6 +244,7 @@ def assert_printed(text: str, number: float) -> None:
     assert float(text) == pytest.approx(number, abs=1.01 * 10**-digits), text
 
 
+@pytest.mark.long
 def test_retention_and_diversity_are_what_the_benchmark_gives(results: Path) -> None:
     summary = pd.read_csv(results / "summary.csv")
 
@@ -261,6 +263,7 @@ def test_retention_and_diversity_are_what_the_benchmark_gives(results: Path) -> 
             assert float(text) == pytest.approx(100 * cell(summary, "published", **where))
 
 
+@pytest.mark.long
 def test_the_baselines_are_the_same_in_every_dialog(results: Path) -> None:
     summary = pd.read_csv(results / "summary.csv")
     chosen = (summary["policy"] != "fd-kvc") & (summary["metric"] != "late_alignment")
@@ -270,6 +273,7 @@ def test_the_baselines_are_the_same_in_every_dialog(results: Path) -> None:
     assert widths.to_numpy() == pytest.approx(0, abs=1e-9)
 
 
+@pytest.mark.long
 def test_alignments_are_what_the_benchmark_gives(results: Path) -> None:
     summary = pd.read_csv(results / "summary.csv")
 
@@ -282,6 +286,7 @@ def test_alignments_are_what_the_benchmark_gives(results: Path) -> None:
             assert_printed(text, cell(summary, "mean", scenario=scenario, **where))
 
 
+@pytest.mark.long
 def test_adaptation_is_what_the_benchmark_gives(results: Path) -> None:
     adaptation = pd.read_csv(results / "adaptation.csv")
 
@@ -316,6 +321,7 @@ def test_the_verdicts_are_those_of_the_papers_run() -> None:
     assert f"{said} a direction only, {claims['does not hold']} do not" in README
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("parameter", ["w_c", "gamma"])
 def test_sweeps_are_what_the_ablation_gives(results: Path, parameter: str) -> None:
     ablation = pd.read_csv(results / parameter / "ablation.csv")
@@ -328,6 +334,7 @@ def test_sweeps_are_what_the_ablation_gives(results: Path, parameter: str) -> No
         assert float(published[value]) == pytest.approx(printed)
 
 
+@pytest.mark.long
 def test_what_the_readme_says_of_alignment_holds(results: Path) -> None:
     paired = pd.read_csv(results / "paired.csv")
     summary = pd.read_csv(results / "summary.csv")
@@ -353,6 +360,7 @@ def test_what_the_readme_says_of_alignment_holds(results: Path) -> None:
     assert flat[0.88:].max() < 0.85
 
 
+@pytest.mark.long
 def test_the_presets_keep_what_the_benchmark_gives(results: Path) -> None:
     summary = pd.read_csv(results / "presets" / "summary.csv")
     adaptation = pd.read_csv(results / "presets" / "adaptation.csv")
@@ -369,6 +377,7 @@ def test_the_presets_keep_what_the_benchmark_gives(results: Path) -> None:
                 assert_printed(text, 100 * cell(summary, "mean", **where))
 
 
+@pytest.mark.long
 def test_what_the_readme_says_of_the_traced_dialog_holds(results: Path) -> None:
     loss = pd.read_csv(results / "trace" / "turns.csv").set_index("turn")["ownership_loss"]
     rules = pd.read_csv(results / "trace" / "entries.csv")["rule"].dropna()

@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pandas as pd
+import pytest
 from playwright.sync_api import Download, Locator, Page, expect
 
 from benchmarks.live_app import settled
@@ -118,6 +119,7 @@ def test_the_papers_run_is_shown_at_once_and_handed_over(page: Page, tmp_path: P
     assert {url.partition(":")[0] for url in asked} == {"file"}
 
 
+@pytest.mark.long
 def test_a_run_is_kept_downloaded_and_repeated(page: Page, tmp_path: Path) -> None:
     open_page(page, "Benchmark", dialogs=20)
     run(page, 20)

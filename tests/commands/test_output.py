@@ -41,6 +41,7 @@ def test_help_that_cannot_be_written_ends_in_a_sentence(line: str) -> None:
         assert (ended.returncode, ended.stderr) == (2, sentence), streams
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("line", PRINTS.values(), ids=PRINTS)
 def test_results_that_cannot_be_written_end_in_a_sentence(tmp_path: Path, line: str) -> None:
     ended = shell(line.format(out=tmp_path / "out"), ">/dev/full")
@@ -57,6 +58,7 @@ def test_nothing_runs_where_its_output_is_closed(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("streams", ["2>&-", "2>/dev/full", "<&- 2>&-"])
 def test_nobody_needs_to_hear_what_is_said_beside(tmp_path: Path, streams: str) -> None:
     ran = shell(f"trace --schedule AB --out {tmp_path}/out", streams)

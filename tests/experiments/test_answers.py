@@ -170,6 +170,7 @@ def values_by_hand(model: LanguageModel, cache: TextCache, dialog: Transcript) -
     return graded
 
 
+@pytest.mark.long
 def test_a_value_is_right_where_greedy_decoding_after_the_true_text_writes_it() -> None:
     model = load_language_model(BUNDLED)
     dialogs = read_file(EXAMPLES / "dialogues.json")[:3]

@@ -73,6 +73,7 @@ def test_two_processes_give_the_same_bytes(client: Any, expected: dict[str, byte
     assert {each["num_threads"] for pool in pools for each in pool} == {1}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("others_may_try", [3, 0])
 def test_a_worker_that_dies_costs_no_result(
     cluster: Any, client: Any, expected: dict[str, bytes], others_may_try: int
@@ -98,6 +99,7 @@ def test_a_worker_that_dies_costs_no_result(
     assert numbers(ran) == expected
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "command",
     [

@@ -71,6 +71,7 @@ def grid(change: Change) -> list[float]:
     return [value for value in values if change.low < value < change.high]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("key", [key for key in POLICIES if policy_named(key).bounded])
 @pytest.mark.parametrize("seed", range(3))
 def test_the_change_turns_the_decision_and_no_nearer_one_does(

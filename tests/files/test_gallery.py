@@ -23,6 +23,7 @@ def gallery(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_a_gallery_is_whole_small_and_asks_nobody(gallery: Path) -> None:
     pages = {path.name: path.read_text("utf-8") for path in gallery.iterdir()}
     index = pages["index.html"]

@@ -65,6 +65,7 @@ def content(folder: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in folder.iterdir()} if folder.exists() else {}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("old", [OLD, {}], ids=["into a folder", "into a new one"])
 @pytest.mark.parametrize("ending", ["SIGKILL", "SIGTERM", "SIGHUP", "SIGINT"])
 def test_files_are_all_old_or_all_new_at_whichever_step_a_command_ends(

@@ -386,6 +386,7 @@ def at(value: Any, place: Place) -> Any:
     return value
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_that_a_file_says_runs_or_is_refused(kind: str) -> None:
     run = json.loads(small_runs()[kind]["run.json"])
@@ -408,6 +409,7 @@ def test_all_that_a_file_says_runs_or_is_refused(kind: str) -> None:
     assert min(ran, refused) > 10
 
 
+@pytest.mark.long
 def test_a_changed_file_is_not_repeated_byte_for_byte(tmp_path: Path) -> None:
     for kind in ("benchmark", "sweep"):
         run = json.loads(small_runs()[kind]["run.json"])

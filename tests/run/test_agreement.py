@@ -254,6 +254,7 @@ def test_agreement_in_the_papers_world(key: str) -> None:
     assert tally.nearly_all(), tally
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("key", ORACLE_POLICIES)
 def test_agreement_over_scenarios_with_random_settings(key: str) -> None:
     random = np.random.default_rng(5)
@@ -266,6 +267,7 @@ def test_agreement_over_scenarios_with_random_settings(key: str) -> None:
     assert tally.nearly_all(), tally
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("key", ORACLE_POLICIES)
 def test_agreement_over_ragged_dialogs_with_random_settings(key: str) -> None:
     random = np.random.default_rng(6)
