@@ -84,7 +84,8 @@ def entry_sum(x: Floats) -> Floats:
     # For short rows a plain sum over a multiple of eight is exactly those lanes.
     width = x.shape[-1]
     if width % _LANES:
-        x = np.concatenate([x, np.zeros((*x.shape[:-1], -width % _LANES), x.dtype)], axis=-1)
+        none = np.zeros_like(x, shape=(*x.shape[:-1], -width % _LANES))
+        x = np.concatenate([x, none], axis=-1)
     blocks = (*x.shape[:-1], x.shape[-1] // _LANES, _LANES)
     lanes = x if width <= _ONE_PASS else x.reshape(blocks).sum(axis=-2)
     total: Floats = lanes.sum(axis=-1)
@@ -99,8 +100,7 @@ def entry_total(x: Floats) -> Floats:
     >>> entry_total(np.ones((1, 3, 2), np.float32)).tolist()
     [[3.0, 3.0]]
     """
-    entries_last: Floats = np.ascontiguousarray(np.moveaxis(x, 1, -1))
-    return entry_sum(entries_last)
+    return entry_sum(np.moveaxis(x, 1, -1).copy())  # so that rows are contiguous
 
 
 def softmax(logits: Floats) -> Floats:

@@ -355,9 +355,12 @@ def _pad(own: DeviceArray, array: Any, widths: Any) -> Any:
 def _filled(value: int) -> Call:
     """Return NumPy's function that fills an array like another with a value."""
 
-    def filled(own: DeviceArray, array: Any, dtype: DTypeLike | None = None) -> Any:
+    def filled(
+        own: DeviceArray, array: Any, dtype: DTypeLike | None = None, shape: Any = None
+    ) -> Any:
         kind = None if dtype is None else DTYPES[np.dtype(dtype)]
-        return own._wrap(torch.full_like(own._tensor(array), value, dtype=kind))
+        like = own._tensor(array)
+        return own._wrap(like.new_full(like.shape if shape is None else shape, value, dtype=kind))
 
     return filled
 

@@ -91,7 +91,7 @@ def test_so_are_those_of_policies_around_policies(llama: Any, wrapper: str, deci
         assert_same_decisions(*caches(llama, policy, LENGTHS, budget=5, decides=decides))
 
 
-@pytest.mark.parametrize("key", ["fifo", "sink", "h2o", "fd-kvc", "tova", "knorm", "surprisal"])
+@pytest.mark.parametrize("key", [key for key in EVICTING if key not in ("random", "full")])
 def test_few_bytes_leave_the_device_and_none_are_vectors(key: str) -> None:
     wide = made(head_dim=64, hidden_size=256)
     cache = PolicyCache(read_policy(key), 24, wide, tokenizer=Numbers(), on_device=True)
