@@ -144,8 +144,11 @@ TRADEOFF_HEIGHT = 380
 _LETTER, _LINE, _DOT, _ASIDE = 5.9, 13, 5, 9
 """Pixels: of a letter, of a line, of half a point, and from a point to its name."""
 
-_PLACES = ((1, 8), (1, -9), (-1, 8), (-1, -9))
+_PLACES = tuple((side, up) for up in (8, -9, 16, -17) for side in (1, -1))
 """Where a name may stand: right or left of its point, and so many pixels above it."""
+
+_ALONE = 20
+"""Pixels beyond a name to the next point on its line, if its own is a line above or below."""
 
 _NARROW, _USUAL = 450, 700
 """Pixels of a small and of a usual plot: names that fit cross as few intervals as possible."""
@@ -209,7 +212,9 @@ def with_room(
             box = (own, level + up, start, end)
             ends = _parted(0, 0, own, start), _parted(own, end, 1, 0)
             needed = max(*ends, *(_width(box, other) for other in written))
-            apart = max(needed, *(_width(box, other) for other in near))
+            beyond = side * _ALONE * (abs(up) > _LINE)
+            clear = (own, level + up, min(start, start + beyond), max(end, end + beyond))
+            apart = max(needed, *(_width(clear, other) for other in near))
             crossed = sum(_crosses(box, other) for other in place)
             rank = max(needed, _NARROW), max(apart, _USUAL), crossed, len(choices)
             choices.append((rank, needed if each["front"] else apart, box, side, up))

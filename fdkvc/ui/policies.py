@@ -152,11 +152,11 @@ def show_map(page: str) -> None:
     answer.markdown(plain(_answer(points[points.setting.isin(within)], axes)))
     _show_picked(page, table, policies)
     st.caption(
-        "Lines and brackets: 95 % intervals over resampled dialogs. Policies whose ranks overlap "
-        "there are tied. Point at a mark for its name; click it for its figures. The front "
+        "Lines and brackets: 95 % intervals. Policies whose ranks overlap over resampled dialogs "
+        "are tied. Point at a mark for its name; click it for its figures. The front "
         "leaves out the oracle, which knows the future, and policies that exceed the budget. "
-        "fdkvc/results.md reports other dialogs, so its figures differ. Measured by "
-        "benchmarks/research/policy_map.py."
+        "The real dialogs are held-out 200 of fdkvc/results.md; its figures of other dialogs "
+        "differ. Measured by benchmarks/research/policy_map.py."
     )
 
 
