@@ -14,11 +14,14 @@ import numpy as np
 import pytest
 
 from conftest import NO_TRANSFORMERS
+from fdkvc.commands.main import main
 from fdkvc.corpora.capture import load_capture_model, record
-from fdkvc.corpora.formats import read_transcripts
+from fdkvc.corpora.formats import read_dialogs, read_transcripts
 from fdkvc.corpora.recordings import Recording
-from fdkvc.corpora.transcripts import Transcript, Turn
+from fdkvc.corpora.trace_file import read_trace_file
+from fdkvc.corpora.transcripts import SPAN_KINDS, Transcript, Turn
 from fdkvc.corpora.word_frequencies import word_surprisal
+from tests.corpora.test_agent_formats import TALKS, encoded
 from tests.refusals import assert_one_sentence
 
 if os.environ.get("FDKVC_REQUIRE_CAPTURE") == "1":
@@ -463,6 +466,27 @@ TEMPLATE = (
     "{{ message.content }} ?\n{% endfor %}"
 )
 """It says who speaks, closes with a mark, and lays the last turn out in a way of its own."""
+
+
+def test_the_command_reads_an_agents_conversation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = {"vocab_size": 16, "num_key_value_heads": 2, "max_position_embeddings": 256}
+    name = saved(tmp_path / "model", transformers.LlamaConfig(**SHAPE, **sizes), ("<s>", ""))
+    file, out = tmp_path / "agent.json", tmp_path / "agent.npz"
+    file.write_bytes(encoded(TALKS["tau-bench"]))
+    files = ("--dialogs", str(file), "--out", str(out))
+    assert main(["capture", "--model", name, "--layer", "1", "--calls", *files]) == 0
+
+    assert "1 dialog, " in capsys.readouterr().out
+    (dialog,), _ = read_dialogs(encoded(TALKS["tau-bench"]), calls=True)
+    with out.open("rb") as trace:
+        (recording,) = read_trace_file(trace)
+    assert recording.transcript.turns == dialog.turns
+    assert recording.transcript.demands == dialog.demands
+    assert recording.transcript.services == "task 4"
+    assert len(recording.evidence) == len(dialog.demands) == 5
+    assert {kind for _, kind in recording.spans} == {*SPAN_KINDS}
 
 
 def test_speakers_names_are_read_where_that_is_asked_for(causal: str) -> None:

@@ -23,6 +23,7 @@ from fdkvc.commands.main import main
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.model_text import model_text
 from fdkvc.corpora.trace_file import read_trace_file, trace_bytes
+from fdkvc.corpora.transcripts import SPAN_KINDS
 from fdkvc.experiments.answers import Answers, run_answers
 from fdkvc.lm import BUNDLED
 from fdkvc.lm.language_model import load_language_model
@@ -30,6 +31,7 @@ from fdkvc.lm.text_cache import read
 from fdkvc.policies import WRAPPERS, Policy, policy_named, read_policy
 from fdkvc.policies.together import Together
 from fdkvc.run.simulate import simulate
+from tests.corpora.test_agent_formats import TALKS, encoded
 from tests.experiments.test_answers import shortened
 from tests.library import Numbers
 from tests.models import write_model
@@ -629,6 +631,34 @@ def test_the_command_writes_what_its_document_says(
         name for name in written if name != "trace.npz"
     ]
     assert json.loads((tmp_path / "often/run.json").read_text())["parameters"]["every"] == 3
+
+
+def test_the_command_reads_an_agents_conversation(tmp_path: Path) -> None:
+    (tmp_path / "agent.json").write_bytes(encoded(TALKS["tau-bench"]))
+    files = ("--model", write_model(tmp_path / "model"), "--dialogs", tmp_path / "agent.json")
+    few = ("--policies", "fifo", "h2o", "--budgets", "32", "--trace")
+    assert run("live", *files, *few, "--out", tmp_path / "out") == 0
+
+    (dialog,) = read_file(tmp_path / "agent.json")
+    answers = pd.read_csv(tmp_path / "out/answers.csv")
+    assert {*answers.dialog} == {dialog.name}
+    assert {*answers.services} == {"task 4"}
+    for recording in read_trace_file(io.BytesIO((tmp_path / "out/trace.npz").read_bytes())):
+        found = recording.transcript
+        assert [turn.speaker for turn in found.turns].count("call") == len(dialog.calls) == 3
+        assert {kind for _, kind in recording.spans} == {*SPAN_KINDS}
+        said = [
+            (demand.source, demand.slot, found.texts[mention.turn][mention.start : mention.end])
+            for demand, _ in recording.evidence
+            for mention in demand.mentions[-1:]
+        ]
+        assert said == [
+            ("look", "order_id", "#W12"),
+            ("check", "user", "ann_lee_7"),
+            ("refund", "order_id", "#W12"),
+            ("refund", "items.0", "K-9"),
+            ("refund", "total", "1250.0"),
+        ]
 
 
 @pytest.mark.parametrize(
