@@ -159,7 +159,10 @@ def _recordings(options: Namespace) -> tuple[Sequence[Recording], Sequence[Trans
         raise ValueError("--tools does not go with --trace: a trace holds what the model read")
     content = read_bytes(options.trace, MAX_TRACE_BYTES)
     recordings = read_trace_file(BytesIO(content))
-    return recordings, [each.transcript for each in recordings], hashlib.sha256(content).hexdigest()
+    transcripts = [each.transcript for each in recordings]
+    for sentence in not_read_notes(transcripts):
+        warn(sentence)
+    return recordings, transcripts, hashlib.sha256(content).hexdigest()
 
 
 def record_all(

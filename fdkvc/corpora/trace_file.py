@@ -31,6 +31,7 @@ from fdkvc.corpora.transcripts import (
     check_size,
     clean,
     clean_name,
+    different_names,
 )
 from fdkvc.limits import MAX_DIALOGS, MAX_TRACE_BYTES, MAX_TRACE_DIMENSIONS, MAX_TRACE_HEADS
 
@@ -47,7 +48,7 @@ SHAPES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "version": ("int", ()),  # 1
     "source": ("str", ()),  # origin of the vectors, such as a model and its layer
     "heads": ("int", ("H",)),  # number of each head in its layer
-    "dialog_names": ("str", ("D",)),  # all different
+    "dialog_names": ("str", ("D",)),  # equal ones are numbered
     "dialog_clusters": ("str", ("D",)),  # task or service of each dialog, or empty
     "dialog_turns": ("int", ("D",)),  # turns of each dialog
     "missing": ("int", ("D",)),  # arguments of calls and values of states without a mention
@@ -270,8 +271,7 @@ def read_trace_file(file: IO[bytes], most_bytes: int = MAX_TRACE_BYTES) -> tuple
     turns = _counts("dialog_turns", arrays["dialog_turns"], len(arrays["turn_texts"]), "turns")
     _counts("turn_tokens", arrays["turn_tokens"], len(arrays["token_texts"]), "tokens")
     names = [clean_name(str(name)) for name in arrays["dialog_names"]]
-    if len(set(names)) < len(names):
-        raise ValueError("dialog_names has a name twice")
+    different = different_names(names)
     heads, kv_heads = len(arrays["heads"]), len(arrays["keys"])
     if heads % kv_heads:
         raise ValueError(
@@ -300,6 +300,7 @@ def read_trace_file(file: IO[bytes], most_bytes: int = MAX_TRACE_BYTES) -> tuple
         missing = int(arrays["missing"][dialog])
         cluster = clean_name(str(clusters[dialog]))
         transcript = Transcript(name, own_turns, tuple(demands[dialog]), missing, cluster=cluster)
+        transcript = transcript.with_name(different[dialog])
         low, high = int(token_starts[first]), int(token_starts[first + count])
         tokens = tuple(_tokens(arrays, token_starts, at, at - first, transcript) for at in own)
         found.append(

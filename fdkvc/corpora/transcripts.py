@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -228,6 +229,10 @@ class Transcript:
         turn, start, end = argument.mention
         return self.turns[turn].text[start:end]
 
+    def with_name(self, name: str) -> Transcript:
+        """Return the same dialog with a name of `different_names`."""
+        return self if name == self.name else replace(self, name=name, numbered=True)
+
     def with_topics(self, topics: Sequence[str | None]) -> Transcript:
         """Return the same dialog with another topic for each turn."""
         if len(topics) != len(self.turns):
@@ -329,6 +334,25 @@ def clean(text: str) -> str:
 def clean_name(text: str) -> str:
     """Return a name on one line, within the limit of its length."""
     return clean(" ".join(text[: 2 * MAX_NAME_CHARACTERS].split()))[:MAX_NAME_CHARACTERS]
+
+
+def different_names(names: Iterable[str]) -> list[str]:
+    """Return the names; one that is given again is numbered.
+
+    Examples
+    --------
+    >>> different_names(["a", "a (2)", "a", "b"])
+    ['a', 'a (2)', 'a (3)', 'b']
+    """
+    found: dict[str, None] = {}
+    times = Counter[str]()
+    for given in names:
+        name = given
+        while name in found:
+            times[given] += 1
+            name = f"{given[: MAX_NAME_CHARACTERS - 7]} ({times[given] + 1})"
+        found[name] = None
+    return [*found]
 
 
 class MentionFinder:

@@ -20,6 +20,7 @@ from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.trace_file import OPTIONAL, SHAPES, read_trace_file, trace_bytes, trace_size
 from fdkvc.corpora.transcripts import Demand, Mention, Transcript, Turn
+from fdkvc.explain.notes import not_read_notes
 from fdkvc.policies import policy_named
 from fdkvc.run.simulate import simulate
 from tests.refusals import assert_one_sentence, assert_read_or_refused
@@ -232,6 +233,13 @@ def nudged(name: str, at: tuple[int, ...], value: int) -> np.ndarray[Any, Any]:
     return array
 
 
+def test_a_name_that_is_given_again_is_numbered_as_in_other_files() -> None:
+    found = [each.transcript for each in read(changed(dialog_names=np.array(["a", "a"])))]
+
+    assert [each.name for each in found] == ["a", "a (2)"]
+    assert not_read_notes(found) == ["Names that are given twice are numbered: a (2)."]
+
+
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
@@ -288,7 +296,6 @@ def nudged(name: str, at: tuple[int, ...], value: int) -> np.ndarray[Any, Any]:
             changed(dialog_turns=FULL["dialog_turns"][::-1] - [1, 0]),
             "dialog_turns does not add up to the 36 turns",
         ),
-        (changed(dialog_names=np.array(["a", "a"])), "dialog_names has a name twice"),
         (changed(demand_kinds=np.full(len(FULL["demand_kinds"]), "wish")), "demand 0: its kind is"),
         (
             changed(demand_places=nudged("demand_places", (0, 0), 7)),

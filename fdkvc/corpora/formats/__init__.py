@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import stat
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -27,9 +26,9 @@ from fdkvc.corpora.formats import (
 from fdkvc.corpora.formats.base import Format
 from fdkvc.corpora.json_input import check_object, check_structure, parse_json
 from fdkvc.corpora.tools import listed_tools
-from fdkvc.corpora.transcripts import SkippedError, Transcript
+from fdkvc.corpora.transcripts import SkippedError, Transcript, different_names
 from fdkvc.extensions import register_installed
-from fdkvc.limits import MAX_DIALOG_FILE_BYTES, MAX_DIALOGS, MAX_NAME_CHARACTERS
+from fdkvc.limits import MAX_DIALOG_FILE_BYTES, MAX_DIALOGS
 
 FORMATS: dict[str, Format] = {
     each.key: each
@@ -122,21 +121,12 @@ def read_dialogs(
     else:
         check_structure(content)
         dialogs = list(_conversations(text, ending == "jsonl", calls))
-    found: dict[str, Transcript] = {}
-    skipped: list[str] = []
-    times = Counter[str]()
-    for dialog in dialogs:
-        if isinstance(dialog, SkippedError):
-            skipped.append(str(dialog))
-            continue
-        name = dialog.name
-        while name in found:
-            times[dialog.name] += 1
-            name = f"{dialog.name[: MAX_NAME_CHARACTERS - 7]} ({times[dialog.name] + 1})"
-        found[name] = dialog if name == dialog.name else replace(dialog, name=name, numbered=True)
+    skipped = tuple(str(each) for each in dialogs if isinstance(each, SkippedError))
+    found = [each for each in dialogs if isinstance(each, Transcript)]
     if not found:
         raise ValueError(skipped[0] if skipped else "the file has no dialogs")
-    return tuple(found.values()), tuple(skipped)
+    names = different_names([each.name for each in found])
+    return tuple(map(Transcript.with_name, found, names)), skipped
 
 
 def endings() -> list[str]:
