@@ -642,6 +642,30 @@ def test_a_dialog_can_be_pasted() -> None:
     assert "1 dialog is left out: dialog 1, turn 0: it has 32,769 tokens" in warning
 
 
+def test_a_new_file_opens_on_its_first_dialog_with_a_failed_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    call = {"function": {"name": "book", "arguments": {"place": "Trieste"}}}
+    chats = [
+        {"id": f"{words} words", "messages": [
+            {"role": "user", "content": f"to Trieste {'please ' * words}"},
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+        ]}
+        for words in (2, 60, 70)
+    ]  # fmt: skip
+
+    def opened() -> int:
+        app = open_page("dialogs", file="own", policies="fifo")
+        settled(app.text_area(key="dialogs/pasted").set_value(json.dumps(chats)).run())
+        assert not app.error
+        found: int = app.session_state["dialogs/dialog"]
+        return found
+
+    assert opened() == 1
+    monkeypatch.setattr("fdkvc.ui.dialogs.choices.MAX_SEARCHED_CHARACTERS", 100)
+    assert opened() == 0
+
+
 def test_a_file_that_cannot_be_shown_is_not_asked_for_again() -> None:
     app = open_page("dialogs", file="own", policies="fifo")
     assert "Upload a file or paste a dialog above" in words_of(app)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import streamlit as st
@@ -18,12 +19,16 @@ from fdkvc.explain.notes import not_read_notes
 from fdkvc.limits import (
     MAX_DIALOG_CHARACTERS,
     MAX_DIALOGS,
+    MAX_SEARCHED_CHARACTERS,
     MAX_SHOWN_BUDGET,
     MAX_SHOWN_HEADS,
     MAX_UPLOAD_MEGABYTES,
 )
 from fdkvc.parameters import Field
 from fdkvc.policies import POLICIES as EVERY
+from fdkvc.policies import read_policy
+from fdkvc.run.evidence import lost_turns
+from fdkvc.run.simulate import simulate
 from fdkvc.ui.answers.conversation import bundled_model
 from fdkvc.ui.dialogs.files import (
     SHIPPED,
@@ -216,6 +221,8 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen | None:
         return None
     file = choose_tools(page, file)
     warn_skipped(file)
+    if st.session_state.pop(f"{page}/fresh", False):
+        hold(page, DIALOG, _first_failed(page, file))
     names_of = [each.name for each in file.transcripts]
     dialog = fields.choice(page, replace(DIALOG, choices=dict(enumerate(names_of))))
     way, schedule = _choose_topics(page, file, dialog)
@@ -317,14 +324,40 @@ def _read_upload(page: str) -> DialogFile | None:
 
 
 def keep_file(page: str, file: DialogFile) -> None:
-    """Keep a file for the page, and start with its first dialog unless a link names another."""
+    """Keep a file for the page, and start with a failed call unless a link names a dialog."""
     st.session_state[f"{page}/uploaded"] = key = (file.name, file.digest)
     UPLOADS.put(key, file)
     linked = held(page, DIGEST)
     if not (linked and file.digest.startswith(linked)):
         fields.reset(page, PLACED)
         st.session_state.pop(fields.key_of(page, TURN), None)
+        st.session_state[f"{page}/fresh"] = True
     hold(page, DIGEST, file.digest[:DIGITS])
+
+
+def _first_failed(page: str, file: DialogFile) -> int:
+    """Return the first dialog with a call that fails under the policy shown, or else the first.
+
+    Among dialogs with calls up to `MAX_SEARCHED_CHARACTERS`, by the first head alone.
+    """
+    policy = read_policy(held(page, WHOSE) or held(page, POLICIES)[-1])
+    many, left = len(file.transcripts), MAX_SEARCHED_CHARACTERS
+    for place, each in enumerate(file.transcripts if many > 1 else ()):
+        if not any(demand.kind == "call" for demand in each.demands):
+            continue
+        left -= sum(map(len, each.texts))
+        if left < 0:
+            break
+        recording = file.recording(place)
+        first = recording.dialogs.row(0)
+        with suppress(ValueError):  # the page says why the policy cannot run
+            trace = simulate(
+                policy, first, held(page, BUDGET), entries=False, outputs_from=first.turns
+            )
+            lost = zip(recording.evidence, lost_turns(trace, recording), strict=True)
+            if any(demand.kind == "call" and turn[0] >= 0 for (demand, _), turn in lost):
+                return place
+    return 0
 
 
 def warn_skipped(file: DialogFile) -> None:
