@@ -187,6 +187,10 @@ def _memory(policy: Policy, benchmark: Benchmark) -> CacheBytes:
     return cache_bytes(simulate(policy, dialogs, benchmark.budget, entries=False), dialogs)
 
 
+EARLY = 0.15
+"""Share of a part until which its own pace is not known: what comes first is slower."""
+
+
 class _Progress:
     """The progress of several parts of so much work, one after the other, as that of one run."""
 
@@ -226,7 +230,7 @@ class _Progress:
         elif done > self.first[0]:
             pace = (seconds - self.first[1]) / (done - self.first[0])
             left = pace * (self.total - done)
-            if share and self.before[part]:
+            if share > EARLY and self.before[part]:
                 later = self.total - self.before[part] - self.weights[part]
                 left = (seconds - self.ended) * (1 - share) / share + pace * later
         if share in (0, 1):
