@@ -188,7 +188,7 @@ def legend_columns(names: Sequence[str]) -> int:
 
     Examples
     --------
-    >>> legend_columns(["FIFO", "Sink+Window"]), legend_columns(["FD-KVC gamma=0.8 w_c=0.3"])
+    >>> legend_columns(["FIFO", "Sink+Window"]), legend_columns(["FD-KVC γ=0.8 w_c=0.3"])
     (3, 1)
     """
     widest = 30 + 6.5 * max(map(len, names), default=0)

@@ -307,14 +307,28 @@ class Policy(Checked, ABC):
 
     @property
     def title(self) -> str:
-        """The label, and every hyperparameter that is not at its default, for display."""
-        return " ".join([self.label, *self._changed()])
+        """The label, and every hyperparameter that is not at its default, for display.
 
-    def _changed(self) -> list[str]:
-        """Return NAME=VALUE of each hyperparameter of its own that is not at its default."""
-        values = {name: getattr(self, name) for name in parameters_of(self)}
-        defaults = defaults_of(self)
-        return [f"{name}={values[name]}" for name in values if values[name] != defaults[name]]
+        Examples
+        --------
+        >>> from fdkvc.policies import policy_named
+        >>> policy_named("fd-kvc", gamma=0.8, w_c=0.3).title
+        'FD-KVC γ=0.8 w_c=0.3'
+        """
+        return " ".join([self.label, *self._changed(shown=True)])
+
+    def _changed(self, shown: bool = False) -> list[str]:
+        """Return NAME=VALUE of each hyperparameter of its own that is not at its default.
+
+        Where it is `shown`, a name that only spells a Greek letter is that letter.
+        """
+        own, defaults = parameters_of(self), defaults_of(self)
+        names = {
+            name: known.letters if shown and known.symbol == f"\\{name}" else name
+            for name, known in own.items()
+        }
+        values = {name: getattr(self, name) for name in own}
+        return [f"{names[each]}={values[each]}" for each in own if values[each] != defaults[each]]
 
     @property
     def settings(self) -> Mapping[str, Field]:

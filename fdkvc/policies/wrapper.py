@@ -96,7 +96,7 @@ class Wrapper(Policy):
 
     @property
     def title(self) -> str:
-        return f"{self.label} ({', '.join([self.policy.title, *self._changed()])})"
+        return f"{self.label} ({', '.join([self.policy.title, *self._changed(shown=True)])})"
 
     @property
     def settings(self) -> Mapping[str, Field]:

@@ -186,9 +186,9 @@ def test_a_sweep_of_two_is_a_heat_map_that_leads_to_a_step_also_in_the_dark(page
     run(page, 5)
     cell = page.locator("[aria-label*='setting: fd-kvc gamma=0.8 w_c=0.5;']").first
     cell.click()
-    told = page.get_by_text("FD-KVC gamma=0.8 w_c=0.5:")
+    told = page.get_by_text("FD-KVC γ=0.8 w_c=0.5:")
     expect(told).to_be_in_viewport()  # where the person looks
-    page.get_by_role("link", name="Step through a dialog with FD-KVC gamma=0.8 w_c=0.5").click()
+    page.get_by_role("link", name="Step through a dialog with FD-KVC γ=0.8 w_c=0.5").click()
     expect(page.get_by_role("heading", level=1, name="Step through")).to_be_visible()
     expect_linked(page, gamma=0.8, w_c=0.5)
     expect(page.get_by_role("spinbutton", name=re.compile("Recency decay"))).to_have_value("0.8")

@@ -46,7 +46,7 @@ def test_policies_are_greys_that_can_be_seen_and_topics_are_hues(seen: theme.The
 
 @both
 def test_fd_kvc_alone_has_a_hue_and_no_topic_has_it(seen: theme.Theme) -> None:
-    names = ["FIFO", "H2O", policy_named("fd-kvc").title, "FD-KVC gamma=0.8"]
+    names = ["FIFO", "H2O", policy_named("fd-kvc").title, "FD-KVC γ=0.8"]
     *others, own, variant = theme.policy_tints(names, seen)
 
     assert all(chroma(tint) <= 40 for tint in others)

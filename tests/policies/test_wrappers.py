@@ -113,7 +113,7 @@ def test_what_is_around_a_policy_is_asked_what_entries_are_worth() -> None:
         (
             "window(fd-kvc gamma=0.8, share=0.25)",
             "window(fd-kvc gamma=0.8, share=0.25)",
-            "Window (FD-KVC gamma=0.8, share=0.25)",
+            "Window (FD-KVC γ=0.8, share=0.25)",
         ),
     ],
 )

@@ -82,7 +82,7 @@ def test_a_link_brings_policies_and_variants_of_them() -> None:
         "compare", scenario="shift", seed=3, policies="fd-kvc:gamma=0.8:w_c=0.3,fd-kvc,h2o", turn=5
     )
 
-    assert lanes(app) == ["H2O", "FD-KVC", "FD-KVC gamma=0.8 w_c=0.3"]
+    assert lanes(app) == ["H2O", "FD-KVC", "FD-KVC γ=0.8 w_c=0.3"]
     assert "After turn 5 they share" in shown(app)
     link = link_of(app)
     assert link["policies"] == "fd-kvc:gamma=0.8:w_c=0.3,fd-kvc,h2o"
