@@ -71,7 +71,7 @@ BUDGET = replace(
 POLICIES = replace(
     LANES, choices=EVERY, default=("fifo", "h2o", "fd-kvc", "keydiff"), follows=False
 )
-SAID = Field("Your messages", "One line each.", name="said", default="")
+MESSAGES = Field("Your messages", "One line each.", name="said", default="")
 WHOSE = Field(
     "Cache",
     "",
@@ -107,7 +107,7 @@ MEASURE = Field(
 BY = Field("Entries per head", "", name="at", default=48, low=1, high=8192, chosen=False)
 
 FIELDS = (
-    *(BEGINNING, DIGEST, TOOLS, DIALOG, ANSWERED, SAID, POLICIES, BUDGET, DECIDES),
+    *(BEGINNING, DIGEST, TOOLS, DIALOG, ANSWERED, MESSAGES, POLICIES, BUDGET, DECIDES),
     *(WHOSE, WORD, LAYER, HEAD, SECTION, MEASURE, BY),
 )
 """Every field of the page."""
@@ -120,11 +120,11 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     wrong = fields.adopt_link(page, FIELDS, link)
     if SECTION.name in link:
         st.session_state[section_key(page)] = SECTION.labels[held(page, SECTION)]
-    if len(held(page, SAID)) > MAX_TYPED_CHARACTERS:
+    if len(held(page, MESSAGES)) > MAX_TYPED_CHARACTERS:
         wrong.append(
             f"This link has messages of over {MAX_TYPED_CHARACTERS:,} characters: they are ignored."
         )
-        hold(page, SAID, "")
+        hold(page, MESSAGES, "")
     return wrong
 
 
@@ -145,7 +145,7 @@ def choose_conversation(page: str, link: Mapping[str, str]) -> Conversation | No
         turn = _choose_turn(page, transcript, link)
     budget = fields.number(page, BUDGET)
     decides = fields.choice(page, DECIDES)
-    said = tuple(line for line in held(page, SAID).split("\n") if line.strip())
+    messages = tuple(line for line in held(page, MESSAGES).split("\n") if line.strip())
     chosen = Conversation(
         file="" if file is None else file.key,
         dialog="" if transcript is None else transcript.name,
@@ -153,12 +153,12 @@ def choose_conversation(page: str, link: Mapping[str, str]) -> Conversation | No
         policies=policies,
         budget=budget,
         decides=decides,
-        said=said,
+        messages=messages,
         stopped=(),
         transcript=transcript,
     )
     known: dict[Conversation, int] = st.session_state.get(f"{page}/{STOPPED}", {})
-    parts = {at: replace(chosen, said=said[:at]) for at in range(len(said) + 1)}
+    parts = {at: replace(chosen, messages=messages[:at]) for at in range(len(messages) + 1)}
     stopped = tuple((at, known[part]) for at, part in parts.items() if part in known)
     return replace(chosen, stopped=stopped)
 
@@ -216,7 +216,7 @@ def _choose_policies(page: str) -> tuple[Policy, ...]:
 def say(page: str, conversation: Conversation, text: str) -> Sequence[tuple[Field, str]]:
     """Return the page's values with one more message."""
     line = " ".join(text.split())
-    return [(SAID, "\n".join([*conversation.said, line]))]
+    return [(MESSAGES, "\n".join([*conversation.messages, line]))]
 
 
 def stop(page: str, conversation: Conversation) -> None:

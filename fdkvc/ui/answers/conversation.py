@@ -66,7 +66,7 @@ class Conversation:
     policies: tuple[Policy, ...]
     budget: int
     decides: str
-    said: tuple[str, ...]
+    messages: tuple[str, ...]
     stopped: tuple[tuple[int, int], ...]
     transcript: Transcript | None = field(compare=False, repr=False)
 
@@ -78,17 +78,17 @@ class Conversation:
     @property
     def empty(self) -> bool:
         """Whether there is nothing to answer yet."""
-        return self.transcript is None and not self.said
+        return self.transcript is None and not self.messages
 
     @property
     def steps(self) -> int | None:
         """Steps after which the last answer was stopped; None if it was not."""
-        return dict(self.stopped).get(len(self.said))
+        return dict(self.stopped).get(len(self.messages))
 
     @property
     def before(self) -> Conversation:
         """The conversation without the last message."""
-        return replace(self, said=self.said[:-1])
+        return replace(self, messages=self.messages[:-1])
 
     @cached_property
     def passages(self) -> tuple[Passage, ...]:
@@ -98,7 +98,7 @@ class Conversation:
     @property
     def expected_calls(self) -> tuple[str, ...]:
         """The dialog's own calls in the answered turn."""
-        if self.said:
+        if self.messages:
             return ()
         tokens = bundled_model().tokens
         return tuple(
@@ -121,13 +121,13 @@ def context_of(conversation: Conversation) -> Chat:
 
     Raises a ValueError if it is longer than the model can hold, or a policy needs the future.
     """
-    if conversation.said:
+    if conversation.messages:
         before = conversation.before
         chat = context_of(before).fork()
         if not before.empty:
             for _ in islice(chat.answer(), before.steps):
                 pass
-        chat.add_message(conversation.said[-1])
+        chat.add_message(conversation.messages[-1])
         return chat
     for policy in conversation.policies:
         check_no_future(policy)
@@ -167,7 +167,7 @@ class Answered:
         """Return the passages since the dialog's end, before the last message."""
         conversation = self.conversation
         given = sum(each.turn < conversation.turn for each in conversation.passages)
-        last = self.began(name) - (1 if conversation.said else 0)
+        last = self.began(name) - (1 if conversation.messages else 0)
         writers = [writer for writer, *_ in self.chat.passages[name]]
         return [(writers[at], self.chat.text(name, passage=at)) for at in range(given, last)]
 
@@ -253,7 +253,7 @@ class Text:
 def text_of(answered: Answered) -> Text:
     """Return the whole dialog, or the full cache's text of a chat."""
     conversation, chat = answered.conversation, answered.chat
-    if conversation.said:
+    if conversation.messages:
         passages: Passages = chat.passages[FULL]
         return Text(tuple(chat.caches[FULL].ids), tuple(passages))
     tokens = chat.model.tokens

@@ -29,7 +29,7 @@ def show_damage(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
         return {}
     text = text_of(answered)
     table = damage(conversation, text)
-    read = "the full cache's text" if conversation.said else "the whole dialog"
+    read = "the full cache's text" if conversation.messages else "the whole dialog"
     st.markdown(
         Markdown(
             "Every cache reads {} and evicts after each passage. Damage is how much less likely "

@@ -104,8 +104,8 @@ def _write(
 def show_input(page: str, conversation: Conversation) -> None:
     """Show the chat input, docked at the bottom; a message that is too long stays in it."""
     # After the first message, each new one scrolls into view.
-    _scroll(key="address-newest", data={"messages": len(conversation.said)})
-    used = sum(len(each) + 1 for each in conversation.said)
+    _scroll(key="address-newest", data={"messages": len(conversation.messages)})
+    used = sum(len(each) + 1 for each in conversation.messages)
     left = MAX_TYPED_CHARACTERS - used
     with st.container(key="chat-input"):
         unsent = st.session_state.pop(f"{page}/unsent", "")
@@ -124,14 +124,14 @@ def show_input(page: str, conversation: Conversation) -> None:
                     key=f"{page}/say",
                     disabled=left < 2,
                 )
-            if conversation.said and st.button(
+            if conversation.messages and st.button(
                 "Take it back",
                 key=f"{page}/unsay",
                 icon=":material/undo:",
                 help="Remove your last message and its answers.",
             ):
-                kept = "\n".join(conversation.said[:-1])
-                hold_and_rerun(page, [(choices.SAID, kept)])
+                kept = "\n".join(conversation.messages[:-1])
+                hold_and_rerun(page, [(choices.MESSAGES, kept)])
     if text and len(text) > left:
         st.session_state[f"{page}/unsent"] = text
         st.rerun()

@@ -25,7 +25,7 @@ EVERY = "all"
 
 @cached
 def claims_of(study: Study) -> tuple[ClaimResult, ...]:
-    """Return the claims judged by a study, once for all that show them."""
+    """Return the verdicts on the claims of a study, once for all that show them."""
     return tuple(judged_claims(study))
 
 
@@ -100,14 +100,14 @@ def choose_verdict(page: str, section: str, verdicts: Iterable[str | None]) -> s
 
 def show_claims(page: str, study: Study) -> None:
     """Show the claims, all or those with one verdict."""
-    judged = claims_of(study)
-    _list(page, judged, [verdict for verdict, number in counted(judged).items() if number])
+    results = claims_of(study)
+    _list(page, results, [verdict for verdict, number in counted(results).items() if number])
 
 
 @st.fragment
-def _list(page: str, judged: tuple[ClaimResult, ...], verdicts: list[str | None]) -> None:
+def _list(page: str, results: tuple[ClaimResult, ...], verdicts: list[str | None]) -> None:
     wanted = choose_verdict(page, "Claims", verdicts)
     legend = " · ".join(f"{CLAIM_SIGNS[verdict]} {MEANINGS[verdict]}" for verdict in verdicts)
     st.caption(plain(f"{legend} · click a claim for its numbers"))
-    chosen = [each for each in judged if wanted in (EVERY, str(each.verdict))]
+    chosen = [each for each in results if wanted in (EVERY, str(each.verdict))]
     st.html(f"<style>{STYLE}</style>{claims_html(chosen, opened=False)}")

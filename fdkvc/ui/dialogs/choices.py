@@ -420,19 +420,19 @@ def ask_for_file(page: str) -> None:
 
 def _choose_topics(page: str, file: DialogFile, dialog: int) -> tuple[str, str]:
     """Choose where the topics come from; return the choice and a marked schedule."""
-    said = file.transcripts[dialog]
-    labels = {
-        way: words for way, words in TOPICS.labels.items() if way != "annotated" or said.topics
-    }
+    transcript = file.transcripts[dialog]
+    labels = dict(TOPICS.labels)
+    if not transcript.topics:
+        del labels["annotated"]
     way = fields.choice(page, replace(TOPICS, default=next(iter(labels)), choices=labels))
     if way != "marked":
         return way, ""
-    unmarked = "A" * len(said.turns)
+    unmarked = "A" * len(transcript.turns)
     if not held(page, SCHEDULE).strip("A"):
         hold(page, SCHEDULE, unmarked)
     schedule = fields.text(page, SCHEDULE, str)
     try:
-        said.with_schedule(schedule)
+        transcript.with_schedule(schedule)
     except ValueError as error:
         problems([f"{error}. Using one topic."])
         schedule = unmarked
