@@ -64,9 +64,7 @@ MAX_RESULTS_MEGABYTES = 128  # of stored results
 MAX_COMPUTED_MEGABYTES = 512  # of cached runs and derived data
 MAX_ANSWERS_MEGABYTES = 64  # of cached answers of a language model
 MAX_SHOWN_PRODUCTS = 20_000_000  # heads × turns × tokens: each array of them takes 80 MB
-MAX_SEARCHED_CHARACTERS = (
-    250_000  # of the dialogs in which a new file's first failed call is sought
-)
+MAX_SEARCHED_CHARACTERS = 100_000  # of the dialogs in which a failed call is sought
 MAX_MEASURED_DIALOGS = 600  # of a file
 MAX_MEASURED_CHARACTERS = 4_000_000  # of these dialogs
 MAX_RECORDED_ENTRIES = 200_000  # of a shown dialog's turns; longer ones are recomputed by turn

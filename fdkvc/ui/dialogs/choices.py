@@ -338,9 +338,11 @@ def keep_file(page: str, file: DialogFile) -> None:
 def _first_failed(page: str, file: DialogFile) -> int:
     """Return the first dialog with a call that fails under the policy shown, or else the first.
 
-    Among dialogs with calls up to `MAX_SEARCHED_CHARACTERS`, by the first head alone.
+    Among dialogs with calls, longer than the budget, up to `MAX_SEARCHED_CHARACTERS`; by the first
+    head alone.
     """
     policy = read_policy(held(page, WHOSE) or held(page, POLICIES)[-1])
+    budget = held(page, BUDGET)
     many, left = len(file.transcripts), MAX_SEARCHED_CHARACTERS
     for place, each in enumerate(file.transcripts if many > 1 else ()):
         if not any(demand.kind == "call" for demand in each.demands):
@@ -349,11 +351,11 @@ def _first_failed(page: str, file: DialogFile) -> int:
         if left < 0:
             break
         recording = file.recording(place)
+        if recording.starts[-1] <= budget:
+            continue
         first = recording.dialogs.row(0)
         with suppress(ValueError):  # the page says why the policy cannot run
-            trace = simulate(
-                policy, first, held(page, BUDGET), entries=False, outputs_from=first.turns
-            )
+            trace = simulate(policy, first, budget, entries=False, outputs_from=first.turns)
             lost = zip(recording.evidence, lost_turns(trace, recording), strict=True)
             if any(demand.kind == "call" and turn[0] >= 0 for (demand, _), turn in lost):
                 return place
