@@ -2,7 +2,7 @@
 // Why an entry stays or goes, in the words of fdkvc/explain/explain.py. Every view that says so asks
 // here, and tests hold each answer against what Python says of the same run.
 
-import { STATUS } from './record.js';
+import { EVICTED, STATUS } from './record.js';
 import { contrast, count, difference, digitsFor, gap } from './numbers.js';
 
 /** @typedef {import('./record.js').Lane} Lane */
@@ -159,8 +159,9 @@ export function entryName(lane, turn, token) {
 export function headline(lanes, turn) {
   const { dialog } = lanes[0];
   const topic = dialog.label(dialog.hue(turn));
-  const kept = lanes.map((lane) => new Set(lane.turn(turn).kept.map((i) => lane.token[i])));
-  const shared = [...kept[0]].filter((token) => kept.every((set) => set.has(token))).length;
+  const [first, ...others] = lanes;
+  const keeps = (/** @type {Lane} */ lane, /** @type {number} */ token) => lane.status[lane.find(turn, token) ?? NaN] < EVICTED;
+  const shared = first.turn(turn).kept.filter((i) => others.every((lane) => keeps(lane, first.token[i]))).length;
   const start = `Turn ${turn}: topic ${topic || 'none'}.`;
-  return kept.length > 1 ? `${start} ${shared ? count(shared, 'entry is', 'entries are') : 'No entry is'} in all caches.` : start;
+  return others.length ? `${start} ${shared ? count(shared, 'entry is', 'entries are') : 'No entry is'} in all caches.` : start;
 }
