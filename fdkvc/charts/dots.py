@@ -70,7 +70,7 @@ def dots_spec(
     y = alt.Y(
         "row:N",
         scale=alt.Scale(domain=list(rows), paddingInner=0.25, paddingOuter=0.15),
-        axis=alt.Axis(title=None, ticks=False, domain=False, labelLimit=130),
+        axis=alt.Axis(title=None, ticks=False, domain=False, labelLimit=190),
     )
     offset = alt.YOffset("name:N", scale=alt.Scale(domain=list(names)))
     legend = top_legend(columns=legend_columns(names)) if len(names) > 1 else None

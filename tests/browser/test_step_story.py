@@ -18,6 +18,7 @@ from fdkvc.synthetic.scenarios import scenario_named
 from fdkvc.ui.policies import option_steps
 from fdkvc.ui.story import story_chapters
 from tests.browser.address import expect_linked
+from tests.browser.test_every_page import PHONE
 from tests.browser.test_history import choose
 from tests.browser.test_step import cache, entry, expect_turn, open_step, why
 from tests.ui.test_step_page import WRONG
@@ -295,3 +296,15 @@ def test_the_story_leads_through_its_scenes_by_keyboard_and_fits_the_window(page
     assert places == places[:1] * len(places), "the button that leads on stays where it is"
     page.get_by_test_id("stSidebarNav").get_by_text("Step through").click()
     expect_linked(page, scenario="mixed", seed=3)  # as it was before
+
+    page.set_viewport_size(PHONE)
+    page.goto("/story?scene=2")
+    page.get_by_role("heading", name="2 of 5").wait_for()
+    settled(page)
+    trial = page.get_by_test_id("stMain").get_by_role("link").first
+    assert trial.evaluate("(link) => link.scrollWidth - link.clientWidth") <= 0
+    places = []
+    for _ in range(4):
+        page.keyboard.press("Tab")
+        places.append(page.evaluate("document.activeElement.closest('.stSidebar')?.tagName"))
+    assert places == [None] * 4, "what is out of sight takes no focus"
