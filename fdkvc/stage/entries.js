@@ -25,7 +25,7 @@ export function nameOptions(stage, box, cells, lane, prefix) {
   const options = one(box, '.options');
   const active = stage.hover ?? entry ?? cells.order[0];
   // Where a cell shows several entries, only the one that is pointed at is named.
-  const named = cells.group === 1 ? cells.order : [cells.cellOf.get(active) ?? active].filter((token) => cells.order.includes(token));
+  const named = cells.group === 1 ? cells.order : [cells.cellOf(active)].filter((token) => cells.order.includes(token));
   while (options.children.length < named.length) options.append(make('div', { role: 'option' }));
   while (options.children.length > named.length) options.lastChild.remove();
   named.forEach((token, place) => {

@@ -207,8 +207,6 @@ export class Cells {
     this.group = 1; // entries to a cell: more where they would be too small
     /** @type {Map<number, number[]>} */
     this.members = new Map(); // of each cell that shows several, their tokens; it is named after the first
-    /** @type {Map<number, number>} */
-    this.cellOf = new Map();
   }
 
   layOut() {
@@ -267,22 +265,21 @@ export class Cells {
     const at = (/** @type {number} */ place, /** @type {boolean} */ gone) => /** @type {Point} */ ([
       EDGE + (place % columns) * side, Math.floor(place / columns) * side + (gone ? this.below : EDGE),
     ]);
-    const laid = [false, true].map((gone) => lane.laid(turn, sequence.filter((i) => isGone(i) === gone)));
+    const parts = [false, true].map((gone) => sequence.filter((i) => isGone(i) === gone));
+    const laid = this.group > 1 ? [] : parts.map((entries) => lane.laid(turn, entries));
     this.pages = lane.pages[turn] === 1 ? [] : laid.flatMap(({ places, begins }, gone) => {
       const taken = new Set(places.values());
       return begins.map((first) => page(first, lane.pages[turn], (place) => at(place, gone === 1), gone ? null : taken, size));
     });
     this.order = [];
     this.members.clear();
-    this.cellOf.clear();
     for (const gone of [false, true]) {
-      const entries = sequence.filter((i) => isGone(i) === gone);
+      const entries = parts[Number(gone)];
       for (let first = 0; first < entries.length; first += this.group) {
         const i = entries[first];
         const token = lane.token[i];
         const some = this.group > 1 ? entries.slice(first, first + this.group).map((each) => lane.token[each]) : [token];
         if (some.length > 1) this.members.set(token, some);
-        if (some.length > 1) for (const each of some) this.cellOf.set(each, token);
         const [x, y] = at(this.group > 1 ? first / this.group : laid[Number(gone)].places.get(i) ?? 0, gone);
         targets.set(token, {
           at: [x, y, size, size, 1], hue: commonest(some.map((each) => lane.dialog.hueOf(each))), look: lookOf(lane, i), dialog: lane.dialog,
@@ -334,10 +331,16 @@ export class Cells {
     pen.clearRect(0, 0, width, height);
     this.#drawPages(pen);
     this.marks.draw(pen, this.lane.dialog);
-    if (hover !== null && hover !== chosen) this.marks.ring(pen, this.cellOf.get(hover) ?? hover, 1.5, this.hue);
-    if (chosen !== null) this.marks.ring(pen, this.cellOf.get(chosen) ?? chosen, 3, this.hue);
+    if (hover !== null && hover !== chosen) this.marks.ring(pen, this.cellOf(hover), 1.5, this.hue);
+    if (chosen !== null) this.marks.ring(pen, this.cellOf(chosen), 3, this.hue);
     return moves;
   }
+
+  /**
+   * The cell that shows a token, named after its first one.
+   * @param {number} token
+   */
+  cellOf(token) { return [...this.members].find(([, some]) => some.includes(token))?.[0] ?? token; }
 
   /**
    * Where the tile of an entry goes.
