@@ -48,10 +48,6 @@ class LanguageModel:
     tokens: Tokens
     digest: str
 
-    def with_model_surprisal(self) -> LanguageModel:
-        """Return the same model, with surprisal from its own predictions."""
-        return replace(self, decoder=replace(self.decoder, rarity=None))
-
     def full(self, with_surprisal: bool = False) -> TextCache:
         """Return a new cache that evicts nothing; see `TextCache`."""
         return TextCache(self.decoder, with_surprisal)

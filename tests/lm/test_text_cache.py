@@ -122,7 +122,9 @@ def test_tokens_of_a_model_are_as_surprising_as_their_words_are_rare() -> None:
     assert texts[:2] == ["in", " the"]
     rare = [word_surprisal(each.strip()) for each in texts]
     assert cache.surprisal == pytest.approx([0, *rare])
-    predicting = model.with_model_surprisal().evicting(policy_named("surprisal"), 10)
+    predicting = EvictingCache(
+        dataclasses.replace(model.decoder, rarity=None), policy_named("surprisal"), 10
+    )
     read([predicting], [*model.tokens.marks["user"], *ids])
     assert predicting.surprisal is not None
     assert predicting.surprisal[0] == pytest.approx(np.log(model.decoder.shape.vocabulary))
