@@ -161,7 +161,10 @@ def masked(model: Any, ids: Any, sees: dict[int, Any]) -> Any:
         seen = (
             mask if told is None else torch.from_numpy(told).repeat_interleave(group, dim=0)[None]
         )
-        weights = logits.masked_fill(~seen, -torch.inf).softmax(dim=-1)
+        logits = logits.masked_fill(~seen, -torch.inf)
+        sinks = given.get("s_aux", torch.full((query.shape[1],), -torch.inf))  # of gpt-oss
+        sinks = sinks.double()[None, :, None, None].expand(*logits.shape[:3], 1)
+        weights = torch.cat([logits, sinks], dim=-1).softmax(dim=-1)[..., :-1]
         return (weights.float() @ values).transpose(1, 2), None
 
     def every_mask(*_: Any, **given: Any) -> Any:
