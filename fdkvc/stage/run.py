@@ -109,9 +109,9 @@ class Run:
         """Say why something is not shown of a long run, and up to which budget it is."""
         fits = MAX_RECORDED_ENTRIES // self.dialogs.turns - self.dialogs.turn_tokens
         return (
-            f"{what} needs the entries of all turns, which are at most turns × (budget + tokens of "
-            f"the longest turn). Up to {MAX_RECORDED_ENTRIES:,} are recorded: in this dialog, "
-            + (f"up to budget {fits:,}." if fits > 0 else "at no budget.")
+            f"{what} is not available: it needs every entry of every turn, at most "
+            f"{MAX_RECORDED_ENTRIES:,} in all, and this dialog has more "
+            + (f"above budget {fits:,}." if fits > 0 else "at any budget.")
         )
 
     @cached_property

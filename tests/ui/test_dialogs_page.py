@@ -309,7 +309,7 @@ def test_a_long_dialog_is_shown_without_a_table_of_its_entries(view: str) -> Non
     app = open_dialogs(file, view=view, budget=4000, turn=120, policies="fifo,fd-kvc")
 
     assert shown_turn(app) == 120
-    assert "comparison.csv needs the entries of all turns" in words_of(app)
+    assert "comparison.csv is not available: it needs every entry" in words_of(app)
     app = open_dialogs(file, view=view, budget=4000, turn=3, policies="fifo", metrics="regret")
     assert "regret" in words_of(app).lower()
     assert not app.exception
@@ -320,17 +320,17 @@ def test_what_a_long_dialog_lacks_is_said_where_it_would_be() -> None:
         f"User: {' '.join(f'word{number}' for number in range(50))}" for _ in range(150)
     )
     file, most = read_dialog_file(lines.encode(), "long.txt"), MAX_RECORDED_ENTRIES // 150 - 50
-    said = f"in this dialog, up to budget {most:,}."
-    for view, what in (("cache", "One cache, also by score,"), ("lanes", "This table")):
+    said = f"this dialog has more above budget {most:,}."
+    for view, what in (("cache", "One cache, with its order by score,"), ("lanes", "This table")):
         app = open_dialogs(file, view=view, budget=most + 1, policies="fifo,h2o")
-        assert f"{what} needs the entries of all turns" in words_of(app)
+        assert f"{what} is not available: it needs every entry" in words_of(app)
         assert said in words_of(app)
         assert no_stage(app) == (view == "cache")
         assert not app.exception
     assert "Figures of the whole run" in html(app)
     for view in ("cache", "lanes"):
         app = open_dialogs(file, view=view, budget=most, policies="fifo,h2o")
-        assert "needs the entries" not in words_of(app)
+        assert "not available" not in words_of(app)
 
 
 def test_a_policy_whose_cache_is_too_large_for_a_long_dialog_is_refused(

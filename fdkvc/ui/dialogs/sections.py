@@ -27,7 +27,9 @@ def show_view(
     """Show the dialog on the stage; return the fragment to call after the page is drawn."""
     write = fields.link_writer(page, FIELDS, MOVING)
     if view == "cache" and lane.run.long:
-        st.info(plain(lane.run.long_note("One cache, also by score,")), icon=":material/info:")
+        st.info(
+            plain(lane.run.long_note("One cache, with its order by score,")), icon=":material/info:"
+        )
         return write
     views: dict[str, Callable[[], Callable[[], None]]] = {
         "words": lambda: show_transcript(page, chosen.head, lanes, write),
