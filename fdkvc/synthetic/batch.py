@@ -197,17 +197,19 @@ class DialogBatch:
         """Return the logits or similarities of some turns, and this turn's place among them.
 
         Those of all turns, if they are few numbers; otherwise of a few turns with all tokens until
-        then, which replace those of the turns before.
+        then, which replace those of the turns before; runs in other threads may still read those.
         """
         span = max(1, BLOCK // (self.keys.shape[1] + 1))
         if span >= self.turns:
             return (self.logits if name == "logits" else self.similarities), turn
         first = turn - turn % span
-        if self._recent.get(name, (-1,))[0] != first:
+        recent = self._recent.get(name)
+        if recent is None or recent[0] != first:
+            recent = None
             self._recent.pop(name, None)
             turns = slice(first, min(first + span, self.turns))
-            self._recent[name] = first, self._turn_products(name, turns)
-        return self._recent[name][1], turn - first
+            self._recent[name] = recent = first, self._turn_products(name, turns)
+        return recent[1], turn - first
 
     @cached_property
     def _recent(self) -> dict[Product, tuple[int, Floats]]:
@@ -240,7 +242,7 @@ class DialogBatch:
             by_token = self.embeddings
         count, real = int(self.bounds[:, turns.stop].max()), self._real_in(turns)
         whole = by_turn.shape[1] == self.turns
-        memory = (self.workspace or Workspace()) if whole else self._parts
+        memory = (self.workspace if whole else None) or Workspace()
         products = memory.array(name, (*by_turn.shape[:2], count + 1))
         for some in _blocks(self.rows):
             own = by_token[some, :count]
@@ -249,14 +251,6 @@ class DialogBatch:
                 products[some, :, :-1] *= (1 / _lengths_of(own))[:, None, :]
         products[:, :, -1] = -np.inf if name == "logits" else 0
         return products
-
-    @cached_property
-    def _parts(self) -> Workspace:
-        """Memory for products of some turns, enough for all parts."""
-        parts = Workspace()
-        for name in ("logits", "similarities"):
-            parts.array(name, (self.rows, BLOCK))
-        return parts
 
     @cached_property
     def token_queries(self) -> Floats:

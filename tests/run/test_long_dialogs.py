@@ -46,6 +46,16 @@ def test_the_same_entries_stay(in_parts: DialogBatch, key: str) -> None:
     np.testing.assert_allclose(parts.output, whole.output, rtol=1e-5, atol=1e-5)
 
 
+def test_what_one_run_reads_stays_while_another_reads_the_same_dialog(
+    in_parts: DialogBatch,
+) -> None:
+    for name in ("logits", "similarities"):
+        products, _ = in_parts.products(name, in_parts.turns - 1)
+        before = products.copy()
+        in_parts.products(name, 0)
+        np.testing.assert_array_equal(products, before)
+
+
 def test_only_a_part_of_the_products_is_in_memory(in_parts: DialogBatch) -> None:
     for turn in range(in_parts.turns):
         products, at = in_parts.products("logits", turn)
