@@ -89,7 +89,7 @@ def source_rows(by_source: pd.DataFrame, settings: Replay, budget: int) -> list[
 
 
 def forgotten(arguments: pd.DataFrame) -> pd.DataFrame:
-    """Return the arguments that were no longer cached, those given longest ago first."""
+    """Return the arguments that were no longer cached, oldest mention first."""
     lost = arguments[arguments.held < 1]
     by = ["policy", "heads", "budget", "age"]
     ascending = [True, True, True, False]

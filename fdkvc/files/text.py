@@ -147,13 +147,13 @@ def replay_text(replayed: pd.DataFrame) -> str:
 
 
 def forgotten_text(by_source: pd.DataFrame, lost: pd.DataFrame, settings: Replay) -> str:
-    """Return the recall by source and age at the middle budget, and what was given longest ago.
+    """Return the recall by source and age at the middle budget, and the oldest that are lost.
 
     The list is that of the last policy.
     """
     budget = sorted(settings.budgets)[len(settings.budgets) // 2]
     mode, policies = settings.heads[0], [each.name for each in settings.policies]
-    header = ["source", "given", *policies, "arguments"]
+    header = ["source", "mentioned", *policies, "arguments"]
     parts = [
         f"Call-argument recall % by source and age at budget {budget}",
         text_table(header, source_rows(by_source, settings, budget), 2, grouped=True),
@@ -162,10 +162,10 @@ def forgotten_text(by_source: pd.DataFrame, lost: pd.DataFrame, settings: Replay
     gone = lost[(lost.policy == last) & (lost.budget == budget) & (lost.heads == mode)]
     if len(gone):
         parts += [
-            f"What {last} forgot at budget {budget}: {count(len(gone), 'argument')}, given longest "
-            "ago",
+            f"What {last} forgot at budget {budget}: {count(len(gone), 'argument')}, oldest "
+            "mention first",
             text_table(
-                ["dialog", "call", "argument", "value", "in turn", "given", "evicted"],
+                ["dialog", "call", "argument", "value", "in turn", "mentioned", "evicted"],
                 [
                     [
                         *(row["dialog"], row["call"], row["slot"], row["value"][:40]),

@@ -350,7 +350,7 @@ def failed_scene(failure: Failure) -> Scene:
         sentences=sentences_of([run], failure.token, every=False),
         words=(
             f"{demand.source} in turn {demand.turn} needs {demand.slot}, which "
-            f"was last said in turn {demand.mentions[-1].turn}; the cache holds "
+            f"was last mentioned in turn {demand.mentions[-1].turn}; the cache holds "
             f"{count(run.trace.budget, 'entry', 'entries')}."
         ),
     )

@@ -37,7 +37,7 @@ class Fork:
         >>> from fdkvc.policies import policy_named
         >>> fd_kvc = policy_named("fd-kvc")
         >>> Fork(5, policy=fd_kvc.variant(gamma=0.8), budget=40, pinned=70).changes(fd_kvc, 56)
-        ['recency decay at 0.8 instead of 0.88', 'budget 40 instead of 56', 'token 70 pinned']
+        ['recency decay at 0.8 instead of 0.88', 'budget 40 instead of 56', 'token 70 protected']
         """
         words = []
         if self.policy is not None and not self.policy.is_a_variant_of(policy):
@@ -52,7 +52,7 @@ class Fork:
         if self.budget is not None and self.budget != budget:
             words.append(f"budget {self.budget} instead of {budget}")
         if self.pinned is not None:
-            words.append(f"token {self.pinned} pinned")
+            words.append(f"token {self.pinned} protected")
         if self.dropped is not None:
             words.append(f"token {self.dropped} dropped")
         return words
@@ -140,7 +140,7 @@ def state_at_fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> State:
     """
     policy, budget, pinned = _settings(trace, dialogs, change)
     before, turn = trace.state_after(change.turn), dialogs.observe(change.turn)
-    for token, verb in ((change.pinned, "pinned"), (change.dropped, "dropped")):
+    for token, verb in ((change.pinned, "protected"), (change.dropped, "dropped")):
         if token is not None and not (before.cache.token == token).any(axis=1).all():
             raise ValueError(
                 f"token {token} cannot be {verb}: it is not in the cache after turn {change.turn}"
@@ -179,7 +179,7 @@ def _settings(trace: Trace, dialogs: DialogBatch, change: Fork) -> tuple[Policy,
     if change.turn == last:
         raise ValueError(f"turn {last} is the last one, so no turn follows a fork there")
     if change.pinned is not None and change.pinned == change.dropped:
-        raise ValueError(f"token {change.pinned} cannot be both pinned and dropped")
+        raise ValueError(f"token {change.pinned} cannot be both protected and dropped")
     pinned = trace.pinned
     if change.pinned is not None:
         one = np.full((len(trace.kept), 1), change.pinned, np.intp)

@@ -156,7 +156,7 @@ class Transcript {
       const gone = this.lanes.flatMap(({ label }, k) => (lost[k] ? [`${label} ${lost[k]}`] : []));
       const all = held.length === this.lanes.length && held.length > 1 ? ['all'] : held;
       const parts = [held.length ? `✓ ${all.join(', ')}` : '', gone.length ? `✗ ${gone.join(', ')}` : ''].filter(Boolean);
-      const look = { className: gone.length ? 'unmet' : 'met', title: 'Where it was last said, and why it was kept or evicted', 'data-token': token };
+      const look = { className: gone.length ? 'unmet' : 'met', title: 'Where it was last mentioned, and why it was kept or evicted', 'data-token': token };
       return make('span', look, make('b', {}, what), ` ${parts.join(' · ')}`);
     });
     return make('div', { className: 'demands', role: 'none', hidden: '' }, make('b', {}, source), ...chips);

@@ -184,7 +184,7 @@ export class Why {
       const nothing = parts.every(({ value }) => value >= 0) ? ' and lost none of it' : '';
       const measure = fate.rule ? 'the last kept' : 'the first evicted';
       from.push(make('p', { className: 'hint' },
-        `It built up its score over ${count(turns(parts), 'turn')}${nothing}; ${called(lane, rival)}, ${measure}, for ${turns(lane.course(fate.at, lane.token[rival]))}.`));
+        `It built up its score over ${count(turns(parts), 'turn')}${nothing}; ${called(lane, rival)}, ${measure}, over ${turns(lane.course(fate.at, lane.token[rival]))}.`));
     }
     return from;
   }
@@ -240,7 +240,7 @@ export class Why {
     return [
       heading,
       rows.length ? list : make('p', {}, `No tried value of any single setting would have ${gone ? 'kept' : 'evicted'} it.`),
-      make('p', { className: 'hint' }, `Each of these alone is enough; shares are of the setting’s range. ${found.changes.every(({ exhaustive }) => exhaustive) ? '' : 'Not every value was tried.'}`),
+      make('p', { className: 'hint' }, `${rows.length ? 'Each of these alone is enough; shares are of the setting’s range. ' : ''}${found.changes.every(({ exhaustive }) => exhaustive) ? '' : 'Not every value was tried.'}`),
       all,
     ];
   }

@@ -178,9 +178,9 @@ def test_an_entry_is_picked_in_one_lane_followed_in_all_drawn_and_pinned(
     expect_linked(page, entry=70)
 
     page.get_by_role("button", name="What if").click()
-    page.get_by_role("radio", name="pin").click()
+    page.get_by_role("radio", name="protect").click()
     page.get_by_role("button", name="Continue from here").click()
-    expect(page.get_by_text("token 70 pinned")).to_be_visible()
+    expect(page.get_by_text("token 70 protected")).to_be_visible()
     settled(page)
     page.keyboard.press("End")
     expect_turn(page, LAST)

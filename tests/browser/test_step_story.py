@@ -113,7 +113,7 @@ def test_both_questions_are_answered_within_three_actions_and_without_scrolling(
     assert f"above the first evicted, token {first} of B." in text
     assert (
         f"It built up its score over 4 turns and lost none of it; token {first} of B, the first "
-        "evicted, for 2." in text
+        "evicted, over 2." in text
     )
 
 
@@ -255,7 +255,7 @@ def test_what_is_changed_is_marked_and_what_is_wrong_is_explained_at_its_control
 
     expect(page.get_by_text("changed from 0.88")).to_be_visible()
     expect_linked(page, gamma=0.7)
-    page.get_by_role("button", name="Restore the paper's").click()
+    page.get_by_role("button", name="Restore the paper's values").click()
     expect(page.get_by_text("changed from 0.88")).to_have_count(0)
     expect(gamma).to_have_value("0.88")
 

@@ -456,9 +456,9 @@ def test_a_row_forks_in_a_batch_as_it_does_alone(
         (Fork(10), "turn is 10, but must be a whole number from 0 to 9"),
         (Fork(-1), "turn is -1, but must be a whole number from 0 to 9"),
         (Fork(2, budget=0), "budget is 0, but must be a whole number of at least 1"),
-        (Fork(2, pinned=3), "token 3 cannot be pinned: it is not in the cache after turn 2"),
+        (Fork(2, pinned=3), "token 3 cannot be protected: it is not in the cache after turn 2"),
         (Fork(2, dropped=96), "token 96 cannot be dropped: it is not in the cache after turn 2"),
-        (Fork(2, pinned=95, dropped=95), "token 95 cannot be both pinned and dropped"),
+        (Fork(2, pinned=95, dropped=95), "token 95 cannot be both protected and dropped"),
     ],
 )
 def test_a_fork_that_cannot_be_is_refused_in_a_sentence(change: Fork, sentence: str) -> None:

@@ -113,9 +113,7 @@ def test_another_policy_leaves_the_lanes_of_those_before_it_as_they_were() -> No
 def test_more_policies_than_there_is_room_for_are_refused_in_a_sentence() -> None:
     app = open_page("compare", policies=",".join(list(POLICIES)[:7]))
 
-    assert errors(app) == [
-        "7 policies are chosen, but at most 6 run at once. The first 6 are taken."
-    ]
+    assert errors(app) == ["7 policies are chosen, but at most 6 run at once. Using the first 6."]
     assert len(lanes(app)) == 6
 
 
@@ -179,7 +177,7 @@ def test_two_runs_to_compare_must_be_two() -> None:
         ),
         (
             {"fork": "fd-kvc"},
-            "This fork cannot be shown: it does not say after which turn.",
+            "This fork cannot be shown: it does not name its turn.",
         ),
         (
             {"fork": "tova", "fork_turn": 3},
@@ -191,7 +189,7 @@ def test_two_runs_to_compare_must_be_two() -> None:
         ),
         (
             {"fork": "fifo", "fork_turn": 5, "pinned": 2},
-            "This fork cannot be shown: token 2 cannot be pinned: it is not in the cache after "
+            "This fork cannot be shown: token 2 cannot be protected: it is not in the cache after "
             "turn 5.",
         ),
     ],
@@ -222,7 +220,7 @@ def test_a_fork_is_a_lane_beside_its_origin() -> None:
     assert lanes(app) == ["H2O", "FD-KVC", "fork of FD-KVC"]
     assert (
         "**FD-KVC, continued after turn 4** with recency decay at 0.6 instead of 0.88. "
-        "The two caches first differ after turn 5." in shown(app)
+        "The two caches first diverge in turn 5." in shown(app)
     )
     assert "**FD-KVC** and **fork of FD-KVC** first diverge in **turn 5**" in shown(app)
 
@@ -249,7 +247,9 @@ def test_a_fork_says_whether_its_policy_starts_anew(origin: str, to: str, told: 
     link = {"policies": "h2o,fd-kvc", "fork": origin, "fork_policy": to}
     words = shown(open_page("compare", scenario="shift", fork_turn=4, **link))
 
-    assert "a different option of one, starts fresh, as if all cached" in words  # before one forks
+    assert (
+        "or the same one with another choice, starts fresh, as if all cached" in words
+    )  # before one forks
     if told is None:
         assert "starts fresh: it" not in words
     else:
@@ -271,8 +271,8 @@ def test_a_fork_begins_at_the_turn_that_is_shown() -> None:
     assert link["turn"] == "4"  # the first that differs
 
 
-@pytest.mark.parametrize(("verb", "words"), [("pin", "pinned"), ("drop", "dropped")])
-def test_the_picked_entry_is_pinned_or_dropped(verb: str, words: str) -> None:
+@pytest.mark.parametrize(("verb", "words"), [("pin", "protected"), ("drop", "dropped")])
+def test_the_pinned_entry_is_protected_or_dropped(verb: str, words: str) -> None:
     app = open_page("compare", scenario="shift", policies="fifo", turn=2, entry=95)
     app.session_state["compare/draft/entry"] = verb
     app.run()
@@ -280,17 +280,17 @@ def test_the_picked_entry_is_pinned_or_dropped(verb: str, words: str) -> None:
     press(app, "Continue from here")
 
     assert f"with token 95 {words}." in shown(app)
-    assert link_of(app)[words] == "95"
+    assert link_of(app)[{"pin": "pinned", "drop": "dropped"}[verb]] == "95"
 
 
-def test_without_a_picked_entry_a_sentence_asks_for_one() -> None:
+def test_without_a_pinned_entry_a_sentence_asks_for_one() -> None:
     app = open_page("compare", scenario="shift", policies="fifo", turn=2)
     app.session_state["compare/draft/entry"] = "pin"
     app.run()
 
     press(app, "Continue from here")
 
-    assert errors(app) == ["No entry is picked to pin: click one in any lane."]
+    assert errors(app) == ["There is no entry to protect: click one in any lane first."]
     assert lanes(app) == ["FIFO"]
 
 

@@ -197,7 +197,7 @@ def test_the_first_failed_call_is_a_headline(key: str) -> None:
     giver = SPAN_KINDS[DIALOG.span_kind(last, demand.mentions[-1].start)]
     assert app.header[0].value == (
         f"The service call {plain(demand.source)} in turn {demand.turn} lost {plain(demand.slot)} "
-        f"*{plain(demand.value)}*, given by the {giver} in turn {last}: "
+        f"*{plain(demand.value)}*, mentioned by the {giver} in turn {last}: "
         f"{policy_named(key).title} evicted it {when}, by the budget"
     )
 
@@ -207,8 +207,8 @@ def test_the_page_opens_on_the_call_of_an_agent_that_failed() -> None:
 
     assert link_of(app)["file"] == "rental"
     assert app.header[0].value == (
-        "The service call find\\_member in turn 2 lost member *HB-7302*, given by the user in "
-        "turn 1: FD-KVC evicted it at once, by the budget"
+        "The service call find\\_member in turn 2 lost member *HB-7302*, mentioned by the "
+        "user in turn 1: FD-KVC evicted it at once, by the budget"
     )
     assert shown_turn(app) == 2
     (view,) = [each for each in told(app) if each.get("what") == "view"]
@@ -349,7 +349,7 @@ def test_a_file_beyond_the_bounds_of_the_page_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match="the file has 20,000,001 bytes, but at most 20,000,000"):
         read_dialog_file(bytes(20_000_001), "large.npz")
-    with pytest.raises(ValueError, match="at most 50,000,000 are shown"):
+    with pytest.raises(ValueError, match="at most 50,000,000 are allowed"):
         read_dialog_file(bytes(50_000_001), "large.txt")
     many = several_heads(MAX_SHOWN_HEADS + 1)
     with pytest.raises(ValueError, match="the trace has 33 heads, but at most 32 are shown"):
@@ -490,7 +490,7 @@ def test_a_file_gets_one_sentence_about_which_policy_to_use() -> None:
     ]
     mixed += [("h2o", 0.5, each) for each in groups]
     assert "A tie.** FIFO holds the most (53 % " in (words := recommendation(of_values(*mixed), 48))
-    assert "not distinguishable from H2O: it is ahead of H2O by 3.3 (−" in words
+    assert "not distinguishable from H2O: the difference from H2O is 3.3 (−" in words
 
 
 def test_the_head_of_the_page_opens_a_file_of_ones_own() -> None:
@@ -551,7 +551,7 @@ def test_an_agent_conversation_opens_on_the_call_that_failed_and_shows_its_spans
 
     assert not app.exception
     assert app.header[0].value == (
-        "The service call free\\_bikes in turn 11 lost day *2025-06-14*, given by the tool "
+        "The service call free\\_bikes in turn 11 lost day *2025-06-14*, mentioned by the tool "
         "result in turn 7: Surprisal evicted it in turn 8, by the budget"
     )
     assert shown_turn(app) == 11
@@ -682,7 +682,7 @@ def test_a_file_that_cannot_be_shown_is_not_asked_for_again() -> None:
 def _assert_not_asked(app: AppTest, error: str) -> None:
     assert app.error[0].value.startswith(error)
     assert "Upload a file" not in words_of(app)
-    assert "This cannot be shown. The error message says why." in words_of(app)
+    assert "There is nothing to show: see the error message." in words_of(app)
 
 
 @pytest.mark.parametrize("vectors", ["lexical", "bundled"])

@@ -52,7 +52,7 @@ def answered(monkeypatch: pytest.MonkeyPatch, turn: int, entry: int, **link: obj
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
-        ("fd-kvc", "Restore the paper's"),
+        ("fd-kvc", "Restore the paper's values"),
         ("fd-kvc-adaptive", "Restore the defaults"),
         ("h2o", "Restore the defaults"),
     ],

@@ -45,8 +45,8 @@ BEGINNING = replace(
     FILE,
     label="Begin with",
     help="The dialog that the model reads before it answers. It was trained on services like those "
-    "of the evening; those of the other examples it has never seen, and it makes none of their "
-    "calls.",
+    "of the evening in San Jose. It has never seen those of the other examples, and makes none of "
+    "their calls.",
     default="evening",
     choices={
         NOTHING: "Nothing: start a new chat",
@@ -122,7 +122,8 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
         st.session_state[section_key(page)] = SECTION.labels[held(page, SECTION)]
     if len(held(page, MESSAGES)) > MAX_TYPED_CHARACTERS:
         wrong.append(
-            f"This link has messages of over {MAX_TYPED_CHARACTERS:,} characters: they are ignored."
+            f"The messages in this link have over {MAX_TYPED_CHARACTERS:,} characters: they are "
+            "ignored."
         )
         hold(page, MESSAGES, "")
     return wrong

@@ -59,7 +59,7 @@ COST = {"bytes": "{:,.0f}", "bytes_ratio": "{:.2f}"} | dict.fromkeys(
 
 OTHERWISE = (
     "On the stage each layer decides by itself, within the same budget, by mean scores and with "
-    "positions as read. In this run it did not, so the stage may show other evictions."
+    "positions as read. This run decided differently, so the stage may show other evictions."
 )
 
 
@@ -120,7 +120,7 @@ def show_measured(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     st.caption(plain(title))
     st.html(table_html(services_columns(at_budget), title))
     _show_pinned_tools(page)
-    st.subheader("What predicts it", anchor=False)
+    st.subheader("What predicts the damage", anchor=False)
     st.markdown(plain(_what_predicts()))
     st.html(table_html(proxies_columns(tables.proxies), "Rank correlation of proxy and damage"))
     shown = (tables.summary, tables.paired, tables.proxies, tables.known, tables.by_services)
@@ -137,7 +137,7 @@ def _show_pinned_tools(page: str) -> None:
             f"{count(int(table.n.max()), 'dialog')} in {table.services.max()} clusters, read by a "
             "trial model that was trained to read its tools and is not part of the project. Once "
             "the tools are evicted, calls go to tools that the model no longer sees. A whitelist "
-            "keeps them within the budget, in the place of the facts that the calls need."
+            "keeps them within the budget, where they displace facts that the calls need."
         )
     )
     with side_by_side("pinned-tools"):
@@ -192,7 +192,7 @@ def _show_own(page: str, known: Shipped) -> Mapping[str, pd.DataFrame]:
         st.html(table_html(columns, "Cost of each cache"))
     traces = [each for each in st.session_state[f"{page}/own"] if each.name.endswith(".npz")]
     if not traces:
-        st.caption("Choose its trace.npz, too, which --trace writes, to play it on the stage.")
+        st.caption("To play it on the stage, also choose its trace.npz, which --trace writes.")
         return tables
     if _replays_otherwise(known):
         st.caption(OTHERWISE)

@@ -50,7 +50,7 @@ def answer(page: str, conversation: Conversation) -> Answered | None:
     """Show the answers, live while the model writes; return them, if any."""
     if conversation.empty:
         st.info(
-            "Say something as the user, such as: I am looking for a restaurant in San Jose.",
+            "Write as the user, for example: I am looking for a restaurant in San Jose.",
             icon=":material/chat:",
         )
         return None
@@ -128,7 +128,7 @@ def show_input(page: str, conversation: Conversation) -> None:
                 "Take it back",
                 key=f"{page}/unsay",
                 icon=":material/undo:",
-                help="Remove your last message and its answers.",
+                help="Remove your last message and the answers to it.",
             ):
                 kept = "\n".join(conversation.messages[:-1])
                 hold_and_rerun(page, [(choices.MESSAGES, kept)])
@@ -156,28 +156,28 @@ def show_headline(answered: Answered) -> None:
             if [text for _, text in answered.passages(name)] == full
         ]
         if len(same) == len(titles) - 1:
-            st.header("Every policy answers as the full cache does", anchor=False)
+            st.header("Every policy gives the full cache's answer", anchor=False)
         elif same:
             st.header(
-                Markdown("{} answers as the full cache does, the others otherwise").format(
+                Markdown("Same answer as the full cache: {}; the others differ").format(
                     listed(same)
                 ),
                 anchor=False,
             )
         else:
-            st.header("No policy answers as the full cache does", anchor=False)
+            st.header("No policy gives the full cache's answer", anchor=False)
         return
     method = answered.expected_calls[0].split(" ")[0]
     called = {**titles, FULL: "the full cache"}
     right = [called[name] for name in titles if answered.right(name)]
     wrong = [called[name] for name in titles if not answered.right(name)]
     if answered.reference_failed:
-        words = Markdown("The reference failed here: the full cache's call is not {}{}").format(
-            method, f", but that of {listed(right)} is right" if right else ""
+        words = Markdown("The reference failed here: {} is wrong with the full cache{}").format(
+            method, f", and right with {listed(right)}" if right else ""
         )
         st.header(plain(words), anchor=False)
     elif not wrong:
-        st.header(Markdown("Every cache makes the right call of {}").format(method), anchor=False)
+        st.header(Markdown("{}: the call is right with every cache").format(method), anchor=False)
     else:
         st.header(
             Markdown("{}: the call is right with {}, and wrong with {}").format(

@@ -193,7 +193,7 @@ def _transcript(answered: Answered, name: str, word: Word, table: pd.DataFrame) 
     )
     return (
         '<div class="passages-key"><span class="looked"><mark style="--share:.7">tinted</mark> '
-        "attended to: the stronger, the more</span>"
+        "attention that it got</span>"
         '<span class="looked passages"><s style="--share:.7">struck out</s> evicted before; the '
         "tint is the attention it would have got</span>"
         '<span class="looked passages"><s class="partly" style="--share:0">dotted</s> evicted from '

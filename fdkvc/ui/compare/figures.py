@@ -61,9 +61,9 @@ def show_figures(lanes: Sequence[Lane]) -> None:
         plain(
             f"↑ higher is better, ↓ lower is better. {BEST} best, {TIED} tied for best, "
             f"{SAME} equal in every run. Late: mean of the last {LATE_TURNS} turns. Turns to "
-            f"adapt: from the first change of topic until {ADAPTED:.0%} of the cache is of the "
-            "new one, > n if it never was in its n turns. Latency: the median turn of this one "
-            "run, which varies from run to run; the benchmark measures it properly."
+            f"adapt: from the first change of topic until {percent(ADAPTED)} of the cache is about "
+            "the new topic; > n: not within the n turns. Latency: the median turn of this single "
+            "run, so it varies; the benchmark repeats it."
             + (" A fork's figures include the turns before it." if lanes[-1].name == FORK else "")
         )
     )

@@ -28,11 +28,16 @@ FORKED = (
     Field("Fork", "", name="fork", default="", read=read_name),
     Field("Turn of the fork", "", name="fork_turn", low=0, high=TURN.high),
     Field("Policy of the fork", "", name="fork_policy", default="", read=read_name),
-    replace(BUDGET_HERE, label="Its budget", name="fork_budget", default=None, follows=False),
+    replace(
+        BUDGET_HERE, label="Budget of the fork", name="fork_budget", default=None, follows=False
+    ),
     replace(_TOKEN, name="pinned"),
     replace(_TOKEN, name="dropped"),
 )
 """The fork: its lane, its turn, and the changes."""
+
+ENTRY_CHANGES = {"leave": "leave", "pin": "protect", "drop": "drop"}
+"""What the fork does with the pinned entry; on the stage, to pin an entry is to select it."""
 
 
 def show_controls(page: str, lanes: Sequence[Lane]) -> None:
@@ -40,9 +45,9 @@ def show_controls(page: str, lanes: Sequence[Lane]) -> None:
     # A popover with another key is a closed one: each fork closes it.
     with st.popover("What if …", icon=":material/alt_route:", key=f"{page}/what-if/{_forks(page)}"):
         st.markdown(
-            "Continue one run **after the turn shown**. Another policy, or a different option of "
-            "one, starts fresh, as if all cached entries had arrived in this turn.",
-            help="With other numbers a policy keeps what it has stored of the entries.",
+            "Continue one run **after the turn shown**. Another policy, or the same one with "
+            "another choice, starts fresh, as if all cached entries had arrived in this turn.",
+            help="The same policy with other numbers continues with what it has stored.",
         )
         draft, left, right = f"{page}/draft", *st.columns(2)
         with left:
@@ -57,8 +62,8 @@ def show_controls(page: str, lanes: Sequence[Lane]) -> None:
             entry = fields.segments(
                 f"{draft}/entry",
                 "The pinned entry",
-                {each: each for each in ("leave", "pin", "drop")},
-                help="Click an entry in any lane to pin it.",
+                ENTRY_CHANGES,
+                help="Click an entry in any lane to pin it. A protected one is never evicted.",
                 label_visibility="visible",
             )
         with right:
@@ -87,7 +92,7 @@ def _begin(page: str, origin: Lane, policy: Policy, budget: int, entry: str) -> 
     picked = held(page, ENTRY)
     if entry != "leave" and picked is None:
         st.session_state[f"{page}/fork-problem"] = (
-            f"No entry is picked to {entry}: click one in any lane."
+            f"There is no entry to {ENTRY_CHANGES[entry]}: click one in any lane first."
         )
         st.rerun()
     pinned, dropped = (picked if entry == verb else None for verb in ("pin", "drop"))
@@ -114,7 +119,7 @@ def with_fork(page: str, lanes: tuple[Lane, ...]) -> tuple[Lane, ...]:
         if origin is None:
             raise ValueError(f"{name} is not among the policies that are compared")
         if turn is None:
-            raise ValueError("it does not say after which turn")
+            raise ValueError("it does not name its turn")
         policy = read_policy(to) if to else None
         change = Fork(turn, policy, budget, pinned, dropped)
         run = load_fork(origin.run, change)
@@ -133,7 +138,7 @@ def with_fork(page: str, lanes: tuple[Lane, ...]) -> tuple[Lane, ...]:
     outcome = (
         "The two caches stay the same to the end."
         if parted is None
-        else f"The two caches first differ after turn {parted}."
+        else f"The two caches first diverge in turn {parted}."
     )
     with st.container(horizontal=True, vertical_alignment="center", key=f"{page}-fork"):
         st.markdown(

@@ -409,7 +409,7 @@ def ask_for_file(page: str) -> None:
     fields.write_link(page, FIELDS)
     given, _ = st.session_state.get(f"{page}/uploaded/last", ((), ""))
     if given or held(page, FILE) != OWN:
-        st.info("This cannot be shown. The error message says why.", icon=":material/error:")
+        st.info("There is nothing to show: see the error message.", icon=":material/error:")
         return
     st.info(
         plain(

@@ -50,14 +50,16 @@ def show_headline(recording: Recording, lane: Lane) -> None:
 
 
 def headline(name: str, recording: Recording, lane: Lane, lost: Outcome) -> Markdown:
-    """Return what a call or state lacked, who gave it when, and which rule evicted it when."""
+    """Return what a call or state lacked, who mentioned it when, and which rule evicted it when."""
     demand = lost.demand
     turn, start, _ = demand.mentions[-1]
     result = lane.run.trace.result(lost.lost)
     mentions = next(tokens for each, tokens in recording.evidence if each is demand)
     mentioned = np.isin(result.token[0], [token for some in mentions for token in some])
     rule = Rule(result.rule[0][mentioned].max(initial=Rule.none))
-    return Markdown("The {} {} in turn {} lost {} *{}*, given by the {} in turn {}: {}{}").format(
+    return Markdown(
+        "The {} {} in turn {} lost {} *{}*, mentioned by the {} in turn {}: {}{}"
+    ).format(
         name,
         demand.source,
         demand.turn,
@@ -111,9 +113,9 @@ def show_evidence(page: str, chosen: Chosen, lanes: Sequence[Lane]) -> None:
             " ".join(
                 [
                     "A value is held if at least one complete mention was still cached at the end "
-                    "of the previous turn. If not, the turn that broke the last mention is shown. "
-                    "Percentages are means over calls (or over turns, for states) of each one's "
-                    "share of held values.",
+                    "of the previous turn. If not, the turn shown evicted part of the last "
+                    "complete mention. Percentages: the share of values held, averaged over calls "
+                    "(for states, over turns).",
                     *missing_value_notes([recording.transcript]),
                 ]
             )
@@ -142,12 +144,12 @@ def _demands(
         "value": [f"{each.slot} “{each.value}”" for each in demands],
         "needed by": [each.source for each in demands],
         "in turn": [str(each.turn) for each in demands],
-        "last said in": [
+        "last mentioned in": [
             f"{each.mentions[-1].turn}{' (old)' if each.age > OLD else ''}"
             f"{', of another service' if each.carried else ''}"
             for each in demands
         ],
-        "given by": [SPAN_KINDS[transcript.span_kind(each.turn, each.start)] for each in last],
+        "mentioned by": [SPAN_KINDS[transcript.span_kind(each.turn, each.start)] for each in last],
         **{lane.label: [_sign(row[place]) for row in rows] for place, lane in enumerate(lanes)},
     }
 

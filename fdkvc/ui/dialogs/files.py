@@ -91,7 +91,7 @@ def read_dialog_file(content: bytes, name: str) -> DialogFile:
     traces = name.lower().endswith(".npz")
     most = (MAX_TRACE_UPLOAD_MEGABYTES if traces else MAX_UPLOAD_MEGABYTES) * 1_000_000
     if len(content) > most:
-        raise ValueError(f"the file has {len(content):,} bytes, but at most {most:,} are shown")
+        raise ValueError(f"the file has {len(content):,} bytes, but at most {most:,} are allowed")
     digest = hashlib.sha256(content).hexdigest()
     if not traces:
         transcripts, skipped = read_dialogs(content, name)
@@ -110,7 +110,7 @@ def read_dialog_file(content: bytes, name: str) -> DialogFile:
     if len(traced[0].heads) > MAX_SHOWN_HEADS:
         raise ValueError(
             f"the trace has {len(traced[0].heads)} heads, but at most {MAX_SHOWN_HEADS} are shown: "
-            "capture some of them"
+            "capture fewer"
         )
     return DialogFile(name, digest, tuple(each.transcript for each in traced), traced)
 

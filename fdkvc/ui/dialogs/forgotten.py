@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fdkvc.ui.dialogs.replay import Replayed
 
 LISTED = 200
-"""Forgotten arguments in the list, those given longest ago."""
+"""Forgotten arguments in the list, oldest mention first."""
 
 
 def show_plan(page: str, done: Replayed) -> None:
@@ -56,8 +56,8 @@ def show_plan(page: str, done: Replayed) -> None:
     st.html(table_html(_budgets(done, shape), f"Smallest budget, and its bytes in {shape.name}"))
     st.caption(
         plain(
-            "A dash: none of the budgets of this run. Entries are words and punctuation marks "
-            "where no trace gives a model's tokens."
+            "A dash: no budget of this run is enough. Without a trace, entries are words and "
+            "punctuation marks, not a model's tokens."
         )
     )
 
@@ -95,7 +95,7 @@ def show_forgotten(page: str, done: Replayed) -> None:
     st.html(table_html(_matrix(done, budget), "Recall of call arguments by source and age"))
     st.caption(
         "Call-argument recall in percent ± half of the 95 % interval, by the kind of span that "
-        "gave the value last, and how many turns ago."
+        "mentioned the value last, and how many turns ago."
     )
     lost = forgotten(done.arguments)
     lost = lost[(lost.policy == policy) & (lost.budget == budget)]
@@ -104,7 +104,9 @@ def show_forgotten(page: str, done: Replayed) -> None:
         st.info(plain(f"{titles[policy]} held every argument at this budget."))
         return
     listed = count(len(lost), "argument")
-    st.markdown(plain(f"{listed}, given longest ago first. Select one to show its moment above."))
+    st.markdown(
+        plain(f"{listed}, oldest mention first. Select one to see the turn that needed it.")
+    )
     event: Any = st.dataframe(
         _listed(lost),
         hide_index=True,
@@ -120,7 +122,7 @@ def show_forgotten(page: str, done: Replayed) -> None:
 
 def _matrix(done: Replayed, budget: int) -> dict[str, list[str]]:
     titles = {each.name: each.title for each in done.settings.policies}
-    header = ["source", "given", *titles.values(), "arguments"]
+    header = ["source", "mentioned", *titles.values(), "arguments"]
     rows = source_rows(_by_source(done), done.settings, budget)
     return {name: [row[at] for row in rows] for at, name in enumerate(header)}
 
@@ -136,7 +138,7 @@ def _listed(lost: pd.DataFrame) -> pd.DataFrame:
             "turns ago": lost.age,
             "value": lost.value,
             "argument": lost.call + ": " + lost.slot,
-            "given by": lost.source.map(SOURCE_LABELS),
+            "mentioned by": lost.source.map(SOURCE_LABELS),
             "in turn": lost.mentioned,
             "evicted in": lost.lost,
             "needed in": lost.turn,

@@ -51,8 +51,8 @@ def show_heads(chosen: Chosen, lanes: Sequence[Lane], lane: Lane) -> None:
     st.html(table_html(columns, "Each policy, each head by itself and all together"))
     st.caption(
         "Together: entries are ranked by their mean score over the heads, so all heads keep the "
-        "same tokens. Entries that differ: of the entries that a head keeps either way, the share "
-        "that it keeps only one way, averaged over turns and heads."
+        "same tokens. Entries that differ: of the entries that a head keeps in either case, the "
+        "share that it keeps in only one, averaged over turns and heads."
     )
     st.header(plain(f"{lane.label}, head by head"), anchor=False)
     alone, _, differ = ways[lanes.index(lane)]

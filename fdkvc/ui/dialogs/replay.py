@@ -173,8 +173,8 @@ def _about(done: Replayed, settings: Replay, file: DialogFile) -> None:
     if finished == requested and services < MIN_CLUSTERS:
         st.info(
             plain(
-                "Dialogs of the same services resemble each other, so they count as one. Intervals "
-                f"need at least {MIN_CLUSTERS} service clusters."
+                "Dialogs with the same services resemble each other, so they count as one cluster. "
+                f"An interval needs at least {MIN_CLUSTERS} service clusters."
             ),
             icon=":material/stacked_line_chart:",
         )
@@ -244,8 +244,8 @@ def recommendation(done: Replayed, budget: int) -> Markdown:
     table = table[table.metric == key]
     if not key or len(policies) < 2:
         return Markdown(
-            "**Which policy for this file?** That takes two policies and dialogs that record what "
-            "later turns need."
+            "**Which policy for this file?** The answer needs two policies and dialogs that "
+            "record what later turns need."
         )
     means = table.groupby("policy", sort=False).value.mean().sort_values(ascending=False)
     best, second = means.index[:2]
@@ -260,7 +260,7 @@ def recommendation(done: Replayed, budget: int) -> Markdown:
     )
     if np.isnan(low):
         return Markdown(
-            "**Which policy for this file?** {} holds the most ({}), but these are too few service "
+            "**Which policy for this file?** {} holds the most ({}), but there are too few service "
             "clusters for an interval, so no policy is recommended."
         ).format(policies[best], measured)
     gap = ranged(100 * (means[best] - means[second]), low, high, 1)
@@ -268,7 +268,7 @@ def recommendation(done: Replayed, budget: int) -> Markdown:
     if ties:
         return Markdown(
             "**Which policy for this file? A tie.** {} holds the most ({}), but is not "
-            "distinguishable from {}: it is ahead of {} by {} points (95 % interval)."
+            "distinguishable from {}: the difference from {} is {} points (95 % interval)."
         ).format(policies[best], measured, listed(ties), policies[second], gap)
     return Markdown(
         "**Which policy for this file? {}.** It holds the most ({}), {} points (95 % interval) "

@@ -45,7 +45,7 @@ CONTENT = {
     "claims.csv": "each claim of the paper, with its verdict",
     "series.csv": "every turn: mean and interval of every metric and state",
     "alignments.csv": "late alignment by each projection, and published",
-    "alignment_differences.csv": "the paired differences of these",
+    "alignment_differences.csv": "paired differences of FD-KVC and H2O in these",
     "ablation_w_c.csv": "the sweep of Table 5",
     "ablation_gamma.csv": "the sweep of Table 6",
     "dialogs.csv": "every number of every dialog",
@@ -105,9 +105,7 @@ def report_button(page: str, report: Callable[[], str], what: str) -> None:
         report,
         label="Report as one HTML file",
         icon="description",
-        help=plain(
-            f"{what}, with everything that is needed to repeat them: for a review or a team."
-        ),
+        help=plain(f"{what}, with everything needed to repeat them: for a review or a team."),
     )
 
 

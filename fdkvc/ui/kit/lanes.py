@@ -73,8 +73,8 @@ def read_lane(text: str) -> str:
 
 
 PAIR = (
-    Field("One", "", name="one", default="", read=read_lane, chosen=False),
-    Field("The other", "", name="other", default="", read=read_lane, chosen=False),
+    Field("First run", "", name="one", default="", read=read_lane, chosen=False),
+    Field("Second run", "", name="other", default="", read=read_lane, chosen=False),
 )
 """The two lanes that are looked at closely."""
 

@@ -154,7 +154,7 @@ def about(
     warn_cancelled(finished, of)
     if past.content != chosen:
         st.info(
-            "The sidebar has other settings than this run: press Run to measure them.",
+            "The sidebar's settings differ from this run's: press Run to measure them.",
             icon=":material/tune:",
         )
 

@@ -89,7 +89,7 @@ def _watch(page: str, job: Job) -> None:
                 icon=":material/cancel:",
                 on_click=job.cancel,
                 disabled=job.cancelled.is_set(),
-                help="Stop, and keep what is finished.",
+                help="Stop, and show what is finished.",
             )
 
     watching()

@@ -165,7 +165,7 @@ def choose_policy(page: str) -> tuple[Policy, Mapping[str, DeltaGenerator]]:
     if hyperparameters:
         papers = policy.key in PAPER_POLICIES and any(field.paper for field in hyperparameters)
         st.button(
-            "Restore the paper's" if papers else "Restore the defaults",
+            "Restore the paper's values" if papers else "Restore the defaults",
             key=f"{page}/restore",
             icon=":material/restart_alt:",
             on_click=fields.reset,

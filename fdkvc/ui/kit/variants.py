@@ -66,7 +66,7 @@ def choose_policies(
         st.error(
             plain(
                 f"{len(names)} policies are chosen, but at most {most} run at once. "
-                f"The first {most} are taken."
+                f"Using the first {most}."
             ),
             icon=":material/error:",
         )

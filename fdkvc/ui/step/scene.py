@@ -91,7 +91,7 @@ def figures(run: Run, turn: int) -> str:
         change = "" if before is None else _change(line, value - float(before[line.field]))
         shown.append((line.label, line.words(value), change))
     bytes_ = cache_bytes(run.trace, run.dialogs, turn)
-    note = f"of {written_bytes(bytes_.full_cache)} in all; scores {written_bytes(bytes_.scores)}"
+    note = f"full cache {written_bytes(bytes_.full_cache)}; scores {written_bytes(bytes_.scores)}"
     shown.append(("Keys and values", written_bytes(bytes_.keys + bytes_.values), note))
     cells = "".join(
         f"<div><small>{name}</small><b>{value}</b> <i>{note}</i></div>"

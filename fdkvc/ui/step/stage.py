@@ -58,7 +58,7 @@ def _search(page: str, run: Run, turn: int, token: int) -> Mapping[str, Any]:
     if not run.choice.dialog.alone:
         return {
             "done": True,
-            "words": "This cache decides together with others.",
+            "words": "Only searched for a head that decides by itself.",
         }
     question, key, jobs = (name_of(run), turn, token), f"{page}/stage-search", _searches()
     for done in jobs.results(tuple):
