@@ -79,6 +79,8 @@ def test_each_verdict_of_the_scorecard_leads_to_what_it_counts() -> None:
 
 def test_a_run_shows_the_papers_tables(ran: AppTest) -> None:
     section(ran, "Tables")
+    offered = [button.proto.label for button in ran.get("download_button")]
+    assert {plain(name) for name in ("cells.csv", "tables.md", "tables.tex")} <= {*offered}
     titles = [heading.value for heading in ran.header]
     assert [title.split(":")[0] for title in titles] == [f"Table {n}" for n in range(1, 8)]
     # Three dialogs have no verdict.

@@ -24,7 +24,9 @@ from fdkvc.replication.random_eviction import behind_random, has_random
 from fdkvc.replication.rules import LEGEND, RULES
 from fdkvc.report.tables import STYLE, measured_html
 from fdkvc.ui.benchmark.claims import EVERY, choose_verdict
+from fdkvc.ui.kit.downloads import download_files
 from fdkvc.ui.kit.fields import segments
+from fdkvc.ui.kit.files import files_of
 from fdkvc.ui.kit.frame import page_theme
 from fdkvc.ui.kit.glossary import show_chance, show_glossary
 from fdkvc.ui.kit.markdown import Markdown, plain
@@ -55,6 +57,8 @@ def _show_all(page: str, study: Study, tables: list[MeasuredTable]) -> None:
             verdict = choose_verdict(page, "Tables", found)
         with st.popover("Verdicts", icon=":material/help:"):
             st.markdown(Markdown("1. " + "\n1. ".join(LEGEND)))
+        with st.popover("Download", icon=":material/download:"):
+            download_files(page, partial(files_of, study), ["cells.csv", "tables.md", "tables.tex"])
     if layout == "printed":
         st.caption(
             "Measured ± half of its 95 % interval. Below: verdict, published figure and "

@@ -109,7 +109,8 @@ def show_replay(page: str, chosen: Chosen, lanes: Sequence[Lane], metrics: tuple
     """Run all dialogs of the file, and show the result; `metrics` are those beside the evidence."""
     file = chosen.file
     measured, every = file.measured, len(file.transcripts)
-    which = "all" if measured == every else f"the first {measured} of the"
+    which = "the" if every == 1 else "all"
+    which = which if measured == every else f"the first {measured} of the"
     st.markdown(
         plain(
             f"Run the sidebar's policies on {which} {count(every, 'dialog')} of this file at "
