@@ -30,10 +30,10 @@ class LongLane {
     this.first = first;
     this.end = end;
     let token = 0;
-    this.stays = Uint32Array.from(difference, (step) => (token = (token + step) >>> 0));
+    this.stays = difference.map((step) => (token = (token + step) >>> 0));
     const tokens = dialog.born.length;
     // An entry is its token in the part of the turn: the columns of a turn are written when it is shown.
-    this.token = Uint32Array.from({ length: SHOWN * tokens }, (_, i) => i % tokens);
+    this.token = new Uint32Array(SHOWN * tokens).map((_, i) => i % tokens);
     this.status = new Uint8Array(SHOWN * tokens);
     this.rule = new Uint8Array(0);
     this.isProtected = new Uint8Array(0);
