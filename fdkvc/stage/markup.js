@@ -49,7 +49,7 @@ export const PANELS = `
 </section>
 <section class="panel now">
   <h2><span class="kept-title"></span>
-    <span class="order" role="radiogroup" aria-label="Cells">
+    <span class="order" role="radiogroup" aria-label="Order of cells">
       <button role="radio" data-order="age">by age</button><button role="radio" data-order="score">by score</button>
     </span>
   </h2>

@@ -206,7 +206,7 @@ def test_the_folder_of_a_live_run_is_opened(tmp_path: Path) -> None:
     assert "that the bundled model was not trained on" in words_of(app)
     app.file_uploader[0].set_value(files).run()
     settled(app)
-    assert "over 2 dialogues, at 2 budgets" in words_of(app)
+    assert "over 2 dialogs, at 2 budgets" in words_of(app)
     paired = pd.read_csv(out / "answers_paired.csv").query("metric == 'nats' and policy == 'h2o'")
     shown = html(app)
     for mean in paired.mean_diff:

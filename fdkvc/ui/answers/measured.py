@@ -166,10 +166,10 @@ def _open_run(page: str) -> Shipped | None:
 
 
 def _own_summary(known: Shipped) -> Markdown:
-    return Markdown("{}: {} over {}, at {}, with version {} of the lab.").format(
+    return Markdown("{}: {} over {}, at {}, with version {} of this project.").format(
         str(known.run.about["model"]["name"]),
         count(known.tables.paired.policy.nunique(), "policy", "policies"),
-        count(int(known.tables.summary.n.max()), "dialogue"),
+        count(int(known.tables.summary.n.max()), "dialog"),
         count(len(known.budgets), "budget"),
         known.run.versions["fdkvc-lab"],
     )
@@ -229,10 +229,10 @@ def _play(settings: Answers, trace: DialogFile) -> None:
 def _summary(known: Shipped) -> Markdown:
     return Markdown(
         "{} over {} that the bundled model was not trained on, at {}, measured on {} with version "
-        "{} of the lab. The 95 % intervals are by {}. {}"
+        "{} of this project. The 95 % intervals are by {}. {}"
     ).format(
         count(known.tables.paired.policy.nunique(), "policy", "policies"),
-        count(int(known.tables.summary.n.max()), "dialogue"),
+        count(int(known.tables.summary.n.max()), "dialog"),
         count(len(known.budgets), "budget"),
         MEASURED_ON,
         known.run.versions["fdkvc-lab"],

@@ -91,7 +91,7 @@ def _write(
                 icon=":material/stop_circle:",
                 on_click=choices.stop,
                 args=(page, conversation),
-                help="Ends the answers here. You can go on with the chat.",
+                help="Stop the answers here. You can continue the chat.",
             )
         if monotonic() - drawn > DRAWN:
             lanes.html(_lanes_html(answered, writing=True))

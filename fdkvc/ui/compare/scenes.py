@@ -151,7 +151,7 @@ def show_difference(page: str, one: Lane, other: Lane, turn: int) -> None:
     st.html(table_html(_shown(table, one, other), "Entries that only one of the two keeps"))
     st.caption(
         plain(
-            f"Rank and score are of turn {turn}; in the run that evicted the entry, of the turn "
+            f"Rank and score are of turn {turn}; for the run that evicted the entry, of the turn "
             "of its eviction."
         )
     )
