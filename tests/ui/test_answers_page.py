@@ -153,7 +153,7 @@ def test_what_was_measured_over_many_dialogs_is_shown_as_its_files_say() -> None
     ]
     words = words_of(app)
     dialogs = int(pd.read_csv(MEASURED / "answers_services.csv").dialogs.sum())
-    assert f"over {dialogs} dialogues" in words
+    assert f"over {dialogs} dialogs" in words
     by_services = pd.read_csv(MEASURED / "answers_by_services.csv")
     chosen = by_services.query("metric == 'values_right' and budget == 64")
     for share in 100 * chosen[["mean", "ci_low", "ci_high"]].to_numpy(float):
