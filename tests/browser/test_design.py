@@ -133,6 +133,18 @@ def test_a_run_and_its_first_claim_are_on_the_first_screen(page: Page) -> None:
     assert variant.evaluate("(box) => box.getBoundingClientRect().top") >= 0
 
 
+def test_a_link_to_a_section_shows_that_section(page: Page) -> None:
+    page.set_viewport_size(SCREEN)
+    page.goto("/benchmark")
+    page.get_by_role("link", name="Run the dialogs of a file").click()
+    page.locator(".stage .dialog-words .now").wait_for()
+    expect(settled(page).get_by_role("tab", name="All dialogs of the file")).to_be_in_viewport()
+    page.goto("/story?scene=5")
+    page.get_by_role("link", name="let a language model answer").click()
+    page.locator(".back tbody").wait_for()
+    expect(settled(page).get_by_role("tab", name="Restore evicted words")).to_be_in_viewport()
+
+
 def test_an_answer_is_written_at_the_bottom_of_every_screen(page: Page) -> None:
     page.set_viewport_size(SCREEN)
     page.goto("/answers")

@@ -47,6 +47,14 @@ _RULES = Path(__file__).with_name("page.css").read_text("utf-8") + css("answer")
 STYLE = f"<style>{ROOT}{_RULES}</style>"
 """Style sheet of every page."""
 
+_SCROLL = """
+export default () => {
+  for (const ms of [100, 800])  // the page may still be drawing what is above
+    setTimeout(() => document.querySelector(".stTabs")?.scrollIntoView(), ms)
+}
+"""
+_scroll_to_tabs = st.components.v2.component("tabs", js=_SCROLL)
+
 Drawn = TypeVar("Drawn")
 
 
@@ -119,6 +127,8 @@ def page(
     shown = Page(name, link, beside_title, st.container())
     shown.show_problems(wrong)
     yield shown
+    if [*link] == ["section"]:  # followed for that section alone
+        _scroll_to_tabs(key="address-tabs")
     if not staged:
         write_link(name, _fields_of(name, fields))
 
