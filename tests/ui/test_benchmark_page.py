@@ -231,9 +231,9 @@ def test_an_old_link_that_names_runs_opens_with_one_sentence() -> None:
 
 def test_changed_settings_are_pointed_out(ran: AppTest) -> None:
     ran.number_input(key="benchmark/seed").set_value(5).run()
-    assert any("sidebar has other settings" in info.value for info in ran.info)
+    assert any("settings differ from this run's" in info.value for info in ran.info)
     ran.number_input(key="benchmark/seed").set_value(0).run()
-    assert not any("sidebar has other settings" in info.value for info in ran.info)
+    assert not any("settings differ from this run's" in info.value for info in ran.info)
 
 
 def test_nothing_chosen_gets_a_sentence_and_the_default() -> None:
