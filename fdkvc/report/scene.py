@@ -34,7 +34,7 @@ class Scene:
     sentences: Sentences = field(default_factory=dict)
     words: str = ""
     order: str = "age"
-    hues: str = ""
+    hues: str = "auto"
 
 
 def sentences_of(runs: Sequence[Run], entry: int | None, *, every: bool = True) -> Sentences:

@@ -15,7 +15,7 @@ const NAMED = 120; // and after which entries are named for screen readers
 /**
  * @typedef {import('./record.js').Dialog} Dialog
  * @typedef {import('./record.js').Packed} Packed
- * @typedef {{ turn: number, entry: number | null, order: string, hues: string }} State its hues are 'topic' or 'kind', or empty before a person has chosen
+ * @typedef {{ turn: number, entry: number | null, order: string, hues: string }} State its hues are 'topic' or 'kind', or 'auto' before a person has chosen
  */
 
 /**
@@ -48,7 +48,7 @@ export class Stage {
     this.root = root;
     this.makeScene = makeScene;
     /** @type {State} */
-    this.state = { turn: 0, entry: null, order: 'age', hues: '' };
+    this.state = { turn: 0, entry: null, order: 'age', hues: 'auto' };
     this.hover = /** @type {number | null} */ (null);
     this.scene = /** @type {Scene | null} */ (null);
     this.name = '';
@@ -103,8 +103,8 @@ export class Stage {
   // Entries have the hue of their topic or of their kind of span: without topics, of their kind.
   #colour() {
     const { dialog } = /** @type {Scene} */ (this.scene);
-    const hues = this.state.hues || (dialog.current.every((hue) => hue < 0) ? 'kind' : 'topic');
-    const kinds = hues === 'kind' && !this.part('.hues').hidden;
+    const { hues } = this.state;
+    const kinds = !this.part('.hues').hidden && (hues === 'auto' ? dialog.current.every((hue) => hue < 0) : hues === 'kind');
     dialog.byKind = kinds;
     this.part('.hues').value = kinds ? 'kind' : 'topic';
     this.part('.kinds').hidden = !kinds;

@@ -88,8 +88,8 @@ HUES = Field(
     "Colour of entries",
     "",
     name="hues",
-    default="",
-    choices={"": "by topic, or by kind without topics", "topic": "by topic", "kind": "by kind"},
+    default="auto",
+    choices={"auto": "by topic, or by kind without topics", "topic": "by topic", "kind": "by kind"},
     chosen=False,
 )
 
