@@ -167,7 +167,7 @@ export class Stage {
   /** @param {number} moment */
   #draw(moment) {
     const { scene } = this;
-    if (!scene) return;
+    if (!scene || !this.ready) return;
     if (this.pointed) {
       this.pointed = false;
       scene.point(this.state.turn, this.hover ?? this.state.entry);
