@@ -15,7 +15,7 @@ from PIL import Image
 from benchmarks.live_app import ROOT, open_chromium
 from fdkvc.commands.main import main as command
 
-PICTURES = {"step": "scene3.html", "answer": "answer.html"}
+PICTURES = {"step": "scene3.html", "answer": "answer.html", "agents": "agents.html"}
 """The page of the gallery that each picture shows."""
 
 SIZE = {"width": 1440, "height": 940}
@@ -34,10 +34,11 @@ def main() -> None:
         page = browser.new_page(viewport=SIZE, color_scheme="light")  # type: ignore[arg-type]
         for name, shown in PICTURES.items():
             page.goto((Path(gallery) / shown).as_uri())
-            page.locator(".stage .where, .back").wait_for()
+            page.locator(".stage .where, .back, svg").first.wait_for()
             page.evaluate("() => new Promise(done => requestIdleCallback(() => done()))")
             picture = folder / f"{name}.png"
-            picture.write_bytes(small_png(page.screenshot(animations="disabled")))
+            shown_part = page.locator("section") if name == "agents" else page
+            picture.write_bytes(small_png(shown_part.screenshot(animations="disabled")))
             print(f"{picture}, {picture.stat().st_size / 1024:.0f} KiB")
 
 

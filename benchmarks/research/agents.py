@@ -1,10 +1,11 @@
 """Measure what policies hold of agent conversations: fdkvc/experiments/agents.csv.
 
-    python -m benchmarks.research.agents FILE [--workers N]
+    python -m benchmarks.research.agents FILE DIALOGUES [--workers N]
 
 FILE has results of τ-bench, whose trials of one task form a cluster. Calls are read as text, and
-vectors are lexical. With the package `wordfreq` installed, surprisal is measured with the word
-frequencies of general English, too; marks keep those of the shipped table.
+vectors are lexical. DIALOGUES has dialogues of SGD, whose calls are not part of the text. With the
+package `wordfreq` installed, surprisal is measured with the word frequencies of general English,
+too; marks keep those of the shipped table.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from fdkvc.experiments.agents import (
     PINNED,
     PINNED_BUDGET,
     POLICIES,
+    SGD,
+    SGD_BUDGETS,
 )
 from fdkvc.experiments.replay import Replay, mean_over_services, replay
 from fdkvc.limits import MAX_DIALOG_FILE_BYTES
@@ -57,8 +60,10 @@ def general_surprisal() -> Callable[[str], float] | None:
     return surprisal
 
 
-def measured(recordings: Sequence[Recording], workers: int | None) -> pd.DataFrame:
-    """Return the recall of each conversation: variant, policy, budget, metric, task and value."""
+def measured(
+    recordings: Sequence[Recording], dialogues: Sequence[Recording], workers: int | None
+) -> pd.DataFrame:
+    """Return the recall of each dialog: variant, policy, budget, metric, task and value."""
     policies = {name: read_policy(name) for name in POLICIES}
     names = {policy.name: name for name, policy in policies.items()}
     runs = [(AS_READ, Replay(tuple(policies.values()), BUDGETS), recordings)]
@@ -72,6 +77,7 @@ def measured(recordings: Sequence[Recording], workers: int | None) -> pd.DataFra
         ]
         alone = (policies["surprisal"],)
         runs.append((GENERAL, Replay(alone, BUDGETS, best=False), general))
+    runs.append((SGD, Replay(tuple(policies.values()), SGD_BUDGETS), dialogues))
     tables = []
     for variant, settings, some in runs:
         found = replay(settings, some, workers=workers, on_progress=lambda at: print(at.title))
@@ -90,7 +96,7 @@ def table(found: pd.DataFrame) -> pd.DataFrame:
         tasks, values = group.services.tolist(), group.value.to_numpy()
         numbers = list(mean_over_services(values, tasks))
         numbers += [math.nan] * 3
-        if group.variant.iloc[0] != AS_READ:
+        if key[0] in {PINNED, GENERAL}:
             gap = (
                 values - as_read.loc[pd.MultiIndex.from_frame(group[["dialog", *case]])].to_numpy()
             )
@@ -99,15 +105,21 @@ def table(found: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
+def read(file: Path, *, calls: bool) -> LexicalRecordings:
+    """Read dialogs, with or without calls as text."""
+    content = read_bytes(file, MAX_DIALOG_FILE_BYTES)
+    return LexicalRecordings(read_dialogs(content, file.name, calls=calls)[0])
+
+
 def main() -> None:
     """Measure and write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
+    parser.add_argument("dialogues", type=Path)
     parser.add_argument("--workers", type=int)
     options = parser.parse_args()
-    content = read_bytes(options.file, MAX_DIALOG_FILE_BYTES)
-    transcripts, _ = read_dialogs(content, options.file.name, calls=True)
-    found = table(measured(LexicalRecordings(transcripts), options.workers))
+    agents, dialogues = read(options.file, calls=True), read(options.dialogues, calls=False)
+    found = table(measured(agents, dialogues, options.workers))
     found.round(6).to_csv(FILE, index=False)
     print(found.to_string())
 

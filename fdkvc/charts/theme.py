@@ -189,7 +189,7 @@ def legend_columns(names: Sequence[str]) -> int:
     Examples
     --------
     >>> legend_columns(["FIFO", "Sink+Window"]), legend_columns(["FD-KVC γ=0.8 w_c=0.3"])
-    (3, 1)
+    (3, 2)
     """
     widest = 30 + 6.5 * max(map(len, names), default=0)
     return max(1, min(4, int(NARROWEST / widest)))

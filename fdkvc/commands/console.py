@@ -30,10 +30,17 @@ def warn(text: str, end: str = "\n") -> None:
 
 
 def flush(text: str = "") -> None:
-    """Print to stdout at once; a reader that has closed it, as ``head`` does, is no error."""
-    try:
+    """Print to stdout at once."""
+    with writing():
         print(text, end="", flush=True)
-    except BrokenPipeError:
+
+
+@contextmanager
+def writing() -> Iterator[None]:
+    """Raise a ValueError if stdout cannot be written; a reader that has closed it is no error."""
+    try:
+        yield
+    except BrokenPipeError:  # as by ``head``
         _discard(sys.stdout)
     except OSError as error:
         _discard(sys.stdout)

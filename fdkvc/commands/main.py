@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NoReturn
 
-from fdkvc.commands.console import flush, warn
+from fdkvc.commands.console import flush, warn, writing
 from fdkvc.commands.parser import build_parser
 
 ERROR = 2
@@ -29,10 +29,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115, it stays open as long as the process
     if sys.stdout is None:
         return _fail("the output cannot be written: standard output is closed")
-    code = 0
+    code, options = 0, None
     try:
         with _ending_signals():
-            _run(build_parser().parse_args(arguments))
+            with writing():  # the help; newer versions of argparse pass over errors
+                options = build_parser().parse_args(arguments)
+            if options:
+                _run(options)
     except SystemExit as end:  # argparse after printing its help, or the app's server
         code = end.code if isinstance(end.code, int) else 0
     except ValueError as error:

@@ -1,6 +1,7 @@
 """What policies hold of agent conversations: call-argument recall by policy and budget.
 
-``benchmarks/research/agents.py`` measures ``agents.csv``; the conversations are not shipped.
+``benchmarks/research/agents.py`` measures ``agents.csv``, with service dialogues of SGD beside
+them; neither conversations nor dialogues are shipped.
 """
 
 from __future__ import annotations
@@ -33,8 +34,11 @@ PINNED_BUDGET = 2048
 
 METRICS = ("call_recall", "old_call_recall")
 
-AS_READ, PINNED, GENERAL = "as read", "pinned", "general"
-"""Variants: as is; with the system prompt pinned; with surprisal from general English."""
+AS_READ, PINNED, GENERAL, SGD = "as read", "pinned", "general", "sgd"
+"""Variants: as is; with the system prompt pinned; with surprisal from general English; and
+dialogues of SGD's development part as they are."""
+
+SGD_BUDGETS = (32, 48, 64, 96, 128, 192, 256)
 
 CHANGE = ("mean_diff", "diff_low", "diff_high")
 

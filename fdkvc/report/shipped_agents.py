@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping
 from html import escape
 from typing import Any
@@ -11,6 +12,7 @@ import pandas as pd
 from fdkvc.charts.budgets import budgets_chart
 from fdkvc.charts.theme import LIGHT, Spec, Theme
 from fdkvc.experiments import agents
+from fdkvc.experiments.plan import SHAPE, SHAPES, budget_columns, smallest_budgets
 from fdkvc.experiments.replay import BEST
 from fdkvc.files.text import INTERVAL
 from fdkvc.policies import read_policy
@@ -19,6 +21,7 @@ from fdkvc.report.tables import plain_html
 from fdkvc.words import ranged, signed
 
 TITLE = "Call-argument recall of agent conversations"
+PLAN_TITLE = "Smallest budgets for agent conversations and service dialogues"
 
 
 def _titles() -> dict[str, str]:
@@ -59,6 +62,32 @@ def agents_columns() -> dict[str, list[str]]:
     columns |= {f"{n:,}": [cells[name, n] for name in titles] for n in agents.BUDGETS}
     columns[f"{agents.PINNED_BUDGET:,}, pinned"] = [pinned.get(name, "") for name in titles]
     return columns
+
+
+def plan_columns() -> dict[str, list[str]]:
+    """Return the smallest budgets that hold so much, of agents and of service dialogues."""
+    titles, size = _titles(), SHAPES[SHAPE.default].entry_bytes
+    columns: dict[str, list[str]] = {}
+    for variant, dialogs in ((agents.AS_READ, "agents"), (agents.SGD, "SGD")):
+        rows = _rows(variant)
+        plan = rows.assign(heads="", recall=rows["mean"], bytes=size * rows.budget, saved=math.nan)
+        plan = plan.sort_values("policy", key=lambda names: names.map([*titles].index))
+        found = budget_columns(smallest_budgets(plan), lambda policy, _: titles[policy])
+        columns["Smallest budget"] = found.pop("policy")
+        columns |= {f"{name}, {dialogs}": words for name, words in found.items()}
+    return columns
+
+
+def plan_words() -> str:
+    """Return what the smallest budgets are of."""
+    rows = _rows(agents.SGD)
+    return (
+        "The smallest budget measured from which on the mean recall is as high, in entries and in "
+        f"bytes of {SHAPES[SHAPE.default].name}; – where there is none. SGD: {rows.n.max()} "
+        f"dialogues of the development part with {rows.clusters.max()} sets of services, at "
+        f"{agents.SGD_BUDGETS[0]} to {agents.SGD_BUDGETS[-1]} entries. The page Dialogs makes this "
+        "table for a file of your own."
+    )
 
 
 def agents_words() -> str:

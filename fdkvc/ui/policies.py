@@ -27,8 +27,7 @@ from fdkvc.policies import (
 )
 from fdkvc.policies.base import Step
 from fdkvc.replication.random_eviction import behind_random
-from fdkvc.report.shipped_agents import TITLE as AGENTS_TITLE
-from fdkvc.report.shipped_agents import agents_chart, agents_columns, agents_words
+from fdkvc.report import shipped_agents
 from fdkvc.run.metrics import metric_named, metrics_of
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS
 from fdkvc.ui.kit import fields
@@ -328,10 +327,12 @@ def show_page_sizes(page: str) -> None:
 
 
 def show_agents(page: str) -> None:
-    """Show what each policy holds of agent conversations, by budget."""
-    show_chart(page, "agents", agents_chart(page_theme()))
-    st.html(table_html(agents_columns(), AGENTS_TITLE))
-    st.caption(plain(agents_words()))
+    """Show what each policy holds of agent conversations, and the budgets that it needs."""
+    show_chart(page, "agents", shipped_agents.agents_chart(page_theme()))
+    st.html(table_html(shipped_agents.agents_columns(), shipped_agents.TITLE))
+    st.caption(plain(shipped_agents.agents_words()))
+    st.html(table_html(shipped_agents.plan_columns(), shipped_agents.PLAN_TITLE))
+    st.caption(plain(shipped_agents.plan_words()))
 
 
 def show_others() -> None:

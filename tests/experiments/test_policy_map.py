@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -182,7 +183,7 @@ def test_agent_results_are_whole_and_no_policy_is_above_the_best() -> None:
     pinned = table[table.variant == agents.PINNED]
     assert set(pinned.policy) == set(agents.POLICIES)
     means = as_read.set_index(["policy", *case])["mean"]
-    changed = table[table.variant != agents.AS_READ]
+    changed = table[table.variant.isin([agents.PINNED, agents.GENERAL])]
     before = means.loc[pd.MultiIndex.from_frame(changed[["policy", *case]])].to_numpy()
     np.testing.assert_allclose(changed["mean"] - before, changed.mean_diff, atol=3e-6)
     assert (table.ci_low <= table["mean"]).all()
@@ -190,7 +191,7 @@ def test_agent_results_are_whole_and_no_policy_is_above_the_best() -> None:
 
 
 def test_the_page_shows_agent_results() -> None:
-    (shown,) = (
+    shown, smallest = (
         each.proto.body
         for each in open_page("policies").get("html")
         if "agent conversations" in each.proto.body
@@ -198,3 +199,17 @@ def test_the_page_shows_agent_results() -> None:
     for row in agents.agent_results().to_dict("records"):
         if row["variant"] == agents.AS_READ and row["metric"] == agents.METRICS[0]:
             assert f"<td>{100 * row['mean']:.0f} (" in shown
+    recall: Any = agents.agent_results().query("metric == 'call_recall'").set_index("policy")
+    assert recall[recall.variant == agents.SGD].loc["fifo", "budget"].tolist() == [
+        *agents.SGD_BUDGETS
+    ]
+    lines = [re.findall("<td.*?>(.*?)</td>", line) for line in smallest.split("</tr>")[1:-1]]
+    for policy in ("fifo", "learned", "fd-kvc"):
+        words = [read_policy(policy).title]
+        for variant in (agents.AS_READ, agents.SGD):
+            means = recall[recall.variant == variant].loc[policy].set_index("budget")["mean"]
+            for target in (0.9, 0.95, 0.99):
+                enough = [at for at in means.index if (means[means.index >= at] >= target).all()]
+                words.append(f"{enough[0]:,}" if enough else "–")
+        (line,) = (line for line in lines if line[0] == words[0])
+        assert [word.split(" entries")[0] for word in line] == words
