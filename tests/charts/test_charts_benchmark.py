@@ -23,7 +23,7 @@ from fdkvc.charts.sweep import (
     tradeoff_chart,
     tradeoff_spec,
 )
-from fdkvc.charts.theme import DARK, LIGHT, Spec, Theme, standalone, with_data
+from fdkvc.charts.theme import DARK, GREYS, LIGHT, Spec, Theme, standalone, with_data
 
 POLICIES = ("FIFO", "H2O", "FD-KVC")
 VALUES = {
@@ -172,6 +172,13 @@ def test_a_person_can_pick_a_setting(name: str) -> None:
 def test_policies_are_told_apart_by_more_than_colour(name: str) -> None:
     text = json.dumps(spec_of(name, LIGHT))
     assert "strokeDash" in text or '"shape"' in text
+
+
+def test_a_row_of_fd_kvc_has_its_hue_where_rows_are_policies() -> None:
+    rows = ("FIFO", "FD-KVC γ=0.8", "H2O")
+    text = json.dumps(dots_spec("t", "s", rows, ("policies",), 0.0, 1.0, LIGHT, "policy"))
+    grey, hue = LIGHT.policies[0], LIGHT.policies[GREYS]
+    assert json.dumps([grey, hue, grey]) in text
 
 
 def test_curves_of_one_sweep_share_an_axis_unless_a_metric_has_another_size() -> None:
