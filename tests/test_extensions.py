@@ -72,6 +72,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 def test_the_guides_packages_work_in_commands_and_their_workers(installed: Path) -> None:
     (installed / "own.tsv").write_text("User\tbook a table\nSystem\twhere do you want it\n")
     policies = ("--policies", "fifo", "recall(nearest, tier=1)", "--out", "out")
@@ -87,6 +88,7 @@ def test_the_guides_packages_work_in_commands_and_their_workers(installed: Path)
     assert "1 dialog" in said.stdout
 
 
+@pytest.mark.long
 def test_the_guides_policy_works_on_pages(installed: Path) -> None:
     links = {
         "step": {"policy": "nearest"},

@@ -180,6 +180,7 @@ def test_a_run_begins_as_typed_goes_on_unseen_and_may_be_cancelled(page: Page) -
     expect(run_button(page)).to_be_enabled()
 
 
+@pytest.mark.long
 def test_a_sweep_of_two_is_a_heat_map_that_leads_to_a_step_also_in_the_dark(page: Page) -> None:
     page.emulate_media(color_scheme="dark")
     open_page(page, "Ablation", dialogs=5, second="w_c")
@@ -195,6 +196,7 @@ def test_a_sweep_of_two_is_a_heat_map_that_leads_to_a_step_also_in_the_dark(page
     expect(page.get_by_text("This link has an error")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_a_sweep_of_one_has_curves_with_the_published_points(page: Page, tmp_path: Path) -> None:
     open_page(page, "Ablation")
     expect(page.locator("#claim-peak-gamma")).to_contain_text("does not hold")

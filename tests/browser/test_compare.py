@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pandas as pd
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.live_app import settled
@@ -243,6 +244,7 @@ def test_the_link_of_a_comparison_opens_it_in_another_window_where_it_downloads_
     assert future.groupby("turn").size().eq(20).all()
 
 
+@pytest.mark.long
 def test_on_a_narrow_window_nothing_runs_over_the_edge(page: Page) -> None:
     page.set_viewport_size({"width": 800, "height": 1000})
     policies = [*list(POLICIES)[:5], "blocks(fifo,size=24)"]

@@ -6,6 +6,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+import pytest
 from playwright.sync_api import Locator, Page, ViewportSize, expect
 
 from benchmarks.live_app import settled
@@ -90,6 +91,7 @@ def test_step_shows_its_metrics_and_why_does_not_move_when_its_search_ends(page:
         assert contrast(button) >= 4.5, scheme
 
 
+@pytest.mark.long
 def test_a_small_or_zoomed_screen_shows_a_lane_and_the_first_words_on_arrival(page: Page) -> None:
     why = page.get_by_role("complementary", name="Why")
     for address, shown, least in (

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.live_app import settled
@@ -222,6 +223,7 @@ def test_a_broken_file_is_told_in_a_sentence_and_nothing_is_lost(
     assert told.evaluate("told => told.offsetHeight > 10 && told.offsetWidth > 100")
 
 
+@pytest.mark.long
 def test_all_dialogs_of_a_file_give_curves_and_the_command_lines_files(
     page: Page, tmp_path: Path
 ) -> None:

@@ -114,6 +114,7 @@ def test_back_and_forward_move_between_what_was_chosen_also_after_a_reload(page:
     expect_view(page, 6, "mixed", "h2o")
 
 
+@pytest.mark.long
 def test_back_and_forward_go_from_page_to_page(page: Page) -> None:
     page.goto("/?scenario=shift&policy=h2o&turn=3")
     expect_view(page, 3, "shift", "h2o")

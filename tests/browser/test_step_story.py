@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from benchmarks.live_app import settled
@@ -203,6 +204,7 @@ def widths(equations: Locator) -> dict[str, float]:
     return measured
 
 
+@pytest.mark.long
 def test_no_equation_is_cut_and_no_number_broken_on_a_small_screen(page: Page) -> None:
     page.set_viewport_size({"width": 1280, "height": 900})
     open_step(page, turn=4, policy="recall(window(fd-kvc-adaptive))")

@@ -782,6 +782,7 @@ JSON = any_json(
 )
 
 
+@pytest.mark.long
 @given(JSON, st.sampled_from(["", "a.jsonl", "a.txt"]), st.booleans())
 def test_any_json_is_read_or_refused_in_a_sentence(value: Any, name: str, calls: bool) -> None:
     assert_read_or_refused(lambda: read_dialogs(json.dumps(value).encode(), name, calls)[0])

@@ -258,6 +258,7 @@ def check(stories: list[StepStory], policy: Policy) -> None:
             assert not WORD.search(text), text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("key", POLICIES)
 def test_every_policy_is_told_in_every_scenario(key: str, scenario: str) -> None:

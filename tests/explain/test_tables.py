@@ -381,6 +381,7 @@ def test_who_took_part_in_each_turn(run: tuple[Trace, DialogBatch], row: int) ->
     assert table.turn.unique().tolist() == list(range(dialogs.turns))
 
 
+@pytest.mark.long
 def test_what_decided_stands_in_each_row(run: tuple[Trace, DialogBatch]) -> None:
     trace, dialogs = run
     table = entries_table(trace, dialogs)

@@ -109,6 +109,7 @@ def test_topic_names_of_a_dialog_of_ones_own_are_defused() -> None:
         assert set(topics) == {"'=1+1", "plain"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_files_of_a_trace_read_back_as_its_tables(policy: str) -> None:
     dialogs = generate(SCENARIOS["mixed"], 1, seed=7)

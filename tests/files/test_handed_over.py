@@ -113,6 +113,7 @@ def read(text: str) -> Reader:
 # ------------------------------------------------------------------------------- the report
 
 
+@pytest.mark.long
 def test_a_report_is_one_file_that_fetches_nothing_and_is_not_large() -> None:
     text = report()
     reader = read(text)

@@ -88,6 +88,7 @@ def test_run_json_has_the_digest_of_every_file_without_times() -> None:
     assert all(digest(files()[name]) == known for name, known in digests.items())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workers", [1, 3])
 def test_the_same_study_gives_the_same_bytes_apart_from_times(workers: int) -> None:
     again = study_files(run_study(few_dialogs().results.benchmark, workers=workers))

@@ -206,6 +206,7 @@ def test_of_many_equal_entries_the_older_ranks_higher_and_stays() -> None:
 # ------------------------------------------------------------------------------- every batch
 
 
+@pytest.mark.long
 @given(st.lists(policies(), min_size=1, max_size=2), dialogs(rows=5), budgets, st.randoms())
 def test_a_dialog_is_the_same_to_the_last_bit_in_any_batch(
     some: list[Policy], rows: list[DialogBatch], budget: int, chance: object
@@ -228,6 +229,7 @@ def drawn(scenario: str, dialogs: range, world: World) -> DialogBatch:
     return generate(SCENARIOS[scenario], dialogs, 5, world)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("key", POLICIES)
 @pytest.mark.parametrize("world", [World(), World(tokens_per_turn=7, head_dimension=3)], ids=str)
 def test_generated_dialogs_are_the_same_to_the_last_bit_in_any_batch(

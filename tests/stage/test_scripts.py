@@ -223,6 +223,7 @@ def check_sentences(
         assert f"scored {rows[0]['other']}, {apart} less" in words
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [*POLICIES, *OPTIONS])
 def test_the_panel_says_of_every_entry_what_explain_says(
     name: str, runs: Mapping[str, Run], seen: Any
