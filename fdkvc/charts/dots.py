@@ -77,11 +77,12 @@ def dots_spec(
     )
     offset = alt.YOffset("name:N", scale=alt.Scale(domain=list(names)))
     legend = top_legend(columns=legend_columns(names)) if len(names) > 1 else None
-    color = alt.Color("name:N", scale=policy_scale(names, theme), legend=legend)
     if len(names) == 1:  # rows may be policies
         (tint,), hue = policy_tints(names, theme), theme.policies[GREYS]
         tints = [hue if row.startswith(FD_KVC) else tint for row in rows]
         color = alt.Color("row:N", scale=alt.Scale(domain=list(rows), range=tints), legend=None)
+    else:
+        color = alt.Color("name:N", scale=policy_scale(names, theme), legend=legend)
     tooltip = [
         alt.Tooltip("row:N", title=of),
         alt.Tooltip("name:N", title="of"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
+from functools import cache
 from html import escape
 from typing import Any
 
@@ -64,6 +65,7 @@ def agents_columns() -> dict[str, list[str]]:
     return columns
 
 
+@cache
 def plan_columns() -> dict[str, list[str]]:
     """Return the smallest budgets that hold so much, of agents and of service dialogues."""
     titles, size = _titles(), SHAPES[SHAPE.default].entry_bytes

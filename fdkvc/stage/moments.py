@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from string import ascii_uppercase
-from typing import ClassVar
 
 import numpy as np
 
@@ -74,7 +73,11 @@ class Spoken:
 
     name: str
     recording: Recording = field(compare=False, repr=False)
-    alone: ClassVar[bool] = True
+
+    @property
+    def alone(self) -> bool:
+        """Whether the head decides by itself."""
+        return True
 
     @property
     def title(self) -> str:
@@ -83,7 +86,7 @@ class Spoken:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What each token says."""
+        """The text of each token."""
         return self.recording.words
 
     @property

@@ -243,7 +243,7 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen | None:
         deciding = 1
     topics = tuple(turn.topic for turn in recording.transcript.turns)
     name = recording.transcript.name
-    chosen = HeadChoice(file.key, name, topics, head, deciding, recording, names)
+    chosen = HeadChoice(name, recording, file.key, topics, head, deciding, names)
     return Chosen(file, chosen, budget)
 
 
@@ -342,9 +342,10 @@ def _first_failed(page: str, file: DialogFile) -> int:
     head alone.
     """
     policy = read_policy(held(page, WHOSE) or held(page, POLICIES)[-1])
-    budget = held(page, BUDGET)
-    many, left = len(file.transcripts), MAX_SEARCHED_CHARACTERS
-    for place, each in enumerate(file.transcripts if many > 1 else ()):
+    budget, left = held(page, BUDGET), MAX_SEARCHED_CHARACTERS
+    if len(file.transcripts) == 1:
+        return 0
+    for place, each in enumerate(file.transcripts):
         if not any(demand.kind == "call" for demand in each.demands):
             continue
         left -= sum(map(len, each.texts))

@@ -6,7 +6,7 @@ import hashlib
 import zlib
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from io import BytesIO
 from itertools import accumulate, product
@@ -37,6 +37,7 @@ from fdkvc.policies.together import Together
 from fdkvc.run.long import simulate_long
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Trace
+from fdkvc.stage.moments import Spoken
 from fdkvc.synthetic.batch import DialogBatch, stack
 from fdkvc.ui.answers.conversation import bundled_model
 from fdkvc.ui.kit.lru import ByteLRU, cached
@@ -146,7 +147,7 @@ def check_together(recording: Recording, deciding: int, budget: int) -> None:
 
 
 @dataclass(frozen=True)
-class HeadChoice:
+class HeadChoice(Spoken):
     """One head of one dialog of a file.
 
     `file` is the file's key, and `topics` has the topic of each turn. `head` is its place among the
@@ -155,27 +156,10 @@ class HeadChoice:
     """
 
     file: str
-    name: str
     topics: tuple[str | None, ...]
     head: int
     deciding: int
-    recording: Recording = field(compare=False, repr=False)
     topic_names: tuple[str, ...]
-
-    @property
-    def title(self) -> str:
-        """The dialog's name."""
-        return self.name
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The text of each token."""
-        return self.recording.words
-
-    @property
-    def spans(self) -> tuple[tuple[int, str], ...]:
-        """The first token of each span, and its kind."""
-        return self.recording.spans
 
     @property
     def alone(self) -> bool:
