@@ -8,83 +8,52 @@ turns.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache, partial
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fdkvc.attention import Bools, Floats, Ints
 from fdkvc.cache import EMPTY, Cache, Pages, select
 from fdkvc.policies.base import Policy, total
-from fdkvc.run.trace import Codes, EntryTrace, Rule, Status, Trace, TurnResult
+from fdkvc.run.trace import EntryTrace, Rule, Status, Trace, TurnResult
 from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.words import all_of, contrast, count, digits_for, gap, listed, number, ordinal, sentence
 
 # ------------------------------------------------------------------------------- one decision
 
 
-@dataclass(frozen=True, eq=False)
-class TurnView:
-    """The decision of one turn in one row: its n entries, oldest first, without empty slots."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TurnView(EntryTrace):
+    """The decision of one turn in one row: its n entries, oldest first, without empty slots.
+
+    The arrays of `EntryTrace` have shape (n,); what is recorded of the row is one number.
+    """
 
     trace: Trace
     dialogs: DialogBatch
     row: int
     turn: int
     """From 0 over the dialog."""
+    slot: Ints
+    """Slots of the entries in the turn's record (n,)."""
 
-    @cached_property
+    @property
     def result(self) -> TurnResult:
-        """Everything the turn computed."""
+        """Everything the turn computed, in every row."""
         return self.trace.result(self.turn)
-
-    @cached_property
-    def entries(self) -> EntryTrace:
-        """The entries of the turn, in every row."""
-        return self.trace.entries_in(self.turn)
-
-    @cached_property
-    def slot(self) -> Ints:
-        """Slots of the entries in the turn's record (n,)."""
-        return np.flatnonzero(self.result.token[self.row] != EMPTY)
 
     @property
     def policy(self) -> Policy:
         """The policy that decided."""
         return self.trace.policy
 
-    def pick(self, column: NDArray) -> NDArray:  # type: ignore[type-arg]
-        """Return a column (B, W) of the turn for these entries (n,)."""
-        picked: NDArray = column[self.row][self.slot]  # type: ignore[type-arg]
-        return picked
-
-    @cached_property
-    def token(self) -> Ints:
-        """Index of each entry's token (n,)."""
-        return self.pick(self.entries.token)
-
-    @cached_property
-    def status(self) -> Codes:
-        """Value of `Status` for each entry (n,)."""
-        return self.pick(self.entries.status)
-
-    @cached_property
-    def rule(self) -> Codes:
-        """Value of `Rule` for each entry (n,)."""
-        return self.pick(self.entries.rule)
-
     @cached_property
     def new(self) -> Bools:
         """Whether each entry arrived in this turn (n,)."""
         return np.asarray(self.slot >= self.trace.old_slots)
-
-    @cached_property
-    def protected(self) -> Bools:
-        """Whether each entry was kept regardless of its score (n,)."""
-        return self.pick(self.entries.protected)
 
     @cached_property
     def kept(self) -> Bools:
@@ -96,16 +65,10 @@ class TurnView:
         """Whether the budget ranked each entry (n,): all that the threshold left."""
         return np.asarray(self.rule != Rule.threshold)
 
-    @cached_property
-    def score(self) -> Floats:
-        """Score of each entry (n,), NaN for what the threshold evicted."""
-        return self.pick(self.entries.score)
-
-    @cached_property
+    @property
     def has_tokens(self) -> bool:
         """Whether the turn has tokens; without them nothing is decided."""
-        low, high = self.dialogs.bounds[self.row, self.turn : self.turn + 2]
-        return bool(high > low)
+        return bool(self.dialogs.observe(self.turn).active[self.row])
 
     @property
     def places(self) -> int:
@@ -128,14 +91,13 @@ class TurnView:
         last = self.kept & ~self.protected & (self.score == self.cutoff)
         return int(np.flatnonzero(last)[-1]) if last.any() else None
 
-    @cached_property
+    @property
     def threshold(self) -> tuple[Floats, float] | None:
         """The scores that a threshold judged (n,), NaN for new entries; and the threshold."""
-        recorded = self.entries.recorded
         for step in self.policy.steps:
             if step.kind == "evict" and len(step.reads) == 2:
-                judged, threshold = (recorded[name] for name in step.reads)
-                return self.pick(judged), float(threshold[self.row])
+                judged, threshold = (self.recorded[name] for name in step.reads)
+                return judged, float(threshold)
         return None
 
     def judged(self, entry: int) -> tuple[float | None, float | None]:
@@ -145,20 +107,12 @@ class TurnView:
         scores, threshold = self.threshold or (None, None)
         return None if scores is None else float(scores[entry]), threshold
 
-    def channels(self, entry: int) -> Mapping[str, float]:
-        """Return the channels of one entry at the decision."""
-        columns = self.entries.channels.items()
-        return {name: float(self.pick(column)[entry]) for name, column in columns}
-
-    def terms(self, entry: int) -> Mapping[str, float]:
-        """Return the terms of one entry's score at the decision."""
-        terms = self.result.terms if self.stood[entry] else self._terms_at_threshold
+    def terms_of(self, entry: int) -> Mapping[str, float]:
+        """Return the terms of one entry's score when it was judged."""
+        terms = self.result.terms
+        if not self.stood[entry]:
+            terms = self.policy.terms(self.result.update.cache, self.dialogs.observe(self.turn))
         return {name: float(term[self.row, self.slot[entry]]) for name, term in terms.items()}
-
-    @cached_property
-    def _terms_at_threshold(self) -> Mapping[str, Floats]:
-        update = self.result.update
-        return self.policy.terms(update.cache, self.dialogs.observe(self.turn))
 
     def deciding_terms(self, entry: int) -> tuple[str, ...]:
         """Return the terms that each alone decided whether the budget keeps an entry.
@@ -168,24 +122,24 @@ class TurnView:
         """
         if self.marginal is None or not self.stood[entry] or self.protected[entry]:
             return ()
-        row = slice(self.row, self.row + 1)
-        cache, protected = Cache(self.result.entries.token[row]), self.result.protected[row]
-        terms = {name: term[row] for name, term in self.result.terms.items()}
+        result, row = self.result, slice(self.row, self.row + 1)
+        cache, protected = Cache(result.entries.token[row]), result.protected[row]
+        terms = {name: term[row] for name, term in result.terms.items()}
         own, last = self.slot[[entry, self.marginal]]
-        pages = self.result.pages
-        alike = own if pages is None else pages.page[self.row] == pages.page[self.row, own]
-        page = None if pages is None else Pages(pages.page[row], pages.size)
+        pages = result.pages and Pages(result.pages.page[row], result.pages.size)
+        alike = own if pages is None else pages.page[0] == pages.page[0, own]
 
         def kept_with(name: str) -> bool:
             equal = terms[name].copy()
             equal[0, alike] = equal[0, last]
             score = total({**terms, name: equal})
-            kept, _ = select(score, cache, protected, self.places, self.policy.ties, page)
+            kept, _ = select(score, cache, protected, self.places, self.policy.ties, pages)
             return bool(kept[0, own])
 
         return tuple(name for name in terms if kept_with(name) != self.kept[entry])
 
 
+@lru_cache(maxsize=64)
 def turn_view(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> TurnView:
     """Return the decision of a turn in a row.
 
@@ -199,14 +153,16 @@ def turn_view(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> TurnVi
         raise ValueError(
             f"turn is {turn}, but the record of this dialog has turns {trace.first_turn} to {last}"
         )
-    return _turn_views(trace, dialogs)(row, turn)
+    entries = trace.entries_in(turn)
+    slot = np.flatnonzero(entries.token[row] != EMPTY)
 
+    def own(column: Any) -> Any:
+        if isinstance(column, Mapping):
+            return {name: own(each) for name, each in column.items()}
+        return column[row, slot] if column.ndim == 2 else column[row]
 
-# As many runs as are shown side by side.
-@lru_cache(maxsize=8)
-def _turn_views(trace: Trace, dialogs: DialogBatch) -> Callable[[int, int], TurnView]:
-    """Return a function of row and turn that builds each of a run's decisions once."""
-    return lru_cache(maxsize=64)(partial(TurnView, trace, dialogs))
+    columns = {name: own(column) for name, column in vars(entries).items()}
+    return TurnView(**columns, trace=trace, dialogs=dialogs, row=row, turn=turn, slot=slot)
 
 
 # ------------------------------------------------------------------------------- one entry
@@ -224,15 +180,15 @@ class Explanation:
     turn: int
     """The turn in which it arrived and the turn that is explained, from 0."""
     budget: int
+    left: tuple[int, Rule] | None
+    """The turn and rule that last evicted it, up to this turn;
+    None if it came back since."""
+    decided: bool
+    """Whether the turn has tokens; without them nothing is decided."""
     status: Status = Status.empty
     """Empty where it is not in the cache in this turn."""
     rule: Rule = Rule.none
     """The rule that evicted it in this turn."""
-    left: tuple[int, Rule] | None = None
-    """The turn and rule that last evicted it, up to this turn;
-    None if it came back since."""
-    decided: bool = True
-    """Whether the turn has tokens; without them nothing is decided."""
     protected: bool = False
     """Whether it was kept regardless of its score."""
     rank: int | None = None
@@ -255,8 +211,6 @@ class Explanation:
     """The highest score that the budget evicted."""
     terms: Mapping[str, float] = field(default_factory=dict)
     """The parts of its score."""
-    channels: Mapping[str, float] = field(default_factory=dict)
-    """What the policy stores of it, at the decision."""
     marginal: int | None = None
     """Token of the last kept entry, whose score is the cutoff."""
     marginal_terms: Mapping[str, float] = field(default_factory=dict)
@@ -264,11 +218,6 @@ class Explanation:
     deciding_terms: tuple[str, ...] = ()
     """The terms that each alone, set to that of the last kept entry, would have reversed the
     decision."""
-
-    @property
-    def age(self) -> int:
-        """Turns since it arrived; negative before."""
-        return self.turn - self.born
 
     @property
     def margin(self) -> float | None:
@@ -306,60 +255,46 @@ def explain(trace: Trace, dialogs: DialogBatch, row: int, turn: int, token: int)
     Token 7 (topic A, from turn 0) was evicted in turn 1 by the budget.
     Its score of 7 ranked 57th of 64, and 56 are kept.
     The last kept entry scored 8, 1 more.
-    >>> course = life(trace, dialogs, row=0, token=20)
-    >>> course.turn.tolist(), course.rank.tolist(), course.left[0]
-    ([0, 1, 2], [12.0, 44.0, 76.0], 2)
     """
     made = turn_view(trace, dialogs, row, turn)
     last = int(dialogs.bounds[row, dialogs.turn_counts[row]]) - 1
     if not 0 <= token <= last:
         raise ValueError(f"token is {token}, but this dialog has tokens 0 to {last}")
-    return _explained(made, token)
+    why = Explanation(
+        policy=trace.policy,
+        token=token,
+        topic=dialogs.topics_of(row, np.array([token]))[0],
+        born=int(dialogs.born[row, token]),
+        turn=turn,
+        budget=made.places,
+        left=_eviction(trace, dialogs, row, turn, token),
+        decided=made.has_tokens,
+    )
+    if token not in made.token:
+        return why
 
-
-def _explained(made: TurnView, token: int) -> Explanation:
-    trace, dialogs, row = made.trace, made.dialogs, made.row
-    about: dict[str, Any] = {
-        "policy": trace.policy,
-        "token": token,
-        "topic": dialogs.topics_of(row, np.array([token]))[0],
-        "born": int(dialogs.born[row, token]),
-        "turn": made.turn,
-        "budget": made.places,
-        "left": _eviction(trace, dialogs, row, made.turn, token),
-        "decided": made.has_tokens,
-    }
-    found = np.flatnonzero(made.token == token)
-    if not found.size:
-        return Explanation(**about)
-
-    entry = int(found[0])
+    (entry,) = np.flatnonzero(made.token == token).tolist()
     score, cutoff = made.judged(entry)
     gone = made.rule == Rule.budget
-    contenders = np.flatnonzero(made.stood & ~made.protected)
-    # Ties go to the older entry, as in the decision.
-    order = contenders[np.argsort(-made.score[contenders], kind="stable")]
-    place = int(np.flatnonzero(order == entry)[0]) + 1 if entry in contenders else 0
-    rank = int(made.pick(made.entries.rank)[entry])
+    contends = made.stood & ~made.protected
     marginal = made.marginal if made.stood[entry] else None
-    return Explanation(
-        **about,
+    return replace(
+        why,
         status=Status(made.status[entry]),
         rule=Rule(made.rule[entry]),
         protected=bool(made.protected[entry]),
-        rank=rank or None,
+        rank=int(made.rank[entry]) or None,
         stood=int(made.stood.sum()),
         stayed=int(made.kept.sum()),
         stayed_protected=int((made.kept & made.protected).sum()),
-        place=place,
-        contenders=len(contenders),
+        place=int((contends & (made.rank <= made.rank[entry])).sum()) if contends[entry] else 0,
+        contenders=int(contends.sum()),
         score=score,
         cutoff=cutoff,
         best_evicted=float(made.score[gone].max()) if gone.any() else None,
-        terms=made.terms(entry),
-        channels=made.channels(entry),
+        terms=made.terms_of(entry),
         marginal=None if marginal is None else int(made.token[marginal]),
-        marginal_terms={} if marginal is None else made.terms(marginal),
+        marginal_terms={} if marginal is None else made.terms_of(marginal),
         deciding_terms=made.deciding_terms(entry),
     )
 
@@ -369,17 +304,14 @@ def _eviction(
 ) -> tuple[int, Rule] | None:
     """Return the turn and rule that evicted a token, up to a turn, unless it came back."""
     first = trace.first_turn
-    turns = range(turn, first - 1, -1)
-    if not trace.tier.size:  # without recall, it left in the turn after the last that kept it
-        held = np.flatnonzero((trace.kept[row, : turn + 1 - first] == token).any(axis=1))
-        born = int(dialogs.born[row, token])
-        last = int(held[-1]) + first + 1 if len(held) else max(born, first)
-        turns = range(min(last, turn), last - 1, -1)
-    for past in turns:
+    held = np.flatnonzero((trace.kept[row, : turn + 1 - first] == token).any(axis=1))
+    after = int(held[-1]) + first + 1 if len(held) else max(int(dialogs.born[row, token]), first)
+    # With a second tier it may have come back and left again, any number of times.
+    last = turn if trace.tier.size else min(after, turn)
+    for past in range(last, after - 1, -1):
         result = trace.result(past)
         for slot in np.flatnonzero(result.token[row] == token):
-            rule = Rule(result.rule[row, slot])
-            return (past, rule) if rule else None
+            return past, Rule(result.rule[row, slot])
     return None
 
 
@@ -548,74 +480,3 @@ def _terms_against_the_last(
     apart = [term for term in order if why.difference[term]]
     if none and way < 0 and len(apart) == 1:
         yield f"with equal {_name(why, apart[0])} it would have tied; ties go to the older entry"
-
-
-# ------------------------------------------------------------------------------- a whole life
-
-
-@dataclass(frozen=True, eq=False)
-class Life:
-    """One entry from its arrival to its eviction or the end of the record: n turns, in order.
-
-    What does not apply is NaN.
-    """
-
-    token: int
-    topic: str
-    born: int
-    left: tuple[int, Rule] | None
-    """The turn and rule that evicted it, if any."""
-    turn: Ints
-    """Shape (n,)."""
-    status: Codes
-    rule: Codes
-    """Shape (n,)."""
-    protected: Bools
-    """Shape (n,)."""
-    score: Floats
-    cutoff: Floats
-    rank: Floats
-    """Shape (n,). As in `Explanation`."""
-    channels: Mapping[str, Floats]
-    terms: Mapping[str, Floats]
-    """Arrays of shape (n,) by name."""
-
-
-def life(trace: Trace, dialogs: DialogBatch, row: int, token: int) -> Life:
-    """Follow an entry through every turn in which it took part.
-
-    Parameters and errors are those of `explain`.
-    """
-    first = explain(trace, dialogs, row, trace.first_turn, token)
-    end = min(trace.first_turn + trace.turns, int(dialogs.turn_counts[row]))
-    lived = [
-        (made, int(np.flatnonzero(made.token == token)[0]))
-        for turn in range(trace.first_turn, end)
-        if token in trace.result(turn).token[row]
-        for made in [_turn_views(trace, dialogs)(row, turn)]
-    ]
-    judged = [made.judged(entry) for made, entry in lived]
-    channels = [made.channels(entry) for made, entry in lived]
-    terms = [made.terms(entry) for made, entry in lived]
-
-    def series(values: Iterable[float | None]) -> Floats:
-        return np.array([np.nan if value is None else value for value in values], np.float32)
-
-    return Life(
-        token=token,
-        topic=first.topic,
-        born=first.born,
-        left=_eviction(trace, dialogs, row, lived[-1][0].turn, token) if lived else None,
-        turn=np.array([made.turn for made, _ in lived], np.intp),
-        status=np.array([made.status[entry] for made, entry in lived], np.uint8),
-        rule=np.array([made.rule[entry] for made, entry in lived], np.uint8),
-        protected=np.array([made.protected[entry] for made, entry in lived], np.bool_),
-        score=series(score for score, _ in judged),
-        cutoff=series(cutoff for _, cutoff in judged),
-        rank=series(made.pick(made.entries.rank)[entry] or None for made, entry in lived),
-        channels={name: series(each[name] for each in channels) for name in trace.policy.channels},
-        terms={
-            name: series(each[name] for each in terms)
-            for name in trace.result(trace.first_turn).terms
-        },
-    )

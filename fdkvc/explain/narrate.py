@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fdkvc.attention import Bools, Floats
 from fdkvc.explain.explain import TurnView, turn_view
@@ -35,14 +36,12 @@ Pairs = tuple[tuple[str, str], ...]
 class StepStory:
     """One step of a turn as it happened."""
 
-    name: str
-    equation: str
-    source: str
-    """Title, equation (LaTeX) and source as the policy declares them."""
-    inputs: Pairs
-    outputs: Pairs
-    """(label, text): the numbers before and after."""
+    step: Step
+    """As the policy declares it."""
     sentence: str
+    inputs: Pairs = ()
+    outputs: Pairs = ()
+    """(label, text): the numbers before and after."""
 
 
 def narrate(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> list[StepStory]:
@@ -59,8 +58,8 @@ def narrate(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> list[Ste
     >>> from fdkvc.run.simulate import simulate
     >>> dialogs = generate(SCENARIOS["shift"])
     >>> trace = simulate(policy_named("sink"), dialogs, budget=56)
-    >>> for step in narrate(trace, dialogs, row=0, turn=3):
-    ...     print(f"{step.name}: {step.sentence}")
+    >>> for story in narrate(trace, dialogs, row=0, turn=3):
+    ...     print(f"{story.step.name}: {story.sentence}")
     Position: The position of 88 entries ranges from 0 to 127, mean 81.682.
     Protection: 4 of 88 entries are protected (4 A); by score alone 4 of them would be evicted.
     Eviction and insertion: The budget evicted 32 of 88 entries (32 A), none of them new; \
@@ -72,9 +71,9 @@ are of the current topic.
     view = _View(turn_view(trace, dialogs, row, turn))
     if not view.made.has_tokens:
         words = "the turn has no tokens, so this step changed nothing"
-        return [_story(step, sentence(words)) for step in trace.policy.steps]
+        return [StepStory(step, sentence(words)) for step in trace.policy.steps]
     return [
-        _story(step, sentence(_DESCRIBE[step.kind](view, step)), *_numbers(view, step))
+        StepStory(step, sentence(_DESCRIBE[step.kind](view, step)), *_numbers(view, step))
         for step in trace.policy.steps
     ]
 
@@ -96,14 +95,11 @@ def headline(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> str:
     else:
         parts.append("no new tokens, nothing changed")
     if view.current:
-        mine = view.of_current_topic
+        bit = np.uint32(1) << np.uint32(dialogs.current[row, turn])
+        mine = int((made.kept & (dialogs.topic_bits[row, made.token] & bit != 0)).sum())
         verb = "is" if mine == 1 else "are"
         parts.append(f"{mine} of {made.kept.sum()} kept {verb} of the current topic")
     return f"Turn {turn}: {'; '.join(parts)}."
-
-
-def _story(step: Step, words: str, inputs: Pairs = (), outputs: Pairs = ()) -> StepStory:
-    return StepStory(step.name, step.equation, step.source, inputs, outputs, words)
 
 
 # ------------------------------------------------------------------------------- the view
@@ -130,15 +126,9 @@ class _View:
     made: TurnView
 
     @cached_property
-    def topics(self) -> list[str]:
+    def topics(self) -> NDArray[np.object_]:
         """Topics of each entry (n,), empty if unknown."""
-        return self.made.dialogs.topics_of(self.made.row, self.made.token)
-
-    @cached_property
-    def _past_topics(self) -> list[int]:
-        """The known topics of the turns up to this one."""
-        current = self.made.dialogs.current[self.made.row, : self.made.turn + 1]
-        return [int(topic) for topic in current if topic >= 0]
+        return np.array(self.made.dialogs.topics_of(self.made.row, self.made.token), object)
 
     @cached_property
     def current(self) -> str:
@@ -151,41 +141,34 @@ class _View:
         """How the topic relates to earlier ones: it begins, stays, returns or turns."""
         if not self.current:
             return ""
-        *past, topic = self._past_topics
+        topics = self.made.dialogs.current[self.made.row, : self.made.turn + 1]
+        *past, topic = topics[topics >= 0].tolist()
         if not past:
             return "begins"
         return "stays" if past[-1] == topic else "returns" if topic in past else "turns"
 
-    @cached_property
-    def of_current_topic(self) -> int:
-        """Number of kept entries of the current topic."""
-        made = self.made
-        bit = np.uint32(1 << self._past_topics[-1])
-        bits = made.dialogs.topic_bits[made.row, made.token]
-        return int((made.kept & ((bits & bit) != 0)).sum())
-
     def quantity(self, name: str) -> Floats | float | None:
         """Return a recorded quantity: (n,) for entries, one number for the row, None if unknown."""
-        made, entries = self.made, self.made.entries
-        found = {
-            **made.result.after.cache.state,
-            **entries.recorded,
-            **entries.terms,
-            **entries.channels,
-            "score": entries.score,
-            "attention_before": entries.attention_before,
-            "attention_after": entries.attention_after,
-        }.get(name)
-        if found is None:
-            return None
-        return made.pick(found) if found.ndim == 2 else float(found[made.row])
+        made = self.made
+        of_entries = {
+            **made.recorded,
+            **made.terms,
+            **made.channels,
+            "score": made.score,
+            "attention_before": made.attention_before,
+            "attention_after": made.attention_after,
+        }
+        if name in of_entries:
+            return of_entries[name] if of_entries[name].ndim else float(of_entries[name])
+        state = made.result.after.cache.state
+        return float(state[name][made.row]) if name in state else None
 
     def before(self, channel: str) -> Floats:
         """Return a channel of each entry (n,) after the previous turn; NaN for new entries."""
         old = self.made.result.old
-        column = np.full(self.made.entries.token.shape, np.nan, np.float32)
-        column[:, : self.made.trace.old_slots] = old[channel]
-        return self.made.pick(column)
+        column = np.full(len(self.made.token), np.nan, np.float32)
+        column[~self.made.new] = old[channel][self.made.row, self.made.slot[~self.made.new]]
+        return column
 
     def state_before(self, name: str) -> float:
         """Return a row state after the previous turn."""
@@ -208,9 +191,7 @@ class _View:
 
     def groups(self, chosen: Bools) -> dict[str, Bools]:
         """Return the chosen entries by topic, sorted."""
-        topics = np.array(self.topics, object)
-        names = sorted(set(topics[chosen].tolist()))
-        return {name: chosen & (topics == name) for name in names}
+        return {name: chosen & (self.topics == name) for name in np.unique(self.topics[chosen])}
 
     def tally(self, chosen: Bools) -> str:
         """Count the chosen entries by topic in parentheses; empty if no topic is known."""
@@ -376,8 +357,7 @@ def _describe_protection(view: _View, step: Step) -> str:
     words = f"{many} of {_entries(stood)} {verb} protected{view.tally(made.protected)}"
     if stood <= budget:
         return f"{words}, though all of them fit"
-    rank = made.pick(made.entries.rank)
-    spared = int((made.protected & (rank > budget)).sum())
+    spared = int((made.protected & (made.rank > budget)).sum())
     return f"{words}; by score alone {spared or 'none'} of them would be evicted"
 
 

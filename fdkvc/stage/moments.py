@@ -63,8 +63,7 @@ def rescued(run: Run) -> tuple[int, int | None]:
 def ranks_of(run: Run, turn: int) -> dict[int, int]:
     """Return the rank of each entry kept in a turn, 1 for the best, by token."""
     made = turn_view(run.trace, run.dialogs, 0, turn)
-    rank = made.pick(made.entries.rank)
-    return dict(zip(made.token[made.kept].tolist(), rank[made.kept].tolist(), strict=True))
+    return dict(zip(made.token[made.kept].tolist(), made.rank[made.kept].tolist(), strict=True))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ import numpy as np
 
 from fdkvc.corpora.recordings import Recording
 from fdkvc.experiments.benchmark import Benchmark
-from fdkvc.explain.explain import life
 from fdkvc.policies import Policy, policy_named
 from fdkvc.run.evidence import demand_results
 from fdkvc.run.simulate import simulate
@@ -97,10 +96,9 @@ def _misleads() -> Chapter:
     old, new = (run.dialogs.topic_label(int(current[at])) for at in (0, turn))
     since, kept = int(np.flatnonzero(current == current[turn])[0]), run.trace.kept[0, turn]
     token = int(kept[kept >= 0].min())
-    course = life(run.trace, run.dialogs, 0, token)
-    score = np.asarray(course.score)[np.asarray(course.turn) <= turn]
+    score = run.entries[run.entries.token == token].set_index("turn").score
     window = float(run.trace.policy.settings["window"].default)
-    late = 1 - float(score[np.asarray(course.turn)[: len(score)] < since][-1] / score[-1])
+    late = 1 - float(score[since - 1] / score[turn])
     sentences = (
         f"The dialog moves to topic {new} in turn {since} and stays there.",
         f"The policy H2O gives {percent(1 - window)} of its cache to the entries with the most "

@@ -148,7 +148,7 @@ def test_every_entry_is_reached_by_keys_says_what_it_is_and_why_it_went(page: Pa
         .evaluate_all("all => all.map(each => each.getAttribute('aria-label'))")
     )
     made = turn_view(trace, DIALOG, 0, 5)
-    ranks = dict(zip(made.token, made.pick(made.entries.rank), strict=True))
+    ranks = dict(zip(made.token, made.rank, strict=True))
     for name in names:
         token = int(name.split()[1].strip(","))
         assert name.endswith(f"rank {ranks[token]} of 88")

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdkvc.explain.explain import Explanation, explain, life, sentences, turn_view
+from fdkvc.explain.explain import Explanation, explain, sentences, turn_view
+from fdkvc.explain.tables import entries_table
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.policies.base import Step
 from fdkvc.policies.fd_kvc import FDKVC
@@ -68,7 +69,7 @@ def test_an_eviction_worked_by_hand() -> None:
 
     why = explain(trace, dialogs, 0, turn=2, token=1)
 
-    assert (why.topic, why.born, why.age) == ("B", 1, 1)
+    assert (why.topic, why.born) == ("B", 1)
     assert (why.status, why.rule, why.left) == (Status.evicted, Rule.budget, (2, Rule.budget))
     assert (why.rank, why.stood, why.stayed, why.protected) == (3, 3, 2, False)
     assert (why.place, why.contenders) == (3, 3)
@@ -254,7 +255,7 @@ def test_entries_that_are_not_in_the_cache() -> None:
         "the budget evicted it in turn 1."
     ]
     future = explain(trace, dialogs, 0, turn=1, token=4)
-    assert (future.age, future.left) == (-2, None)
+    assert (future.born, future.left) == (3, None)
     assert sentences(future) == [
         "Token 4 (topic B, from turn 3) is not in the cache in turn 1: it arrives in turn 3."
     ]
@@ -527,35 +528,34 @@ def test_sentences_have_words_and_numbers(
 
 def test_a_life_worked_by_hand() -> None:
     dialogs = three_turns()
-    course = life(simulate(fd_kvc(tau=0.6), dialogs, budget=2), dialogs, 0, token=1)
+    trace = simulate(fd_kvc(tau=0.6), dialogs, budget=2)
+    first, last = (explain(trace, dialogs, 0, turn, token=1) for turn in (1, 2))
 
-    assert (course.topic, course.born, course.left) == ("B", 1, (2, Rule.threshold))
-    assert course.turn.tolist() == [1, 2]
-    assert course.status.tolist() == [Status.new, Status.evicted]
-    np.testing.assert_allclose(course.channels["recency"], [1, 1 / 2])
-    np.testing.assert_allclose(course.terms["recency"], [1 / 2, 1 / 4])
-    np.testing.assert_allclose(course.score, [3 / 4, 21 / 44])
-    np.testing.assert_allclose(course.cutoff, [np.nan, 0.6 * 33 / 40], rtol=1e-6)
-    np.testing.assert_array_equal(course.rank, [2, np.nan])
+    assert (last.topic, last.born, last.left) == ("B", 1, (2, Rule.threshold))
+    assert (first.status, last.status) == (Status.new, Status.evicted)
+    assert (first.terms["recency"], last.terms["recency"]) == pytest.approx((1 / 2, 1 / 4))
+    assert (first.score, last.score) == pytest.approx((3 / 4, 21 / 44))
+    assert first.cutoff is None
+    assert last.cutoff == pytest.approx(0.6 * 33 / 40)
+    assert (first.rank, last.rank) == (2, None)
+    recency = entries_table(trace, dialogs).query("token == 1").set_index("turn").channel_recency
+    assert recency.to_dict() == pytest.approx({1: 1, 2: 1 / 2})
 
 
 @pytest.mark.parametrize("key", [key for key in POLICIES if not policy_named(key).reads_afresh])
 def test_a_life_goes_from_birth_to_eviction(key: str) -> None:
     dialogs = random_dialog(3, [8, 12, 0, 9, 11, 10])
     trace = simulate(policy_named(key), dialogs, budget=14)
-    entries = trace.all_entries()
+    entries = entries_table(trace, dialogs)
     for token in range(50):
-        course = life(trace, dialogs, 0, token)
+        course = entries[entries.token == token]
+        told = [explain(trace, dialogs, 0, turn, token) for turn in course.turn.tolist()]
+        left = told[-1].left
 
-        assert course.turn[0] == course.born == dialogs.born[0, token]
-        np.testing.assert_array_equal(np.diff(course.turn), 1)
-        assert (course.rule[:-1] == Rule.none).all()
-        end = course.left[0] if course.left else dialogs.turns - 1
-        assert course.turn[-1] == end
-        assert (course.rule[-1] != Rule.none) == (course.left is not None)
-        told = [explain(trace, dialogs, 0, int(turn), token) for turn in course.turn]
-        for name, term in course.terms.items():
-            np.testing.assert_array_equal(term, [why.terms[name] for why in told])
-        for name, column in entries.channels.items():
-            here = entries.token[0] == token
-            np.testing.assert_array_equal(course.channels[name], column[0][here])
+        end = left[0] if left else dialogs.turns - 1
+        assert course.turn.tolist() == list(range(dialogs.born[0, token], end + 1))
+        assert course.rule.isna().tolist() == [True] * (len(told) - 1) + [left is None]
+        judged = [why for why in told if why.rule != Rule.threshold]
+        for name in judged[0].terms:
+            terms = course[f"term_{name}"].tolist()
+            assert terms[: len(judged)] == [why.terms[name] for why in judged]

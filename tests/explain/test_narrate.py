@@ -31,7 +31,7 @@ WORD = re.compile(r"\b(nan|None|inf)\b")
 
 def told(policy: Policy, dialogs: DialogBatch, budget: int, turn: int) -> dict[str, str]:
     trace = simulate(policy, dialogs, budget)
-    return {step.name: step.sentence for step in narrate(trace, dialogs, 0, turn)}
+    return {story.step.name: story.sentence for story in narrate(trace, dialogs, 0, turn)}
 
 
 # ------------------------------------------------------------------------------- worked by hand
@@ -61,9 +61,7 @@ def test_a_turn_worked_by_hand() -> None:
         ("learning rate before", "0.400"),
     )
     assert steps[2].outputs == (("recency, 1 A", "0.650"), ("recency, 1 B", "0.500"))
-    assert [(step.name, step.equation, step.source) for step in steps] == [
-        (step.name, step.equation, step.source) for step in trace.policy.steps
-    ]
+    assert tuple(story.step for story in steps) == trace.policy.steps
     assert headline(trace, dialogs, 0, turn=2) == (
         "Turn 2: the topic returns to A; 1 new token, 1 entry evicted (1 B); "
         "2 of 2 kept are of the current topic."
@@ -247,7 +245,7 @@ def test_a_forked_run_knows_what_it_goes_on_from(key: str) -> None:
 
 
 def check(stories: list[StepStory], policy: Policy) -> None:
-    assert [story.name for story in stories] == [step.name for step in policy.steps]
+    assert tuple(story.step for story in stories) == policy.steps
     for story in stories:
         assert not story.sentence[0].islower()
         assert story.sentence.endswith(".")

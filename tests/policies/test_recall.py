@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fdkvc.explain.explain import explain, life
-from fdkvc.explain.tables import turns_table
+from fdkvc.explain.explain import explain
+from fdkvc.explain.tables import entries_table, turns_table
 from fdkvc.policies import policy_named, read_policy
 from fdkvc.run.fork import Fork, fork, state_at_fork
 from fdkvc.run.metrics import cache_bytes, metric_named
@@ -39,7 +39,7 @@ def test_a_page_comes_back_when_the_query_returns_to_it() -> None:
     assert (explain(trace, dialog, 0, 1, token=0).left) == (1, Rule.budget)
     back = explain(trace, dialog, 0, 2, token=0)
     assert (back.status, back.left) == (Status.kept, None)
-    assert life(trace, dialog, 0, token=0).turn.tolist() == [0, 1, 2]
+    assert entries_table(trace, dialog).query("token == 0").turn.tolist() == [0, 1, 2]
     assert np.isnan(metric_named("regret").late(trace, dialog)).all()
     assert cache_bytes(trace, dialog).keys == 2 * cache_bytes(trace, dialog).values
 

@@ -53,7 +53,7 @@ def test_fifo_with_a_second_tier_worked_by_hand() -> None:
         "Its score of 0 ranked 5th of 5, and 3 are kept.",
         "The last kept entry scored 2, 2 more.",
     ]
-    assert narrate(trace, dialog, 0, 2)[0].name == "Recall"
+    assert narrate(trace, dialog, 0, 2)[0].step.name == "Recall"
 
 
 def test_what_adds_nothing_leaves_the_policy_inside() -> None:
@@ -311,7 +311,7 @@ def test_turns_are_judged_once_worked_by_hand() -> None:
     trace = simulate(read_policy("turns(knorm, picks=0.5)"), dialog, 3)
     why = explain(trace, dialog, 0, 1, token=3)
     assert (why.score, why.cutoff, why.deciding_terms) == (-3, 1, ("passed over",))
-    assert narrate(trace, dialog, 0, 1)[0].name == "Compression of the turn"
+    assert narrate(trace, dialog, 0, 1)[0].step.name == "Compression of the turn"
 
 
 def test_pages_leave_as_wholes_worked_by_hand() -> None:
