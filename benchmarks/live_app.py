@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -19,7 +20,8 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-ROOT = Path(__file__).parents[1]
+from benchmarks import ROOT, memory
+
 APP = ROOT / "app.py"
 TIMING = ROOT / "benchmarks" / "timing.js"
 HOST = "localhost"
@@ -82,14 +84,24 @@ def serve(script: Path, log: Path) -> Iterator[str]:
                 server.kill()
 
 
+@contextmanager
+def app_in_chromium() -> Iterator[tuple[Browser, str]]:
+    """Serve the app; yield a browser for it, and its address."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open_chromium() as browser,
+        serve(APP, Path(folder) / "log.txt") as address,
+    ):
+        yield browser, address
+
+
 def resident(address: str) -> float:
     """Return the resident memory, in MB, of a server that `serve` started; Linux only."""
     option = f"--server.port\0{urlsplit(address).port}\0".encode()
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if option in (process / "cmdline").read_bytes():
-                status = (process / "status").read_text()
-                return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+                return memory("VmRSS", process.name) / 2**20
         except (OSError, IndexError):
             continue  # it has just ended
     raise ProcessLookupError(f"no server answers at {address}")

@@ -12,15 +12,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import statistics
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import CalledProcessError
 from time import perf_counter, process_time
 from typing import Any
 
-from benchmarks.speed import ROOT
+from benchmarks import memory, run_alone
 
 SHAPES: dict[str, dict[str, Any]] = {
     "100m": {
@@ -83,24 +81,18 @@ def measure(case: dict[str, Any]) -> list[float]:
         torch.cuda.reset_peak_memory_stats()
     else:
         Path("/proc/self/clear_refs").write_text("5")  # which resets the peak
-    before = torch.cuda.memory_allocated() if cuda else _memory("VmRSS")
+    before = torch.cuda.memory_allocated() if cuda else memory("VmRSS")
     used = cache()
     clock = perf_counter if cuda else process_time
     most, read, written = read_and_write(
         model, used, turns, case["writes"], case["every"], clock=clock
     )
-    peak = (torch.cuda.max_memory_allocated() if cuda else _memory("VmHWM")) - before
+    peak = (torch.cuda.max_memory_allocated() if cuda else memory("VmHWM")) - before
     moved = getattr(used, "moved", [0])
     return [
         *(peak / 1e6, bytes_of(used) / 1e6, most / 1e6),
         *(tokens / read, case["writes"] / written, statistics.mean(moved) / 1e3),
     ]
-
-
-def _memory(name: str) -> int:
-    """Return a size of this process in bytes, as Linux names it."""
-    found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    return int(found[1]) * 1024 if found else 0
 
 
 def main() -> None:
@@ -129,18 +121,11 @@ def main() -> None:
         for name, budget in [("DynamicCache", 0), *cases]:
             case = {**options, "cache": name, "budget": budget, "tokens": tokens}
             code = f"from benchmarks.live_cost import measure as m; print(m({case!r}))"
-            found = []
-            for _ in range(rounds):
-                done = subprocess.run(
-                    [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True
-                )
-                if done.returncode:
-                    break
-                found.append(json.loads(done.stdout.splitlines()[-1]))
-            if not found:  # it may not fit
-                numbers = [done.stderr.strip().splitlines()[-1][:80]]
-            else:
+            try:
+                found = [json.loads(run_alone(code).splitlines()[-1]) for _ in range(rounds)]
                 numbers = [f"{statistics.median(each):,.1f}" for each in zip(*found, strict=True)]
+            except CalledProcessError as error:  # it may not fit
+                numbers = [error.stderr.strip().splitlines()[-1][:80]]
             print(
                 "|", " | ".join([name, str(budget or ""), f"{tokens:,}", *numbers]), "|", flush=True
             )

@@ -9,14 +9,12 @@ run has its own process, with one BLAS thread. Memory is the peak of the whole p
 from __future__ import annotations
 
 import argparse
-import subprocess
-import sys
 from collections.abc import Sequence
 from time import process_time
 
 import numpy as np
 
-from benchmarks.speed import ROOT, peak
+from benchmarks import own_peak, run_alone
 from fdkvc.corpora.lexical import word_vector
 from fdkvc.corpora.word_frequencies import word_surprisal
 from fdkvc.experiments.benchmark import one_blas_thread
@@ -55,7 +53,7 @@ def measure(policy: str, tokens: int, budget: int) -> None:
     dialog = long_dialog(tokens)
     began = process_time()
     simulate(read_policy(policy), dialog, budget, entries=False, outputs_from=dialog.turns)
-    print(f"{1e3 * (process_time() - began) / dialog.turns:.2f} {peak():.0f}")
+    print(f"{1e3 * (process_time() - began) / dialog.turns:.2f} {own_peak()[1]:.0f}")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -68,13 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print("policy tokens milliseconds_a_turn peak_mb")
     for policy in options.policies:
         for tokens in options.tokens:
-            code = (
-                f"from benchmarks.long_dialogs import *; measure{(policy, tokens, options.budget)}"
-            )
-            done = subprocess.run(
-                [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-            )
-            print(policy, tokens, done.stdout.strip(), flush=True)
+            case = (policy, tokens, options.budget)
+            measured = run_alone(f"from benchmarks.long_dialogs import *; measure{case}")
+            print(policy, tokens, measured.strip(), flush=True)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from benchmarks.live_app import ROOT, open_chromium
+from benchmarks import ROOT
+from benchmarks.live_app import open_chromium
 from fdkvc.commands.main import main as command
 
 PICTURES = {"step": "scene3.html", "answer": "answer.html", "agents": "agents.html"}

@@ -10,7 +10,6 @@ and is left out without them.
 from __future__ import annotations
 
 import argparse
-import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -21,11 +20,11 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from benchmarks.speed import ROOT, own_peak
+from benchmarks import ROOT, medians, peak_with_workers
 from fdkvc.corpora.formats import read_file
 from fdkvc.corpora.model_text import model_text
 from fdkvc.experiments.answers import Answers, run_answers
-from fdkvc.experiments.workers import cores, shared_workers
+from fdkvc.experiments.workers import cores
 from fdkvc.lm.language_model import LanguageModel, load_language_model
 from fdkvc.lm.text_cache import EvictingCache, TextCache, read
 from fdkvc.policies import policy_named
@@ -34,16 +33,21 @@ POLICIES = ("fifo", "h2o", "fd-kvc", "surprisal")
 BUDGETS = (48, 64, 96)
 LONGEST = 20  # dialogs that are read for the first two
 
-
-def read_turns(memory: TextCache, turns: Sequence[Sequence[int]]) -> None:
-    """Read a dialog turn by turn."""
-    for ids in turns:
-        read([memory], ids)
-        memory.end_turn()
+Dialogs = Sequence[Sequence[Sequence[int]]]
+"""The tokens of each turn of each dialog."""
 
 
-def library(folder: str) -> Callable[[Sequence[Sequence[int]]], None] | None:
-    """Return a function that reads a dialog with *transformers*, if that is installed."""
+def read_dialogs(new_cache: Callable[[], TextCache], dialogs: Dialogs) -> None:
+    """Read dialogs turn by turn, each with a new cache."""
+    for turns in dialogs:
+        cache = new_cache()
+        for ids in turns:
+            read([cache], ids)
+            cache.end_turn()
+
+
+def library(folder: str) -> Callable[[Dialogs], None] | None:
+    """Return a function that reads dialogs with *transformers*, if that is installed."""
     try:
         import torch
         from transformers import AutoModelForCausalLM
@@ -52,14 +56,15 @@ def library(folder: str) -> Callable[[Sequence[Sequence[int]]], None] | None:
     torch.set_num_threads(1)
     model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
 
-    def read_theirs(turns: Sequence[Sequence[int]]) -> None:
-        past = None
-        with torch.inference_mode():
-            for ids in turns:
-                output = model(
-                    input_ids=torch.tensor([list(ids)]), past_key_values=past, use_cache=True
-                )
-                past = output.past_key_values
+    def read_theirs(dialogs: Dialogs) -> None:
+        for turns in dialogs:
+            past = None
+            with torch.inference_mode():
+                for ids in turns:
+                    output = model(
+                        input_ids=torch.tensor([list(ids)]), past_key_values=past, use_cache=True
+                    )
+                    past = output.past_key_values
 
     return read_theirs
 
@@ -68,40 +73,29 @@ def reading(model: LanguageModel, folder: str, dialogs: Any, repetitions: int) -
     """Print the time to read dialogs, at once and turn by turn, by each alternative."""
     texts = [[model.tokens.encode_passage(each).ids for each in model_text(one)] for one in dialogs]
     whole = [[[token for turn in turns for token in turn]] for turns in texts]
-    decoder = model.decoder
-    theirs = library(folder)
-    ways: dict[str, Callable[[Any], None]] = {
-        "NumPy": lambda turns: read_turns(TextCache(decoder), turns),
-        **{
-            f"NumPy, {key} {BUDGETS[0]}": partial(
-                lambda key, turns: read_turns(
-                    EvictingCache(decoder, policy_named(key), BUDGETS[0]), turns
-                ),
-                key,
-            )
-            for key in POLICIES
-        },
+    plain: dict[str, Callable[[Dialogs], None]] = {
+        "NumPy": partial(read_dialogs, partial(TextCache, model.decoder))
     }
+    theirs = library(folder)
     if theirs is not None:
-        ways["transformers"] = theirs
-    for how, some in (("at once", whole), ("turn by turn", texts)):
-        times: dict[str, list[float]] = {name: [] for name in ways}
-        for round_ in range(repetitions + 1):
-            for name, way in ways.items():
-                if how == "at once" and "," in name:
-                    continue
-                began = process_time()
-                for turns in some:
-                    way(turns)
-                seconds = process_time() - began
-                if round_:
-                    times[name].append(seconds)
-        base = statistics.median(times["NumPy"])
+        plain["transformers"] = theirs
+    evicting = {
+        f"NumPy, {key} {BUDGETS[0]}": partial(
+            read_dialogs, partial(EvictingCache, model.decoder, policy_named(key), BUDGETS[0])
+        )
+        for key in POLICIES
+    }
+    for how, some, ways in (
+        ("at once", whole, plain),
+        ("turn by turn", texts, plain | evicting),
+    ):
+        measured = medians(
+            {name: partial(way, some) for name, way in ways.items()}, repetitions, process_time
+        )
         print(f"reading {len(some)} dialogs {how}, CPU time of one thread")
-        for name, measured in times.items():
-            if measured:
-                median = statistics.median(measured)
-                print(f"  {name:24s} {1e3 * median / len(some):7.1f} ms, {median / base:.2f} x")
+        for name, seconds in measured.items():
+            times = seconds / measured["NumPy"]
+            print(f"  {name:24s} {1e3 * seconds / len(some):7.1f} ms, {times:.2f} x")
 
 
 def whole_run(folder: str, file: str, dialogs: int) -> None:
@@ -113,8 +107,7 @@ def whole_run(folder: str, file: str, dialogs: int) -> None:
     workers, began = cores(), perf_counter()
     run_answers(settings, model, transcripts, workers=workers)
     seconds = perf_counter() - began
-    futures = [shared_workers(workers)(own_peak) for _ in range(10 * workers)]
-    memory = sum(dict([own_peak(), *(each.result() for each in futures)]).values())
+    memory = peak_with_workers()
     print(
         f"answers of {len(transcripts)} dialogs, {len(POLICIES)} policies, {len(BUDGETS)} budgets, "
         f"{workers} workers: {seconds:.0f} s; peak memory of all processes: {memory:.0f} MB"

@@ -11,13 +11,11 @@ from __future__ import annotations
 import argparse
 import re
 import statistics
-import tempfile
 import time
-from pathlib import Path
 
 from playwright.sync_api import Browser, Page
 
-from benchmarks.live_app import APP, TIMING, open_chromium, serve, settled
+from benchmarks.live_app import TIMING, app_in_chromium, settled
 
 MINUTES = 5 * 60_000
 
@@ -60,11 +58,7 @@ def main() -> None:
     parser.add_argument("--dialogs", type=int, default=2000)
     parser.add_argument("--clicks", type=int, default=15)
     options = parser.parse_args()
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        open_chromium() as browser,
-        serve(APP, Path(folder) / "app.txt") as app,
-    ):
+    with app_in_chromium() as (browser, app):
         step = browser.new_page(viewport={"width": 1440, "height": 1000})
         step.goto(f"{app}/?scenario=complex")
         step.locator(".stage[data-run]").wait_for()

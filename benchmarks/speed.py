@@ -9,36 +9,25 @@ one run only.
 from __future__ import annotations
 
 import argparse
-import os
-import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from pathlib import Path
 from time import perf_counter
 
 import numpy as np
 from numpy.random import SFC64, Generator
 
+from benchmarks import ROOT, medians, run_alone
 from fdkvc.experiments.benchmark import Benchmark, measure_latency, run_benchmark
 from fdkvc.experiments.workers import cores
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 
-ROOT = Path(__file__).parents[1]
 SAMPLE = 2  # dialogs of each scenario that the oracle runs
 
 PAPER = Benchmark(scenarios=tuple(SCENARIOS[key] for key in BENCHMARK_SCENARIOS))
-
-
-def timed(work: Callable[[], object]) -> float:
-    """Return the seconds that `work` takes."""
-    began = perf_counter()
-    work()
-    return perf_counter() - began
 
 
 def normals(benchmark: Benchmark) -> int:
@@ -88,37 +77,14 @@ def oracle(benchmark: Benchmark, dialogs: int) -> None:
                 reference.run(policy.key, settings, benchmark.budget, dialog)
 
 
-def peak() -> float:
-    """Return the peak memory of this process in MB; Linux only.
-
-    That of `getrusage` would include the parent's before the fork.
-    """
-    status = Path("/proc/self/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
-
-
-def own_peak() -> tuple[int, float]:
-    """Return the process id and the peak memory in MB."""
-    return os.getpid(), peak()
-
-
 def peak_memory(dialogs: int) -> float:
-    """Return the peak memory in MB of a benchmark with these dialogs, of all its processes.
-
-    It is the sum of their peaks, as if those had come at once.
-    """
-    workers = cores()
+    """Return the peak memory in MB of a benchmark with these dialogs, of all its processes."""
     code = (
-        "from benchmarks.speed import PAPER, peak, replace, run_benchmark;"
-        "from fdkvc.experiments.workers import shared_workers;"
-        f"run_benchmark(replace(PAPER, dialogs={dialogs}), workers={workers});"
-        f"peaks = [shared_workers({workers})(peak) for _ in range({10 * workers})];"
-        f"print(peak() + {workers} * max(each.result() for each in peaks))"
+        "from dataclasses import replace; from benchmarks import peak_with_workers;"
+        "from benchmarks.speed import PAPER, run_benchmark;"
+        f"run_benchmark(replace(PAPER, dialogs={dialogs})); print(peak_with_workers())"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    return float(done.stdout)
+    return float(run_alone(code))
 
 
 def command() -> None:
@@ -135,14 +101,17 @@ def main() -> None:
     repetitions = parser.parse_args().repetitions
     workers = cores()
 
-    cold = timed(lambda: run_benchmark(PAPER, workers=workers))
-    whole, floor, plain, process = [], [], [], []
-    for _ in range(repetitions):
-        whole.append(timed(lambda: run_benchmark(PAPER, workers=workers)))
-        floor.append(timed(lambda: draw_floor(PAPER, workers)))
-        plain.append(timed(lambda: oracle(PAPER, SAMPLE)) * PAPER.dialogs / SAMPLE)
-        process.append(timed(command))
-    measured, least, slow, all_of_it = map(statistics.median, (whole, floor, plain, process))
+    began = perf_counter()
+    run_benchmark(PAPER)
+    cold = perf_counter() - began
+    ways = {
+        "whole": lambda: run_benchmark(PAPER),
+        "floor": lambda: draw_floor(PAPER, workers),
+        "plain": lambda: oracle(PAPER, SAMPLE),
+        "command": command,
+    }
+    measured, least, sample, all_of_it = medians(ways, repetitions).values()
+    slow = sample * PAPER.dialogs / SAMPLE
     print(
         f"1. whole benchmark, {workers} workers: {measured:.2f} s; {cold:.2f} s where they have "
         f"to be started first; the command, with its tables and latencies, {all_of_it:.2f} s"

@@ -1,8 +1,10 @@
-"""The stage's latency in the browser: from key to painted turn, and to a new run.
+"""Latencies in the browser: the first load, between pages, and of the stage.
 
-For a small and a large run and for four lanes: keys are pressed alternately at rest and during the
-previous step's transition; the run is played at ten turns a second; with a single policy, another
-is chosen.
+For a small run, a large one, four lanes and a long dialog: the time from a link, or from the file
+of the long dialog, to the first drawn run, each time in a new session without a cache; keys are
+pressed alternately at rest and during the previous step's transition; the run is played at ten
+turns a second; with a single policy, another is chosen. Then each page of the app is opened from
+the one before.
 
     python -m benchmarks.stage_latency [--keys 40] [--rounds 3]
 """
@@ -11,13 +13,13 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
+from time import perf_counter
 
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, ViewportSize
 
-from benchmarks.live_app import APP, TIMING, open_chromium, serve, settled
+from benchmarks.live_app import TIMING, app_in_chromium, settled
+from fdkvc.ui.kit.frame import PAGES
 
 VIEWS = {
     "56 + 32 entries, 20 turns": "?scenario=complex&turn=0",
@@ -25,20 +27,37 @@ VIEWS = {
     + "AAABBBCCCDDDEEEBBBAA" * 3
     + "&budget=512&turn=0",
     "four lanes of 56 + 32 entries": "compare?scenario=complex&turn=0",
+    "a dialog of 12,000 words, 4,000 entries": "dialogs?file=own&policies=fifo,h2o&budget=4000",
 }
+
+LONG = "\n".join(
+    "User: " + " ".join(f"word{turn * place % 997}" for place in range(200)) for turn in range(60)
+)
+"""The long dialog: its turns have over 200,000 entries in all."""
+
+SCREEN: ViewportSize = {"width": 1440, "height": 900}
 
 
 def measure(browser: Browser, address: str, keys: int) -> dict[str, list[float]]:
     """Open a view and measure it."""
-    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    page, began = browser.new_page(viewport=SCREEN), perf_counter()
     page.goto(address)
+    if "file=own" in address:
+        chooser = page.locator("input[type=file]")
+        chooser.wait_for(state="attached")
+        began = perf_counter()
+        chooser.set_input_files(
+            {"name": "a.txt", "mimeType": "text/plain", "buffer": LONG.encode()}
+        )
     page.locator(".stage[data-run]").wait_for(timeout=60_000)
+    first = 1e3 * (perf_counter() - began)
     settled(page).wait_for_timeout(3000)
     page.add_script_tag(path=TIMING)
     steps = page.evaluate("timeKeys", keys)
     last = int(page.get_by_role("slider", name="Turn").get_attribute("max") or 0)
     played = page.evaluate("timePlay", last)
-    found = {"key to painted turn": steps, "between turns at ten a second": played}
+    found = {"link or file to first drawn run": [first], "key to painted turn": steps}
+    found["between turns at ten a second"] = played
     if page.get_by_role("combobox", name="Policy").count():
         page.evaluate("watchRuns")
         chosen = [_drawn(page, name) for name in ("FIFO", "H2O", "FD-KVC")]
@@ -60,6 +79,21 @@ def _drawn(page: Page, policy: str) -> float:
     return float(page.evaluate("window.drawn"))
 
 
+def navigate(browser: Browser, address: str) -> dict[str, list[float]]:
+    """Open each page from the one before; return the milliseconds until it is complete."""
+    page, found = browser.new_page(viewport=SCREEN), {}
+    page.goto(address)
+    settled(page)
+    for _, title, _ in reversed(PAGES):
+        began = perf_counter()
+        page.get_by_test_id("stSidebarNav").get_by_role("link", name=title, exact=True).click()
+        page.get_by_role("heading", level=1, name=title, exact=True).wait_for()
+        settled(page)
+        found[f"to {title}"] = [1e3 * (perf_counter() - began)]
+    page.close()
+    return found
+
+
 def _summary(times: Sequence[float]) -> str:
     worst = sorted(times)[int(0.95 * (len(times) - 1))]
     return f"median {statistics.median(times):.1f} ms, 95 % below {worst:.1f} ms"
@@ -71,19 +105,19 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    found: dict[str, dict[str, list[float]]] = {name: {} for name in VIEWS}
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        open_chromium() as browser,
-        serve(APP, Path(folder) / "log.txt") as address,
-    ):
+    found: dict[str, dict[str, list[float]]] = {}
+    with app_in_chromium() as (browser, address):
         for _ in range(options.rounds):
-            for name, link in VIEWS.items():
-                for what, times in measure(browser, f"{address}/{link}", options.keys).items():
-                    found[name].setdefault(what, []).extend(times)
-    for name, measured in found.items():
+            measured = {
+                name: measure(browser, f"{address}/{link}", options.keys)
+                for name, link in VIEWS.items()
+            }
+            for name, each in (*measured.items(), ("pages", navigate(browser, address))):
+                for what, times in each.items():
+                    found.setdefault(name, {}).setdefault(what, []).extend(times)
+    for name, each in found.items():
         print(name)
-        for what, times in measured.items():
+        for what, times in each.items():
             print(f"  {what}: {_summary(times)}")
 
 
