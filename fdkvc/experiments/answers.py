@@ -9,7 +9,7 @@ and the same call.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any, Unpack
@@ -21,10 +21,15 @@ from numpy.typing import NDArray
 from fdkvc.attention import Bools, Floats
 from fdkvc.corpora.model_text import SEPARATOR, model_text
 from fdkvc.corpora.transcripts import Argument, Call, Transcript
-from fdkvc.experiments.benchmark import Execution, check_different, one_blas_thread, run_chunks
-from fdkvc.experiments.replay import Replay, excludes_zero, mean_over_services, replay
-from fdkvc.experiments.statistics import differences
-from fdkvc.experiments.workers import cores
+from fdkvc.experiments.arguments import AGES
+from fdkvc.experiments.benchmark import (
+    Execution,
+    check_different,
+    one_blas_thread,
+    run_chunks,
+    worker_count,
+)
+from fdkvc.experiments.replay import Replay, mean_over_services, paired_rows, replay
 from fdkvc.explain.answer_causes import grade_call
 from fdkvc.lm.chat import generate_passages
 from fdkvc.lm.head_eviction import DECIDES, check_no_future
@@ -32,7 +37,7 @@ from fdkvc.lm.head_recordings import head_recordings
 from fdkvc.lm.language_model import AnyModel
 from fdkvc.lm.text_cache import ModelCache, read
 from fdkvc.lm.tokens import MARKED, EncodedPassage
-from fdkvc.parameters import BUDGET, WORKERS, Parameter, check_parameter
+from fdkvc.parameters import BUDGET, Parameter, check_parameter
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.policies.base import Available
 from fdkvc.run.evidence import OLD, RECENT
@@ -124,6 +129,9 @@ MEASURES: Mapping[str, Measure] = {
 }
 """Every measure, in display order."""
 
+GRADED = ("values_right", "calls_exact", "arguments_right")
+"""Measures of what is written, each also among those that the full cache gets right."""
+
 PROXIES = (
     *("call_recall", "late_attention_loss", "late_output_error"),
     *("late_retention", "late_diversity", "late_alignment"),
@@ -204,14 +212,10 @@ def run_answers(
     differ. Raises a ValueError if a dialog is longer than the model's context, or `workers` is
     below 1.
     """
-    workers = how.get("workers")
-    workers = cores() if workers is None else workers
-    if how.get("executor") is None:
-        WORKERS.check(workers, "workers")
+    worker_count(how)
     for transcript in transcripts:
         encode_dialog(model, transcript)
     jobs = [transcripts[first : first + CHUNK] for first in range(0, len(transcripts), CHUNK)]
-    how["workers"] = workers if len(jobs) > 1 else 1
     chunks = run_chunks(partial(answer_chunk, settings, model), jobs, **how)
     tables = (
         pd.DataFrame([row for chunk in chunks for row in chunk[at]], columns=list(MEASURED))
@@ -291,26 +295,19 @@ def readable(
 # ------------------------------------------------------------------------------- reading
 
 
-@dataclass
 class _Reader:
     """Reads a dialog with several caches at once, of which the first is the full one."""
 
-    settings: Answers
-    model: AnyModel
-    caches: list[ModelCache]
-    nats: list[Floats] = field(default_factory=list)  # of parts of passages (C, n)
-    kl: list[Floats] = field(default_factory=list)  # (C, n)
-    same: list[Bools] = field(default_factory=list)  # (C, n)
-    ages: list[NDArray[np.intp]] = field(default_factory=list)  # of values (n,), see `_ages`
-    values: list[Bools] = field(default_factory=list)  # right values of arguments (C,)
-    value_ages: list[int] = field(default_factory=list)  # in turns, 0 if never mentioned
-    exact: list[Bools] = field(default_factory=list)  # of calls (C,)
-    right: list[Bools] = field(default_factory=list)  # of calls (C, arguments)
-    _next: Floats | None = None  # logits of the next token (C, 1, V)
-
-    def __post_init__(self) -> None:
-        if self.model.tokens.first:
-            self._next = read(self.caches, self.model.tokens.first, last=1)
+    def __init__(self, settings: Answers, model: AnyModel, caches: list[ModelCache]) -> None:
+        self.settings, self.model, self.caches = settings, model, caches
+        self.scores: list[tuple[Floats, Floats, Bools]] = []  # nats, KL and same best token (C, n)
+        self.ages: list[NDArray[np.intp]] = []  # of values (n,), see `_ages`
+        self.value_ages: list[int] = []  # in turns, 0 if never mentioned
+        none = np.zeros((len(caches), 0), bool)
+        self.right = {name: [none] for name in GRADED}  # (C, n)
+        self._next: Floats | None = None  # logits of the next token (C, 1, V)
+        if model.tokens.first:
+            self._next = read(caches, model.tokens.first, last=1)
 
     def read_passage(self, passage: EncodedPassage) -> None:
         """Read a passage as a turn; before a call's turn ends, see what would be written."""
@@ -362,9 +359,7 @@ class _Reader:
         came = relative[:, np.arange(len(targets)), targets]
         likely = powers[0] / total[0, :, None]
         expected = np.einsum("nv,cnv->cn", likely, relative) - lost  # of log p, under the full
-        self.nats.append(lost - came)
-        self.kl.append(np.maximum(expected[0] - expected, 0))
-        self.same.append(best == best[0])
+        self.scores.append((lost - came, np.maximum(expected[0] - expected, 0), best == best[0]))
         return np.asarray(best)
 
     def _grade_values(self, passage: EncodedPassage, likeliest: NDArray[np.intp]) -> None:
@@ -383,7 +378,8 @@ class _Reader:
                 or tokens.text([token]).lstrip().startswith(SEPARATOR.strip())
                 for token in likeliest[:, after].tolist()
             ]
-            self.values.append((likeliest[:, at] == rest[at]).all(axis=1) & ends)
+            right = (likeliest[:, at] == rest[at]).all(axis=1) & ends
+            self.right["values_right"].append(right[:, None])
             self.value_ages.append(_age(call, argument))
 
     def _grade(
@@ -399,8 +395,8 @@ class _Reader:
         for at, text in zip(np.flatnonzero(~exact), texts, strict=True):
             graded = {each.slot: each.right for each in grade_call(text, wanted).arguments}
             right[at] = [graded.get(slot, False) for slot in slots]
-        self.exact.append(exact)
-        self.right.append(right)
+        self.right["calls_exact"].append(exact[:, None])
+        self.right["arguments_right"].append(right)
 
     def _written_calls(
         self, passage: EncodedPassage, start: int, caches: Sequence[ModelCache]
@@ -416,43 +412,27 @@ class _Reader:
     def measures(self, at: int) -> dict[str, tuple[float, int]]:
         """Return each measure that one cache has a value of, with the number that it averages."""
         nats, kl, same = (
-            np.concatenate([part[at] for part in parts])
-            for parts in (self.nats, self.kl, self.same)
+            np.concatenate([each[at] for each in parts]) for parts in zip(*self.scores, strict=True)
         )
-        old = np.concatenate(self.ages)
-        exact = np.array([part[at] for part in self.exact], bool)
-        full_exact = np.array([part[0] for part in self.exact], bool)
-        right, full_right = (
-            np.concatenate([np.zeros(0, bool), *(part[which] for part in self.right)])
-            for which in (at, 0)
-        )
-        values, full_values = (
-            np.array([part[which] for part in self.values], bool) for which in (at, 0)
-        )
-        ages = np.array(self.value_ages, np.intp)
+        ages, value_ages = np.concatenate(self.ages), np.array(self.value_ages, np.intp)
         found = {
-            "values_right": values,
-            "values_right_recent": values[(ages > 0) & (ages <= RECENT)],
-            "values_right_middle": values[(ages > RECENT) & (ages <= OLD)],
-            "values_right_old": values[ages > OLD],
-            "values_right_of_full": values[full_values],
             "nats": nats,
-            "nats_arguments": nats[old > 0],
-            "nats_recent": nats[(old > 0) & (old <= RECENT)],
-            "nats_middle": nats[(old > RECENT) & (old <= OLD)],
-            "nats_old": nats[old > OLD],
+            "nats_arguments": nats[ages > 0],
             "kl": kl,
             "kl_p99": np.quantile(kl, [0.99]),
             "same_best": same,
-            "calls_exact": exact,
-            "arguments_right": right,
-            "calls_exact_of_full": exact[full_exact],
-            "arguments_right_of_full": right[full_right],
         }
+        for name, parts in self.right.items():
+            right, full_right = np.concatenate(parts, axis=1)[[at, 0]]
+            found |= {name: right, f"{name}_of_full": right[full_right]}
+        for age, (low, high) in AGES.items():
+            found[f"nats_{age}"] = nats[(ages > low) & (ages <= high)]
+            of_age = (value_ages > low) & (value_ages <= high)
+            found[f"values_right_{age}"] = found["values_right"][of_age]
         return {
-            name: (float(np.mean(values, dtype=float)), len(values))
-            for name, values in found.items()
-            if len(values)
+            name: (float(np.mean(found[name], dtype=float)), len(found[name]))
+            for name in MEASURES
+            if len(found[name])
         }
 
 
@@ -494,13 +474,10 @@ def _proxies(
         head_recordings(cache, replace(transcript, demands=calls), passages),
         workers=1,
     )
-    by_head: dict[tuple[str, int, str], list[float]] = {}
-    columns = (replayed[name].tolist() for name in ("policy", "budget", "metric", "value"))
-    for policy, budget, metric, value in zip(*columns, strict=True):
-        if metric in PROXIES and np.isfinite(value):
-            by_head.setdefault((policy, budget, metric), []).append(value)
-    for key, values in by_head.items():
-        yield *key, float(np.mean(values))
+    found = replayed[replayed.metric.isin(PROXIES) & np.isfinite(replayed.value)]
+    key: Any
+    for key, values in found.groupby(["policy", "budget", "metric"], sort=False).value:
+        yield *key, float(values.to_numpy().mean())
 
 
 # ------------------------------------------------------------------------------- tables
@@ -526,15 +503,8 @@ def answers_paired(measured: pd.DataFrame, baseline: str) -> pd.DataFrame:
 
     `significant` is whether the interval excludes 0, None without one.
     """
-    groups = dict(iter(measured.groupby(["budget", "metric", "policy"], sort=False)))
-    rows = []
-    for (budget, metric, policy), group in groups.items():
-        if policy == baseline:
-            continue
-        other = groups[budget, metric, baseline]
-        difference = differences(group.value.to_numpy(), other.value.to_numpy())
-        found = _weighted_mean(group, difference)
-        rows.append((budget, metric, policy, baseline, *found, excludes_zero(*found[-2:])))
+    groups: Any = measured.groupby(["policy", "budget", "metric"], sort=False)
+    rows = paired_rows(dict(iter(groups)), baseline, _weighted_mean)
     return pd.DataFrame(rows, columns=list(PAIRED))
 
 

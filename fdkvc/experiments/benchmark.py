@@ -301,21 +301,25 @@ def _run_scenario(
 
 def start_workers(benchmark: Benchmark, workers: int | None = None) -> None:
     """Start the workers of `run_benchmark` ahead of time, if it will need any."""
-    workers, _ = _jobs(benchmark, workers)
-    if workers > 1:
+    workers = worker_count({"workers": workers})
+    if workers > 1 and len(_chunks(benchmark, workers)) > 1:
         submit = shared_workers(workers)
         for _ in range(workers):
             submit(one_blas_thread)  # for which each imports this module
 
 
-def _jobs(
-    benchmark: Benchmark, workers: int | None = None, chunk: int | None = None, here: bool = True
-) -> tuple[int, list[range]]:
-    """Return how many chunks run at once, here or elsewhere, and the dialogs of each."""
+def worker_count(how: Execution) -> int:
+    """Return how many chunks run at once; ValueError if it is below 1, or too high for here."""
+    workers = how.get("workers")
     workers = cores() if workers is None else workers
-    if here:
+    if how.get("executor") is None:
         WORKERS.check(workers, "workers")
     check_count("workers", workers)
+    return workers
+
+
+def _chunks(benchmark: Benchmark, workers: int, chunk: int | None = None) -> list[range]:
+    """Return the dialogs of each chunk."""
     if chunk is None:
         # Small runs are split so that every worker has work.
         chunk = min(CHUNK, max(MIN_CHUNK, -(-benchmark.dialogs // workers)))
@@ -323,11 +327,10 @@ def _jobs(
     if any(metric_named(key).slow for key in benchmark.metrics):
         chunk = min(chunk, SLOW_CHUNK)
     chunk = min(chunk, max(1, MAX_CHUNK_NUMBERS // benchmark.numbers_of_a_dialog))
-    chunks = [
+    return [
         range(first, min(first + chunk, benchmark.dialogs))
         for first in range(0, benchmark.dialogs, chunk)
     ]
-    return workers if len(chunks) > 1 else 1, chunks
 
 
 def run_benchmark(
@@ -338,8 +341,7 @@ def run_benchmark(
     A chunk has at most `chunk` dialogs, fewer where they are large or slow. Raises a ValueError if
     `workers` or `chunk` is below 1.
     """
-    here = how.get("executor") is None
-    how["workers"], jobs = _jobs(benchmark, how.get("workers"), chunk, here)
+    jobs = _chunks(benchmark, worker_count(how), chunk)
     began = perf_counter()
     chunks = run_chunks(partial(run_chunk, benchmark), jobs, **how)
     measured = {
@@ -355,10 +357,11 @@ def run_chunks(
 ) -> list[Chunked]:
     """Run jobs of dialogs, several at once, and return their results in order.
 
-    `run` and its results can be pickled; a result is the same on any machine.
+    `run` and its results can be pickled; a result is the same on any machine. Raises a ValueError
+    if `workers` is below 1.
     """
     executor, on_progress = how.get("executor"), how.get("on_progress")
-    workers = how.get("workers") or cores()
+    workers = worker_count(how) if len(jobs) > 1 else 1
     cancelled = how.get("cancelled") or threading.Event()
     one_blas_thread()
     began = perf_counter()

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from fdkvc.attention import Bools
 from fdkvc.experiments.answers import (
     FULL,
     MEASURES,
@@ -35,11 +36,10 @@ PROXIES_TABLE = (
 Numbers = NDArray[np.float64]
 
 
-def rank_correlation(x: Numbers, y: Numbers, weights: Numbers) -> Numbers:
-    """Return the rank correlation of pairs (n,), each repeated as often as its weight (r, n) says.
+def rank_correlation(x: Numbers, y: Numbers) -> float:
+    """Return the rank correlation of pairs of any shape, those with NaN left out.
 
-    Pairs with a value that is not finite are left out. Of the r results, those for fewer than three
-    pairs, or where x or y is constant, are NaN.
+    NaN for fewer than three pairs, or where x or y is constant.
 
     References
     ----------
@@ -48,88 +48,68 @@ def rank_correlation(x: Numbers, y: Numbers, weights: Numbers) -> Numbers:
     Examples
     --------
     >>> x, y = np.array([1.0, 2.0, 3.0, np.nan]), np.array([1.0, 4.0, 9.0, 0.0])
-    >>> rank_correlation(x, y, np.array([[1.0, 1, 1, 1], [1, 1, 0, 5]])).tolist()
-    [1.0, nan]
+    >>> rank_correlation(x, y), rank_correlation(x[:2], y[:2])
+    (1.0, nan)
     """
+    from scipy.stats import rankdata
+
     finite = np.isfinite(x) & np.isfinite(y)
-    weights = weights[:, finite]
-
-    def ranks(each: Numbers) -> Numbers:
-        values, tied = np.unique(each[finite], return_inverse=True)
-        count = np.stack([np.bincount(tied, row, len(values)) for row in weights])
-        return np.asarray((np.cumsum(count, axis=1) - count / 2)[:, tied])  # ties share the middle
-
-    return _correlation(ranks(x), ranks(y), weights)
+    one, other = (rankdata(each[finite]) for each in (x, y))
+    if len(one) < 3 or np.ptp(one) == 0 or np.ptp(other) == 0:
+        return np.nan
+    return round(float(np.corrcoef(one, other)[0, 1]), 12)  # so that 1 is exactly 1
 
 
-def row_correlations(x: Numbers, y: Numbers) -> Numbers:
-    """Return the rank correlation of the pairs in each row: (r, M) to (r,)."""
-    finite = np.isfinite(x) & np.isfinite(y)
-
-    def ranks(each: Numbers) -> Numbers:
-        each = np.where(finite, each, 0)
-        above = (np.sign(each[:, :, None] - each[:, None, :]) + 1) / 2
-        return np.asarray(above.sum(axis=2, where=finite[:, None, :]))
-
-    return _correlation(ranks(x), ranks(y), finite.astype(float))
-
-
-def _correlation(one: Numbers, other: Numbers, weights: Numbers) -> Numbers:
-    """Return the weighted correlation of each row's ranks, whose mean is half of the weight."""
-    counts = weights.sum(axis=1, keepdims=True)
-    one, other = one - counts / 2, other - counts / 2
-    squares = [(weights * each**2).sum(axis=1) for each in (one, other)]
-    defined = (counts[:, 0] >= 3) & (squares[0] > 0) & (squares[1] > 0)
-    length = np.sqrt(np.where(defined, squares[0] * squares[1], np.nan))
-    found: Numbers = (weights * one * other).sum(axis=1) / length
-    return np.round(found, 12)  # so that 1 is exactly 1
-
-
-def over_all(x: Numbers, y: Numbers, weights: Numbers) -> Numbers:
+def over_all(x: Numbers, y: Numbers, some: Bools) -> Numbers:
     """Correlate over dialogs, policies and budgets pooled."""
-    return rank_correlation(x.ravel(), y.ravel(), np.repeat(weights, x.shape[1], axis=1))
+    return np.array([rank_correlation(x[own], y[own]) for own in some])
 
 
-def over_cases(x: Numbers, y: Numbers, weights: Numbers) -> Numbers:
+def over_cases(x: Numbers, y: Numbers, some: Bools) -> Numbers:
     """Correlate the means over dialogs, over policies and budgets."""
-    return row_correlations(_means(x, weights), _means(y, weights))
+    means = zip(_means(x, some), _means(y, some), strict=True)
+    return np.array([rank_correlation(*each) for each in means])
 
 
-def within_dialogs(x: Numbers, y: Numbers, weights: Numbers) -> Numbers:
+def within_dialogs(x: Numbers, y: Numbers, some: Bools) -> Numbers:
     """Correlate over the policies and budgets of each dialog; average over dialogs."""
-    return _means(row_correlations(x, y)[:, None], weights)[:, 0]
+    of_dialogs = np.array([rank_correlation(*each) for each in zip(x, y, strict=True)])
+    return _means(of_dialogs[:, None], some)[:, 0]
 
 
-OVER: Mapping[str, Callable[[Numbers, Numbers, Numbers], Numbers]] = {
+OVER: Mapping[str, Callable[[Numbers, Numbers, Bools], Numbers]] = {
     "all": over_all,
     "policies and budgets": over_cases,
     "within dialogs": within_dialogs,
 }
-"""Ways to correlate: functions of proxy and damage (D, M) and of dialog weights (r, D) to (r,)."""
+"""Ways to correlate: functions of proxy and damage (D, M) and of sets of dialogs (r, D) to (r,)."""
 
 
 def _over_policies(x: Numbers, y: Numbers, policies: Sequence[str]) -> tuple[float, float]:
     """Return the interval of `over_cases` with policies, each with its budgets, as clusters."""
-    one, inside = np.ones((1, len(x))), _inside(policies)
-    weights = np.concatenate([np.ones((1, len(policies))), 1 - inside])
-    rho, *without = rank_correlation(_means(x, one)[0], _means(y, one)[0], weights)
-    return _interval(rho, without, inside)
+    inside, every = _inside(policies), np.ones((1, len(x)), bool)
+    return _interval(over_all(_means(x, every).T, _means(y, every).T, _leaving_out(inside)), inside)
 
 
-def _inside(clusters: Sequence[str]) -> Numbers:
-    """Return the membership of n items in k clusters, 0 or 1 (k, n)."""
-    return np.eye(len(set(clusters)))[:, cluster_numbers(clusters)]
+def _inside(clusters: Sequence[str]) -> Bools:
+    """Return which of n items are in each of k clusters (k, n)."""
+    return np.eye(len(set(clusters)), dtype=bool)[:, cluster_numbers(clusters)]
 
 
-def _interval(rho: float, without: Sequence[float], inside: Numbers) -> tuple[float, float]:
-    """Return the jackknife interval of a correlation."""
-    low, high = jackknife_interval(rho, np.array(without), inside.mean(axis=1))
+def _leaving_out(inside: Bools) -> Bools:
+    """Return which items are in the whole set, and in the set without each cluster (1 + k, n)."""
+    return np.concatenate([np.ones((1, inside.shape[1]), bool), ~inside])
+
+
+def _interval(rho: Numbers, inside: Bools) -> tuple[float, float]:
+    """Return the jackknife interval of a correlation; `rho` (1 + k,) is of `_leaving_out`."""
+    low, high = jackknife_interval(rho[0], rho[1:], inside.mean(axis=1))
     return float(np.clip(low, -1, 1)), float(np.clip(high, -1, 1))
 
 
-def _means(x: Numbers, weights: Numbers) -> Numbers:
-    """Return weighted means over dialogs (r, M) of the finite values, NaN without any."""
-    finite = np.isfinite(x)
+def _means(x: Numbers, some: Bools) -> Numbers:
+    """Return means over sets of dialogs (r, M) of the finite values, NaN without any."""
+    finite, weights = np.isfinite(x), some.astype(float)
     counts = weights @ finite
     return np.where(counts > 0, weights @ np.where(finite, x, 0) / np.maximum(counts, 1), np.nan)
 
@@ -153,16 +133,15 @@ def proxies_table(answers: pd.DataFrame, proxies: pd.DataFrame) -> pd.DataFrame:
             if not x.size:
                 continue
             inside = _inside(services)
-            weights = np.concatenate([np.ones((1, len(x))), 1 - inside])
             policies = x.columns.get_level_values("policy").tolist()
-            over_policies = _over_policies(x.to_numpy(float), y.to_numpy(float), policies)
+            numbers = x.to_numpy(float), y.to_numpy(float)
+            over_policies = _over_policies(*numbers, policies)
             for name, statistic in OVER.items():
-                rho, *without = statistic(x.to_numpy(float), y.to_numpy(float), weights)
-                if np.isfinite(rho):
-                    interval = _interval(rho, without, inside)
+                rho = statistic(*numbers, _leaving_out(inside))
+                if np.isfinite(rho[0]):
                     other = over_policies if name == "policies and budgets" else (np.nan, np.nan)
-                    row = (proxy, damage, name, len(x), len(inside), rho, *interval)
-                    rows.append((*row, len(set(policies)), *other))
+                    row = (proxy, damage, name, len(x), len(inside), rho[0])
+                    rows.append((*row, *_interval(rho, inside), len(set(policies)), *other))
     return pd.DataFrame(rows, columns=list(PROXIES_TABLE))
 
 

@@ -8,7 +8,7 @@ mean. `BEST` is the upper bound of any cache of the same size.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -21,11 +21,16 @@ from numpy.typing import NDArray
 from fdkvc.attention import BLOCK
 from fdkvc.corpora.recordings import Recording, stack_recordings
 from fdkvc.corpora.transcripts import TooLargeError
-from fdkvc.experiments.benchmark import Execution, check_different, one_blas_thread, run_chunks
+from fdkvc.experiments.benchmark import (
+    Execution,
+    check_different,
+    one_blas_thread,
+    run_chunks,
+    worker_count,
+)
 from fdkvc.experiments.statistics import cluster_interval, differences
-from fdkvc.experiments.workers import cores
 from fdkvc.limits import MAX_TURN_TOKENS
-from fdkvc.parameters import BUDGET, WORKERS, Field, check_count
+from fdkvc.parameters import BUDGET, Field, check_count
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.policies.together import Together
 from fdkvc.run.bounds import most_evidence
@@ -133,36 +138,28 @@ def replay(
     NaN where a metric is undefined for a dialog. Raises a ValueError if the recordings differ in
     dimensions, or in how their heads share keys where that matters, or if `workers` is below 1.
     """
-    return _run(settings, recordings, False, **how)[0]
+    return replay_arguments(settings, recordings, with_arguments=False, **how)[0]
 
 
 def replay_arguments(
-    settings: Replay, recordings: Sequence[Recording], **how: Unpack[Execution]
+    settings: Replay,
+    recordings: Sequence[Recording],
+    *,
+    with_arguments: bool = True,
+    **how: Unpack[Execution],
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Do as `replay` does, and return its table with that of every argument of every call.
 
     The second has columns `ARGUMENTS`: `turn` needs the `value` that turn `mentioned` gave last, in
     a span of the kind `source`; `held` is the share of heads that still cached it, and `lost` the
-    turn that evicted it first in a head that did not, −1 if all held it.
+    turn that evicted it first in a head that did not, −1 if all held it. It is empty unless
+    `with_arguments`.
     """
-    return _run(settings, recordings, True, **how)
-
-
-def _run(
-    settings: Replay,
-    recordings: Sequence[Recording],
-    with_arguments: bool,
-    **how: Unpack[Execution],
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    workers, here = how.get("workers"), how.get("executor") is None
-    workers = cores() if workers is None else workers
-    if here:
-        WORKERS.check(workers, "workers")
+    workers = worker_count(how)
     jobs = [recordings[some] for some in _chunks(recordings, settings)]
     run = partial(_replay_chunk, settings, with_arguments)
-    if here and (workers == 1 or len(jobs) == 1):  # an event stays in its process
-        workers, run = 1, partial(run, cancelled=how.get("cancelled"))
-    how["workers"] = workers
+    if how.get("executor") is None and (workers == 1 or len(jobs) == 1):
+        run = partial(run, cancelled=how.get("cancelled"))  # an event stays in its process
     chunks = run_chunks(run, jobs, **how)
     tables = (
         pd.DataFrame([row for chunk in chunks if chunk for row in chunk[at]], columns=list(names))
@@ -335,15 +332,29 @@ def replay_paired(replayed: pd.DataFrame, baseline: str) -> pd.DataFrame:
 
     Columns `REPLAY_PAIRED`; `significant` as `fdkvc.experiments.answers.answers_paired` has it.
     """
-    groups = dict(_groups(replayed))
-    rows = []
+    rows = paired_rows(
+        dict(_groups(replayed)),
+        baseline,
+        lambda group, values: mean_over_services(values, group.services.tolist()),
+    )
+    return pd.DataFrame(rows, columns=list(REPLAY_PAIRED))
+
+
+def paired_rows(
+    groups: Mapping[tuple[Any, ...], pd.DataFrame],
+    baseline: str,
+    mean: Callable[[pd.DataFrame, NDArray[np.float64]], tuple[Any, ...]],
+) -> Iterator[tuple[Any, ...]]:
+    """Yield a row for each policy and case that the baseline has, too.
+
+    `groups` are the dialogs' values by policy and case; a row has the case, both policies, the
+    `mean` of the differences of a group, which ends with its interval, and whether that excludes 0.
+    """
     for (policy, *case), group in groups.items():
         if policy != baseline and (baseline, *case) in groups:
             other = groups[baseline, *case]
-            difference = differences(group.value.to_numpy(), other.value.to_numpy())
-            found = mean_over_services(difference, group.services.tolist())
-            rows.append((*case, policy, baseline, *found, excludes_zero(*found[-2:])))
-    return pd.DataFrame(rows, columns=list(REPLAY_PAIRED))
+            found = mean(group, differences(group.value.to_numpy(), other.value.to_numpy()))
+            yield *case, policy, baseline, *found, excludes_zero(*found[-2:])
 
 
 def mean_over_services(

@@ -31,7 +31,7 @@ from fdkvc.experiments.answers import (
     answers_summary,
     run_answers,
 )
-from fdkvc.experiments.proxies import OVER, proxies_table, rank_correlation, row_correlations
+from fdkvc.experiments.proxies import OVER, proxies_table, rank_correlation
 from fdkvc.experiments.replay import Replay, replay
 from fdkvc.files.record import read_run
 from fdkvc.lm import BUNDLED
@@ -395,23 +395,15 @@ def test_too_few_sets_of_services_have_no_interval() -> None:
     assert answers_paired(table, FULL).significant.tolist() == [None]
 
 
-def test_a_weighted_rank_correlation_is_that_of_repeated_pairs() -> None:
+def test_a_rank_correlation_leaves_out_what_is_undefined() -> None:
     from scipy.stats import spearmanr
 
     random = np.random.default_rng(1)
     x, y = random.integers(5, size=30).astype(float), random.normal(size=30)
     y[3] = np.nan
-    weights = random.integers(4, size=(6, 30)).astype(float)
 
-    found = rank_correlation(x, y, weights)
-
-    for row, rho in zip(weights, found, strict=True):
-        again = np.repeat(np.flatnonzero(np.isfinite(y)), row[np.isfinite(y)].astype(int))
-        assert rho == pytest.approx(spearmanr(x[again], y[again]).statistic)
-    rows = row_correlations(x.reshape(3, 10), y.reshape(3, 10))
-    for one, other, rho in zip(x.reshape(3, 10), y.reshape(3, 10), rows, strict=True):
-        assert rho == pytest.approx(spearmanr(one, other, nan_policy="omit").statistic)
-    assert np.isnan(row_correlations(np.ones((1, 4)), np.arange(4.0)[None])).all()
+    assert rank_correlation(x, y) == pytest.approx(spearmanr(x, y, nan_policy="omit").statistic)
+    assert np.isnan(rank_correlation(np.ones(4), np.arange(4.0)))
 
 
 def test_proxies_that_predict_are_told_from_those_that_do_not() -> None:
