@@ -118,15 +118,12 @@ def call_html(call: GradedCall) -> str:
 
 
 def _chip(written: str, wrong: str) -> str:
-    shown, whole = escape(shortened(written, SHOWN_CHARACTERS)), escape(written)
+    cut = len(written) > SHOWN_CHARACTERS
+    shown = escape(f"{written[: SHOWN_CHARACTERS - 1]}…" if cut else written)
+    whole = escape(written)
     if not wrong:
         return f'<span class="met" title="{whole}">✓ {shown}</span>'
     return f'<span class="unmet" title="{whole}">✗ {shown} <i>{escape(wrong)}</i></span>'
-
-
-def shortened(text: str, most: int) -> str:
-    """Cut a long text."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def answer_page(title: str) -> str:

@@ -35,13 +35,12 @@ from fdkvc.replication.rules import LEGEND, SIGNS
 from fdkvc.report import claims, tables
 from fdkvc.report.figures import ABLATIONS_TITLE, ABLATIONS_WORDS, FIGURES, figure_charts
 from fdkvc.report.page import css, page
-from fdkvc.report.scene import Scene, scene_html, sentences_of
+from fdkvc.report.scene import Scene, moment_scene, scene_html
 from fdkvc.run.metrics import late_metric
 from fdkvc.stage.moments import Failure, failed_call, nearly_kept, rescued
-from fdkvc.stage.payload import pack
-from fdkvc.stage.run import DialogChoice, Run, RunChoice, build_run
+from fdkvc.stage.run import DialogChoice, RunChoice, build_run
 from fdkvc.synthetic.scenarios import World, scenario_named
-from fdkvc.words import command_line, count, decimal, ranged
+from fdkvc.words import command_line, count
 
 PICTURE_WIDTH = 560
 
@@ -88,20 +87,17 @@ def report_html(title: str, scope: Sequence[str], parts: Sequence[Part], made: s
     `made` says when it was measured; today by default.
     """
     day = made or datetime.now(UTC).date().isoformat()
-    names = [re.sub(r"\W+", "-", part.title.lower()).strip("-") for part in parts]
-    contents = "".join(
-        f'<li><a href="#{name}">{escape(part.title)}</a></li>'
-        for name, part in zip(names, parts, strict=True)
-    )
-    sections = "".join(
-        f'<section id="{name}"><h2>{escape(part.title)}</h2>{part.body}</section>'
-        for name, part in zip(names, parts, strict=True)
-    )
+    contents = sections = ""
+    for part in parts:
+        name, heading = re.sub(r"\W+", "-", part.title.lower()).strip("-"), escape(part.title)
+        contents += f'<li><a href="#{name}">{heading}</a></li>'
+        sections += f'<section id="{name}"><h2>{heading}</h2>{part.body}</section>'
+    paragraphs = "".join(f"<p>{escape(each)}</p>" for each in scope)
     version = versions()["fdkvc-lab"]
     body = (
         f"<main><header><h1>{escape(title)}</h1>"
         f"<p>Measured on {escape(day)}; written by FD-KVC Lab {escape(version)}.</p>"
-        f"{_paragraphs(scope)}<nav><ol>{contents}</ol></nav></header>{sections}</main>"
+        f"{paragraphs}<nav><ol>{contents}</ol></nav></header>{sections}</main>"
     )
     return page(title, body, f"{css('document')}{claims.STYLE}{tables.STYLE}")
 
@@ -143,27 +139,16 @@ def study_report(
         Part("What was easy, what was hard, what was not tried", _difficulty()),
         provenance(
             [
-                study_command(benchmark),
+                command_line("study", options_of(benchmark)),
                 "python -m fdkvc report --out report.html",
                 f"python -m fdkvc trace --scenario mixed --policy {MOMENT_POLICY} "
                 f"--seed {MOMENT_SEED} --out results/trace",
             ],
-            ran or ran_here(benchmark.seed),
+            ran or ran_on(benchmark.seed),
             study_files(study),
         ),
     ]
     return report_html("FD-KVC: the paper's claims, measured again", scope, parts, made)
-
-
-def study_command(benchmark: Benchmark) -> str:
-    """Return the command that repeats a study.
-
-    Examples
-    --------
-    >>> study_command(Benchmark(dialogs=100))
-    'python -m fdkvc study --dialogs 100 --seed 0 --budget 56 --out results'
-    """
-    return command_line("study", options_of(benchmark))
 
 
 def replay_command(
@@ -205,15 +190,14 @@ def answers_command(settings: Answers, baseline: str) -> str:
     return command_line("answers", options | {"baseline": baseline})
 
 
-def ran_on(seed: int | None, packages: Mapping[str, str], ran: Mapping[str, str]) -> dict[str, str]:
-    """Return what the numbers depend on: the seed, if any, versions and the processor."""
-    on = {f"processor, {name}": which for name, which in ran.items()}
-    return {**({} if seed is None else {"seed": str(seed)}), **packages, **on}
-
-
-def ran_here(seed: int | None) -> dict[str, str]:
-    """Return what numbers that were measured now and here depend on."""
-    return ran_on(seed, versions(), processor())
+def ran_on(
+    seed: int | None,
+    packages: Mapping[str, str] | None = None,
+    processors: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Return what numbers depend on: a seed, and versions and processor, by default those here."""
+    on = {f"processor, {name}": which for name, which in (processors or processor()).items()}
+    return {**({} if seed is None else {"seed": str(seed)}), **(packages or versions()), **on}
 
 
 def provenance(
@@ -262,7 +246,8 @@ def _tables(study: Study) -> str:
         if any(counts.values()) and matches_paper(study.results.benchmark)
         else "no verdict"
     )
-    legend = "".join(f"<li>{_bold(escape(rule))}</li>" for rule in LEGEND)
+    legend = "".join(f"<li>{escape(rule)}</li>" for rule in LEGEND)
+    legend = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", legend)
     return (
         f"<p>Measured ± half of the 95 % interval, above the published figure. Published "
         f"figures: {escape(counted)}. {escape(reproduced_sentence(found))}</p>"
@@ -271,10 +256,6 @@ def _tables(study: Study) -> str:
         )
         + f"<details><summary>How a figure is judged</summary><ul>{legend}</ul></details>"
     )
-
-
-def _bold(text: str) -> str:
-    return re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", text)
 
 
 def _figures(study: Study) -> str:
@@ -313,10 +294,10 @@ def _moments(recordings: Sequence[Recording]) -> str:
     policy = policy_named(MOMENT_POLICY)
     mixed = DialogChoice(scenario_named("mixed"), MOMENT_SEED, World())
     run = build_run(RunChoice(mixed, policy, Benchmark.budget), mixed.load())
-    scenes = [
-        _scene(run, "An eviction", *nearly_kept(run)),
-        _scene(run, "A rescue", *rescued(run)),
-    ]
+    scenes = []
+    for what, (turn, token) in (("An eviction", nearly_kept(run)), ("A rescue", rescued(run))):
+        title = f"{what}: {policy.title} on {mixed.title}, turn {turn}"
+        scenes.append(moment_scene(run, title, turn, token))
     failure = failed_call(recordings, policy, Benchmark.budget)
     if failure is not None:
         scenes.append(failed_scene(failure))
@@ -327,33 +308,16 @@ def _moments(recordings: Sequence[Recording]) -> str:
     )
 
 
-def _scene(run: Run, what: str, turn: int, token: int | None) -> Scene:
-    return Scene(
-        f"{what}: {run.trace.policy.title} on {run.choice.dialog.title}, turn {turn}",
-        "one",
-        pack(run, "moment"),
-        turn,
-        token,
-        sentences=sentences_of([run], token, every=False),
-    )
-
-
 def failed_scene(failure: Failure) -> Scene:
     """Return the turn in which a call lost an argument that it needs."""
     run, demand = failure.run, failure.demand
-    return Scene(
-        f"A failed call: {run.trace.policy.title} loses “{demand.value}” in turn {failure.turn}",
-        "one",
-        pack(run, "moment"),
-        failure.turn,
-        failure.token,
-        sentences=sentences_of([run], failure.token, every=False),
-        words=(
-            f"{demand.source} in turn {demand.turn} needs {demand.slot}, which "
-            f"was last mentioned in turn {demand.mentions[-1].turn}; the cache holds "
-            f"{count(run.trace.budget, 'entry', 'entries')}."
-        ),
+    title = f"A failed call: {run.trace.policy.title} loses “{demand.value}” in turn {failure.turn}"
+    words = (
+        f"{demand.source} in turn {demand.turn} needs {demand.slot}, which "
+        f"was last mentioned in turn {demand.mentions[-1].turn}; the cache holds "
+        f"{count(run.trace.budget, 'entry', 'entries')}."
     )
+    return moment_scene(run, title, failure.turn, failure.token, words)
 
 
 def framed(scene: Scene) -> str:
@@ -371,10 +335,6 @@ def _difficulty() -> str:
         f"<h3>{title}</h3><ul>{''.join(f'<li>{escape(each)}</li>' for each in words)}</ul>"
         for title, words in parts
     )
-
-
-def _paragraphs(words: Sequence[str]) -> str:
-    return "".join(f"<p>{escape(each)}</p>" for each in words)
 
 
 # ------------------------------------------------------------------------------- dialogs, answers
@@ -431,7 +391,7 @@ def replay_parts(
     if settings == Replay() and not trace:
         option = " --calls" if calls else ""
         commands.append(f"python -m fdkvc report --dialogs FILE{option} --out report.html")
-    return [*parts, provenance(commands, ran_here(seed), files, "the dialogs")]
+    return [*parts, provenance(commands, ran_on(seed), files, "the dialogs")]
 
 
 def answers_parts(
@@ -466,7 +426,7 @@ def answers_parts(
     commands = [answers_command(settings, measured.baseline)]
     if settings == Answers():
         commands.append("python -m fdkvc report --answers FILE --out report.html")
-    again = provenance(commands, ran or ran_here(None), files, "the answers")
+    again = provenance(commands, ran or ran_on(None), files, "the answers")
     return [Part("Answers of a model", body), again]
 
 
@@ -474,24 +434,8 @@ def _by_budget(
     summary: pd.DataFrame, paired: pd.DataFrame, metric: str, scale: float, digits: int
 ) -> dict[str, list[str]]:
     """Return a row per policy and a column per budget; ≠ marks a significant difference."""
-    rows = summary[summary.metric == metric]
-    significant = paired[(paired.metric == metric) & (paired.significant == True)]  # noqa: E712
-    differing = set(zip(significant.policy, significant.budget, strict=True))
-    known = rows[["policy", "budget", "mean", "ci_low", "ci_high"]].itertuples(index=False)
-    words = {
-        (policy, budget): _figure(mean, low, high, scale, digits)
-        + " ≠" * ((policy, budget) in differing)
-        for policy, budget, mean, low, high in known
-    }
-    policies, budgets = (list(dict.fromkeys(rows[name])) for name in ("policy", "budget"))
-    columns = {
-        f"budget {budget}": [words.get((policy, budget), "") for policy in policies]
-        for budget in budgets
-    }
-    return {"policy": policies, **columns}
-
-
-def _figure(mean: float, low: float, high: float, scale: float, digits: int) -> str:
-    if low == high:
-        return decimal(scale * mean, digits)
-    return ranged(scale * mean, scale * low, scale * high, digits)
+    rows, case = summary[summary.metric == metric], ["policy", "budget"]
+    rows = rows.assign(ci_low=rows.ci_low.where(rows.ci_low != rows.ci_high))  # no interval
+    differ = rows.merge(paired[paired.metric == metric][[*case, "significant"]], "left", case)
+    figures = zip(tables.interval_words(rows, scale, digits), differ.significant, strict=True)
+    return tables.wide_columns(rows, [words + " ≠" * (each is True) for words, each in figures])

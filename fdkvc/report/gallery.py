@@ -9,16 +9,18 @@ from fdkvc.corpora.recordings import Recording
 from fdkvc.report.answer import answer_page
 from fdkvc.report.document import papers_report
 from fdkvc.report.page import css, page
-from fdkvc.report.scene import Scene, scene_html, sentences_of
+from fdkvc.report.scene import moment_scene, scene_html
 from fdkvc.report.shipped_agents import agents_report
 from fdkvc.report.shipped_answers import shipped_report
-from fdkvc.stage.payload import pack
-from fdkvc.stage.story import Chapter, story
+from fdkvc.stage.story import story
 
 
 def gallery_files(recordings: Sequence[Recording]) -> dict[str, str]:
     """Return the pages by name; a failed call is searched for in the recordings."""
-    scenes = [_scene(chapter) for chapter in story(recordings)]
+    scenes = [
+        moment_scene(each.run, each.title, each.turn, each.token, " ".join(each.sentences))
+        for each in story(recordings)
+    ]
     files = {f"scene{at}.html": scene_html(scene) for at, scene in enumerate(scenes, start=1)}
     items = [(name, scene.title, scene.words) for name, scene in zip(files, scenes, strict=True)]
     again = "An answer that fails and is brought back"
@@ -38,12 +40,3 @@ def gallery_files(recordings: Sequence[Recording]) -> dict[str, str]:
     words = "A language model remembers a dialog in a cache of limited size. What stays in it?"
     body = f"<main><h1>FD-KVC Lab</h1><p>{words}</p><ol>{listed}</ol></main>"
     return {"index.html": page("FD-KVC Lab", body, css("gallery")), **files}
-
-
-def _scene(chapter: Chapter) -> Scene:
-    run, token = chapter.run, chapter.token
-    return Scene(
-        *(chapter.title, "one", pack(run, "moment"), chapter.turn, token),
-        sentences=sentences_of([run], token, every=False),
-        words=" ".join(chapter.sentences),
-    )

@@ -13,6 +13,7 @@ from fdkvc.limits import MAX_EXPLAINED_ENTRIES
 from fdkvc.report.page import css, page
 from fdkvc.stage.drawn import Kind, script, style
 from fdkvc.stage.moments import why_sentences
+from fdkvc.stage.payload import pack
 from fdkvc.stage.run import Run
 
 Sentences = Mapping[str, Sequence[str]]
@@ -54,6 +55,12 @@ def sentences_of(runs: Sequence[Run], entry: int | None, *, every: bool = True) 
     if entry is not None:
         pairs |= {(turn, entry) for turn in range(runs[0].dialogs.turns)}
     return {f"{turn} {token}": _joined(runs, turn, token) for turn, token in sorted(pairs)}
+
+
+def moment_scene(run: Run, title: str, turn: int, token: int | None, words: str = "") -> Scene:
+    """Return a turn of a run, with sentences on one entry only."""
+    sentences = sentences_of([run], token, every=False)
+    return Scene(title, "one", pack(run, "moment"), turn, token, sentences, words)
 
 
 def _joined(runs: Sequence[Run], turn: int, token: int) -> Sequence[str]:

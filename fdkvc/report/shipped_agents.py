@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
 from functools import cache
 from html import escape
-from typing import Any
 
 import pandas as pd
 
@@ -15,11 +13,10 @@ from fdkvc.charts.theme import LIGHT, Spec, Theme
 from fdkvc.experiments import agents
 from fdkvc.experiments.plan import SHAPE, SHAPES, budget_columns, smallest_budgets
 from fdkvc.experiments.replay import BEST
-from fdkvc.files.text import INTERVAL
 from fdkvc.policies import read_policy
 from fdkvc.report.document import Part, drawing, report_html
-from fdkvc.report.tables import plain_html
-from fdkvc.words import ranged, signed
+from fdkvc.report.tables import interval_words, plain_html, wide_columns
+from fdkvc.words import signed
 
 TITLE = "Call-argument recall of agent conversations"
 PLAN_TITLE = "Smallest budgets for agent conversations and service dialogues"
@@ -32,11 +29,6 @@ def _titles() -> dict[str, str]:
 def _rows(variant: str) -> pd.DataFrame:
     table = agents.agent_results()
     return table[(table.metric == agents.METRICS[0]) & (table.variant == variant)]
-
-
-def _change(row: Mapping[Hashable, Any]) -> str:
-    mean, low, high = (100 * float(row[name]) for name in agents.CHANGE)
-    return ranged(mean, low, high, 1, signed)
 
 
 def agents_chart(theme: Theme) -> Spec:
@@ -53,16 +45,21 @@ def agents_chart(theme: Theme) -> Spec:
 
 def agents_columns() -> dict[str, list[str]]:
     """Return recall by policy and budget, and what a pinned system prompt changes."""
-    titles = _titles()
-    cells = {}
-    for row in _rows(agents.AS_READ).to_dict("records"):
-        mean, low, high = (100 * float(row[name]) for name in INTERVAL)
-        cells[row["policy"], row["budget"]] = ranged(mean, low, high, 0)
-    pinned = {row["policy"]: _change(row) for row in _rows(agents.PINNED).to_dict("records")}
-    columns = {"Recall in %": [*titles.values()]}
-    columns |= {f"{n:,}": [cells[name, n] for name in titles] for n in agents.BUDGETS}
-    columns[f"{agents.PINNED_BUDGET:,}, pinned"] = [pinned.get(name, "") for name in titles]
-    return columns
+    rows, pinned = _in_order(_rows(agents.AS_READ)), _rows(agents.PINNED)
+    columns = wide_columns(rows, interval_words(rows, 100, 0), label="{:,}".format)
+    changes = dict(zip(pinned.policy, _changes(pinned), strict=True))
+    changed = [changes.get(name, "") for name in columns["policy"]]
+    columns |= {f"{agents.PINNED_BUDGET:,}, pinned": changed}
+    return {"Recall in %": [*_titles().values()], **dict([*columns.items()][1:])}
+
+
+def _in_order(rows: pd.DataFrame) -> pd.DataFrame:
+    """Sort rows by policy, in the order of the titles."""
+    return rows.sort_values("policy", key=lambda names: names.map([*_titles()].index))
+
+
+def _changes(rows: pd.DataFrame) -> list[str]:
+    return interval_words(rows, 100, 1, signed, agents.CHANGE)
 
 
 @cache
@@ -73,8 +70,7 @@ def plan_columns() -> dict[str, list[str]]:
     for variant, dialogs in ((agents.AS_READ, "agents"), (agents.SGD, "SGD")):
         rows = _rows(variant)
         plan = rows.assign(heads="", recall=rows["mean"], bytes=size * rows.budget, saved=math.nan)
-        plan = plan.sort_values("policy", key=lambda names: names.map([*titles].index))
-        found = budget_columns(smallest_budgets(plan), lambda policy, _: titles[policy])
+        found = budget_columns(smallest_budgets(_in_order(plan)), lambda policy, _: titles[policy])
         columns["Smallest budget"] = found.pop("policy")
         columns |= {f"{name}, {dialogs}": words for name, words in found.items()}
     return columns
@@ -94,13 +90,13 @@ def plan_words() -> str:
 
 def agents_words() -> str:
     """Return what was measured."""
-    rows, general = _rows(agents.AS_READ), _rows(agents.GENERAL).iloc[0].to_dict()
+    rows, general = _rows(agents.AS_READ), _rows(agents.GENERAL)[:1]
     return (
         f"{rows.n.max()} conversations with calls of τ-bench (sierra-research/tau-bench, MIT) "
         f"on {rows.clusters.max()} tasks, lexical embedding, calls read as text; 95 % "
         "intervals by task. Pinned: the change in points if the system prompt of "
         f"{agents.PROMPT:,} words is never evicted. With word frequencies of general English, "
-        f"surprisal changes by {_change(general)} points at {general['budget']} entries. "
+        f"surprisal changes by {_changes(general)[0]} points at {general.budget.iloc[0]} entries. "
         "Measured by benchmarks/research/agents.py."
     )
 

@@ -5,15 +5,13 @@ The files were written by ``python -m fdkvc answers``; see `fdkvc.lm`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from io import StringIO
 
 import pandas as pd
 
 from fdkvc.experiments.answers import FULL
-from fdkvc.experiments.known_services import BY_SERVICES, KNOWN_SERVICES
 from fdkvc.experiments.proxies import AnswersTables
 from fdkvc.files.record import Record, read_run
 from fdkvc.lm import MEASURED, MEASURED_ON
@@ -32,9 +30,8 @@ PINNED_TOOLS = MEASURED / "pinned_tools.csv"
 
 @dataclass(frozen=True, eq=False)
 class Shipped:
-    """Shipped results of the bundled model: files by name, tables, and the content of run.json."""
+    """Results of a model: tables, and the run with the texts of its files."""
 
-    files: Mapping[str, str]
     tables: AnswersTables
     run: Record
 
@@ -46,11 +43,9 @@ class Shipped:
 
 @lru_cache(maxsize=1)
 def shipped() -> Shipped:
-    """Read the files, once."""
-    files = {name: (MEASURED / name).read_text("utf-8") for name in (*TABLES, "run.json")}
-    run = read_run(files["run.json"], "answers")
-    tables = (pd.read_csv(StringIO(files[name])) for name in TABLES)
-    return Shipped(files, AnswersTables(run.baseline, *tables), run)
+    """Return the shipped results of the bundled model, read once."""
+    texts = {name: (MEASURED / name).read_text("utf-8") for name in (*TABLES, "run.json")}
+    return opened(replace(read_run(texts["run.json"], "answers"), texts=texts))
 
 
 @lru_cache(maxsize=1)
@@ -70,22 +65,17 @@ def opened(run: Record) -> Shipped:
         raise ValueError(f"{missing[0]} of this run is missing: choose it together with run.json")
     if run.baseline != FULL:
         raise ValueError(f"its baseline is {run.baseline}, but damage is against {FULL}")
-    tables = (pd.read_csv(StringIO(run.texts[name])) for name in TABLES[:3])
-    unknown = (pd.DataFrame(columns=list(names)) for names in (KNOWN_SERVICES, BY_SERVICES))
-    return Shipped(run.texts, AnswersTables(run.baseline, *tables, *unknown), run)
+    tables = (
+        pd.read_csv(StringIO(run.texts[name])) if name in run.texts else pd.DataFrame()
+        for name in TABLES
+    )
+    return Shipped(AnswersTables(run.baseline, *tables), run)
 
 
 def shipped_report() -> str:
     """Return the shipped results as a report."""
     known = shipped()
-    ran = ran_on(None, known.run.versions, known.run.processor)
-    return dialogs_report(
-        answers_parts(
-            known.run.settings,
-            known.tables,
-            str(known.run.about["model"]["name"]),
-            known.files,
-            ran,
-        ),
-        made=MEASURED_ON,
-    )
+    run, model = known.run, str(known.run.about["model"]["name"])
+    ran = ran_on(None, run.versions, run.processor)
+    parts = answers_parts(run.settings, known.tables, model, run.texts, ran)
+    return dialogs_report(parts, made=MEASURED_ON)

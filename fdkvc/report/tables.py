@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
+from typing import Any
+
+import pandas as pd
 
 from fdkvc.charts.theme import TINTS, hue_of
+from fdkvc.files.text import INTERVAL
 from fdkvc.replication.cells import MeasuredTable, figure_words, sign_of, unit_of
 from fdkvc.replication.judge import Fact
 from fdkvc.replication.rules import RULES
 from fdkvc.report.page import css
-from fdkvc.words import minus, signed
+from fdkvc.words import decimal, minus, ranged, signed
 
 STYLE = css("tables") + "".join(
     f".grid .{rule.verdict.replace(' ', '-')} {{ background: {TINTS[rule.tone]}; }}\n"
@@ -34,17 +38,43 @@ def _cell(fact: Fact | None) -> str:
     if fact is None:
         return "<td></td>"
     name = (fact.verdict or "").replace(" ", "-")
-    printed = f"<small>{escape(published_words(fact))}</small>" if fact.is_published else ""
+    printed = ""
+    if fact.is_published:
+        unit = unit_of(fact)
+        difference = signed(unit.scale * fact.difference, unit.digits)
+        words = f"{sign_of(fact)} {minus(fact.printed)} ({difference})".strip()
+        printed = f"<small>{escape(words)}</small>"
     return f"<td class='{name}'>{escape(figure_words(fact))}{printed}</td>"
 
 
-def published_words(fact: Fact) -> str:
-    """Return the verdict's sign, the published figure, and the difference from it."""
-    if not fact.is_published:
-        return ""
-    unit = unit_of(fact)
-    difference = signed(unit.scale * fact.difference, unit.digits)
-    return f"{sign_of(fact)} {minus(fact.printed)} ({difference})".strip()
+def interval_words(
+    table: pd.DataFrame,
+    scale: float = 1,
+    digits: int = 3,
+    write: Callable[..., str] = decimal,
+    names: Sequence[str] = INTERVAL,
+) -> list[str]:
+    """Write the mean and the interval of each row, times `scale`; `names` are their columns."""
+    figures = scale * table[list(names)].to_numpy(float)
+    return [ranged(mean, low, high, digits, write) for mean, low, high in figures.tolist()]
+
+
+def wide_columns(
+    table: pd.DataFrame,
+    words: Sequence[str],
+    rows: Sequence[str] = ("policy",),
+    column: str = "budget",
+    label: Callable[[Any], str] = "budget {}".format,
+    missing: str = "",
+) -> dict[str, list[str]]:
+    """Return the words of a table's rows by `rows` and a column for each value of `column`.
+
+    Both are in the order of the table; `label` is the heading of a column.
+    """
+    cells = table.assign(words=words).set_index([*rows, column]).words
+    wide = cells.unstack(sort=False, fill_value=missing)
+    names = {name: wide.index.get_level_values(name).tolist() for name in rows}
+    return {**names, **{label(each): wide[each].tolist() for each in wide}}
 
 
 def plain_html(columns: Mapping[str, Sequence[str]], caption: str, words: int = 1) -> str:

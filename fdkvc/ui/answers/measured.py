@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from io import StringIO
+from operator import add
 
 import pandas as pd
 import streamlit as st
@@ -15,18 +16,9 @@ import streamlit as st
 from fdkvc.charts.budgets import budgets_chart
 from fdkvc.charts.dots import dots_chart
 from fdkvc.charts.theme import Spec
-from fdkvc.experiments.answers import (
-    CUT_TEXT,
-    FULL,
-    MEASURES,
-    PROXIES,
-    Answers,
-    Measure,
-    with_proxies,
-)
+from fdkvc.experiments.answers import CUT_TEXT, FULL, MEASURES, Answers, Measure, with_proxies
 from fdkvc.experiments.known_services import GROUPS, known_sentence
-from fdkvc.experiments.proxies import DAMAGES
-from fdkvc.files.text import INTERVAL, by_policies
+from fdkvc.files.text import by_policies
 from fdkvc.lm import MEASURED_ON
 from fdkvc.lm.head_eviction import DECIDES
 from fdkvc.policies import read_policy
@@ -40,6 +32,7 @@ from fdkvc.report.shipped_answers import (
     pinned_tools,
     shipped,
 )
+from fdkvc.report.tables import interval_words, wide_columns
 from fdkvc.run.metrics import late_metric
 from fdkvc.ui.answers.choices import BY, MEASURE
 from fdkvc.ui.answers.conversation import Answered
@@ -50,10 +43,11 @@ from fdkvc.ui.kit.downloads import show_chart
 from fdkvc.ui.kit.files import brought_run
 from fdkvc.ui.kit.frame import page_theme, panel, problems, side_by_side, table_html
 from fdkvc.ui.kit.markdown import Markdown, plain
-from fdkvc.words import count, listed, percent, ranged, sentence, signed
+from fdkvc.words import count, listed, percent, sentence, signed
 
-COST = {"bytes": "{:,.0f}", "bytes_ratio": "{:.2f}"} | dict.fromkeys(
-    ("read_per_second", "read_ratio", "written_per_second", "written_ratio"), "{:.2f}"
+COST = {"bytes": "{:,.0f}".format} | dict.fromkeys(
+    ("bytes_ratio", "read_per_second", "read_ratio", "written_per_second", "written_ratio"),
+    "{:.2f}".format,
 )
 """Columns of ``live_cost.csv``, and how they are written."""
 
@@ -70,12 +64,12 @@ def damage_rows(metric: str, known: Shipped | None = None) -> pd.DataFrame:
     if not MEASURES[metric].lower_is_better:
         rows["mean_diff"] = -rows.mean_diff
         rows["ci_low"], rows["ci_high"] = -rows.ci_high, -rows.ci_low
-    rows["title"] = [_title(name) for name in rows.policy]
+    rows["title"] = rows.policy.map(_title)
     return rows.rename(columns={"mean_diff": "mean"})
 
 
 def _title(name: str) -> str:
-    return "Cut text" if name == CUT_TEXT else read_policy(name).title
+    return {CUT_TEXT: "Cut text", FULL: "Full cache"}.get(name) or read_policy(name).title
 
 
 def show_measured(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
@@ -110,7 +104,7 @@ def show_measured(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
             show_chart(page, "budgets", _by_budget(rows, chosen, measure.unit == "%"))
         with panel("measured-policies"):
             show_chart(page, "policies", _by_policy(rows[rows.budget == budget], budget, measure))
-    damage = _table(rows, known.budgets, measure.unit == "%")
+    damage = _table(rows, measure.unit == "%")
     st.html(table_html(damage, f"Damage: {measure.label}"))
     if own_run is not None:
         return _show_own(page, own_run)
@@ -130,7 +124,6 @@ def show_measured(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
 def _show_pinned_tools(page: str) -> None:
     """Show what a model loses if its tools are evicted, and what it costs to pin them."""
     table = pinned_tools()
-    titles = {name: _title(name) for name in table.policy.unique() if name != FULL}
     st.subheader("Dialogs that begin with their tools", anchor=False)
     st.markdown(
         plain(
@@ -142,9 +135,9 @@ def _show_pinned_tools(page: str) -> None:
     )
     with side_by_side("pinned-tools"):
         for metric in ("values_right", "calls_exact"):
-            rows = table[(table.metric == metric) & (table.policy != FULL)]
-            rows = rows.assign(policy=rows.policy.map(titles))
-            full = table[(table.metric == metric) & (table.policy == FULL)]["mean"].iloc[0]
+            rows = table[table.metric == metric]
+            full = rows[rows.policy == FULL]["mean"].iloc[0]
+            rows = rows[rows.policy != FULL].assign(policy=rows.policy.map(_title))
             title = f"{MEASURES[metric].label}; full cache: {percent(full, 1)}"
             with panel(f"pinned-{metric}"):
                 show_chart(page, f"pinned-{metric}", budgets_chart(rows, title, page_theme()))
@@ -177,13 +170,12 @@ def _own_summary(known: Shipped) -> Markdown:
 
 def _show_own(page: str, known: Shipped) -> Mapping[str, pd.DataFrame]:
     tables = dict(zip(TABLES, (known.tables.summary, known.tables.paired), strict=False))
-    if "live_cost.csv" in known.files:
-        cost = pd.read_csv(StringIO(known.files["live_cost.csv"]))
+    if "live_cost.csv" in known.run.texts:
+        cost = pd.read_csv(StringIO(known.run.texts["live_cost.csv"]))
         tables["live_cost.csv"] = cost
-        columns = {"policy": [row if row == FULL else _title(row) for row in cost.policy]}
-        columns["per head"] = cost.budget.astype(str).tolist()
-        for name, form in COST.items():
-            columns[name.replace("_", " ")] = [form.format(each) for each in cost[name]]
+        words = cost.assign(policy=cost.policy.map(_title), **{"per head": cost.budget.astype(str)})
+        columns = {name: words[name].tolist() for name in ("policy", "per head")}
+        columns |= {name.replace("_", " "): [*map(COST[name], cost[name])] for name in COST}
         st.subheader("What it costs", anchor=False)
         st.caption(
             "Peak bytes of the cache, and tokens per second with evictions, on the longest dialog. "
@@ -274,48 +266,28 @@ def _by_policy(rows: pd.DataFrame, budget: int, measure: Measure) -> Spec:
     return dots_chart(data, title, subtitle, page_theme(), "policy")
 
 
-def _table(rows: pd.DataFrame, budgets: Sequence[int], percent: bool) -> dict[str, list[str]]:
+def _table(rows: pd.DataFrame, percent: bool) -> dict[str, list[str]]:
     """Return a row for each policy, and its damage with the interval at each budget."""
-    by_policy = {(row["title"], row["budget"]): row for row in rows.to_dict("records")}
-    titles = rows[rows.budget == budgets[0]].sort_values("mean").title.tolist()
-    scale, digits = (100, 1) if percent else (1, 3)
-
-    def words(title: str, budget: int) -> str:
-        row = by_policy[title, budget]
-        mean, low, high = (scale * row[name] for name in ("mean", "ci_low", "ci_high"))
-        return ranged(mean, low, high, digits)
-
-    return {
-        "policy": titles,
-        **{f"{budget} per head": [words(title, budget) for title in titles] for budget in budgets},
-    }
+    least = rows[rows.budget == rows.budget.min()].sort_values("mean").title
+    rows = rows.assign(policy=rows.title).set_index("title").loc[least]
+    words = interval_words(rows, *((100, 1) if percent else (1, 3)))
+    return wide_columns(rows, words, label="{} per head".format)
 
 
 def services_columns(table: pd.DataFrame) -> dict[str, list[str]]:
     """Return a row for each policy, and the values right in each group of dialogs."""
     table = table[table.metric == "values_right"]
-    rows = {(row["policy"], row["known"]): row for row in table.to_dict("records")}
-    order = table.groupby("policy")["mean"].mean().sort_values(ascending=False).index.tolist()
-
-    def words(policy: str, group: str) -> str:
-        mean, low, high = (100 * rows[policy, group][name] for name in INTERVAL)
-        return ranged(mean, low, high, 1)
-
-    columns = {"policy": ["Full cache" if name == FULL else _title(name) for name in order]}
-    for group in table.known.unique():
-        columns[GROUPS[group]] = [words(policy, group) for policy in order]
-    return columns
+    means = table.groupby("policy")["mean"].transform("mean")
+    table = table.assign(order=means, policy=table.policy.map(_title))
+    table = table.sort_values("order", ascending=False, kind="stable")
+    words = interval_words(table, 100, 1)
+    return wide_columns(table, words, column="known", label=GROUPS.__getitem__)
 
 
 def proxies_columns(table: pd.DataFrame) -> dict[str, list[str]]:
     """Return a row for each proxy, and its correlation with each damage."""
-    rows = table[table.over == "policies and budgets"].to_dict("records")
-    over = {(row["proxy"], row["damage"]): row for row in rows}
-    columns = {"proxy": [late_metric(name).title for name in PROXIES]}
-    for damage in DAMAGES:
-        columns[MEASURES[damage].label] = [
-            ranged(row["rho"], row["ci_low"], row["ci_high"], 2, signed)
-            + by_policies(row["policies_low"], row["policies_high"])
-            for row in (over[name, damage] for name in PROXIES)
-        ]
-    return columns
+    table = table[table.over == "policies and budgets"]
+    table = table.assign(proxy=[late_metric(name).title for name in table.proxy])
+    rho = interval_words(table, 1, 2, signed, ("rho", "ci_low", "ci_high"))
+    words = map(add, rho, map(by_policies, table.policies_low, table.policies_high))
+    return wide_columns(table, [*words], ["proxy"], "damage", lambda each: MEASURES[each].label)
