@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 import streamlit as st
@@ -23,11 +23,11 @@ from fdkvc.ui.dialogs.choices import (
     FILE,
     OWN,
     TOOLS,
-    choose_own_file,
     choose_tools,
+    chosen_file,
     warn_skipped,
 )
-from fdkvc.ui.dialogs.files import SHIPPED, DialogFile, shipped_file
+from fdkvc.ui.dialogs.files import SHIPPED
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold
 from fdkvc.ui.kit.frame import problems, section_key
@@ -132,17 +132,16 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
 def choose_conversation(page: str, link: Mapping[str, str]) -> Conversation | None:
     """Show the controls; return the conversation, or None if there is no file yet."""
     policies = _choose_policies(page)
-    key = fields.choice(page, BEGINNING)
     file, transcript, turn = None, None, 0
-    if key != NOTHING:
-        file = choose_own_file(page) if key == OWN else shipped_file(key)
+    if fields.choice(page, BEGINNING) != NOTHING:
+        file = chosen_file(page)
         if file is None:
             return None
         file = choose_tools(page, file)
         warn_skipped(file)
-        if key != OWN:
-            hold(page, DIGEST, "")
-        transcript = _choose_dialog(page, file)
+        names = {at: each.name for at, each in enumerate(file.transcripts)}
+        dialog: int = fields.choice(page, replace(DIALOG, choices=names))
+        transcript = file.transcripts[dialog]
         turn = _choose_turn(page, transcript, link)
     budget = fields.number(page, BUDGET)
     decides = fields.choice(page, DECIDES)
@@ -162,12 +161,6 @@ def choose_conversation(page: str, link: Mapping[str, str]) -> Conversation | No
     parts = {at: replace(chosen, messages=messages[:at]) for at in range(len(messages) + 1)}
     stopped = tuple((at, known[part]) for at, part in parts.items() if part in known)
     return replace(chosen, stopped=stopped)
-
-
-def _choose_dialog(page: str, file: DialogFile) -> Transcript:
-    names = {at: each.name for at, each in enumerate(file.transcripts)}
-    dialog: int = fields.choice(page, replace(DIALOG, choices=names))
-    return file.transcripts[dialog]
 
 
 def _choose_turn(page: str, transcript: Transcript, link: Mapping[str, str]) -> int:
@@ -212,12 +205,6 @@ def _choose_policies(page: str) -> tuple[Policy, ...]:
     shape = bundled_model().decoder.shape
     warn_no_effect(present, Available(MARKED, True, heads=shape.heads, layers=shape.layers))
     return present
-
-
-def say(page: str, conversation: Conversation, text: str) -> Sequence[tuple[Field, str]]:
-    """Return the page's values with one more message."""
-    line = " ".join(text.split())
-    return [(MESSAGES, "\n".join([*conversation.messages, line]))]
 
 
 def stop(page: str, conversation: Conversation) -> None:

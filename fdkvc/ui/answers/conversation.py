@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import islice, zip_longest
 
-import numpy as np
 import pandas as pd
 
 from fdkvc.attention import Floats
@@ -85,11 +84,6 @@ class Conversation:
         """Steps after which the last answer was stopped; None if it was not."""
         return dict(self.stopped).get(len(self.messages))
 
-    @property
-    def before(self) -> Conversation:
-        """The conversation without the last message."""
-        return replace(self, messages=self.messages[:-1])
-
     @cached_property
     def passages(self) -> tuple[Passage, ...]:
         """All passages of the dialog that it begins with."""
@@ -122,7 +116,7 @@ def context_of(conversation: Conversation) -> Chat:
     Raises a ValueError if it is longer than the model can hold, or a policy needs the future.
     """
     if conversation.messages:
-        before = conversation.before
+        before = replace(conversation, messages=conversation.messages[:-1])
         chat = context_of(before).fork()
         if not before.empty:
             for _ in islice(chat.answer(), before.steps):
@@ -218,21 +212,13 @@ class Answered:
         """Whether a cache made the expected calls."""
         return all(call.right for call in self.graded_calls(name))
 
-    @cached_property
-    def _words(self) -> dict[str, tuple[Word, ...]]:
-        return {}
 
-    def words(self, name: str) -> tuple[Word, ...]:
-        """Return all words that a cache has read or written."""
-        if name not in self._words:
-            cache, passages = self.chat.caches[name], self.chat.passages[name]
-            self._words[name] = words_of(self.chat.model.tokens, cache.ids, passages)
-        return self._words[name]
-
-    def own_words(self, name: str) -> tuple[Word, ...]:
-        """Return the words of a cache's answer."""
-        began = self.began(name)
-        return tuple(word for word in self.words(name) if word.passage >= began)
+@cached
+def answer_words(answered: Answered, name: str) -> tuple[Word, ...]:
+    """Return the words of a cache's answer."""
+    chat, began = answered.chat, answered.began(name)
+    words = words_of(chat.model.tokens, chat.caches[name].ids, chat.passages[name])
+    return tuple(word for word in words if word.passage >= began)
 
 
 @cached
@@ -275,7 +261,6 @@ def damage(conversation: Conversation, text: Text) -> pd.DataFrame:
 def head_damage(conversation: Conversation, name: str, text: Text) -> Floats:
     """Return the damage by head; see `fdkvc.explain.answer_causes.damage_by_head`."""
     (policy,) = (each for each in conversation.policies if each.name == name)
-    found: Floats = damage_by_head(
+    return damage_by_head(
         bundled_model(), policy, conversation.budget, conversation.decides, text.ids, text.passages
     )
-    return np.asarray(found)

@@ -76,7 +76,7 @@ def show_measured(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     """Show the damage by budget and the proxies; return their tables."""
     own_run = _open_run(page)
     known = own_run or shipped()
-    st.markdown(plain(_summary(known) if own_run is None else _own_summary(own_run)))
+    st.markdown(plain(_summary(known, own_run is not None)))
     with st.container(horizontal=True, vertical_alignment="bottom"):
         metric: str = fields.choice(page, MEASURE, width=330)
         by: dict[int, str] = {each: f"{each} entries" for each in known.budgets}
@@ -158,16 +158,6 @@ def _open_run(page: str) -> Shipped | None:
     return None
 
 
-def _own_summary(known: Shipped) -> Markdown:
-    return Markdown("{}: {} over {}, at {}, with version {} of this project.").format(
-        str(known.run.about["model"]["name"]),
-        count(known.tables.paired.policy.nunique(), "policy", "policies"),
-        count(int(known.tables.summary.n.max()), "dialog"),
-        count(len(known.budgets), "budget"),
-        known.run.versions["fdkvc-lab"],
-    )
-
-
 def _show_own(page: str, known: Shipped) -> Mapping[str, pd.DataFrame]:
     tables = dict(zip(TABLES, (known.tables.summary, known.tables.paired), strict=False))
     if "live_cost.csv" in known.run.texts:
@@ -218,18 +208,19 @@ def _play(settings: Answers, trace: DialogFile) -> None:
     st.switch_page("pages/dialogs.py", query_params=link)
 
 
-def _summary(known: Shipped) -> Markdown:
-    return Markdown(
-        "{} over {} that the bundled model was not trained on, at {}, measured on {} with version "
-        "{} of this project. The 95 % intervals are by {}. {}"
-    ).format(
-        count(known.tables.paired.policy.nunique(), "policy", "policies"),
-        count(int(known.tables.summary.n.max()), "dialog"),
-        count(len(known.budgets), "budget"),
-        MEASURED_ON,
-        known.run.versions["fdkvc-lab"],
-        count(int(known.tables.paired.services.max()), "service cluster"),
-        known_sentence(known.tables.known),
+def _summary(known: Shipped, own: bool) -> str:
+    tables = known.tables
+    policies = count(tables.paired.policy.nunique(), "policy", "policies")
+    dialogs = count(int(tables.summary.n.max()), "dialog")
+    at = f"at {count(len(known.budgets), 'budget')}"
+    version = f"with version {known.run.versions['fdkvc-lab']} of this project."
+    if own:
+        return f"{known.run.about['model']['name']}: {policies} over {dialogs}, {at}, {version}"
+    clusters = count(int(tables.paired.services.max()), "service cluster")
+    return (
+        f"{policies} over {dialogs} that the bundled model was not trained on, {at}, measured on "
+        f"{MEASURED_ON} {version} The 95 % intervals are by {clusters}. "
+        f"{known_sentence(tables.known)}"
     )
 
 

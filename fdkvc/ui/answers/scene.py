@@ -136,7 +136,8 @@ def show_input(page: str, conversation: Conversation) -> None:
         st.session_state[f"{page}/unsent"] = text
         st.rerun()
     if text and text.strip():
-        hold_and_rerun(page, choices.say(page, conversation, text))
+        messages = [*conversation.messages, " ".join(text.split())]
+        hold_and_rerun(page, [(choices.MESSAGES, "\n".join(messages))])
 
 
 # ------------------------------------------------------------------------------- in words

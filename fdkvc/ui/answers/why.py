@@ -20,7 +20,7 @@ from fdkvc.explain.answer_causes import (
     why_table,
 )
 from fdkvc.ui.answers import choices
-from fdkvc.ui.answers.conversation import FULL, Answered
+from fdkvc.ui.answers.conversation import FULL, Answered, answer_words
 from fdkvc.ui.dialogs.choices import TOOLS
 from fdkvc.ui.dialogs.files import SHIPPED, shipped_file
 from fdkvc.ui.kit import fields
@@ -57,7 +57,7 @@ def keep_to_answers(page: str, answered: Answered, link: Mapping[str, str]) -> l
     whose = replace(choices.WHOSE, choices=titles)
     wrong = fields.keep_to(page, whose, link, _first_wrong(answered, titles))
     name = held(page, whose)
-    last = len(answered.own_words(name)) - 1
+    last = len(answer_words(answered, name)) - 1
     word = replace(choices.WORD, high=max(last, 0))
     wrong += fields.keep_to(page, word, link, _first_changed(answered, name), " in this answer")
     for field, count in ((choices.LAYER, shape.layers), (choices.HEAD, shape.heads)):
@@ -74,7 +74,7 @@ def show_why(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     """Show what a word attended to; return its table."""
     with st.container(horizontal=True, vertical_alignment="bottom"):
         name = choose_answer(page, answered)
-        words = answered.own_words(name)
+        words = answer_words(answered, name)
         if not words:
             st.info("This answer is empty.")
             return {}
@@ -112,7 +112,7 @@ def _choose_word(page: str, answered: Answered, name: str, words: tuple[Word, ..
 
 def _first_changed(answered: Answered, name: str) -> int:
     """Return the first word that differs from the full cache, or else the middle one."""
-    written, full = ([word.text for word in answered.own_words(each)] for each in (name, FULL))
+    written, full = ([word.text for word in answer_words(answered, each)] for each in (name, FULL))
     changed = (at for at, new in enumerate(changed_words(written, full)) if new)
     return next(changed, len(written) // 2)
 
@@ -179,7 +179,7 @@ def _transcript(answered: Answered, name: str, word: Word, table: pd.DataFrame) 
     cells: dict[int, list[str]] = {}
     for row in table.to_dict("records"):
         cells.setdefault(row["passage"], []).append(_word_html(row, top))
-    for own in answered.own_words(name):
+    for own in answer_words(answered, name):
         if own.first >= word.first:
             text = escape(own.text)
             chosen = own == word

@@ -211,22 +211,18 @@ def which_dialog(page: str) -> tuple[object, ...]:
 
 def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen | None:
     """Show the controls; return the choice, or None if there is nothing to show."""
-    file = _choose_file(page, below_title)
+    fields.choice(page, FILE)
+    file = chosen_file(page, below_title)
     if file is None:
         return None
     try:
-        file = _choose_calls(page, file)
-    except ValueError as error:
-        problems([f"{error}."])
-        return None
-    file = choose_tools(page, file)
-    warn_skipped(file)
-    if st.session_state.pop(f"{page}/fresh", False):
-        hold(page, DIALOG, _first_failed(page, file))
-    names_of = [each.name for each in file.transcripts]
-    dialog = fields.choice(page, replace(DIALOG, choices=dict(enumerate(names_of))))
-    way, schedule = _choose_topics(page, file, dialog)
-    try:
+        file = choose_tools(page, _choose_calls(page, file))
+        warn_skipped(file)
+        if st.session_state.pop(f"{page}/fresh", False):
+            hold(page, DIALOG, _first_failed(page, file))
+        names_of = [each.name for each in file.transcripts]
+        dialog = fields.choice(page, replace(DIALOG, choices=dict(enumerate(names_of))))
+        way, schedule = _choose_topics(page, file, dialog)
         kv_head = None if file.traced else _choose_vectors(page)
         recording, names = shown_recording(file, dialog, way, schedule, kv_head)
     except ValueError as error:
@@ -247,20 +243,21 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen | None:
     return Chosen(file, chosen, budget)
 
 
-def _choose_file(page: str, below_title: DeltaGenerator) -> DialogFile | None:
-    key = fields.choice(page, FILE)
-    if key != OWN:
-        hold(page, DIGEST, "")
-        return shipped_file(key)
-    return choose_own_file(page, below_title)
-
-
-def choose_own_file(page: str, first: DeltaGenerator | None = None) -> DialogFile | None:
-    """Show the uploader, in `first` until there is a file; return the file.
+def chosen_file(page: str, first: DeltaGenerator | None = None) -> DialogFile | None:
+    """Return the chosen file; for the user's own, show the uploader, in `first` until there is one.
 
     None if there is none, or if it is not the link's.
     """
-    file = _upload(page, first)
+    if held(page, FILE) != OWN:
+        hold(page, DIGEST, "")
+        return shipped_file(held(page, FILE))
+    if first is None or UPLOADS.get(st.session_state.get(f"{page}/uploaded")) is not None:
+        file = _read_upload(page)
+    else:
+        with first:
+            file = _read_upload(page)
+        if file is not None:
+            st.rerun()
     linked = held(page, DIGEST)
     if linked and (file is None or not file.digest.startswith(linked)):
         st.info(
@@ -272,16 +269,6 @@ def choose_own_file(page: str, first: DeltaGenerator | None = None) -> DialogFil
     if file is not None:
         hold(page, DIGEST, file.digest[:DIGITS])
     return file
-
-
-def _upload(page: str, first: DeltaGenerator | None) -> DialogFile | None:
-    if first is None or UPLOADS.get(st.session_state.get(f"{page}/uploaded")) is not None:
-        return _read_upload(page)
-    with first:
-        file = _read_upload(page)
-    if file is not None:
-        st.rerun()
-    return None
 
 
 def _read_upload(page: str) -> DialogFile | None:

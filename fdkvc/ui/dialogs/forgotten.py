@@ -52,32 +52,29 @@ def show_plan(page: str, done: Replayed) -> None:
             shape = shape_of(parse_config(config.getvalue()))
         except ValueError as error:
             problems([f"{error}. Using {shape.name}."])
-    st.markdown(plain(_sentence(done, shape)))
-    st.html(table_html(_budgets(done, shape), f"Smallest budget, and its bytes in {shape.name}"))
+    sentence, columns = _plan(done, shape)
+    st.markdown(plain(sentence))
+    st.html(table_html(columns, f"Smallest budget, and its bytes in {shape.name}"))
     st.caption(
-        plain(
-            "A dash: no budget of this run is enough. Without a trace, entries are words and "
-            "punctuation marks, not a model's tokens."
-        )
+        "A dash: no budget of this run is enough. Without a trace, entries are words and "
+        "punctuation marks, not a model's tokens."
     )
 
 
 @cached
-def _plan(done: Replayed, shape: ModelShape) -> pd.DataFrame:
-    return plan_table(done.settings, done.table, done.tokens, shape)
+def _plan(done: Replayed, shape: ModelShape) -> tuple[str, dict[str, list[str]]]:
+    """Return the conclusion, and the smallest budgets as columns."""
+    settings = done.settings
+    plan = plan_table(settings, done.table, done.tokens, shape)
+    titles = {each.name: each.title for each in settings.policies}
+    smallest = smallest_budgets(plan[plan.heads == settings.heads[0]])
+    sentence = plan_sentence(settings, done.table, plan, done.tokens, shape)
+    return sentence, budget_columns(smallest, lambda policy, _: titles[policy])
 
 
 @cached
-def _sentence(done: Replayed, shape: ModelShape) -> str:
-    return plan_sentence(done.settings, done.table, _plan(done, shape), done.tokens, shape)
-
-
-@cached
-def _budgets(done: Replayed, shape: ModelShape) -> dict[str, list[str]]:
-    plan = _plan(done, shape)
-    plan = plan[plan.heads == done.settings.heads[0]]
-    titles = {each.name: each.title for each in done.settings.policies}
-    return budget_columns(smallest_budgets(plan), lambda policy, _: titles[policy])
+def _by_source(done: Replayed) -> pd.DataFrame:
+    return source_recall(done.arguments)
 
 
 def show_forgotten(page: str, done: Replayed) -> None:
@@ -92,7 +89,10 @@ def show_forgotten(page: str, done: Replayed) -> None:
         budget = int(pick(f"{page}/forgotten/budget", "At budget", labels, middle, 160))
         last = settings.policies[-1].name
         policy = pick(f"{page}/forgotten/policy", "Forgotten by", titles, last)
-    st.html(table_html(_matrix(done, budget), "Recall of call arguments by source and age"))
+    header = ["source", "mentioned", *titles.values(), "arguments"]
+    rows = source_rows(_by_source(done), settings, budget)
+    columns = {name: [row[at] for row in rows] for at, name in enumerate(header)}
+    st.html(table_html(columns, "Recall of call arguments by source and age"))
     st.caption(
         "Call-argument recall in percent ± half of the 95 % interval, by the kind of span that "
         "mentioned the value last, and how many turns ago."
@@ -120,18 +120,6 @@ def show_forgotten(page: str, done: Replayed) -> None:
         go_to(page, done, {str(k): v for k, v in lost.iloc[selected[0]].to_dict().items()})
 
 
-def _matrix(done: Replayed, budget: int) -> dict[str, list[str]]:
-    titles = {each.name: each.title for each in done.settings.policies}
-    header = ["source", "mentioned", *titles.values(), "arguments"]
-    rows = source_rows(_by_source(done), done.settings, budget)
-    return {name: [row[at] for row in rows] for at, name in enumerate(header)}
-
-
-@cached
-def _by_source(done: Replayed) -> pd.DataFrame:
-    return source_recall(done.arguments)
-
-
 def _listed(lost: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(
         {
@@ -154,21 +142,19 @@ def go_to(page: str, done: Replayed, row: dict[str, Any]) -> None:
     policies = held(page, choices.POLICIES)
     if row["policy"] not in policies:  # such as one with the prompt pinned
         policies = (row["policy"], *policies[1:])
+    needed = row["turn"], row["call"], row["slot"]
+    token = next(
+        int(mentions[-1][0])
+        for demand, mentions in done.file.recording(dialog).evidence
+        if (demand.turn, demand.source, demand.slot) == needed
+    )
     values = [
         (choices.DIALOG, dialog),
         (choices.POLICIES, policies),
         (choices.WHOSE, row["policy"]),
         (TURN, int(row["turn"])),
-        (ENTRY, token_of(done, dialog, row)),
+        (ENTRY, token),
     ]
     if row["budget"] <= choices.BUDGET.high:
         values.append((choices.BUDGET, int(row["budget"])))
     fields.hold_and_rerun(page, values)
-
-
-def token_of(done: Replayed, dialog: int, row: dict[str, Any]) -> int | None:
-    """Return the first token of the last mention of an argument."""
-    for demand, mentions in done.file.recording(dialog).evidence:
-        if (demand.turn, demand.source, demand.slot) == (row["turn"], row["call"], row["slot"]):
-            return int(mentions[-1][0])
-    return None

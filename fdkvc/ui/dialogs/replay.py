@@ -31,10 +31,12 @@ from fdkvc.experiments.replay import (
 )
 from fdkvc.experiments.statistics import MIN_CLUSTERS, over_clusters
 from fdkvc.files.export import argument_files, replay_files
+from fdkvc.files.text import OF_HEADS
 from fdkvc.limits import MAX_TURN_TOKENS
 from fdkvc.parameters import Field
 from fdkvc.policies import usable, with_pinned_prompts
 from fdkvc.report.document import dialogs_report, replay_parts
+from fdkvc.report.tables import wide_columns
 from fdkvc.run.metrics import late_metric
 from fdkvc.ui.dialogs.choices import Chosen, ways_of
 from fdkvc.ui.dialogs.files import DialogFile
@@ -49,19 +51,14 @@ from fdkvc.ui.kit.jobs import Report
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import Markdown, plain
+from fdkvc.ui.kit.past import warn_cancelled
 from fdkvc.ui.kit.run_panel import run_panel
-from fdkvc.words import count, decimal, listed, percent, plus_minus, ranged
+from fdkvc.words import count, listed, percent, plus_minus, ranged
 
 FILES = [
     *("replay.csv", "replay_summary.csv", "replay_paired.csv", "replay_services.csv"),
     *("replay_sources.csv", "replay_forgotten.csv", "replay.json"),
 ]
-MODES = {
-    "each": "each head by itself",
-    "together": "heads together",
-    "kv": "heads that share keys together",
-}
-
 TRIED = Field(
     "Budgets",
     "Largest number of cached entries after a turn.",
@@ -84,7 +81,7 @@ CHUNK = Field(
     low=0,
     high=MAX_TURN_TOKENS,
 )
-DECIDING = Field("Heads", "", name="modes", default=("each",), choices=MODES)
+DECIDING = Field("Heads", "", name="modes", default=("each",))
 
 LONG = 700
 """Words of a dialog, on average, from which larger budgets are the default."""
@@ -147,8 +144,8 @@ def _choose(page: str, file: DialogFile, lanes: Sequence[Lane], metrics: tuple[s
     modes: tuple[str, ...] = ("each",)
     if file.traced and len(file.traced[0].heads) > 1:
         ways = ways_of(file.traced[0])
-        labels = {key: MODES[key] for key in ways.labels}
-        modes = fields.several(page, replace(DECIDING, default=(ways.default,), choices=labels))
+        deciding = replace(DECIDING, default=(ways.default,), choices=ways.labels)
+        modes = fields.several(page, deciding)
     policies = tuple(lane.run.choice.policy for lane in lanes)
     with st.container(horizontal=True):
         pin, chunk = "evictable", fields.number(page, CHUNK)
@@ -179,11 +176,7 @@ def _about(done: Replayed, settings: Replay, file: DialogFile) -> None:
             ),
             icon=":material/stacked_line_chart:",
         )
-    if finished < requested:
-        st.warning(
-            plain(f"Cancelled: {finished} of {count(requested, 'dialog')} finished and are shown."),
-            icon=":material/cancel:",
-        )
+    warn_cancelled((finished, requested), "dialogs")
     if missing := not_computed(done.table):
         st.info(plain(f"{missing.capitalize()}."), icon=":material/hourglass_disabled:")
     if done.settings != settings or done.file.key != file.key:
@@ -285,11 +278,8 @@ def _summary(done: Replayed) -> pd.DataFrame:
 
 def _titles(done: Replayed, table: pd.DataFrame) -> list[str]:
     titles = {policy.name: policy.title for policy in done.settings.policies}
-    several = len(done.settings.heads) > 1
     return [
-        BEST.capitalize()
-        if policy == BEST
-        else titles[policy] + (f", {MODES[heads]}" if several else "")
+        BEST.capitalize() if policy == BEST else titles[policy] + OF_HEADS[heads]
         for policy, heads in zip(table.policy, table.heads, strict=True)
     ]
 
@@ -339,36 +329,28 @@ def _curves(summary: pd.DataFrame, key: str) -> Spec:
 def _table(summary: pd.DataFrame, key: str) -> dict[str, list[str]]:
     """Return a row for each policy and a column for each budget: mean ± half of the interval."""
     rows = summary[summary.metric == key].drop_duplicates(["policy", "budget"])
-    rows = rows.assign(half=(rows.ci_high - rows.ci_low) / 2)
-    scale, digits = (100, 1) if late_metric(key).percent else (1, 2)
-    unit = " %" if late_metric(key).percent else ""
-    columns = {"policy": list(dict.fromkeys(rows.policy))}
-    for budget, group in rows.groupby("budget"):
-        by_policy = group.set_index("policy")
-        columns[f"budget {budget}"] = [
-            TOO_LARGE
-            if np.isnan(row["mean"])
-            else plus_minus(row["mean"], row["mean"] + row["half"], scale, digits) + unit
-            for row in by_policy.reindex(columns["policy"]).to_dict("records")
-        ]
-    columns["dialogs"] = [str(rows[rows.policy == policy].n.max()) for policy in columns["policy"]]
-    return columns
+    return _by_budget(rows, key, rows["mean"] + (rows.ci_high - rows.ci_low) / 2, ["policy"])
 
 
 def _by_services(done: Replayed, key: str) -> dict[str, list[str]]:
     """Return a row for each service cluster and policy, and a column for each budget."""
     table = replay_services(done.table[done.table.metric == key])
     table = table.assign(policy=_titles(done, table))
-    means = table.pivot_table("mean", ["services", "policy"], "budget", sort=False)
-    counts = table.groupby(["services", "policy"], sort=False).n.max()
-    scale, digits = (100, 1) if late_metric(key).percent else (1, 2)
-    unit = " %" if late_metric(key).percent else ""
-    services, policies = zip(*means.index, strict=True)
-    columns = {"services": list(services), "policy": list(policies)}
-    for budget in sorted(done.settings.budgets):
-        columns[f"budget {budget}"] = [
-            TOO_LARGE if np.isnan(x) else f"{decimal(scale * x, digits)}{unit}"
-            for x in means[budget]
-        ]
-    columns["dialogs"] = list(map(str, counts.loc[means.index]))
-    return columns
+    table = table.drop_duplicates(["services", "policy", "budget"])
+    table = pd.concat(own for _, own in table.groupby("services", sort=False))
+    no_interval = pd.Series(np.nan, table.index)
+    return _by_budget(table, key, no_interval, ["services", "policy"])
+
+
+def _by_budget(
+    table: pd.DataFrame, key: str, high: pd.Series[float], rows: list[str]
+) -> dict[str, list[str]]:
+    percent = late_metric(key).percent
+    scale, digits, unit = (100, 1, " %") if percent else (1, 2, "")
+    words = [
+        TOO_LARGE if np.isnan(mean) else plus_minus(mean, end, scale, digits) + unit
+        for mean, end in zip(table["mean"], high, strict=True)
+    ]
+    columns = wide_columns(table, words, rows, missing=TOO_LARGE)
+    dialogs = table.groupby(rows, sort=False).n.max()
+    return {**columns, "dialogs": [*map(str, dialogs)]}
