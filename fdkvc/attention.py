@@ -62,16 +62,7 @@ _ONE_PASS = 128  # the longest row it sums in one such pass
 
 
 def entry_sum(x: Floats) -> Floats:
-    """Sum over the entries, the same to the last bit however many zeros follow.
-
-    Parameters
-    ----------
-    x : array (..., C)
-        One number for each cache slot; empty slots hold zero.
-
-    Returns
-    -------
-    array (...)
+    """Sum over the entries (..., C), the same to the last bit however many zeros follow.
 
     Examples
     --------
@@ -106,15 +97,6 @@ def entry_total(x: Floats) -> Floats:
 def softmax(logits: Floats) -> Floats:
     """Softmax over the last axis; −inf gets weight 0, and a row of −inf alone stays 0.
 
-    Parameters
-    ----------
-    logits : array (..., C)
-
-    Returns
-    -------
-    array (..., C)
-        Weights in [0, 1] that sum to 1 in every row with a finite logit.
-
     Examples
     --------
     >>> softmax(np.array([0, 0, -np.inf], np.float32)).tolist()
@@ -134,12 +116,7 @@ def normalize(weights: Floats) -> Floats:
 
 
 def divide_by_max(x: Floats) -> Floats:
-    """Divide by the maximum over the last axis; a maximum of zero gives zeros.
-
-    Parameters
-    ----------
-    x : array (B, C)
-        Non-negative, zero in empty slots.
+    """Divide non-negative numbers by the maximum over the last axis; zeros stay zero.
 
     Examples
     --------
@@ -152,13 +129,9 @@ def divide_by_max(x: Floats) -> Floats:
 
 
 def min_max(x: Floats, present: Bools | None = None) -> Floats:
-    """Scale present values to [0, 1] by their minimum and maximum (Eq. 4); absent ones become 0.
+    """Scale the values of each row (B, C) to [0, 1] by their minimum and maximum (Eq. 4).
 
-    Parameters
-    ----------
-    x : array (B, C)
-    present : array (B, C) of bool, optional
-        All by default.
+    Where `present` is given, only values that are present count, and others become 0.
 
     Examples
     --------
@@ -220,20 +193,10 @@ def _starts(x: Floats, at: int) -> Ints:
 def row_products(
     a: Floats, b: Floats, real: Sequence[tuple[Ints, int]] | None = None, out: Floats | None = None
 ) -> Floats:
-    """Inner products of every vector of a row in `a` with every vector of the same row in `b`.
+    """Return the inner products (B, M, N) of each row's vectors in `a` (B, M, d) and `b` (B, N, d).
 
-    Parameters
-    ----------
-    a : array (B, M, d)
-    b : array (B, N, d)
-    real : sequence of (array (m,), n), optional
-        For padded rows: the indices of the real vectors in `a`, and their number in `b`; the rest
-        of the result is zero.
-    out : array (B, M, N), optional
-
-    Returns
-    -------
-    array (B, M, N)
+    For padded rows, `real` has the indices (m,) of the real vectors in `a`, and their number in
+    `b`; the rest of the result, which is `out` if given, is zero.
     """
     if real is None:
         return np.matmul(a, b.swapaxes(-1, -2), out=out)
@@ -493,10 +456,7 @@ class Observation:
     def surprisal(self, token: Ints) -> Floats:
         """Surprisal −log p of each token in nats (B, C); 0 in empty slots.
 
-        Raises
-        ------
-        ValueError
-            If these dialogs have none.
+        Raises a ValueError if these dialogs have none.
         """
         surprisal = self._tokens.surprisal
         if surprisal is None:
@@ -547,11 +507,7 @@ class Observation:
     def attention_of_each(self, token: Ints, last: Ints | None = None) -> Floats:
         """Attention of each of the turn's queries over what it sees (B, n, C); padding is 0.
 
-        Parameters
-        ----------
-        token : array (B, C)
-        last : array (B, 1), optional
-            Only as many queries, the last ones, in order (B, max(last), C); at most all.
+        With `last` (B, 1) only of so many queries, the last ones, in order (B, max(last), C).
         """
         logits, stop = self._tokens.query_logits(self.turn), self.query_count
         start = np.zeros_like(stop) if last is None else stop - last[:, 0]

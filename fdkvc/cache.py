@@ -172,13 +172,7 @@ def empty_cache(
 
 
 def enqueue(queue: Ints, token: Ints, places: int) -> Ints:
-    """Append tokens to a queue and return its last places (B, places).
-
-    Parameters
-    ----------
-    queue : array (B, R)
-        −1 stands for none, here and in `token`.
-    token : array (B, C)
+    """Append tokens (B, C) to a queue (B, R), −1 for none; return its last places (B, places).
 
     Examples
     --------
@@ -255,17 +249,9 @@ def select(
     above it stay, those clearly below go, and among those that tie with it the older stay; so equal
     scores are split by age, however they were rounded.
 
-    Parameters
-    ----------
-    score : array (B, C)
-        Higher means keep; finite where a slot holds an entry.
-    cache : Cache
-        C ≥ `budget` slots.
-    protected : array (B, C) of bool
-        At most `budget` a row.
-    budget : int or array (B, 1)
-    pages : Pages, optional
-        For entries that leave only by whole pages, whose entries have equal scores.
+    The score (B, C) is finite where a slot holds an entry, C is at least the budget, which may
+    differ by row (B, 1), and at most so many are `protected` (B, C). With `pages`, entries leave
+    only by whole pages, whose entries have equal scores.
 
     Returns
     -------
@@ -372,12 +358,7 @@ def top_k(score: Floats, cache: Cache, count: Ints, ties: Ties) -> Bools:
     >>> top_k(score, Cache(np.arange(3)[None]), np.array([[1]]), Ties()).tolist()
     [[False, True, False]]
     """
-    priority = np.where(cache.present, score, -np.inf).astype(np.float32)
-    some = np.clip(count, 1, score.shape[1])
-    cutoff = np.take_along_axis(-np.sort(-priority, axis=1), some - 1, axis=1)
-    tolerance = ties.tolerance(cutoff)
-    marked = _older_of_ties(priority >= cutoff - tolerance, priority > cutoff + tolerance, count)
-    return marked & cache.present & (count > 0)
+    return _select_by_row(score, cache, np.zeros_like(cache.present), count, ties)[0]
 
 
 def _older_of_ties(kept: Bools, above: Bools, places: int | Ints) -> Bools:

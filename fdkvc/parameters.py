@@ -310,8 +310,8 @@ def check_parameter(name: str, declared: Parameter, value: object, kind: type) -
         raise ValueError(f"{name} is {value!r}, but must be {declared.allowed(kind)}")
 
 
-def check_count(name: str, value: object, low: int = 1) -> None:
-    """Raise a ValueError unless `value` is a whole number of at least `low`.
+def check_count(name: str, value: object, low: int = 1, high: float = math.inf) -> None:
+    """Raise a ValueError unless `value` is a whole number from `low` to `high`.
 
     Examples
     --------
@@ -319,4 +319,4 @@ def check_count(name: str, value: object, low: int = 1) -> None:
     Traceback (most recent call last):
     ValueError: budget is 0, but must be a whole number of at least 1
     """
-    check_parameter(name, Parameter(name, "", low=low), value, int)
+    check_parameter(name, Parameter(name, "", low=low, high=high), value, int)

@@ -48,8 +48,8 @@ def number(x: float, digits: int = 3) -> str:
     return minus(np.format_float_positional(x, precision=1, fractional=False))
 
 
-def digits_for(*numbers: float) -> int:
-    """Return the fewest decimals, 3 to 6, at which different numbers are written differently.
+def digits_for(*numbers: float, least: int = 3) -> int:
+    """Return the fewest decimals, `least` to 6, at which different numbers look different.
 
     Examples
     --------
@@ -57,8 +57,8 @@ def digits_for(*numbers: float) -> int:
     (4, 3)
     """
     different = len(set(numbers))
-    every = range(3, MOST_DIGITS + 1)
-    return next((n for n in every if len({number(x, n) for x in numbers}) == different), 3)
+    every = range(least, MOST_DIGITS + 1)
+    return next((n for n in every if len({number(x, n) for x in numbers}) == different), least)
 
 
 def contrast(one: float, other: float, digits: int = 3) -> tuple[str, str]:
@@ -71,13 +71,8 @@ def contrast(one: float, other: float, digits: int = 3) -> tuple[str, str]:
     >>> contrast(0.5, 0.5)
     ('0.500', '0.500')
     """
-    for places in range(digits, MOST_DIGITS + 1):
-        first, second = number(one, places), number(other, places)
-        if first != second:
-            break
-    else:
-        return number(one, digits), number(other, digits)
-    return first, second
+    places = digits_for(one, other, least=digits)
+    return number(one, places), number(other, places)
 
 
 def gap(one: float, other: float, digits: int = 3) -> str:

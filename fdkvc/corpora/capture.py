@@ -33,7 +33,7 @@ from fdkvc.corpora.tokenizer_file import as_value_error, error_reason, stderr_si
 from fdkvc.corpora.transcripts import Transcript, check_size, clean_name
 from fdkvc.corpora.word_frequencies import surprisal_in
 from fdkvc.limits import MAX_PACKED_WEIGHTS
-from fdkvc.parameters import Field, Parameter, check_parameter
+from fdkvc.parameters import Field, check_count
 
 INTERFACE = "fdkvc_recorded"
 """The name of the recording attention in the library."""
@@ -539,14 +539,13 @@ def _frame(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
 def _check_heads(config: Any, layer: int, heads: Sequence[int] | None) -> tuple[int, ...]:
     """Check the layer and the heads; return the heads."""
     config = config.get_text_config()
-    last_layer = Parameter("", "", low=0, high=config.num_hidden_layers - 1)
-    check_parameter("layer", last_layer, layer, int)
+    check_count("layer", layer, 0, config.num_hidden_layers - 1)
     if not hasattr(config, "num_attention_heads"):
         raise ValueError(f"a model of the kind {config.model_type!r} has no attention heads")
     count = config.num_attention_heads
     chosen = tuple(range(count)) if heads is None else tuple(heads)
     for head in chosen:
-        check_parameter("head", Parameter("", "", low=0, high=count - 1), head, int)
+        check_count("head", head, 0, count - 1)
         if chosen.count(head) > 1:
             raise ValueError(f"head {head} is given twice")
     if not chosen:

@@ -7,12 +7,11 @@ Counted in the training dialogues of the Schema-Guided Dialogue dataset, 2.6 mil
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from pathlib import Path
 
-from fdkvc.corpora.transcripts import word_spans
+from fdkvc.corpora.transcripts import word_spans, words_at
 from fdkvc.limits import MAX_CACHED_WORDS
 
 TABLE = Path(__file__).with_suffix(".tsv")
@@ -42,14 +41,9 @@ def surprisal_in(text: str, spans: Iterable[tuple[int, int]]) -> list[float]:
     >>> whole == spaced == part == word_surprisal("theatre"), none
     (True, 0.0)
     """
-    found = word_spans(text)
-    ends = [end for _, end in found]
-    surprisal = []
-    for start, end in spans:
-        at = bisect_right(ends, start)
-        has_part = at < len(found) and max(found[at][0], start) < end
-        surprisal.append(word_surprisal(text[slice(*found[at])]) if has_part else 0.0)
-    return surprisal
+    words = word_spans(text)
+    surprisal = [*(word_surprisal(text[start:end]) for start, end in words), 0.0]
+    return [surprisal[at] for at in words_at(words, spans)]
 
 
 @cache

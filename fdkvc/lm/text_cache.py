@@ -23,7 +23,7 @@ from fdkvc.attention import Bools, Floats, Ints
 from fdkvc.cache import EMPTY
 from fdkvc.lm.decoder import Decoder, ModelSizes, attention, unnormalized_attention
 from fdkvc.lm.head_eviction import DECIDES, HeadEviction, with_new
-from fdkvc.parameters import Parameter, check_count, check_parameter
+from fdkvc.parameters import check_count
 from fdkvc.policies import Policy
 from fdkvc.policies.retrieval import Retrieval
 from fdkvc.run.trace import Codes, Rule
@@ -239,8 +239,7 @@ class TextCache:
         Raises a ValueError unless `count`, the tokens read by then, is from `turn_start` to all.
         """
         count = self.count if count is None else count
-        within = Parameter("", "", low=self.turn_start, high=self.count)
-        check_parameter("the count of a fork", within, count, int)
+        check_count("the count of a fork", count, self.turn_start, self.count)
         other = copy.copy(self)
         other.ids, other.ends = self.ids[:count], [*self.ends]
         other.attended_by_turn = [*self.attended_by_turn]
@@ -260,9 +259,8 @@ class TextCache:
         is cached now of the text before them. Raises a ValueError if they are not tokens of earlier
         turns.
         """
-        within = Parameter("", "", low=0, high=self.turn_start)
-        for name, value in (("the first token", first), ("the end", end)):
-            check_parameter(name, within, value, int)
+        check_count("the first token", first, 0, self.turn_start)
+        check_count("the end", end, 0, self.turn_start)
         other, attended = self.fork(), self.attended
         if attended is None:
             return other
@@ -288,9 +286,7 @@ class TextCache:
         They determined which token was written after it. With `whole_text` they are over all tokens
         so far, as they were computed, instead of those attended to.
         """
-        check_parameter(
-            "the position", Parameter("", "", low=0, high=self.count - 1), position, int
-        )
+        check_count("the position", position, 0, self.count - 1)
         shape, turn = self.decoder.shape, int(np.searchsorted(self.ends, position, side="right"))
         start = self.ends[turn - 1] if turn else 0
         attended = None
