@@ -143,6 +143,3 @@ def measure(
     about: Any = {"model": model, "file": dialogs[1], "more": more}
     seconds = perf_counter() - began
     return tables, answers_files(settings, measured, tables, **about, seconds=seconds)
-
-
-COMMANDS = {"answers": answers, "live": live}

@@ -24,6 +24,3 @@ def app(options: Namespace) -> None:
     except KeyboardInterrupt:
         code = 0
     raise SystemExit(code)
-
-
-COMMANDS = {"app": app}

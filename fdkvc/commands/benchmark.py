@@ -55,6 +55,3 @@ def _measure(options: Namespace, settings: Benchmark, *, whole: bool) -> Study:
     warn_no_effect(settings.policies)
     with running(options) as arguments:
         return run_study(settings, whole=whole, **arguments)
-
-
-COMMANDS = {"benchmark": benchmark, "study": study}

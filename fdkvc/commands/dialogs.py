@@ -192,6 +192,3 @@ def record_all(
             title = f"{done} of {len(transcripts)} dialogs"
             on_progress(Progress(done, len(transcripts), title, perf_counter() - began))
     return recordings, skipped
-
-
-COMMANDS = {"dialogs": dialogs, "capture": capture}

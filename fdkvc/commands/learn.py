@@ -55,6 +55,3 @@ def learn(options: Namespace) -> None:
         replay_text(table[table.metric == "call_recall"]),
     )
     print_results("\n\n".join(text), options.out)
-
-
-COMMANDS = {"learn": learn}

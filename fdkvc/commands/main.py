@@ -56,22 +56,34 @@ def _run(options: Namespace) -> None:
     """Run a command; its packages are imported only here, so that ``--help`` stays fast."""
     match options.command:
         case "app":
-            from fdkvc.commands.app import COMMANDS
-        case "benchmark" | "study":
-            from fdkvc.commands.benchmark import COMMANDS
-        case "sweep" | "ablation" | "tune":
-            from fdkvc.commands.sweep import COMMANDS
-        case "dialogs" | "capture":
-            from fdkvc.commands.dialogs import COMMANDS
-        case "answers" | "live":
-            from fdkvc.commands.answers import COMMANDS
+            from fdkvc.commands.app import app as run
+        case "benchmark":
+            from fdkvc.commands.benchmark import benchmark as run
+        case "study":
+            from fdkvc.commands.benchmark import study as run
+        case "sweep":
+            from fdkvc.commands.sweep import sweep as run
+        case "ablation":
+            from fdkvc.commands.sweep import ablation as run
+        case "tune":
+            from fdkvc.commands.sweep import tune as run
+        case "dialogs":
+            from fdkvc.commands.dialogs import dialogs as run
+        case "capture":
+            from fdkvc.commands.dialogs import capture as run
+        case "answers":
+            from fdkvc.commands.answers import answers as run
+        case "live":
+            from fdkvc.commands.answers import live as run
         case "learn":
-            from fdkvc.commands.learn import COMMANDS
+            from fdkvc.commands.learn import learn as run
         case "trace":
-            from fdkvc.commands.trace import COMMANDS
+            from fdkvc.commands.trace import trace as run
+        case "report":
+            from fdkvc.commands.report import report as run
         case _:
-            from fdkvc.commands.report import COMMANDS
-    COMMANDS[options.command](options)
+            from fdkvc.commands.report import repeat as run
+    run(options)
 
 
 @contextmanager

@@ -152,6 +152,3 @@ def _answer_again(
             "--tools"
         )
     return measure(record.settings, record.baseline, model, dialogs, arguments, trained_on)[1]
-
-
-COMMANDS = {"report": report, "repeat": repeat}

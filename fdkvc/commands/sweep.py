@@ -70,6 +70,3 @@ def tune(options: Namespace) -> None:
         found = run_search(settings, Path(options.out) / "journal.log", on_progress)
     files = tuning_files(settings, found, perf_counter() - began)
     finish(options, files, tuning_text(found))
-
-
-COMMANDS = {"sweep": sweep, "ablation": ablation, "tune": tune}

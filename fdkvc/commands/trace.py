@@ -69,6 +69,3 @@ def _with_settings(policy: Policy, texts: Sequence[str]) -> Policy:
         allowed = ", ".join(policy.settings) or "none"
         raise ValueError(f"{name!r} is not a hyperparameter of {policy.name} (it has: {allowed})")
     return policy.variant(**changed)
-
-
-COMMANDS = {"trace": trace}
