@@ -15,7 +15,10 @@ WORDS: Mapping[type, str] = {
     list: "a list",
     str: "a text",
     int: "a whole number",
+    float: "a number",
+    bool: "true or false",
 }
+"""The names of JSON's types."""
 
 
 def parse_json(text: str, first_line: int = 1) -> Any:

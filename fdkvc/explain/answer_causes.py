@@ -18,8 +18,7 @@ from fdkvc.corpora.model_text import Writer, read_call
 from fdkvc.limits import MAX_RESTORED_SPANS
 from fdkvc.lm.chat import Chat, first_writer, generate_passages
 from fdkvc.lm.language_model import LanguageModel
-from fdkvc.lm.one_head import OneHead
-from fdkvc.lm.text_cache import TextCache, read
+from fdkvc.lm.text_cache import OneHead, TextCache, read
 from fdkvc.lm.tokens import Tokens
 from fdkvc.policies import Policy
 from fdkvc.run.trace import Rule

@@ -18,6 +18,7 @@ from types import NoneType
 from typing import Any, NoReturn, cast, get_args, get_origin, get_type_hints
 
 import fdkvc
+from fdkvc.corpora.json_input import WORDS
 from fdkvc.experiments.answers import Answers
 from fdkvc.experiments.benchmark import Benchmark, default_baseline
 from fdkvc.experiments.sweep import Sweep
@@ -234,17 +235,6 @@ def read_run(content: bytes | str, *kinds: str) -> Record:
     )
 
 
-JSON: Mapping[Any, tuple[Any, str]] = {
-    bool: (bool, "true or false"),
-    int: (int, "a whole number"),
-    float: (float, "a number"),
-    str: (str, "a text"),
-    tuple: (list, "a list"),
-    dict: (dict, "an object"),
-}
-"""The JSON type of a type, and its name."""
-
-
 def _read(kind: Any, value: Any, place: str) -> Any:
     """Read a JSON value as a type: number, text, list, object, policy or settings."""
     inner, own = get_args(kind), f"{place}." if place else ""
@@ -253,9 +243,9 @@ def _read(kind: Any, value: Any, place: str) -> Any:
     if NoneType in inner:
         return _read(next(each for each in inner if each is not NoneType), value, place)
     plain = float if set(inner) == {int, float} else get_origin(kind) or kind
-    json_kind, words = JSON.get(plain, JSON[dict])
+    json_kind = list if plain is tuple else plain if plain in WORDS else dict
     if type(value) is not json_kind and not (plain is float and type(value) is int):
-        _refuse(place, f"it is not {words}")
+        _refuse(place, f"it is not {WORDS[json_kind]}")
     if plain is tuple:
         kinds = inner[:1] * len(value) if inner[-1] is Ellipsis else inner
         if len(kinds) != len(value):
@@ -264,7 +254,7 @@ def _read(kind: Any, value: Any, place: str) -> Any:
         return tuple(_read(each, part, f"{place}[{at}]") for at, (each, part) in numbered)
     if plain is dict:
         return {name: _read(inner[1], each, own + name) for name, each in value.items()}
-    if plain in JSON:
+    if plain in WORDS:
         return value
     make, values = recorded_policy, value
     if kind is not Policy:

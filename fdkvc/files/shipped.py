@@ -76,8 +76,7 @@ def packed(study: Study, sweeps: Mapping[Sweep, Results], made: str) -> dict[str
     parts |= {_ablation(parameter): results for parameter, results in study.sweeps.items()}
     parts |= {_sweep(sweep): results for sweep, results in sweeps.items()}
     numbers = {name: row for part, each in parts.items() for name, row in _rows(part, each)}
-    for name in _PROBES:
-        numbers[_JOINT.join((_PROBE, name))] = getattr(study.probes, name)
+    numbers |= {f"{_PROBE}|{name}": getattr(study.probes, name) for name in _PROBES}
     head = {
         "version": fdkvc.__version__,
         "made": made,
@@ -125,28 +124,17 @@ def overview() -> Results:
 
 def packed_overview(results: Results) -> dict[str, bytes]:
     """Return the complete results of `OVERVIEW` as a file."""
-    seconds = np.asarray(results.seconds)
-    numbers = {_JOINT.join((_OVERVIEW, _SECONDS)): seconds, **dict(_rows(_OVERVIEW, results))}
-    return {OVERVIEW_NUMBERS: _compressed(numbers)}
+    numbers = {f"{_OVERVIEW}|{_SECONDS}": np.asarray(results.seconds)}
+    return {OVERVIEW_NUMBERS: _compressed(numbers | dict(_rows(_OVERVIEW, results)))}
 
 
 def _read(content: bytes) -> dict[tuple[str, ...], Values]:
     with np.load(io.BytesIO(content), allow_pickle=False) as numbers:
-        return {tuple(name.split(_JOINT)): numbers[name] for name in numbers.files}
-
-
-def _results(
-    part: str, rows: Mapping[tuple[str, ...], Values], benchmark: Benchmark, seconds: float
-) -> Results:
-    measured = _measured(part, rows)
-    names = next(iter(measured.values()))
-    ran = replace(benchmark, policies=tuple(map(read_policy, names)))
-    return Results(ran, measured, seconds)
+        return {tuple(name.split("|")): numbers[name] for name in numbers.files}
 
 
 # ------------------------------------------------------------------------------- names of arrays
 
-_JOINT = "|"
 _STUDY, _PROBE, _OVERVIEW, _SECONDS = "study", "probe", "overview", "seconds"
 _PROBES = ("highest_score", "same_entries")
 
@@ -164,22 +152,18 @@ def _rows(part: str, results: Results) -> Iterator[tuple[str, Values]]:
         for policy, measured in by_policy.items():
             for kind in ("values", "series"):
                 for name, values in getattr(measured, kind).items():
-                    yield _JOINT.join((part, scenario, policy, kind, name)), values
+                    yield "|".join((part, scenario, policy, kind, name)), values
 
 
-def _measured(
-    part: str, rows: Mapping[tuple[str, ...], Values]
-) -> dict[str, dict[str, PolicyScores]]:
-    found: dict[str, dict[str, dict[str, dict[str, Values]]]] = {}
+def _results(
+    part: str, rows: Mapping[tuple[str, ...], Values], benchmark: Benchmark, seconds: float
+) -> Results:
+    measured: dict[str, dict[str, PolicyScores]] = {}
     for place, values in rows.items():
         if place[0] == part and len(place) == 5:
             _, scenario, policy, kind, name = place
-            of_policy = found.setdefault(scenario, {}).setdefault(policy, {})
-            of_policy.setdefault(kind, {})[name] = values
-    return {
-        scenario: {
-            policy: PolicyScores(kinds.get("values", {}), kinds.get("series", {}))
-            for policy, kinds in by_policy.items()
-        }
-        for scenario, by_policy in found.items()
-    }
+            by_policy = measured.setdefault(scenario, {})
+            scores = by_policy.setdefault(policy, PolicyScores({}, {}))
+            getattr(scores, kind)[name] = values
+    names = next(iter(measured.values()))
+    return Results(replace(benchmark, policies=tuple(map(read_policy, names))), measured, seconds)

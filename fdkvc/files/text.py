@@ -103,7 +103,7 @@ def tuning_text(tuned: Tuned) -> str:
         (row["setting"], row["goal"]): ranged(
             row["mean_diff"], row["ci_low"], row["ci_high"], write=signed
         )
-        for row in _records(tuned.gains)
+        for row in tuned.gains.to_dict("records")
     }
     rows = [
         [
@@ -113,7 +113,7 @@ def tuning_text(tuned: Tuned) -> str:
             *(decimal(row[name]) for name in INTERVAL),
             gains.get((row["setting"], row["goal"]), ""),
         ]
-        for row in _records(tuned.front)
+        for row in tuned.front.to_dict("records")
     ]
     heads = ["setting", "goal", "searched", "fresh", "from", "to", "gain"]
     return text_table(heads, rows, 2, grouped=True)
@@ -131,7 +131,7 @@ def replay_text(replayed: pd.DataFrame) -> str:
     cells = []
     for metric in dict.fromkeys(replayed.metric):
         scale, digits, unit = (100, 1, " %") if late_metric(metric).percent else (1, 2, "")
-        for row in _records(table[table.metric == metric]):
+        for row in table[table.metric == metric].to_dict("records"):
             high = row["mean"] + (row["ci_high"] - row["ci_low"]) / 2
             words = plus_minus(row["mean"], high, scale, digits)
             name = f"{row['policy']}{OF_HEADS[row['heads']]}"
@@ -171,7 +171,7 @@ def forgotten_text(by_source: pd.DataFrame, lost: pd.DataFrame, settings: Replay
                         *(row["dialog"], row["call"], row["slot"], row["value"][:40]),
                         *(str(row[name]) for name in ("turn", "mentioned", "lost")),
                     ]
-                    for row in _records(gone.head(10))
+                    for row in gone.head(10).to_dict("records")
                 ],
                 4,
             ),
@@ -192,13 +192,13 @@ def answers_text(found: AnswersTables) -> str:
     table = found.summary
     same = {
         (row["metric"], row["policy"], row["budget"])
-        for row in _records(found.paired)
+        for row in found.paired.to_dict("records")
         if row["significant"] is False
     }
     budgets, cells = table.budget.unique().tolist(), []
     for metric, measure in MEASURES.items():
         scale, digits, unit = (100, 1, " %") if measure.unit == "%" else (1, 3, "")
-        for row in _records(table[table.metric == metric]):
+        for row in table[table.metric == metric].to_dict("records"):
             mean, low, high = (scale * row[name] for name in INTERVAL)
             words = ranged(mean, low, high, digits)
             words += " =" if (metric, row["policy"], row["budget"]) in same else "  "
@@ -222,7 +222,7 @@ def _by_services_text(table: pd.DataFrame, budgets: Sequence[int]) -> str:
     if table.known.nunique() < 2:
         return ""
     cells = []
-    for row in _records(table):
+    for row in table.to_dict("records"):
         mean, low, high = (100 * row[name] for name in INTERVAL)
         words = ranged(mean, low, high, 1)
         cells.append((GROUPS[row["known"]], row["policy"], row["budget"], words))
@@ -247,7 +247,7 @@ def _proxies_text(table: pd.DataFrame) -> str:
     if table.empty:
         return ""
     cells = []
-    for row in _records(table.sort_values("damage", kind="stable")):
+    for row in table.sort_values("damage", kind="stable").to_dict("records"):
         words = ranged(row["rho"], row["ci_low"], row["ci_high"], 2, signed)
         words += by_policies(row["policies_low"], row["policies_high"])
         cells.append((row["damage"], row["proxy"], row["over"], words))
@@ -284,7 +284,7 @@ def cost_text(cost: pd.DataFrame) -> str:
                 for text in (f"{row[f'{act}_per_second']:.1f}", f"{row[f'{act}_ratio']:.2f}")
             ),
         ]
-        for row in _records(cost)
+        for row in cost.to_dict("records")
     ]
     header = ["policy", "budget", "most bytes", "×"]
     header += ["read per second", "×", "written per second", "×"]
@@ -300,7 +300,7 @@ def trace_text(trace: Trace, dialogs: DialogBatch, requested: Iterable[str] = ()
     frame = table.dropna(axis="columns", how="all")
     states = [name for name in frame if name in trace.state]
     while True:
-        rows = [[_short(value) for value in row.values()] for row in _records(frame)]
+        rows = [[_short(value) for value in row.values()] for row in frame.to_dict("records")]
         text = text_table([str(name) for name in frame], rows, left=0)
         if text.index("\n") <= MAX_LINE or not states:
             return text
@@ -328,10 +328,6 @@ def _summary_text(results: Results) -> str:
     return text
 
 
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(name): cell for name, cell in row.items()} for row in frame.to_dict("records")]
-
-
 def _metric_header(benchmark: Benchmark) -> list[str]:
     return [word for key in benchmark.metrics for word in (_metric_name(key), "published")]
 
@@ -347,7 +343,7 @@ def _measured_beside_published(
     """Return a measured and a published text for each metric, both empty if it is undefined."""
     place = {metric: 2 * at for at, metric in enumerate(late_metrics(benchmark))}
     texts: dict[tuple[Any, ...], list[str]] = {}
-    for row in _records(table):
+    for row in table.to_dict("records"):
         percent = late_metric(row["metric"]).percent
         scale, digits, printed_digits = (100, 1, 1) if percent else (1, 3, 4)  # as printed
         measured = plus_minus(row["mean"], row["ci_high"], scale, digits)
@@ -364,7 +360,7 @@ def _adaptation_text(results: Results) -> str:
     if table.empty:
         return ""
     rows = []
-    for row in _records(table):
+    for row in table.to_dict("records"):
         values = results.values(ADAPTATION, row["policy"], "never")
         never = 0 if values is None else int(values.sum())
         cells = [row["policy"]]
@@ -379,7 +375,7 @@ def _adaptation_text(results: Results) -> str:
     )
 
 
-def at_least(turns: Mapping[str, float], n: int, never: int) -> dict[str, str]:
+def at_least(turns: Mapping[Any, float], n: int, never: int) -> dict[str, str]:
     """Return mean, median and p90 of the turns to adapt as texts.
 
     A dialog that never adapts counts with its number of turns, so figures that depend on one get
@@ -432,7 +428,7 @@ def _difference(comparison: Paired, percent: bool) -> list[str]:
 
 def _latency_text(study: Study) -> str:
     table = tables.latency_table(study)
-    rows = [[_short(cell) for cell in row.values()] for row in _records(table)]
+    rows = [[_short(cell) for cell in row.values()] for row in table.to_dict("records")]
     header = ["policy", "ms", "times FIFO's", "published ms"]
     return f"Time of a turn of one dialog\n\n{text_table(header, rows)}"
 

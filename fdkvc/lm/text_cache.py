@@ -343,6 +343,33 @@ class EvictingCache(TextCache):
         self._set_attended(step.held)
 
 
+class OneHead(EvictingCache):
+    """A cache whose policy decides for every KV head, but evicts from one head only.
+
+    All other heads keep the whole text.
+    """
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        policy: Policy,
+        budget: int,
+        layer: int,
+        head: int,
+        decides: str = DECIDES.default,
+    ) -> None:
+        super().__init__(decoder, policy, budget, decides)
+        self.layer, self.head = layer, head
+
+    def _set_attended(self, attended: Ints | None) -> None:
+        if attended is not None:
+            own = attended[self.layer, self.head]
+            attended = np.tile(np.arange(self.count), (*attended.shape[:2], 1))
+            attended[self.layer, self.head] = EMPTY
+            attended[self.layer, self.head, : len(own)] = own
+        super()._set_attended(attended)
+
+
 @dataclass(frozen=True, eq=False)
 class _SlotVectors:
     """The `fdkvc.lm.head_tokens.Vectors` of a cache's slots before this turn, and of the turn."""

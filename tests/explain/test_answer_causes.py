@@ -20,8 +20,7 @@ from fdkvc.explain.answer_causes import (
 )
 from fdkvc.lm.chat import Chat, generate
 from fdkvc.lm.language_model import LanguageModel, load_language_model
-from fdkvc.lm.one_head import OneHead
-from fdkvc.lm.text_cache import EvictingCache, TextCache, read
+from fdkvc.lm.text_cache import EvictingCache, OneHead, TextCache, read
 from fdkvc.policies import policy_named
 from tests.models import write_model
 

@@ -13,16 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fdkvc.corpora.formats import (
-    annotated,
-    anthropic,
-    chat,
-    plain,
-    responses,
-    tau2_bench,
-    tau_bench,
-    tooltalk,
-)
+from fdkvc.corpora.formats import annotated, anthropic, chat, plain, responses, tau_bench, tooltalk
 from fdkvc.corpora.formats.base import Format
 from fdkvc.corpora.json_input import check_object, check_structure, parse_json
 from fdkvc.corpora.tools import listed_tools
@@ -34,9 +25,9 @@ FORMATS: dict[str, Format] = {
     each.key: each
     for each in (
         annotated.FORMAT,
-        tau_bench.FORMAT,
-        tau2_bench.FORMAT,
-        tau2_bench.SIMULATION,
+        tau_bench.TRIAL,
+        tau_bench.RESULTS,
+        tau_bench.SIMULATION,
         tooltalk.FORMAT,
         anthropic.FORMAT,
         chat.FORMAT,

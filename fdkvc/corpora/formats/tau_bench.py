@@ -1,18 +1,32 @@
-"""Results of τ-bench: a list of trials, each with its chat messages in ``traj``.
+"""Results of τ-bench and τ²-bench.
+
+τ-bench: a list of trials, each with its chat messages in ``traj``. Trials of a task form a cluster.
+
+τ²-bench: ``simulations``, or the file of one of them. A simulation has ``messages`` or, of speech,
+``ticks``, whose parts are joined to messages. Its policy, or that of the environment, is the
+agent's system prompt. The calls that the simulated user makes and their results are left out,
+because the agent never reads them.
 
 Yao et al. 2024, *τ-bench: A Benchmark for Tool-Agent-User Interaction in Real-World Domains*
-(``sierra-research/tau-bench``). Trials of a task form a cluster.
+(``sierra-research/tau-bench``); Barres et al. 2025, *τ²-Bench: Evaluating Conversational Agents in
+a Dual-Control Environment* (``sierra-research/tau2-bench``, ``src/tau2/data_model``).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from fdkvc.corpora.formats.base import Format
 from fdkvc.corpora.formats.chat import transcript_of
-from fdkvc.corpora.json_input import require
-from fdkvc.corpora.transcripts import Transcript, clean_name
+from fdkvc.corpora.json_input import check_object, optional, require
+from fdkvc.corpora.transcripts import SkippedError, Transcript, clean_name
+from fdkvc.limits import MAX_DIALOGS
+
+OF_USER = "message between the simulated user and its own tools"
+SPEECH = "message of speech without a transcript"
 
 
 def read_trial(value: Mapping[str, Any], number: int, calls: bool = False) -> Iterator[Transcript]:
@@ -37,7 +51,110 @@ def task_and_name(value: Mapping[str, Any]) -> tuple[str, str]:
     return cluster, f"{cluster}, trial {trial}" if isinstance(trial, int) else cluster
 
 
-FORMAT = Format(
+def read_results(
+    value: Mapping[str, Any], number: int, calls: bool = False
+) -> Iterator[Transcript | SkippedError]:
+    """Read all simulations of a file."""
+    simulations = require(value, "simulations", list, "the file")
+    if len(simulations) > MAX_DIALOGS:
+        raise ValueError(
+            f"the file has {len(simulations):,} simulations, but at most {MAX_DIALOGS:,} are "
+            "allowed"
+        )
+    info = optional(value, "info", dict, "info")
+    policy = optional(optional(info, "environment_info", dict, "info"), "policy", str, "info")
+    for at, simulation in enumerate(simulations, start=number):
+        found = check_object(simulation, f"simulation {at}")
+        try:
+            yield from read_simulation(found, at, calls, policy)
+        except SkippedError as error:
+            yield error
+
+
+def read_simulation(
+    value: Mapping[str, Any], number: int, calls: bool = False, policy: str = ""
+) -> Iterator[Transcript]:
+    """Read one simulation; `policy` is the environment's."""
+    place = f"simulation {number}"
+    unread: Counter[str] = Counter()
+    if value.get("messages") is None:
+        listed = list(_from_ticks(require(value, "ticks", list, place), place))
+    else:
+        listed = require(value, "messages", list, place)
+    messages = list(_messages(listed, place, unread))
+    policy = optional(value, "policy", str, place) or policy
+    if policy and messages and messages[0]["role"] != "system":
+        messages.insert(0, {"role": "system", "content": policy})
+    task, name = task_and_name(value)
+    yield transcript_of(messages, name or value.get("id"), place, calls, task, unread)
+
+
+def _messages(listed: list[Any], place: str, unread: Counter[str]) -> Iterator[dict[str, Any]]:
+    """Yield the messages that the agent reads, as chat messages."""
+    for at, found in enumerate(listed):
+        where = f"{place}, message {at}"
+        message = check_object(found, where)
+        role = require(message, "role", str, where)
+        parts = message.get("tool_messages")
+        if parts is not None:  # the results of parallel calls
+            yield from _messages(require(message, "tool_messages", list, where), where, unread)
+            continue
+        called = [
+            check_object(call, f"{where}: a call")
+            for call in optional(message, "tool_calls", list, where)
+        ]
+        if message.get("requestor") == "user" or (role == "user" and called):
+            unread[OF_USER] += 1
+            continue
+        content = message.get("content")
+        if message.get("is_audio") and content is not None:  # base64
+            content = optional(message, "audio_script_gold", str, where)
+            unread[SPEECH] += not content
+        yield {
+            "role": role,
+            "content": content,
+            "tool_calls": [{"function": call.get("function", call)} for call in called],
+        }
+
+
+def _from_ticks(ticks: list[Any], place: str) -> Iterator[dict[str, Any]]:
+    """Yield the messages of speech: what one side says without a pause of its turn is joined."""
+    joined: dict[str, Any] = {}
+    for at, found in enumerate(ticks):
+        where = f"{place}, tick {at}"
+        tick = check_object(found, where)
+        for side, role in (("agent", "assistant"), ("user", "user")):
+            chunk = optional(tick, f"{side}_chunk", dict, where)
+            if chunk.get("contains_speech", True) and (text := _spoken(chunk, where)):
+                ids = optional(chunk, "utterance_ids", list, where)
+                if joined.get("role") != role:
+                    if joined:
+                        yield joined
+                    joined = {"role": role, "content": text, "ids": ids}
+                else:
+                    new = bool(ids and joined["ids"] and not any(x in joined["ids"] for x in ids))
+                    joined.update(content=joined["content"] + " " * new + text, ids=ids)
+            called = optional(tick, f"{side}_tool_calls", list, where)
+            results = optional(tick, f"{side}_tool_results", list, where)
+            if called or results:
+                if joined:
+                    yield joined
+                joined = {}
+            if called:
+                yield {"role": role, "content": None, "tool_calls": called}
+            yield from results
+    if joined:
+        yield joined
+
+
+def _spoken(chunk: Mapping[str, Any], place: str) -> str:
+    """Return the words of a chunk, of audio its script."""
+    field = "audio_script_gold" if chunk.get("is_audio") else "content"
+    text: str = optional(chunk, field, str, place)
+    return text
+
+
+TRIAL = Format(
     "tau-bench",
     "τ-bench results",
     ("json", "jsonl"),
@@ -45,4 +162,22 @@ FORMAT = Format(
     read_trial,
     "results of τ-bench (`sierra-research/tau-bench`, MIT)",
     demands="arguments of `tool_calls`",
+)
+
+RESULTS = Format(
+    "tau2-bench",
+    "τ²-bench results",
+    ("json", "jsonl"),
+    "simulations",
+    read_results,
+    "results of τ²-bench, or one simulation (`sierra-research/tau2-bench`, MIT)",
+    demands="arguments of the agent's `tool_calls`",
+)
+
+SIMULATION = replace(
+    RESULTS,
+    key="tau2-simulation",
+    field="messages",
+    read=read_simulation,
+    recognizes=lambda value: "termination_reason" in value or "ticks" in value,
 )
