@@ -242,8 +242,8 @@ def _read(kind: Any, value: Any, place: str) -> Any:
         return value
     if NoneType in inner:
         return _read(next(each for each in inner if each is not NoneType), value, place)
-    plain = float if set(inner) == {int, float} else get_origin(kind) or kind
-    json_kind = list if plain is tuple else plain if plain in WORDS else dict
+    plain: Any = float if set(inner) == {int, float} else get_origin(kind) or kind
+    json_kind: Any = list if plain is tuple else plain if plain in WORDS else dict
     if type(value) is not json_kind and not (plain is float and type(value) is int):
         _refuse(place, f"it is not {WORDS[json_kind]}")
     if plain is tuple:
