@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fdkvc.attention import SPEAKERS, TRAITS, word_id
+from fdkvc.cache import EMPTY
 from fdkvc.corpora.recordings import Recording
 from fdkvc.parameters import Parameter, defaults_of, parameters_of
 from fdkvc.policies import POLICIES, Policy, policy_named
@@ -242,10 +243,6 @@ def oracle(dialogs: DialogBatch, row: int, policy: Policy, budget: int) -> list[
 # ------------------------------------------------------------------------------- comparisons
 
 
-entries_of = lru_cache(maxsize=32)(Trace.all_entries)
-"""Entries of a trace, cached because building them takes longer than comparing a row."""
-
-
 def live(entries: EntryTrace, row: int, turn: int) -> NDArray[np.intp]:
     """Slots of the entries that compete for the budget: old ones above the threshold, and new."""
     status, rule = entries.status[row, turn], entries.rule[row, turn]
@@ -276,9 +273,38 @@ def kept_tokens(trace: Trace, row: int, turn: int) -> list[int]:
     return kept
 
 
+def all_entries(trace: Trace) -> EntryTrace:
+    """Return the entries of all turns, as arrays (B, T, W); NaN or 0 in slots beyond a turn's."""
+    turns = range(trace.first_turn, trace.first_turn + trace.turns)
+    each = [trace.entries_in(turn) for turn in turns]
+
+    def whole(name: str) -> Any:
+        columns = [getattr(one, name) for one in each]
+        if not isinstance(columns[0], Mapping):
+            return _padded(columns, EMPTY if name == "token" else 0)
+        return {key: _padded([column[key] for column in columns]) for key in columns[0]}
+
+    return EntryTrace(**{field.name: whole(field.name) for field in dataclasses.fields(EntryTrace)})
+
+
+def _padded(columns: Sequence[NDArray[Any]], empty: int = 0) -> NDArray[Any]:
+    """Stack columns of turns, (B, W) of any width or (B,), with NaN or `empty` in the rest."""
+    first = columns[0]
+    widest = map(max, zip(*(column.shape[1:] for column in columns), strict=True))
+    shape = (len(first), len(columns), *widest)
+    stacked = np.full(shape, np.nan if first.dtype.kind == "f" else empty, first.dtype)
+    for turn, column in enumerate(columns):
+        stacked[:, turn][(slice(None), *map(slice, column.shape[1:]))] = column
+    return stacked
+
+
+entries_of = lru_cache(maxsize=32)(all_entries)
+"""Entries of a trace, cached because building them takes longer than comparing a row."""
+
+
 def margins(trace: Trace, row: int) -> Iterator[float]:
     """Yield the margin of each turn's eviction by budget; infinity without one."""
-    entries = trace.all_entries()
+    entries = all_entries(trace)
     for turn in range(trace.turns):
         score, rule = entries.score[row, turn], entries.rule[row, turn]
         status, protected = entries.status[row, turn], entries.protected[row, turn]

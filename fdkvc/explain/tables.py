@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from fdkvc.explain.explain import turn_view
 from fdkvc.run.metrics import default_metrics, metric_named
 from fdkvc.run.trace import Rule, Status, Trace
 from fdkvc.synthetic.batch import Bits, DialogBatch
@@ -25,34 +26,36 @@ def entries_table(trace: Trace, dialogs: DialogBatch, row: int = 0) -> pd.DataFr
     kept entries. Each channel and term of the policy has a column ``channel_…`` or ``term_…``, with
     the values used by eviction; an entry evicted by the threshold has no terms, score and rank.
     """
-    entries = trace.all_entries()
-    own = dialogs.in_turns[row, trace.first_turn :, None]
-    turn, slot = np.nonzero((entries.status[row] != Status.empty) & own)
+    end = min(trace.first_turn + trace.turns, int(dialogs.turn_counts[row]))
+    views = [turn_view(trace, dialogs, row, turn) for turn in range(trace.first_turn, end)]
 
-    def pick(column: NDArray[Any]) -> NDArray[Any]:
-        picked: NDArray[Any] = column[row, turn, slot]
-        return picked
+    def pick(name: str) -> NDArray[Any]:
+        return np.concatenate([getattr(view, name) for view in views])
 
-    def each(prefix: str, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        return {f"{prefix}_{name}": pick(column) for name, column in columns.items()}
+    def each(prefix: str, columns: str) -> dict[str, NDArray[Any]]:
+        first, *rest = (getattr(view, columns) for view in views)
+        return {
+            f"{prefix}_{name}": np.concatenate([column, *(each[name] for each in rest)])
+            for name, column in first.items()
+        }
 
-    token = pick(entries.token)
-    rank = pick(entries.rank)
+    token = pick("token")
+    rank = pick("rank")
     return pd.DataFrame(
         {
-            "turn": turn + trace.first_turn,
+            "turn": np.repeat([view.turn for view in views], [len(view.token) for view in views]),
             "token": token,
             "born": dialogs.born[row, token],
             "topic": _topics(dialogs.topic_bits[row, token], dialogs.topic_names),
-            "status": _names(Status)[pick(entries.status)],
-            "rule": _names(Rule)[pick(entries.rule)],
-            "attention_before": pick(entries.attention_before),
-            "attention_after": pick(entries.attention_after),
-            **each("channel", entries.channels),
-            **each("term", entries.terms),
-            "score": pick(entries.score),
+            "status": _names(Status)[pick("status")],
+            "rule": _names(Rule)[pick("rule")],
+            "attention_before": pick("attention_before"),
+            "attention_after": pick("attention_after"),
+            **each("channel", "channels"),
+            **each("term", "terms"),
+            "score": pick("score"),
             "rank": pd.array(np.where(rank > 0, rank, np.nan), dtype="Int64"),
-            "protected": pick(entries.protected),
+            "protected": pick("protected"),
         }
     )
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fdkvc.attention import Bools, Floats, Ints, Observation, normalize
+from fdkvc.attention import Floats, Ints, Observation, normalize
 from fdkvc.cache import EMPTY, Cache, contains, enqueue
 from fdkvc.parameters import check_count
 from fdkvc.policies.base import Policy
 from fdkvc.run.simulate import choose, simulate
-from fdkvc.run.trace import State, Trace, computed_state
+from fdkvc.run.trace import Attended, State, Trace, computed_state
 from fdkvc.synthetic.batch import DialogBatch
 
 
@@ -149,10 +149,7 @@ def state_at_fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> State:
     entries = _reset if change.resets(trace.policy) else _continued
     cache = entries(before.cache, policy, turn)
     # Attention weights move with their entries, like a channel.
-    weights = {
-        "attention_before": before.attention_before,
-        "attention_after": before.attention_after,
-    }
+    weights = {"before": before.attended.before, "after": before.attended.after}
     carried = Cache(cache.token, {**cache.channels, **weights}, cache.state)
     if change.dropped is not None:
         carried = carried.without(cache.token == change.dropped)
@@ -163,14 +160,15 @@ def state_at_fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> State:
     cache = Cache(carried.token, channels, carried.state)
 
     lost = cache.present.sum(axis=1) < before.cache.present.sum(axis=1)
-    state = computed_state(
-        cache,
-        carried["attention_before"],
-        carried["attention_after"],
-        before.output,
-        enqueue(before.tier, evicted, policy.tier_places(budget, dialogs.keys.shape[1])),
-    )
-    return _attended(state, lost, policy, turn)
+    attended = Attended(carried["before"], carried["after"], before.attended.output)
+    tier = enqueue(before.tier, evicted, policy.tier_places(budget, dialogs.keys.shape[1]))
+    if lost.any():  # the attention of the others is scaled up to 1
+        raw = normalize(attended.before)
+        bent = policy.modulate(raw, cache)
+        scaled = (raw, bent, turn.context(bent, cache.token))
+        pairs = zip(scaled, vars(attended).values(), strict=True)
+        attended = Attended(*(np.where(lost[:, None], new, old) for new, old in pairs))
+    return computed_state(cache, attended, tier)
 
 
 def _settings(trace: Trace, dialogs: DialogBatch, change: Fork) -> tuple[Policy, int, Ints | None]:
@@ -229,20 +227,3 @@ def _resized(
         return cache.keep(kept, slots)
     more = np.full((rows, slots - before), EMPTY, np.intp)
     return cache.insert(more, {name: np.zeros(more.shape, np.float32) for name in cache.channels})
-
-
-def _attended(state: State, lost: Bools, policy: Policy, turn: Observation) -> State:
-    """Renormalize the attention in the rows that lost an entry."""
-    if not lost.any():
-        return state
-    cache = state.cache
-    before: Floats = normalize(state.attention_before)
-    after = policy.modulate(before, cache)
-    column = lost[:, None]
-    return computed_state(
-        cache,
-        np.where(column, before, state.attention_before),
-        np.where(column, after, state.attention_after),
-        np.where(column, turn.context(after, cache.token), state.output),
-        state.tier,
-    )

@@ -15,7 +15,7 @@ import numpy as np
 from fdkvc.limits import MAX_KEPT_ENTRIES
 from fdkvc.policies.base import Policy
 from fdkvc.run.simulate import simulate
-from fdkvc.run.trace import State, Trace, TurnResult, computed_state
+from fdkvc.run.trace import BY_TURN, State, Trace, TurnResult, computed_state
 from fdkvc.synthetic.batch import DialogBatch
 
 BLOCK = 16
@@ -99,25 +99,21 @@ def simulate_long(policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
     starts: list[State | None] = [None]
     for block in range(-(-dialogs.turns // BLOCK)):
         trace = run_block(policy, dialogs, budget, block, starts[-1])
-        cache, tier, attended = trace.last.cache, trace.last.tier, trace.last.attended
-        state = computed_state(cache, attended.before, attended.after, attended.output, tier)
+        # Without the arrays that the last turn's attention would keep alive.
+        state = computed_state(trace.last.cache, trace.last.attended, trace.last.tier)
         starts.append(state)
         blocks.append(replace(trace, kept=trace.kept.astype(np.int32), last=state))
 
-    def whole(column: Any) -> Any:
-        parts = [column(block) for block in blocks]
+    def whole(name: str) -> Any:
+        parts = [getattr(block, name) for block in blocks]
         if isinstance(parts[0], np.ndarray):
             return np.concatenate(parts, axis=1)
-        return {name: np.concatenate([part[name] for part in parts], axis=1) for name in parts[0]}
+        return {key: np.concatenate([part[key] for part in parts], axis=1) for key in parts[0]}
 
     return replace(
         blocks[-1],
+        **{name: whole(name) for name in BY_TURN},
         first_turn=0,
-        kept=whole(lambda trace: trace.kept),
-        tier=whole(lambda trace: trace.tier),
-        output=whole(lambda trace: trace.output),
-        state=whole(lambda trace: trace.state),
-        evicted=whole(lambda trace: trace.evicted),
         seconds=np.concatenate([block.seconds for block in blocks]),
         results=BlockResults(policy, dialogs, budget, starts),
     )

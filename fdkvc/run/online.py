@@ -144,6 +144,7 @@ class OnlineCache:
         turn = dialog.observe(0)
         state = self._state.with_tier(self.policy.tier_places(self.budget, self.fed + count))
         after = take_turn(self.policy, state, turn, capacity).after
+        attended = after.attended
 
         slot = np.concatenate([after.cache.token[0], after.tier[0]])
         filled = slot >= 0
@@ -153,13 +154,11 @@ class OnlineCache:
         renumbered = np.where(filled, np.arange(len(slot)), -1)[None]
         self._state = computed_state(
             Cache(renumbered[:, :capacity], after.cache.channels, after.cache.state),
-            after.attention_before,
-            after.attention_after,
-            after.output,
+            attended,
             renumbered[:, capacity:],
         )
         ids, kept = self._ids[:capacity], filled[:capacity]
-        return OnlineTurn(after.output[0].copy(), ids[kept], after.attention_after[0, kept])
+        return OnlineTurn(attended.output[0].copy(), ids[kept], attended.after[0, kept])
 
     def _check_shapes(self, new: dict[str, Floats]) -> None:
         for name, array in new.items():

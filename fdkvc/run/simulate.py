@@ -40,9 +40,7 @@ def initial_state(
     nothing = np.zeros((rows, slots), np.float32)
     return computed_state(
         empty_cache(rows, slots, policy.channels, policy.initial_state()),
-        nothing,
-        nothing,
-        np.zeros((rows, head_dimension), np.float32),
+        Attended(nothing, nothing, np.zeros((rows, head_dimension), np.float32)),
         np.full((rows, policy.tier_places(budget, tokens)), EMPTY, np.intp),
     )
 
@@ -166,8 +164,8 @@ def take_turn(
     if not all_active:
         new, earlier = vars(after.attended), vars(before.attended)
         active = turn.active[:, None]
-        raw, bent, output = (np.where(active, new[name], earlier[name]) for name in new)
-        after = computed_state(cache, raw, bent, output, tier)
+        attended = {name: np.where(active, new[name], earlier[name]) for name in new}
+        after = computed_state(cache, Attended(**attended), tier)
     return TurnResult(old, update, stale, entries, terms, after=after, **vars(chosen))
 
 
@@ -235,7 +233,7 @@ def simulate(
         began = perf_counter()
         result = take_turn(policy, state, turn, budget, pinned)
         state = result.after
-        output = state.output if entries or number >= outputs_from else unknown
+        output = state.attended.output if entries or number >= outputs_from else unknown
         seconds[at] = perf_counter() - began
         own.write(at, {"kept": state.cache.token, "output": output, "tier": state.tier})
         own.write(at, {"peak": result.entries.count})

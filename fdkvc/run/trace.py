@@ -74,27 +74,9 @@ class State:
         """The attention over the kept entries."""
         return self.attend()
 
-    @property
-    def attention_before(self) -> Floats:
-        """Attention weights (B, budget) before the policy's modulation."""
-        return self.attended.before
 
-    @property
-    def attention_after(self) -> Floats:
-        """Attention weights (B, budget) after the policy's modulation."""
-        return self.attended.after
-
-    @property
-    def output(self) -> Floats:
-        """The context output (B, h)."""
-        return self.attended.output
-
-
-def computed_state(
-    cache: Cache, before: Floats, after: Floats, output: Floats, tier: Ints
-) -> State:
+def computed_state(cache: Cache, attended: Attended, tier: Ints) -> State:
     """Return a state whose attention is known already."""
-    attended = Attended(before, after, output)
     return State(cache, lambda: attended, tier)
 
 
@@ -195,8 +177,8 @@ class TurnResult:
             protected=self.protected,
             score=only(present, score),
             rank=ranking(score, self.entries),
-            attention_before=over_kept(self.after.attention_before),
-            attention_after=over_kept(self.after.attention_after),
+            attention_before=over_kept(self.after.attended.before),
+            attention_after=over_kept(self.after.attended.after),
             channels={name: channel(name) for name in self.entries.channels},
             terms={name: only(present, term) for name, term in self.terms.items()},
             recorded={name: recorded(value) for name, value in self.update.recorded.items()},
@@ -205,9 +187,7 @@ class TurnResult:
 
 @dataclass(frozen=True, eq=False)
 class EntryTrace:
-    """Every entry of each turn, in W = budget + tokens of the longest turn slots.
-
-    For a single turn the arrays have no axis T, and W is the width of that turn.
+    """Every entry of a turn, in W = budget + tokens of the turn slots.
 
     The first `budget` slots hold the entries cached before the turn, older first, the others the
     turn's own tokens. A second tier of R places adds R slots before the turn's own, and recalled
@@ -216,26 +196,30 @@ class EntryTrace:
     """
 
     token: Ints
-    """Shape (B, T, W). −1 in empty slots."""
+    """Shape (B, W). −1 in empty slots."""
     status: Codes
     rule: Codes
-    """Shape (B, T, W). Values of `Status` and `Rule`."""
+    """Shape (B, W). Values of `Status` and `Rule`."""
     protected: Bools
-    """Shape (B, T, W)."""
+    """Shape (B, W)."""
     score: Floats
-    """Shape (B, T, W). The sum of the terms, or the cutoff where they tie; see
+    """Shape (B, W). The sum of the terms, or the cutoff where they tie; see
     `fdkvc.cache.snap_ties`."""
     rank: Ints
-    """Shape (B, T, W). Rank by score, 1 for the highest, ties to the older; 0 if the threshold
+    """Shape (B, W). Rank by score, 1 for the highest, ties to the older; 0 if the threshold
     evicted it."""
     attention_before: Floats
     attention_after: Floats
-    """Shape (B, T, W). Over the kept entries."""
+    """Shape (B, W). Over the kept entries."""
     channels: Mapping[str, Floats]
     terms: Mapping[str, Floats]
-    """Arrays of shape (B, T, W) by name."""
+    """Arrays of shape (B, W) by name."""
     recorded: Mapping[str, Floats]
-    """Arrays of shape (B, T, W) or (B, T) by name. Intermediate results of the policy's steps."""
+    """Arrays of shape (B, W) or (B,) by name. Intermediate results of the policy's steps."""
+
+
+BY_TURN = ("kept", "tier", "output", "state", "evicted", "peak")
+"""Arrays of a trace, or mappings of arrays, whose second axis is that of turns."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,18 +267,8 @@ class Trace:
     def since(self, turn: int) -> Trace:
         """Return the record from this turn on, without its entries."""
         at = max(turn - self.first_turn, 0)
-        return replace(
-            self,
-            first_turn=self.first_turn + at,
-            kept=self.kept[:, at:],
-            tier=self.tier[:, at:],
-            output=self.output[:, at:],
-            state={name: column[:, at:] for name, column in self.state.items()},
-            evicted={rule: count[:, at:] for rule, count in self.evicted.items()},
-            peak=self.peak[:, at:],
-            seconds=self.seconds[at:],
-            results=None,
-        )
+        later = self._by_turn(lambda column: column[:, at:])
+        return replace(later, first_turn=self.first_turn + at, seconds=self.seconds[at:])
 
     def of_whole_turns(self, last: Ints) -> Trace:
         """Return the record by turn of a run over parts of turns, without its entries.
@@ -318,16 +292,22 @@ class Trace:
             )
 
         return replace(
-            self,
-            kept=at_end(self.kept),
-            tier=at_end(self.tier),
-            output=at_end(self.output),
-            state={name: at_end(column) for name, column in self.state.items()},
+            self._by_turn(at_end),
             evicted={rule: over_parts(column, np.sum) for rule, column in self.evicted.items()},
             peak=over_parts(self.peak, np.max),
             seconds=np.zeros(last.shape[1]),
-            results=None,
         )
+
+    def _by_turn(self, changed: Callable[[NDArray[Any]], NDArray[Any]]) -> Trace:
+        """Return the record with every array (B, T, …) changed, without its entries."""
+
+        def each(value: Any) -> Any:
+            if isinstance(value, Mapping):
+                return {name: changed(column) for name, column in value.items()}
+            return changed(value)
+
+        columns = {name: each(getattr(self, name)) for name in BY_TURN}
+        return replace(self, **columns, results=None)
 
     def row(self, index: int) -> Trace:
         """Return the record of one row, as if it had run alone, with copied arrays."""
@@ -338,12 +318,10 @@ class Trace:
             if isinstance(value, Mapping):
                 return {name: own(column) for name, column in value.items()}
             if isinstance(value, tuple):
-                return tuple(own(each) for each in value)
+                return tuple(map(own, value))
             if isinstance(value, State):
-                attended = value.attended
-                known = (attended.before, attended.after, attended.output, value.tier)
-                return computed_state(own(value.cache), *own(known))
-            if isinstance(value, Trace | TurnResult | Update | Cache | Pages):
+                return computed_state(own(value.cache), own(value.attended), own(value.tier))
+            if isinstance(value, Trace | TurnResult | Update | Cache | Pages | Attended):
                 columns = {field.name: own(getattr(value, field.name)) for field in fields(value)}
                 return replace(value, **columns)
             return value
@@ -374,27 +352,3 @@ class Trace:
     def entries_in(self, turn: int) -> EntryTrace:
         """Return the entries of one turn; errors as in `result`."""
         return self.result(turn).entry_trace(self.policy.ties)
-
-    def all_entries(self) -> EntryTrace:
-        """Return the entries of all turns; ValueError if they were not recorded."""
-        turns = range(self.first_turn, self.first_turn + self.turns)
-        each = [self.entries_in(turn) for turn in turns]
-
-        def whole(name: str) -> Any:
-            columns = [getattr(one, name) for one in each]
-            if not isinstance(columns[0], Mapping):
-                return _padded(columns, EMPTY if name == "token" else 0)
-            return {key: _padded([column[key] for column in columns]) for key in columns[0]}
-
-        return EntryTrace(**{field.name: whole(field.name) for field in fields(EntryTrace)})
-
-
-def _padded(columns: Sequence[NDArray[Any]], empty: int = 0) -> NDArray[Any]:
-    """Stack columns of turns, (B, W) of any width or (B,), with NaN or `empty` in the rest."""
-    first = columns[0]
-    widest = map(max, zip(*(column.shape[1:] for column in columns), strict=True))
-    shape = (len(first), len(columns), *widest)
-    stacked = np.full(shape, np.nan if first.dtype.kind == "f" else empty, first.dtype)
-    for turn, column in enumerate(columns):
-        stacked[:, turn][(slice(None), *map(slice, column.shape[1:]))] = column
-    return stacked

@@ -19,6 +19,7 @@ from tests.app_pages import SECONDS
 from tests.browser.address import expect_linked
 from tests.browser.picture import expect_picture
 from tests.browser.test_history import choose
+from tests.worlds import all_entries
 
 ENTRY = re.compile(r"\btoken (\d+), topic [^,]+, from turn \d+, (new, evicted|new|kept|evicted)\b")
 
@@ -86,7 +87,7 @@ def test_at_the_last_turn_the_page_shows_what_the_engine_decided(page: Page) -> 
             choose(page, "Policy", POLICIES[key].label)
         expect_linked(page, policy=key)
         expect_turn(page, last, last)
-        entries = simulate(policy_named(key), dialogs, 56).all_entries()
+        entries = all_entries(simulate(policy_named(key), dialogs, 56))
         decided = {
             int(token): Status(status).name
             for token, status in zip(entries.token[0, last], entries.status[0, last], strict=True)

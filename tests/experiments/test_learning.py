@@ -17,6 +17,7 @@ from fdkvc.lm import BUNDLED
 from fdkvc.lm.language_model import load_language_model
 from fdkvc.policies.learned import FEATURES, Learned
 from fdkvc.run.simulate import simulate
+from tests.worlds import all_entries
 
 CITIES = ("Rome", "Oslo", "Bern", "Cork", "Lyon", "Graz", "Gent", "Bari", "Pisa", "York")
 
@@ -66,7 +67,7 @@ def test_the_newest_mention_of_what_a_later_call_needs_is_needed() -> None:
 def test_features_are_those_that_the_policy_scores() -> None:
     recording = lexical_recording(read_file(EXAMPLES / "dialogues.json")[0])
     policy = Learned(window=0)
-    entries = simulate(policy, recording.dialogs, recording.starts[-1]).all_entries()
+    entries = all_entries(simulate(policy, recording.dialogs, recording.starts[-1]))
     features, _ = draw_pairs([recording], seed=0)
 
     scores = sum(

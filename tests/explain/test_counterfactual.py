@@ -21,7 +21,14 @@ from fdkvc.synthetic.batch import DialogBatch, stack
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
 from tests.explain.test_explain import fd_kvc, three_turns
-from tests.worlds import assert_same_run, evictions, kept_tokens, plain_dialog, random_dialog
+from tests.worlds import (
+    all_entries,
+    assert_same_run,
+    evictions,
+    kept_tokens,
+    plain_dialog,
+    random_dialog,
+)
 
 
 def by_name(changes: list[Change]) -> dict[str, Change]:
@@ -83,7 +90,7 @@ def test_the_change_turns_the_decision_and_no_nearer_one_does(
     monkeypatch.setattr("fdkvc.explain.counterfactual.COARSE", 10)
     dialogs = random_dialog(seed, [9, 8, 10, 9, 8])
     trace = simulate(policy_named(key), dialogs, budget=15)
-    gone = sorted(evictions(trace.all_entries(), 0, 4))
+    gone = sorted(evictions(all_entries(trace), 0, 4))
     found = 0
     for token in (gone[-seed], int(trace.kept[0, 4, 5 * seed])):
         evicted = token in gone
@@ -153,12 +160,12 @@ def test_what_turns_a_decision_only_between_two_steps_is_not_looked_for(
 def test_what_a_run_does_not_read_and_what_is_no_dial_is_not_searched() -> None:
     dialogs = random_dialog(2, [9, 8, 10])
     trace = simulate(policy_named("fd-kvc"), dialogs, budget=15)
-    (token, *_) = evictions(trace.all_entries(), 0, 2)
+    (token, *_) = evictions(all_entries(trace), 0, 2)
     unread = [c.name for c in counterfactual(trace, dialogs, 0, 2, token) if not c.is_read]
     assert unread == ["beta"]
 
     chance = simulate(policy_named("random"), dialogs, budget=15)
-    (token, *_) = evictions(chance.all_entries(), 0, 2)
+    (token, *_) = evictions(all_entries(chance), 0, 2)
     assert list(by_name(counterfactual(chance, dialogs, 0, 2, token))) == ["budget"]
 
 

@@ -25,7 +25,7 @@ from fdkvc.run.trace import Rule, Status, Trace
 from fdkvc.synthetic.batch import DialogBatch, one_dialog
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
-from tests.worlds import plain_dialog, policies, ragged, random_dialog
+from tests.worlds import all_entries, plain_dialog, policies, ragged, random_dialog
 
 EVICTING = policy_named("fd-kvc", tau=0.6, w_c=0.9)
 """A policy whose threshold evicts."""
@@ -476,7 +476,7 @@ def test_numbers_are_those_of_the_raw_arrays(
     policy: Policy, dialogs: DialogBatch, budget: int
 ) -> None:
     trace = simulate(policy, dialogs, budget)
-    entries = trace.all_entries()
+    entries = all_entries(trace)
     for row in range(dialogs.rows):
         for why in every_explanation(trace, dialogs, row):
             at = (row, why.turn)

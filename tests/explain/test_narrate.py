@@ -24,7 +24,7 @@ from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
 from tests.explain.test_explain import EVICTING, budgets, fd_kvc, three_turns
-from tests.worlds import plain_dialog, policies, ragged
+from tests.worlds import all_entries, plain_dialog, policies, ragged
 
 WORD = re.compile(r"\b(nan|None|inf)\b")
 
@@ -154,7 +154,7 @@ def test_the_new_entries_are_named_where_all_of_them_are_lost() -> None:
 def test_protection_says_who_needed_it() -> None:
     dialogs = generate(SCENARIOS["mixed"], seed=7)
     trace = simulate(policy_named("h2o"), dialogs, budget=56)
-    entries = trace.all_entries()
+    entries = all_entries(trace)
     needed = (entries.protected[0, 5] & (entries.rank[0, 5] > 56)).sum()
 
     words = told(policy_named("h2o"), dialogs, 56, turn=5)
@@ -179,7 +179,7 @@ def test_attention_without_modulation_stays() -> None:
 def test_the_numbers_in_the_sentences_are_those_of_the_arrays() -> None:
     dialogs = generate(SCENARIOS["mixed"], seed=7)
     trace = simulate(policy_named("fd-kvc"), dialogs, budget=56)
-    entries = trace.all_entries()
+    entries = all_entries(trace)
     topic = np.array(dialogs.topic_names)[dialogs.current[0]][dialogs.born[0]]
     for turn in range(2, 12):
         words = [step.sentence for step in narrate(trace, dialogs, 0, turn)]
@@ -312,7 +312,7 @@ class Added(Policy):
 def test_a_policy_added_tomorrow_is_told_from_its_declaration() -> None:
     dialogs = generate(SCENARIOS["shift"], seed=7)
     trace = simulate(Added(), dialogs, budget=56)
-    score = trace.all_entries().score[0, 4]
+    score = all_entries(trace).score[0, 4]
     score = score[np.isfinite(score)]
 
     (story,) = narrate(trace, dialogs, 0, turn=4)

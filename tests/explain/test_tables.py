@@ -35,6 +35,7 @@ from fdkvc.run.trace import Status, Trace
 from fdkvc.synthetic.batch import DialogBatch, one_dialog, stack
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS, World, custom_scenario
+from tests.worlds import all_entries
 
 FIVE = ("shift", "return", "mixed", "complex", "gradual")
 LATE = ("late_alignment", "late_retention", "late_diversity")
@@ -351,7 +352,7 @@ TURN_COLUMNS += ["retention", "diversity", "alignment", "latency_ms"]
 
 def test_columns_of_a_trace(run: tuple[Trace, DialogBatch]) -> None:
     trace, dialogs = run
-    entries = trace.all_entries()
+    entries = all_entries(trace)
     assert list(entries_table(trace, dialogs)) == [
         *ENTRY_COLUMNS,
         *(f"channel_{name}" for name in trace.policy.channels),

@@ -12,7 +12,7 @@ from fdkvc.run.trace import Status, Trace
 from fdkvc.synthetic.batch import DialogBatch, one_dialog
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
-from tests.worlds import by_token, evictions, kept_tokens
+from tests.worlds import all_entries, by_token, evictions, kept_tokens
 
 
 def weighed(turns: list[list[float]], queries: list[float] | None = None) -> DialogBatch:
@@ -32,7 +32,7 @@ def weighed(turns: list[list[float]], queries: list[float] | None = None) -> Dia
 
 
 def scores(trace: Trace, turn: int) -> dict[int, float]:
-    return by_token(trace.all_entries(), trace.all_entries().score, 0, turn)
+    return by_token(all_entries(trace), all_entries(trace).score, 0, turn)
 
 
 def test_h2o_may_count_each_query_over_what_it_sees() -> None:
@@ -70,7 +70,7 @@ def test_h2o_mean_divides_by_the_queries_that_could_see_the_entry() -> None:
     assert scores(by_turn, 1) == pytest.approx(
         {0: (1 / 4 + 1 / 8) / 2, 1: (3 / 4 + 3 / 8) / 2, 2: 4 / 8}
     )
-    assert evictions(by_turn.all_entries(), 0, 1) == {0: "budget"}
+    assert evictions(all_entries(by_turn), 0, 1) == {0: "budget"}
     assert scores(each, 1) == pytest.approx(
         {0: (5 / 4 + 1 / 8) / 3, 1: (3 / 4 + 3 / 8) / 2, 2: 4 / 8}
     )
@@ -87,7 +87,7 @@ def test_tova_asks_the_last_query_only() -> None:
 def test_snapkv_pools_the_votes_of_the_window_and_protects_it() -> None:
     policy = policy_named("snapkv", window=0.25, kernel=3)
     trace = simulate(policy, weighed([[6, 1, 1, 8]]), budget=3)
-    entries = trace.all_entries()
+    entries = all_entries(trace)
 
     # One query votes: 6, 1, 1 of 16 before the window; each place has the mean of three.
     expected = {0: 7 / 48, 1: 8 / 48, 2: 2 / 48, 3: 0}
@@ -108,12 +108,12 @@ def test_snapkv_with_a_kernel_of_one_pools_nothing() -> None:
 def test_scissorhands_counts_how_often_attention_was_low() -> None:
     policy = policy_named("scissorhands", history=2, window=0)
     trace = simulate(policy, weighed([[1, 3], [1], [1], [2]]), budget=3)
-    low = trace.all_entries().channels["low"]
+    low = all_entries(trace).channels["low"]
 
     # Even shares are 1/2, 1/3 and 1/4: token 0 was low in each turn, token 1 in none.
-    assert by_token(trace.all_entries(), low, 0, 1) == {0: 0b11, 1: 0b00, 2: 0b1}
+    assert by_token(all_entries(trace), low, 0, 1) == {0: 0b11, 1: 0b00, 2: 0b1}
     assert scores(trace, 2) == {0: -2, 1: 0, 2: -2, 3: -1}
-    assert evictions(trace.all_entries(), 0, 2) == {2: "budget"}  # of equals the older stays
+    assert evictions(all_entries(trace), 0, 2) == {2: "budget"}  # of equals the older stays
     assert scores(trace, 3) == {0: -2, 1: 0, 3: -2, 4: 0}
 
 
@@ -132,12 +132,12 @@ def test_fastgen_takes_the_first_structure_that_holds_enough(
 ) -> None:
     policy = policy_named("fastgen", recovery=recovery, sinks=1, frequent=0.4, local=0.2)
     trace = simulate(policy, weighed([[6, 5, 3, 2, 4]]), budget=5)
-    member = trace.all_entries().terms["in the structure"]
+    member = all_entries(trace).terms["in the structure"]
 
     # Special: token 0 with 6/20; frequent adds token 1, 11/20; local adds token 4, 15/20.
     assert trace.state["structure"][0, 0] == structure
     assert trace.state["recovered"][0, 0] == pytest.approx([6 / 20, 11 / 20, 15 / 20, 1][structure])
-    held = by_token(trace.all_entries(), member, 0, 0)
+    held = by_token(all_entries(trace), member, 0, 0)
     assert {token for token, value in held.items() if value} == chosen
     assert scores(trace, 0)[2] == pytest.approx((2 in chosen) + 0.5 * 3 / 6)
 
@@ -172,7 +172,7 @@ def test_what_is_said_of_drawn_dialogs_is_so() -> None:
         assert (structure == 3).all()  # all
 
     shift = generate(SCENARIOS["shift"], dialogs=10, seed=0)
-    status = simulate(policy_named("h2o-mean"), shift, 56).all_entries().status
+    status = all_entries(simulate(policy_named("h2o-mean"), shift, 56)).status
     assert not (status[:, 2:8] == Status.new).any()
 
     mixed = generate(SCENARIOS["mixed"], dialogs=10, seed=0)

@@ -22,6 +22,7 @@ from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS, World
 from tests.worlds import (
     STREAMING_POLICIES,
+    all_entries,
     assert_same_run,
     by_token,
     columns,
@@ -150,7 +151,7 @@ def test_every_field_is_a_described_hyperparameter(key: str) -> None:
 @every_turn
 def test_steps_name_quantities_that_a_trace_holds(name: str, dialogs: DialogBatch) -> None:
     trace = simulate(read_policy(name), dialogs.until(2), BUDGET)
-    entries = trace.all_entries()
+    entries = all_entries(trace)
     held = {
         **dict.fromkeys(("score", "protected", "attention_before", "attention_after")),
         **entries.channels,
@@ -229,7 +230,7 @@ def test_the_budget_is_kept(key: str, traces: dict[str, Trace]) -> None:
 def test_it_protects_no_more_than_the_budget(key: str) -> None:
     dialogs = generate(SCENARIOS["shift"], dialogs=2, seed=3, world=SMALL)
     for budget in (1, 2, 3, 5, 40):
-        protected = simulate(policy_named(key), dialogs, budget).all_entries().protected
+        protected = all_entries(simulate(policy_named(key), dialogs, budget)).protected
         assert protected.sum(axis=2).max() <= budget
 
 
@@ -243,8 +244,8 @@ def test_a_run_starts_from_nothing(key: str) -> None:
     assert set(state.cache.state) == set(policy.initial_state())
     for name, start in policy.initial_state().items():
         np.testing.assert_allclose(state.cache.state[name], start)
-    assert not state.output.any()
-    assert not state.attention_after.any()
+    assert not state.attended.output.any()
+    assert not state.attended.after.any()
 
 
 @every_policy
@@ -273,7 +274,7 @@ def test_nothing_that_goes_in_is_changed(key: str) -> None:
             *state.cache.channels.values(),
             *state.cache.state.values(),
         ]
-        parts += [state.attention_before, state.attention_after, state.output]
+        parts += [state.attended.before, state.attended.after, state.attended.output]
         kept = [part.copy() for part in parts]
         for part in parts:
             part.flags.writeable = False  # whoever writes is told at once
@@ -314,7 +315,7 @@ def test_the_largest_numbers_that_are_accepted_do_no_harm(name: str) -> None:
 
         trace = simulate(policy, batch, 7)
 
-        entries = trace.all_entries()
+        entries = all_entries(trace)
         assert np.isfinite(entries.score[entries.rank > 0]).all()
         assert np.isfinite(trace.output).all()
         size, held = policy.page_size, (trace.kept >= 0).sum(axis=2)
@@ -338,7 +339,7 @@ def test_a_turn_without_tokens_changes_nothing(key: str, gap: int) -> None:
     policy = policy_named(key)
     plain = simulate(policy, with_gaps(vectors, lengths), BUDGET)
     gapped = simulate(policy, with_gaps(vectors, [*lengths[:gap], 0, *lengths[gap:]]), BUDGET)
-    entries, without = gapped.all_entries(), dict(columns(plain.all_entries()))
+    entries, without = all_entries(gapped), dict(columns(all_entries(plain)))
     run = dict(columns(plain))
 
     # The turns with tokens are as they would be without it.
@@ -352,8 +353,8 @@ def test_a_turn_without_tokens_changes_nothing(key: str, gap: int) -> None:
     if gap:
         before, after = gapped.state_after(gap - 1), gapped.state_after(gap)
         np.testing.assert_array_equal(after.cache.token, before.cache.token)
-        np.testing.assert_array_equal(after.attention_after, before.attention_after)
-        np.testing.assert_array_equal(after.output, before.output)
+        np.testing.assert_array_equal(after.attended.after, before.attended.after)
+        np.testing.assert_array_equal(after.attended.output, before.attended.output)
         for name, channel in after.cache.channels.items():
             np.testing.assert_array_equal(channel, before.cache[name], err_msg=name)
         for name, value in after.cache.state.items():
@@ -370,7 +371,7 @@ def test_a_turn_without_tokens_changes_nothing(key: str, gap: int) -> None:
 @every_policy
 def test_the_steps_of_a_turn_without_tokens_recorded_nothing(key: str) -> None:
     vectors, _ = random_vectors(2, [9, 14])
-    entries = simulate(policy_named(key), with_gaps(vectors, [9, 0, 14]), BUDGET).all_entries()
+    entries = all_entries(simulate(policy_named(key), with_gaps(vectors, [9, 0, 14]), BUDGET))
 
     for name, column in entries.recorded.items():
         assert np.isnan(column[0, 1]).all(), name
@@ -398,7 +399,7 @@ def test_fed_turn_by_turn_it_decides_the_same(name: str) -> None:
     lengths = [9, 0, 14, 1, 11, 20]
     vectors, _ = random_vectors(3, lengths)
     trace = simulate(read_policy(name), with_gaps(vectors, lengths), BUDGET)
-    entries = trace.all_entries()
+    entries = all_entries(trace)
     cache = OnlineCache(read_policy(name), BUDGET)
     ends = np.cumsum(lengths)
 

@@ -13,7 +13,7 @@ from fdkvc.run.trace import EntryTrace, Trace
 from fdkvc.synthetic.batch import one_dialog
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
-from tests.worlds import by_token, evictions, kept_tokens, plain_dialog
+from tests.worlds import all_entries, by_token, evictions, kept_tokens, plain_dialog
 
 
 def three_turns(tau: float) -> Trace:
@@ -35,7 +35,7 @@ def channels(entries: EntryTrace, turn: int) -> dict[str, dict[int, float]]:
 
 def test_algorithm_1() -> None:
     trace = three_turns(tau=0.5)
-    entries = trace.all_entries()
+    entries = all_entries(trace)
 
     assert channels(entries, 0) == {"cumulative": {0: 1}, "recency": {0: pytest.approx(1)}}
     # A single old entry is its own minimum, so it is not reinforced: ρ = 1 · 0.5.
@@ -82,7 +82,7 @@ def test_algorithm_1() -> None:
 
 def test_the_threshold_evicts_before_new_tokens_come_in() -> None:
     trace = three_turns(tau=0.6)
-    entries = trace.all_entries()
+    entries = all_entries(trace)
 
     assert evictions(entries, 0, 2) == {1: "threshold"}
     assert kept_tokens(trace, 0, 2) == [0, 2]
@@ -95,7 +95,7 @@ def test_the_threshold_evicts_before_new_tokens_come_in() -> None:
 def test_a_new_entry_unlike_its_turn_starts_without_recency() -> None:
     dialog = plain_dialog([[1, 1, -1]])
 
-    entries = simulate(policy_named("fd-kvc"), dialog, budget=2).all_entries()
+    entries = all_entries(simulate(policy_named("fd-kvc"), dialog, budget=2))
 
     assert channels(entries, 0)["recency"] == pytest.approx({0: 1, 1: 1, 2: 0})
     assert evictions(entries, 0, 0) == {2: "budget"}

@@ -7,7 +7,7 @@ from fdkvc.policies import policy_named
 from fdkvc.run.simulate import simulate
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
-from tests.worlds import EAST, NORTH, by_token, pointing
+from tests.worlds import EAST, NORTH, all_entries, by_token, pointing
 
 
 def test_the_weights_shift_as_the_query_moves() -> None:
@@ -17,7 +17,7 @@ def test_the_weights_shift_as_the_query_moves() -> None:
     # What is recent points east: the cosine with the query is 1, then 0.
     assert trace.state["continuity"][0] == pytest.approx([0, 1 / 2, -1 / 2])
     assert trace.state["cumulative_weight"][0] == pytest.approx([0.45, 0.7, 0.2])
-    entries = trace.all_entries()
+    entries = all_entries(trace)
     recency = by_token(entries, entries.channels["recency"], 0, 2)
     assert by_token(entries, entries.terms["recency"], 0, 2) == pytest.approx(
         {token: 0.8 * each for token, each in recency.items()}

@@ -7,13 +7,13 @@ import pytest
 
 from fdkvc.policies import policy_named
 from fdkvc.run.simulate import simulate
-from tests.worlds import evictions, kept_tokens, plain_dialog
+from tests.worlds import all_entries, evictions, kept_tokens, plain_dialog
 
 
 def test_the_newest_stay() -> None:
     dialog = plain_dialog([[1, 1], [1, 1], [1, 1, 1, 1]])
     trace = simulate(policy_named("fifo"), dialog, budget=3)
-    entries = trace.all_entries()
+    entries = all_entries(trace)
 
     assert [kept_tokens(trace, 0, turn) for turn in range(3)] == [[0, 1], [1, 2, 3], [5, 6, 7]]
     assert evictions(entries, 0, 1) == {0: "budget"}

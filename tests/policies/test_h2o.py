@@ -8,7 +8,7 @@ import pytest
 from fdkvc.policies import policy_named
 from fdkvc.run.simulate import simulate
 from fdkvc.synthetic.batch import one_dialog
-from tests.worlds import by_token, evictions, kept_tokens, plain_dialog
+from tests.worlds import all_entries, by_token, evictions, kept_tokens, plain_dialog
 
 
 def test_attention_adds_up_and_what_is_evicted_is_forgotten() -> None:
@@ -24,7 +24,7 @@ def test_attention_adds_up_and_what_is_evicted_is_forgotten() -> None:
         turn_lengths=[2, 1, 1],
     )
     trace = simulate(policy_named("h2o"), dialog, budget=2)
-    entries = trace.all_entries()
+    entries = all_entries(trace)
 
     first, second, third = (by_token(entries, entries.score, 0, turn) for turn in range(3))
     assert first == pytest.approx({0: 3 / 4, 1: 1 / 4})
@@ -50,6 +50,6 @@ def test_the_window_is_a_share_of_the_budget(window: float, kept: list[int]) -> 
 
 
 def test_the_papers_window_is_half_the_budget_rounded_down() -> None:
-    entries = simulate(policy_named("h2o"), plain_dialog([[1] * 9]), budget=7).all_entries()
+    entries = all_entries(simulate(policy_named("h2o"), plain_dialog([[1] * 9]), budget=7))
 
     assert entries.token[0, 0, entries.protected[0, 0]].tolist() == [6, 7, 8]

@@ -12,11 +12,11 @@ from fdkvc.run.trace import Trace
 from fdkvc.synthetic.batch import DialogBatch, one_dialog
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
-from tests.worlds import by_token, kept_tokens, plain_dialog, random_dialog
+from tests.worlds import all_entries, by_token, kept_tokens, plain_dialog, random_dialog
 
 
 def scores(trace: Trace, turn: int) -> dict[int, float]:
-    return by_token(trace.all_entries(), trace.all_entries().score, 0, turn)
+    return by_token(all_entries(trace), all_entries(trace).score, 0, turn)
 
 
 def keyed(keys: list[list[float]], values: list[list[float]] | None = None) -> DialogBatch:
@@ -89,7 +89,7 @@ def test_random_depends_on_its_seed_and_on_the_dialog() -> None:
 
 def test_random_may_evict_again_what_survived_before() -> None:
     dialog = random_dialog(0, [8] + [1] * 12)
-    chance = simulate(policy_named("random"), dialog, budget=8).all_entries().terms["chance"]
+    chance = all_entries(simulate(policy_named("random"), dialog, budget=8)).terms["chance"]
 
     oldest = chance[0, 1:, 0]
     assert len(np.unique(oldest)) == len(oldest)  # drawn anew in each turn

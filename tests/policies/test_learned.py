@@ -24,7 +24,7 @@ from fdkvc.ui.answers import choices as answers_page
 from fdkvc.ui.dialogs import choices as dialog_page
 from fdkvc.ui.kit.sidebar import POLICY
 from fdkvc.ui.kit.variants import CHOSEN
-from tests.worlds import by_token, kept_tokens
+from tests.worlds import all_entries, by_token, kept_tokens
 
 
 def write_weights(folder: Path, **weights: float) -> str:
@@ -45,7 +45,7 @@ def test_what_scores_highest_stays_and_the_terms_say_why(folder: Path) -> None:
     turns = (Turn("User", "to Rome at 5"), Turn("System", "Rome ?"), Turn("User", "yes"))
     dialogs = lexical_recording(Transcript("own", turns)).dialogs
     trace = simulate(policy_named("learned", window=0, weights=name), dialogs, budget=4)
-    entries = trace.all_entries()
+    entries = all_entries(trace)
 
     # to 0, Rome 1, at 2, 5 3 | Rome 4, ? 5 | yes 6. Rome begins the second turn, so it is not a
     # name there; the first one is repeated.

@@ -28,6 +28,7 @@ from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS, World
 from tests.worlds import (
     CLEAR,
+    all_entries,
     assert_same_run,
     assert_same_state,
     by_token,
@@ -69,7 +70,7 @@ def test_every_entry_is_kept_or_evicted_by_a_rule(
     policy: Policy, batch: DialogBatch, budget: int
 ) -> None:
     trace = simulate(policy, batch, budget)
-    entries = trace.all_entries()
+    entries = all_entries(trace)
 
     for row in range(batch.rows):
         cached: list[int] = []
@@ -105,7 +106,7 @@ def test_the_budget_evicts_no_protected_entry_and_no_better_one_than_it_keeps(
     policy: Policy, batch: DialogBatch, budget: int
 ) -> None:
     trace = simulate(policy, batch, budget)
-    entries = trace.all_entries()
+    entries = all_entries(trace)
     by_budget = entries.rule == Rule.budget
 
     assert not (entries.protected & by_budget).any()
@@ -129,7 +130,7 @@ def test_attention_is_a_distribution_over_the_kept_entries(
     policy: Policy, batch: DialogBatch, budget: int
 ) -> None:
     trace = simulate(policy, batch, budget)
-    entries = trace.all_entries()
+    entries = all_entries(trace)
     kept = (entries.status == Status.kept) | (entries.status == Status.new)
 
     for weights in (entries.attention_before, entries.attention_after):
@@ -146,7 +147,7 @@ def test_the_output_is_the_values_weighted_by_attention(
     policy: Policy, batch: DialogBatch, budget: int
 ) -> None:
     trace = simulate(policy, batch, budget)
-    entries = trace.all_entries()
+    entries = all_entries(trace)
 
     for row in range(batch.rows):
         for turn in range(int(batch.turn_counts[row])):
@@ -162,7 +163,7 @@ def test_what_is_recorded_is_a_number_where_it_applies_and_nan_elsewhere(
     policy: Policy, batch: DialogBatch, budget: int
 ) -> None:
     trace = simulate(policy, batch, budget)
-    entries = trace.all_entries()
+    entries = all_entries(trace)
     present = entries.status != Status.empty
     standing = present & (entries.rule != Rule.threshold)
     was_cached = present.copy()
@@ -183,7 +184,7 @@ def test_what_is_recorded_is_a_number_where_it_applies_and_nan_elsewhere(
 def test_the_rank_orders_by_score_and_then_by_age(
     policy: Policy, batch: DialogBatch, budget: int
 ) -> None:
-    entries = simulate(policy, batch, budget).all_entries()
+    entries = all_entries(simulate(policy, batch, budget))
 
     for row in range(batch.rows):
         for turn in range(batch.turns):
@@ -197,7 +198,7 @@ def test_the_rank_orders_by_score_and_then_by_age(
 def test_of_many_equal_entries_the_older_ranks_higher_and_stays() -> None:
     # With w_c = 1 new entries are all worth the same.
     trace = simulate(policy_named("fd-kvc", w_c=1), random_dialog(0, [100]), budget=40)
-    entries = trace.all_entries()
+    entries = all_entries(trace)
 
     assert entries.rank[0, 0, live(entries, 0, 0)].tolist() == list(range(1, 101))
     assert kept_tokens(trace, 0, 0) == list(range(40))
@@ -327,7 +328,7 @@ def test_recording_fewer_details_changes_nothing(
         np.testing.assert_array_equal(column, dict(columns(full))[name], err_msg=name, strict=True)
     assert_same_state(short.last, full.last)
     with pytest.raises(ValueError, match="recorded without entries: simulate it with entries=True"):
-        short.all_entries()
+        all_entries(short)
 
 
 # ------------------------------------------------------------------------------- arithmetic

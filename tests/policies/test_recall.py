@@ -12,7 +12,7 @@ from fdkvc.run.online import OnlineCache
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Rule, Status, Trace
 from fdkvc.synthetic.batch import DialogBatch
-from tests.worlds import EAST, NORTH, by_token, kept_tokens, pointing
+from tests.worlds import EAST, NORTH, all_entries, by_token, kept_tokens, pointing
 
 
 def three_pages(page_match: float = 0.7) -> tuple[Trace, DialogBatch]:
@@ -24,7 +24,7 @@ def three_pages(page_match: float = 0.7) -> tuple[Trace, DialogBatch]:
 
 def test_a_page_comes_back_when_the_query_returns_to_it() -> None:
     trace, dialog = three_pages()
-    entries = trace.all_entries()
+    entries = all_entries(trace)
 
     assert trace.tier[0].tolist() == [[-1, -1], [0, 1], [3, 4]]
     # They come back with ρ = 1, which decays and is reinforced: more than the new token's 1.
@@ -56,7 +56,7 @@ def test_nothing_comes_back_while_the_query_stays_or_where_no_page_is_like_it() 
     dialog = pointing([EAST, EAST], [NORTH, NORTH], [NORTH], [[-1.0, 0.0]])
     trace = simulate(read_policy("recall(fd-kvc w_c=0, tier=4)"), dialog, budget=2)
 
-    entries = trace.all_entries()
+    entries = all_entries(trace)
     for turn in (2, 3):
         assert not {0, 1} & set(entries.token[0, turn].tolist())
 

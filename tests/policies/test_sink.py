@@ -4,7 +4,7 @@ import pytest
 
 from fdkvc.policies import policy_named
 from fdkvc.run.simulate import simulate
-from tests.worlds import kept_tokens, plain_dialog
+from tests.worlds import all_entries, kept_tokens, plain_dialog
 
 DIALOG = plain_dialog([[1] * 3, [1] * 3, [1] * 7])
 
@@ -24,7 +24,7 @@ def test_the_first_tokens_and_the_newest_stay(
     sinks: int, budget: int, kept: list[list[int]]
 ) -> None:
     trace = simulate(policy_named("sink", sinks=sinks), DIALOG, budget)
-    entries = trace.all_entries()
+    entries = all_entries(trace)
 
     assert [kept_tokens(trace, 0, turn) for turn in range(3)] == kept
     protected = entries.token[0, 2, entries.protected[0, 2]]

@@ -16,7 +16,7 @@ from fdkvc.run.trace import Trace
 from fdkvc.synthetic.batch import one_dialog, stack
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
-from tests.worlds import by_token, evictions, kept_tokens, random_dialog
+from tests.worlds import all_entries, by_token, evictions, kept_tokens, random_dialog
 
 
 def test_the_newest_stay_and_of_the_rest_what_was_surprising_and_is_not_repeated() -> None:
@@ -31,7 +31,7 @@ def test_the_newest_stay_and_of_the_rest_what_was_surprising_and_is_not_repeated
         surprisal=[9, 1, 4, 9, 2, 4],
     )
     trace = simulate(policy_named("surprisal", decay=0.5), dialog, budget=4)
-    entries = trace.all_entries()
+    entries = all_entries(trace)
 
     # Of four places two are the window's. Token 3 repeats token 0; all four still fit in.
     assert kept_tokens(trace, 0, 1) == [0, 1, 2, 3]
@@ -64,7 +64,7 @@ def test_after_a_shift_the_new_topic_has_nine_tenths_of_the_cache() -> None:
 
 def test_identical_words_are_not_above_a_threshold_of_1_which_turns_redundancy_off() -> None:
     dialogs = lexical_recording(read_file(EXAMPLES / "dialogues.json")[0]).dialogs
-    entries = simulate(policy_named("surprisal", redundancy=1), dialogs, 48).all_entries()
+    entries = all_entries(simulate(policy_named("surprisal", redundancy=1), dialogs, 48))
 
     assert np.nanmax(entries.channels["redundancy"]) <= 1
     assert not np.nan_to_num(entries.terms["redundancy"]).any()
@@ -72,7 +72,7 @@ def test_identical_words_are_not_above_a_threshold_of_1_which_turns_redundancy_o
 
 def test_attention_is_not_bent() -> None:
     dialogs = generate(SCENARIOS["mixed"], dialogs=2, seed=1)
-    entries = simulate(policy_named("surprisal"), dialogs, 56).all_entries()
+    entries = all_entries(simulate(policy_named("surprisal"), dialogs, 56))
 
     np.testing.assert_array_equal(entries.attention_after, entries.attention_before)
 
@@ -97,7 +97,7 @@ def said(
 def test_what_was_surprising_stays_until_it_has_faded() -> None:
     policy = policy_named("surprisal", window=0, decay=0.5)
     trace = said("abcde", [8, 2, 3, 3, 3], [2, 1, 1, 1], policy, 2)
-    entries = trace.all_entries()
+    entries = all_entries(trace)
 
     surprisal = [by_token(entries, entries.channels["surprisal"], 0, turn) for turn in range(4)]
     assert surprisal == [
@@ -144,7 +144,7 @@ def test_dialogs_with_surprisal_and_without_do_not_stand_in_one_batch() -> None:
 def test_of_what_is_said_again_the_last_stays() -> None:
     policy = policy_named("surprisal", window=0, decay=1, redundancy=0.9)
     trace = said("abcab", [4, 4, 3, 2, 2], [3, 1, 1], policy, 3)
-    entries = trace.all_entries()
+    entries = all_entries(trace)
 
     # Tokens 0 and 1 were the most surprising, and go because 3 and 4 repeat them.
     assert [kept_tokens(trace, 0, turn) for turn in range(3)] == [[0, 1, 2], [1, 2, 3], [2, 3, 4]]
@@ -175,6 +175,6 @@ def test_what_is_less_alike_than_the_threshold_repeats_nothing() -> None:
     for threshold, kept in ((0.5, [0, 2]), (0.7, [0, 2]), (0.9, [0, 1])):
         policy = policy_named("surprisal", window=0, decay=1, redundancy=threshold)
         assert kept_tokens(simulate(policy, dialog, 2), 0, 2) == kept
-    entries = simulate(policy, dialog, 3).all_entries()
+    entries = all_entries(simulate(policy, dialog, 3))
     found = by_token(entries, entries.channels["redundancy"], 0, 2)
     assert found == pytest.approx({0: 0.6, 1: 0.8, 2: 0})

@@ -36,7 +36,7 @@ from fdkvc.synthetic.batch import DialogBatch, one_dialog, stack
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
 from tests.refusals import assert_one_sentence
-from tests.worlds import EAST, NORTH, kept_tokens, plain_dialog, pointing
+from tests.worlds import EAST, NORTH, all_entries, kept_tokens, plain_dialog, pointing
 
 
 def test_fifo_with_a_second_tier_worked_by_hand() -> None:
@@ -326,7 +326,7 @@ def test_pages_leave_as_wholes_worked_by_hand() -> None:
     assert kept_by("blocks(knorm, size=2)", dialog, 5)[1:] == [[0, 1, 2, 3], [5, 6]]
     # A window protects whole pages, the newest; what has no room there is not protected.
     trace = simulate(read_policy("blocks(window(knorm, share=0.9), size=2)"), dialog, 5)
-    protected = trace.all_entries()
+    protected = all_entries(trace)
     assert protected.token[0, 2][protected.protected[0, 2]].tolist() == [4, 5, 6]
     # Where the budget is less than a page, part of one stays.
     assert kept_by("blocks(fifo, size=16)", dialog, 4)[2] == [0, 1, 2, 3]
@@ -338,7 +338,7 @@ def test_a_threshold_evicts_whole_pages_only() -> None:
     dialogs = generate(SCENARIOS["mixed"], dialogs=2, seed=1)
     trace = simulate(read_policy("blocks(fd-kvc tau=0.7, size=8)"), dialogs, 56)
 
-    entries = trace.all_entries()
+    entries = all_entries(trace)
     gone, page = entries.rule == Rule.threshold, entries.token // 8
     stayed = (entries.token >= 0) & ~gone
     assert gone.any()

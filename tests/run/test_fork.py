@@ -19,6 +19,7 @@ from fdkvc.synthetic.batch import DialogBatch, stack
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
 from tests.worlds import (
+    all_entries,
     assert_same_run,
     assert_same_state,
     columns,
@@ -76,11 +77,11 @@ def test_the_run_that_is_forked_stays_as_it_was(
 ) -> None:
     trace, dialog, turn = run
     before = {name: copy.deepcopy(column) for name, column in columns(trace)}
-    before |= {name: copy.deepcopy(column) for name, column in columns(trace.all_entries())}
+    before |= {name: copy.deepcopy(column) for name, column in columns(all_entries(trace))}
 
     fork(trace, dialog, Fork(turn, policy=policy, budget=budget))
 
-    for name, column in [*columns(trace), *columns(trace.all_entries())]:
+    for name, column in [*columns(trace), *columns(all_entries(trace))]:
         np.testing.assert_array_equal(column, before[name], err_msg=name)
 
 
@@ -137,7 +138,7 @@ def test_a_pinned_entry_is_never_evicted(
         kept = kept_tokens(future, 0, later)
         assert token in kept
         assert len(kept) <= policy.capacity(budget, len(dialog.keys[0]))
-    entries = future.all_entries()
+    entries = all_entries(future)
     assert (entries.protected.sum(axis=2) <= future.budget).all()
     assert (entries.rule[entries.protected] != Rule.budget).all()
     assert entries.protected[entries.token == token].all()
@@ -160,7 +161,7 @@ def test_a_dropped_entry_never_returns(
 
     assert sorted(start.cache.token[start.cache.present]) == [t for t in cached if t != token]
     assert start.cache.token.shape == (1, trace.budget)
-    assert (future.all_entries().token != token).all()
+    assert (all_entries(future).token != token).all()
 
 
 def test_the_attention_of_a_dropped_entry_is_shared_by_the_others() -> None:
@@ -171,15 +172,17 @@ def test_the_attention_of_a_dropped_entry_is_shared_by_the_others() -> None:
     state = state_at_fork(trace, dialog, Fork(4, dropped=token))
 
     before, slot = trace.state_after(4), trace.state_after(4).cache.token[0] == token
-    others = before.attention_before[0, ~slot]
-    np.testing.assert_allclose(state.attention_before[0, ~slot], others / others.sum(), rtol=1e-5)
-    assert not state.attention_before[0, slot].any()
-    bent = trace.policy.modulate(state.attention_before, state.cache)
-    np.testing.assert_array_equal(state.attention_after, bent)
-    assert (bent != state.attention_before).any()
-    assert state.attention_after.sum() == pytest.approx(1, abs=1e-5)
+    others = before.attended.before[0, ~slot]
+    np.testing.assert_allclose(state.attended.before[0, ~slot], others / others.sum(), rtol=1e-5)
+    assert not state.attended.before[0, slot].any()
+    bent = trace.policy.modulate(state.attended.before, state.cache)
+    np.testing.assert_array_equal(state.attended.after, bent)
+    assert (bent != state.attended.before).any()
+    assert state.attended.after.sum() == pytest.approx(1, abs=1e-5)
     values = dialog.values[0, state.cache.token[0]]
-    np.testing.assert_allclose(state.output[0], state.attention_after[0] @ values, atol=1e-5)
+    np.testing.assert_allclose(
+        state.attended.output[0], state.attended.after[0] @ values, atol=1e-5
+    )
 
 
 def test_what_a_fork_pinned_stays_pinned_in_a_fork_of_it() -> None:
@@ -207,7 +210,7 @@ def test_a_pinned_entry_takes_the_place_of_the_oldest_in_a_window(name: str) -> 
     future = fork(trace, dialog, Fork(1, pinned=56))
 
     assert kept_tokens(future, 0, 2) == [56, *range(89, 96)]
-    entries = future.all_entries()
+    entries = all_entries(future)
     assert (entries.protected.sum(axis=2) == 8).all()
     assert (entries.rule[entries.protected] == Rule.none).all()
 
@@ -297,7 +300,7 @@ def test_a_larger_budget_fills_with_what_comes() -> None:
     future = fork(trace, dialog, Fork(2, budget=20))
 
     assert kept_tokens(future, 0, 3) == list(range(108, 128))
-    first = future.all_entries()
+    first = all_entries(future)
     assert (first.token[0, 0, :20] >= 0).sum() == 8
     assert future.evicted["budget"][0, 0] == 8 + 32 - 20
 
@@ -330,7 +333,7 @@ def test_a_policy_with_other_numbers_keeps_its_channels_and_any_other_resets_the
     room = start.cache.token.shape[1] - was.sum()
     if room >= 0:  # nothing left, so what the turn answered stands
         np.testing.assert_array_equal(start.cache.token[held], before.cache.token[was])
-        np.testing.assert_array_equal(start.output, before.output)
+        np.testing.assert_array_equal(start.attended.output, before.attended.output)
     assert tuple(start.cache.channels) == policy.channels
     assert set(start.cache.state) == set(policy.initial_state())
     if not policy.channels or goes_on(trace.policy, policy):
@@ -420,7 +423,7 @@ def test_a_changed_decay_acts_from_the_turn_after_the_fork() -> None:
     future = fork(trace, dialog, Fork(5, policy=policy_named("fd-kvc", gamma=0.5)))
 
     left = trace.state_after(5).cache
-    recorded = future.all_entries().recorded
+    recorded = all_entries(future).recorded
     decayed = recorded["recency decayed"][0, 0, :56]
     np.testing.assert_allclose(decayed, 0.5 * left["recency"][0], rtol=1e-6)
     rate = left.state["learning_rate"]

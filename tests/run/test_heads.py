@@ -20,6 +20,7 @@ from fdkvc.run.evidence import Evidence
 from fdkvc.run.metrics import METRICS
 from fdkvc.run.simulate import simulate
 from fdkvc.synthetic.batch import stack
+from tests.worlds import all_entries
 
 HEADS = 3
 
@@ -76,19 +77,19 @@ def test_a_row_of_the_record_is_the_record_of_that_head_alone(key: str) -> None:
 
     np.testing.assert_array_equal(row.kept, alone.kept)
     np.testing.assert_array_equal(row.output, alone.output)
-    for field in dataclasses.fields(alone.all_entries()):
-        mine, theirs = (getattr(each.all_entries(), field.name) for each in (row, alone))
+    for field in dataclasses.fields(all_entries(alone)):
+        mine, theirs = (getattr(all_entries(each), field.name) for each in (row, alone))
         np.testing.assert_equal(mine, theirs)
     np.testing.assert_equal(row.state, alone.state)
     np.testing.assert_equal(row.evicted, alone.evicted)
     np.testing.assert_array_equal(row.last.cache.token, alone.last.cache.token)
-    np.testing.assert_array_equal(row.last.attention_after, alone.last.attention_after)
+    np.testing.assert_array_equal(row.last.attended.after, alone.last.attended.after)
     assert row.kept.base is None  # it does not hold on to the other heads
 
 
 def test_the_score_is_the_mean_of_the_heads_scores() -> None:
     dialogs, policy = RECORDINGS[0].dialogs, policy_named("knorm")
-    joined = simulate(Together(policy, HEADS), dialogs, 32).all_entries()
+    joined = all_entries(simulate(Together(policy, HEADS), dialogs, 32))
     cached = Cache(joined.token[:, 1])
     scores = total(policy.terms(cached, dialogs.observe(1)))
 

@@ -107,4 +107,4 @@ def test_a_state_does_not_keep_the_one_before_alive(key: str) -> None:
     del first
 
     assert earlier() is None
-    assert last.attention_before.shape == (1, BUDGET)
+    assert last.attended.before.shape == (1, BUDGET)

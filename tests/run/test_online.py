@@ -18,6 +18,7 @@ from tests.worlds import (
     CLEAR,
     ORACLE_POLICIES,
     STREAMING_POLICIES,
+    all_entries,
     by_token,
     kept_tokens,
     oracle,
@@ -51,7 +52,7 @@ def test_it_decides_as_simulate_does(
     vectors, _ = random_vectors(seed, lengths)
     dialog: DialogBatch = one_dialog(**vectors, turn_lengths=lengths)
     trace = simulate(policy, dialog, budget)
-    weights = trace.all_entries().attention_after
+    weights = all_entries(trace).attention_after
     cache = OnlineCache(policy, budget)
 
     sure = oracle(dialog, 0, policy, budget)
@@ -61,7 +62,7 @@ def test_it_decides_as_simulate_does(
             break  # products of another shape may round differently
         assert fed.kept.tolist() == kept_tokens(trace, 0, turn) == expected.kept
         np.testing.assert_allclose(fed.output, trace.output[0, turn], rtol=1e-3, atol=1e-4)
-        mine = list(by_token(trace.all_entries(), weights, 0, turn).values())
+        mine = list(by_token(all_entries(trace), weights, 0, turn).values())
         np.testing.assert_allclose(fed.attention, mine, rtol=1e-3, atol=1e-5)
 
 
