@@ -1,1 +1,1 @@
-"""Charts as functions of data: each spec is built once and cached, its data comes and goes."""
+"""Charts as functions of data; what follows a stage has a spec that is built once."""

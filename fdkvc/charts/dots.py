@@ -8,25 +8,26 @@ import pandas as pd
 from fdkvc.charts.theme import (
     FD_KVC,
     GREYS,
+    SHAPES,
     Spec,
     Theme,
-    built_once,
-    layered,
+    cycled,
     legend_columns,
     mark_at,
     mean_tips,
     panel_title,
     policy_scale,
     policy_tints,
-    shape_scale,
     single,
     top_legend,
+    unchecked,
     with_data,
 )
 
 DOT_HEIGHT = 13
 
 
+@unchecked
 def dots_chart(
     table: pd.DataFrame,
     title: str,
@@ -37,7 +38,8 @@ def dots_chart(
 ) -> Spec:
     """Return figures as dots with their data, a row of the chart for each `row` of the table.
 
-    `table` has columns row, name, mean, ci_low, ci_high and words. The x axis has these `ends`; by
+    `table` has columns row, name, mean, ci_low, ci_high and words; rows begin at the top, names are
+    in the order of their colours, and `of` says what a row is. The x axis has these `ends`; by
     default it shows zero and every interval.
     """
     if ends is None:
@@ -45,70 +47,46 @@ def dots_chart(
         low, high = min(0.0, float(numbers.min().min())), max(0.0, float(numbers.max().max()))
         room = 0.04 * (high - low) or 1.0
         ends = low - room, high + room
-    rows, names = (tuple(dict.fromkeys(table[column])) for column in ("row", "name"))
-    spec = dots_spec(title, subtitle, rows, names, *ends, theme, of)
-    return with_data(spec, {"dots": table.reset_index(drop=True)})
-
-
-@built_once
-def dots_spec(
-    title: str,
-    subtitle: str,
-    rows: tuple[str, ...],
-    names: tuple[str, ...],
-    low: float,
-    high: float,
-    theme: Theme,
-    of: str = "scenario",
-) -> Spec:
-    """Build the spec of several figures a row, on an x axis from `low` to `high`.
-
-    For data ``dots`` (row, name, mean, ci_low, ci_high, words). `rows` begin at the top, `names`
-    are in the order of their colours, and `of` says what a row is.
-    """
-    base = alt.Chart(alt.NamedData("dots"))
-    scale = alt.Scale(domain=[low, high], nice=False)
-    axis = alt.Axis(title=None, format="~f", tickCount=5)
-    x = alt.X("mean:Q", scale=scale, axis=axis)
-    y = alt.Y(
-        "row:N",
-        scale=alt.Scale(domain=list(rows), paddingInner=0.25, paddingOuter=0.15),
-        axis=alt.Axis(title=None, ticks=False, domain=False, labelLimit=190),
-    )
-    offset = alt.YOffset("name:N", scale=alt.Scale(domain=list(names)))
+    rows, names = (table[column].unique().tolist() for column in ("row", "name"))
     legend = top_legend(columns=legend_columns(names)) if len(names) > 1 else None
     if len(names) == 1:  # rows may be policies
         (tint,), hue = policy_tints(names, theme), theme.policies[GREYS]
         tints = [hue if row.startswith(FD_KVC) else tint for row in rows]
-        color = alt.Color("row:N", scale=alt.Scale(domain=list(rows), range=tints), legend=None)
+        color = alt.Color("row:N", scale=alt.Scale(domain=rows, range=tints), legend=None)
     else:
         color = alt.Color("name:N", scale=policy_scale(names, theme), legend=legend)
-    tooltip = [
-        alt.Tooltip("row:N", title=of),
-        alt.Tooltip("name:N", title="of"),
-        *mean_tips(".4f"),
-        alt.Tooltip("words:N", title=" "),
-    ]
+    base = alt.Chart(alt.NamedData("dots")).encode(
+        y=alt.Y(
+            "row:N",
+            scale=alt.Scale(domain=rows, paddingInner=0.25, paddingOuter=0.15),
+            axis=alt.Axis(title=None, ticks=False, domain=False, labelLimit=190),
+        ),
+        yOffset=alt.YOffset("name:N", scale=alt.Scale(domain=names)),
+        color=color,
+    )
+    scale = alt.Scale(domain=ends, nice=False)
     zero = (
         mark_at(zero=0)
         .mark_rule(color=theme.ink, strokeDash=[4, 3], opacity=0.6, aria=False)
-        .encode(x=alt.X("zero:Q", scale=scale, axis=axis))
+        .encode(x=alt.X("zero:Q", scale=scale))
     )
-    ends = base.mark_rule(strokeWidth=2, clip=True, aria=False).encode(
-        x=alt.X("ci_low:Q", scale=scale, axis=axis),
-        x2=alt.X2("ci_high:Q"),
-        y=y,
-        yOffset=offset,
-        color=color,
-    )
+    intervals = base.mark_rule(strokeWidth=2, clip=True, aria=False)
+    intervals = intervals.encode(x="ci_low:Q", x2="ci_high")
     dots = base.mark_point(filled=True, size=55, opacity=1, clip=True).encode(
-        x=x,
-        y=y,
-        yOffset=offset,
-        color=color,
-        shape=alt.Shape("name:N", scale=shape_scale(names), legend=legend),
-        tooltip=tooltip,
+        x=alt.X(
+            "mean:Q",
+            scale=scale,
+            axis=alt.Axis(title=None, format="~f", tickCount=5),
+        ),
+        shape=alt.Shape("name:N", scale=cycled(names, SHAPES), legend=legend),
+        tooltip=[
+            alt.Tooltip("row:N", title=of),
+            alt.Tooltip("name:N", title="of"),
+            *mean_tips(".4f"),
+            alt.Tooltip("words:N", title=" "),
+        ],
     )
     height = len(rows) * (DOT_HEIGHT * len(names) + 14)
     heading = panel_title(title, subtitle)
-    return single(layered(zero, ends, dots, height=height, title=heading), theme)
+    spec = single(theme, zero, intervals, dots, height=height, title=heading)
+    return with_data(spec, {"dots": table})

@@ -2,87 +2,21 @@
 
 from __future__ import annotations
 
+import json
+
 import altair as alt
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fdkvc.charts.theme import (
-    Spec,
-    Theme,
-    built_once,
-    layered,
-    panel_title,
-    policy_scale,
-    single,
-    with_data,
-)
+from fdkvc.charts.theme import Spec, Theme, panel_title, policy_scale, single, unchecked, with_data
 
 BINS = 48
 ROW_HEIGHT = 62
 FILL = 0.86  # share of a row's height that its highest bar takes
 
 
-@built_once
-def spread_spec(
-    title: str, subtitle: str, policies: tuple[str, ...], low: float, high: float, theme: Theme
-) -> Spec:
-    """Build the spec of a histogram for each policy, one below the other, from `low` to `high`.
-
-    For data ``bars`` and ``means``.
-    """
-    rows = len(policies)
-    x = alt.X(
-        "left:Q",
-        scale=alt.Scale(domain=[low, high], nice=False),
-        axis=alt.Axis(title=None, format="~g", tickCount=8),
-    )
-    y_scale = alt.Scale(domain=[rows, 0], nice=False)
-    names = " : ".join(
-        f"datum.value < {row + 1} ? {policy!r}" for row, policy in enumerate(policies)
-    )
-    axis = alt.Axis(
-        title=None,
-        values=[row + 0.5 for row in range(rows)],
-        labelExpr=f"{names} : ''",
-        ticks=False,
-        domain=False,
-        grid=False,
-        labelLimit=150,
-    )
-    bars = (
-        alt.Chart(alt.NamedData("bars"))
-        .mark_rect()
-        .encode(
-            x=x,
-            x2=alt.X2("right:Q"),
-            y=alt.Y("top:Q", scale=y_scale, axis=axis),
-            y2=alt.Y2("bottom:Q"),
-            color=alt.Color("policy:N", scale=policy_scale(policies, theme), legend=None),
-            tooltip=[
-                alt.Tooltip("policy:N"),
-                alt.Tooltip("left:Q", title="from", format=".4f"),
-                alt.Tooltip("right:Q", title="to", format=".4f"),
-                alt.Tooltip("dialogs:Q"),
-            ],
-        )
-    )
-    base = alt.Chart(alt.NamedData("means"))
-    mean = base.mark_rule(color=theme.ink, strokeWidth=2).encode(
-        x=alt.X("mean:Q"),
-        y=alt.Y("top:Q", scale=y_scale, axis=axis),
-        y2=alt.Y2("bottom:Q"),
-        tooltip=[
-            alt.Tooltip("policy:N"),
-            alt.Tooltip("dialogs:Q"),
-            alt.Tooltip("mean:Q", format=".4f"),
-        ],
-    )
-    heading = panel_title(title, subtitle)
-    chart = layered(bars, mean, height=ROW_HEIGHT * rows, title=heading)
-    return single(chart, theme)
-
-
+@unchecked
 def spread_chart(
     values: dict[str, NDArray[np.float32]],
     title: str,
@@ -90,15 +24,53 @@ def spread_chart(
     theme: Theme,
     least: float = 0,
 ) -> Spec:
-    """Return the histograms of values (n,) by policy with their data, at least over ± `least`."""
+    """Return the histograms of values (n,) by policy with their data, one below the other.
+
+    The x axis reaches at least over ± `least`.
+    """
     low, high = spread_range(values)
     if least:
         low, high = min(low, -least), max(high, least)
-    spec = spread_spec(title, subtitle, tuple(values), low, high, theme)
+    rows = len(values)
+    base = alt.Chart().encode(
+        y=alt.Y(
+            "top:Q",
+            scale=alt.Scale(domain=[rows, 0], nice=False),
+            axis=alt.Axis(
+                title=None,
+                values=[row + 0.5 for row in range(rows)],
+                labelExpr=f"{json.dumps([*values])}[floor(datum.value)]",
+                ticks=False,
+                domain=False,
+                grid=False,
+                labelLimit=150,
+            ),
+        ),
+        y2="bottom",
+    )
+    bars = base.properties(data=alt.NamedData("bars")).mark_rect()
+    bars = bars.encode(
+        x=alt.X(
+            "left:Q",
+            scale=alt.Scale(domain=[low, high], nice=False),
+            axis=alt.Axis(title=None, format="~g", tickCount=8),
+        ),
+        x2="right",
+        color=alt.Color("policy:N", scale=policy_scale([*values], theme), legend=None),
+        tooltip=[
+            "policy:N",
+            alt.Tooltip("left:Q", title="from", format=".4f"),
+            alt.Tooltip("right:Q", title="to", format=".4f"),
+            "dialogs:Q",
+        ],
+    )
+    means = base.properties(data=alt.NamedData("means")).mark_rule(color=theme.ink, strokeWidth=2)
+    means = means.encode(
+        x="mean:Q", tooltip=["policy:N", "dialogs:Q", alt.Tooltip("mean:Q", format=".4f")]
+    )
+    heading = panel_title(title, subtitle)
+    spec = single(theme, bars, means, height=ROW_HEIGHT * rows, title=heading)
     return with_data(spec, {"bars": bars_data(values), "means": means_data(values)})
-
-
-# ------------------------------------------------------------------------------------ data
 
 
 def spread_range(values: dict[str, NDArray[np.float32]]) -> tuple[float, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import altair as alt
@@ -10,17 +10,18 @@ import pandas as pd
 
 from fdkvc.charts.theme import (
     FD_KVC,
+    SHAPES,
     Spec,
     Theme,
-    built_once,
-    layered,
+    cycled,
     mark_at,
+    mean_band,
     mean_tips,
     panel_title,
     policy_scale,
     policy_tints,
-    shape_scale,
     single,
+    unchecked,
     with_data,
 )
 
@@ -30,56 +31,61 @@ PICK = "pick"
 _PICKABLE = "pickable"
 
 
-@built_once
-def curve_spec(
+@unchecked
+def curve_chart(
+    table: pd.DataFrame,
+    metric: str,
     title: str,
     parameter: str,
-    values: tuple[float, float],
-    range_: tuple[float, float],
     default: float,
     theme: Theme,
-    published: bool = True,
     policy: str = FD_KVC,
 ) -> Spec:
-    """Build the spec of one metric over one hyperparameter of a policy; its default is marked.
+    """Return one metric over one hyperparameter of a policy with its data; its default is marked.
 
-    For data ``curve`` (setting, value, mean, ci_low, ci_high, published, which may be missing);
-    `values` and `range_` are the ends of the axes.
+    `table` has columns metric, setting, value, mean, ci_low, ci_high and published, which may be
+    missing. Metrics of one table share an axis where they can.
     """
-    base = alt.Chart(alt.NamedData("curve"))
-    room = 0.04 * (values[1] - values[0]) or 0.5
-    x_scale = alt.Scale(domain=[values[0] - room, values[1] + room], nice=False)
-    x_axis = alt.Axis(title=parameter, format="~g", grid=False, tickCount=5)
-    y_scale = alt.Scale(domain=list(range_), nice=False)
-    y_axis = alt.Axis(title=None, format="~g", tickCount=5)
-    x = alt.X("value:Q", scale=x_scale, axis=x_axis)
-    y = alt.Y("mean:Q", scale=y_scale, axis=y_axis)
-    published_tip = alt.Tooltip("published:Q", format=".4f")
-    tooltip = [alt.Tooltip("setting:N"), *mean_tips(".4f"), published_tip]
+    rows = table[table.metric == metric]
+    low, high = float(rows.value.min()), float(rows.value.max())
+    room = 0.04 * (high - low) or 0.5
+    x_scale = alt.Scale(domain=[low - room, high + room], nice=False)
+    y_scale = alt.Scale(domain=curve_range(table, metric), nice=False)
+    x = alt.X(
+        "value:Q",
+        scale=x_scale,
+        axis=alt.Axis(title=parameter, format="~g", grid=False, tickCount=5),
+    )
+    y = alt.Y("mean:Q", scale=y_scale, axis=alt.Axis(title=None, format="~g", tickCount=5))
+    tooltip: list[str | alt.Tooltip] = [
+        "setting:N",
+        *mean_tips(".4f"),
+        alt.Tooltip("published:Q", format=".4f"),
+    ]
     (colour,) = policy_tints([policy], theme)
     mark = (
         mark_at(default=default)
         .mark_rule(color=theme.ink, strokeDash=[4, 3], opacity=0.7, aria=False)
-        .encode(x=alt.X("default:Q", scale=x_scale, axis=x_axis))
+        .encode(x=alt.X("default:Q", scale=x_scale))
     )
-    band = base.mark_area(color=colour, opacity=0.25, aria=False).encode(
-        x=x, y=alt.Y("ci_low:Q", scale=y_scale, axis=y_axis), y2=alt.Y2("ci_high:Q")
-    )
-    line = base.mark_line(color=colour, strokeWidth=2, aria=False).encode(x=x, y=y)
-    points = (
-        alt.Chart(alt.NamedData("curve"), name=_PICKABLE)
-        .mark_point(filled=True, color=colour, size=70, opacity=1, cursor="pointer")
-        .encode(x=x, y=y, tooltip=tooltip)
-    )
-    printed = (
-        base.transform_filter("isValid(datum.published)")
-        .mark_point(shape="diamond", color=theme.ink, size=170, strokeWidth=1.5, opacity=1)
-        .encode(x=x, y=alt.Y("published:Q", scale=y_scale, axis=y_axis), tooltip=tooltip)
-    )
-    layers = [mark, band, line, *([printed] if published else []), points]
+    base = alt.Chart(alt.NamedData("curve")).encode(x=x)
+    points = alt.Chart(alt.NamedData("curve"), name=_PICKABLE).encode(x=x, y=y, tooltip=tooltip)
+    layers = [
+        mark,
+        mean_band(base, y_scale, color=colour, opacity=0.25),
+        base.mark_line(color=colour, strokeWidth=2, aria=False).encode(y=y),
+        points.mark_point(filled=True, color=colour, size=70, opacity=1, cursor="pointer"),
+    ]
+    published = bool(rows.published.notna().any())
+    if published:
+        printed = base.transform_filter("isValid(datum.published)").mark_point(
+            shape="diamond", color=theme.ink, size=170, strokeWidth=1.5, opacity=1
+        )
+        layers.insert(3, printed.encode(y="published:Q", tooltip=tooltip))
     words = f"dashed: the default, {default:g}{' · ◇ published' * published}"
-    chart = layered(*layers, height=230, title=panel_title(title, words))
-    return single(chart, theme, params=[_picking()])
+    heading = panel_title(title, words)
+    spec = single(theme, *layers, height=230, title=heading, params=[_picking()])
+    return with_data(spec, {"curve": rows})
 
 
 def curve_range(table: pd.DataFrame, metric: str) -> tuple[float, float]:
@@ -91,47 +97,50 @@ def curve_range(table: pd.DataFrame, metric: str) -> tuple[float, float]:
     return float(lows[same].min()), float(highs[same].max())
 
 
-@built_once
-def heat_spec(
-    title: str,
-    parameters: tuple[str, str],
-    sizes: tuple[int, int],
-    range_: tuple[float, float],
-    theme: Theme,
-) -> Spec:
-    """Build the spec of one metric over two hyperparameters, with colours over `range_`.
+@unchecked
+def heat_chart(cells: pd.DataFrame, title: str, parameters: tuple[str, str], theme: Theme) -> Spec:
+    """Return one metric over two hyperparameters with its data.
 
-    For data ``cells`` (setting, x, y, mean, ci_low, ci_high, label, default, dark); `sizes` counts
-    the values of each.
+    `cells` has columns setting, x, y, mean, ci_low, ci_high, label and default.
     """
-    base = alt.Chart(alt.NamedData("cells"))
+    low, high = float(cells["mean"].min()), float(cells["mean"].max())
+    if high - low < 0.01:
+        low, high = low - 0.005, high + 0.005
     x = alt.X("x:O", axis=alt.Axis(title=parameters[0], labelAngle=0, format="~g"))
     y = alt.Y("y:O", sort="descending", axis=alt.Axis(title=parameters[1], format="~g"))
-    blocks = (
-        alt.Chart(alt.NamedData("cells"), name=_PICKABLE)
-        .mark_rect(cursor="pointer")
+    blocks = alt.Chart(alt.NamedData("cells"), name=_PICKABLE).mark_rect(cursor="pointer")
+    blocks = blocks.encode(
+        x=x,
+        y=y,
+        color=alt.Color(
+            "mean:Q",
+            scale=alt.Scale(domain=[low, high], scheme="cividis"),
+            legend=alt.Legend(title=None, format="~g"),
+        ),
+        stroke=alt.StrokeValue(theme.paper, condition=_where("default", theme.ink)),
+        strokeWidth=alt.StrokeWidthValue(0.5, condition=_where("default", 3)),
+        tooltip=["setting:N", *mean_tips(".4f")],
+    )
+    figures = (
+        alt.Chart(alt.NamedData("cells"))
+        .mark_text(fontSize=11, aria=False)
         .encode(
             x=x,
             y=y,
-            color=alt.Color(
-                "mean:Q",
-                scale=alt.Scale(domain=list(range_), scheme="cividis"),
-                legend=alt.Legend(title=None, format="~g"),
-            ),
-            stroke=alt.condition(alt.datum.default, alt.value(theme.ink), alt.value(theme.paper)),
-            strokeWidth=alt.condition(alt.datum.default, alt.value(3), alt.value(0.5)),
-            tooltip=[alt.Tooltip("setting:N"), *mean_tips(".4f")],
+            text="label:N",
+            color=alt.ColorValue("#000000", condition=_where("dark", "#ffffff")),
         )
     )
-    figures = base.mark_text(fontSize=11, aria=False).encode(
-        x=x,
-        y=y,
-        text=alt.Text("label:N"),
-        color=alt.condition(alt.datum.dark, alt.value("#ffffff"), alt.value("#000000")),
-    )
     heading = panel_title(title, "outlined: nearest to the default")
-    chart = layered(blocks, figures, height=max(160, 34 * sizes[1]), title=heading)
-    return single(chart, theme, params=[_picking()])
+    height = max(160, 34 * cells.y.nunique())
+    params = [_picking()]
+    spec = single(theme, blocks, figures, height=height, title=heading, params=params)
+    return with_data(spec, {"cells": cells.assign(dark=cells["mean"] < (low + high) / 2)})
+
+
+def _where(field: str, value: object) -> dict[str, object]:
+    """Return the condition of a mark that has this value where a field is true."""
+    return {"test": f"datum.{field}", "value": value}
 
 
 def _picking() -> alt.TopLevelSelectionParameter:
@@ -160,23 +169,95 @@ Box = tuple[float, float, float, float]
 around x."""
 
 
+@unchecked
 def tradeoff_chart(
     points: pd.DataFrame,
     titles: tuple[str, str],
-    groups: tuple[str, ...],
+    groups: Sequence[str],
     lower_is_better: tuple[bool, bool],
     theme: Theme,
 ) -> Spec:
     """Return one metric against another with its data, the front drawn as a line.
 
-    `points` has columns setting, group, name, x, y, their intervals and front. Where names would
-    overlap, the first is written.
+    `points` has columns setting, group, name, x, y, their intervals and front; `groups` are in the
+    order of their colours. Where names would overlap, the first is written.
     """
-    ranges = _range(points, "x"), _range(points, "y")
+    x_range, y_range = _range(points, "x"), _range(points, "y")
     front = points[points.front].sort_values(["x", "y"]).reset_index(drop=True)
-    spec = tradeoff_spec(*titles, *ranges, groups, lower_is_better, theme, len(front) > 1)
-    line = front.assign(place=front.index)[["x", "y", "place"]]
-    return with_data(spec, {"points": with_room(points, *ranges), "front": line})
+    x_arrow, y_arrow = (
+        f"← {title}" if lower else f"{title} →"
+        for title, lower in zip(titles, lower_is_better, strict=True)
+    )
+    x = alt.X(
+        "x:Q",
+        scale=alt.Scale(domain=x_range, nice=False),
+        axis=alt.Axis(title=x_arrow, format="~g", titleAnchor="end", tickCount=6),
+    )
+    y = alt.Y(
+        "y:Q",
+        scale=alt.Scale(domain=y_range, nice=False),
+        axis=alt.Axis(title=y_arrow, format="~g", titleAnchor="end", tickCount=5),
+    )
+    color = alt.Color("group:N", scale=policy_scale(groups, theme), legend=None)
+    line = (
+        alt.Chart(alt.NamedData("front"))
+        .mark_line(color=theme.ink, strokeDash=[5, 3], strokeWidth=1.5, aria=False)
+        .encode(x=x, y=y, order="place:Q")
+    )
+    base = alt.Chart(alt.NamedData("points"))
+    rules = base.mark_rule(opacity=0.6, aria=False).encode(color=color)
+    across = rules.encode(x="x_low:Q", x2="x_high", y=y)
+    along = rules.encode(x=x, y="y_low:Q", y2="y_high")
+    marks = (
+        alt.Chart(alt.NamedData("points"), name=_PICKABLE)
+        .mark_point(filled=True, opacity=1, cursor="pointer")
+        .encode(
+            x=x,
+            y=y,
+            color=color,
+            shape=alt.Shape("group:N", scale=cycled(groups, SHAPES), legend=None),
+            size=alt.SizeValue(55, condition=_where("front", 130)),
+            stroke=alt.StrokeValue(None, condition=_where("front", theme.ink)),
+            tooltip=[
+                "setting:N",
+                alt.Tooltip("x:Q", title=titles[0], format=".4f"),
+                alt.Tooltip("y:Q", title=titles[1], format=".4f"),
+                alt.Tooltip("front:N", title="on the front"),
+            ],
+        )
+    )
+    inks: tuple[dict[str, Any], ...] = (
+        {"color": theme.paper, "stroke": theme.paper, "opacity": 0.8},
+        {"color": theme.ink},
+    )
+    halo, names = (
+        base.mark_text(
+            align=alt.expr("datum.align"),
+            dx=alt.expr("datum.dx"),
+            dy=alt.expr("datum.dy"),
+            baseline="middle",
+            fontSize=10.5,
+            aria=False,
+            strokeWidth=3,
+            **ink,
+        ).encode(x=x, y=y, text=alt.condition("datum.fits <= width", "name:N", alt.value("")))
+        for ink in inks
+    )
+    subtitle = (
+        "dashed: the Pareto front" if len(front) > 1 else "no front: one has the best mean in both"
+    )
+    spec = single(
+        theme,
+        *(line, across, along, marks, halo, names),
+        height=TRADEOFF_HEIGHT,
+        title=panel_title(f"{titles[1]}\nagainst {titles[0].lower()}", subtitle),
+        params=[_picking()],
+    )
+    data = {
+        "points": with_room(points, x_range, y_range),
+        "front": front.assign(place=front.index)[["x", "y", "place"]],
+    }
+    return with_data(spec, data)
 
 
 def _range(points: pd.DataFrame, axis: str) -> tuple[float, float]:
@@ -251,89 +332,3 @@ def _parted(left: float, end: float, right: float, start: float) -> float:
     if end <= start:
         return 0.0
     return min((end - start) / (right - left), _NEVER) if right > left else _NEVER
-
-
-@built_once
-def tradeoff_spec(
-    x_title: str,
-    y_title: str,
-    x_range: tuple[float, float],
-    y_range: tuple[float, float],
-    groups: tuple[str, ...],
-    lower_is_better: tuple[bool, bool],
-    theme: Theme,
-    has_front: bool = True,
-) -> Spec:
-    """Build the spec of one metric against another, with the Pareto front if there is one.
-
-    For data ``points`` (setting, group, name, x, y, their intervals, front, and what `with_room`
-    adds) and ``front`` (x, y). `groups` are in the order of their colours.
-    """
-    subtitle = (
-        "dashed: the Pareto front" if has_front else "no front: one has the best mean in both"
-    )
-    base = alt.Chart(alt.NamedData("points"))
-    x_scale = alt.Scale(domain=list(x_range), nice=False)
-    x_arrow, y_arrow = (
-        f"← {title}" if lower else f"{title} →"
-        for title, lower in zip((x_title, y_title), lower_is_better, strict=True)
-    )
-    x_axis = alt.Axis(title=x_arrow, format="~g", titleAnchor="end", tickCount=6)
-    y_scale = alt.Scale(domain=list(y_range), nice=False)
-    y_axis = alt.Axis(title=y_arrow, format="~g", titleAnchor="end", tickCount=5)
-    x = alt.X("x:Q", scale=x_scale, axis=x_axis)
-    y = alt.Y("y:Q", scale=y_scale, axis=y_axis)
-    color = alt.Color("group:N", scale=policy_scale(groups, theme), legend=None)
-    front = (
-        alt.Chart(alt.NamedData("front"))
-        .mark_line(color=theme.ink, strokeDash=[5, 3], strokeWidth=1.5, aria=False)
-        .encode(x=x, y=y, order=alt.Order("place:Q"))
-    )
-    across = base.mark_rule(opacity=0.6, aria=False).encode(
-        x=alt.X("x_low:Q", scale=x_scale, axis=x_axis), x2=alt.X2("x_high:Q"), y=y, color=color
-    )
-    along = base.mark_rule(opacity=0.6, aria=False).encode(
-        x=x, y=alt.Y("y_low:Q", scale=y_scale, axis=y_axis), y2=alt.Y2("y_high:Q"), color=color
-    )
-    points = (
-        alt.Chart(alt.NamedData("points"), name=_PICKABLE)
-        .mark_point(filled=True, opacity=1, cursor="pointer")
-        .encode(
-            x=x,
-            y=y,
-            color=color,
-            shape=alt.Shape("group:N", scale=shape_scale(groups), legend=None),
-            size=alt.condition(alt.datum.front, alt.value(130), alt.value(55)),
-            stroke=alt.condition(alt.datum.front, alt.value(theme.ink), alt.value(None)),
-            tooltip=[
-                alt.Tooltip("setting:N"),
-                alt.Tooltip("x:Q", title=x_title, format=".4f"),
-                alt.Tooltip("y:Q", title=y_title, format=".4f"),
-                alt.Tooltip("front:N", title="on the front"),
-            ],
-        )
-    )
-    halo, names = (
-        base.mark_text(
-            align=alt.expr("datum.align"),
-            dx=alt.expr("datum.dx"),
-            dy=alt.expr("datum.dy"),
-            baseline="middle",
-            fontSize=10.5,
-            aria=False,
-            color=fill,
-            stroke=stroke,
-            strokeWidth=3,
-            opacity=opacity,
-        ).encode(x=x, y=y, text=alt.condition("datum.fits <= width", "name:N", alt.value("")))
-        for fill, stroke, opacity in (
-            (theme.paper, theme.paper, 0.8),
-            (theme.ink, alt.Undefined, 1),
-        )
-    )
-    chart = layered(
-        *(front, across, along, points, halo, names),
-        height=TRADEOFF_HEIGHT,
-        title=panel_title(f"{y_title}\nagainst {x_title.lower()}", subtitle),
-    )
-    return single(chart, theme, params=[_picking()])

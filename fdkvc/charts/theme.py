@@ -10,10 +10,11 @@ and all other policies are grey. A letter, a dash, a shape or a pattern always s
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial, wraps
-from typing import Any, TypeVar, cast
+from itertools import cycle, islice
+from typing import Any, ParamSpec, cast
 
 import altair as alt
 import pandas as pd
@@ -21,7 +22,7 @@ from altair.utils.schemapi import debug_mode
 
 Spec = dict[str, Any]
 Panel = Any  # an Altair chart; its methods promise no closer type
-Build = TypeVar("Build", bound=Callable[..., Spec])
+Arguments = ParamSpec("Arguments")
 
 _building = threading.RLock()
 
@@ -56,9 +57,7 @@ FD_KVC = "FD-KVC"
 GREYS = 4
 
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
-
-
-DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (4, 1), (1, 3))
+DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 1], [1, 3])
 
 
 @dataclass(frozen=True)
@@ -118,14 +117,9 @@ def hue_of(name: str) -> str:
     return " data-policy" if name.upper().startswith(FD_KVC) else ""
 
 
-def colour_of(position: int) -> str:
-    """Return the colour of the topic at this position; of no topic at a negative one."""
-    return TOPICS[position % len(TOPICS)] if position >= 0 else TOPICLESS
-
-
-def letter_ink(position: int) -> str:
-    """Return black or white, whichever is readable on `colour_of(position)`."""
-    return max("#ffffff", "#000000", key=partial(contrast, colour_of(position)))
+def letter_ink(colour: str) -> str:
+    """Return black or white, whichever is readable on a colour."""
+    return max("#ffffff", "#000000", key=partial(contrast, colour))
 
 
 def contrast(one: str, other: str) -> float:
@@ -164,16 +158,12 @@ def policy_scale(policies: Sequence[str], theme: Theme) -> alt.Scale:
     return alt.Scale(domain=list(policies), range=policy_tints(policies, theme))
 
 
-def dash_scale(names: Sequence[str]) -> alt.Scale:
-    """Return the scale of dashes, which tells lines apart without colour."""
-    dashes = [list(DASHES[position % len(DASHES)]) for position in range(len(names))]
-    return alt.Scale(domain=list(names), range=dashes)
+def cycled(names: Sequence[str], looks: Sequence[Any]) -> alt.Scale:
+    """Return a scale of these looks, from the first again where there are more names.
 
-
-def shape_scale(names: Sequence[str]) -> alt.Scale:
-    """Return the scale of point shapes, which tells points apart without colour."""
-    shapes = [SHAPES[position % len(SHAPES)] for position in range(len(names))]
-    return alt.Scale(domain=list(names), range=shapes)
+    `DASHES` and `SHAPES` tell lines and points apart without colour.
+    """
+    return alt.Scale(domain=list(names), range=[*islice(cycle(looks), len(names))])
 
 
 NARROWEST = 350
@@ -206,7 +196,7 @@ def policy_lines(
     base: Panel,
     policies: Sequence[str],
     tints: alt.Scale,
-    tooltip: Sequence[alt.Tooltip],
+    tooltip: Sequence[str | alt.Tooltip],
     size: int,
     legend: alt.Legend | None,
     field: str = "policy",
@@ -217,8 +207,8 @@ def policy_lines(
     """
     kind = f"{field}:N"
     base = base.encode(color=alt.Color(kind, scale=tints, legend=legend))
-    dash = alt.StrokeDash(kind, scale=dash_scale(policies), legend=legend)
-    shape = alt.Shape(kind, scale=shape_scale(policies), legend=legend)
+    dash = alt.StrokeDash(kind, scale=cycled(policies, DASHES), legend=legend)
+    shape = alt.Shape(kind, scale=cycled(policies, SHAPES), legend=legend)
     return [
         base.mark_line(strokeWidth=2, aria=False).encode(strokeDash=dash),
         base.mark_point(filled=True, size=size, opacity=1).encode(
@@ -234,6 +224,13 @@ def mean_tips(form: str, interval: bool = True) -> list[alt.Tooltip]:
         alt.Tooltip("ci_high:Q", title="to", format=form),
     ]
     return [alt.Tooltip("mean:Q", format=form), *(ends if interval else [])]
+
+
+def mean_band(base: Panel, scale: alt.Scale, **looks: Any) -> Panel:
+    """Return the intervals of means as an area on this y scale; `base` has the x axis."""
+    return base.mark_area(aria=False, **looks).encode(
+        y=alt.Y("ci_low:Q", scale=scale), y2="ci_high"
+    )
 
 
 def mark_at(**place: Any) -> Panel:
@@ -275,65 +272,56 @@ def panel_title(text: str, subtitle: str = "") -> alt.TitleParams:
     )
 
 
-def built_once(build: Build) -> Build:
-    """Cache a function's specs by their arguments, built without Altair's checks.
+def unchecked(build: Callable[Arguments, Spec]) -> Callable[Arguments, Spec]:
+    """Let a function build its charts without Altair's checks, which take as long as all the rest.
 
-    Those take as long as all the rest; tests check a spec of every kind instead. Whether Altair
-    checks holds for all threads, so one spec is built at a time.
+    Tests check a spec of every kind instead. Whether Altair checks holds for all threads, so one
+    spec is built at a time.
     """
 
-    @lru_cache(maxsize=64)
     @wraps(build)
-    def unchecked(*arguments: Hashable) -> Spec:
+    def quick(*arguments: Arguments.args, **options: Arguments.kwargs) -> Spec:
         with _building, debug_mode(False):
-            return build(*arguments)
+            return build(*arguments, **options)
 
-    return cast("Build", unchecked)
+    return quick
+
+
+def built_once(build: Callable[Arguments, Spec]) -> Callable[Arguments, Spec]:
+    """Cache a function's specs by their arguments, built `unchecked`."""
+    return cast("Callable[Arguments, Spec]", lru_cache(maxsize=64)(unchecked(build)))
 
 
 def layered(*layers: Panel, **options: Any) -> Panel:
     """Layer marks, the first at the bottom; options are those of `alt.layer`.
 
-    `alt.layer` itself copies every layer several times. For what is `built_once` only: Altair's
-    check would take each layer for a whole chart.
+    `alt.layer` itself copies every layer several times. For what is built `unchecked` only:
+    Altair's check would take each layer for a whole chart.
     """
     return alt.LayerSpec(layer=list(layers), **options)
 
 
-_INDEPENDENT: dict[str, Any] = dict.fromkeys(
-    (
-        *("color", "fill", "fillOpacity", "opacity", "shape", "size"),
-        *("stroke", "strokeDash", "strokeWidth"),
-    ),
-    "independent",
-)
-
-
-def column(panels: Sequence[Panel], theme: Theme, spacing: int = 14) -> Spec:
+def column(panels: Sequence[Panel], theme: Theme) -> Spec:
     """Stack panels into one chart of the full width: it updates faster than many charts."""
-    frame = alt.vconcat(
-        spacing=spacing,
-        resolve=alt.Resolve(scale=alt.ScaleResolveMap(**_INDEPENDENT)),
-        autosize=alt.AutoSizeParams(type="pad", contains="padding"),
-        padding={"left": 1, "right": 4, "top": 2, "bottom": 2},
-        config=_inked(theme),
-    )
-    # Not handed to Altair together, which would copy all of them.
-    spec: Spec = {**frame.to_dict(validate=False), "vconcat": [_part(panel) for panel in panels]}
-    # Without these, a chart of many marks would be drawn so that no mark can be read out.
-    spec["usermeta"] = {"embedOptions": {"renderer": "svg"}}
-    spec["config"] |= {"aria": True}
-    return spec
+    return {
+        "vconcat": [_part(panel) for panel in panels],
+        "spacing": 14,
+        "resolve": {"scale": dict.fromkeys(("color", "shape", "strokeDash"), "independent")},
+        "autosize": {"type": "pad", "contains": "padding"},
+        "padding": {"left": 1, "right": 4, "top": 2, "bottom": 2},
+        # Without these, a chart of many marks would be drawn so that no mark can be read out.
+        "config": {**_inked(theme), "aria": True},
+        "usermeta": {"embedOptions": {"renderer": "svg"}},
+    }
 
 
-def single(chart: Panel, theme: Theme, **options: Any) -> Spec:
-    """Finish a chart of one panel, of the full width; options are properties of the chart."""
-    frame = alt.layer(
-        **options,
-        autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
-        config=_inked(theme),
-    )
-    return {**frame.to_dict(validate=False), **_part(chart)}
+def single(theme: Theme, *layers: Panel, **options: Any) -> Spec:
+    """Layer marks into one chart of the full width; options are those of `alt.layer`."""
+    return {
+        **_part(layered(*layers, **options)),
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "config": _inked(theme),
+    }
 
 
 def _part(panel: Panel) -> Spec:
@@ -346,29 +334,7 @@ def with_data(spec: Spec, data: Mapping[str, pd.DataFrame]) -> Spec:
     return {**spec, "datasets": dict(data)}
 
 
-def standalone(spec: Spec, data: Mapping[str, pd.DataFrame], theme: Theme, width: int) -> Spec:
-    """Return a spec from `column` or `single` with its data and `width` pixels, to save it."""
-    records = {
-        name: frame.astype(object).where(frame.notna(), None).to_dict(orient="records")
-        for name, frame in data.items()
-    }
-    config = {**spec["config"], **_alone(theme)}
-    whole = {**spec, "datasets": records, "background": theme.paper, "config": config}
-    if "vconcat" not in spec:
-        return {**whole, "width": width}
-    return {**whole, "vconcat": [{**panel, "width": width} for panel in spec["vconcat"]]}
-
-
 def _inked(theme: Theme) -> Spec:
     """Return the colours of words: on a light page, Streamlit's own have too little contrast."""
     words = {"labelColor": theme.ink, "titleColor": theme.ink}
     return {"axis": words, "legend": words, "title": {"subtitleColor": theme.ink}}
-
-
-def _alone(theme: Theme) -> Spec:
-    inked = _inked(theme)
-    return {
-        "axis": {**inked["axis"], "gridColor": theme.faint, "domainColor": theme.faint},
-        "title": {**inked["title"], "color": theme.ink},
-        "view": {"stroke": None},
-    }

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import altair as alt
 import pandas as pd
@@ -17,6 +18,7 @@ from fdkvc.charts.theme import (
     Theme,
     built_once,
     column,
+    cycled,
     inside_axis,
     layered,
     panel_title,
@@ -26,9 +28,6 @@ from fdkvc.charts.theme import (
     top_legend,
 )
 from fdkvc.words import decimal, percent
-
-LINE_HEIGHT = 104
-OVERLAP_HEIGHT = 90
 
 
 @dataclass(frozen=True)
@@ -54,33 +53,24 @@ class Line:
 def metrics_spec(turns: int, metrics: tuple[Line, ...], theme: Theme) -> Spec:
     """Build the spec of the metrics, for data ``metrics``, ``changes`` and ``cursor``."""
     names = [line.label for line in metrics]
-    colours = [theme.terms[position % len(theme.terms)] for position in range(len(metrics))]
-    dashes = [list(DASHES[position % len(DASHES)]) for position in range(len(metrics))]
     low, high = min(line.low for line in metrics), max(line.high for line in metrics)
     legend = top_legend(symbolType="stroke", symbolStrokeWidth=2, symbolSize=250, offset=12)
     drawn = (
         alt.Chart(alt.NamedData("metrics"))
         .mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=22))
         .encode(
-            x=turn_axis(turns, at="middle"),
+            x=_turn_axis(turns),
             y=alt.Y(
                 "value:Q",
                 scale=alt.Scale(domain=[low, high], nice=False),
                 axis=inside_axis(values=[0, 0.5, 1]),
             ),
-            color=alt.Color(
-                "metric:N", scale=alt.Scale(domain=names, range=colours), legend=legend
-            ),
-            strokeDash=alt.StrokeDash("metric:N", scale=alt.Scale(domain=names, range=dashes)),
-            tooltip=[
-                alt.Tooltip("turn:Q"),
-                alt.Tooltip("metric:N"),
-                alt.Tooltip("value:Q", format=".3f"),
-            ],
+            color=alt.Color("metric:N", scale=cycled(names, theme.terms), legend=legend),
+            strokeDash=alt.StrokeDash("metric:N", scale=cycled(names, DASHES)),
+            tooltip=["turn:Q", "metric:N", alt.Tooltip("value:Q", format=".3f")],
         )
     )
-    layers = changes_panel(turns, theme), drawn, cursor_panel(turns, theme)
-    return column([layered(*layers, height=120, title=panel_title("Metrics"))], theme)
+    return column([_panel(turns, theme, drawn, height=120, title=panel_title("Metrics"))], theme)
 
 
 @built_once
@@ -96,31 +86,23 @@ def lines_spec(
     if own_ink:
         colours[-1] = theme.ink
     tints = alt.Scale(domain=list(lanes), range=colours)
-    panels = [
-        _line_panel(turns, lanes, tints, line, number == 0, theme)
-        for number, line in enumerate(lines)
-    ]
+    panels: list[Panel] = []
+    for line in lines:
+        y = alt.Y(
+            f"{line.field}:Q",
+            scale=alt.Scale(domain=[line.low, line.high], nice=False),
+            axis=inside_axis(format=".0%" if line.percent else ".1f"),
+        )
+        tooltip: list[str | alt.Tooltip] = [
+            alt.Tooltip("lane:N", title="run"),
+            "turn:Q",
+            alt.Tooltip(f"{line.field}:Q", title=line.label, format=".3f"),
+        ]
+        base = alt.Chart(alt.NamedData("lines")).encode(x=_turn_axis(turns), y=y)
+        legend = None if panels else policy_legend(lanes, offset=12)
+        drawn = policy_lines(base, lanes, tints, tooltip, 36, legend, "lane")
+        panels.append(_panel(turns, theme, *drawn, height=104, title=panel_title(line.label)))
     return column(panels, theme)
-
-
-def _line_panel(
-    turns: int, lanes: Sequence[str], tints: alt.Scale, line: Line, legend: bool, theme: Theme
-) -> Panel:
-    y = alt.Y(
-        f"{line.field}:Q",
-        scale=alt.Scale(domain=[line.low, line.high], nice=False),
-        axis=inside_axis(format=".0%" if line.percent else ".1f"),
-    )
-    tooltip = [
-        alt.Tooltip("lane:N", title="run"),
-        alt.Tooltip("turn:Q"),
-        alt.Tooltip(f"{line.field}:Q", title=line.label, format=".3f"),
-    ]
-    base = alt.Chart(alt.NamedData("lines")).encode(x=turn_axis(turns, at="middle"), y=y)
-    shown = policy_legend(lanes, offset=12) if legend else None
-    drawn = policy_lines(base, lanes, tints, tooltip, 36, shown, "lane")
-    layers = [changes_panel(turns, theme), *drawn, cursor_panel(turns, theme)]
-    return layered(*layers, height=LINE_HEIGHT, title=panel_title(line.label))
 
 
 @built_once
@@ -129,19 +111,18 @@ def overlap_spec(turns: int, theme: Theme) -> Spec:
 
     For data ``overlap``, ``changes``, ``parting`` and ``cursor``.
     """
-    y = alt.Y(
-        "jaccard:Q",
-        scale=alt.Scale(domain=[0, 1], nice=False),
-        axis=inside_axis(values=[0, 0.5, 1], format=".0%"),
-    )
     drawn = (
         alt.Chart(alt.NamedData("overlap"))
         .mark_line(stroke=theme.ink, point=alt.OverlayMarkDef(fill=theme.ink, size=28))
         .encode(
-            x=turn_axis(turns, at="middle"),
-            y=y,
+            x=_turn_axis(turns),
+            y=alt.Y(
+                "jaccard:Q",
+                scale=alt.Scale(domain=[0, 1], nice=False),
+                axis=inside_axis(values=[0, 0.5, 1], format=".0%"),
+            ),
             tooltip=[
-                alt.Tooltip("turn:Q"),
+                "turn:Q",
                 alt.Tooltip("shared:Q", title="in both"),
                 alt.Tooltip("only_one:Q", title="only in the first"),
                 alt.Tooltip("only_other:Q", title="only in the second"),
@@ -152,21 +133,19 @@ def overlap_spec(turns: int, theme: Theme) -> Spec:
     parting = (
         alt.Chart(alt.NamedData("parting"))
         .mark_text(text="▼ caches diverge", align="left", baseline="bottom", dx=-5, fill=theme.ink)
-        .encode(x=alt.X("middle:Q"), y=alt.value(-3))
+        .encode(x="middle:Q", y=alt.value(-3))
     )
-    layers = [changes_panel(turns, theme), drawn, parting, cursor_panel(turns, theme)]
     title = panel_title(
         "Overlap of the two caches", "entries in both, as a share of entries in either"
     )
-    return column([layered(*layers, height=OVERLAP_HEIGHT, title=title)], theme)
+    return column([_panel(turns, theme, drawn, parting, height=90, title=title)], theme)
 
 
-def turn_axis(turns: int, at: str = "left") -> alt.X:
+def _turn_axis(turns: int, at: str = "middle") -> alt.X:
     """Return the x axis, with room at its left for the labels of the y axis."""
-    step = max(1, turns // 20)
     axis = alt.Axis(
         title=None,
-        values=[turn + 0.5 for turn in range(0, turns, step)],
+        values=[turn + 0.5 for turn in range(0, turns, max(1, turns // 20))],
         labelExpr="format(floor(datum.value), 'd')",
         ticks=False,
         domain=False,
@@ -176,25 +155,17 @@ def turn_axis(turns: int, at: str = "left") -> alt.X:
     return alt.X(f"{at}:Q", scale=alt.Scale(domain=domain, nice=False), axis=axis)
 
 
-def cursor_panel(turns: int, theme: Theme) -> Panel:
-    """Draw a frame around the current turn."""
-    return (
-        alt.Chart(alt.NamedData("cursor"))
-        .mark_rect(fillOpacity=0, stroke=theme.ink, strokeWidth=2, aria=False)
-        .encode(x=turn_axis(turns), x2=alt.X2("right:Q"))
+def _panel(turns: int, theme: Theme, *marks: Panel, **options: Any) -> Panel:
+    """Layer marks, with a line wherever the topic changes and a frame around the current turn."""
+    changes = alt.Chart(alt.NamedData("changes")).mark_rule(
+        stroke=theme.ink, strokeDash=[2, 3], opacity=0.6, aria=False
     )
-
-
-def changes_panel(turns: int, theme: Theme) -> Panel:
-    """Draw a line wherever the topic changes."""
-    return (
-        alt.Chart(alt.NamedData("changes"))
-        .mark_rule(stroke=theme.ink, strokeDash=[2, 3], opacity=0.6, aria=False)
-        .encode(x=turn_axis(turns))
+    cursor = alt.Chart(alt.NamedData("cursor")).mark_rect(
+        fillOpacity=0, stroke=theme.ink, strokeWidth=2, aria=False
     )
-
-
-# ------------------------------------------------------------------------------------ data
+    left = _turn_axis(turns, "left")
+    layers = changes.encode(x=left), *marks, cursor.encode(x=left, x2="right")
+    return layered(*layers, **options)
 
 
 def placed(frame: pd.DataFrame) -> pd.DataFrame:

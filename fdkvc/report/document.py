@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from fdkvc.charts.picture import picture
-from fdkvc.charts.theme import LIGHT, VARIABLES, Spec, standalone
+from fdkvc.charts.theme import LIGHT, VARIABLES, Spec
 from fdkvc.corpora.recordings import Recording
 from fdkvc.experiments.answers import MEASURES, Answers
 from fdkvc.experiments.benchmark import Benchmark, matches_paper
@@ -280,7 +280,7 @@ def drawing(chart: Spec, name: str) -> str:
 
     `name` is unique in the page.
     """
-    drawn = picture(standalone(chart, chart["datasets"], LIGHT, PICTURE_WIDTH), "svg").decode()
+    drawn = picture(chart, LIGHT, PICTURE_WIDTH, "svg").decode()
     drawn = drawn[drawn.index("<svg") :]
     # Ids are unique within a picture only, and a page may hold many.
     drawn = re.sub(r'\bid="', f'id="{name}-', drawn).replace("url(#", f"url(#{name}-")

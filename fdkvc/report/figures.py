@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from fdkvc.charts.series import series_data, series_spec, topics_data
-from fdkvc.charts.sweep import curve_range, curve_spec
-from fdkvc.charts.theme import Spec, Theme, with_data
+from fdkvc.charts import lines
+from fdkvc.charts.sweep import curve_chart
+from fdkvc.charts.theme import Spec, Theme
 from fdkvc.experiments.study import Study
 from fdkvc.limits import MAX_DRAWN_POLICIES
 from fdkvc.paper.tables import ABLATED_POLICY
@@ -67,23 +67,22 @@ def series_chart(
     `drawn` names policies, `drawn_first` by default; those without a measurement are left out.
     """
     policies = study.results.benchmark.policies
-    rows = series_data(table, scenario, quantity)
+    rows = table[(table.scenario == scenario) & (table.quantity == quantity)]
     rows = rows[rows.policy.isin(drawn or drawn_first(policies))]
     if rows.empty:
         return None
     known = set(rows.policy)
     titles = {policy.name: policy.title for policy in policies if policy.name in known}
-    rows = rows.assign(policy=rows.policy.map(titles))
-    schedule = SCENARIOS[scenario].schedule
-    spec = series_spec(
+    columns = ["policy", "turn", "topic", "mean", "ci_low", "ci_high"]
+    return lines.series_chart(
+        rows[columns].replace({"policy": titles}),
+        SCENARIOS[scenario].schedule,
         SCENARIOS[scenario].label,
         quantity_label(quantity),
-        len(schedule),
-        tuple(titles.values()),
-        *_axis(rows, quantity),
+        [*titles.values()],
+        _axis(rows, quantity),
         theme,
     )
-    return with_data(spec, {"series": rows, "topics": topics_data(schedule)})
 
 
 def _axis(rows: pd.DataFrame, quantity: str) -> tuple[float, float]:
@@ -111,18 +110,14 @@ def printed_metrics(table: pd.DataFrame) -> list[str]:
 
 def ablation_chart(table: pd.DataFrame, parameter: str, metric: str, theme: Theme) -> Spec:
     """Return the chart of one metric over one of the paper's sweeps."""
-    rows = table[table.metric == metric]
-    spec = curve_spec(
+    return curve_chart(
+        table.assign(setting=[f"{parameter}={value:g}" for value in table.value]),
+        metric,
         late_metric(metric).title,
         parameters_of(POLICIES[ABLATED_POLICY])[parameter].title,
-        (float(rows.value.min()), float(rows.value.max())),
-        curve_range(table, metric),
         float(defaults_of(POLICIES[ABLATED_POLICY])[parameter]),
         theme,
-        bool(rows.published.notna().any()),
     )
-    data = rows.assign(setting=[f"{parameter}={value:g}" for value in rows.value])
-    return with_data(spec, {"curve": data})
 
 
 def figure_charts(study: Study, theme: Theme) -> dict[str, Spec]:

@@ -8,7 +8,7 @@ from html import escape
 
 import pandas as pd
 
-from fdkvc.charts.budgets import budgets_chart
+from fdkvc.charts.lines import budgets_chart
 from fdkvc.charts.theme import LIGHT, Spec, Theme
 from fdkvc.experiments import agents
 from fdkvc.experiments.plan import SHAPE, SHAPES, budget_columns, smallest_budgets

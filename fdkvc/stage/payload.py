@@ -109,8 +109,8 @@ def _packed(
         "name": name,
         "dialog": _dialog(run.dialogs, run.choice.dialog),
         "lanes": lanes,
-        "palette": [[colour, letter_ink(place)] for place, colour in enumerate(TOPICS)],
-        "topicless": [TOPICLESS, letter_ink(-1)],
+        "palette": [[colour, letter_ink(colour)] for colour in TOPICS],
+        "topicless": [TOPICLESS, letter_ink(TOPICLESS)],
         "columns": [[column.dtype.str[1:], len(column)] for column in columns],
     }
     header = json.dumps(head, separators=(",", ":")).encode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import altair as alt
@@ -11,19 +12,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fdkvc.charts.dots import dots_spec
+from fdkvc.charts.dots import dots_chart
+from fdkvc.charts.lines import budgets_chart, damage_chart, series_chart, topics_data
 from fdkvc.charts.picture import picture
-from fdkvc.charts.series import series_data, series_spec, topics_data
-from fdkvc.charts.spread import FILL, bars_data, means_data, spread_range, spread_spec
-from fdkvc.charts.sweep import (
-    PICK,
-    curve_range,
-    curve_spec,
-    heat_spec,
-    tradeoff_chart,
-    tradeoff_spec,
-)
-from fdkvc.charts.theme import DARK, GREYS, LIGHT, Spec, Theme, standalone, with_data
+from fdkvc.charts.spread import FILL, bars_data, means_data, spread_chart, spread_range
+from fdkvc.charts.sweep import PICK, curve_chart, curve_range, heat_chart, tradeoff_chart
+from fdkvc.charts.theme import DARK, GREYS, LIGHT, Spec, Theme, with_data
+from fdkvc.charts.timeline import overlap_spec
 
 POLICIES = ("FIFO", "H2O", "FD-KVC")
 VALUES = {
@@ -31,96 +26,83 @@ VALUES = {
     "H2O": np.linspace(0, 1, 50, dtype=np.float32),
 }
 
-DATA = {
-    "series": {
-        "series": pd.DataFrame(
-            {
-                "policy": ["FIFO", "FIFO", "H2O", "H2O"],
-                "turn": [0, 1, 0, 1],
-                "topic": ["A", "B", "A", "B"],
-                "mean": [1.0, 0.6, 1.0, 0.7],
-                "ci_low": [1.0, 0.5, 1.0, 0.6],
-                "ci_high": [1.0, 0.7, 1.0, 0.8],
-            }
-        ),
-        "topics": topics_data("AB"),
-    },
-    "spread": {"bars": bars_data(VALUES), "means": means_data(VALUES)},
-    "dots": {
-        "dots": pd.DataFrame(
-            {
-                "row": ["Shift", "Mixed"],
-                "name": ["FIFO", "FIFO"],
-                "mean": [0.1, -0.1],
-                "ci_low": [0.05, -0.2],
-                "ci_high": [0.15, 0.0],
-                "words": ["a", "b"],
-            }
-        )
-    },
-    "curve": {
-        "curve": pd.DataFrame(
-            {
-                "setting": ["a", "b"],
-                "value": [0.7, 0.9],
-                "mean": [0.5, 0.4],
-                "ci_low": [0.4, 0.3],
-                "ci_high": [0.6, 0.5],
-                "published": [0.45, np.nan],
-            }
-        )
-    },
-    "heat": {
-        "cells": pd.DataFrame(
-            {
-                "setting": ["a", "b"],
-                "x": [0.7, 0.9],
-                "y": [0.1, 0.1],
-                "mean": [0.5, 0.4],
-                "ci_low": [0.4, 0.3],
-                "ci_high": [0.6, 0.5],
-                "label": ["50", "40"],
-                "default": [True, False],
-                "dark": [False, True],
-            }
-        )
-    },
-    "tradeoff": {
-        "points": pd.DataFrame(
-            {
-                "setting": ["a", "b"],
-                "group": ["FIFO", "H2O"],
-                "name": ["FIFO", ""],
-                "x": [0.7, 0.9],
-                "x_low": [0.6, 0.8],
-                "x_high": [0.8, 1.0],
-                "y": [0.5, 0.4],
-                "y_low": [0.4, 0.3],
-                "y_high": [0.6, 0.5],
-                "front": [True, True],
-                "align": ["left", "right"],
-                "dx": [9, -9],
-                "dy": [-8, 9],
-                "fits": [0.0, 0.0],
-            }
-        ),
-        "front": pd.DataFrame({"x": [0.7, 0.9], "y": [0.5, 0.4], "place": [0, 1]}),
-    },
-}
-
-
-def spec_of(name: str, theme: Theme) -> Spec:
-    specs = {
-        "series": lambda: series_spec("Shift", "Alignment", 2, POLICIES, 0.0, 1.0, theme),
-        "spread": lambda: spread_spec("Shift", "", ("FIFO", "H2O"), 0.0, 1.0, theme),
-        "dots": lambda: dots_spec("t", "s", ("Shift", "Mixed"), POLICIES, -1.0, 1.0, theme),
-        "curve": lambda: curve_spec("t", "Decay", (0.7, 0.9), (0.0, 1.0), 0.88, theme),
-        "heat": lambda: heat_spec("t", ("Decay", "Weight"), (2, 1), (0.4, 0.5), theme),
-        "tradeoff": lambda: tradeoff_spec(
-            "Retention", "Diversity", (0.0, 1.0), (0.0, 1.0), POLICIES, (False, True), theme
-        ),
+SERIES = pd.DataFrame(
+    {
+        "policy": ["FIFO", "FIFO", "H2O", "H2O"],
+        "turn": [0, 1, 0, 1],
+        "topic": ["A", "B", "A", "B"],
+        "mean": [1.0, 0.6, 1.0, 0.7],
+        "ci_low": [1.0, 0.5, 1.0, 0.6],
+        "ci_high": [1.0, 0.7, 1.0, 0.8],
     }
-    return specs[name]()
+)
+DOTS = pd.DataFrame(
+    {
+        "row": ["Shift", "Shift", "Mixed", "Mixed"],
+        "name": ["FIFO", "H2O", "FIFO", "H2O"],
+        "mean": [0.1, 0.3, -0.1, 0.2],
+        "ci_low": [0.05, 0.2, -0.2, 0.1],
+        "ci_high": [0.15, 0.4, 0.0, 0.3],
+        "words": ["a", "b", "c", "d"],
+    }
+)
+CURVE = pd.DataFrame(
+    {
+        "metric": ["retention", "retention"],
+        "setting": ["a", "b"],
+        "value": [0.7, 0.9],
+        "mean": [0.5, 0.4],
+        "ci_low": [0.4, 0.3],
+        "ci_high": [0.6, 0.5],
+        "published": [0.45, np.nan],
+    }
+)
+CELLS = pd.DataFrame(
+    {
+        "setting": ["a", "b"],
+        "x": [0.7, 0.9],
+        "y": [0.1, 0.1],
+        "mean": [0.5, 0.4],
+        "ci_low": [0.4, 0.3],
+        "ci_high": [0.6, 0.5],
+        "label": ["50", "40"],
+        "default": [True, False],
+    }
+)
+POINTS = pd.DataFrame(
+    {
+        "setting": ["a", "b"],
+        "group": ["FIFO", "H2O"],
+        "name": ["FIFO", ""],
+        "x": [0.7, 0.9],
+        "x_low": [0.6, 0.8],
+        "x_high": [0.8, 1.0],
+        "y": [0.5, 0.4],
+        "y_low": [0.4, 0.3],
+        "y_high": [0.6, 0.5],
+        "front": [True, True],
+    }
+)
+CHARTS: dict[str, Callable[[Theme], Spec]] = {
+    "budgets": lambda theme: budgets_chart(
+        SERIES.assign(budget=SERIES.turn + 1, n=9), "Retention", theme
+    ),
+    "series": lambda theme: series_chart(
+        SERIES, "AB", "Shift", "Alignment", POLICIES, (0.0, 1.0), theme
+    ),
+    "damage": lambda theme: damage_chart(
+        SERIES[["policy", "turn"]].assign(writer="calls", tokens=3, damage=SERIES["mean"]),
+        POLICIES,
+        theme,
+    ),
+    "spread": lambda theme: spread_chart(VALUES, "Shift", "", theme),
+    "dots": lambda theme: dots_chart(DOTS, "t", "s", theme),
+    "curve": lambda theme: curve_chart(CURVE, "retention", "t", "Decay", 0.88, theme),
+    "heat": lambda theme: heat_chart(CELLS, "t", ("Decay", "Weight"), theme),
+    "tradeoff": lambda theme: tradeoff_chart(
+        POINTS, ("Retention", "Diversity"), POLICIES, (False, True), theme
+    ),
+}
 
 
 def fields_of(node: Any) -> set[str]:
@@ -134,49 +116,50 @@ def fields_of(node: Any) -> set[str]:
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
-@pytest.mark.parametrize("name", DATA)
+@pytest.mark.parametrize("name", CHARTS)
 def test_a_chart_is_drawn_from_its_data_alone(name: str, theme: Theme) -> None:
-    spec = standalone(spec_of(name, theme), DATA[name], theme, 400)
-    alt.Root.validate(spec_of(name, theme))
-    drawn = picture(spec, "svg").decode()
+    chart = CHARTS[name](theme)
+    alt.Root.validate({key: part for key, part in chart.items() if key != "datasets"})
+    drawn = picture(chart, theme, 400, "svg").decode()
     assert drawn.count("<path") > 3
     assert "NaN" not in drawn
     assert "https://" not in re.sub(r'xmlns(:\w+)?="[^"]*"', "", drawn)
-    assert picture(spec, "png").startswith(b"\x89PNG")
+    assert picture(chart, theme, 400, "png").startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("name", DATA)
+@pytest.mark.parametrize("name", CHARTS)
 def test_a_chart_reads_only_fields_that_its_data_have(name: str) -> None:
-    known = {field for frame in DATA[name].values() for field in frame}
-    assert fields_of(spec_of(name, LIGHT)) <= known | {"zero", "default"}
+    chart = CHARTS[name](LIGHT)
+    known = {field for frame in chart["datasets"].values() for field in frame}
+    assert fields_of(chart) <= known | {"zero", "default"}
 
 
-@pytest.mark.parametrize("name", DATA)
-def test_a_spec_does_not_change_with_the_data(name: str) -> None:
-    spec = spec_of(name, LIGHT)
+def test_the_spec_of_a_stage_is_built_once_and_does_not_change_with_the_data() -> None:
+    spec = overlap_spec(2, LIGHT)
     before = json.dumps(spec)
-    joined = with_data(spec, DATA[name])
+    joined = with_data(spec, {"overlap": SERIES})
     assert json.dumps(spec) == before
-    assert set(joined["datasets"]) == set(DATA[name])
-    assert spec_of(name, LIGHT) is spec
+    assert set(joined["datasets"]) == {"overlap"}
+    assert overlap_spec(2, LIGHT) is spec
 
 
 @pytest.mark.parametrize("name", ["curve", "heat", "tradeoff"])
 def test_a_person_can_pick_a_setting(name: str) -> None:
-    params = re.findall(r'"name": "(\w+)"', json.dumps(spec_of(name, LIGHT)["params"]))
+    params = re.findall(r'"name": "(\w+)"', json.dumps(CHARTS[name](LIGHT)["params"]))
     assert PICK in params
-    assert "setting" in json.dumps(spec_of(name, LIGHT)["params"])
+    assert "setting" in json.dumps(CHARTS[name](LIGHT)["params"])
 
 
 @pytest.mark.parametrize("name", ["series", "dots", "tradeoff"])
 def test_policies_are_told_apart_by_more_than_colour(name: str) -> None:
-    text = json.dumps(spec_of(name, LIGHT))
+    text = json.dumps(CHARTS[name](LIGHT), default=str)
     assert "strokeDash" in text or '"shape"' in text
 
 
 def test_a_row_of_fd_kvc_has_its_hue_where_rows_are_policies() -> None:
     rows = ("FIFO", "FD-KVC γ=0.8", "H2O")
-    text = json.dumps(dots_spec("t", "s", rows, ("policies",), 0.0, 1.0, LIGHT, "policy"))
+    table = DOTS[:3].assign(row=rows, name="policies")
+    text = json.dumps(dots_chart(table, "t", "s", LIGHT, "policy"), default=str)
     grey, hue = LIGHT.policies[0], LIGHT.policies[GREYS]
     assert json.dumps([grey, hue, grey]) in text
 
@@ -201,23 +184,6 @@ def test_runs_of_a_topic() -> None:
     assert runs.right.tolist() == [1.5, 4.5, 5.5]
     assert runs.middle.tolist() == [0.5, 3.0, 5.0]
     assert runs.shaded.tolist() == [False, True, False]
-
-
-def test_one_scenario_and_quantity_of_a_series() -> None:
-    table = pd.DataFrame(
-        {
-            "scenario": ["shift", "shift", "mixed"],
-            "policy": ["fifo"] * 3,
-            "quantity": ["alignment", "retention", "alignment"],
-            "turn": [0, 0, 0],
-            "topic": ["A"] * 3,
-            "n": [9] * 3,
-            "mean": [1.0, 2.0, 3.0],
-            "ci_low": [1.0, 2.0, 3.0],
-            "ci_high": [1.0, 2.0, 3.0],
-        }
-    )
-    assert series_data(table, "shift", "retention")["mean"].tolist() == [2.0]
 
 
 def test_bars_count_every_dialog_once() -> None:
@@ -257,7 +223,7 @@ def test_names_on_a_map_are_written_where_they_have_room() -> None:
 
     def written(width: int) -> set[str]:
         chart = tradeoff_chart(points, ("x", "y"), POLICIES, (False, False), LIGHT)
-        drawn = picture(standalone(chart, chart["datasets"], LIGHT, width), "svg").decode()
+        drawn = picture(chart, LIGHT, width, "svg").decode()
         return {name for name in names if f">{name}<" in drawn}
 
     wide, narrow = written(1200), written(260)

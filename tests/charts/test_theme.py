@@ -12,9 +12,10 @@ import pytest
 from altair.utils import schemapi
 
 from fdkvc.charts import theme
-from fdkvc.charts.sweep import curve_spec
+from fdkvc.charts.sweep import curve_chart
 from fdkvc.policies import policy_named
 from tests.app_pages import ROOT, open_page, settled, specs
+from tests.charts.test_charts_benchmark import CURVE
 
 both = pytest.mark.parametrize("seen", [theme.LIGHT, theme.DARK], ids=["light", "dark"])
 
@@ -65,14 +66,15 @@ def test_of_as_many_policies_as_there_may_be_no_two_look_alike(
 ) -> None:
     names = [f"{start}{number}" for number in range(12)]
     tints = theme.policy_scale(names, seen).to_dict()["range"]
-    for other in (theme.dash_scale(names), theme.shape_scale(names)):
-        looks = [*zip(tints, map(str, other.to_dict()["range"]), strict=True)]
+    for others in (theme.DASHES, theme.SHAPES):
+        other = theme.cycled(names, others).to_dict()["range"]
+        looks = [*zip(tints, map(str, other), strict=True)]
         assert all(one != two for one, two in combinations(looks, 2))
 
 
-@pytest.mark.parametrize("place", range(-1, 9))
-def test_a_letter_can_be_read_on_its_topic(place: int) -> None:
-    assert theme.contrast(theme.letter_ink(place), theme.colour_of(place)) >= 4.5
+@pytest.mark.parametrize("colour", [theme.TOPICLESS, *theme.TOPICS])
+def test_a_letter_can_be_read_on_its_topic(colour: str) -> None:
+    assert theme.contrast(theme.letter_ink(colour), colour) >= 4.5
 
 
 def test_the_contrast_of_colours() -> None:
@@ -100,13 +102,13 @@ def test_lines_of_policies_have_no_topics_colour() -> None:
 @both
 def test_a_sweep_of_a_policy_has_the_policys_colour(seen: theme.Theme) -> None:
     for policy, place in (("FD-KVC", theme.GREYS), ("H2O", 0)):
-        spec = curve_spec("t", "w", (0.1, 0.9), (0, 1), 0.25, seen, True, policy)
+        spec = curve_chart(CURVE, "retention", "t", "w", 0.25, seen, policy)
         assert f"'color': '{seen.policies[place]}'" in str(spec)
         assert not [term for term in seen.terms if term in str(spec)]
 
 
 def test_specs_that_are_built_at_once_do_not_disturb_each_other() -> None:
-    @theme.built_once
+    @theme.unchecked
     def build(number: int) -> theme.Spec:
         time.sleep(0.002 * number)
         return {"unchecked": not schemapi.DEBUG_MODE}

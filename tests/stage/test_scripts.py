@@ -313,10 +313,10 @@ def test_what_is_not_in_the_turn_went_before_it_or_was_taken_out(
 def test_topics_have_their_colours_and_the_ninth_the_first_with_a_pattern(seen: Any) -> None:
     topicless, *topics = seen["fifo"]["paint"]
 
-    assert topicless == {"fill": TOPICLESS, "ink": letter_ink(-1), "hatched": False}
+    assert topicless == {"fill": TOPICLESS, "ink": letter_ink(TOPICLESS), "hatched": False}
     for place, paint in enumerate(topics):
         assert paint["fill"] == TOPICS[place % len(TOPICS)]
-        assert paint["ink"] == letter_ink(place)
+        assert paint["ink"] == letter_ink(paint["fill"])
         assert paint["hatched"] == (place >= len(TOPICS))
 
 

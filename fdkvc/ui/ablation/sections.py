@@ -8,8 +8,8 @@ from threading import Event
 import pandas as pd
 import streamlit as st
 
-from fdkvc.charts.sweep import curve_range, curve_spec, heat_spec, tradeoff_chart
-from fdkvc.charts.theme import Spec, with_data
+from fdkvc.charts.sweep import curve_chart, heat_chart, tradeoff_chart
+from fdkvc.charts.theme import Spec
 from fdkvc.experiments.benchmark import Results, run_benchmark
 from fdkvc.experiments.sweep import Sweep, grid_table, tradeoff_table
 from fdkvc.files.shipped import papers_run
@@ -121,40 +121,28 @@ def _panels(page: str, kind: str, sweep: Sweep, results: Results, table: pd.Data
 
 def _curve(sweep: Sweep, table: pd.DataFrame, metric: str) -> Spec:
     ((name, _),) = sweep.axes
-    rows = table[table.swept & (table.metric == metric)]
-    rows = rows.assign(value=rows[name].astype(float))
-    spec = curve_spec(
+    swept, policy = table[table.swept], read_policy(sweep.policy)
+    return curve_chart(
+        swept.assign(value=swept[name].astype(float)),
+        metric,
         late_metric(metric).title,
         _parameter_label(sweep, name),
-        (float(rows.value.min()), float(rows.value.max())),
-        curve_range(table[table.swept], metric),
-        float(read_policy(sweep.policy).settings[name].default),
+        float(policy.settings[name].default),
         page_theme(),
-        bool(rows.published.notna().any()),
-        read_policy(sweep.policy).title,
+        policy.title,
     )
-    return with_data(spec, {"curve": rows})
 
 
 def _heat(sweep: Sweep, table: pd.DataFrame, metric: str) -> Spec:
-    cells = grid_table(sweep, table, metric)
-    low, high = float(cells["mean"].min()), float(cells["mean"].max())
-    if high - low < 0.01:
-        low, high = low - 0.005, high + 0.005
-    percent = late_metric(metric).percent
-    cells = cells.assign(
-        label=[decimal(100 * mean, 0) if percent else decimal(mean, 2) for mean in cells["mean"]],
-        dark=cells["mean"] < (low + high) / 2,
-    )
-    x, y = sweep.axes
-    spec = heat_spec(
+    cells, percent = grid_table(sweep, table, metric), late_metric(metric).percent
+    label = [decimal(100 * mean, 0) if percent else decimal(mean, 2) for mean in cells["mean"]]
+    (first, _), (second, _) = sweep.axes
+    return heat_chart(
+        cells.assign(label=label),
         f"{late_metric(metric).title}{', %' if percent else ''}",
-        (_parameter_label(sweep, x[0]), _parameter_label(sweep, y[0])),
-        (len(x[1]), len(y[1])),
-        (low, high),
+        (_parameter_label(sweep, first), _parameter_label(sweep, second)),
         page_theme(),
     )
-    return with_data(spec, {"cells": cells})
 
 
 def _show(page: str, name: str, chart: Spec) -> None:

@@ -10,8 +10,8 @@ import pandas as pd
 import streamlit as st
 
 from fdkvc.attention import Floats
-from fdkvc.charts.series import damage_spec
-from fdkvc.charts.theme import Spec, with_data
+from fdkvc.charts.lines import damage_chart
+from fdkvc.charts.theme import Spec
 from fdkvc.ui.answers.conversation import Answered, damage, head_damage, text_of
 from fdkvc.ui.answers.why import choose_answer
 from fdkvc.ui.kit.downloads import show_chart
@@ -60,16 +60,8 @@ def _chart(answered: Answered, table: pd.DataFrame) -> Spec:
         writer=("writer", " and ".join), tokens=("tokens", "sum"), lost=("lost", "sum")
     )
     turns["damage"] = turns.pop("lost") / turns.tokens
-    low, high = min(0.0, float(turns.damage.min())), max(0.1, float(turns.damage.max()))
-    room = 0.05 * (high - low)
-    spec = damage_spec(
-        tuple(titles[policy.name] for policy in answered.conversation.policies),
-        int(turns.turn.max()) + 1,
-        low - room,
-        high + room,
-        page_theme(),
-    )
-    return with_data(spec, {"damage": turns})
+    policies = [titles[policy.name] for policy in answered.conversation.policies]
+    return damage_chart(turns, policies, page_theme())
 
 
 def _by_writer(answered: Answered, table: pd.DataFrame) -> dict[str, list[str]]:

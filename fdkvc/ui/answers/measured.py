@@ -13,8 +13,8 @@ from operator import add
 import pandas as pd
 import streamlit as st
 
-from fdkvc.charts.budgets import budgets_chart
 from fdkvc.charts.dots import dots_chart
+from fdkvc.charts.lines import budgets_chart
 from fdkvc.charts.theme import Spec
 from fdkvc.experiments.answers import CUT_TEXT, FULL, MEASURES, Answers, Measure, with_proxies
 from fdkvc.experiments.known_services import GROUPS, known_sentence

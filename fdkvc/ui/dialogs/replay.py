@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from fdkvc.charts.budgets import budgets_chart
+from fdkvc.charts.lines import budgets_chart
 from fdkvc.charts.theme import Spec
 from fdkvc.corpora.lexical import LexicalRecordings
 from fdkvc.corpora.recordings import Recording

@@ -11,7 +11,7 @@ import streamlit as st
 
 from fdkvc.charts.picture import picture
 from fdkvc.charts.sweep import PICK
-from fdkvc.charts.theme import Spec, Theme, standalone
+from fdkvc.charts.theme import Spec, Theme
 from fdkvc.files.studies import as_zip
 from fdkvc.ui.kit.arrow import arrow_table
 from fdkvc.ui.kit.frame import page_theme
@@ -126,5 +126,4 @@ def picture_name(key: str) -> str:
 
 
 def _picture(charts: Mapping[str, Spec], chart: str, theme: Theme, kind: Kind) -> bytes:
-    spec = charts[chart]
-    return picture(standalone(spec, spec["datasets"], theme, PICTURE_WIDTH), kind)
+    return picture(charts[chart], theme, PICTURE_WIDTH, kind)

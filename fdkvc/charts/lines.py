@@ -1,0 +1,172 @@
+"""Means over budgets or turns and the damage over turns, a line for each policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+import pandas as pd
+
+from fdkvc.charts.theme import (
+    DASHES,
+    Panel,
+    Spec,
+    Theme,
+    cycled,
+    mean_band,
+    mean_tips,
+    panel_title,
+    policy_legend,
+    policy_lines,
+    policy_scale,
+    single,
+    top_legend,
+    unchecked,
+    with_data,
+)
+
+
+@unchecked
+def budgets_chart(
+    table: pd.DataFrame,
+    title: str,
+    theme: Theme,
+    *,
+    policies: Sequence[str] = (),
+    percent: bool = True,
+    top: float = 0,
+    intervals: bool = True,
+) -> Spec:
+    """Return one metric over rising budgets with its data, from 0 to `top`.
+
+    `table` has columns policy, budget, n, mean, ci_low and ci_high; `policies` are in the order of
+    their colours, by default that of the table.
+    """
+    table = table[["policy", "budget", "n", "mean", "ci_low", "ci_high"]].reset_index(drop=True)
+    if not top:
+        highest = float(table[["mean"] if percent else ["mean", "ci_high"]].max().max())
+        top = max(1.0, 1.05 * highest) if percent else 1.05 * highest
+    budgets = sorted(table.budget.unique().tolist())
+    policies = policies or table.policy.unique().tolist()
+    intervals = intervals and bool(table.ci_high.notna().any())
+    room = 0.04 * (budgets[-1] - budgets[0]) or 1
+    base = alt.Chart(alt.NamedData("budgets")).encode(
+        x=alt.X(
+            "budget:Q",
+            scale=alt.Scale(domain=[budgets[0] - room, budgets[-1] + room], nice=False),
+            axis=alt.Axis(title="budget", values=budgets, grid=False),
+        )
+    )
+    scale = alt.Scale(domain=[0, top], nice=False)
+    y = alt.Y(
+        "mean:Q",
+        scale=scale,
+        axis=alt.Axis(title=None, tickCount=5, format=".0%" if percent else "~f"),
+    )
+    tints, legend = policy_scale(policies, theme), policy_legend(policies)
+    tooltip: list[str | alt.Tooltip] = [
+        *("policy:N", "budget:Q"),
+        *mean_tips(".1%" if percent else ".2f", intervals),
+        alt.Tooltip("n:Q", title="dialogs"),
+    ]
+    layers = policy_lines(base.encode(y=y), policies, tints, tooltip, 70, legend)
+    subtitle = "mean over the dialogs"
+    if intervals:
+        subtitle += ", with its 95 % interval over clusters"
+        colour = alt.Color("policy:N", scale=tints, legend=legend)
+        layers.insert(0, mean_band(base.encode(color=colour), scale, opacity=0.2, clip=True))
+    spec = single(theme, *layers, height=280, title=panel_title(title, subtitle))
+    return with_data(spec, {"budgets": table})
+
+
+@unchecked
+def series_chart(
+    table: pd.DataFrame,
+    schedule: str,
+    title: str,
+    subtitle: str,
+    policies: Sequence[str],
+    ends: tuple[float, float],
+    theme: Theme,
+) -> Spec:
+    """Return one quantity over the turns of a schedule with its data, on a y axis with these ends.
+
+    `table` has columns policy, turn, topic, mean, ci_low and ci_high; `policies` are in the order
+    of their colours.
+    """
+    legend = top_legend(
+        symbolType="stroke", symbolStrokeWidth=2, symbolOpacity=1, symbolSize=300, offset=18
+    )
+    base = alt.Chart(alt.NamedData("series")).encode(
+        x=_turns("turn", len(schedule)),
+        color=alt.Color("policy:N", scale=policy_scale(policies, theme), legend=legend),
+    )
+    lines = base.mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=26)).encode(
+        y=_level("mean", ends),
+        strokeDash=alt.StrokeDash("policy:N", scale=cycled(policies, DASHES), legend=legend),
+        tooltip=["turn:Q", "topic:N", "policy:N", *mean_tips(".4f")],
+    )
+    band = mean_band(base, alt.Scale(domain=ends, nice=False), opacity=0.25)
+    layers = *_topics(len(schedule), theme), band, lines
+    spec = single(theme, *layers, height=210, title=panel_title(title, subtitle))
+    return with_data(spec, {"series": table, "topics": topics_data(schedule)})
+
+
+@unchecked
+def damage_chart(table: pd.DataFrame, policies: Sequence[str], theme: Theme) -> Spec:
+    """Return the damage over the turns with its data (policy, turn, writer, tokens, damage)."""
+    low, high = min(0.0, float(table.damage.min())), max(0.1, float(table.damage.max()))
+    room = 0.05 * (high - low)
+    base = alt.Chart(alt.NamedData("damage")).encode(
+        x=_turns("turn", int(table.turn.max()) + 1),
+        y=_level("damage", (low - room, high + room)),
+    )
+    tooltip: list[str | alt.Tooltip] = [
+        *("policy:N", "turn:Q", "writer:N", "tokens:Q"),
+        alt.Tooltip("damage:Q", title="nats a token", format=".3f"),
+    ]
+    tints, legend = policy_scale(policies, theme), policy_legend(policies)
+    lines = policy_lines(base, policies, tints, tooltip, 60, legend)
+    title = panel_title("Damage", "nats a token more than with the full cache")
+    return with_data(single(theme, *lines, height=260, title=title), {"damage": table})
+
+
+def _level(field: str, ends: tuple[float, float]) -> alt.Y:
+    return alt.Y(
+        f"{field}:Q",
+        scale=alt.Scale(domain=ends, nice=False),
+        axis=alt.Axis(title=None, tickCount=5, format="~g"),
+    )
+
+
+def _turns(field: str, turns: int) -> alt.X:
+    return alt.X(
+        f"{field}:Q",
+        scale=alt.Scale(domain=[-0.5, turns - 0.5], nice=False),
+        axis=alt.Axis(title="turn", format="d", tickCount=min(turns, 20), grid=False),
+    )
+
+
+def _topics(turns: int, theme: Theme) -> list[Panel]:
+    """Shade every other run of a topic, and write its letter at the top."""
+    base = alt.Chart(alt.NamedData("topics"))
+    shade = base.transform_filter(alt.datum.shaded).mark_rect(
+        color=theme.faint, opacity=0.35, aria=False
+    )
+    letters = base.mark_text(color=theme.ink, opacity=0.8, fontWeight="bold", aria=False)
+    return [
+        shade.encode(x=_turns("left", turns), x2="right"),
+        letters.encode(x=_turns("middle", turns), y=alt.value(-9), text="topic:N"),
+    ]
+
+
+def topics_data(schedule: str) -> pd.DataFrame:
+    """Return the runs of turns with the same topic, every other one shaded."""
+    turns = pd.DataFrame({"topic": list(schedule), "turn": range(len(schedule))})
+    run = (turns.topic != turns.topic.shift()).cumsum()
+    runs = turns.groupby(run, as_index=False).agg(
+        topic=("topic", "first"), left=("turn", "min"), right=("turn", "max")
+    )
+    left, right = runs.left - 0.5, runs.right + 0.5
+    shaded = runs.index % 2 == 1
+    return runs.assign(left=left, right=right, middle=(left + right) / 2, shaded=shaded)
