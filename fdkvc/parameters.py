@@ -320,3 +320,18 @@ def check_count(name: str, value: object, low: int = 1, high: float = math.inf) 
     ValueError: budget is 0, but must be a whole number of at least 1
     """
     check_parameter(name, Parameter(name, "", low=low, high=high), value, int)
+
+
+def check_most(
+    owner: str, count: int, noun: str, most: int, error: type[ValueError] = ValueError
+) -> None:
+    """Raise an error if something has more of something than is allowed.
+
+    Examples
+    --------
+    >>> check_most("the file has", 2_001, "dialogs", 2_000)
+    Traceback (most recent call last):
+    ValueError: the file has 2,001 dialogs, but at most 2,000 are allowed
+    """
+    if count > most:
+        raise error(f"{owner} {count:,} {noun}, but at most {most:,} are allowed")

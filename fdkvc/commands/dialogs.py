@@ -185,8 +185,11 @@ def record_all(
             for each in found:
                 size = trace_size(each, half)
                 total = size if total is None else total + size
-            if found and total is not None and total.refusal:
-                skipped.append(f"{transcript.name} and all after it: {total.refusal}")
+            try:
+                if total is not None:
+                    total.check()
+            except ValueError as error:
+                skipped.append(f"{transcript.name} and all after it: {error}")
                 break
             recordings += found
             title = f"{done} of {len(transcripts)} dialogs"

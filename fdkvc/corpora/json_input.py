@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
 
 from fdkvc.limits import MAX_JSON_DEPTH, MAX_JSON_VALUES
+from fdkvc.parameters import check_most
 
 WORDS: Mapping[type, str] = {
     dict: "an object",
@@ -68,8 +69,7 @@ def check_structure(content: bytes, most_values: int | None = None) -> None:
     opening = outside & ((plain == ord("[")) | (plain == ord("{")))
     closing = outside & ((plain == ord("]")) | (plain == ord("}")))
     values = int((outside & (plain == ord(","))).sum()) + int(opening.sum())
-    if values > most_values:
-        raise ValueError(f"the file has {values:,} values, but at most {most_values:,} are allowed")
+    check_most("the file has", values, "values", most_values)
     places = np.flatnonzero(opening | closing)
     depth = np.cumsum(np.where(opening[places], 1, -1))
     if depth.max(initial=0) > MAX_JSON_DEPTH:
@@ -102,11 +102,9 @@ def optional(owner: Mapping[str, Any], name: str, kind: type, place: str) -> Any
     return kind() if owner.get(name) is None else require(owner, name, kind, place)
 
 
-def objects(
-    owner: Mapping[str, Any], name: str, noun: str, place: str
-) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield each object of an optional list, and its place."""
-    for index, value in enumerate(optional(owner, name, list, place)):
+def objects(values: Iterable[Any], noun: str, place: str) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield each value of a list, which must be an object, and its place."""
+    for index, value in enumerate(values):
         where = f"{place}, {noun} {index}"
         yield check_object(value, where), where
 

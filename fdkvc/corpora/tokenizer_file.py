@@ -22,8 +22,10 @@ from fdkvc.limits import (
     MAX_TOKENIZER_PARTS,
     MAX_UNIGRAM_CHARACTERS,
 )
+from fdkvc.parameters import check_most
 
 FILE = "tokenizer.json"
+_REFUSED = f"{FILE} cannot be read: "
 
 
 @contextmanager
@@ -70,8 +72,7 @@ def check_tokenizer(tokenizer: Mapping[str, Any]) -> None:
     for step in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
         parts = list(_parts(tokenizer.get(step)))
         growth = math.prod(map(_growth, parts))
-        if len(parts) > MAX_TOKENIZER_PARTS:
-            _refuse(f"{step} has {len(parts)} parts, but at most {MAX_TOKENIZER_PARTS} are allowed")
+        check_most(f"{_REFUSED}{step} has", len(parts), "parts", MAX_TOKENIZER_PARTS)
         if growth > MAX_TOKENIZER_GROWTH:
             _refuse(
                 f"{step} makes a text up to {growth:,.0f} times as long, but at most "
@@ -100,7 +101,7 @@ _SEQUENCES = ("normalizers", "pretokenizers", "processors", "decoders")
 
 
 def _refuse(reason: str) -> None:
-    raise ValueError(f"{FILE} cannot be read: {reason}")
+    raise ValueError(f"{_REFUSED}{reason}")
 
 
 def _parts(step: Any) -> Iterator[Mapping[str, Any]]:
@@ -125,5 +126,4 @@ def _growth(part: Mapping[str, Any]) -> float:
 
 def _check_letters(texts: list[Any], what: str, most: int) -> None:
     letters = sum(len(text) for text in texts if isinstance(text, str))
-    if letters > most:
-        _refuse(f"{what} have {letters:,} characters, but at most {most:,} are allowed")
+    check_most(f"{_REFUSED}{what} have", letters, "characters", most)

@@ -11,7 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fdkvc.corpora.json_input import check_object, check_structure, optional, parse_json, require
+from fdkvc.corpora.json_input import (
+    check_object,
+    check_structure,
+    objects,
+    optional,
+    parse_json,
+    require,
+)
 from fdkvc.corpora.transcripts import Argument, Mention, Tool, Transcript, Turn, clean_name
 
 Schema = Mapping[str, tuple[Tool, ...]]
@@ -64,9 +71,7 @@ def read_schema(content: bytes) -> Schema:
         place = f"service {number} of the schema"
         service = check_object(found, place)
         tools = []
-        for at, each in enumerate(require(service, "intents", list, place)):
-            inside = f"{place}, intent {at}"
-            intent = check_object(each, inside)
+        for intent, inside in objects(require(service, "intents", list, place), "intent", place):
             required = [str(slot) for slot in optional(intent, "required_slots", list, inside)]
             slots = [*required, *optional(intent, "optional_slots", dict, inside)]
             tools.append(_tool(require(intent, "name", str, inside), slots))

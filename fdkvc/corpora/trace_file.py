@@ -34,6 +34,7 @@ from fdkvc.corpora.transcripts import (
     different_names,
 )
 from fdkvc.limits import MAX_DIALOGS, MAX_TRACE_BYTES, MAX_TRACE_DIMENSIONS, MAX_TRACE_HEADS
+from fdkvc.parameters import check_most
 
 VERSION = 1
 
@@ -86,15 +87,21 @@ _KINDS: Mapping[str, tuple[str, str]] = {
     "str": ("U", "texts"),
     "float": ("f2 f4", "floats of 16 or 32 bits"),
 }
-_MOST = {
-    **{"D": MAX_DIALOGS, "T": 200_000, "N": 1_000_000, "Q": 500_000, "M": 1_000_000},
-    **{
-        "H": MAX_TRACE_HEADS,
-        "K": MAX_TRACE_HEADS,
-        "d": MAX_TRACE_DIMENSIONS,
-        "h": MAX_TRACE_DIMENSIONS,
-    },
+AXES: dict[str, tuple[str, int]] = {
+    "D": ("dialogs", MAX_DIALOGS),
+    "T": ("turns", 200_000),
+    "N": ("tokens", 1_000_000),
+    "Q": ("demands", 500_000),
+    "M": ("mentions", 1_000_000),
+    "H": ("heads", MAX_TRACE_HEADS),
+    "K": ("heads of keys", MAX_TRACE_HEADS),
+    "d": ("dimensions of an embedding", MAX_TRACE_DIMENSIONS),
+    "h": ("dimensions of a head", MAX_TRACE_DIMENSIONS),
 }
+"""Name and largest length of each axis of `SHAPES`."""
+
+GROWING = "DTNQM"
+"""Axes that grow with every recording."""
 
 
 # ------------------------------------------------------------------------------- writing
@@ -115,22 +122,10 @@ def trace_bytes(recordings: Sequence[Recording], half: bool = False) -> bytes:
         if (recording.surprisal is None) != (first.surprisal is None):
             raise ValueError("only some of the recordings have surprisal")
     arrays = _arrays_of(recordings, half)
-    if refusal := _size_of(arrays).refusal:
-        raise ValueError(refusal)
+    _size_of(arrays).check()
     file = io.BytesIO()
     np.savez_compressed(file, allow_pickle=False, **arrays)
     return file.getvalue()
-
-
-AXES = {
-    **{"D": "dialogs", "T": "turns", "N": "tokens", "Q": "demands", "M": "mentions"},
-    **{"H": "heads", "K": "heads of keys"},
-    **{"d": "dimensions of an embedding", "h": "dimensions of a head"},
-}
-"""Names of the axes of `SHAPES`."""
-
-GROWING = "DTNQM"
-"""Axes that grow with every recording."""
 
 
 @dataclass(frozen=True)
@@ -159,18 +154,11 @@ class TraceSize:
             for name, width in self.widths.items()
         )
 
-    @property
-    def refusal(self) -> str | None:
-        """A sentence that says which limit is exceeded; None if none is."""
+    def check(self) -> None:
+        """Raise a ValueError that says which limit is exceeded, if one is."""
         for axis, length in self.lengths.items():
-            if length > _MOST[axis]:
-                most = f"but at most {_MOST[axis]:,} are allowed"
-                return f"the trace has {length:,} {AXES[axis]}, {most}"
-        if self.bytes > MAX_TRACE_BYTES:
-            return (
-                f"the trace has {self.bytes:,} bytes, but at most {MAX_TRACE_BYTES:,} are allowed"
-            )
-        return None
+            check_most("the trace has", length, *AXES[axis])
+        check_most("the trace has", self.bytes, "bytes", MAX_TRACE_BYTES)
 
 
 def trace_size(recording: Recording, half: bool = False) -> TraceSize:
@@ -334,11 +322,12 @@ def _read_arrays(file: IO[bytes], most_bytes: int) -> dict[str, NDArray[Any]]:
     size = file.seek(0, io.SEEK_END)
     if not size:
         raise ValueError("the file is empty")
-    _check_bytes("has", size, most_bytes)
+    check_most("the file has", size, "bytes", most_bytes)
     try:
         with zipfile.ZipFile(file) as archive:
             members = _members(archive)
-            _check_bytes("declares", sum(info.file_size for info in members.values()), most_bytes)
+            declared = sum(info.file_size for info in members.values())
+            check_most("the file declares", declared, "bytes", most_bytes)
             lengths: dict[str, int] = {}
             for name, info in members.items():
                 _check_header(archive, info, name, lengths)
@@ -347,11 +336,6 @@ def _read_arrays(file: IO[bytes], most_bytes: int) -> dict[str, NDArray[Any]]:
         raise ValueError(f"the file is not an .npz archive: {_reason(error)}") from None
     except (EOFError, OSError, NotImplementedError, RuntimeError, zlib.error) as error:
         raise ValueError(f"the archive is broken: {_reason(error)}") from None
-
-
-def _check_bytes(verb: str, size: int, most: int) -> None:
-    if size > most:
-        raise ValueError(f"the file {verb} {size:,} bytes, but at most {most:,} are allowed")
 
 
 def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
@@ -386,8 +370,8 @@ def _check_header(
         wanted = int(axis) if axis.isdigit() else lengths.setdefault(axis, length)
         if length != wanted:
             raise ValueError(f"{name} has shape {shape}, but its {axis} must be {wanted}")
-        if length > _MOST.get(axis, length):
-            raise ValueError(f"{name} has shape {shape}, but {axis} is at most {_MOST[axis]:,}")
+        if not axis.isdigit() and length > AXES[axis][1]:
+            raise ValueError(f"{name} has shape {shape}, but {axis} is at most {AXES[axis][1]:,}")
         if not length and axis not in ("Q", "M"):
             raise ValueError(f"{name} has shape {shape}, but {axis} is at least 1")
     if start + math.prod(shape) * dtype.itemsize != info.file_size:

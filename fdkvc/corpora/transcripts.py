@@ -24,6 +24,7 @@ from fdkvc.limits import (
     MAX_TURN_TOKENS,
     MAX_TURNS,
 )
+from fdkvc.parameters import check_most
 from fdkvc.synthetic.scenarios import custom_scenario
 
 DemandKind = Literal["call", "state"]
@@ -156,21 +157,11 @@ class Transcript:
 
     def __post_init__(self) -> None:
         check_turns(self.name, len(self.turns))
-        characters = sum(len(turn.text) for turn in self.turns)
-        if characters > MAX_DIALOG_CHARACTERS:
-            raise TooLargeError(
-                f"{self.name}: it has {characters:,} characters, but at most "
-                f"{MAX_DIALOG_CHARACTERS:,} are allowed"
-            )
+        it_has, characters = f"{self.name}: it has", sum(len(turn.text) for turn in self.turns)
+        check_most(it_has, characters, "characters", MAX_DIALOG_CHARACTERS, TooLargeError)
         check_size(self.name, [len(_WORD.findall(turn.text)) for turn in self.turns])
-        for what, count, most in (
-            ("topics", len(self.topics), MAX_TOPICS),
-            ("demands", len(self.demands), MAX_DEMANDS),
-        ):
-            if count > most:
-                raise TooLargeError(
-                    f"{self.name}: it has {count} {what}, but at most {most} are allowed"
-                )
+        check_most(it_has, len(self.topics), "topics", MAX_TOPICS, TooLargeError)
+        check_most(it_has, len(self.demands), "demands", MAX_DEMANDS, TooLargeError)
 
     @property
     def source_note(self) -> str:
@@ -260,25 +251,15 @@ class Transcript:
 
 def check_turns(name: str, turns: int) -> None:
     """Raise a TooLargeError if a dialog has too many turns."""
-    if turns > MAX_TURNS:
-        raise TooLargeError(
-            f"{name}: it has {turns:,} turns, but at most {MAX_TURNS:,} are allowed"
-        )
+    check_most(f"{name}: it has", turns, "turns", MAX_TURNS, TooLargeError)
 
 
 def check_size(name: str, tokens: Sequence[int]) -> None:
     """Raise a TooLargeError if a dialog's turns have too many tokens; a SkippedError if none."""
     check_turns(name, len(tokens))
     for turn, count in enumerate(tokens):
-        if count > MAX_TURN_TOKENS:
-            raise TooLargeError(
-                f"{name}, turn {turn}: it has {count:,} tokens, "
-                f"but at most {MAX_TURN_TOKENS:,} are allowed"
-            )
-    if sum(tokens) > MAX_TOKENS:
-        raise TooLargeError(
-            f"{name}: it has {sum(tokens):,} tokens, but at most {MAX_TOKENS:,} are allowed"
-        )
+        check_most(f"{name}, turn {turn}: it has", count, "tokens", MAX_TURN_TOKENS, TooLargeError)
+    check_most(f"{name}: it has", sum(tokens), "tokens", MAX_TOKENS, TooLargeError)
     if not sum(tokens):
         raise SkippedError(f"{name}: it has no words")
 

@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 from fdkvc.experiments.workers import DaemonThreads, Submit, cores, shared_workers
 from fdkvc.limits import MAX_CHUNK_NUMBERS, MAX_RESULT_NUMBERS, MAX_RUN_NAMES
 from fdkvc.paper.tables import BASELINE
-from fdkvc.parameters import BUDGET, DIALOGS, SEED, WORKERS, check_count
+from fdkvc.parameters import BUDGET, DIALOGS, SEED, WORKERS, check_count, check_most
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.run.bounds import check_schedule
 from fdkvc.run.metrics import (
@@ -130,10 +130,7 @@ def check_different(kind: str, names: Sequence[str]) -> None:
     for name, times in Counter(names).items():
         if times > 1:
             raise ValueError(f"{kind} {name!r} is given twice")
-    if len(names) > MAX_RUN_NAMES:
-        raise ValueError(
-            f"{kind} has {len(names):,} values, but at most {MAX_RUN_NAMES} are allowed"
-        )
+    check_most(f"{kind} has", len(names), "values", MAX_RUN_NAMES)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from fdkvc.experiments.benchmark import ADAPTATION, Benchmark, Results
 from fdkvc.experiments.statistics import pareto_front
 from fdkvc.limits import MAX_RUN_NAMES
 from fdkvc.paper.tables import ABLATED_POLICY, ABLATED_SCENARIO, published_sweep
-from fdkvc.parameters import read_number
+from fdkvc.parameters import check_most, read_number
 from fdkvc.policies import POLICIES, Policy, policy_named, read_policy, synthetic_policies
 from fdkvc.run.metrics import default_metrics, late_metric
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS, Scenario
@@ -61,10 +61,7 @@ class Sweep:
                 f"{', '.join(BENCHMARK_SCENARIOS)}"
             )
         settings = math.prod(len(set(values)) for _, values in self.axes)
-        if settings > MAX_SETTINGS:
-            raise ValueError(
-                f"the sweep has {settings:,} settings, but at most {MAX_SETTINGS} are allowed"
-            )
+        check_most("the sweep has", settings, "settings", MAX_SETTINGS)
         _ = self.benchmark  # which checks the values and the rest
 
     @property

@@ -29,7 +29,7 @@ from fdkvc.attention import (
     softmax,
 )
 from fdkvc.limits import MAX_QUERY_LOGITS
-from fdkvc.parameters import check_count
+from fdkvc.parameters import check_count, check_most
 
 TOPIC_THRESHOLD = 0.3
 """A token has a topic if its cosine with it exceeds this (the paper's evaluation metrics)."""
@@ -532,8 +532,7 @@ def one_dialog(
     names = tuple(dict.fromkeys(topic for topic in turn_topics or () if topic is not None))
     if turn_topics is not None and len(turn_topics) != len(lengths):
         raise ValueError(f"there are {len(turn_topics)} turn topics for {len(lengths)} turns")
-    if len(names) > 32:
-        raise ValueError(f"the dialog has {len(names)} topics, but at most 32 are allowed")
+    check_most("the dialog has", len(names), "topics", 32)
     topics = turn_topics or [None] * len(lengths)
     current = np.array([-1 if each is None else names.index(each) for each in topics], np.intp)
     bits = np.where(current >= 0, np.uint32(1) << np.maximum(current, 0).astype(np.uint32), 0)

@@ -10,7 +10,7 @@ import numpy as np
 
 from fdkvc.attention import Floats, Ints
 from fdkvc.limits import MAX_TURNS
-from fdkvc.parameters import Checked, Parameter, check_parameter, parameter
+from fdkvc.parameters import Checked, Parameter, check_most, check_parameter, parameter
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,7 @@ class Scenario:
     """For two topics: the share of the second in each turn's tokens."""
 
     def __post_init__(self) -> None:
-        if len(self.schedule) > MAX_TURNS:
-            raise ValueError(
-                f"the schedule has {len(self.schedule):,} turns, "
-                f"but at most {MAX_TURNS:,} are allowed"
-            )
+        check_most("the schedule has", len(self.schedule), "turns", MAX_TURNS)
         if not self.schedule or not set(self.schedule) <= set(string.ascii_uppercase):
             raise ValueError(
                 f"the schedule is {self.schedule!r}, but must be letters A to Z, one for each turn"

@@ -194,12 +194,13 @@ def test_how_large_a_file_becomes_is_known_as_it_grows() -> None:
 
     assert grown.bytes == sum(array.nbytes for array in arrays().values())
     assert grown.lengths["D"] == 2
-    assert grown.refusal is None
+    grown.check()
     assert (
         trace_size(RECORDINGS[0], half=True) + trace_size(RECORDINGS[1], half=True)
     ).bytes < grown.bytes
     many = sum([trace_size(RECORDINGS[0])] * 2000, trace_size(RECORDINGS[0]))
-    assert many.refusal == "the trace has 2,001 dialogs, but at most 2,000 are allowed"
+    with pytest.raises(ValueError, match=r"^the trace has 2,001 dialogs, but at most 2,000 are"):
+        many.check()
 
 
 def test_what_could_not_be_read_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +208,7 @@ def test_what_could_not_be_read_is_not_written(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(ValueError, match=r"the trace has .* bytes, but at most 100,000 are"):
         trace_bytes(RECORDINGS)
     monkeypatch.setattr(trace_file, "MAX_TRACE_BYTES", 1_000_000)
-    monkeypatch.setitem(trace_file._MOST, "N", 100)
+    monkeypatch.setitem(trace_file.AXES, "N", ("tokens", 100))
     with pytest.raises(ValueError, match="the trace has 657 tokens, but at most 100 are allowed"):
         trace_bytes(RECORDINGS)
 

@@ -20,6 +20,7 @@ from fdkvc.corpora.tools import listed_tools
 from fdkvc.corpora.transcripts import SkippedError, Transcript, different_names
 from fdkvc.extensions import register_installed
 from fdkvc.limits import MAX_DIALOG_FILE_BYTES, MAX_DIALOGS
+from fdkvc.parameters import check_most
 
 FORMATS: dict[str, Format] = {
     each.key: each
@@ -90,11 +91,7 @@ def read_dialogs(
     text of each call is put before the words of its turn, as models read it. A ValueError says what
     is wrong and where; also if all dialogs are left out.
     """
-    if len(content) > MAX_DIALOG_FILE_BYTES:
-        raise ValueError(
-            f"the file has {len(content):,} bytes, but at most {MAX_DIALOG_FILE_BYTES:,} are "
-            "allowed"
-        )
+    check_most("the file has", len(content), "bytes", MAX_DIALOG_FILE_BYTES)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -166,10 +163,7 @@ def _conversations(text: str, by_line: bool, calls: bool) -> Iterator[Transcript
         values = [values] if _are_messages(inner) else inner
     if _are_messages(values):
         values = [values]  # one conversation
-    if len(values) > MAX_DIALOGS:
-        raise ValueError(
-            f"the file has {len(values):,} dialogs, but at most {MAX_DIALOGS:,} are allowed"
-        )
+    check_most("the file has", len(values), "dialogs", MAX_DIALOGS)
     for number, value in enumerate(values):
         if isinstance(value, list):
             responses = any(isinstance(each, dict) and _is_item(each) for each in value)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fdkvc.corpora.formats.base import Format, with_calls
-from fdkvc.corpora.json_input import check_object, objects, optional, require
+from fdkvc.corpora.json_input import objects, optional, require
 from fdkvc.corpora.transcripts import (
     Argument,
     Call,
@@ -83,11 +83,10 @@ def read_dialogue(
     services: list[frozenset[str]] = []
     listed = require(value, "turns", list, place)
     check_turns(place, len(listed))
-    for at, found in enumerate(listed):
-        where = f"{place}, turn {at}"
-        turn = check_object(found, where)
+    for turn, where in objects(listed, "turn", place):
         text = require(turn, "utterance", str, where)
-        frames = [_frame(*each, text) for each in objects(turn, "frames", "frame", where)]
+        listed = optional(turn, "frames", list, where)
+        frames = [_frame(*each, text) for each in objects(listed, "frame", where)]
         topic = _topic(frames, turns[-1].topic if turns else None)
         called = [frame.call for frame in frames if frame.call is not None] if calls else []
         words = with_calls(clean(text), called)
@@ -212,7 +211,7 @@ class _Demands:
 
 def _frame(value: Mapping[str, Any], place: str, text: str) -> Frame:
     service = clean_name(require(value, "service", str, place))
-    slots = list(objects(value, "slots", "slot", place))
+    slots = list(objects(optional(value, "slots", list, place), "slot", place))
     found = (_span(slot, where, text) for slot, where in slots)
     spans = tuple(span for span in found if span is not None)
     copies = {
@@ -222,7 +221,7 @@ def _frame(value: Mapping[str, Any], place: str, text: str) -> Frame:
         for slot, where in slots
         if slot.get("copy_from") is not None
     }
-    actions = list(objects(value, "actions", "action", place))
+    actions = list(objects(optional(value, "actions", list, place), "action", place))
     state = optional(value, "state", dict, place)
     active = state.get("active_intent") not in (None, NO_INTENT, "")
     values = {

@@ -14,7 +14,7 @@ from typing import Any
 from fdkvc.corpora.formats.base import Format
 from fdkvc.corpora.formats.chat import FORMAT as CHAT
 from fdkvc.corpora.formats.chat import transcript_of
-from fdkvc.corpora.json_input import check_object, require
+from fdkvc.corpora.json_input import check_object, objects, require
 from fdkvc.corpora.transcripts import Transcript
 
 BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use")
@@ -34,9 +34,7 @@ def _messages(value: Mapping[str, Any], place: str) -> Iterator[Mapping[str, Any
     """Yield chat messages: a user's tool results become turns."""
     if value.get("system") is not None:
         yield {"role": "system", "content": value["system"]}
-    for at, found in enumerate(require(value, "messages", list, place)):
-        where = f"{place}, message {at}"
-        message = check_object(found, where)
+    for message, where in objects(require(value, "messages", list, place), "message", place):
         blocks = message.get("content")
         if not isinstance(blocks, list):
             yield message

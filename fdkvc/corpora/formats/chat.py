@@ -14,7 +14,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from fdkvc.corpora.formats.base import Format, with_calls
-from fdkvc.corpora.json_input import check_object, check_structure, optional, parse_json, require
+from fdkvc.corpora.json_input import (
+    check_object,
+    check_structure,
+    objects,
+    optional,
+    parse_json,
+    require,
+)
 from fdkvc.corpora.transcripts import (
     Argument,
     Call,
@@ -86,9 +93,8 @@ def transcript_of(
     turns: list[Turn] = []
     found_calls: list[tuple[int, str, Any]] = []
     check_turns(place, len(messages))
-    for at, found in enumerate(messages):
-        where = f"{place}, turn {at}"
-        message = _in_chat_terms(check_object(found, where), where)
+    for at, (found, where) in enumerate(objects(messages, "turn", place)):
+        message = _in_chat_terms(found, where)
         topic = clean_name(optional(message, "topic", str, where))
         role = clean_name(require(message, "role", str, where))
         called = list(_calls(message, where))

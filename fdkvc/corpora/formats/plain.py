@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from fdkvc.corpora.formats.base import Format
 from fdkvc.corpora.transcripts import SkippedError, Transcript, Turn, check_turns, clean, clean_name
 from fdkvc.limits import MAX_DIALOG_FILE_LINES, MAX_DIALOGS
+from fdkvc.parameters import check_most
 
 _SPEAKER = re.compile(r"\s{0,8}([^\W\d_][\w .'-]{0,31}(?:\([^():]{1,32}\))?):(?:\s+|$)")
 _END = re.compile(r"\s*(-{3,}|={3,})\s*")
@@ -32,11 +33,7 @@ def read_plain_text(
     >>> one.texts, other.texts
     (('hi\nyou', 'yes'), ('again',))
     """
-    lines = text.count("\n") + 1
-    if lines > MAX_DIALOG_FILE_LINES:
-        raise ValueError(
-            f"the file has {lines:,} lines, but at most {MAX_DIALOG_FILE_LINES:,} are allowed"
-        )
+    check_most("the file has", text.count("\n") + 1, "lines", MAX_DIALOG_FILE_LINES)
     begun = Counter(
         clean_name(found[1]) for found in map(_SPEAKER.match, text.split("\n")) if found
     )

@@ -21,9 +21,10 @@ from typing import Any
 
 from fdkvc.corpora.formats.base import Format
 from fdkvc.corpora.formats.chat import transcript_of
-from fdkvc.corpora.json_input import check_object, optional, require
+from fdkvc.corpora.json_input import check_object, objects, optional, require
 from fdkvc.corpora.transcripts import SkippedError, Transcript, clean_name
 from fdkvc.limits import MAX_DIALOGS
+from fdkvc.parameters import check_most
 
 OF_USER = "message between the simulated user and its own tools"
 SPEECH = "message of speech without a transcript"
@@ -56,11 +57,7 @@ def read_results(
 ) -> Iterator[Transcript | SkippedError]:
     """Read all simulations of a file."""
     simulations = require(value, "simulations", list, "the file")
-    if len(simulations) > MAX_DIALOGS:
-        raise ValueError(
-            f"the file has {len(simulations):,} simulations, but at most {MAX_DIALOGS:,} are "
-            "allowed"
-        )
+    check_most("the file has", len(simulations), "simulations", MAX_DIALOGS)
     info = optional(value, "info", dict, "info")
     policy = optional(optional(info, "environment_info", dict, "info"), "policy", str, "info")
     for at, simulation in enumerate(simulations, start=number):
@@ -91,9 +88,7 @@ def read_simulation(
 
 def _messages(listed: list[Any], place: str, unread: Counter[str]) -> Iterator[dict[str, Any]]:
     """Yield the messages that the agent reads, as chat messages."""
-    for at, found in enumerate(listed):
-        where = f"{place}, message {at}"
-        message = check_object(found, where)
+    for message, where in objects(listed, "message", place):
         role = require(message, "role", str, where)
         parts = message.get("tool_messages")
         if parts is not None:  # the results of parallel calls
@@ -120,9 +115,7 @@ def _messages(listed: list[Any], place: str, unread: Counter[str]) -> Iterator[d
 def _from_ticks(ticks: list[Any], place: str) -> Iterator[dict[str, Any]]:
     """Yield the messages of speech: what one side says without a pause of its turn is joined."""
     joined: dict[str, Any] = {}
-    for at, found in enumerate(ticks):
-        where = f"{place}, tick {at}"
-        tick = check_object(found, where)
+    for tick, where in objects(ticks, "tick", place):
         for side, role in (("agent", "assistant"), ("user", "user")):
             chunk = optional(tick, f"{side}_chunk", dict, where)
             if chunk.get("contains_speech", True) and (text := _spoken(chunk, where)):

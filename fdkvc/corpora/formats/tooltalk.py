@@ -14,7 +14,7 @@ from typing import Any
 
 from fdkvc.corpora.formats.base import Format
 from fdkvc.corpora.formats.chat import transcript_of
-from fdkvc.corpora.json_input import check_object, objects, optional, require
+from fdkvc.corpora.json_input import objects, optional, require
 from fdkvc.corpora.transcripts import Transcript, clean_name
 
 USER_DATA = ("location", "timestamp", "username", "session_token")
@@ -37,10 +37,8 @@ def _messages(value: Mapping[str, Any], place: str) -> Iterator[dict[str, Any]]:
     known = [f"{name}: {data[name]}" for name in USER_DATA if data.get(name) is not None]
     if known:
         yield {"role": "system", "content": "\n".join(known)}
-    for at, found in enumerate(require(value, "conversation", list, place)):
-        where = f"{place}, turn {at}"
-        turn = check_object(found, where)
-        for api, inside in objects(turn, "apis", "api", where):
+    for turn, where in objects(require(value, "conversation", list, place), "turn", place):
+        for api, inside in objects(optional(turn, "apis", list, where), "api", where):
             request = require(api, "request", dict, inside)
             call = {"name": request.get("api_name"), "arguments": request.get("parameters")}
             yield {"role": "assistant", "tool_calls": [{"function": call}]}

@@ -32,6 +32,7 @@ from fdkvc.limits import (
 )
 from fdkvc.lm.head_recordings import head_recordings
 from fdkvc.lm.text_cache import TextCache, read
+from fdkvc.parameters import check_most
 from fdkvc.policies import Policy
 from fdkvc.policies.together import Together
 from fdkvc.run.long import simulate_long
@@ -91,8 +92,7 @@ def read_dialog_file(content: bytes, name: str) -> DialogFile:
     """Read an uploaded file; raise a ValueError that says what is wrong, and where."""
     traces = name.lower().endswith(".npz")
     most = (MAX_TRACE_UPLOAD_MEGABYTES if traces else MAX_UPLOAD_MEGABYTES) * 1_000_000
-    if len(content) > most:
-        raise ValueError(f"the file has {len(content):,} bytes, but at most {most:,} are allowed")
+    check_most("the file has", len(content), "bytes", most)
     digest = hashlib.sha256(content).hexdigest()
     if not traces:
         transcripts, skipped = read_dialogs(content, name)
