@@ -22,7 +22,7 @@ differ by rounding alone tie, and the older entry stays; see `fdkvc.cache.select
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal, Protocol
@@ -282,7 +282,14 @@ class Tokens(Protocol):
 
     @property
     def layers(self) -> int:
-        """Number of consecutive layers of a dialog."""
+        """Number of layers of a dialog."""
+
+    @property
+    def first_layer(self) -> int:
+        """The layer of the first row."""
+
+    def parts(self) -> Iterable[tuple[slice, Tokens]]:
+        """Return consecutive rows, and their tokens, of which to compute one after the other."""
 
     @property
     def spoken_by(self) -> Ints | None:
@@ -354,8 +361,18 @@ class Observation:
 
     @property
     def layers(self) -> int:
-        """Number of consecutive layers of a dialog."""
+        """Number of layers of a dialog."""
         return self._tokens.layers
+
+    @property
+    def first_layer(self) -> int:
+        """The layer of the first row."""
+        return self._tokens.first_layer
+
+    def parts(self) -> Iterator[tuple[slice, Observation]]:
+        """Yield rows, and what to observe of them, so that not all vectors are copied at once."""
+        for rows, tokens in self._tokens.parts():
+            yield rows, replace(self, _arrivals=Arrivals(self.new[rows]), _tokens=tokens)
 
     @cached_property
     def _turn_start(self) -> Ints:

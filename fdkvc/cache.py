@@ -99,6 +99,14 @@ class Cache:
             other.__dict__["full"] = self.full
         return other
 
+    def rows(self, rows: slice) -> Cache:
+        """Return some of the rows."""
+        return Cache(
+            self.token[rows],
+            {name: column[rows] for name, column in self.channels.items()},
+            {name: state[rows] for name, state in self.state.items()},
+        )
+
     def without(self, removed: Bools) -> Cache:
         """Empty the slots that are True in `removed` (B, C)."""
         return Cache(

@@ -37,7 +37,6 @@ from fdkvc.lm.tokens import TOKEN_FEATURES, Tokens
 from fdkvc.parameters import Field, Parameter, check_parameter
 from fdkvc.policies import Policy
 from fdkvc.policies.together import POOL
-from fdkvc.policies.wrapper import Wrapper, inside
 
 EVERY = Parameter("Every", "Tokens after which policies evict while the model writes.", low=1)
 POSITIONS = Field(
@@ -389,7 +388,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         size = len(layers) // len(self._states[text])
         for number, state in enumerate(self._states[text]):
             own = layers[number * size : (number + 1) * size]
-            vectors = _LayerVectors(own, text, self._device, self._in_numpy)
+            vectors = [_LayerVectors(each, text, self._device, self._in_numpy) for each in own]
             after, step = state.after(new, vectors, self._features[text])
             self._states[text][number] = after
             sources = getattr(step.sources, "tensor", None)
@@ -407,17 +406,25 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         if others:
             raise ValueError("the layers of this model differ in their heads of keys")
         decides, _ = self._choice
-        # Layers decide one after the other where they share nothing, which takes less memory.
-        groups = 1 if decides == "model" or _shares_budget(self.policy) else len(layers)
+        # Layers decide one after the other unless they decide together, which takes less memory.
+        groups = 1 if decides == "model" else len(layers)
         heads = Heads(len(layers) // groups, self._heads, kv_heads, width)
         device = layers[0].keys.device
         self._device = Device(device)
         on_device = device.type != "cpu" if self._on_device is None else self._on_device
         self._in_numpy = not on_device or "chance" in self.policy.looks_at
         self._array = np.asarray if self._in_numpy else self._device.array
-        begun = HeadEviction(self.policy, self.budget, heads, *self._choice, array=self._array)
+        begun = [
+            HeadEviction(
+                *(self.policy, self.budget, heads, *self._choice),
+                array=self._array,
+                layers=len(layers),
+                first_layer=number,
+            )
+            for number in range(groups)
+        ]
         texts = len(layers[0].keys)
-        self._states = [[begun] * groups for _ in range(texts)]
+        self._states = [[*begun] for _ in range(texts)]
         self._features = [{} for _ in range(texts)]
 
     def _end_passes(self, layers: Sequence[PolicyLayer]) -> Any:
@@ -509,24 +516,20 @@ class _TurnEnd(BaseStreamer):  # type: ignore[misc]
 
 
 class _LayerVectors:
-    """The vectors of a text's entries held before a turn, and of the turn, in some layers."""
+    """The vectors of a text's entries held before a turn, and of the turn, in a layer."""
 
-    def __init__(
-        self, layers: Sequence[PolicyLayer], text: int, device: Device, in_numpy: bool
-    ) -> None:
-        self._layers, self._text, self._device, self._in_numpy = layers, text, device, in_numpy
+    def __init__(self, layer: PolicyLayer, text: int, device: Device, in_numpy: bool) -> None:
+        self._layer, self._text, self._device, self._in_numpy = layer, text, device, in_numpy
 
     def held(self, name: str) -> Any:
-        return self._array([layer.slots(name, self._text) for layer in self._layers])
+        return self._array(self._layer.slots(name, self._text))
 
     def new(self, name: str) -> Any:
-        return self._array([layer.new(name, self._text) for layer in self._layers])
+        return self._array(self._layer.new(name, self._text))
 
-    def _array(self, found: Sequence[Any]) -> Any:
-        vectors = torch.stack([each.float() for each in found])
-        if not self._in_numpy:
-            return DeviceArray(vectors, self._device)
-        return self._device.numpy(vectors)
+    def _array(self, found: Any) -> Any:
+        vectors = found.float()
+        return self._device.numpy(vectors) if self._in_numpy else DeviceArray(vectors, self._device)
 
 
 def _of_layer(states: Sequence[HeadEviction], layer: int) -> Any:
@@ -555,12 +558,6 @@ def _one_step(steps: Sequence[EvictionStep]) -> EvictionStep:
             parts = [at + part for at, part in enumerate(parts)]
         found[name] = np.concatenate(parts) if parts[0].ndim == 1 else _stacked(parts)
     return EvictionStep(**found)
-
-
-def _shares_budget(policy: Policy) -> bool:
-    """Whether layers of different budgets share theirs."""
-    own = {type(each).budgets for each in inside(policy)}
-    return not own <= {Policy.budgets, Wrapper.budgets}
 
 
 def _check_bits(bits: int | None, positions: str, config: Any) -> None:

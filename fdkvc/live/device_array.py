@@ -347,9 +347,9 @@ def _broadcast_to(own: DeviceArray, array: Any, shape: Any) -> Any:
     return own._wrap(own._tensor(array).expand(shape))
 
 
-def _pad(own: DeviceArray, array: Any, widths: Any) -> Any:
+def _pad(own: DeviceArray, array: Any, widths: Any, constant_values: float = 0) -> Any:
     flat = [n for each in reversed(widths) for n in each]
-    return own._wrap(functional.pad(own._tensor(array), flat))
+    return own._wrap(functional.pad(own._tensor(array), flat, value=constant_values))
 
 
 def _filled(value: int) -> Call:

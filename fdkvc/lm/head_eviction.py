@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,7 +79,8 @@ class HeadEviction:
 
     `decides` and `pool` say which heads decide together and how their scores combine; see `DECIDES`
     and `POOL`. `array` makes the arrays of the state from NumPy's; for those of a device, `Vectors`
-    are such, too. Raises a ValueError for a budget below 1, or a policy that uses the future.
+    are such, too. The heads are those of `layers`, by default as many as they have, from the
+    `first_layer` on. Raises a ValueError for a budget below 1, or a policy that uses the future.
     """
 
     def __init__(
@@ -90,6 +91,8 @@ class HeadEviction:
         decides: str = DECIDES.default,
         pool: str = POOL.default,
         array: Callable[[Any], Any] = np.asarray,
+        layers: int | None = None,
+        first_layer: int = 0,
     ) -> None:
         check_eviction(policy, budget, decides, pool)
         self._array = array
@@ -97,7 +100,8 @@ class HeadEviction:
         rows = heads.layers * heads.heads
         together = {"head": heads.group, "layer": heads.heads, "model": rows}[decides]
         # Layers that decide together are treated as one: they share no budget.
-        self._layers = 1 if decides == "model" else heads.layers
+        self._layers = 1 if decides == "model" else layers or heads.layers
+        self._first_layer = first_layer
         self._together = Together(policy, together, pool)
         self._state = initial_state(
             self._together,
@@ -105,7 +109,7 @@ class HeadEviction:
             budget,
             heads.head_width,
             layers=self._layers,
-            heads=rows // self._layers,
+            heads=rows if decides == "model" else heads.heads,
         )
         none = array(np.empty((heads.layers, heads.kv_heads, 0), np.intp))
         # The tokens in each KV head (L, K, S) and its second tier (L, K, R), −1 for none.
@@ -117,14 +121,14 @@ class HeadEviction:
     def after(
         self,
         new: int,
-        vectors: Vectors,
+        vectors: Sequence[Vectors],
         features: Mapping[str, NDArray[Any]],
     ) -> tuple[HeadEviction, EvictionStep]:
         """Return the state after a turn of `new` tokens, at least 1, and what the turn evicted.
 
-        The vectors are those of the slots before the turn (first tier, then second) and of the new
-        tokens; the features (N, ...) those of each token so far, as far as known, as of
-        `fdkvc.lm.tokens.Tokens.features`.
+        The vectors are those of each layer, of the slots before the turn (first tier, then second)
+        and of the new tokens; the features (N, ...) those of each token so far, as far as known, as
+        of `fdkvc.lm.tokens.Tokens.features`.
         """
         heads, (layers, kv_heads, _) = self.heads, self.held.shape
         rows = layers * heads.heads
@@ -143,7 +147,9 @@ class HeadEviction:
 
         token_ids = of_rows(ids)
         known = {name: self._array(column)[token_ids] for name, column in features.items()}
-        tokens = HeadTokens(vectors, arrivals, token_ids, of_rows(born), self._layers, known)
+        tokens = HeadTokens(
+            vectors, arrivals, token_ids, of_rows(born), known, self._layers, self._first_layer
+        )
         turn = Observation(0, Arrivals(arrivals), tokens)
         capacity = self.policy.capacity(self.budget, self.count + new)
         state = self._state.with_tier(self.policy.tier_places(self.budget, self.count + new))

@@ -331,7 +331,8 @@ class EvictingCache(TextCache):
         features = self._features
         if self.surprisal is not None:
             features = {**features, "surprisal": np.array(self.surprisal, np.float32)}
-        self._eviction, step = before.after(new, _SlotVectors(self, slots), features)
+        vectors = [_SlotVectors(self, layer, own) for layer, own in enumerate(slots)]
+        self._eviction, step = before.after(new, vectors, features)
         evicted = step.layer, step.head, step.token
         self._evicted_in[evicted] = len(self.ends)
         self._evicted_by[evicted] = step.rule
@@ -372,21 +373,21 @@ class OneHead(EvictingCache):
 
 @dataclass(frozen=True, eq=False)
 class _SlotVectors:
-    """The `fdkvc.lm.head_tokens.Vectors` of a cache's slots before this turn, and of the turn."""
+    """The `fdkvc.lm.head_tokens.Vectors` of a layer's slots before this turn, and of the turn."""
 
     cache: TextCache
+    layer: int
     slots: Ints
 
     def held(self, name: str) -> Floats:
-        vectors = self.cache.vectors(name)
-        rows, heads = self.slots.shape[1], vectors.shape[1]
-        token = np.repeat(self.slots, max(heads // rows, 1), axis=1)
-        layer, head = np.ogrid[: len(token), : token.shape[1]]
-        found: Floats = vectors[layer[..., None], np.minimum(head, heads - 1)[..., None], token]
+        vectors = self.cache.vectors(name)[self.layer]
+        token = np.repeat(self.slots, max(len(vectors) // len(self.slots), 1), axis=0)
+        head = np.minimum(np.arange(len(token)), len(vectors) - 1)
+        found: Floats = vectors[head[:, None], token]
         return found
 
     def new(self, name: str) -> Floats:
-        return self.cache.vectors(name)[:, :, self.cache.turn_start :]
+        return self.cache.vectors(name)[self.layer, :, self.cache.turn_start :]
 
 
 class RetrievalCache(TextCache):

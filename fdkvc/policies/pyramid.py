@@ -64,5 +64,5 @@ class Pyramid(Wrapper):
         # Rounded as they add up, so that their sum is that of equal budgets.
         ends = np.rint(np.cumsum(share) * budget).astype(np.intp)
         of_layer = np.diff(ends, prepend=0)
-        row = np.arange(len(turn.new)) // turn.heads % layers
-        return np.asarray(of_layer[row][:, None])
+        row = turn.first_layer + np.arange(len(turn.new)) // turn.heads
+        return np.asarray(of_layer[row % layers][:, None])

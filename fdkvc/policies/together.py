@@ -57,7 +57,15 @@ class Together(Wrapper):
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return each term as the heads have it together."""
         pooled = self._mean if self.pool == "mean" else self._greatest
-        return {name: pooled(term) for name, term in self.policy.terms(cache, turn).items()}
+        parts = [self.policy.terms(cache.rows(rows), part) for rows, part in turn.parts()]
+        return {name: pooled(np.concatenate([each[name] for each in parts])) for name in parts[0]}
+
+    def after_insert(self, cache: Cache, turn: Observation) -> Cache:
+        """Update channels and state of each head."""
+        parts = [self.policy.after_insert(cache.rows(rows), part) for rows, part in turn.parts()]
+        channels = {name: np.concatenate([each[name] for each in parts]) for name in cache.channels}
+        state = {name: np.concatenate([each.state[name] for each in parts]) for name in cache.state}
+        return cache.with_channels(**channels).with_state(**state)
 
     def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
         """Let the threshold evict what it evicts in all heads."""
@@ -72,7 +80,10 @@ class Together(Wrapper):
 
     def recalls(self, cache: Cache, tier: Ints, turn: Observation) -> Bools:
         """Bring back what most heads bring back."""
-        recalled: Bools = self._share(self.policy.recalls(cache, tier, turn)) > 0.5
+        parts = (
+            self.policy.recalls(cache.rows(rows), tier[rows], part) for rows, part in turn.parts()
+        )
+        recalled: Bools = self._share(np.concatenate([*parts])) > 0.5
         return recalled
 
     def slots(self, budget: int, layers: int, heads: int) -> int:

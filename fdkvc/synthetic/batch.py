@@ -104,6 +104,11 @@ class DialogBatch:
     """Memory for its products; new memory by default."""
 
     layers: ClassVar[int] = 1
+    first_layer: ClassVar[int] = 0
+
+    def parts(self) -> Iterator[tuple[slice, DialogBatch]]:
+        """Yield all rows."""
+        yield slice(None), self
 
     @property
     def rows(self) -> int:

@@ -489,12 +489,12 @@ def passages(model: Any, turns: int) -> list[Any]:
 def test_the_bundled_model_decides_in_the_library_as_in_numpy() -> None:
     ours, theirs = load_live(BUNDLED), load_language_model(BUNDLED)
     decided, same = 0, 0
-    for key in EVICTING:
+    for key in (*EVICTING, "pyramid(h2o)", "pyramid(fd-kvc, last=0.2)"):
         if key == "random":  # which draws by the bits of keys
             continue
         caches = (
-            ours.evicting(policy_named(key), 16, record=True),
-            theirs.evicting(policy_named(key), 16),
+            ours.evicting(read_policy(key), 16, record=True),
+            theirs.evicting(read_policy(key), 16),
         )
         for passage in passages(theirs, 6):
             for memory in caches:

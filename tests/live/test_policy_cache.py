@@ -22,6 +22,7 @@ else:
     transformers = pytest.importorskip("transformers", reason=NO_TRANSFORMERS)
 
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from fdkvc.live import PolicyCache
 from fdkvc.live.device_array import Device, DeviceArray
@@ -103,6 +104,50 @@ def test_few_bytes_leave_the_device_and_none_are_vectors(key: str) -> None:
     in_numpy = PolicyCache(read_policy(key), 24, wide, tokenizer=Numbers())
     read_in_turns(wide, in_numpy, text(40), [32, 4, 4])
     assert in_numpy.moved == [0, 0, 0], "on the CPU, NumPy reads the tensors where they are"
+
+
+class Largest(TorchDispatchMode):  # type: ignore[misc]
+    """The bytes of the largest vectors that are made meanwhile."""
+
+    most = 0
+
+    def __torch_dispatch__(self, function: Any, _: Any, args: Any = (), named: Any = None) -> Any:
+        made = function(*args, **(named or {}))
+        if isinstance(made, torch.Tensor) and made.is_floating_point():
+            self.most = max(self.most, made.nbytes)
+        return made
+
+
+@pytest.mark.parametrize(
+    ("policy", "decides", "most"),
+    [
+        ("h2o", "model", 1),
+        ("fd-kvc", "model", 4),  # hidden states are as wide as all query heads
+        ("surprisal", "model", 8),
+        ("keydiff", "model", 2),  # keys, for each query head
+        ("expected-attention", "model", 256),  # the covariance of each query head,
+        ("pyramid(h2o)", "head", 1.5),
+        ("pyramid(keydiff)", "layer", 3.2),
+    ],
+)
+@pytest.mark.parametrize("on_device", [False, True])
+def test_vectors_are_copied_of_one_layer_at_a_time(
+    policy: str, decides: str, most: float, on_device: bool
+) -> None:
+    found = []
+    for layers in (2, 6):
+        deep = made(num_hidden_layers=layers, head_dim=64, hidden_size=256)
+        how: Any = {"decides": decides, "on_device": on_device, "by_itself": False}
+        cache = PolicyCache(read_policy(policy), 48, deep, tokenizer=Numbers(), **how)
+        read_in_turns(deep, cache, text(56), [48, 8])
+        deep(text(8), past_key_values=cache)
+        with Largest() as largest:
+            cache.end_turn()
+        found.append(largest.most)
+    of_one_layer = 2 * (48 + 8) * 64 * 4  # keys, in single precision
+    assert max(found) <= most * of_one_layer
+    if "pyramid" not in policy:
+        assert found[0] == found[1], "no more of a deeper model"
 
 
 def test_what_torch_lacks_is_computed_in_numpy_and_counted() -> None:

@@ -411,11 +411,17 @@ def test_layers_have_budgets_of_their_own_worked_by_hand() -> None:
     class OfLayers:
         """What a policy is told of the rows of a language model."""
 
-        layers, heads, new = 4, 2, np.zeros((8, 1))
+        layers, first_layer, heads, new = 4, 0, 2, np.zeros((8, 1))
+
+    class OfTheThird(OfLayers):
+        """The same of one layer alone."""
+
+        first_layer, new = 2, np.zeros((2, 1))
 
     budgets = policy.budgets(10, OfLayers)  # type: ignore[arg-type]
     # 1.5, 1.17, 0.83 and 0.5 times 10, rounded to 40 in all; both heads of a layer alike.
     assert np.ravel(budgets).tolist() == [15, 15, 12, 12, 8, 8, 5, 5]
+    assert np.ravel(policy.budgets(10, OfTheThird)).tolist() == [8, 8]  # type: ignore[arg-type]
     assert policy.slots(10, 4, 2) >= 15
     assert policy.slots(10, 1, 2) == 10
 

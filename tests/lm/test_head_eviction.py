@@ -1,0 +1,82 @@
+"""Layers decide alike together and one after the other, also with budgets of their own."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fdkvc.lm.head_eviction import HeadEviction, Heads
+from fdkvc.policies import read_policy
+from tests.worlds import turn_lengths
+
+LAYERS, HEADS, KV_HEADS, WIDTH = 4, 4, 2, 6
+NAMES = {"queries": HEADS, "keys": KV_HEADS, "values": KV_HEADS, "hidden": 1}
+
+
+class OfALayer:
+    """The vectors of a layer, of all tokens, as those of its slots and of a turn."""
+
+    def __init__(self, vectors: dict[str, Any], slots: Any, new: slice) -> None:
+        self.vectors, self.slots, self.turn = vectors, slots, new
+
+    def held(self, name: str) -> Any:
+        vectors = self.vectors[name]
+        if name == "hidden":
+            return vectors[0][self.slots]
+        slots = np.repeat(self.slots, len(vectors) // KV_HEADS, axis=0)
+        return np.take_along_axis(vectors, slots[..., None], axis=1)
+
+    def new(self, name: str) -> Any:
+        return self.vectors[name][:, self.turn]
+
+
+def evicted(state: HeadEviction, vectors: list[dict[str, Any]], lengths: list[int]) -> list[Any]:
+    """Return the tokens that each head of the layers holds after every turn."""
+    found, first = [], 0
+    for n in filter(None, lengths):
+        slots = np.concatenate([state.held, state.second_tier], axis=2)
+        turn = slice(first, first + n)
+        layers = [OfALayer(*each, turn) for each in zip(vectors, slots, strict=True)]
+        state, step = state.after(n, layers, {})
+        found.append([{*head.tolist()} - {-1} for layer in step.held for head in layer])
+        first += n
+    return found
+
+
+@given(
+    inner=st.sampled_from(["h2o", "fd-kvc", "keydiff", "snapkv", "random", "ada-heads(h2o)"]),
+    last=st.sampled_from([None, 0, 0.25, 0.5, 1, 1.7, 2]),
+    lengths=turn_lengths(5, 8),
+    budget=st.integers(1, 12),
+    decides=st.sampled_from(["head", "layer"]),
+    pool=st.sampled_from(["mean", "max"]),
+    seed=st.integers(0, 2**32),
+)
+def test_a_layer_alone_decides_as_beside_the_others(
+    inner: str,
+    last: float | None,
+    lengths: list[int],
+    budget: int,
+    decides: str,
+    pool: str,
+    seed: int,
+) -> None:
+    policy = read_policy(inner if last is None else f"pyramid({inner}, last={last})")
+    draw, n = np.random.default_rng(seed).standard_normal, sum(lengths)
+    vectors = [
+        {name: draw((heads, n, WIDTH), np.float32) for name, heads in NAMES.items()}
+        for _ in range(LAYERS)
+    ]
+
+    def begun(layers: int, first: int = 0) -> HeadEviction:
+        heads = Heads(layers, HEADS, KV_HEADS, WIDTH)
+        of = {"layers": LAYERS, "first_layer": first}
+        return HeadEviction(policy, budget, heads, decides, pool, **of)  # type: ignore[arg-type]
+
+    together = evicted(begun(LAYERS), vectors, lengths)
+    alone = [evicted(begun(1, layer), [own], lengths) for layer, own in enumerate(vectors)]
+    assert together == [list(chain(*turn)) for turn in zip(*alone, strict=True)]
