@@ -66,6 +66,17 @@ class Paired(Summary):
             return "same"
         return "significant" if self.p < 1 - CONFIDENCE else "not significant"
 
+    @property
+    def effect_size(self) -> float:
+        """Cohen's d_z: the mean over the standard deviation; NaN where that is 0 or undefined.
+
+        References
+        ----------
+        J. Cohen, Statistical Power Analysis for the Behavioral Sciences, 2nd ed., 1988, section
+        2.3.5.
+        """
+        return self.mean / self.sd if self.sd > 0 else math.nan
+
     def words(self, p: float | None = None) -> str:
         """Return the result as text, with its own p-value or an adjusted one.
 
@@ -214,24 +225,6 @@ def unpaired(one: npt.ArrayLike, other: npt.ArrayLike) -> Paired:
     t = mean / error
     p = 2 * float(stdtr(degrees, -abs(t)))
     return Paired(n, mean, error * math.sqrt(n), mean - margin, mean + margin, t, p)
-
-
-def effect_size(differences: npt.ArrayLike) -> float:
-    """Return Cohen's d_z: the mean of the paired differences over their standard deviation.
-
-    It is NaN (undefined) for one dialog, and where the difference is the same in every dialog.
-
-    References
-    ----------
-    J. Cohen, Statistical Power Analysis for the Behavioral Sciences, 2nd ed., 1988, section 2.3.5.
-
-    Examples
-    --------
-    >>> effect_size([1, 2, 3])
-    2.0
-    """
-    summary = summarize(differences)
-    return summary.mean / summary.sd if summary.sd > 0 else math.nan
 
 
 def bootstrap_interval(differences: npt.ArrayLike, seed: int) -> tuple[float, float]:

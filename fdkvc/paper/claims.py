@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import operator
 import struct
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -60,21 +61,6 @@ def change(value: float, baseline: float) -> float:
     return value / baseline - 1
 
 
-def ratio(value: float, baseline: float) -> float:
-    """Return the value as a multiple of the baseline."""
-    return value / baseline
-
-
-def difference(value: float, baseline: float) -> float:
-    """Return the value minus the baseline."""
-    return value - baseline
-
-
-def rank(value: float, *others: float) -> float:
-    """Return the rank of a value, 1 for the highest."""
-    return 1 + sum(other > value for other in others)
-
-
 def p_of_t(t: float) -> float:
     """Return the two-sided p-value of a t-statistic over many dialogs."""
     # With the 599 degrees of freedom of 600 dialogs, t is normal to less than 0.001 in p.
@@ -102,8 +88,8 @@ class Measure:
 
     kind: Kind
     """- ``value``: the policy's mean over dialogs, or the value of a metric of a run;
-    - ``change``, ``ratio``, ``difference``: the policy's mean against the baseline's, by the
-      functions of those names;
+    - ``change``, ``ratio``, ``difference``: the policy's mean as a `change` from the baseline's, as
+      a multiple of it, or minus it;
     - ``rank``: the policy's rank by its mean among the paper's four, 1 for the highest;
     - ``share``: of dialogs in which the policy is above the baseline, 0 to 1;
     - ``t``, ``p``: of the paired t-test of the policy against the baseline;
@@ -219,8 +205,10 @@ _HIGHEST_SCORE = _DEFAULTS["w_c"] + _DEFAULTS["w_rho"] * _DEFAULTS["alpha_0"] / 
     1 - _DEFAULTS["gamma"]
 )
 
+_P_VALUES = {scenario: cell for (scenario, column), cell in T_TESTS.items() if column == "p"}
+
 _COMPUTED_RANGES = {
-    **{f"t-{test.scenario}": Range(-t_of_p(0.05), t_of_p(0.05)) for test in T_TESTS},
+    **{f"t-{scenario}": Range(-t_of_p(0.05), t_of_p(0.05)) for scenario in _P_VALUES},
     "loss-binary": Range(high=0.1 * (1 - 0.1)),
     "learning-rate": Range(low=_WIDEST_SWING / 2),
 }
@@ -235,15 +223,24 @@ _TABLES = {
 }
 
 
+_COMPARED: Mapping[str, Callable[[float, float], float]] = {
+    "change": change,
+    "ratio": operator.truediv,
+    "difference": operator.sub,
+}
+
+
 def _exactly(value: float) -> Recomputed:
     return Recomputed(value, Range(value, value))
 
 
 _RECOMPUTED = {
-    **{f"t-{test.scenario}": recompute(t_of_p, test.p) for test in T_TESTS},
-    **{f"p-{test.scenario}": recompute(p_of_t, test.t) for test in T_TESTS},
-    "significant": recompute(min, *(test.p for test in T_TESTS)),
-    "consistent": recompute(lambda t: NormalDist().cdf(t / math.sqrt(DIALOGS)), T_TESTS[0].t),
+    **{f"t-{scenario}": recompute(t_of_p, p) for scenario, p in _P_VALUES.items()},
+    **{f"p-{scenario}": recompute(p_of_t, T_TESTS[scenario, "t"]) for scenario in _P_VALUES},
+    "significant": recompute(min, *_P_VALUES.values()),
+    "consistent": recompute(
+        lambda t: NormalDist().cdf(t / math.sqrt(DIALOGS)), T_TESTS["shift", "t"]
+    ),
     "diversity-composite": composite(LATE_DIVERSITY, "fd-kvc"),
     "score-bytes": _exactly(struct.calcsize("2f")),
     "learning-rate": Recomputed(_WIDEST_SWING, Range(0, _WIDEST_SWING)),
@@ -256,16 +253,17 @@ def _from_cells(measure: Measure) -> Recomputed | None:
     """Compute a measure that compares cells of one table from them."""
     if measure.kind == "peak":
         return _peak(str(measure.parameter))
-    if measure.kind not in ("change", "ratio", "difference", "rank"):
+    if measure.kind not in ("rank", *_COMPARED):
         return None
     table = _TABLES[measure.metric]
     column = "mean" if measure.metric == "adaptation" else measure.metric
     column = column if column in table.columns else str(measure.scenario)
     if measure.kind == "rank":
         policies = sorted(table.rows, key=measure.policy.__ne__)
-        return recompute(rank, *(table[policy, column] for policy in policies))
-    function = {"change": change, "ratio": ratio, "difference": difference}[measure.kind]
-    return recompute(function, table[measure.policy, column], table[str(measure.baseline), column])
+        cells = (table[policy, column] for policy in policies)
+        return recompute(lambda own, *others: 1 + sum(each > own for each in others), *cells)
+    both = (table[str(policy), column] for policy in (measure.policy, measure.baseline))
+    return recompute(_COMPARED[measure.kind], *both)
 
 
 def _peak(parameter: str) -> Recomputed:

@@ -8,6 +8,7 @@ is in turns, latency in milliseconds a turn. Nothing here is measured.
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -98,49 +99,43 @@ def read_printed(
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of the paper."""
+    """A table of the paper; keys of rows and columns are in the printed order."""
 
     number: int
-    title: str
-    """In our words."""
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    """Keys in the printed order."""
-    grid: tuple[tuple[Published, ...], ...]
-    """The cells, one inner tuple a row."""
+    cells: Mapping[tuple[str, str], Published]
+    """By row and column."""
 
-    def cell(self, row: str, column: str) -> Published | None:
-        """Return a cell, or None if the table has no such row or column."""
-        if row not in self.rows or column not in self.columns:
-            return None
-        return self.grid[self.rows.index(row)][self.columns.index(column)]
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """Keys of the rows."""
+        return tuple(dict.fromkeys(row for row, _ in self.cells))
 
-    def __getitem__(self, key: tuple[str, str]) -> Published:
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Keys of the columns."""
+        return tuple(dict.fromkeys(column for _, column in self.cells))
+
+    def __getitem__(self, place: tuple[str, str]) -> Published:
         """Return a cell by row and column; KeyError if there is none."""
-        cell = self.cell(*key)
-        if cell is None:
-            raise KeyError(f"Table {self.number} has no cell {key}")
-        return cell
+        return self.cells[place]
 
 
-def _table(number: int, title: str, layout: str, dialogs: int = DIALOGS) -> Table:
-    """Parse a table: a line of column keys, then lines of a row key and cells."""
-    header, *lines = (line.split() for line in layout.strip().splitlines())
-    source = f"Table {number}"
-    return Table(
-        number,
-        title,
-        rows=tuple(line[0] for line in lines),
-        columns=tuple(header),
-        grid=tuple(
-            tuple(read_printed(cell, source, dialogs) for cell in cells) for _, *cells in lines
-        ),
-    )
+def _cells(layout: str, source: str, dialogs: int) -> dict[tuple[str, str], Published]:
+    """Parse a layout: a line of column keys, then lines of a row key and cells."""
+    columns, *rows = (line.split() for line in layout.strip().splitlines())
+    return {
+        (row, column): read_printed(cell, source, dialogs)
+        for row, *cells in rows
+        for column, cell in zip(columns, cells, strict=True)
+    }
+
+
+def _table(number: int, layout: str, dialogs: int = DIALOGS) -> Table:
+    return Table(number, _cells(layout, f"Table {number}", dialogs))
 
 
 LATE_ALIGNMENT = _table(
     1,
-    "Late-turn alignment",
     """
             shift  return  mixed  complex  gradual  composite
     fifo    .0200  .0283   .0206  .0301    .0200    .0238
@@ -152,7 +147,6 @@ LATE_ALIGNMENT = _table(
 
 ADAPTATION = _table(
     2,
-    "Turns from a topic shift to 80 % retention of the new topic",
     """
             mean  median  p90
     fifo     2.0   2       2
@@ -164,7 +158,6 @@ ADAPTATION = _table(
 
 LATE_DIVERSITY = _table(
     3,
-    "Late-turn topic diversity",
     """
             shift   return  mixed  complex  composite
     fifo     50.0%   66.7%  44.4%  26.7%    47.6%
@@ -176,7 +169,6 @@ LATE_DIVERSITY = _table(
 
 RETENTION_AND_LATENCY = _table(
     4,
-    "Composite late-turn retention, and latency in milliseconds a turn",
     """
             late_retention  latency
     fifo    91.4%           0.027
@@ -188,7 +180,6 @@ RETENTION_AND_LATENCY = _table(
 
 ABLATION_W_C = _table(
     5,
-    "Ablation of the cumulative weight w_c on Mixed",
     """
          late_alignment  late_retention
     0.1  +0.0223         77.6%
@@ -203,7 +194,6 @@ ABLATION_W_C = _table(
 
 ABLATION_GAMMA = _table(
     6,
-    "Ablation of the decay rate γ on Mixed",
     """
           late_alignment  late_retention
     0.70  +0.0233         85.7%
@@ -244,34 +234,18 @@ HYPERPARAMETERS = (
 """Table 7, in the printed order."""
 
 
-@dataclass(frozen=True, slots=True)
-class TTest:
-    """A paired t-test of Section 5.6: FD-KVC against H2O in late-turn alignment."""
-
-    scenario: str
-    change: Published
-    """FD-KVC's mean / H2O's − 1."""
-    t: Published
-    p: Published
-    """The statistic and its two-sided p-value."""
-
-
-def _t_tests(layout: str) -> tuple[TTest, ...]:
-    rows = (line.split() for line in layout.strip().splitlines())
-    return tuple(
-        TTest(scenario, *(read_printed(cell, "Section 5.6") for cell in cells))
-        for scenario, *cells in rows
-    )
-
-
-#   scenario  change  t      p
-T_TESTS = _t_tests(
+T_TESTS = _cells(
     """
-    shift     +127%   +1.31  0.19
-    mixed     +30%    +0.57  0.57
-    gradual   +87%    +0.87  0.39
-    """
+             change  t      p
+    shift    +127%   +1.31  0.19
+    mixed    +30%    +0.57  0.57
+    gradual  +87%    +0.87  0.39
+    """,
+    "Section 5.6",
+    DIALOGS,
 )
+"""Paired t-tests of FD-KVC against H2O in late-turn alignment: by scenario, the change of FD-KVC's
+mean from H2O's, the statistic and its two-sided p-value."""
 
 
 # Looking a cell up -------------------------------------------------------------------------------
@@ -290,16 +264,13 @@ def published(scenario: str, policy: str, metric: str) -> Published | None:
     >>> published("gradual", "fd-kvc", "late_diversity") is None
     True
     """
-    match metric:
-        case "late_alignment":
-            return LATE_ALIGNMENT.cell(policy, scenario)
-        case "late_diversity":
-            return LATE_DIVERSITY.cell(policy, scenario)
-        case "late_retention" if scenario == "composite":
-            return RETENTION_AND_LATENCY.cell(policy, metric)
-        case "latency":
-            return RETENTION_AND_LATENCY.cell(policy, metric)
-    return ADAPTATION.cell(policy, metric) if scenario == "adaptation" else None
+    if metric == "late_alignment":
+        return LATE_ALIGNMENT.cells.get((policy, scenario))
+    if metric == "late_diversity":
+        return LATE_DIVERSITY.cells.get((policy, scenario))
+    if metric == "latency" or (metric, scenario) == ("late_retention", "composite"):
+        return RETENTION_AND_LATENCY.cells.get((policy, metric))
+    return ADAPTATION.cells.get((policy, metric)) if scenario == "adaptation" else None
 
 
 def published_ablation(parameter: str, value: float, metric: str) -> Published | None:
@@ -314,11 +285,11 @@ def published_ablation(parameter: str, value: float, metric: str) -> Published |
     >>> published_ablation("gamma", 0.81, "late_retention") is None
     True
     """
-    table = ABLATIONS.get(parameter)
-    if table is None:
-        return None
-    rows = (row for row in table.rows if math.isclose(float(row), value, abs_tol=1e-9))
-    return next((table.cell(row, metric) for row in rows), None)
+    cells = ABLATIONS[parameter].cells if parameter in ABLATIONS else {}
+    for (row, column), cell in cells.items():
+        if column == metric and math.isclose(float(row), value, abs_tol=1e-9):
+            return cell
+    return None
 
 
 def published_sweep(parameter: str) -> tuple[float, ...]:
@@ -329,5 +300,4 @@ def published_sweep(parameter: str) -> tuple[float, ...]:
     >>> published_sweep("w_c")
     (0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
     """
-    table = ABLATIONS.get(parameter)
-    return () if table is None else tuple(float(row) for row in table.rows)
+    return tuple(map(float, ABLATIONS[parameter].rows)) if parameter in ABLATIONS else ()

@@ -164,9 +164,7 @@ def measured_words(judged: ClaimResult) -> str:
         return ""
     if measured.candidates:
         return " or ".join(figure_words(wanted, value) for value in measured.candidates)
-    text = figure_words(wanted, measured.value)
-    low, high = figure_words(wanted, measured.low), figure_words(wanted, measured.high)
-    return text if low == high or "nan" in (low, high) else f"{text} ({low} to {high})"
+    return _range_words(wanted, measured.value, measured.low, measured.high)
 
 
 def recomputed_words(claim: Claim) -> str:
@@ -174,9 +172,11 @@ def recomputed_words(claim: Claim) -> str:
     again = claim.recomputed
     if again is None:
         return ""
-    text = figure_words(claim.measure, again.value)
-    low = figure_words(claim.measure, again.range.low)
-    high = figure_words(claim.measure, again.range.high)
+    return _range_words(claim.measure, again.value, again.range.low, again.range.high)
+
+
+def _range_words(wanted: Measure, *figures: float) -> str:
+    text, low, high = (figure_words(wanted, each) for each in figures)
     return text if low == high else f"{text} ({low} to {high})"
 
 

@@ -162,11 +162,9 @@ def printed(
 def values_behind(study: Study, fact: Fact) -> Values | None:
     """Return the value of each dialog of a fact; None if it does not depend on dialogs."""
     results = study.sweeps.get(fact.source, study.results)
-    if fact.policy == DIFFERENCE:
-        each = _difference(results, fact.scenario)
-        return None if each is None else each.astype(np.float32)
     metric = ADAPTATION if fact.scenario == ADAPTATION else fact.metric
-    return results.values(fact.scenario, fact.policy, metric)
+    values = _values(results, fact.scenario, fact.policy, metric)
+    return None if values is None else values.astype(np.float32)
 
 
 # ------------------------------------------------------------------------------- the rows
@@ -206,9 +204,9 @@ def _late(results: Results, swept: str = "") -> Iterator[Fact]:
 def _differences(results: Results) -> Iterator[Fact]:
     """Judge the difference in alignment that the paper tests."""
     for scenario in results.reported:
-        values = _difference(results, scenario)
+        place = (scenario, DIFFERENCE, "late_alignment")
+        values = _values(results, *place)
         if values is not None:
-            place = (scenario, DIFFERENCE, "late_alignment")
             figure = printed(results.benchmark, *place)
             chance = may_be_chance(results, scenario)
             yield _mean_fact(PAIR, place, values, figure, "difference", chance)
@@ -237,14 +235,9 @@ def unrelated_spread(results: Results, scenario: str, policy: str) -> float:
 
 def _values(results: Results, scenario: str, policy: str, metric: str) -> Values | Doubles | None:
     """Return one number a dialog, also for `DIFFERENCE`."""
-    if policy == DIFFERENCE:
-        return _difference(results, scenario, metric)
-    return results.values(scenario, policy, metric)
-
-
-def _difference(results: Results, scenario: str, metric: str = "late_alignment") -> Doubles | None:
-    one = results.values(scenario, ABLATED_POLICY, metric)
-    other = results.values(scenario, BASELINE, metric)
+    if policy != DIFFERENCE:
+        return results.values(scenario, policy, metric)
+    one, other = (results.values(scenario, each, metric) for each in (ABLATED_POLICY, BASELINE))
     return None if one is None or other is None else differences(one, other)
 
 

@@ -6,8 +6,9 @@ from itertools import product
 
 import pandas as pd
 
-from fdkvc.experiments.benchmark import Results, Values, late_metrics
-from fdkvc.experiments.statistics import Paired, holm, paired, unpaired
+from fdkvc.experiments.benchmark import Results, late_metrics
+from fdkvc.experiments.statistics import paired, unpaired
+from fdkvc.replication.tables import tested
 
 PAIR_OF_RUNS = (
     *("scenario", "policy", "metric", "one", "n_one", "other", "n_other"),
@@ -32,15 +33,13 @@ def runs_table(one: Results, other: Results) -> pd.DataFrame:
     for place in product(one.reported, names, late_metrics(one.benchmark)):
         values, others = one.values(*place), other.values(*place)
         if values is not None and others is not None:
-            test = _compared(values, others, same_dialogs(one, other))
+            both = min(len(values), len(others))
+            test = (
+                paired(values[:both], others[:both])
+                if same_dialogs(one, other)
+                else unpaired(values, others)
+            )
             means = (float(values.mean()), len(values), float(others.mean()), len(others))
             rows.append((*place, *means, test.mean, test.low, test.high, None, ""))
             tests.append(test)
-    adjusted = holm(test.p for test in tests)
-    words = [test.words(p) for test, p in zip(tests, adjusted.tolist(), strict=True)]
-    return pd.DataFrame(rows, columns=list(PAIR_OF_RUNS)).assign(p_holm=adjusted, words=words)
-
-
-def _compared(values: Values, others: Values, same: bool) -> Paired:
-    both = min(len(values), len(others))
-    return paired(values[:both], others[:both]) if same else unpaired(values, others)
+    return tested(pd.DataFrame(rows, columns=list(PAIR_OF_RUNS)), tests)

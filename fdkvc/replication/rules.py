@@ -218,10 +218,9 @@ def differs_from_zero(figure: Published, spread: float) -> bool:
 
 def published_difference(scenario: str) -> Published | None:
     """Return the published difference in alignment that the paper tests."""
-    one = LATE_ALIGNMENT.cell(ABLATED_POLICY, scenario)
-    other = LATE_ALIGNMENT.cell(BASELINE, scenario)
-    if one is None or other is None:
+    if (BASELINE, scenario) not in LATE_ALIGNMENT.cells:
         return None
+    one, other = (LATE_ALIGNMENT[policy, scenario] for policy in (ABLATED_POLICY, BASELINE))
     value = one.value - other.value
     rounding = one.rounding + other.rounding
     return Published(value, rounding, f"{value:+.4f}", "Table 1; Section 5.6", one.dialogs)
@@ -238,9 +237,8 @@ def t_of_difference(scenario: str, spread: float) -> float:
     >>> t_of_difference("shift", 0.2), round(t_of_difference("return", 0.174), 2)
     (1.31, -1.77)
     """
-    for test in T_TESTS:
-        if test.scenario == scenario:
-            return test.t.value
+    if (scenario, "t") in T_TESTS:
+        return T_TESTS[scenario, "t"].value
     figure = published_difference(scenario)
     if figure is None:
         return math.nan

@@ -19,7 +19,6 @@ from fdkvc.experiments.statistics import (
     Paired,
     bootstrap_interval,
     differences,
-    effect_size,
     holm,
     paired,
     summarize,
@@ -151,13 +150,18 @@ def comparison_table(results: Results, policies: Sequence[str], baseline: str) -
     for policy, scenario, metric in places:
         one, other = (results.values(scenario, name, metric) for name in (policy, baseline))
         if one is not None and other is not None:
-            test, each = paired(one, other), differences(one, other)
-            place = (scenario, metric, policy, baseline)
+            test = paired(one, other)
             student = (test.n, test.mean, test.low, test.high)
-            bootstrap = bootstrap_interval(each, results.benchmark.seed)
+            bootstrap = bootstrap_interval(differences(one, other), results.benchmark.seed)
+            more = (test.t, test.p, None, test.effect_size, "")
+            rows.append((scenario, metric, policy, baseline, *student, *bootstrap, *more))
             tests.append(test)
-            rows.append((*place, *student, *bootstrap, test.t, test.p, None, effect_size(each), ""))
-    table, adjusted = _frame(rows, COMPARISON), holm(test.p for test in tests)
+    return tested(_frame(rows, COMPARISON), tests)
+
+
+def tested(table: pd.DataFrame, tests: Sequence[Paired]) -> pd.DataFrame:
+    """Fill in p of each row's test, adjusted for their number (`p_holm`), and the `words` of it."""
+    adjusted = holm(test.p for test in tests)
     words = [test.words(p) for test, p in zip(tests, adjusted.tolist(), strict=True)]
     return table.assign(p_holm=adjusted, words=words)
 

@@ -17,7 +17,6 @@ from fdkvc.experiments.statistics import (
     cluster_interval,
     cluster_numbers,
     differences,
-    effect_size,
     holm,
     jackknife_interval,
     paired,
@@ -215,11 +214,11 @@ class TestEffectSize:
     def test_is_t_over_root_n(self) -> None:
         policy, baseline = normal(40, mean=0.5), normal(40, seed=1)
         t = stats.ttest_rel(policy, baseline).statistic
-        assert effect_size(policy - baseline) == pytest.approx(t / math.sqrt(40))
+        assert paired(policy, baseline).effect_size == pytest.approx(t / math.sqrt(40))
 
     @pytest.mark.parametrize("values", [[0.3], [0.3, 0.3, 0.3], [0.0, 0.0]])
     def test_is_undefined_without_scatter(self, values: list[float]) -> None:
-        assert math.isnan(effect_size(values))
+        assert math.isnan(paired(values, np.zeros(len(values))).effect_size)
 
 
 class TestBootstrapInterval:

@@ -63,13 +63,12 @@ def test_every_figure_stands_in_one_table_once_and_is_worked_out_once() -> None:
 def test_every_printed_cell_stands_beside_a_measured_one(number: int) -> None:
     printed = PRINTED[number - 1]
     columns = {"late_retention": "composite"} if number == 4 else {}
-    for row, cells in zip(printed.rows, printed.grid, strict=True):
-        for column, figure in zip(printed.columns, cells, strict=True):
-            key = f"{float(row):g}" if number in (5, 6) else row
-            cell = table(number).cells[key, columns.get(column, column)]
-            assert (cell.published, cell.rounding) == (figure.value, figure.rounding)
-            assert (cell.printed, cell.printed_in) == (figure.printed, figure.source)
-            assert math.isfinite(cell.mean)
+    for (row, column), figure in printed.cells.items():
+        key = f"{float(row):g}" if number in (5, 6) else row
+        cell = table(number).cells[key, columns.get(column, column)]
+        assert (cell.published, cell.rounding) == (figure.value, figure.rounding)
+        assert (cell.printed, cell.printed_in) == (figure.printed, figure.source)
+        assert math.isfinite(cell.mean)
 
 
 def test_nothing_is_published_where_the_paper_prints_nothing() -> None:
