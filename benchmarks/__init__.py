@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import statistics
 import subprocess
@@ -13,6 +14,16 @@ from time import perf_counter
 from fdkvc.experiments.workers import cores, shared_workers
 
 ROOT = Path(__file__).parents[1]
+
+
+def options(about: str | None, *files: str, **numbers: int | None) -> argparse.Namespace:
+    """Read the options of a script: paths by position, and whole numbers by name."""
+    parser = argparse.ArgumentParser(description=about)
+    for name in files:
+        parser.add_argument(name, type=Path)
+    for name, default in numbers.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
+    return parser.parse_args()
 
 
 def medians(

@@ -9,7 +9,6 @@ remains once the sessions expired.
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from collections.abc import Callable
 import numpy as np
 from playwright.sync_api import Browser, Page
 
+from benchmarks import options
 from benchmarks.live_app import app_in_chromium, resident, settled
 
 SECONDS_KEPT = 15
@@ -81,13 +81,10 @@ def watch(
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--loads", type=int, default=400)
-    parser.add_argument("--uploads", type=int, default=40)
-    options = parser.parse_args()
+    asked = options(__doc__, loads=400, uploads=40)
     with app_in_chromium() as (browser, app):
-        watch(browser, app, load, options.loads, 25)
-        watch(browser, app, upload, options.uploads, 4)
+        watch(browser, app, load, asked.loads, 25)
+        watch(browser, app, upload, asked.uploads, 4)
         time.sleep(SECONDS_KEPT + 5)
         visit(browser, app, load, 0)  # expired sessions go when the next one ends
         held = visit(browser, app, upload, 0)

@@ -8,13 +8,13 @@ stage, before and during the batches.
 
 from __future__ import annotations
 
-import argparse
 import re
 import statistics
 import time
 
 from playwright.sync_api import Browser, Page
 
+from benchmarks import options
 from benchmarks.live_app import TIMING, app_in_chromium, settled
 
 MINUTES = 5 * 60_000
@@ -54,28 +54,25 @@ def wait(page: Page, begun: float) -> float:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--dialogs", type=int, default=2000)
-    parser.add_argument("--clicks", type=int, default=15)
-    options = parser.parse_args()
+    asked = options(__doc__, dialogs=2000, clicks=15)
     with app_in_chromium() as (browser, app):
         step = browser.new_page(viewport={"width": 1440, "height": 1000})
         step.goto(f"{app}/?scenario=complex")
         step.locator(".stage[data-run]").wait_for()
         step.add_script_tag(path=TIMING)
-        first, second = (open_benchmark(browser, app, options.dialogs) for _ in range(2))
+        first, second = (open_benchmark(browser, app, asked.dialogs) for _ in range(2))
         clicks(step, 3)
-        quiet = clicks(step, options.clicks)
+        quiet = clicks(step, asked.clicks)
         alone = wait(first, start(first))
         begun = [start(page) for page in (first, second)]
-        busy = clicks(step, options.clicks)
+        busy = clicks(step, asked.clicks)
         together = [wait(page, since) for page, since in zip((first, second), begun, strict=True)]
-    print(f"a run of {options.dialogs} dialogs per scenario alone: {alone:.1f} s")
+    print(f"a run of {asked.dialogs} dialogs per scenario alone: {alone:.1f} s")
     print(f"two of them at once: {together[0]:.1f} s and {together[1]:.1f} s")
     print(
         f"another dialog: {statistics.median(quiet):.0f} ms alone, "
         f"{statistics.median(busy):.0f} ms beside them "
-        f"(medians of {options.clicks}; slowest {max(busy):.0f} ms)"
+        f"(medians of {asked.clicks}; slowest {max(busy):.0f} ms)"
     )
 
 

@@ -8,7 +8,6 @@ one run only.
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from time import perf_counter
 import numpy as np
 from numpy.random import SFC64, Generator
 
-from benchmarks import ROOT, medians, run_alone
+from benchmarks import ROOT, medians, options, run_alone
 from fdkvc.experiments.benchmark import Benchmark, measure_latency, run_benchmark
 from fdkvc.experiments.workers import cores
 from fdkvc.synthetic.draw import generate
@@ -96,9 +95,7 @@ def command() -> None:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repetitions", type=int, default=5)
-    repetitions = parser.parse_args().repetitions
+    repetitions = options(__doc__, repetitions=5).repetitions
     workers = cores()
 
     began = perf_counter()

@@ -11,13 +11,13 @@ the one before.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 from collections.abc import Sequence
 from time import perf_counter
 
 from playwright.sync_api import Browser, Page, ViewportSize
 
+from benchmarks import options
 from benchmarks.live_app import TIMING, app_in_chromium, settled
 from fdkvc.ui.kit.frame import PAGES
 
@@ -101,15 +101,12 @@ def _summary(times: Sequence[float]) -> str:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--keys", type=int, default=40)
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
+    asked = options(__doc__, keys=40, rounds=3)
     found: dict[str, dict[str, list[float]]] = {}
     with app_in_chromium() as (browser, address):
-        for _ in range(options.rounds):
+        for _ in range(asked.rounds):
             measured = {
-                name: measure(browser, f"{address}/{link}", options.keys)
+                name: measure(browser, f"{address}/{link}", asked.keys)
                 for name, link in VIEWS.items()
             }
             for name, each in (*measured.items(), ("pages", navigate(browser, address))):

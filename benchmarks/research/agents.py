@@ -10,7 +10,6 @@ too; marks keep those of the shipped table.
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from benchmarks import options
 from fdkvc.corpora.formats import read_bytes, read_dialogs
 from fdkvc.corpora.lexical import LexicalRecordings
 from fdkvc.corpora.recordings import Recording
@@ -113,13 +113,9 @@ def read(file: Path, *, calls: bool) -> LexicalRecordings:
 
 def main() -> None:
     """Measure and write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("file", type=Path)
-    parser.add_argument("dialogues", type=Path)
-    parser.add_argument("--workers", type=int)
-    options = parser.parse_args()
-    agents, dialogues = read(options.file, calls=True), read(options.dialogues, calls=False)
-    found = table(measured(agents, dialogues, options.workers))
+    asked = options(__doc__, "file", "dialogues", workers=None)
+    agents, dialogues = read(asked.file, calls=True), read(asked.dialogues, calls=False)
+    found = table(measured(agents, dialogues, asked.workers))
     found.round(6).to_csv(FILE, index=False)
     print(found.to_string())
 

@@ -16,7 +16,6 @@ other clusters under each, and how well (a) is told with the attention of past t
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import tempfile
@@ -27,6 +26,7 @@ import numpy as np
 from scipy.stats import mannwhitneyu
 from threadpoolctl import threadpool_limits
 
+from benchmarks import options
 from benchmarks.research.held_out import HELD_OUT, parted, read_dialogues
 from benchmarks.research.learned import WITHOUT
 from fdkvc.attention import Bools, Ints
@@ -174,18 +174,14 @@ def fitted(model: LanguageModel, training: Sequence[Transcript]) -> dict[str, We
 
 def main() -> None:
     """Fit, let the model answer, and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("train", type=Path)
-    for name, default in (("dialogs", 90), ("answers", 80)):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    options = parser.parse_args()
-    _, held_out = parted(read_dialogues(options.train), HELD_OUT, SEED)
+    asked = options(__doc__, "train", dialogs=90, answers=80)
+    _, held_out = parted(read_dialogues(asked.train), HELD_OUT, SEED)
     transcripts = read_transcripts(json.dumps(held_out).encode())
     order = np.random.default_rng(SEED).permutation(len(transcripts)).tolist()
     training, rest = split_by_cluster([transcripts[at] for at in order], SEED)
     model = load_language_model(BUNDLED)
     with threadpool_limits(1, user_api="blas"):
-        weights = fitted(model, training[: options.dialogs])
+        weights = fitted(model, training[: asked.dialogs])
     policies = {key: policy_named(key) for key in ("fifo", "surprisal", "learned")}
     with tempfile.TemporaryDirectory(dir=".", prefix="labels") as folder:
         for at, (title, each) in enumerate(weights.items()):
@@ -195,7 +191,7 @@ def main() -> None:
             heaviest = sorted(each.record().items(), key=lambda one: -abs(one[1]["weight"]))
             print(title, *(f"{name} {found['weight']:+.2f}" for name, found in heaviest[:5]))
         settings = Answers(tuple(policies.values()), BUDGETS, cut_text=False, proxies=False)
-        found = run_answers(settings, model, rest[: options.answers])
+        found = run_answers(settings, model, rest[: asked.answers])
     titles = {policy.name: title for title, policy in policies.items()}
     means = answers_summary(found.answers)
     paired = answers_paired(found.answers, policies[NEEDED].name)

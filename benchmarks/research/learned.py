@@ -9,7 +9,6 @@ features, and without one or a group of them. Writes ``fdkvc/policies/learned.js
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import tempfile
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks import options
 from benchmarks.research.held_out import HELD_OUT, parted, read_dialogues
 from fdkvc.corpora.formats import read_transcripts
 from fdkvc.corpora.lexical import LexicalRecordings
@@ -57,9 +57,7 @@ def recall(weights: Weights, dialogs: LexicalRecordings) -> Sequence[float]:
 
 def main() -> None:
     """Fit, write and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("train", type=Path)
-    learnt, _ = parted(read_dialogues(parser.parse_args().train), HELD_OUT, SEED)
+    learnt, _ = parted(read_dialogues(options(__doc__, "train").train), HELD_OUT, SEED)
     drawn = random.Random(SEED).sample(learnt, DIALOGS)
     transcripts = read_transcripts(json.dumps(drawn).encode())
     used = [name for name in FEATURES if name not in WITHOUT]

@@ -11,13 +11,12 @@ scores, and not their mean, is printed.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from benchmarks import options
 from benchmarks.research.held_out import read_shuffled
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.recordings import Recording
@@ -82,12 +81,8 @@ def by_largest(recordings: Sequence[Recording]) -> pd.DataFrame:
 
 def main() -> None:
     """Measure and write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("file", type=Path)
-    parser.add_argument("--dialogs", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=0)
-    settings = parser.parse_args()
-    transcripts = read_shuffled(settings.file, settings.seed)[: settings.dialogs]
+    asked = options(__doc__, "file", dialogs=200, seed=0)
+    transcripts = read_shuffled(asked.file, asked.seed)[: asked.dialogs]
     recordings = [lexical_recording(each, 0) for each in transcripts]
     table = measured(recordings)
     table.round(6).to_csv(FILE, index=False)

@@ -9,18 +9,18 @@ run continues. The map is written last.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from threadpoolctl import threadpool_limits
 
+from benchmarks import options
 from benchmarks.research.held_out import read_shuffled
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.transcripts import Transcript
-from fdkvc.experiments.answers import MEASURED, Answers, answer_chunk
+from fdkvc.experiments.answers import Answers, run_answers
 from fdkvc.experiments.benchmark import Benchmark, measure_latency, run_benchmark
 from fdkvc.experiments.policy_map import AXES, COLUMNS, FILE, rank_policies
 from fdkvc.experiments.replay import Replay, replay
@@ -97,24 +97,11 @@ def real(every: Sequence[Policy], transcripts: Sequence[Transcript]) -> pd.DataF
     return found[found.value.notna()]
 
 
-def answered(
-    every: Sequence[Policy], transcripts: Sequence[Transcript], path: Path
-) -> pd.DataFrame:
-    """Return the scores of the model's answers to each dialog, as `run_answers` does."""
-    model = load_language_model(BUNDLED)
-    done = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=list(MEASURED))
-    have = set(zip(done.dialog, done.policy, strict=True))
-    with threadpool_limits(1, user_api="blas"):
-        for transcript in transcripts:
-            lacking = tuple(each for each in every if (transcript.name, each.name) not in have)
-            if not lacking:
-                continue
-            settings = Answers(lacking, (BUDGET,), cut_text=False, proxies=False)
-            rows, _ = answer_chunk(settings, model, [transcript])
-            table = pd.DataFrame(rows, columns=list(MEASURED))
-            table.to_csv(path, mode="a", header=not path.exists(), index=False)
-    found = pd.read_csv(path).drop_duplicates(["dialog", "policy", "metric"])
-    return found[found.dialog.isin({each.name for each in transcripts})]
+def answered(policy: Policy, transcripts: Sequence[Transcript]) -> pd.DataFrame:
+    """Return the scores of the model's answers to each dialog."""
+    settings = Answers((policy,), (BUDGET,), cut_text=False, proxies=False)
+    found = run_answers(settings, load_language_model(BUNDLED), transcripts).answers
+    return found[found.policy == policy.name]
 
 
 def times(every: Sequence[Policy], repeats: int = 5) -> Iterator[tuple[object, ...]]:
@@ -144,31 +131,24 @@ def _once(path: Path, measure: Callable[[], pd.DataFrame]) -> pd.DataFrame:
 
 def main() -> None:
     """Measure what is missing in the folder, and write the map."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("file", type=Path)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--drawn", type=int, default=100)
-    parser.add_argument("--dialogs", type=int, default=200)
-    parser.add_argument("--answers", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=0)
-    settings = parser.parse_args()
-    settings.folder.mkdir(parents=True, exist_ok=True)
+    asked = options(__doc__, "file", "folder", drawn=100, dialogs=200, answers=200, seed=0)
+    asked.folder.mkdir(parents=True, exist_ok=True)
     every = policies()
     alone = [policy for policy in every if policy.name not in OF_HEADS]
     wordless = [policy for policy in alone if not policy.needs_words]
-    transcripts = read_shuffled(settings.file, settings.seed)
-    tables = [
-        _once(
-            settings.folder / "drawn.csv", lambda: drawn(wordless, settings.drawn, settings.seed)
-        ),
-        _once(settings.folder / "real.csv", lambda: real(alone, transcripts[: settings.dialogs])),
-    ]
-    present = [policy for policy in every if "future" not in policy.looks_at]
-    chosen = transcripts[: settings.answers]
-    tables.append(answered(present, chosen, settings.folder / "answers.csv"))
-    measured = pd.concat(tables)
+    transcripts = read_shuffled(asked.file, asked.seed)
+    steps = {
+        "drawn": partial(drawn, wordless, asked.drawn, asked.seed),
+        "real": partial(real, alone, transcripts[: asked.dialogs]),
+        **{
+            f"answers {number}": partial(answered, policy, transcripts[: asked.answers])
+            for number, policy in enumerate(every)
+            if "future" not in policy.looks_at
+        },
+    }
+    measured = pd.concat(_once(asked.folder / f"{name}.csv", step) for name, step in steps.items())
     rows = [
-        rank_policies(measured[measured.metric == axis], axis, settings.seed)
+        rank_policies(measured[measured.metric == axis], axis, asked.seed)
         for axis in AXES
         if axis != "time"
     ]

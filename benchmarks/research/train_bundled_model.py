@@ -1,4 +1,4 @@
-r"""Train the bundled model: a small decoder that reads dialogs and writes their service calls.
+"""Train the bundled model: a small decoder that reads dialogs and writes their service calls.
 
 Reads train.json.xz, the training dialogues of the Schema-Guided Dialogue dataset (Rastogi et al.
 2020, CC BY-SA 4.0) as one list, and writes a folder as *transformers* would: config.json,
@@ -9,30 +9,21 @@ A call gives its arguments in the words of the dialog. So that the model copies 
 memorizing them, some are replaced throughout a dialog, differently in each epoch; and tokens of
 calls weigh more in the loss.
 
-With --schema, each dialog begins with its tools: the methods of its services and of up to two
-others in random order, with other names of methods and slots in most readings, so that the model
-reads names instead of knowing them. With --start, training goes on from the weights and the
-tokenizer of a model of the same sizes.
-
 An interrupted run continues: it is called again with the same options. Needs the packages of
 requirements-capture.txt; uses a GPU if there is one.
 
     python -m benchmarks.research.train_bundled_model train.json.xz FOLDER [--tokens N] [--seed 0]
-    python -m benchmarks.research.train_bundled_model train.json.xz FOLDER --tokens 100e6 \
-        --schema schema_train.json --start fdkvc/lm/bundled [--longest 4096 --theta 100000]
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
 import random
 import re
-import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -40,34 +31,16 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import load_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import nn
 from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from benchmarks import options
 from benchmarks.research.held_out import HELD_OUT, parted, read_dialogues
 from fdkvc.corpora.formats.annotated import read_dialogue
-from fdkvc.corpora.model_text import EQUALS, SEPARATOR, Passage, model_text
-from fdkvc.corpora.tools import Schema, read_schema, tools_text
-from fdkvc.corpora.transcripts import Tool
+from fdkvc.corpora.model_text import Passage, model_text
 from fdkvc.lm.tokens import END, MARKS, load_tokens
-
-_WORDS = """
-find look browse; get show fetch; search seek explore; reserve hold secure; buy order purchase;
-book arrange; lookup discover; play start; check view; add create; movie film; movies films; song
-track; music tune; event happening occasion; events happenings; hotel inn lodging; car vehicle;
-cars vehicles; restaurant diner eatery; restaurants diners eateries; ride cab lift; ticket pass;
-tickets passes; appointment session; weather forecast; date day when; city town municipality; name
-label; number count quantity; location spot; type kind sort; time hour; pickup collection; dropoff
-handover; destination target arrival; departure outgoing; origin source; leaving starting; return
-back; passengers flyers; airlines carrier; genre style; category section; class tier; recipient
-payee; amount sum; size dimension; rating score; seats chairs; rooms bedrooms; theater cinema;
-year released; artist singer; album disc; device speaker; address street; travelers tourists;
-riders persons; price cost; area zone
-"""
-SYNONYMS = {word: others for word, *others in map(str.split, _WORDS.split(";"))}
-"""Other words for each of those in names of methods and slots; none stands for two words."""
 
 Example = tuple[NDArray[np.int64], NDArray[np.bool_]]
 """A dialog's tokens (n,), and which of them belong to a call."""
@@ -96,11 +69,6 @@ class Settings:
     call_weight: float = 4.0
     longest: int = 1024
     """Tokens; longer dialogs are truncated."""
-    theta: float = 10_000.0
-    """Base of the rotary positions; a larger one suits longer texts."""
-    renamed_tools: float = 0.7
-    other_services: int = 2
-    """Share of readings with other names of tools, and most services of no use in a reading."""
     replaced: float = 0.5
     """A dialog's names are kept, replaced by this share, or all replaced, with equal chance."""
     told_every: int = 500
@@ -123,7 +91,7 @@ def new_model(settings: Settings, end: int) -> LlamaForCausalLM:
             num_key_value_heads=settings.kv_heads,
             max_position_embeddings=settings.longest,
             rms_norm_eps=1e-5,
-            rope_parameters={"rope_type": "default", "rope_theta": settings.theta},
+            rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
             tie_word_embeddings=True,
             bos_token_id=None,
             eos_token_id=end,
@@ -142,10 +110,8 @@ def new_model(settings: Settings, end: int) -> LlamaForCausalLM:
 class Corpus:
     """The training and held-out dialogs, and the tokenizer trained on the former."""
 
-    def __init__(
-        self, path: Path, folder: Path, settings: Settings, schema: Schema | None = None
-    ) -> None:
-        self.settings, self.schema = settings, schema
+    def __init__(self, path: Path, folder: Path, settings: Settings) -> None:
+        self.settings = settings
         dialogues = read_dialogues(path)
         self.dialogs, self.held_out = parted(dialogues, settings.held_out, settings.seed)
         self.passages = [_passages(dialog) for dialog in self.dialogs]
@@ -176,8 +142,7 @@ class Corpus:
         texts = []
         for dialog, passages in zip(self.dialogs, self.passages, strict=True):
             share = rng.choice([0, settings.replaced, 1])
-            renamed = _renamed(dialog, passages, self.names, rng, share)
-            texts.append(self._with_tools(dialog, renamed, rng))
+            texts.append(_renamed(dialog, passages, self.names, rng, share))
         examples = self.examples(texts)
         rng.shuffle(examples)
         batches, pool = [], settings.batch * 32
@@ -189,38 +154,9 @@ class Corpus:
         rng.shuffle(batches)
         return batches
 
-    def held_out_examples(self) -> list[Example]:
-        """Return the held-out dialogs, with the tools of their own services."""
-        dialogs = [(dialog, _passages(dialog)) for dialog in self.held_out]
-        return self.examples([self._with_tools(*each) for each in dialogs])
-
-    def _with_tools(
-        self,
-        dialog: Mapping[str, Any],
-        passages: Sequence[Passage],
-        rng: random.Random | None = None,
-    ) -> Sequence[Passage]:
-        """Begin with tools, in training with others among them and with other names."""
-        if self.schema is None:
-            return passages
-        services, settings = sorted(dialog["services"]), self.settings
-        if rng is not None:
-            others = sorted(self.schema.keys() - set(services))
-            services += rng.sample(others, rng.randint(0, settings.other_services))
-        tools = [tool for service in services for tool in self.schema[service]]
-        names: Mapping[str, str] = {}
-        if rng is not None:
-            rng.shuffle(tools)
-            if rng.random() < settings.renamed_tools:
-                names = _other_names(tools, rng)
-        listed = [
-            Tool(names.get(tool.method, tool.method), _named(tool.slots, names)) for tool in tools
-        ]
-        begin = Passage("system", tools_text(listed), 0)
-        return [begin, *(_call_renamed(passage, names) for passage in passages)]
-
-    def examples(self, dialogs: Sequence[Sequence[Passage]]) -> list[Example]:
+    def examples(self, dialogs: Iterable[Sequence[Passage]]) -> list[Example]:
         """Return dialogs in tokens."""
+        dialogs = list(dialogs)
         texts = [passage.text for passages in dialogs for passage in passages]
         encoded = iter(self.tokens.tokenizer.encode_batch(texts, add_special_tokens=False))
         examples = []
@@ -292,33 +228,6 @@ def _renamed(
     ]
 
 
-def _other_names(tools: Sequence[Tool], rng: random.Random) -> dict[str, str]:
-    """Return other names of methods and slots, none of them twice; none at all if that fails."""
-    words = {word: rng.choice((word, *others)) for word, others in SYNONYMS.items()}
-
-    def other(match: re.Match[str]) -> str:
-        found = words.get(match.group().lower(), match.group())
-        return found.title() if match.group()[0].isupper() else found
-
-    listed = {name for tool in tools for name in (tool.method, *tool.slots)}
-    names = {name: re.sub("[A-Z]?[a-z]+", other, name) for name in sorted(listed)}
-    return names if len(set(names.values())) == len(names) else {}
-
-
-def _named(slots: Sequence[str], names: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(sorted(names.get(slot, slot) for slot in slots))
-
-
-def _call_renamed(passage: Passage, names: Mapping[str, str]) -> Passage:
-    """Return a call with other names of its method and slots, sorted again; others as they are."""
-    if passage.writer != "call" or not names:
-        return passage
-    method, *arguments = passage.text.split(SEPARATOR)
-    pairs = [each.partition(EQUALS) for each in arguments]
-    named = sorted(f"{names.get(slot, slot)}{EQUALS}{value}" for slot, _, value in pairs)
-    return Passage("call", SEPARATOR.join([names.get(method, method), *named]), passage.turn)
-
-
 # ------------------------------------------------------------------------------- training
 
 
@@ -340,15 +249,10 @@ def padded(examples: Sequence[Example], longest: int, call_weight: float = 1) ->
 class Training:
     """A training run; `folder` has its state, its log, and at the end the model."""
 
-    def __init__(
-        self, corpus: Corpus, folder: Path, settings: Settings, start: Path | None = None
-    ) -> None:
+    def __init__(self, corpus: Corpus, folder: Path, settings: Settings) -> None:
         self.corpus, self.folder, self.settings = corpus, folder, settings
         torch.manual_seed(settings.seed)
         self.model: Any = new_model(settings, corpus.tokens.end)
-        if start is not None:
-            weights = load_file(start / "model.safetensors")
-            self.model.load_state_dict(weights, strict=False)  # embeddings are the last layer, too
         self.model.to(DEVICE)
         matrices = [each for each in self.model.model.layers.parameters() if each.dim() == 2]
         norms = [each for each in self.model.parameters() if each.dim() < 2]
@@ -382,7 +286,10 @@ class Training:
 
     def run(self) -> None:
         """Train to the end, from the saved state if there is one."""
-        settings, held_out = self.settings, self.corpus.held_out_examples()
+        settings, held_out = (
+            self.settings,
+            self.corpus.examples(map(_passages, self.corpus.held_out)),
+        )
         while self.seen < settings.tokens:
             batches = self.corpus.epoch(self.epoch)
             for batch in batches[self.place :]:
@@ -467,29 +374,11 @@ class Training:
 
 def main() -> None:
     """Train, or continue."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("dialogs", type=Path, help="train.json.xz")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--seed", type=int, default=Settings.seed)
-    parser.add_argument("--schema", type=Path, help="schema_train.json: read tools")
-    parser.add_argument("--start", type=Path, help="folder of the model to go on from")
-    for name in ("layers", "width", "inner", "longest"):
-        parser.add_argument(f"--{name}", type=int, default=getattr(Settings, name))
-    for name in ("tokens", "rate", "theta"):
-        parser.add_argument(f"--{name}", type=float, default=getattr(Settings, name))
-    parser.add_argument("--threads", type=int, default=2)
-    options = vars(parser.parse_args())
-    torch.set_num_threads(options.pop("threads"))
-    dialogs, folder, start, schema = map(options.pop, ("dialogs", "folder", "start", "schema"))
-    folder.mkdir(parents=True, exist_ok=True)
-    if start is not None and not (folder / "tokenizer.json").exists():
-        shutil.copy(start / "tokenizer.json", folder)
-    settings = Settings(**options)
-    tools = None if schema is None else read_schema(schema.read_bytes())
-    corpus = Corpus(dialogs, folder, settings, tools)
-    Training(corpus, folder, settings, start).run()
+    asked = options(__doc__, "dialogs", "folder", tokens=int(Settings.tokens), seed=Settings.seed)
+    torch.set_num_threads(2)
+    asked.folder.mkdir(parents=True, exist_ok=True)
+    settings = Settings(tokens=asked.tokens, seed=asked.seed)
+    Training(Corpus(asked.dialogs, asked.folder, settings), asked.folder, settings).run()
 
 
 if __name__ == "__main__":

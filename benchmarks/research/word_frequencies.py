@@ -8,12 +8,10 @@ FILE is train.json.xz, the training dialogues of the Schema-Guided Dialogue data
 
 from __future__ import annotations
 
-import argparse
-import json
-import lzma
 from collections import Counter
-from pathlib import Path
 
+from benchmarks import options
+from benchmarks.research.held_out import read_dialogues
 from fdkvc.corpora.transcripts import word_spans
 
 LEAST = 10
@@ -30,12 +28,8 @@ HEAD = """\
 
 def main() -> None:
     """Count and write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("file")
-    parser.add_argument("table", type=Path)
-    settings = parser.parse_args()
-    with lzma.open(settings.file) as file:
-        dialogs = json.load(file)
+    asked = options(__doc__, "file", "table")
+    dialogs = read_dialogues(asked.file)
     counts: Counter[str] = Counter()
     for dialog in dialogs:
         for turn in dialog["turns"]:
@@ -43,7 +37,7 @@ def main() -> None:
             counts.update(text[start:end].casefold() for start, end in word_spans(text))
     lines = [f"{word}\t{count}\n" for word, count in counts.most_common() if count >= LEAST]
     head = HEAD.format(dialogs=len(dialogs), all=counts.total(), least=LEAST)
-    settings.table.write_text(f"{head}\t{counts.total()}\n{''.join(lines)}", "utf-8")
+    asked.table.write_text(f"{head}\t{counts.total()}\n{''.join(lines)}", "utf-8")
 
 
 if __name__ == "__main__":
