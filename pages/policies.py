@@ -25,10 +25,10 @@ with page(
     policies.show_what_they_look_at()
 
     st.header("One by one", anchor=False)
-    policies.show_each(shown.name)
+    policies.show_each(shown.name, policies.EVERY)
 
     st.header("Wrappers", anchor=False)
-    policies.show_wrappers(shown.name)
+    policies.show_each(shown.name, policies.WRAPPED)
 
     st.header("What page size costs", anchor=False)
     policies.show_page_sizes(shown.name)

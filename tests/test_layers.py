@@ -67,7 +67,6 @@ PACKAGES = {
         "ui",
     },
     "altair": {"charts", "ui"},
-    "pyarrow": {"ui"},
     "vl_convert": {"charts"},
     "streamlit": {"ui", "app", "pages"},
     "safetensors": {"lm"},

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import streamlit as st
+from numpy.typing import NDArray
 
 from fdkvc.charts.dots import dots_chart
 from fdkvc.charts.sweep import tradeoff_chart
@@ -31,7 +33,7 @@ from fdkvc.report import shipped_agents
 from fdkvc.run.metrics import metric_named, metrics_of
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS
 from fdkvc.ui.kit import fields
-from fdkvc.ui.kit.downloads import clicked_setting, show_chart
+from fdkvc.ui.kit.downloads import show_chart, show_pickable
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
 from fdkvc.ui.kit.glossary import show_chance
 from fdkvc.ui.kit.markdown import Markdown, plain
@@ -53,48 +55,41 @@ SHOWN = replace(
 
 
 @st.cache_data(show_spinner="Running every policy on a few dialogs …", max_entries=16)
-def _measured(
-    metrics: tuple[str, ...],
-) -> tuple[dict[str, dict[str, tuple[float, float]]], list[str]]:
-    """Return each policy's means by metric and half their intervals, and who is behind chance."""
+def _measured(metrics: tuple[str, ...]) -> tuple[dict[str, NDArray[np.float64]], list[str]]:
+    """Return each metric's mean and half its interval (policies, 2), and who is behind chance."""
     settings, shipped = replace(OVERVIEW, metrics=metrics), overview()
     results = shipped if shipped.benchmark == settings else run_benchmark(settings)
-    means: dict[str, dict[str, tuple[float, float]]] = {}
-    for key in synthetic_policies():
-        means[key] = {}
-        for metric in metrics:
-            found = [
-                values
-                for scenario in BENCHMARK_SCENARIOS
-                if (values := results.values(scenario, key, f"late_{metric}")) is not None
-            ]
-            if found:
+    means = {metric: np.full((len(synthetic_policies()), 2), np.nan) for metric in metrics}
+    for metric, rows in means.items():
+        for row, key in zip(rows, synthetic_policies(), strict=True):
+            measured = (results.values(each, key, f"late_{metric}") for each in BENCHMARK_SCENARIOS)
+            if found := [values for values in measured if values is not None]:
                 summary = summarize(np.mean(found, axis=0))
-                means[key][metric] = summary.mean, (summary.high - summary.low) / 2
+                row[:] = summary.mean, (summary.high - summary.low) / 2
     return means, behind_random(results)
 
 
 def show_overview(page: str) -> None:
     """Show the chosen metrics of each policy, averaged over the scenarios."""
-    metrics = fields.several(page, SHOWN)
-    means, chance = _measured(metrics)
+    means, chance = _measured(fields.several(page, SHOWN))
+    columns: dict[str, Any] = {"Policy": [policy.label for policy in synthetic_policies().values()]}
+    looks: dict[str, Any] = {"Policy": st.column_config.TextColumn(pinned=True, width=140)}
+    for metric, rows in means.items():
+        known, form = metric_named(metric), "%.3f"
+        if known.percent:
+            rows = 100 * rows
+            # As many digits as the policies take to differ.
+            shown = rows[~np.isnan(rows[:, 0]), 0]
+            form = "%.1f %%" if len(shown) and np.ptp(shown) > 2 else "%.3f %%"
+        for name, values, words in (
+            (known.label, rows[:, 0], known.help),
+            (f"± {known.label.lower()}", rows[:, 1], "Half of the 95 % interval of the mean."),
+        ):
+            columns[name] = values.round(6) + 0.0  # no −0
+            looks[name] = st.column_config.NumberColumn(format=form, help=plain(words), width=95)
     st.dataframe(
-        [
-            {"Policy": policy.label, **_columns(means[key])}
-            for key, policy in synthetic_policies().items()
-        ],
-        column_config={"Policy": st.column_config.TextColumn(pinned=True, width=140)}
-        | {
-            name: st.column_config.NumberColumn(
-                format=_format(metric, means), help=plain(words), width=95
-            )
-            for metric in metrics
-            for name, words in zip(
-                _names(metric),
-                (metric_named(metric).help, "Half of the 95 % interval of the mean."),
-                strict=True,
-            )
-        },
+        pd.DataFrame(columns),
+        column_config=looks,
         hide_index=True,
         width="stretch",
         height="content",
@@ -142,8 +137,7 @@ def show_map(page: str) -> None:
         (AXES[x].lower_is_better, AXES[y].lower_is_better),
         page_theme(),
     )
-    name = "map"
-    show_chart(page, name, chart, on_select=lambda: _pick(page, name))
+    show_pickable(page, "map", chart)
     axes = tuple(
         (at, AXES[axis], int(table[table.axis == axis].n.max()))
         for at, axis in (("x", x), ("y", y))
@@ -181,19 +175,8 @@ def _answer(points: pd.DataFrame, axes: tuple[tuple[str, Axis, int], ...]) -> Ma
         lines.append(Markdown("- {} ({}, {:,} dialogs): **{} {}**. {}.").format(*figures))
     first, *others = leaders
     both = [name for name in first if all(name in other for other in others)]
-    return Markdown("\n").join(
-        [
-            Markdown("**Best or tied on both axes of the map: {}.** Within the budget:\n").format(
-                listed(both) if both else "none"
-            ),
-            *lines,
-        ]
-    )
-
-
-def _pick(page: str, name: str) -> None:
-    if setting := clicked_setting(page, name):
-        st.session_state[f"{page}/picked"] = setting
+    head = Markdown("**Best or tied on both axes of the map: {}.** Within the budget:\n")
+    return Markdown("\n").join([head.format(listed(both) if both else "none"), *lines])
 
 
 def _show_picked(page: str, table: pd.DataFrame, policies: Mapping[str, Policy]) -> None:
@@ -228,28 +211,6 @@ def _show_picked(page: str, table: pd.DataFrame, policies: Mapping[str, Policy])
         )
 
 
-def _format(metric: str, means: Mapping[str, Mapping[str, tuple[float, float]]]) -> str:
-    """Return how a metric is written: with as many digits as its policies take to differ."""
-    if not metric_named(metric).percent:
-        return "%.3f"
-    found = [numbers[metric][0] for numbers in means.values() if metric in numbers]
-    return "%.1f %%" if found and max(found) - min(found) > 0.02 else "%.3f %%"
-
-
-def _names(metric: str) -> tuple[str, str]:
-    label = metric_named(metric).label
-    return label, f"± {label.lower()}"
-
-
-def _columns(means: Mapping[str, tuple[float, float]]) -> dict[str, float]:
-    """Return the columns of one policy's row: of each metric its mean and half its interval."""
-    return {
-        name: round(number * (100 if metric_named(metric).percent else 1), 6) + 0.0  # no −0
-        for metric, numbers in means.items()
-        for name, number in zip(_names(metric), numbers, strict=True)
-    }
-
-
 def show_what_they_look_at() -> None:
     """Show what each policy looks at and remembers, and its source."""
     shown = [policy_named(key) for key in POLICIES]
@@ -263,22 +224,23 @@ def show_what_they_look_at() -> None:
         st.html(table_html(columns, "What each policy looks at"))
 
 
-@st.fragment
-def show_each(page: str) -> None:
-    """Show every policy's idea; its equations, parameters and source once it is opened."""
-    for key, policy in POLICIES.items():
-        _show_one(page, policy, policy_named(key))
-
-
-AROUND = "tova"
-"""The policy inside, where a wrapper is shown by itself: it brings no protection of its own."""
+EVERY = [policy_named(key) for key in POLICIES]
+WRAPPED = [wrapped(key, policy_named("tova")) for key in WRAPPERS]
+"""Each wrapper around a policy that brings no protection of its own."""
 
 
 @st.fragment
-def show_wrappers(page: str) -> None:
-    """Show every wrapper in the same way."""
-    for key, wrapper in WRAPPERS.items():
-        _show_one(page, wrapper, wrapped(key, policy_named(AROUND)))
+def show_each(page: str, policies: Sequence[Policy]) -> None:
+    """Show each policy's idea; its equations, parameters and source once it is opened."""
+    for policy in policies:
+        each = st.expander(
+            Markdown("**{}** · {}").format(type(policy).label, policy.idea),
+            key=f"{page}/{policy.key}",
+            on_change="rerun",
+        )
+        if each.open:
+            with each:
+                _show_policy(policy)
 
 
 def show_page_sizes(page: str) -> None:
@@ -349,17 +311,6 @@ def show_others() -> None:
         "more entries, and keep them all.\n\n"
         "Each of the last three needs a model trained for it: there is no rule here to run."
     )
-
-
-def _show_one(page: str, kind: type[Policy], shown: Policy) -> None:
-    each = st.expander(
-        Markdown("**{}** · {}").format(kind.label, kind.idea),
-        key=f"{page}/{kind.key}",
-        on_change="rerun",
-    )
-    if each.open:
-        with each:
-            _show_policy(shown)
 
 
 def option_steps(policy: Policy) -> dict[str, list[Step]]:

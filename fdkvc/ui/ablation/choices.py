@@ -18,6 +18,7 @@ from fdkvc.policies import read_policy, synthetic_policies, wrapped
 from fdkvc.synthetic.scenarios import SCENARIOS
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held
+from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.past import Kind
 from fdkvc.ui.kit.run_panel import show_command
 from fdkvc.ui.kit.sidebar import (
@@ -159,6 +160,9 @@ def sweep_command(sweep: Sweep, dialogs: int = 2000) -> str:
 
 Swept = tuple[Sweep, Results]
 
+files_of = cached(sweep_files)
+"""Returns the files of a sweep, made once."""
+
 
 def _link(sweep: Sweep) -> Mapping[str, str]:
     (first, values), *more = sweep.axes
@@ -199,6 +203,6 @@ def runs_of(page: str) -> Kind:
         fields=lambda link: link_fields(page, link),
         describe=_described,
         results=lambda swept: swept[1],
-        files=lambda swept: sweep_files(*swept),
+        files=lambda swept: files_of(*swept),
         shipped=_shipped,
     )

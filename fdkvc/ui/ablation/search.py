@@ -36,7 +36,7 @@ from fdkvc.run.metrics import metric_named, metrics_of
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 from fdkvc.ui.ablation.sections import STEP_PAGE, link_to_step
 from fdkvc.ui.kit import fields, past
-from fdkvc.ui.kit.downloads import clicked_setting, show_chart, shown_charts
+from fdkvc.ui.kit.downloads import show_chart, show_pickable, shown_charts
 from fdkvc.ui.kit.fields import pick_two, running
 from fdkvc.ui.kit.files import brought_run, show_run_files
 from fdkvc.ui.kit.frame import page_theme
@@ -272,7 +272,7 @@ def _show_found(page: str, searched: Searched) -> None:
     if len(labels) > 1:
         x, y = pick_two(f"{page}/axis", labels, ("Across", ""), ("Up", ""))
         chart = _front_chart(front, x, y, names)
-        show_chart(page, "front", chart, on_select=lambda: _pick(page, "front"))
+        show_pickable(page, "front", chart)
     else:
         show_chart(page, "front", _one_goal(front, tuning.metrics[0], names))
     table = _table(searched, names)
@@ -359,11 +359,6 @@ def _table(searched: Searched, names: Mapping[str, str]) -> pd.DataFrame:
         }
         rows.append(row)
     return pd.DataFrame(rows)
-
-
-def _pick(page: str, chart: str) -> None:
-    if setting := clicked_setting(page, chart):
-        st.session_state[f"{page}/picked"] = setting
 
 
 def _pick_row(page: str, settings: list[str]) -> None:

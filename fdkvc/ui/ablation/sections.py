@@ -22,9 +22,9 @@ from fdkvc.report.claims import STYLE, claims_html
 from fdkvc.run.metrics import late_metric
 from fdkvc.ui.ablation import choices
 from fdkvc.ui.kit import past
-from fdkvc.ui.kit.downloads import clicked_setting, show_chart, shown_charts
+from fdkvc.ui.kit.downloads import show_pickable, shown_charts
 from fdkvc.ui.kit.fields import pick_two
-from fdkvc.ui.kit.files import show_sweep_files
+from fdkvc.ui.kit.files import show_run_files
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
 from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.jobs import Report
@@ -57,7 +57,8 @@ def show(page: str) -> None:
     finished = results.dialogs(sweep.scenario.key), sweep.dialogs
     past.about(runs, shown, chosen, results.seconds, finished)
     show_sweep(page, shown)
-    show_sweep_files(page, *shown.result)
+    if finished[0]:
+        show_run_files(page, choices.files_of(sweep, results), "fdkvc-sweep.zip")
 
 
 def _run(sweep: Sweep, on_progress: Report, cancelled: Event) -> tuple[Sweep, Results]:
@@ -115,7 +116,7 @@ def _panels(page: str, kind: str, sweep: Sweep, results: Results, table: pd.Data
             with panel(f"{kind}-{metric}"):
                 chart = _curve if len(sweep.axes) == 1 else _heat
                 name = f"{kind}/{metric}"
-                _show(page, name, chart(sweep, table, metric))
+                show_pickable(page, name, chart(sweep, table, metric))
                 _picked(page, name, sweep, results, table)
 
 
@@ -145,21 +146,11 @@ def _heat(sweep: Sweep, table: pd.DataFrame, metric: str) -> Spec:
     )
 
 
-def _show(page: str, name: str, chart: Spec) -> None:
-    show_chart(page, name, chart, on_select=lambda: _pick(page, name))
-
-
-def _pick(page: str, name: str) -> None:
-    if setting := clicked_setting(page, name):
-        st.session_state[f"{page}/picked"] = name, setting
-
-
 def _picked(page: str, name: str, sweep: Sweep, results: Results, table: pd.DataFrame) -> None:
     """Below the chart clicked last, show the results of the selected setting, and link to it."""
-    chart, setting = st.session_state.get(f"{page}/picked", ("", ""))
     known = {policy.name: policy for policy in results.benchmark.policies}
-    policy = known.get(setting)
-    if policy is None or chart != name:
+    policy = known.get(st.session_state.get(f"{page}/picked", ""))
+    if policy is None or st.session_state.get(f"{page}/picked-on") != name:
         return
     rows = table[table.setting == policy.name]
     figures = [
@@ -220,7 +211,7 @@ def _tradeoff(page: str, sweep: Sweep, results: Results, table: pd.DataFrame) ->
         (late_metric(x).lower_is_better, late_metric(y).lower_is_better),
         page_theme(),
     )
-    _show(page, "tradeoff", chart)
+    show_pickable(page, "tradeoff", chart)
     _picked(page, "tradeoff", sweep, results, table)
     free = [policy.label for policy in map(policy_named, POLICIES) if not policy.bounded]
     st.caption(

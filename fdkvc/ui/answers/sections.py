@@ -109,7 +109,6 @@ def open_section(page: str, answered: Answered) -> None:
 
 
 def _downloads(page: str, tables: Mapping[str, pd.DataFrame]) -> None:
-    charts = shown_charts(page)
     with st.popover("Download", icon=":material/download:"):
         show_address(held(page, FILE) == OWN)
         download_files(
@@ -118,4 +117,4 @@ def _downloads(page: str, tables: Mapping[str, pd.DataFrame]) -> None:
             list(tables),
         )
         shown = [name for name, table in PICTURES.items() if table in tables]
-        download_pictures(page, charts, {name: name for name in shown})
+        download_pictures(page, shown_charts(page), shown)

@@ -143,7 +143,8 @@ def lines_chart(lanes: tuple[Lane, ...], turn: int) -> Spec:
 def show_difference(page: str, one: Lane, other: Lane, turn: int) -> None:
     """Show where two runs diverge, and what only one of them keeps."""
     shared = overlap(one.run, other.run)
-    table = differences(one.run, other.run)[turn]
+    table = differences(one.run, other.run)
+    table = table[table["turn"] == turn]
     with st.container(key="difference-words"):
         st.markdown(plain(_difference_words(one, other, turn, shared, table)))
     alt = "Share of entries that both caches hold, over the turns"
@@ -241,8 +242,8 @@ def downloads(
         else:
             download_files(page, lambda: {FILE: csv_text(comparison(lanes))}, [FILE])
         if pictures:
-            names = ("metrics",) if lanes[0].run.long else ("metrics", "overlap")
-            download_pictures(page, shown_charts(page), {name: name for name in names})
+            names = ["metrics"] if lanes[0].run.long else ["metrics", "overlap"]
+            download_pictures(page, shown_charts(page), names)
 
 
 def comparison(lanes: Sequence[Lane]) -> pd.DataFrame:

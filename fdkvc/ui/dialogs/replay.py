@@ -208,12 +208,12 @@ def _show(page: str, done: Replayed, budget: int) -> None:
     if not done.arguments.empty:
         show_plan(page, done)
         show_forgotten(page, done)
-    charts = shown_charts(page)
     with st.container(horizontal=True):
         with st.popover("Download the run", icon=":material/download:"):
             st.caption("The same files as `python -m fdkvc dialogs` writes.")
             download_files(f"{page}/replay", lambda: files_of(done), FILES)
-            download_pictures(f"{page}/replay", charts, {key: f"replay/{key}" for key in metrics})
+            shown = [f"replay/{key}" for key in metrics]
+            download_pictures(f"{page}/replay", shown_charts(page), shown)
         report_button(
             f"{page}/replay",
             lambda: report_of(done),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mimetypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Literal
 
@@ -13,7 +13,6 @@ from fdkvc.charts.picture import picture
 from fdkvc.charts.sweep import PICK
 from fdkvc.charts.theme import Spec, Theme
 from fdkvc.files.studies import as_zip
-from fdkvc.ui.kit.arrow import arrow_table
 from fdkvc.ui.kit.frame import page_theme
 from fdkvc.ui.kit.markdown import plain
 
@@ -38,16 +37,21 @@ def shown_charts(page: str) -> dict[str, Spec]:
 def show_chart(page: str, name: str, chart: Spec, **options: Any) -> None:
     """Show a chart with its data, and store it for the pictures that are downloaded."""
     shown_charts(page)[name] = chart
-    tables = {table: arrow_table(frame) for table, frame in chart["datasets"].items()}
-    st.vega_lite_chart(
-        {**chart, "datasets": tables}, key=f"{page}/{name}", width="stretch", **options
-    )
+    st.vega_lite_chart(chart, key=f"{page}/{name}", width="stretch", **options)
 
 
-def clicked_setting(page: str, name: str) -> str:
-    """Return the setting whose mark was clicked last on a chart; empty where none was."""
-    clicked = st.session_state[f"{page}/{name}"].selection.get(PICK, [])
-    return clicked[0]["setting"] if clicked else ""
+def show_pickable(page: str, name: str, chart: Spec) -> None:
+    """Show a chart whose marks are settings; store which was clicked last, and on which chart.
+
+    The session holds them under ``page/picked`` and ``page/picked-on``.
+    """
+
+    def pick() -> None:
+        for clicked in st.session_state[f"{page}/{name}"].selection.get(PICK, []):
+            st.session_state[f"{page}/picked"] = clicked["setting"]
+            st.session_state[f"{page}/picked-on"] = name
+
+    show_chart(page, name, chart, on_select=pick)
 
 
 def offer_file(
@@ -87,34 +91,31 @@ def offer_zip(
     offer_file(key, name, lambda: as_zip(files()), label=label, icon="folder_zip", **looks)
 
 
+def offer_one(key: str, name: str, files: Callable[[], Mapping[str, str]], **looks: Any) -> None:
+    """Offer one of several files, which are made together at the click."""
+    offer_file(key, name, lambda: files()[name], **looks)
+
+
 def download_files(page: str, files: Callable[[], Mapping[str, str]], names: list[str]) -> None:
-    """Offer each of these files, which are made together on the first click."""
+    """Offer each of these files."""
     for name in names:
-        offer_file(f"{page}/download/{name}", name, partial(one_of, files, name), icon="table")
+        offer_one(f"{page}/download/{name}", name, files, icon="table")
 
 
-def one_of(files: Callable[[], Mapping[str, str]], name: str) -> str:
-    """Make files and return one of them."""
-    return files()[name]
-
-
-def download_pictures(page: str, charts: Mapping[str, Spec], names: Mapping[str, str]) -> None:
-    """Offer these charts as SVG and PNG: `names` gives the chart of each file."""
+def download_pictures(page: str, charts: Mapping[str, Spec], keys: Iterable[str]) -> None:
+    """Offer the charts of these keys as SVG and PNG, as they are at the click."""
     theme = page_theme()
-    for name, chart in names.items():
+    for key in keys:
         for kind in KINDS:
-            offer_file(
-                f"{page}/download/{name}.{kind}",
-                f"{name}.{kind}",
-                partial(_picture, charts, chart, theme, kind),
-                icon="image",
-            )
+            name = f"{picture_name(key)}.{kind}"
+            draw = partial(_drawn, charts, key, theme, kind)
+            offer_file(f"{page}/download/{name}", name, draw, icon="image")
 
 
 def pictures(charts: Mapping[str, Spec], theme: Theme) -> dict[str, bytes]:
     """Draw charts as SVG and PNG."""
     return {
-        f"figures/{picture_name(key)}.{kind}": _picture(charts, key, theme, kind)
+        f"figures/{picture_name(key)}.{kind}": _drawn(charts, key, theme, kind)
         for key in charts
         for kind in KINDS
     }
@@ -125,5 +126,5 @@ def picture_name(key: str) -> str:
     return key.rsplit("/", 1)[-1]
 
 
-def _picture(charts: Mapping[str, Spec], chart: str, theme: Theme, kind: Kind) -> bytes:
-    return picture(charts[chart], theme, PICTURE_WIDTH, kind)
+def _drawn(charts: Mapping[str, Spec], key: str, theme: Theme, kind: Kind) -> bytes:
+    return picture(charts[key], theme, PICTURE_WIDTH, kind)

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 import streamlit as st
 
 from fdkvc.charts.theme import Spec
 from fdkvc.corpora.formats import EXAMPLES, read_transcripts
 from fdkvc.corpora.lexical import lexical_recording
-from fdkvc.experiments.benchmark import Results
 from fdkvc.experiments.study import Study
-from fdkvc.experiments.sweep import Sweep
 from fdkvc.files.record import Record, read_run
 from fdkvc.files.shipped import papers_run
-from fdkvc.files.studies import study_files, sweep_files
+from fdkvc.files.studies import study_files
 from fdkvc.limits import MAX_RUN_JSON_BYTES, MAX_TRACE_UPLOAD_MEGABYTES
 from fdkvc.report.document import papers_report, study_report
 from fdkvc.report.figures import figure_charts
 from fdkvc.ui.kit.downloads import (
     download_pictures,
     offer_file,
+    offer_one,
     offer_zip,
-    one_of,
     picture_name,
     pictures,
     shown_charts,
@@ -35,6 +32,7 @@ from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import plain
 
 CONTENT = {
+    "run.json": "seed, parameters, versions, seconds: what is needed to repeat the run",
     "summary.csv": "late metrics: mean, interval, published",
     "adaptation.csv": "turns until the new topic holds 80 % of the cache",
     "paired.csv": "differences from the baseline, with t-tests",
@@ -51,15 +49,11 @@ CONTENT = {
     "dialogs.csv": "every number of every dialog",
     "tables.md": "the paper's tables, measured, as Markdown",
     "tables.tex": "the same as LaTeX",
-    "run.json": "seed, parameters, versions, seconds: what is needed to repeat the run",
 }
 
 
 files_of = cached(study_files)
 """Returns the files of a study, made once."""
-
-
-_files_of_sweep = cached(sweep_files)
 
 
 def brought_run(
@@ -135,27 +129,16 @@ def _figures(page: str, charts: Mapping[str, Spec]) -> None:
     names = {key: picture_name(key).replace("_", " ") for key in charts}
     key = pick(f"{page}/figure", "Figure", names, width=320)
     with st.container(horizontal=True):
-        download_pictures(page, charts, {picture_name(key): key})
+        download_pictures(page, charts, [key])
 
 
 def _files(page: str, study: Study) -> None:
-    for name in ("run.json", *(name for name in CONTENT if name != "run.json")):
+    for name, words in CONTENT.items():
         if name.startswith("ablation_") and not study.sweeps:
             continue
         with st.container(horizontal=True, vertical_alignment="center"):
-            offer_file(
-                f"{page}/file/{name}",
-                name,
-                partial(one_of, lambda: files_of(study), name),
-                width=260,
-            )
-            st.caption(plain(CONTENT[name]))
-
-
-def show_sweep_files(page: str, sweep: Sweep, results: Results) -> None:
-    """Offer the files of a sweep and its charts, all in one archive and each by itself."""
-    if results.dialogs(sweep.scenario.key):
-        show_run_files(page, _files_of_sweep(sweep, results), "fdkvc-sweep.zip")
+            offer_one(f"{page}/file/{name}", name, lambda: files_of(study), width=260)
+            st.caption(plain(words))
 
 
 def show_run_files(page: str, files: Mapping[str, str], name_of_all: str) -> None:

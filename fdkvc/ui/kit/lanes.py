@@ -15,7 +15,6 @@ from fdkvc.limits import MAX_LANES
 from fdkvc.parameters import Field
 from fdkvc.policies import Policy
 from fdkvc.ui.kit import fields
-from fdkvc.ui.kit.arrow import cut_by_turn
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.runs import Choice, Run, RunChoice, load_run
 from fdkvc.ui.kit.sidebar import read_name
@@ -101,9 +100,9 @@ def overlap(one: Run, other: Run) -> pd.DataFrame:
 
 
 @cached
-def differences(one: Run, other: Run) -> tuple[pd.DataFrame, ...]:
-    """Return the entries that only one of two runs keeps, by turn."""
-    return cut_by_turn(difference_table(one.entries, other.entries), one.dialogs.turns)
+def differences(one: Run, other: Run) -> pd.DataFrame:
+    """Return the entries that only one of two runs keeps, in each turn."""
+    return difference_table(one.entries, other.entries)
 
 
 @cached

@@ -161,4 +161,4 @@ def downloads(page: str, run: Run, *, own: bool = False) -> None:
         title = f"{run.trace.policy.title} on {run.choice.dialog.title}"
         save_scene(page, title, lambda: ("one", payload(run)), [run])
         download_files(page, lambda: trace_files(run.trace, run.dialogs, run.choice.metrics), FILES)
-        download_pictures(page, shown_charts(page), {"metrics": "metrics"})
+        download_pictures(page, shown_charts(page), ["metrics"])
