@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
 
@@ -46,8 +46,6 @@ class Change:
     name: str
     label: str
     """The field of the policy, or ``budget``; and its name in words."""
-    symbol: str
-    """LaTeX; may be empty."""
     before: Number
     after: Number | None
     """None if no tried value reverses the decision."""
@@ -69,29 +67,16 @@ class Change:
         return abs(self.after - self.before) / (self.high - self.low)
 
     @property
-    def tried(self) -> str:
-        """Which values were tried, in words.
-
-        Examples
-        --------
-        >>> Change("gamma", "Recency decay", "", 0.88, None, 0.0, 1.0, 0.001).tried
-        'from 0 to 1 in steps of 0.001'
-        """
-        if not self.is_read:
-            return "none: this run never uses it"
-        return f"from {written(self.low)} to {written(self.high)} in steps of {written(self.step)}"
-
-    @property
     def words(self) -> str:
         """The change as a sentence.
 
         Examples
         --------
-        >>> Change("gamma", "Recency decay", "", 0.88, 0.921, 0.0, 1.0, 0.001).words
+        >>> Change("gamma", "Recency decay", 0.88, 0.921, 0.0, 1.0, 0.001).words
         'Recency decay at 0.921 instead of 0.88 would have kept it, a change of 4.1 % of its range.'
-        >>> Change("w_c", "Weight", "", 0.45, None, 0.0, 1.0, 0.001, keeps=False).words
+        >>> Change("w_c", "Weight", 0.45, None, 0.0, 1.0, 0.001, keeps=False).words
         'No weight from 0 to 1 in steps of 0.001 would have evicted it.'
-        >>> Change("beta", "Modulation", "", 0.25, None, 0.0, 4.0, 0.004, is_read=False).words
+        >>> Change("beta", "Modulation", 0.25, None, 0.0, 4.0, 0.004, is_read=False).words
         'No modulation would have kept it, because this run never uses it.'
         """
         name = f"{self.label[0].lower()}{self.label[1:]}"
@@ -99,7 +84,8 @@ class Change:
         if not self.is_read:
             return f"No {name} {would}, because this run never uses it."
         if self.after is None or self.share is None:
-            return f"No {name} {self.tried} {would}."
+            low, high, step = map(written, (self.low, self.high, self.step))
+            return f"No {name} from {low} to {high} in steps of {step} {would}."
         return (
             f"{self.label} at {written(self.after)} instead of {written(self.before)} "
             f"{would}, a change of {percent(self.share, 1)} of its range."
@@ -183,17 +169,17 @@ def counterfactual(
     tokens = int(dialogs.bounds[row, at + 1])
     runs = _runs(dialogs, row, at, policy, budget)
 
-    def smallest(name: str, known: Parameter, scale: _Scale) -> Change:
+    def smallest(name: str, known: Field) -> Change:
         def reverses(values: tuple[Number, ...]) -> list[bool]:
             held = ((kept == token).any(axis=1).tolist() for kept in runs.kept(name, values))
             return [stays == evicted for some in held for stays in some]
 
-        is_read, (low, high) = runs.reads(name), scale.valid
+        is_read, scale = runs.reads(name), _Scale(known, known.default)
+        low, high = scale.valid
         return Change(
             name=name,
             label=known.label,
-            symbol=known.symbol,
-            before=scale.before,
+            before=known.default,
             after=scale.nearest_value(reverses) if is_read else None,
             low=low,
             high=high,
@@ -203,14 +189,15 @@ def counterfactual(
         )
 
     repeated = []
-    if evicted and runs.repeats(token):
-        after = 0 if token in runs.kept_unrepeated(token) else None
-        repeated = [NotRepeated("repeated", "Said again", "", 1, after, 0, 1, 1)]
+    unrepeated = _without_repetition(runs.dialog, policy, token) if evicted else None
+    if unrepeated is not None:
+        after = 0 if token in _kept_at_end(unrepeated, policy, budget) else None
+        repeated = [NotRepeated("repeated", "Said again", 1, after, 0, 1, 1)]
     places = Field(
         "Budget", "Most entries after a turn.", default=budget, low=1, high=max(tokens, budget)
     )
     return repeated + [
-        smallest(name, known, _Scale(known, known.default))
+        smallest(name, known)
         for name, known in {**policy.settings, BUDGET: places}.items()
         if not known.choices and not known.nominal and not stopped()
     ]
@@ -230,55 +217,54 @@ class _Runs:
         self.kept = cache(self._kept)
         self.reads = cache(self._reads)
 
-    def repeats(self, token: int) -> bool:
-        """Whether the policy watches for repeated words, and a newer token has this one's."""
-        if "repeated" not in self.policy.channels or self.dialog.traits is None:
-            return False
-        word = self.dialog.traits[0, :, TRAITS.index("word")]
-        return bool(word[token] > 0 and (word[token + 1 :] == word[token]).any())
-
-    def kept_unrepeated(self, token: int) -> Ints:
-        """Return what the last turn keeps had no other token this one's word (1, C)."""
-        assert self.dialog.traits is not None
-        traits = self.dialog.traits.copy()
-        traits[0, token, TRAITS.index("word")] = 0
-        dialog = replace(self.dialog, traits=traits)
-        return _Runs(dialog, self.policy, self.budget)._run(self.policy, self.budget, 1)
-
     def _kept(self, name: str, values: tuple[Number, ...]) -> list[Ints]:
         """Return the tokens that the last turn keeps for V values of a setting (V, C)."""
         if name == BUDGET:
-            return [self._run(self.policy, int(value), 1) for value in values]
+            return [_kept_at_end(self.dialog, self.policy, int(value)) for value in values]
         if not self.settings[name].by_row:
             variants = [self.policy.variant(**{name: value}) for value in values]
-            return [self._run(variant, self.budget, 1) for variant in variants]
-        return [self._run(by_row(self.policy, name, values), self.budget, len(values))]
+            return [_kept_at_end(self.dialog, variant, self.budget) for variant in variants]
+        varied = by_row(self.policy, name, values)
+        return [_kept_at_end(self.dialog, varied, self.budget, len(values))]
 
     def _reads(self, name: str) -> bool:
         """Whether a run reads a hyperparameter; assumed of those that cannot run by row."""
         if name == BUDGET or not self.settings[name].by_row:
             return True
         watched = by_row(self.policy, name, [self.settings[name].default])
-        self._run(watched, self.budget, 1)
+        _kept_at_end(self.dialog, watched, self.budget)
         return bool(watched.settings[name].default.was_read)
-
-    def _run(self, policy: Policy, budget: int, rows: int) -> Ints:
-        """Run the dialog as B rows; return the tokens that each keeps at the end (B, C)."""
-        capacity = policy.capacity(budget, self.dialog.keys.shape[1])
-        tokens, head_dimension = self.dialog.keys.shape[1:]
-        state = initial_state(policy, rows, capacity, head_dimension, tokens)
-        for number in range(self.dialog.turns):
-            turn = self.dialog.observe(number)
-            if turn.all_active:  # one without tokens changes nothing
-                alike = turn.with_new(np.repeat(turn.new, rows, axis=0))
-                state = take_turn(policy, state, alike, capacity).after
-        return state.cache.token
 
 
 @lru_cache(maxsize=2)
 def _runs(dialogs: DialogBatch, row: int, at: int, policy: Policy, budget: int) -> _Runs:
     """Return the runs for a turn, shared by all its entries."""
     return _Runs(dialogs.row(row).until(at), policy, budget)
+
+
+def _kept_at_end(dialog: DialogBatch, policy: Policy, budget: int, rows: int = 1) -> Ints:
+    """Run one dialog as B rows; return the tokens that each keeps at the end (B, C)."""
+    tokens, head_dimension = dialog.keys.shape[1:]
+    capacity = policy.capacity(budget, tokens)
+    state = initial_state(policy, rows, capacity, head_dimension, tokens)
+    for number in range(dialog.turns):
+        turn = dialog.observe(number)
+        if turn.all_active:  # one without tokens changes nothing
+            alike = turn.with_new(np.repeat(turn.new, rows, axis=0))
+            state = take_turn(policy, state, alike, capacity).after
+    return state.cache.token
+
+
+def _without_repetition(dialog: DialogBatch, policy: Policy, token: int) -> DialogBatch | None:
+    """Return the dialog without this token's word; None if it did not matter to the policy."""
+    if "repeated" not in policy.channels or dialog.traits is None:
+        return None
+    traits = dialog.traits.copy()
+    word = traits[0, :, TRAITS.index("word")]
+    if not word[token] or not (word[token + 1 :] == word[token]).any():
+        return None
+    word[token] = 0
+    return replace(dialog, traits=traits)
 
 
 @dataclass(frozen=True)
@@ -299,16 +285,6 @@ class _Scale:
         )
 
     @cached_property
-    def closed(self) -> tuple[Number, Number]:
-        """The lowest and highest values to try: just inside an open end."""
-        low, high = self.valid
-        inside = 1 if isinstance(self.before, int) else INSIDE * (high - low)
-        return (
-            min(low + inside, self.before) if self.known.open_low else low,
-            max(high - inside, self.before) if self.known.open_high else high,
-        )
-
-    @cached_property
     def finest(self) -> Number:
         """The smallest change."""
         low, high = self.valid
@@ -323,36 +299,38 @@ class _Scale:
         return self.finest if self.known.by_row else (high - low) / COARSE
 
     @cached_property
-    def reach(self) -> dict[int, int]:
-        """Steps up (1) and down (−1) to the ends; the last may be shorter."""
-        low, high = self.closed
-        # Rounded, so that a rounding error does not add a step that moves nothing.
-        up, down = (round(room / self.step, 6) for room in (high - self.before, self.before - low))
-        return {1: math.ceil(up), -1: math.ceil(down)}
+    def ends(self) -> tuple[Number, Number]:
+        """The lowest and highest values to try: just inside an open end."""
+        low, high = self.valid
+        inside = 1 if isinstance(self.before, int) else INSIDE * (high - low)
+        return (
+            min(low + inside, self.before) if self.known.open_low else low,
+            max(high - inside, self.before) if self.known.open_high else high,
+        )
 
     def value(self, change: Number) -> Number:
         """Return the value at this distance, clipped to the range."""
-        low, high = self.closed
+        low, high = self.ends
         return round(min(max(self.before + change, low), high), 12)
 
     def nearest_value(self, reverses: _Reverses) -> Number | None:
         """Return the nearest value in either direction that reverses the decision, or None."""
-        for ring in self._rings(RING if self.known.by_row else 1):
-            reverses_it = reverses(tuple(self.value(steps * self.step) for steps in ring))
+        low, high = self.ends
+        # Rounded, so that a rounding error does not add a step that moves nothing.
+        up, down = (round(room / self.step, 6) for room in (high - self.before, self.before - low))
+        steps = [
+            way * number
+            for number in range(1, math.ceil(max(up, down)) + 1)
+            for way, end in ((1, up), (-1, down))
+            if number < end + 1
+        ]
+        at_once = 2 * RING if self.known.by_row else 2
+        for first in range(0, len(steps), at_once):
+            some = steps[first : first + at_once]
+            reverses_it = reverses(tuple(self.value(number * self.step) for number in some))
             if any(reverses_it):
-                return self._refined(ring[reverses_it.index(True)], reverses)
+                return self._refined(some[reverses_it.index(True)], reverses)
         return None
-
-    def _rings(self, width: int) -> Iterator[list[int]]:
-        """Yield step counts up and down, nearest first, `width` of each at a time."""
-        furthest = max(self.reach.values())
-        for first in range(1, furthest + 1, width):
-            yield [
-                way * steps
-                for steps in range(first, min(first + width, furthest + 1))
-                for way, end in self.reach.items()
-                if steps <= end
-            ]
 
     def _refined(self, steps: int, reverses: _Reverses) -> Number:
         """Bisect the last step, whose far end alone reverses the decision."""
