@@ -34,7 +34,7 @@ from fdkvc.run.metrics import (
 )
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Rule
-from fdkvc.synthetic.batch import DialogBatch, Workspace
+from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.synthetic.draw import build, draw, generate, numbers_of_a_dialog
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS, Scenario, World
 
@@ -63,7 +63,6 @@ LATENCY_DIALOGS = (LATENCY_REPEATS + 1) * (CHUNK + 1)
 
 Values = NDArray[np.float32]
 
-_THREAD = threading.local()
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -255,20 +254,11 @@ def run_chunk(benchmark: Benchmark, chunk: range) -> Chunk:
     depend neither on its chunk nor on the number of cores.
     """
     one_blas_thread()  # here too, since this may be another process
-    world, workspace = benchmark.world, _thread_workspace()
-    draws = draw(benchmark.scenarios, chunk, benchmark.seed, world, workspace)
+    draws = draw(benchmark.scenarios, chunk, benchmark.seed, benchmark.world)
     return {
-        scenario.key: _run_scenario(benchmark, scenario, build(scenario, draws, world, workspace))
+        scenario.key: _run_scenario(benchmark, scenario, build(scenario, draws, benchmark.world))
         for scenario in benchmark.scenarios
     }
-
-
-def _thread_workspace() -> Workspace:
-    """Return the workspace of this thread, which each scenario reuses."""
-    if not hasattr(_THREAD, "workspace"):
-        _THREAD.workspace = Workspace()
-    workspace: Workspace = _THREAD.workspace
-    return workspace
 
 
 def _run_scenario(

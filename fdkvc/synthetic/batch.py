@@ -8,7 +8,6 @@ between two bounds, and a slot without a token is −1.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -44,23 +43,7 @@ BY_TOKEN = (
 BY_TURN = ("current", "speakers")
 """Arrays of a batch with an axis of tokens, or of turns."""
 
-_BLOCK = 8  # dialogs whose embeddings stay in a core's cache together
-
 Bits = NDArray[np.uint32]
-
-
-class Workspace:
-    """Arrays that a worker reuses for its next dialogs: allocation costs more than arithmetic."""
-
-    def __init__(self) -> None:
-        self._held: dict[str, Floats] = {}
-
-    def array(self, name: str, shape: tuple[int, ...]) -> Floats:
-        """Return an uninitialized array that reuses the memory of the last one of this name."""
-        size = math.prod(shape)
-        if name not in self._held or self._held[name].size < size:
-            self._held[name] = np.empty(size, np.float32)
-        return self._held[name][:size].reshape(shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,8 +83,6 @@ class DialogBatch:
     """Shape (B, N, F). `fdkvc.attention.TRAITS` of each token."""
     heads: int = 1
     """Number of consecutive rows that are the heads of a dialog."""
-    workspace: Workspace | None = None
-    """Memory for its products; new memory by default."""
 
     layers: ClassVar[int] = 1
     first_layer: ClassVar[int] = 0
@@ -243,17 +224,14 @@ class DialogBatch:
             by_token = self.keys
         else:
             by_turn = self.mean_embeddings[:, turns]
-            by_turn = by_turn / _lengths_of(by_turn)[:, :, None]
+            by_turn = by_turn / lengths_of(by_turn)[:, :, None]
             by_token = self.embeddings
-        count, real = int(self.bounds[:, turns.stop].max()), self._real_in(turns)
-        whole = by_turn.shape[1] == self.turns
-        memory = (self.workspace if whole else None) or Workspace()
-        products = memory.array(name, (*by_turn.shape[:2], count + 1))
-        for some in _blocks(self.rows):
-            own = by_token[some, :count]
-            row_products(by_turn[some], own, real and real[some], out=products[some, :, :-1])
-            if name == "similarities":
-                products[some, :, :-1] *= (1 / _lengths_of(own))[:, None, :]
+        count = int(self.bounds[:, turns.stop].max())
+        by_token = by_token[:, :count]
+        products = np.empty((*by_turn.shape[:2], count + 1), np.float32)
+        row_products(by_turn, by_token, self._real_in(turns), out=products[:, :, :-1])
+        if name == "similarities":
+            products[:, :, :-1] *= (1 / lengths_of(by_token))[:, None, :]
         products[:, :, -1] = -np.inf if name == "logits" else 0
         return products
 
@@ -274,17 +252,22 @@ class DialogBatch:
         The last column is −inf: index −1, the empty slot, finds it. Raises a ValueError if they are
         more than `MAX_QUERY_LOGITS`.
         """
-        token = self.new_tokens(turn)
-        _check_query_logits(turn, token.size, int(self.bounds[:, turn + 1].max()))
+        token, ends = self.new_tokens(turn), self.bounds[:, turn + 1]
+        tokens = int(ends.max())
+        if token.size * tokens > MAX_QUERY_LOGITS:
+            raise ValueError(
+                f"turn {turn} has {token.size:,} queries over {tokens:,} tokens, but a policy that "
+                f"looks at each query computes at most {MAX_QUERY_LOGITS:,} products at once: read "
+                "long turns in parts (--chunk), or choose another policy"
+            )
         scale = np.float32(1 / np.sqrt(self.keys.shape[-1]))
         rows = np.arange(self.rows)[:, None]
         queries = self.token_queries[rows, token] * scale
-        ends = self.bounds[:, turn + 1]
         counts = ends - self.bounds[:, turn]
-        products = np.empty((self.rows, token.shape[1], int(ends.max()) + 1), np.float32)
+        products = np.empty((self.rows, token.shape[1], tokens + 1), np.float32)
         alike = (counts == counts[0]).all() and (ends == ends[0]).all()
         real = None if alike else list(zip(map(np.arange, counts), ends.tolist(), strict=True))
-        row_products(queries, self.keys[:, : int(ends.max())], real, out=products[:, :, :-1])
+        row_products(queries, self.keys[:, :tokens], real, out=products[:, :, :-1])
         products[:, :, -1] = -np.inf
         return products
 
@@ -378,11 +361,9 @@ class DialogBatch:
         part = dataclasses.replace(part, topic_bits=np.where(kept, part.topic_bits, np.uint32(0)))
         # Products of another shape may round differently, so these are sliced, not recomputed.
         kept_columns = [*range(tokens), -1]
-        part.__dict__["logits"] = self.logits[:, :turns].take(kept_columns, axis=2)
-        part.__dict__["similarities"] = self.similarities[:, :turns].take(kept_columns, axis=2)
+        for name in ("logits", "similarities", "future_attention"):
+            part.__dict__[name] = getattr(self, name)[:, :turns].take(kept_columns, axis=2)
         part.__dict__["token_queries"] = self.token_queries[:, :tokens]
-        come = self.future_attention[:, :turns].take(kept_columns, axis=2)
-        part.__dict__["future_attention"] = come
         return part
 
     def in_parts(self, tokens: int) -> tuple[DialogBatch, Ints]:
@@ -401,25 +382,22 @@ class DialogBatch:
         check_count("the number of tokens in a part", tokens)
         counts = np.where(self.in_turns, np.maximum(-(-np.diff(self.bounds) // tokens), 1), 0)
         last = np.cumsum(counts, axis=1) - 1
-        turn = np.repeat(np.arange(self.turns)[None], self.rows, axis=0)
-        most = int(last.max()) + 1
-        bounds = np.repeat(self.bounds[:, -1:], most + 1, axis=1)
-        columns = {"current": np.full((self.rows, most), -1, np.intp)}
-        columns["speakers"] = columns["current"].copy()
-        for row, count in enumerate(counts):
-            of_part = np.repeat(turn[row], count)
-            within = np.arange(len(of_part)) - np.repeat(last[row] + 1 - count, count)
-            bounds[row, : len(of_part)] = self.bounds[row, of_part] + within * tokens
-            columns["current"][row, : len(of_part)] = self.current[row, of_part]
-            if self.speakers is not None:
-                columns["speakers"][row, : len(of_part)] = self.speakers[row, of_part]
+        part = np.arange(int(last.max()) + 1)
+        padding = part > last[:, -1:]
+        turn = np.stack([np.searchsorted(ends[:-1], part) for ends in last])  # of each part
+
+        def of_turn(column: Ints) -> Ints:
+            return np.take_along_axis(column, turn, axis=1)
+
+        first = of_turn(self.bounds) + (part - of_turn(last - counts + 1)) * tokens
+        end, said = self.bounds[:, -1:], self.speakers
+        speakers = None if said is None else np.where(padding, -1, of_turn(said))
         parts = dataclasses.replace(
             self,
-            workspace=None,
-            bounds=bounds,
+            bounds=np.concatenate([np.where(padding, end, first), end], axis=1),
             turn_counts=last[:, -1] + 1,
-            current=columns["current"],
-            speakers=None if self.speakers is None else columns["speakers"],
+            current=np.where(padding, -1, of_turn(self.current)),
+            speakers=speakers,
         )
         return parts, last
 
@@ -435,7 +413,6 @@ class DialogBatch:
         given = {name: getattr(self, name) for name in ends if getattr(self, name) is not None}
         return dataclasses.replace(
             self,
-            workspace=None,
             bounds=self.bounds[rows, : turns + 1],
             turn_counts=np.minimum(self.turn_counts[rows], turns),
             topics=None if self.topics is None else self.topics[rows],
@@ -444,23 +421,7 @@ class DialogBatch:
         )
 
 
-def _check_query_logits(turn: int, queries: int, tokens: int) -> None:
-    """Raise a ValueError if the products of a turn's queries take too much memory."""
-    if queries * tokens > MAX_QUERY_LOGITS:
-        raise ValueError(
-            f"turn {turn} has {queries:,} queries over {tokens:,} tokens, but a policy that looks "
-            f"at each query computes at most {MAX_QUERY_LOGITS:,} products at once: read long "
-            "turns in parts (--chunk), or choose another policy"
-        )
-
-
-def _blocks(rows: int) -> Iterator[slice]:
-    """Yield slices of a few rows, whose vectors fit into a core's cache."""
-    for first in range(0, rows, _BLOCK):
-        yield slice(first, first + _BLOCK)
-
-
-def _lengths_of(x: Floats) -> Floats:
+def lengths_of(x: Floats) -> Floats:
     """Length of each vector (...), with 1 for zero vectors."""
     length: Floats = np.sqrt(np.einsum("...d,...d->...", x, x))
     length[length == 0] = 1
@@ -473,20 +434,6 @@ def _mean_of_tokens(x: Floats) -> Floats:
     share = np.full((1, tokens), 1 / tokens, np.float32)
     mean: Floats = (share @ x)[..., 0, :]
     return mean
-
-
-def _topic_cosines(embeddings: Floats, topics: Floats) -> Floats:
-    """Cosine of every token with every topic (B, N, K); topics are unit vectors."""
-    cosines: Floats = np.einsum("bnd,bkd->bnk", embeddings, topics)
-    cosines /= _lengths_of(embeddings)[:, :, None]
-    return cosines
-
-
-def _pack_bits(of_topic: Bools) -> Bits:
-    """Pack (..., K) booleans into one integer each, bit k for topic k."""
-    weights = np.uint32(1) << np.arange(of_topic.shape[-1], dtype=np.uint32)
-    packed: Bits = (of_topic * weights).sum(axis=-1, dtype=np.uint32)
-    return packed
 
 
 def one_dialog(
@@ -610,31 +557,29 @@ def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
     tokens = max(batch.embeddings.shape[1] for batch in batches)
     turns = max(batch.turns for batch in batches)
 
-    def padded(name: str, length: int, fill: int | None = 0) -> Any:
-        """Pad an array to so many columns, with the last one if `fill` is None."""
+    def joined(name: str, length: int | None = None, axis: int = 0, **padding: Any) -> Any:
+        """Join an array of each batch, padded to so many columns; None if one has none."""
         arrays = [getattr(batch, name) for batch in batches]
         if any(array is None for array in arrays):
             return None
-        parts = []
-        for array in arrays:
-            last = array[:, -1:] if fill is None else np.array(fill, array.dtype)
-            shape = (len(array), length - array.shape[1], *array.shape[2:])
-            parts.append(np.concatenate([array, np.broadcast_to(last, shape)], axis=1))
-        return np.concatenate(parts)
+        if length is not None:
+            arrays = [
+                np.pad(
+                    array,
+                    [(0, 0), (0, length - array.shape[1]), *[(0, 0)] * (array.ndim - 2)],
+                    **padding,
+                )
+                for array in arrays
+            ]
+        return np.concatenate(arrays, axis=axis)
 
-    def shared(name: str, axis: int) -> Any:
-        arrays = [getattr(batch, name) for batch in batches]
-        missing = any(array is None for array in arrays)
-        return None if missing else np.concatenate(arrays, axis=axis)
-
-    by_token = (name for name in BY_TOKEN if name != "positions")
     return DialogBatch(
-        **{name: padded(name, tokens) for name in by_token},
-        **{name: padded(name, turns, -1) for name in BY_TURN},
-        bounds=padded("bounds", turns + 1, None),
-        turn_counts=np.concatenate([batch.turn_counts for batch in batches]),
+        **{name: joined(name, tokens) for name in BY_TOKEN if name != "positions"},
+        **{name: joined(name, turns, constant_values=-1) for name in BY_TURN},
+        bounds=joined("bounds", turns + 1, mode="edge"),
+        turn_counts=joined("turn_counts"),
         topic_names=first.topic_names,
-        topics=shared("topics", 0),
-        projections=shared("projections", 1),
+        topics=joined("topics"),
+        projections=joined("projections", axis=1),
         heads=first.heads,
     )

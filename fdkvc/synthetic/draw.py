@@ -10,15 +10,7 @@ from numpy.random import SFC64, Generator, SeedSequence
 
 from fdkvc.attention import Floats
 from fdkvc.parameters import check_count
-from fdkvc.synthetic.batch import (
-    TOPIC_THRESHOLD,
-    Bits,
-    DialogBatch,
-    Workspace,
-    _blocks,
-    _pack_bits,
-    _topic_cosines,
-)
+from fdkvc.synthetic.batch import TOPIC_THRESHOLD, Bits, DialogBatch, lengths_of
 from fdkvc.synthetic.scenarios import Scenario, World
 
 
@@ -49,13 +41,7 @@ def numbers_of_a_dialog(turns: int, world: World) -> int:
     return 3 * d * h + 2 * tokens * (d + h + turns)
 
 
-def draw(
-    scenarios: Sequence[Scenario],
-    dialogs: int | range,
-    seed: int,
-    world: World,
-    workspace: Workspace | None = None,
-) -> Draws:
+def draw(scenarios: Sequence[Scenario], dialogs: int | range, seed: int, world: World) -> Draws:
     """Draw the numbers for these scenarios; parameters and errors as in `generate`."""
     if not isinstance(dialogs, range):
         check_count("the number of dialogs", dialogs)
@@ -69,12 +55,8 @@ def draw(
         raise ValueError(f"the schedule has {topics} topics, but {d} dimensions hold at most {d}")
     tokens = max(len(scenario.schedule) for scenario in scenarios) * world.tokens_per_turn
     rows = len(indices)
-    workspace = workspace or Workspace()
-    drawn = Draws(
-        workspace.array("projections", (3, rows, d, h)),
-        workspace.array("directions", (rows, topics, d)),
-        workspace.array("noise", (rows, tokens, d)),
-    )
+    shapes = (3, rows, d, h), (rows, topics, d), (rows, tokens, d)
+    drawn = Draws(*(np.empty(shape, np.float32) for shape in shapes))
     for row, index in enumerate(indices):
         setting, noise = SeedSequence(seed, spawn_key=(index,)).spawn(2)
         generator = Generator(SFC64(setting))
@@ -86,37 +68,24 @@ def draw(
     return drawn
 
 
-def build(
-    scenario: Scenario, draws: Draws, world: World, workspace: Workspace | None = None
-) -> DialogBatch:
+def build(scenario: Scenario, draws: Draws, world: World) -> DialogBatch:
     """Make the dialogs of a scenario from the random numbers."""
-    d, h, n = world.dimension, world.head_dimension, world.tokens_per_turn
+    d, n = world.dimension, world.tokens_per_turn
     names, mixture = scenario.topic_names, scenario.mixture
     rows, turns = len(draws.noise), len(mixture)
     tokens = turns * n
 
-    projections = draws.projections
     directions = draws.directions[:, : len(names)]
     orthonormal = np.linalg.qr(directions.swapaxes(1, 2))[0].swapaxes(1, 2)
     appearance = list(dict.fromkeys(scenario.schedule))
     topics = orthonormal[:, [appearance.index(name) for name in names]]
     signal = np.float32(world.topic_strength) * (mixture @ topics)
-
-    workspace = workspace or Workspace()
-    embeddings = workspace.array("embeddings", (rows, tokens, d))
-    keys = workspace.array("keys", (rows, tokens, h))
-    values = workspace.array("values", (rows, tokens, h))
-    for some in _blocks(rows):
-        own = embeddings[some]
-        noise = draws.noise[some, :tokens].reshape(-1, turns, n, d)
-        np.add(noise, signal[some, :, None], out=own.reshape(-1, turns, n, d))
-        np.matmul(own, projections[1, some], out=keys[some])
-        np.matmul(own, projections[2, some], out=values[some])
-
+    noise = draws.noise[:, :tokens].reshape(rows, turns, n, d)
+    embeddings = (noise + signal[:, :, None]).reshape(rows, tokens, d)
     return DialogBatch(
         embeddings=embeddings,
-        keys=keys,
-        values=values,
+        keys=embeddings @ draws.projections[1],
+        values=embeddings @ draws.projections[2],
         bounds=np.tile(np.arange(0, tokens + 1, n, dtype=np.intp), (rows, 1)),
         turn_counts=np.full(rows, turns, np.intp),
         topic_bits=_label_bits(embeddings, topics, mixture, n),
@@ -124,8 +93,7 @@ def build(
         topic_names=names,
         surprisal=np.ones((rows, tokens), np.float32),  # all tokens are equally likely
         topics=topics,
-        projections=projections,
-        workspace=workspace,
+        projections=draws.projections,
     )
 
 
@@ -164,9 +132,12 @@ def generate(
 def _label_bits(embeddings: Floats, topics: Floats, mixture: Floats, n: int) -> Bits:
     """Label each token (B, N) with its topic; in a blend, with those above `TOPIC_THRESHOLD`."""
     drawn_from = np.repeat(mixture > 0, n, axis=0)
-    bits = np.tile(_pack_bits(drawn_from), (len(embeddings), 1))
+    bit = np.uint32(1) << np.arange(mixture.shape[1], dtype=np.uint32)
+    bits = np.tile((drawn_from * bit).sum(axis=1, dtype=np.uint32), (len(embeddings), 1))
     blended = np.flatnonzero(drawn_from.sum(axis=1) > 1)
     if blended.size:
-        shown = _topic_cosines(embeddings[:, blended], topics) > TOPIC_THRESHOLD
-        bits[:, blended] = _pack_bits(shown & drawn_from[blended])
+        own = embeddings[:, blended]
+        cosines = np.einsum("bnd,bkd->bnk", own, topics) / lengths_of(own)[:, :, None]
+        shown = (cosines > TOPIC_THRESHOLD) & drawn_from[blended]
+        bits[:, blended] = (shown * bit).sum(axis=2, dtype=np.uint32)
     return bits
