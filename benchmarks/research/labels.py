@@ -95,7 +95,7 @@ def word_of(recording: Recording, token: int) -> Ints:
 def record(model: LanguageModel, transcript: Transcript) -> tuple[Recording, Doubles]:
     """Return a recording, and the attention of each token to each, mean over heads (N, N)."""
     passages = encode_dialog(model, transcript)
-    cache = model.full(False)
+    cache = model.full()
     for passage in passages:
         read([cache], passage.ids)
     shape, n = model.decoder.shape, cache.count
@@ -110,7 +110,7 @@ def nats_lost(model: LanguageModel, recording: Recording, turns: Ints, tokens: I
     """Return the nats that the text after each turn loses without each token's word (n,)."""
     ends = np.array(recording.starts)[turns + 1].tolist()
     words = [word_of(recording, token) for token in tokens.tolist()]
-    caches = [model.full(False)]
+    caches = [model.full()]
     caches += [MaskedCache(model.decoder, *each) for each in zip(words, ends, strict=True)]
     lost, last = np.zeros(len(caches)), None
     for passage in encode_dialog(model, recording.transcript):

@@ -177,9 +177,7 @@ class Answers:
 
     def caches(self, model: AnyModel) -> dict[tuple[str, int], ModelCache]:
         """Return a new cache by policy and budget; first the full one, under the first budget."""
-        with_surprisal = any("surprisal" in policy.looks_at for policy in self.policies)
-        full = model.full(with_surprisal)  # its vectors are replayed
-        found: dict[tuple[str, int], ModelCache] = {(FULL, self.budgets[0]): full}
+        found: dict[tuple[str, int], ModelCache] = {(FULL, self.budgets[0]): model.full()}
         for budget in self.budgets:
             for policy in self.policies:
                 if policy.name != FULL:
@@ -237,7 +235,7 @@ def answer_chunk(
         rows, full = _read(settings, model, passages)
         answers += [(*dialog, *row) for row in rows]
         if settings.proxies:
-            found = _proxies(settings, full, transcript, passages)
+            found = _proxies(settings, model, full, transcript, passages)
             proxies += [(*dialog, *row, 1) for row in found]
     return answers, proxies
 
@@ -461,7 +459,11 @@ def with_proxies(policies: Iterable[Policy]) -> tuple[Policy, ...]:
 
 
 def _proxies(
-    settings: Answers, cache: ModelCache, transcript: Transcript, passages: Sequence[EncodedPassage]
+    settings: Answers,
+    model: AnyModel,
+    cache: ModelCache,
+    transcript: Transcript,
+    passages: Sequence[EncodedPassage],
 ) -> Iterator[tuple[str, int, str, float]]:
     """Yield policy, budget, proxy and its mean over KV heads, where it has one."""
     calls = tuple(each for each in transcript.demands if each.kind == "call")
@@ -469,9 +471,11 @@ def _proxies(
     policies = with_proxies(settings.policies)
     if not policies:
         return
+    needs_surprisal = any("surprisal" in policy.looks_at for policy in policies)
+    surprisal = model.tokens.surprisal(cache.ids) if needs_surprisal else None
     replayed = replay(
         Replay(policies, settings.budgets, ("together",), metrics, best=False),
-        head_recordings(cache, replace(transcript, demands=calls), passages),
+        head_recordings(cache, replace(transcript, demands=calls), passages, surprisal),
         workers=1,
     )
     found = replayed[replayed.metric.isin(PROXIES) & np.isfinite(replayed.value)]

@@ -73,11 +73,10 @@ class LiveModel:
         """A note on the layers that are left to the model; empty without any."""
         return self.full().cache.left
 
-    def full(self, with_surprisal: bool = False) -> LiveTextCache:
+    def full(self) -> LiveTextCache:
         """Return the cache of a new text that evicts nothing."""
         cache = self._cache(policy_named("full"), 1, record=True)
-        tokens = self.tokens if with_surprisal else None
-        return LiveTextCache(self.decoder, cache, False, tokens)
+        return LiveTextCache(self.decoder, cache, evicts=False)
 
     def evicting(
         self, policy: Policy, budget: int, decides: str = DECIDES.default, *, record: bool = False
@@ -162,27 +161,16 @@ class LiveTextCache:
         A new one with ``by_itself=False``.
     evicts : bool
         Whether to end the cache's turns.
-    tokens : Tokens, optional
-        To record the surprisal of each token.
 
     Attributes
     ----------
     ids : list of int
         The tokens read so far.
-    surprisal : list of float, optional
-        Of each token without context, in nats; see `fdkvc.lm.tokens.Tokens.rarity`.
     """
 
-    def __init__(
-        self,
-        decoder: LiveDecoder,
-        cache: PolicyCache,
-        evicts: bool = True,
-        tokens: Tokens | None = None,
-    ) -> None:
-        self.decoder, self.cache, self.evicts, self._tokens = decoder, cache, evicts, tokens
+    def __init__(self, decoder: LiveDecoder, cache: PolicyCache, evicts: bool = True) -> None:
+        self.decoder, self.cache, self.evicts = decoder, cache, evicts
         self.ids: list[int] = []
-        self.surprisal: list[float] | None = None if tokens is None else []
         self._began = 0, cache.fork()
 
     @property
@@ -190,20 +178,13 @@ class LiveTextCache:
         """Tokens read so far."""
         return len(self.ids)
 
-    @property
-    def needs_logits(self) -> bool:
-        """Whether it needs the logits of every token: never, as surprisal ignores context."""
-        return False
-
     def vectors(self, name: str) -> Floats:
         """Return the vectors of all tokens so far (L, heads, N, ·), where they are recorded."""
         return self.cache.recorded(name)
 
-    def append(self, ids: Sequence[int], logits: Floats) -> None:
+    def append(self, ids: Sequence[int]) -> None:
         """Add tokens that were read."""
         self.ids = [*self.ids, *ids]
-        if self.surprisal is not None and self._tokens is not None:
-            self.surprisal = [*self.surprisal, *self._tokens.surprisal(ids)]
 
     def end_turn(self) -> None:
         """End the turn: the policy evicts, if there is one."""
@@ -219,7 +200,6 @@ class LiveTextCache:
         other = copy.copy(self)
         other.cache = (cache if count == began else self.cache).fork()
         other.ids = self.ids[:count]
-        other.surprisal = None if self.surprisal is None else self.surprisal[:count]
         return other
 
 

@@ -89,9 +89,6 @@ class Decoder:
     layers: tuple[Layer, ...]
     logits: Floats
     """Shape (d, V). With the last norm's weights."""
-    rarity: Floats | None = None
-    """Shape (V,). Surprisal of each token without context, in nats; see
-    `fdkvc.lm.tokens.Tokens.rarity`."""
     features: Callable[[Sequence[int], Collection[str]], dict[str, NDArray[Any]]] | None = None
     """See `fdkvc.lm.tokens.Tokens.features`."""
 

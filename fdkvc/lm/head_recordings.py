@@ -14,13 +14,16 @@ from fdkvc.lm.tokens import EncodedPassage
 
 
 def head_recordings(
-    cache: ModelCache, transcript: Transcript, passages: Sequence[EncodedPassage]
+    cache: ModelCache,
+    transcript: Transcript,
+    passages: Sequence[EncodedPassage],
+    surprisal: Sequence[float] | None = None,
 ) -> list[Recording]:
     """Return a recording for each KV head, layer by layer; its heads are the query heads of it.
 
     The passages are all that the cache has read, after the tokenizer's prefix. The tokens of a call
     belong to the turn that makes it, and to no words of that turn. Names are the dialog's with
-    layer and KV head: ``visit, 0.1``.
+    layer and KV head: ``visit, 0.1``. `surprisal` is that of each token, in nats, if needed.
     """
     turns: list[list[Token]] = [[] for _ in transcript.turns]
     prefix = cache.count - sum(len(encoded.ids) for encoded in passages)
@@ -43,7 +46,7 @@ def head_recordings(
             np.repeat(values[layer, head, None], shape.group, axis=0),
             tuple(range(head * shape.group, (head + 1) * shape.group)),
             source="",
-            surprisal=None if cache.surprisal is None else np.array(cache.surprisal, np.float32),
+            surprisal=None if surprisal is None else np.array(surprisal, np.float32),
         )
         for layer, head in np.ndindex(shape.layers, shape.kv_heads)
     ]

@@ -48,9 +48,9 @@ class LanguageModel:
     tokens: Tokens
     digest: str
 
-    def full(self, with_surprisal: bool = False) -> TextCache:
-        """Return a new cache that evicts nothing; see `TextCache`."""
-        return TextCache(self.decoder, with_surprisal)
+    def full(self) -> TextCache:
+        """Return a new cache that evicts nothing."""
+        return TextCache(self.decoder)
 
     def evicting(self, policy: Policy, budget: int, decides: str = DECIDES.default) -> TextCache:
         """Return a new cache under a policy."""
@@ -82,7 +82,7 @@ class AnyModel(Protocol):
     def digest(self) -> str:
         """SHA-256 of its files."""
 
-    def full(self, with_surprisal: bool = False) -> ModelCache:
+    def full(self) -> ModelCache:
         """Return a new cache that evicts nothing."""
 
     def evicting(self, policy: Policy, budget: int, decides: str = ...) -> ModelCache:
@@ -101,8 +101,7 @@ def load_language_model(folder: str | Path) -> LanguageModel:
     try:
         decoder = load_decoder(path)
         tokens = load_tokens(path, decoder.shape.vocabulary)
-        rarity = tokens.rarity(decoder.shape.vocabulary)
-        decoder = replace(decoder, rarity=rarity, features=tokens.features)
+        decoder = replace(decoder, features=tokens.features)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ValueError(f"the model {str(path)!r} cannot be loaded: {reason}") from None

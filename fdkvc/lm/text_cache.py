@@ -59,16 +59,8 @@ class ModelCache(Protocol):
     def count(self) -> int:
         """Number of tokens read so far."""
 
-    @property
-    def surprisal(self) -> Sequence[float] | None:
-        """Surprisal of each token in nats, if recorded; see `TextCache`."""
-
-    @property
-    def needs_logits(self) -> bool:
-        """Whether surprisal requires the logits of every token."""
-
-    def append(self, ids: Sequence[int], logits: Floats) -> None:
-        """Record tokens just read and the logits after each; see `TextCache.append`."""
+    def append(self, ids: Sequence[int]) -> None:
+        """Record tokens just read."""
 
     def vectors(self, name: str) -> Floats:
         """Return the vectors of all tokens so far (L, heads, N, ·); see `TextCache.vectors`."""
@@ -81,17 +73,12 @@ class ModelCache(Protocol):
 
 
 class TextCache:
-    """A cache that evicts nothing, and may record the surprisal of each token."""
+    """A cache that evicts nothing."""
 
-    def __init__(self, decoder: Decoder, with_surprisal: bool = False) -> None:
+    def __init__(self, decoder: Decoder) -> None:
         shape = decoder.shape
         self.decoder = decoder
         self.ids: list[int] = []
-        # Of each token, in nats: from `Decoder.rarity` where there is one; otherwise −log of the
-        # probability that the model gave it from the entries attended to, and log V for the first.
-        self.surprisal: list[float] | None = [] if with_surprisal else None
-        # Logits of each token of this turn and of the next.
-        self._predictions = [np.zeros(shape.vocabulary, np.float32)]
         self.turn_start = 0  # the first token of this turn, whose tokens are all attended to
         # The earlier tokens attended to (L, K, S), −1 for none, now and after each turn; None: all.
         self.attended: Ints | None = None
@@ -204,31 +191,14 @@ class TextCache:
             self._evict()
         self.ends.append(self.count)
         self.attended_by_turn.append(self.attended)
-        self._predictions = self._predictions[-1:]
         self.turn_start = self.count
 
     def _evict(self) -> None:
         """Set which tokens are attended to from now on."""
 
-    @property
-    def needs_logits(self) -> bool:
-        """Whether surprisal requires the logits of every token."""
-        return self.surprisal is not None and self.decoder.rarity is None
-
-    def append(self, ids: Sequence[int], logits: Floats) -> None:
-        """Record tokens just read, and the logits after each of them (n, V) if needed."""
+    def append(self, ids: Sequence[int]) -> None:
+        """Record tokens just read."""
         self.ids += ids
-        if self.surprisal is None:
-            return
-        if self.decoder.rarity is not None:
-            self.surprisal += self.decoder.rarity[list(ids)].tolist()
-            return
-        first = len(self._predictions) - 1
-        self._predictions += [row.copy() for row in logits]
-        before = np.stack(self._predictions[first:-1])
-        before -= before.max(axis=1, keepdims=True)
-        actual = before[np.arange(len(ids)), list(ids)]
-        self.surprisal += (np.log(np.exp(before).sum(axis=1)) - actual).tolist()
 
     def _set_attended(self, attended: Ints | None) -> None:
         self.attended, self._gathered = attended, {}
@@ -243,9 +213,6 @@ class TextCache:
         other = copy.copy(self)
         other.ids, other.ends = self.ids[:count], [*self.ends]
         other.attended_by_turn = [*self.attended_by_turn]
-        other._predictions = self._predictions[: count - self.turn_start + 1]
-        if self.surprisal is not None:
-            other.surprisal = self.surprisal[:count]
         other._vectors = {name: each[:, :, :count].copy() for name, each in self._vectors.items()}
         other._evicted_in = self._evicted_in[:, :, :count].copy()
         other._evicted_by = self._evicted_by[:, :, :count].copy()
@@ -316,23 +283,19 @@ class EvictingCache(TextCache):
     def __init__(
         self, decoder: Decoder, policy: Policy, budget: int, decides: str = DECIDES.default
     ) -> None:
-        super().__init__(decoder, with_surprisal="surprisal" in policy.looks_at)
-        self._features: dict[str, NDArray[Any]] = {}  # but for surprisal, which forks cut
+        super().__init__(decoder)
+        self._features: dict[str, NDArray[Any]] = {}  # of the turns that have ended
         self._eviction = HeadEviction(policy, budget, decoder.shape, decides)
 
     def _evict(self) -> None:
         before = self._eviction
         slots = np.concatenate([before.held, before.second_tier], axis=2)
-        new = self.count - self.turn_start
+        new = self.ids[self.turn_start :]
         if self.decoder.features is not None:
-            looks_at = {*before.policy.looks_at} - {"surprisal"}
-            own = self.decoder.features(self.ids[self.turn_start :], looks_at)
+            own = self.decoder.features(new, before.policy.looks_at)
             self._features = with_new(self._features, own)
-        features = self._features
-        if self.surprisal is not None:
-            features = {**features, "surprisal": np.array(self.surprisal, np.float32)}
         vectors = [_SlotVectors(self, layer, own) for layer, own in enumerate(slots)]
-        self._eviction, step = before.after(new, vectors, features)
+        self._eviction, step = before.after(len(new), vectors, self._features)
         evicted = step.layer, step.head, step.token
         self._evicted_in[evicted] = len(self.ends)
         self._evicted_by[evicted] = step.rule
@@ -466,16 +429,9 @@ def read(caches: Sequence[ModelCache], ids: ArrayLike, last: int | None = None) 
         raise ValueError(f"the text has {longest:,} tokens, but the model holds at most {most:,}")
     if new.size and not 0 <= new.min() <= new.max() < decoder.shape.vocabulary:
         raise ValueError(f"a token is not one of the {decoder.shape.vocabulary:,} of the model")
-    wanted = new.shape[1] if last is None else last
-    logits = np.empty((*new.shape, decoder.shape.vocabulary), np.float32)[:, :wanted]
-    for needs_logits in (False, True):
-        some = [at for at, each in enumerate(caches) if each.needs_logits == needs_logits]
-        if some:
-            own = [caches[at] for at in some]
-            found = decoder.read(new[some], own, last=None if needs_logits else last)
-            logits[some] = found[:, found.shape[1] - wanted :]
-            for cache, tokens, each in zip(own, new[some].tolist(), found, strict=True):
-                cache.append(tokens, each)
+    logits = decoder.read(new, caches, last=last)
+    for cache, tokens in zip(caches, new.tolist(), strict=True):
+        cache.append(tokens)
     return logits
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fdkvc.attention import SPEAKERS, Floats
+from fdkvc.attention import SPEAKERS
 from fdkvc.corpora.model_text import Passage, Writer
 from fdkvc.corpora.token_traits import token_traits
 from fdkvc.corpora.tokenizer_file import FILE, as_value_error, stderr_silenced
@@ -68,31 +68,20 @@ class Tokens:
         """Return what a policy may look at of the text of a passage's tokens, of each (n, ...).
 
         The names are those of `TOKEN_FEATURES` that `looks_at` has; words and speakers go together.
+        A word is the `fdkvc.attention.word_id`, 0 for none; a speaker the index into
+        `fdkvc.attention.SPEAKERS`, −1 where the passage does not begin with a mark; traits are
+        `fdkvc.attention.TRAITS`.
         """
         found: dict[str, NDArray[Any]] = {}
         if "surprisal" in looks_at:
             found["surprisal"] = np.array(self.surprisal(ids), np.float32)
         if {"words", "speakers"} & {*looks_at}:
-            columns = self.words_and_speakers(ids)
-            found["words"], found["speakers"] = (np.array(each, np.intp) for each in columns)
+            found["words"] = np.array(word_ids(*self._written(ids)), np.intp)
+            found["speakers"] = np.full(len(ids), self._speaker(ids), np.intp)
         if "traits" in looks_at:
-            found["traits"] = self.traits(ids)
+            user = self._speaker(ids) == SPEAKERS.index("user")
+            found["traits"] = token_traits(*self._written(ids), user)
         return found
-
-    def words_and_speakers(self, ids: Sequence[int]) -> tuple[list[int], list[int]]:
-        """Return word and speaker of each token of a passage.
-
-        A word is the `fdkvc.attention.word_id`, 0 for none; a speaker the index into
-        `fdkvc.attention.SPEAKERS`, −1 where the passage does not begin with a mark.
-        """
-        text, spans = self._written(ids)
-        writers = self._writers(ids)
-        speaker = SPEAKERS.index("user" if writers == ["user"] else "system") if writers else -1
-        return word_ids(text, spans), [speaker] * len(ids)
-
-    def traits(self, ids: Sequence[int]) -> Floats:
-        """Return the `fdkvc.attention.TRAITS` of each token of a passage (n, F)."""
-        return token_traits(*self._written(ids), user=self._writers(ids) == ["user"])
 
     def _written(self, ids: Sequence[int]) -> tuple[str, list[tuple[int, int]]]:
         """Return the text of ids, and the characters of each."""
@@ -105,31 +94,25 @@ class Tokens:
             ends += [start + length for length in lengths]
         return self.text(ids), list(zip([0, *ends], ends, strict=False))
 
-    def _writers(self, ids: Sequence[int]) -> list[Writer]:
-        """Return the writers with whose mark a passage begins: one, or none."""
+    def _speaker(self, ids: Sequence[int]) -> int:
+        """Return the speaker of a passage by the mark that it begins with."""
         first = len(self.first) if tuple(ids[: len(self.first)]) == self.first else 0
-        return [
+        writers = [
             writer
             for writer, mark in self.marks.items()
             if tuple(ids[first : first + len(mark)]) == mark
         ]
+        return SPEAKERS.index("user" if writers == ["user"] else "system") if writers else -1
 
-    def rarity(self, vocabulary: int) -> Floats:
-        """Return the surprisal of each token of the vocabulary without context, in nats (V,).
+    def surprisal(self, ids: Sequence[int]) -> list[float]:
+        """Return the surprisal of tokens without context, in nats.
 
-        It is that of the first word of its text; see `fdkvc.corpora.word_frequencies`.
+        It is that of the first word of a token's text; see `fdkvc.corpora.word_frequencies`.
         """
-        return np.array(self.surprisal(range(vocabulary)), np.float32)
-
-    def surprisal(self, ids: Iterable[int]) -> list[float]:
-        """Return the surprisal of tokens without context, in nats; see `rarity`."""
-        return [self._surprisal_of(token) for token in ids]
-
-    def _surprisal_of(self, token: int) -> float:
-        if token not in self._surprisal:
+        for token in {*ids} - self._surprisal.keys():
             text = self.text([token])
-            self._surprisal[token] = surprisal_in(text, [(0, len(text))])[0]
-        return self._surprisal[token]
+            (self._surprisal[token],) = surprisal_in(text, [(0, len(text))])
+        return [self._surprisal[token] for token in ids]
 
 
 @dataclass(frozen=True)

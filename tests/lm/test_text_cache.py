@@ -92,42 +92,25 @@ def assert_same_logits(ours: Any, theirs: Any) -> None:
     assert np.abs(ours - theirs).max() <= NEAR * np.abs(theirs).max()
 
 
-def test_surprisal_is_what_the_model_gave_each_token_before_it_read_it(decoder: Decoder) -> None:
-    decoder = dataclasses.replace(decoder, rarity=None)  # of its tokens nothing else is known
-    lengths = [7, 0, 12, 4]
-    ids = text(decoder, sum(lengths))
-    policy = policy_named("surprisal")
-    cache = EvictingCache(decoder, policy, 10)
-    logits = read_in_turns(cache, ids, lengths).astype(float)
-    told = np.log(np.exp(logits).sum(axis=1))[:-1] - logits[np.arange(len(ids) - 1), ids[1:]]
-
-    assert cache.surprisal == pytest.approx([np.log(decoder.shape.vocabulary), *told], rel=1e-4)
-    assert EvictingCache(decoder, policy_named("fifo"), 10).surprisal is None
-    # Gone back to within a turn, or read a token at a time beside another, it is the same.
-    cache, other = (EvictingCache(decoder, policy, 10), TextCache(decoder))
-    read([cache, other], ids[:9], last=1)
-    again = cache.fork(5)
-    for token in ids[5:9]:
-        assert read([again, other.fork(9)], [token], last=1).shape == (2, 1, len(logits[0]))
-    assert again.surprisal == pytest.approx(cache.surprisal, rel=1e-4)
+def test_surprisal_needs_the_text_of_tokens(decoder: Decoder) -> None:
+    silent = EvictingCache(
+        dataclasses.replace(decoder, features=None), policy_named("surprisal"), 5
+    )
+    with pytest.raises(ValueError, match="needs the surprisal of every token"):
+        read_in_turns(silent, text(decoder, 12), [12])
 
 
 def test_tokens_of_a_model_are_as_surprising_as_their_words_are_rare() -> None:
     model = load_language_model(BUNDLED)
     ids, _ = model.tokens.encode("in the Ferry")
     texts = [model.tokens.text([token]) for token in ids]
-    cache = model.evicting(policy_named("surprisal"), 10)
-    read([cache], [*model.tokens.marks["user"], *ids])
 
     assert texts[:2] == ["in", " the"]
     rare = [word_surprisal(each.strip()) for each in texts]
-    assert cache.surprisal == pytest.approx([0, *rare])
-    predicting = EvictingCache(
-        dataclasses.replace(model.decoder, rarity=None), policy_named("surprisal"), 10
-    )
-    read([predicting], [*model.tokens.marks["user"], *ids])
-    assert predicting.surprisal is not None
-    assert predicting.surprisal[0] == pytest.approx(np.log(model.decoder.shape.vocabulary))
+    read = [*model.tokens.marks["user"], *ids]
+    assert model.tokens.surprisal(read) == pytest.approx([0, *rare])
+    features = model.tokens.features(read, policy_named("surprisal").looks_at)
+    assert features["surprisal"] == pytest.approx([0, *rare])
 
 
 @pytest.mark.parametrize("key", [*STREAMING_POLICIES])
@@ -196,6 +179,7 @@ def test_a_head_keeps_what_a_stream_of_its_vectors_keeps(tmp_path: Path, key: st
     read_in_turns(cache, text(decoder, sum(lengths)), lengths)
     vectors = {name: cache.vectors(name) for name in ("queries", "keys", "values")}
 
+    assert decoder.features is not None
     for layer, head in np.ndindex(2, 4):
         stream = OnlineCache(policy_named(key), 10)
         for first, end, left in zip(
@@ -204,12 +188,7 @@ def test_a_head_keeps_what_a_stream_of_its_vectors_keeps(tmp_path: Path, key: st
             turn = stream.feed(
                 embeddings=cache.vectors("hidden")[layer, 0, first:end],
                 **{name: each[layer, head, first:end] for name, each in vectors.items()},
-                surprisal=None if cache.surprisal is None else cache.surprisal[first:end],
-                traits=(
-                    decoder.features(cache.ids[first:end], ("traits",))["traits"]
-                    if decoder.features
-                    else None
-                ),
+                **decoder.features(cache.ids[first:end], ("surprisal", "traits")),
             )
             assert left is not None
             assert [at for at in left[layer, head].tolist() if at >= 0] == turn.kept.tolist()

@@ -180,7 +180,9 @@ def test_tokens_of_a_long_text_end_where_they_end_at_once(monkeypatch: pytest.Mo
     tokens = load_language_model(BUNDLED).tokens
     ids, _ = tokens.encode("A table in São José at 6 p.m. for Zoë, please. " * 12)
     monkeypatch.setattr(tokens_module, "BLOCK", len(ids))
-    whole = tokens.traits(ids), tokens.words_and_speakers(ids)
+    whole = tokens.features(ids, tokens_module.TOKEN_FEATURES)
     monkeypatch.setattr(tokens_module, "BLOCK", 7)
-    np.testing.assert_array_equal(tokens.traits(ids), whole[0])
-    assert tokens.words_and_speakers(ids) == whole[1]
+    again = tokens.features(ids, tokens_module.TOKEN_FEATURES)
+    assert again.keys() == whole.keys() == tokens_module.TOKEN_FEATURES
+    for name, column in whole.items():
+        np.testing.assert_array_equal(again[name], column)
