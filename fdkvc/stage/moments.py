@@ -10,21 +10,24 @@ import numpy as np
 
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.segmentation import segmented
-from fdkvc.corpora.transcripts import Demand
+from fdkvc.corpora.transcripts import Demand, Transcript
 from fdkvc.explain.explain import explain, sentences, turn_view
+from fdkvc.limits import MAX_TOPICS
 from fdkvc.policies import Policy
-from fdkvc.run.evidence import demand_results, lost_turns
-from fdkvc.run.simulate import simulate
-from fdkvc.run.trace import Rule, Status, Trace
-from fdkvc.stage.run import Run, RunChoice, build_run
+from fdkvc.run.evidence import lost_turns
+from fdkvc.run.trace import Rule, Status
+from fdkvc.stage.run import Choice, Run, RunChoice, build_run
 from fdkvc.synthetic.batch import DialogBatch
+
+LETTERS = (*ascii_uppercase, *(f"A{number}" for number in range(MAX_TOPICS - 26)))
+"""Names of as many topics as a dialog may have."""
 
 
 def nearly_kept(run: Run) -> tuple[int, int | None]:
     """Return the turn after the first change of topic, and the best entry that it evicted.
 
-    The entry is one that had been there before, if any of those went. Where that turn evicts
-    nothing, it is the next one that does, or the last turn and no entry.
+    An entry from an earlier turn comes before new ones. If that turn evicts nothing, it is the next
+    turn that does; if none does, the last turn and None.
     """
     changes = np.flatnonzero(np.diff(run.dialogs.current[0])) + 1
     last = run.dialogs.turns - 1
@@ -39,10 +42,10 @@ def nearly_kept(run: Run) -> tuple[int, int | None]:
 
 
 def rescued(run: Run) -> tuple[int, int | None]:
-    """Return the turn and the entry that a topic's return lifted by the most places.
+    """Return the entry whose rank rises most when its topic returns, and the turn of the return.
 
-    The entry is one of that topic's that stayed in the cache. Where no topic returns to any, it is
-    the last turn and no entry.
+    The turn comes first. If no topic returns while it has entries in the cache, they are the last
+    turn and None.
     """
     current, born = run.dialogs.current[0], run.dialogs.born[0]
     found: tuple[int, int, int | None] = (0, run.dialogs.turns - 1, None)
@@ -61,22 +64,17 @@ def rescued(run: Run) -> tuple[int, int | None]:
 
 
 def ranks_of(run: Run, turn: int) -> dict[int, int]:
-    """Return the rank of each entry kept in a turn, 1 for the best, by token."""
+    """Return the rank of each entry that a turn kept, by token; 1 is the best."""
     made = turn_view(run.trace, run.dialogs, 0, turn)
     return dict(zip(made.token[made.kept].tolist(), made.rank[made.kept].tolist(), strict=True))
 
 
 @dataclass(frozen=True)
-class Spoken:
+class Spoken(Choice):
     """A real dialog with the attention of its first head; its topics are letters."""
 
     name: str
     recording: Recording = field(compare=False, repr=False)
-
-    @property
-    def alone(self) -> bool:
-        """Whether the head decides by itself."""
-        return True
 
     @property
     def title(self) -> str:
@@ -94,27 +92,23 @@ class Spoken:
         return self.recording.spans
 
     def load(self) -> DialogBatch:
-        """Return the head's row."""
+        """Return the row of the first head."""
         return self.recording.dialogs.row(0)
 
-    def run(self, policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
-        """Run a policy over it."""
-        return simulate(policy, dialogs, budget)
 
+def lettered(recording: Recording, transcript: Transcript) -> Recording:
+    """Return a recording with this transcript, its topics as letters.
 
-def lettered(recording: Recording) -> Recording:
-    """Return a recording whose topics are letters: those it has, or else found in its words."""
-    transcript = recording.transcript
-    if not transcript.topics:
-        transcript = segmented(transcript)
-    letters = dict(zip(transcript.topics, ascii_uppercase, strict=False))
-    topics = [None if turn.topic is None else letters.get(turn.topic) for turn in transcript.turns]
+    Letters keep a file's text out of charts and sentences.
+    """
+    letters = dict(zip(transcript.topics, LETTERS, strict=False))
+    topics = [None if turn.topic is None else letters[turn.topic] for turn in transcript.turns]
     return recording.with_transcript(transcript.with_topics(topics))
 
 
 @dataclass(frozen=True, eq=False)
 class Failure:
-    """A service call whose argument was evicted: in which turn, and a token of it."""
+    """A service call whose argument was evicted: the turn of the eviction, and an evicted token."""
 
     run: Run
     demand: Demand
@@ -123,27 +117,25 @@ class Failure:
 
 
 def failed_call(recordings: Sequence[Recording], policy: Policy, budget: int) -> Failure | None:
-    """Return the first call of a dialog of which a policy had held an argument, and lost it."""
+    """Return the first call with an argument that a policy had cached but evicted before it."""
     for recording in recordings:
         if not any(demand.kind == "call" for demand in recording.transcript.demands):
             continue
-        shown = lettered(recording)
+        text = recording.transcript
+        shown = lettered(recording, text if text.topics else segmented(text))
         choice = RunChoice(Spoken(shown.transcript.name, shown), policy, budget)
         run = build_run(choice, choice.dialog.load())
         lost = lost_turns(run.trace, shown)
-        for answer, turns, (demand, mentions) in zip(
-            demand_results(run.trace, shown), lost, shown.evidence, strict=True
-        ):
+        for turns, (demand, mentions) in zip(lost, shown.evidence, strict=True):
             turn = int(turns[0])
-            last = demand.mentions[-1].turn
-            if demand.kind == "call" and not answer.met[0] and last < turn < demand.turn:
+            if demand.kind == "call" and demand.mentions[-1].turn < turn < demand.turn:
                 gone = [token for token in mentions[-1] if token not in run.trace.kept[0, turn]]
                 return Failure(run, demand, turn, int(gone[0]))
     return None
 
 
 def why_sentences(run: Run, turn: int, token: int) -> list[str]:
-    """Say why an entry is where it is in a turn; of what has gone before, why it went."""
+    """Explain why a turn kept or evicted an entry; for one evicted earlier, why that turn did."""
     own = run.at(turn)
     why = explain(own.trace, own.dialogs, 0, turn, token)
     if why.left is not None and why.left[0] < turn:

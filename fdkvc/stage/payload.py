@@ -51,25 +51,14 @@ class LaneHead:
     forks: tuple[int, int] | None = None
 
 
-@dataclass(frozen=True)
-class Demands:
-    """What a turn needs of earlier ones, for a `source` such as a service call.
-
-    Each value has words on every lane, empty where the lane held it, and the first token of its
-    last mention.
-    """
-
-    turn: int
-    source: str
-    values: tuple[tuple[str, tuple[str, ...], int], ...]
-
-
 @dataclass(frozen=True, eq=False)
 class DialogText:
     """The text of a dialog.
 
     `turns` has each turn's text with its `Recording.piece_lengths`, and `topics` the name of each
-    letter. `needed` are tokens that a `source`, such as a service call, needs later.
+    letter. `needed` are tokens that a `source`, such as a service call, needs later. `demands` has
+    the turn, the source and the values of each; a value has words on every lane, empty where the
+    lane held it, and the first token of its last mention.
     """
 
     speakers: tuple[str, ...]
@@ -77,7 +66,7 @@ class DialogText:
     topics: tuple[str, ...]
     needed: tuple[int, ...]
     source: str
-    demands: tuple[Demands, ...]
+    demands: Sequence[Mapping[str, Any]]
 
 
 def pack_lanes(
@@ -93,7 +82,7 @@ def pack_lanes(
         for run in runs
         for column in (_stays(run.trace) if run.long else _columns(run.entries, ()))
     ]
-    more = {} if text is None else {"text": {**vars(text), "demands": [*map(vars, text.demands)]}}
+    more = {} if text is None else {"text": vars(text)}
     return _packed(runs[0], name, lanes, columns, more)
 
 

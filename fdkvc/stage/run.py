@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Protocol
 
 import numpy as np
 import pandas as pd
@@ -25,55 +23,54 @@ from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import Scenario, World
 
 
-class Choice(Hashable, Protocol):
+class Choice:
     """Which dialog; choices that are equal are of the same dialog."""
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """What each token says; empty where tokens say nothing."""
-
-    @property
-    def spans(self) -> tuple[tuple[int, str], ...]:
-        """The first token of each span, and its kind as in `SPAN_KINDS`; empty without kinds."""
 
     @property
     def title(self) -> str:
         """What the dialog is called."""
+        raise NotImplementedError
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What each token says; empty where tokens say nothing."""
+        return ()
+
+    @property
+    def spans(self) -> tuple[tuple[int, str], ...]:
+        """The first token of each span, and its kind as in `SPAN_KINDS`; empty without kinds."""
+        return ()
 
     @property
     def alone(self) -> bool:
         """Whether the dialog's cache decides by itself, so that it can be run again."""
+        return True
 
     def load(self) -> DialogBatch:
         """Return the dialog as a batch of one row."""
+        raise NotImplementedError
 
     def run(self, policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
         """Run a policy over the dialog that was loaded."""
+        return simulate(policy, dialogs, budget)
 
 
 @dataclass(frozen=True)
-class DialogChoice:
-    """Which drawn dialog: number 0 of this seed, scenario and world."""
+class DialogChoice(Choice):
+    """Which synthetic dialog: number 0 of this seed, scenario and world."""
 
     scenario: Scenario
     seed: int
     world: World
-    words: ClassVar[tuple[str, ...]] = ()
-    spans: ClassVar[tuple[tuple[int, str], ...]] = ()
-    alone: ClassVar[bool] = True
 
     @property
     def title(self) -> str:
-        """The scenario, and the seed."""
+        """The scenario and the seed."""
         return f"{self.scenario.label}, seed {self.seed}"
 
     def load(self) -> DialogBatch:
-        """Draw the dialog."""
+        """Generate the dialog."""
         return generate(self.scenario, 1, self.seed, self.world)
-
-    def run(self, policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
-        """Run a policy over it."""
-        return simulate(policy, dialogs, budget)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -74,20 +73,12 @@ def _fills() -> Chapter:
         "entry for each in its cache, so that it does not have to read them again.",
         f"This cache has room for {count(budget, 'entry', 'entries')}, and in turn {turn} it is "
         "full.",
-        "From now on a policy decides which entries to evict, "
-        f"{before + new - budget} in this turn already: the model can no longer use them.",
+        "From now on a policy decides which entries to evict, starting with "
+        f"{before + new - budget} in this turn; the model can no longer use them.",
     )
     link = {"scenario": "mixed", "seed": f"{SEED}", "policy": POLICY, "budget": "40"}
-    return Chapter(
-        TITLES[0],
-        run,
-        turn,
-        None,
-        sentences,
-        "give the cache room for 40 entries only",
-        "step",
-        link,
-    )
+    trial = "give the cache room for only 40 entries"
+    return Chapter(TITLES[0], run, turn, None, sentences, trial, "step", link)
 
 
 def _misleads() -> Chapter:
@@ -108,52 +99,45 @@ def _misleads() -> Chapter:
         f"its score from turn {since} on: an old entry collects attention simply by staying.",
     )
     link = {"scenario": "shift", "seed": f"{SEED}", "policies": "fifo,h2o", "turn": f"{turn}"}
-    return Chapter(
-        TITLES[1],
-        run,
-        turn,
-        token,
-        sentences,
-        "compare H2O with FIFO, which keeps the newest entries",
-        "compare",
-        link,
-    )
+    trial = "compare H2O with FIFO, which keeps the newest entries"
+    return Chapter(TITLES[1], run, turn, token, sentences, trial, "compare", link)
 
 
 def _returns() -> Chapter:
     run = _run("mixed", POLICY)
     turn, token = rescued(run)
     assert token is not None
-    topic, title = (
-        run.dialogs.topic_label(int(run.dialogs.current[0, turn])),
-        run.trace.policy.title,
-    )
+    topic = run.dialogs.topic_label(int(run.dialogs.current[0, turn]))
     before, now = (ranks_of(run, at)[token] for at in (turn - 1, turn))
     sentences = (
         f"Topic {topic} comes back in turn {turn}, after other topics.",
-        f"{title} lets the importance of an entry fade from turn to turn, but "
+        f"{run.trace.policy.title} lets the importance of an entry fade from turn to turn, but "
         f"{_held(run, turn - 1)[topic]} entries about topic {topic} are still in the cache.",
         f"The marked entry rises from rank {before} to rank {now}, and the first "
-        f"{run.trace.budget} stay: it resembles what the dialog is about again.",
+        f"{run.trace.budget} stay: it resembles what the dialog is now about again.",
     )
     link = {"scenario": "mixed", "seed": f"{SEED}", "policy": POLICY, "gamma": "0.6"}
     link |= {"turn": f"{turn}", "entry": f"{token}"}
-    return Chapter(
-        TITLES[2], run, turn, token, sentences, "let importance fade faster (γ = 0.6)", "step", link
-    )
+    trial = "let importance fade faster (γ = 0.6)"
+    return Chapter(TITLES[2], run, turn, token, sentences, trial, "step", link)
 
 
 @dataclass(frozen=True)
 class _Pinned(Spoken):
+    """A real dialog of which these tokens are never evicted."""
+
     tokens: tuple[int, ...] = ()
-    alone: ClassVar[bool] = False
+
+    @property
+    def alone(self) -> bool:
+        return False
 
     def run(self, policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
         return simulate(policy, dialogs, budget, pinned=np.array([self.tokens]))
 
 
 def _fails(recordings: Sequence[Recording]) -> list[Chapter]:
-    """Return a call that loses an argument, and the same with that argument pinned."""
+    """Return a call whose argument is evicted, and the same call with that argument protected."""
     policy = policy_named(POLICY)
     failure = failed_call(recordings, policy, Benchmark.budget)
     if failure is None:
@@ -176,7 +160,7 @@ def _fails(recordings: Sequence[Recording]) -> list[Chapter]:
     )
     kept = (
         f"The same dialog with “{demand.value}” protected: its "
-        f"{count(len(pinned.tokens), 'entry stays', 'entries stay')}, whatever the score.",
+        f"{count(len(pinned.tokens), 'entry stays', 'entries stay')}, whatever their scores.",
         f"The cache is no larger: after turn {demand.turn} it holds "
         f"{count(_held(again, demand.turn).total(), 'entry', 'entries')}.",
         f"In turn {demand.turn} the call {'finds' if met else 'still lacks'} its argument.",
@@ -184,17 +168,13 @@ def _fails(recordings: Sequence[Recording]) -> list[Chapter]:
     at = [each.transcript.name for each in recordings].index(spoken.name)
     link = {"file": "dialogues", "dialog": f"{at}", "policies": f"fifo,{POLICY}"}
     link |= {"budget": f"{Benchmark.budget}", "turn": f"{failure.turn}"}
+    back = {"section": "back"}
+    run, token = failure.run, failure.token
+    trials = (
+        "read this dialog with two policies, word by word",
+        "let a language model answer with evicted words restored",
+    )
     return [
-        Chapter(
-            *(TITLES[3], failure.run, failure.turn, failure.token, lost),
-            *("read this dialog with two policies, word by word", "dialogs", link),
-        ),
-        Chapter(
-            *(TITLES[4], again, demand.turn, failure.token, kept),
-            *(
-                "let a language model answer with evicted words restored",
-                "answers",
-                {"section": "back"},
-            ),
-        ),
+        Chapter(TITLES[3], run, failure.turn, token, lost, trials[0], "dialogs", link),
+        Chapter(TITLES[4], again, demand.turn, token, kept, trials[1], "answers", back),
     ]

@@ -137,7 +137,7 @@ def test_the_sentences_of_the_story_are_true_of_their_runs() -> None:
     assert f"room for 56 entries, and in turn {fills.turn} it is full" in first
     assert held(0, fills.turn) == 56 > held(0, fills.turn - 1)
     gone = (tables[0]["turn"] == fills.turn) & tables[0]["status"].str.contains("evicted")
-    assert f"which entries to evict, {gone.sum()} in this turn already" in first
+    assert f"which entries to evict, starting with {gone.sum()} in this turn" in first
 
     assert "moves to topic B in turn 3" in words[0]
     assert f"after turn 9, {held(1, 9, 'A')} of its 56 entries are still about topic A" in words[0]

@@ -26,7 +26,6 @@ from fdkvc.limits import (
     MAX_RECORDED_ENTRIES,
     MAX_SHOWN_HEADS,
     MAX_SHOWN_PRODUCTS,
-    MAX_TOPICS,
     MAX_TRACE_UPLOAD_MEGABYTES,
     MAX_UPLOAD_MEGABYTES,
 )
@@ -38,7 +37,7 @@ from fdkvc.policies.together import Together
 from fdkvc.run.long import simulate_long
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Trace
-from fdkvc.stage.moments import Spoken
+from fdkvc.stage.moments import Spoken, lettered
 from fdkvc.synthetic.batch import DialogBatch, stack
 from fdkvc.ui.answers.conversation import bundled_model
 from fdkvc.ui.kit.lru import ByteLRU, cached
@@ -51,9 +50,6 @@ SHIPPED: Mapping[str, str] = {
     "rental": "Example: an agent at a bike rental",
 }
 """Labels of the examples by file name."""
-
-
-LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ") + tuple(f"A{n}" for n in range(MAX_TOPICS - 26))
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,9 +226,8 @@ def shown_recording(
 ) -> tuple[Recording, tuple[str, ...]]:
     """Return a dialog with letters as topics, and the topic of each letter.
 
-    Letters keep a file's text out of charts and sentences. `way` is a choice of `TOPICS`;
-    `schedule` has the letters of "marked" turns, and a ValueError says why it does not fit.
-    `kv_head` selects vectors of the bundled model instead of the file's.
+    `way` is a choice of `TOPICS`; `schedule` has the letters of "marked" turns, and a ValueError
+    says why it does not fit. `kv_head` selects vectors of the bundled model instead of the file's.
     """
     recording = file.recording(dialog) if kv_head is None else _read_dialog(file, dialog)[kv_head]
     said = recording.transcript
@@ -240,8 +235,6 @@ def shown_recording(
         said = segmented(said)
     elif way == "marked":
         said = said.with_schedule(schedule)
-    letters = dict(zip(said.topics, LETTERS, strict=False))
-    topics = [None if turn.topic is None else letters[turn.topic] for turn in said.turns]
-    shown = recording.with_transcript(said.with_topics(topics))
+    shown = lettered(recording, said)
     _ = shown.dialogs  # computed here, so that the cache counts them
     return shown, said.topics

@@ -12,7 +12,7 @@ from fdkvc.corpora.lexical import LEXICAL
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.transcripts import Demand
 from fdkvc.run.evidence import lost_turns
-from fdkvc.stage.payload import Demands, DialogText
+from fdkvc.stage.payload import DialogText
 from fdkvc.ui.dialogs.files import HeadChoice
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.lru import cached
@@ -124,5 +124,9 @@ def _text(recording: Recording, topics: tuple[str, ...], runs: tuple[Run, ...]) 
             sorted({token for _, mentions, _ in known for mention in mentions for token in mention})
         ),
         name if known else "",
-        tuple(Demands(*where, tuple(values)) for where, values in demands.items() if values),
+        [
+            {"turn": turn, "source": source, "values": values}
+            for (turn, source), values in demands.items()
+            if values
+        ],
     )
