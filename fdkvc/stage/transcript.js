@@ -19,6 +19,8 @@ import { WhyInAll, fateWords } from './why_lanes.js';
 
 const WHOLE = 5000; // tokens of a dialog whose words are all elements; of a longer one, those near the view are
 const NEAR = 100; // pixels above and below it
+const AGAIN = 3; // times that a turn is brought into view
+const LETTER = 0.5; // of the font's size: what a character takes of a line, about
 
 /** @implements {Scene} */
 class Transcript {
@@ -87,6 +89,7 @@ class Transcript {
   #open(turn) {
     if (!this.turns[turn] || this.opened.has(turn)) return;
     this.opened.add(turn);
+    this.turns[turn].row.style.contentVisibility = 'visible'; // its height is known at once
     const [text, lengths] = this.text.turns[turn];
     const letters = /[\ud800-\udfff]/.test(text) ? Array.from(text) : text; // as the server counts them
     let token = this.dialog.bounds[turn];
@@ -113,11 +116,12 @@ class Transcript {
       this.marked.delete(token);
     }
     [this.turns[turn].words.textContent] = this.text.turns[turn];
+    this.turns[turn].row.style.contentVisibility = '';
   }
 
-  // Of a long dialog, the words near the view are elements; found by where the rows are.
+  // Of a long dialog, the words near the view are elements; found by where the rows are. Returns whether any is new.
   #openNear() {
-    if (!this.long) return;
+    if (!this.long) return false;
     const { scrollTop, clientHeight } = this.box;
     let [first, last] = [0, this.turns.length - 1];
     while (first < last) {
@@ -129,7 +133,9 @@ class Transcript {
     const near = new Set([this.shown]);
     for (let turn = first; turn < this.turns.length && this.turns[turn].row.offsetTop <= scrollTop + clientHeight + NEAR; turn += 1) near.add(turn);
     for (const turn of this.opened) if (!near.has(turn)) this.#close(turn);
-    for (const turn of near) this.#open(turn);
+    const opens = [...near].filter((turn) => !this.opened.has(turn));
+    for (const turn of opens) this.#open(turn);
+    return opens.length > 0;
   }
 
   /**
@@ -176,14 +182,24 @@ class Transcript {
 
   // ------------------------------------------------------------------------------ showing
 
-  layOut() {} // the page does
+  // The page does; of a row that was never in view, it takes the height that its text has, about.
+  layOut() {
+    if (!this.long) return;
+    const { words } = this.turns[0];
+    const { fontSize, lineHeight } = getComputedStyle(words);
+    const letters = words.clientWidth / (LETTER * parseFloat(fontSize));
+    this.turns.forEach(({ row }, turn) => {
+      const lines = Math.max(1, Math.ceil(this.text.turns[turn][0].length / letters));
+      row.style.containIntrinsicBlockSize = `auto ${lines * parseFloat(lineHeight)}px`;
+    });
+  }
 
   /** @param {number} turn */
   show(turn) {
     this.shown = turn;
     const turns = this.lanes.map((lane) => lane.turn(turn));
     if (this.long) this.#scroll(turn); // while nothing has changed, so that the page is laid out once
-    this.#openNear();
+    let opens = this.#openNear();
     this.#mark(this.words.keys());
     this.turns.forEach(({ row, demands }, at) => {
       const look = `turn ${at > turn ? 'to-come' : at === turn ? 'now' : ''}`;
@@ -196,7 +212,8 @@ class Transcript {
       const met = values.filter(([, lost]) => !lost[k]).length;
       figure.textContent = `${turns[k].kept.length} kept${values.length ? ` · ${met} of ${values.length} needed values held` : ''}`;
     });
-    if (!this.long) this.#scroll(turn);
+    // What opens above the turn moves it, and brings others near.
+    for (let again = 0; this.#scroll(turn) && opens && again < AGAIN; again += 1) opens = this.#openNear();
     this.box.dataset.turn = `${turn}`;
     return headline(this.lanes, turn);
   }
@@ -232,15 +249,15 @@ class Transcript {
   }
 
   /**
-   * The turn is in sight, with what came right before it.
+   * The turn is in view, with what came right before it. Returns whether that moved the view.
    * @param {number} turn
    */
   #scroll(turn) {
     const { row } = this.turns[turn];
     const { box } = this;
-    if (row.offsetTop < box.scrollTop || row.offsetTop + row.offsetHeight > box.scrollTop + box.clientHeight) {
-      box.scrollTop = row.offsetTop - Math.max(0, box.clientHeight - row.offsetHeight) * 0.6;
-    }
+    const moves = row.offsetTop < box.scrollTop || row.offsetTop + row.offsetHeight > box.scrollTop + box.clientHeight;
+    if (moves) box.scrollTop = row.offsetTop - Math.max(0, box.clientHeight - row.offsetHeight) * 0.6;
+    return moves;
   }
 
   /**
