@@ -330,8 +330,9 @@ class Pages:
     ) -> NDArray[Any]:
         """Reduce a column (B, C) over each page and return the result for each entry."""
         number, rows = np.cumsum(self.first(cache), axis=1) - 1, np.arange(len(column))[:, None]
-        of_page = np.full(column.shape, start, column.dtype)
-        combine.at(of_page, (rows, number), np.where(cache.present, column, start))
+        own = np.where(cache.present, column, start)
+        of_page = np.full_like(own, start)
+        combine.at(of_page, (rows, number), own)
         whole: NDArray[Any] = of_page[rows, number]
         return whole
 

@@ -76,6 +76,8 @@ class DeviceArray(NDArrayOperatorsMixin):
         return host if dtype is None else host.astype(dtype)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **named: Any) -> Any:
+        if own := METHODS.get((ufunc.__name__, method)):
+            return own(self, *inputs, **named)
         (out,) = named.pop("out", (None,))
         arrays = [*inputs, *([] if out is None else [out])]
         apply = UFUNCS.get(ufunc.__name__, getattr(torch, ufunc.__name__, None))
@@ -283,6 +285,36 @@ UFUNCS: dict[str, Call] = {
 """Those that torch has under another name, or not at all."""
 
 
+def _at(reduce: str) -> Call:
+    """Return a ufunc's method ``at``."""
+
+    def at(own: DeviceArray, array: DeviceArray, index: Any, values: Any) -> None:
+        target = array.tensor
+        places = torch.arange(target.numel(), device=target.device).reshape(target.shape)
+        where = places[array._index(index)[0]]
+        added = own._tensor(values, array.dtype).expand(where.shape).reshape(-1)
+        flat = target.reshape(-1)
+        if target.dtype == torch.bool:
+            flat, added = flat.to(torch.uint8), added.to(torch.uint8)
+        target.copy_(flat.scatter_reduce(0, where.reshape(-1), added, reduce).reshape(target.shape))
+
+    return at
+
+
+def _greatest_so_far(own: DeviceArray, array: DeviceArray, axis: int = 0) -> DeviceArray:
+    return own._wrap(array.tensor.cummax(dim=axis).values)
+
+
+METHODS: dict[tuple[str, str], Call] = {
+    ("add", "at"): _at("sum"),
+    ("maximum", "at"): _at("amax"),
+    ("minimum", "at"): _at("amin"),
+    ("logical_or", "at"): _at("amax"),
+    ("maximum", "accumulate"): _greatest_so_far,
+}
+"""Methods of ufuncs that run on the device."""
+
+
 def _common(own: DeviceArray, *values: Any) -> list[Any]:
     """Return values as tensors of the dtype that NumPy would give them together."""
     kinds = [each.dtype if hasattr(each, "dtype") else each for each in values]
@@ -352,17 +384,12 @@ def _pad(own: DeviceArray, array: Any, widths: Any, constant_values: float = 0) 
     return own._wrap(functional.pad(own._tensor(array), flat, value=constant_values))
 
 
-def _filled(value: int) -> Call:
-    """Return NumPy's function that fills an array like another with a value."""
-
-    def filled(
-        own: DeviceArray, array: Any, dtype: DTypeLike | None = None, shape: Any = None
-    ) -> Any:
-        kind = None if dtype is None else DTYPES[np.dtype(dtype)]
-        like = own._tensor(array)
-        return own._wrap(like.new_full(like.shape if shape is None else shape, value, dtype=kind))
-
-    return filled
+def _full_like(
+    own: DeviceArray, array: Any, value: Any, dtype: DTypeLike | None = None, shape: Any = None
+) -> Any:
+    kind = None if dtype is None else DTYPES[np.dtype(dtype)]
+    like = own._tensor(array)
+    return own._wrap(like.new_full(like.shape if shape is None else shape, value, dtype=kind))
 
 
 def _norm(own: DeviceArray, array: Any, axis: int, *, keepdims: bool = False) -> Any:
@@ -390,9 +417,10 @@ FUNCTIONS: dict[str, Call] = {
     "repeat": _repeat,
     "broadcast_to": _broadcast_to,
     "pad": _pad,
-    "zeros_like": _filled(0),
-    "ones_like": _filled(1),
-    "empty_like": _filled(0),
+    "full_like": _full_like,
+    "zeros_like": lambda own, array, *how, **named: _full_like(own, array, 0, *how, **named),
+    "ones_like": lambda own, array, *how, **named: _full_like(own, array, 1, *how, **named),
+    "empty_like": lambda own, array, *how, **named: _full_like(own, array, 0, *how, **named),
     "norm": _norm,
     "einsum": _einsum,
     "clip": _clip,

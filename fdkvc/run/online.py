@@ -95,7 +95,8 @@ class OnlineCache:
             −log of the probability of each token, in nats, for a policy that needs it.
         traits : array (n, F), optional
             `fdkvc.attention.TRAITS` of each token, as `fdkvc.corpora.token_traits` makes them of a
-            turn's text, for a policy that looks at words.
+            turn's text, for a policy that looks at words. Without them `learned` decides by age
+            alone, as in dialogs without words.
 
         Raises
         ------

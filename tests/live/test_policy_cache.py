@@ -87,12 +87,19 @@ def test_decisions_on_the_device_are_those_of_numpy(
 @pytest.mark.parametrize("decides", ["head", "layer"])
 @pytest.mark.parametrize("wrapper", [*WITHIN, "recall"])
 def test_so_are_those_of_policies_around_policies(llama: Any, wrapper: str, decides: str) -> None:
-    for key in ("h2o", "surprisal"):
-        policy = read_policy(f"{wrapper}({key})")
+    more = ("blocks(h2o, size=3, score=largest)", "pyramid(keydiff, last=0.3)")
+    for policy in map(read_policy, (f"{wrapper}(h2o)", f"{wrapper}(surprisal)", *more)):
         assert_same_decisions(*caches(llama, policy, LENGTHS, budget=5, decides=decides))
 
 
-@pytest.mark.parametrize("key", [key for key in EVICTING if key not in ("random", "full")])
+@pytest.mark.parametrize(
+    "key",
+    [
+        *(key for key in EVICTING if key not in ("random", "full")),
+        *(f"{wrapper}(h2o)" for wrapper in (*WITHIN, "recall") if wrapper != "blocks"),
+        *("blocks(h2o, size=4)", "blocks(fd-kvc, size=4, score=largest)"),
+    ],
+)
 def test_few_bytes_leave_the_device_and_none_are_vectors(key: str) -> None:
     wide = made(head_dim=64, hidden_size=256)
     cache = PolicyCache(read_policy(key), 24, wide, tokenizer=Numbers(), on_device=True)

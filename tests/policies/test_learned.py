@@ -186,6 +186,18 @@ def test_a_stream_with_traits_decides_the_same() -> None:
         cache.feed(**vectors)
 
 
+def test_a_stream_without_traits_decides_by_age_alone() -> None:
+    kept = []
+    for seed in range(2):
+        random, cache = np.random.default_rng(seed), OnlineCache(policy_named("learned"), 8)
+        for n in (6, 7, 5):
+            drawn = random.normal(size=(4, n, 3))
+            names = ("queries", "keys", "values", "embeddings")
+            turn = cache.feed(**dict(zip(names, drawn, strict=True)))
+        kept.append(turn.kept.tolist())
+    assert kept[0] == kept[1]
+
+
 def test_pages_of_real_dialogs_offer_it_and_those_of_synthetic_ones_do_not() -> None:
     assert "learned" in dialog_page.POLICIES.choices
     assert "learned" in answers_page.POLICIES.choices
