@@ -249,14 +249,9 @@ def first_evicted(chat: Chat, name: str, first: int, end: int, before: int) -> t
 
 
 @dataclass(frozen=True)
-class Span:
-    """Adjacent words."""
+class Span(Word):
+    """Adjacent words, as one."""
 
-    text: str
-    passage: int
-    first: int
-    end: int
-    """Their tokens."""
     weight: float
     """Attention that the full cache paid them, summed over the tokens that it wrote and averaged
     over layers and heads."""
@@ -303,24 +298,13 @@ def restore_spans(
         full.attention(at).mean(axis=(0, 1))[: cache.count]
         for at in range(cache.count + len(tokens.marks[writer]) - 1, full.count)
     )
-    lost: Bools = np.any(cache.evicted_in >= 0, axis=(0, 1))
-    spans = list(_spans(words_of(tokens, cache.ids, passages), np.asarray(weights), lost))[:most]
+    gone: Bools = np.any(cache.evicted_in >= 0, axis=(0, 1))
+    spans = list(_spans(words_of(tokens, cache.ids, passages), np.asarray(weights), gone))[:most]
     sets = [(span,) for span in spans] + ([tuple(spans)] if len(spans) > 1 else [])
-    texts = iter(
-        generate_passages(
-            tokens,
-            [
-                cache.fork(),
-                *(_with(cache, each, again) for each in sets for again in (False, True)),
-            ],
-            writer,
-            stop_loops=True,
-        )
-    )
-    policy = next(texts)
-    return Restoration(
-        writer, answer, policy, tuple(Attempt(each, next(texts), next(texts)) for each in sets)
-    )
+    restored = [_with(cache, each, again) for again in (False, True) for each in sets]
+    lost, *texts = generate_passages(tokens, [cache.fork(), *restored], writer, stop_loops=True)
+    attempts = map(Attempt, sets, texts[: len(sets)], texts[len(sets) :])
+    return Restoration(writer, answer, lost, tuple(attempts))
 
 
 def _with(cache: TextCache, spans: Sequence[Span], read_again: bool) -> TextCache:

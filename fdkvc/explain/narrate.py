@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,9 +127,9 @@ class _View:
     made: TurnView
 
     @cached_property
-    def topics(self) -> NDArray[np.object_]:
+    def topics(self) -> NDArray[Any]:
         """Topics of each entry (n,), empty if unknown."""
-        return np.array(self.made.dialogs.topics_of(self.made.row, self.made.token), object)
+        return self.made.dialogs.topics_of(self.made.row, self.made.token)
 
     @cached_property
     def current(self) -> str:

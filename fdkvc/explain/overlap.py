@@ -16,8 +16,6 @@ from fdkvc.run.metrics import adaptation_of, default_metrics, metric_named
 from fdkvc.run.trace import Status, Trace
 from fdkvc.synthetic.batch import DialogBatch
 
-KEPT = (Status.kept.name, Status.new.name)
-
 DIFFERENCE = (
     *("turn", "token", "topic", "born", "keeper"),
     *("score_one", "rank_one", "score_other", "rank_other", "evicted"),
@@ -27,7 +25,7 @@ FIGURES = ("policy", "adaptation", "never", "evictions", "latency_ms")
 
 def kept_entries(entries: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of an entries table that were in the cache when their turn ended."""
-    return entries[entries["status"].isin(KEPT)]
+    return entries[entries["status"].isin([Status.kept.name, Status.new.name])]
 
 
 def overlap_table(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
@@ -167,7 +165,4 @@ def all_entries(entries: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
     Channels and terms that a policy does not have are missing in its rows.
     """
-    named = [frame.assign(policy=name) for name, frame in entries.items()]
-    every = pd.concat(named, ignore_index=True)
-    plain = ["policy", *next(iter(entries.values())).columns]
-    return every[[*plain, *(column for column in every if column not in plain)]]
+    return pd.concat(entries, names=["policy"]).reset_index("policy").reset_index(drop=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fdkvc.explain.explain import turn_view
 from fdkvc.run.metrics import default_metrics, metric_named
 from fdkvc.run.trace import Rule, Status, Trace
-from fdkvc.synthetic.batch import Bits, DialogBatch
+from fdkvc.synthetic.batch import DialogBatch
 
 _TURN_STATES = ("ownership_loss", "learning_rate")
 
@@ -39,14 +39,15 @@ def entries_table(trace: Trace, dialogs: DialogBatch, row: int = 0) -> pd.DataFr
             for name, column in first.items()
         }
 
-    token = pick("token")
-    rank = pick("rank")
+    token, rank = pick("token"), pick("rank")
+    topic = dialogs.topics_of(row, token)
+    topic[topic == ""] = None
     return pd.DataFrame(
         {
             "turn": np.repeat([view.turn for view in views], [len(view.token) for view in views]),
             "token": token,
             "born": dialogs.born[row, token],
-            "topic": _topics(dialogs.topic_bits[row, token], dialogs.topic_names),
+            "topic": topic,
             "status": _names(Status)[pick("status")],
             "rule": _names(Rule)[pick("rule")],
             "attention_before": pick("attention_before"),
@@ -92,16 +93,6 @@ def turns_table(
             "latency_ms": 1e3 * trace.seconds[own] / dialogs.rows,
         }
     )
-
-
-def _topics(bits: Bits, names: Sequence[str]) -> NDArray[Any]:
-    """Name the topics of each token (n,); None for a token of no topic."""
-    patterns, which = np.unique(bits, return_inverse=True)
-    words = [
-        "+".join(name for k, name in enumerate(names) if pattern >> k & 1) or None
-        for pattern in patterns.tolist()
-    ]
-    return np.array(words, object)[which]
 
 
 def _names(codes: type[Status] | type[Rule]) -> NDArray[Any]:

@@ -216,23 +216,17 @@ def most_evidence(recording: Recording, budget: int, wanted: Demands) -> float:
     [0.18, 0.55, 0.97]
     """
     check_count("budget", budget)
-    demands = [demand for demand, _ in recording.evidence]
-    weights = wanted.weights(demands)
-    needs = [
-        (weight, demand.turn - 1, mentions)
-        for weight, (demand, mentions) in zip(weights, recording.evidence, strict=True)
-        if weight
-    ]
+    weights = wanted.weights([demand for demand, _ in recording.evidence])
+    born = np.repeat(np.arange(len(recording.tokens)), [len(turn) for turn in recording.tokens])
+    last = np.full(len(born), -1)  # when each token of a last mention is needed last
+    needs = []
+    for weight, (demand, mentions) in zip(weights, recording.evidence, strict=True):
+        if weight:
+            needs.append((float(weight), demand.turn - 1, mentions))
+            newest = list(mentions[-1])
+            last[newest] = np.maximum(last[newest], demand.turn - 1)
     if not needs:
         return float("nan")
-    born = np.repeat(np.arange(len(recording.tokens)), [len(turn) for turn in recording.tokens])
-    last = np.full(len(born), -1)
-    for weight, (demand, _), (needed, starts) in zip(
-        weights, recording.evidence, recording.needed, strict=True
-    ):
-        if weight:
-            newest = needed[starts[-1] :]
-            last[newest] = np.maximum(last[newest], demand.turn - 1)
     if _places(born, last).max() <= budget:  # all last mentions fit
         return 1.0
     if 2 * sum(len(mention) for *_, mentions in needs for mention in mentions) > MAX_BOUND_TERMS:

@@ -7,7 +7,7 @@ a policy whose turns choose what they read by their own queries, it is what turn
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -63,14 +63,10 @@ class DemandResult:
 
 def demand_results(trace: Trace, recording: Recording) -> list[DemandResult]:
     """Check every demand of a dialog against the caches of its heads, recorded from turn 0."""
-    held, needed = _held(trace, recording)
-    found = []
-    for (demand, _), tokens, (_, starts) in zip(
-        recording.evidence, needed, recording.needed, strict=True
-    ):
-        whole = np.logical_and.reduceat(held[:, demand.turn - 1, tokens], starts, axis=1)
-        found.append(DemandResult(demand, np.asarray(whole.any(axis=1))))
-    return found
+    return [
+        DemandResult(demand, _whole(held[:, demand.turn - 1 : demand.turn, tokens], starts)[:, 0])
+        for demand, held, tokens, starts in _needed(trace, recording)
+    ]
 
 
 def lost_turns(trace: Trace, recording: Recording) -> list[Ints]:
@@ -79,17 +75,18 @@ def lost_turns(trace: Trace, recording: Recording) -> list[Ints]:
     In the order of `demand_results`. If no mention was ever cached whole, it is the turn of the
     last mention.
     """
-    held, needed = _held(trace, recording)
     found = []
-    for (demand, _), tokens, (_, starts) in zip(
-        recording.evidence, needed, recording.needed, strict=True
-    ):
-        whole = np.logical_and.reduceat(held[:, : demand.turn, tokens], starts, axis=2)
-        whole = np.any(whole, axis=2)
+    for demand, held, tokens, starts in _needed(trace, recording):
+        whole = _whole(held[:, : demand.turn, tokens], starts)
         last_whole = np.where(whole, np.arange(demand.turn), -1).max(axis=1)
         lost = np.maximum(last_whole + 1, demand.mentions[-1].turn)
         found.append(np.where(whole[:, -1], -1, lost))
     return found
+
+
+def _whole(held: Bools, starts: Ints) -> Bools:
+    """Whether all tokens of a mention are held (H, T, n); mentions begin at `starts` (H, T)."""
+    return np.asarray(np.logical_and.reduceat(held, starts, axis=2).any(axis=2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,10 +121,13 @@ class Evidence:
         return float((np.arange(turns) @ count - births) / max(int(count.sum()), 1))
 
 
-def _held(trace: Trace, recording: Recording) -> tuple[Bools, list[Ints]]:
-    """Whether each head held each needed token after each turn, for the next one (H, T, n + 1).
+def _needed(
+    trace: Trace, recording: Recording
+) -> Iterator[tuple[Demand, Bools, NDArray[np.int_], Ints]]:
+    """Yield each demand with the places of its tokens, and the start of each mention among them.
 
-    Also return the places of the tokens of each demand in the last axis.
+    Places are in the last axis of an array (H, T, n + 1), which is the same for all demands:
+    whether each head held each needed token after each turn, for the next one.
     """
     needed = [tokens for tokens, _ in recording.needed]
     some = np.unique(np.concatenate(needed or [np.zeros(0, np.int32)]))
@@ -137,7 +137,8 @@ def _held(trace: Trace, recording: Recording) -> tuple[Bools, list[Ints]]:
     np.put_along_axis(held, place[trace.kept], True, axis=2)  # −1 is an empty slot
     if trace.policy.reads_afresh:  # the next turn chooses what it reads
         held[:, :-1] = held[:, 1:]
-    return held, [place[tokens] for tokens in needed]
+    for (demand, _), (tokens, starts) in zip(recording.evidence, recording.needed, strict=True):
+        yield demand, held, place[tokens], starts
 
 
 def recall(results: list[DemandResult], wanted: Demands) -> Floats:

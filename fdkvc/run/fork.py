@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fdkvc.attention import Floats, Ints, Observation, normalize
-from fdkvc.cache import EMPTY, Cache, contains, enqueue
+from fdkvc.attention import Ints, Observation, normalize
+from fdkvc.cache import EMPTY, Cache, contains, empty_cache, enqueue
 from fdkvc.parameters import check_count
 from fdkvc.policies.base import Policy
 from fdkvc.run.simulate import choose, simulate
@@ -190,7 +190,7 @@ def _settings(trace: Trace, dialogs: DialogBatch, change: Fork) -> tuple[Policy,
 
 def _continued(cache: Cache, policy: Policy, turn: Observation) -> Cache:
     """Return the same entries with those channels and row states that this policy has."""
-    start = _row_states(policy, len(cache.token))
+    start = empty_cache(len(cache.token), 0, (), policy.initial_state()).state
     return Cache(
         cache.token,
         {name: cache[name] for name in policy.channels},
@@ -201,19 +201,9 @@ def _continued(cache: Cache, policy: Policy, turn: Observation) -> Cache:
 def _reset(cache: Cache, policy: Policy, turn: Observation) -> Cache:
     """Return the same entries as new in this turn of a new run of this policy."""
     brought = turn.with_new(cache.token)
-    nothing = Cache(
-        cache.token[:, :0],
-        dict.fromkeys(policy.channels, np.zeros((len(cache.token), 0), np.float32)),
-        _row_states(policy, len(cache.token)),
-    )
+    nothing = empty_cache(len(cache.token), 0, policy.channels, policy.initial_state())
     born = nothing.insert(cache.token, policy.init_channels(brought))
     return policy.after_insert(born, brought).where(turn.active, born)
-
-
-def _row_states(policy: Policy, rows: int) -> dict[str, Floats]:
-    """Return the row states that a new run starts with."""
-    starts = policy.initial_state().items()
-    return {name: np.full(rows, start, np.float32) for name, start in starts}
 
 
 def _resized(

@@ -486,11 +486,6 @@ class CacheBytes:
         """Bytes of keys and values that a turn reads: those of the cache, without a second tier."""
         return 2 * self.values
 
-    @property
-    def total(self) -> int:
-        """Bytes of keys, values and scores together."""
-        return self.keys + self.values + self.scores
-
 
 def cache_bytes(trace: Trace, dialogs: DialogBatch, turn: int | None = None) -> CacheBytes:
     """Bytes of the cached keys, values and scores, and of the full cache.

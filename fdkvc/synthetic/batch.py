@@ -330,20 +330,22 @@ class DialogBatch:
         """Return a topic's name, or a dash where there is none (topic −1)."""
         return self.topic_names[topic] if topic >= 0 else "–"
 
-    def topics_of(self, row: int, token: Ints) -> list[str]:
+    def topics_of(self, row: int, token: Ints) -> NDArray[Any]:
         """Name the topics of tokens of a row, several joined by ``+``, none empty.
 
         Examples
         --------
         >>> from fdkvc.synthetic.draw import generate
         >>> from fdkvc.synthetic.scenarios import SCENARIOS
-        >>> generate(SCENARIOS["shift"]).topics_of(0, np.array([0, 319]))
+        >>> generate(SCENARIOS["shift"]).topics_of(0, np.array([0, 319])).tolist()
         ['A', 'B']
         """
-        return [
+        patterns, which = np.unique(self.topic_bits[row, token], return_inverse=True)
+        words = [
             "+".join(name for k, name in enumerate(self.topic_names) if bits >> k & 1)
-            for bits in self.topic_bits[row, token].tolist()
+            for bits in patterns.tolist()
         ]
+        return np.array(words, object)[which]
 
     def until(self, turn: int) -> DialogBatch:
         """Return these dialogs up to and including a turn, as if they ended there.

@@ -106,5 +106,5 @@ def test_the_full_cache_keeps_all_whatever_the_budget_and_its_memory_grows() -> 
         [0, 1, 2, 3, 4],
     ]
     assert not trace.evicted["budget"].any()
-    assert [cache_bytes(trace, dialog, turn).total for turn in range(4)] == [16, 24, 24, 40]
-    assert cache_bytes(trace, dialog).total == cache_bytes(trace, dialog).full_cache
+    assert [cache_bytes(trace, dialog, turn).reads for turn in range(4)] == [16, 24, 24, 40]
+    assert cache_bytes(trace, dialog).reads == cache_bytes(trace, dialog).full_cache
