@@ -14,7 +14,7 @@ from fdkvc.files.studies import sweep_files
 from fdkvc.limits import MAX_SWEEP_VALUES
 from fdkvc.paper.tables import ABLATED_POLICY, ABLATED_SCENARIO
 from fdkvc.parameters import DIALOGS, SEED, Field
-from fdkvc.policies import read_policy, synthetic_policies, wrapped
+from fdkvc.policies import read_policy, synthetic_policies
 from fdkvc.synthetic.scenarios import SCENARIOS
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held
@@ -24,7 +24,6 @@ from fdkvc.ui.kit.run_panel import show_command
 from fdkvc.ui.kit.sidebar import (
     BUDGET_HERE,
     MEASURED,
-    NOTHING,
     POLICY,
     SCENARIO,
     around_of,
@@ -99,10 +98,10 @@ def link_fields(page: str, link: Mapping[str, str] | None = None) -> list[Field]
         value = (link or {}).get(field.name)
         return value if value in field.choices else held(page, field) if not link else field.default
 
-    inside, key = held_policy(page, link)
+    inside, whole = held_policy(page, link)
     if not sweepable(inside.name):
-        inside, key = read_policy(SWEPT_POLICY.default), NOTHING
-    policy = (wrapped(key, inside) if key else inside).name
+        inside = whole = read_policy(SWEPT_POLICY.default)
+    policy = whole.name
     first = first_of(policy)
     second = second_of(policy, requested(first))
     found = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from statistics import fmean
 
 import pandas as pd
@@ -37,23 +38,21 @@ def show_figures(lanes: Sequence[Lane]) -> None:
     first, more = lanes[0].run, lanes[0].run.choice.metrics
     table = figures_table({lane.label: lane.run.turns for lane in lanes}, first.dialogs, more)
     columns = {"run": table["policy"].tolist()}
+
+    def add(title: str, values: pd.Series, words: list[str], highest: bool = False) -> None:
+        columns[f"{title.lower()} {'↑' if highest else '↓'}"] = marked(values, words, highest)
+
     for metric in map(metric_named, (*default_metrics(), *more)):
-        values, arrow = table[metric.name], "↓" if metric.lower_is_better else "↑"
-        words = [_word(value, metric.percent) for value in values]
-        columns[f"{metric.title.lower()} {arrow}"] = marked(
-            values, words, highest=not metric.lower_is_better
-        )
+        values = table[metric.name]
+        add(metric.title, values, _words(values, metric), not metric.lower_is_better)
     for metric in (metric_named(key) for key in COSTS if key not in more):
         costs = pd.Series([fmean(_course(lane.run, metric)) for lane in lanes])
-        words = [_word(value, metric.percent) for value in costs]
-        columns[f"{metric.title.lower()} ↓"] = marked(costs, words, highest=False)
+        add(metric.title, costs, _words(costs, metric))
     # A run that never adapts ranks behind one that adapts in the last turn.
-    adapted = table["adaptation"] + 0.5 * table["never"]
-    columns["turns to adapt ↓"] = marked(adapted, _adaptation_words(table), highest=False)
-    evictions = table["evictions"]
-    columns["evictions ↓"] = marked(evictions, [str(n) for n in evictions], highest=False)
+    add("turns to adapt", table["adaptation"] + 0.5 * table["never"], _adaptation_words(table))
+    add("evictions", table["evictions"], table["evictions"].astype(str).tolist())
     latency = table["latency_ms"]
-    columns["latency ↓"] = marked(latency, [f"{ms:.2f} ms" for ms in latency], highest=False)
+    add("latency", latency, [f"{ms:.2f} ms" for ms in latency])
     st.html(table_html(columns, "Figures of the whole run"))
     shown = dict.fromkeys((*default_metrics(), *more, *COSTS))
     show_glossary(shown, (lane.run.choice.policy for lane in lanes))
@@ -103,7 +102,6 @@ def _adaptation_words(table: pd.DataFrame) -> list[str]:
     ]
 
 
-def _word(value: float, share: bool) -> str:
-    if math.isnan(value):
-        return "–"
-    return percent(value, 1) if share else decimal(value)
+def _words(values: pd.Series[float], metric: Metric) -> list[str]:
+    write = partial(percent, digits=1) if metric.percent else decimal
+    return ["–" if math.isnan(value) else write(value) for value in values]

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
-from fdkvc.charts.theme import Spec, with_data
+from fdkvc.charts.theme import with_data
 from fdkvc.charts.timeline import cursor_data, lines_spec, overlap_spec, placed
 from fdkvc.explain.overlap import all_entries, first_difference
 from fdkvc.files.export import csv_text
@@ -46,9 +45,6 @@ from fdkvc.words import count, listed, percent
 FILE = "comparison.csv"
 
 
-# ------------------------------------------------------------------------------- the link
-
-
 FIELDS: tuple[Field, ...] = (*DIALOG, POLICIES, *LOOK, MORE_METRICS, *PAIR, *FORKED)
 """Every field of the page's view."""
 
@@ -67,9 +63,6 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     return wrong
 
 
-# ------------------------------------------------------------------------------- the lanes
-
-
 def show(page: str, lanes: tuple[Lane, ...], write: Callable[[], None]) -> Callable[[], None]:
     """Show the runs as lanes of one stage, with charts and tables below.
 
@@ -77,7 +70,17 @@ def show(page: str, lanes: tuple[Lane, ...], write: Callable[[], None]) -> Calla
     fragment, which follows the stage, after the page is drawn.
     """
     show_lanes(page, lanes)
-    lines, pair, difference = difference_panels(page, lanes)
+    first = lanes[0].run
+    with side_by_side("differences"):
+        with panel("lines"):
+            st.header("Metrics over the turns", anchor=False)
+            lines = st.container()
+        with panel("difference"):
+            st.header("Where they differ", anchor=False)
+            pair = None if first.long else choose_pair(page, lanes)
+            if pair is None:
+                st.info(plain(first.long_note("This table")), icon=":material/info:")
+            difference = st.container()
     show_figures(lanes)
 
     @st.fragment
@@ -93,84 +96,45 @@ def show(page: str, lanes: tuple[Lane, ...], write: Callable[[], None]) -> Calla
     return following
 
 
-# ------------------------------------------------------------------------------- the lines
-
-
-def difference_panels(
-    page: str, lanes: Sequence[Lane]
-) -> tuple[DeltaGenerator, tuple[Lane, Lane] | None, DeltaGenerator]:
-    """Show the panels of lines and differences, which each step fills.
-
-    Return the container of the lines, the two compared runs, None for long ones, and the container
-    of their difference.
-    """
-    with side_by_side("differences"):
-        with panel("lines"):
-            st.header("Metrics over the turns", anchor=False)
-            lines = st.container()
-        with panel("difference"):
-            st.header("Where they differ", anchor=False)
-            first = lanes[0].run
-            pair = None if first.long else choose_pair(page, lanes)
-            if pair is None:
-                st.info(plain(first.long_note("This table")), icon=":material/info:")
-            difference = st.container()
-    return lines, pair, difference
-
-
 def show_lines(page: str, lanes: tuple[Lane, ...], turn: int) -> None:
     """Show the metrics over the turns, a line for each run."""
-    alt = "Metrics over the turns, a line for each run; the table below has their figures"
-    show_chart(page, "metrics", lines_chart(lanes, turn), alt=alt)
-
-
-def lines_chart(lanes: tuple[Lane, ...], turn: int) -> Spec:
-    """Join the lines' spec with its data."""
-    labels = tuple(lane.label for lane in lanes)
     spec = lines_spec(
         lanes[0].run.dialogs.turns,
-        labels,
+        tuple(lane.label for lane in lanes),
         lanes[-1].name == FORK,
         metric_lines(lanes),
         page_theme(),
     )
-    return with_data(spec, {**line_data(lanes), "cursor": cursor_data(turn)})
-
-
-# ------------------------------------------------------------------------------- the difference
+    chart = with_data(spec, {**line_data(lanes), "cursor": cursor_data(turn)})
+    alt = "Metrics over the turns, a line for each run; the table below has their figures"
+    show_chart(page, "metrics", chart, alt=alt)
 
 
 def show_difference(page: str, one: Lane, other: Lane, turn: int) -> None:
     """Show where two runs diverge, and what only one of them keeps."""
     shared = overlap(one.run, other.run)
+    parted = first_difference(shared)
     table = differences(one.run, other.run)
     table = table[table["turn"] == turn]
     with st.container(key="difference-words"):
         st.markdown(plain(_difference_words(one, other, turn, shared, table)))
+    chart = with_data(
+        overlap_spec(one.run.dialogs.turns, page_theme()),
+        {
+            "overlap": placed(shared),
+            "changes": changes(one.run),
+            "parting": placed(pd.DataFrame({"turn": [] if parted is None else [parted]})),
+            "cursor": cursor_data(turn),
+        },
+    )
     alt = "Share of entries that both caches hold, over the turns"
-    show_chart(page, "overlap", overlap_chart(one, other, turn), alt=alt)
+    show_chart(page, "overlap", chart, alt=alt)
     st.html(table_html(_shown(table, one, other), "Entries that only one of the two keeps"))
     st.caption(
         plain(
             f"Rank and score are of turn {turn}; for the run that evicted the entry, of the turn "
             "of its eviction."
         )
-    )
-
-
-def overlap_chart(one: Lane, other: Lane, turn: int) -> Spec:
-    """Join the overlap's spec with its data."""
-    shared, dialogs = overlap(one.run, other.run), one.run.dialogs
-    parted = first_difference(shared)
-    parting = pd.DataFrame({"turn": [] if parted is None else [parted]})
-    return with_data(
-        overlap_spec(dialogs.turns, page_theme()),
-        {
-            "overlap": placed(shared),
-            "changes": changes(one.run),
-            "parting": placed(parting),
-            "cursor": cursor_data(turn),
-        },
     )
 
 
@@ -222,9 +186,6 @@ def _shown(table: pd.DataFrame, one: Lane, other: Lane) -> dict[str, list[str]]:
 
 def _words(column: pd.Series, form: str) -> list[str]:
     return ["–" if pd.isna(value) else f"{value:{form}}" for value in column]
-
-
-# ------------------------------------------------------------------------------- downloads
 
 
 def downloads(

@@ -51,7 +51,9 @@ def show_controls(page: str, lanes: Sequence[Lane]) -> None:
         )
         draft, left, right = f"{page}/draft", *st.columns(2)
         with left:
-            origin = _choose_run(draft, lanes)
+            by_name = {lane.name: lane for lane in lanes}
+            run = Field("Run", "", name="run", default=lanes[-1].name, choices=by_name)
+            origin = by_name[fields.choice(draft, run)]
         own = f"{draft}/{origin.name}"
         with right:
             known = replace(BUDGET_HERE, help="A smaller budget evicts at once.")
@@ -75,12 +77,6 @@ def show_controls(page: str, lanes: Sequence[Lane]) -> None:
                 width="stretch",
             ):
                 _begin(page, origin, policy, budget, entry)
-
-
-def _choose_run(draft: str, lanes: Sequence[Lane]) -> Lane:
-    by_name = {lane.name: lane for lane in lanes}
-    run = Field("Run", "", name="run", default=lanes[-1].name, choices=by_name)
-    return by_name[fields.choice(draft, run)]
 
 
 def _forks(page: str) -> int:

@@ -90,13 +90,6 @@ class Page:
             problems(sentences)
 
 
-Adopt = Callable[[str, Mapping[str, str]], list[str]]
-"""A function of (page, link) that applies a link to the session.
-
-It returns a sentence for each part that is not allowed.
-"""
-
-
 @contextmanager
 def page(
     name: str,
@@ -104,13 +97,13 @@ def page(
     purpose: str,
     fields: Sequence[Field] | Callable[[str], Sequence[Field]] = (),
     *,
-    adopt: Adopt | None = None,
+    adopt: Callable[[str, Mapping[str, str]], list[str]] | None = None,
     staged: bool = False,
 ) -> Iterator[Page]:
     """Take over a link, show the title and errors, draw the page, and write its address.
 
-    `fields` are those of the address and `adopt` takes over a link. A `staged` page has a stage,
-    which writes the address itself.
+    `fields` are those of the address. `adopt` applies a link to the session, and returns a sentence
+    for each part that is not allowed. A `staged` page has a stage, which writes the address itself.
     """
     # A new server whose first request is for a page runs that page alone, as it knows of no
     # navigation yet.
@@ -144,18 +137,14 @@ def page_theme() -> Theme:
     return DARK if st.context.theme.type == "dark" else LIGHT
 
 
-@contextmanager
-def side_by_side(name: str) -> Iterator[None]:
-    """Open a row whose panels wrap where the window is narrow."""
-    with st.container(horizontal=True, key=f"panels-{name}", gap="medium"):
-        yield
+def side_by_side(name: str) -> DeltaGenerator:
+    """Return a row whose panels wrap where the window is narrow."""
+    return st.container(horizontal=True, key=f"panels-{name}", gap="medium")
 
 
-@contextmanager
-def panel(name: str) -> Iterator[None]:
-    """Open one panel of a row."""
-    with st.container(key=f"panel-{name}"):
-        yield
+def panel(name: str) -> DeltaGenerator:
+    """Return one panel of a row."""
+    return st.container(key=f"panel-{name}")
 
 
 def open_tab(key: str, labels: Mapping[str, str], opened: str) -> tuple[str, DeltaGenerator]:

@@ -21,7 +21,7 @@ def shared_jobs() -> Jobs:
     return Jobs()
 
 
-def run_panel(page: str, name: str, work: Work, *, help: str = "", content: Hashable = None) -> Any:
+def run_panel(page: str, name: str, work: Work, content: Hashable = None) -> Any:
     """Show the button that runs, the progress and Cancel; return the latest result, or None.
 
     Each page has one run, which is found again when the user comes back. While it is under way, the
@@ -38,7 +38,6 @@ def run_panel(page: str, name: str, work: Work, *, help: str = "", content: Hash
             type="primary",
             icon=":material/play_arrow:",
             disabled=busy,
-            help=plain(help) or None,
         ):
             start_run(page, work, content)
             st.rerun()

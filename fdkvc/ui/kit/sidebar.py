@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from itertools import cycle
@@ -31,6 +32,7 @@ from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.runs import DialogChoice
+from fdkvc.words import count
 
 OWN = "own"
 ORDERS = {"age": "cells by age", "score": "by score"}
@@ -192,16 +194,12 @@ def choose_around(page: str, policy: Policy) -> Policy:
 @lru_cache(maxsize=256)
 def around_of(policy: Policy) -> Field:
     """Return the choice of the wrappers that fit a policy."""
-    able = {key: each for key, each in WRAPPERS.items() if _fits(key, policy)}
-    return replace(AROUND, choices={NOTHING: "none", **able})
-
-
-def _fits(key: str, policy: Policy) -> bool:
-    try:
-        wrapped(key, policy)
-    except ValueError:
-        return False
-    return True
+    able: dict[str, Any] = {NOTHING: "none"}
+    for key, wrapper in WRAPPERS.items():
+        with suppress(ValueError):
+            wrapped(key, policy)
+            able[key] = wrapper
+    return replace(AROUND, choices=able)
 
 
 def with_numbers_apart(link: Mapping[str, str]) -> Mapping[str, str]:
@@ -224,15 +222,16 @@ def _as_published(policy: Policy) -> Policy:
     return policy_named(policy.key)
 
 
-def held_policy(page: str, link: Mapping[str, str] | None = None) -> tuple[Policy, str]:
-    """Return the policy of a link or else of the session, and its wrapper."""
+def held_policy(page: str, link: Mapping[str, str] | None = None) -> tuple[Policy, Policy]:
+    """Return the policy of a link or else of the session, without and with its wrapper."""
     given = link or {}
     try:
         policy = read_policy(given.get(POLICY.name, held(page, POLICY)))
     except ValueError:
         policy = policy_named(POLICY.default)
     key = given.get(AROUND.name, NOTHING if given else held(page, AROUND))
-    return policy, key if key in around_of(policy).choices else NOTHING
+    fits = key != NOTHING and key in around_of(policy).choices
+    return policy, wrapped(key, policy) if fits else policy
 
 
 def _follow_lanes(page: str) -> None:
@@ -240,8 +239,7 @@ def _follow_lanes(page: str) -> None:
     lanes: list[str] = fields.following(page, LANES, [])
     if not lanes:
         return
-    policy, key = held_policy(page)
-    policy = wrapped(key, policy) if key else policy
+    _, policy = held_policy(page)
     values = {name: fields.running(page, each) for name, each in policy.settings.items()}
     if policy.variant(**values).name not in lanes:
         link = with_numbers_apart({POLICY.name: lanes[-1]})
@@ -250,8 +248,7 @@ def _follow_lanes(page: str) -> None:
 
 def _policy_fields(page: str, link: Mapping[str, str] | None = None) -> list[Field]:
     """Return the fields of the policy of a link, or else of the session's."""
-    policy, key = held_policy(page, link)
-    whole = wrapped(key, policy) if key else policy
+    policy, whole = held_policy(page, link)
     return [_policies(policy.name), around_of(policy), *whole.settings.values()]
 
 
@@ -262,35 +259,32 @@ def choose_hyperparameters(
 
     Return their values by name, and a place beside the threshold of each eviction rule.
     """
-    papers = [field for field in chosen if field.paper]
-    others = [field for field in chosen if not field.paper]
-    values, beside = {}, {}
-    for place, field in _placed(papers, columns):
-        with place:
-            values[field.name] = fields.control(page, field)
-            if field.rule:
-                beside[field.rule] = st.empty()
-    changed = any(held(page, field) != field.default for field in others)
-    if not others:
-        return values, beside
-    with st.expander("Beyond the paper", expanded=changed) if papers else st.container():
-        for place, field in _placed(others, columns):
+    values: dict[str, Any] = {}
+    beside: dict[str, DeltaGenerator] = {}
+
+    def show(part: Sequence[Field]) -> None:
+        for place, field in zip(cycle(st.columns(columns)), part, strict=False):
             with place:
                 values[field.name] = fields.control(page, field)
+                if field.rule:
+                    beside[field.rule] = st.empty()
+
+    papers = [field for field in chosen if field.paper]
+    others = [field for field in chosen if not field.paper]
+    if papers:
+        show(papers)
+    if others:
+        changed = any(held(page, field) != field.default for field in others)
+        with st.expander("Beyond the paper", expanded=changed) if papers else st.container():
+            show(others)
     return values, beside
-
-
-def _placed(chosen: Sequence[Field], columns: int) -> Iterator[tuple[DeltaGenerator, Field]]:
-    if chosen:
-        yield from zip(cycle(st.columns(columns)), chosen, strict=False)
 
 
 def show_rules(beside: Mapping[str, DeltaGenerator], trace: Trace) -> None:
     """Say beside each rule's threshold how many entries it evicted in this run."""
     for rule, place in beside.items():
-        count = int(trace.evicted[rule].sum())
-        entries = f"{count or 'no'} entr{'y' if count == 1 else 'ies'}"
-        place.caption(plain(f"It evicted {entries} in this run."))
+        evicted = count(int(trace.evicted[rule].sum()), "entry", "entries")
+        place.caption(plain(f"It evicted {evicted} in this run."))
 
 
 def view_fields(page: str, link: Mapping[str, str] | None = None) -> list[Field]:
@@ -306,11 +300,8 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
 
 def keep_to_dialog(page: str, dialogs: DialogBatch, link: Mapping[str, str]) -> list[str]:
     """Keep turn and entry within this dialog; return a sentence if a link requested others."""
-    last_turn, last_token = dialogs.turns - 1, int(dialogs.bounds[0, -1]) - 1
-    return [
-        sentence
-        for field, last, kept in ((TURN, last_turn, last_turn), (ENTRY, last_token, None))
-        for sentence in fields.keep_to(
-            page, replace(field, high=last), link, kept, " in this dialog"
-        )
-    ]
+    last = dialogs.turns - 1
+    turn, where = replace(TURN, high=last), " in this dialog"
+    entry = replace(ENTRY, high=int(dialogs.bounds[0, -1]) - 1)
+    wrong = fields.keep_to(page, turn, link, last, where)
+    return wrong + fields.keep_to(page, entry, link, None, where)

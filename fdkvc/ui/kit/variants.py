@@ -92,10 +92,6 @@ def warn_no_effect_in(policies: Iterable[Policy], dialogs: DialogBatch) -> None:
     warn_no_effect(policies, available_in(dialogs))
 
 
-def _typed(line: str, other: Policy) -> Policy:
-    return read_policy(line) if line.strip() else other
-
-
 def _known(page: str, field: Field) -> dict[str, Policy]:
     """Return every policy that can be chosen, by name: variants, too, that once were chosen."""
     variants: dict[str, Policy]
@@ -109,7 +105,10 @@ def _add_variant(page: str, field: Field) -> None:
     with st.popover("Add a variant …", icon=":material/tune:", width="stretch"):
         start = read_policy(chosen[-1]).core.key if chosen else next(iter(POLICIES))
         variant = edit_policy(f"{page}/variant", policy_named(start), field.choices)
-        variant = fields.text(f"{page}/variant", LINE, lambda line: _typed(line, variant))
+        typed = fields.text(
+            f"{page}/variant", LINE, lambda line: read_policy(line) if line.strip() else None
+        )
+        variant = typed or variant
         if st.button(
             plain(f"Add {variant.title}"),
             key=f"{page}/variant/add",

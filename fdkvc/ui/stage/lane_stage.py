@@ -60,13 +60,18 @@ def beside(lanes: Sequence[Lane]) -> list[Lane]:
 
 
 def heads(rows: Sequence[Lane]) -> tuple[LaneHead, ...]:
-    """Return the labels and figures of each lane."""
+    """Return the labels and figures of each lane.
+
+    The river of a policy with a budget is as high as the largest budget.
+    """
     names = [lane.name for lane in rows]
+    traces = [lane.run.trace for lane in rows]
+    largest = max((trace.budget for trace in traces if trace.policy.bounded), default=0)
     return tuple(
         LaneHead(
             lane.label,
-            places(rows, lane),
-            "" if lane.run.trace.policy.bounded else "on a scale of its own",
+            largest if trace.policy.bounded else trace.budget,
+            "" if trace.policy.bounded else "on a scale of its own",
             tuple(
                 (line.label, tuple(map(line.words, lane.run.turns[line.field])))
                 for line in lane.run.metrics
@@ -74,12 +79,5 @@ def heads(rows: Sequence[Lane]) -> tuple[LaneHead, ...]:
             ),
             (names.index(lane.origin), lane.begins) if lane.origin else None,
         )
-        for lane in rows
+        for lane, trace in zip(rows, traces, strict=True)
     )
-
-
-def places(lanes: Sequence[Lane], lane: Lane) -> int:
-    """Return the height of a lane's river: the largest budget, or all tokens without one."""
-    bounded = [each.run.trace.budget for each in lanes if each.run.trace.policy.bounded]
-    own = lane.run.trace
-    return max(bounded) if own.policy.bounded else own.budget
