@@ -164,25 +164,26 @@ class _View:
         state = made.result.after.cache.state
         return float(state[name][made.row]) if name in state else None
 
-    def before(self, channel: str) -> Floats:
-        """Return a channel of each entry (n,) after the previous turn; NaN for new entries."""
-        old = self.made.result.old
-        column = np.full(len(self.made.token), np.nan, np.float32)
-        column[~self.made.new] = old[channel][self.made.row, self.made.slot[~self.made.new]]
+    def before(self, name: str) -> Floats | float:
+        """Return a channel of each entry (n,), or a row state, after the previous turn.
+
+        NaN for new entries.
+        """
+        made, old = self.made, self.made.result.old
+        if name in old.state:
+            return float(old.state[name][made.row])
+        column = np.full(len(made.token), np.nan, np.float32)
+        column[~made.new] = old[name][made.row, made.slot[~made.new]]
         return column
 
-    def state_before(self, name: str) -> float:
-        """Return a row state after the previous turn."""
-        return float(self.made.result.old.state[name][self.made.row])
-
-    def change(self, step: Step) -> tuple[Floats, Floats]:
-        """Return the quantity that a step changes, before and after (n,)."""
+    def change(self, step: Step) -> tuple[Floats, Floats, Bools]:
+        """Return what a step changes, before and after (n,), and where both are known."""
         read, written = step.reads[0], step.writes[0]
         before = self.before(read) if read == written else self.quantity(read)
         after = self.quantity(written)
         assert isinstance(before, np.ndarray)
         assert isinstance(after, np.ndarray)
-        return before, after
+        return before, after, np.isfinite(before) & np.isfinite(after)
 
     def subject(self, step: Step) -> str:
         """Name the channel that a step changes: a prefix of the written quantity's name."""
@@ -201,13 +202,6 @@ class _View:
             return ""
         counts = (f"{members.sum()} {topic or 'other'}" for topic, members in groups.items())
         return f" ({', '.join(counts)})"
-
-    def attention(self, step: Step) -> tuple[Floats, Floats, Bools]:
-        """Return the weights (n,) before and after modulation, and which are known."""
-        before, after = self.quantity(step.reads[0]), self.quantity(step.writes[0])
-        assert isinstance(before, np.ndarray)
-        assert isinstance(after, np.ndarray)
-        return before, after, np.isfinite(before) & np.isfinite(after)
 
     def described(
         self, label: str, value: Floats | float | None, chosen: Bools, by_topic: bool = True
@@ -256,9 +250,9 @@ def _describe_value(view: _View, step: Step) -> str:
 
 def _describe_change(view: _View, step: Step) -> str:
     """Describe the gains and losses of old entries, and the values of new ones."""
-    before, after = view.change(step)
+    before, after, known = view.change(step)
     subject, new = view.subject(step), view.made.new
-    known = np.isfinite(before) & np.isfinite(after) & ~new
+    known &= ~new
     if known.any():
         share = _common_factor(before[known], after[known])
         parts = [
@@ -337,8 +331,9 @@ def _describe_rate(view: _View, step: Step) -> str:
     parts = []
     for name in step.writes:
         label = view.made.policy.quantity_name(name)
-        now, last = view.quantity(name), view.state_before(name)
+        now, last = view.quantity(name), view.before(name)
         assert isinstance(now, float)
+        assert isinstance(last, float)
         old, new = contrast(last, now)
         if old == new:
             parts.append(f"the {label} stayed at {new}")
@@ -406,7 +401,7 @@ def _cutoff_words(made: TurnView) -> str:
 
 def _describe_attention(view: _View, step: Step) -> str:
     """Describe the change of each topic's attention, largest gain first."""
-    before, after, known = view.attention(step)
+    before, after, known = view.change(step)
     change = after[known].astype(float) - before[known]
     if np.abs(change).max() < SAME_WEIGHT:
         return "the attention weights stayed as they were"
@@ -463,7 +458,7 @@ def _numbers(view: _View, step: Step) -> tuple[Pairs, Pairs]:
     if step.kind == "protect":
         return (("entries", str(made.stood.sum())),), (("protected", str(made.protected.sum())),)
     if step.kind == "attention":
-        before, after, known = view.attention(step)
+        before, after, known = view.change(step)
         pair = ((step.reads[0], before), (step.writes[0], after))
         one, other = (
             tuple(
@@ -475,15 +470,16 @@ def _numbers(view: _View, step: Step) -> tuple[Pairs, Pairs]:
         return one, other
 
     took_part = np.ones_like(made.new) if step.includes_new or step.kind == "value" else ~made.new
-    inputs: list[tuple[str, str]] = []
-    for name in step.reads:
-        if name in step.writes:
-            inputs += view.described(f"{label(name)} before", view.before(name), took_part)
-        else:
-            inputs += view.described(label(name), view.quantity(name), took_part)
-    if step.kind == "rate":
-        for name in step.writes:
-            inputs += view.described(f"{label(name)} before", view.state_before(name), took_part)
+    states = step.writes if step.kind == "rate" else ()
+    inputs = [
+        pair
+        for name in (*step.reads, *states)
+        for pair in (
+            view.described(f"{label(name)} before", view.before(name), took_part)
+            if name in step.writes
+            else view.described(label(name), view.quantity(name), took_part)
+        )
+    ]
     outputs = [
         pair
         for name in step.writes

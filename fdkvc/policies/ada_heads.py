@@ -40,19 +40,11 @@ class AdaHeads(Wrapper):
         high=1,
     )
 
-    def __post_init__(self) -> None:
-        """Check the hyperparameters, and that places are allocated one by one.
-
-        Raises
-        ------
-        ValueError
-            As every wrapper, and around pages.
-        """
-        super().__post_init__()
+    def refusal(self) -> str:
+        """Refuse a policy that allocates pages: heads share single places."""
         if self.policy.page_size > 1:
-            raise ValueError(
-                f"{self.policy.name} allocates whole pages, but {self.key} single places"
-            )
+            return f"{self.policy.name} allocates whole pages, but {self.key} single places"
+        return ""
 
     @property
     def steps(self) -> tuple[Step, ...]:

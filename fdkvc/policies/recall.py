@@ -60,23 +60,16 @@ class Recall(Wrapper):
         symbol=r"\vartheta",
     )
 
-    def __post_init__(self) -> None:
-        """Check the hyperparameters, and that the two go together.
-
-        Raises
-        ------
-        ValueError
-            As every wrapper, and around a policy that has a second tier already.
-        """
+    def refusal(self) -> str:
+        """Refuse a policy that has a second tier already."""
         if MOVES.keys() & self.policy.initial_state():
-            raise ValueError(f"{self.policy.name} has a second tier already")
-        super().__post_init__()
+            return f"{self.policy.name} has a second tier already"
+        return ""
 
     @property
-    def looks_at(self) -> tuple[Look, ...]:
-        """Look where a page is, too."""
-        also: tuple[Look, ...] = ("positions", "keys") if self.tier else ()
-        return tuple(dict.fromkeys((*self.policy.looks_at, *also)))
+    def also_looks_at(self) -> tuple[Look, ...]:
+        """Look where a page is, if there is a second tier."""
+        return ("positions", "keys") if self.tier else ()
 
     @property
     def steps(self) -> tuple[Step, ...]:

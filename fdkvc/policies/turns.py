@@ -11,7 +11,7 @@ import numpy as np
 from fdkvc.attention import Floats, Observation
 from fdkvc.cache import EXACT, Cache, Ties, contains, top_k
 from fdkvc.parameters import parameter
-from fdkvc.policies.base import EVICTION, Look, Score, Step, Update, total
+from fdkvc.policies.base import EVICTION, Score, Step, Update, total
 from fdkvc.policies.recall import MOVES
 from fdkvc.policies.wrapper import Wrapper
 
@@ -33,29 +33,17 @@ class Turns(Wrapper):
         "that were not picked are evicted first, then those picked longest ago."
     )
     source = "after Liu et al. 2025, FlowKV"
+    also_looks_at = ("positions", "history")
 
     picks: float = parameter(
         0.25, "Picked", "Share of a turn's tokens to pick.", symbol="p", low=0, high=1
     )
 
-    def __post_init__(self) -> None:
-        """Check the hyperparameters, and that evicted entries do not come back.
-
-        Raises
-        ------
-        ValueError
-            As every wrapper, and around a policy with a second tier.
-        """
-        super().__post_init__()
+    def refusal(self) -> str:
+        """Refuse a policy with a second tier, from which entries come back."""
         if MOVES.keys() & self.policy.initial_state():
-            raise ValueError(
-                f"{self.policy.name} brings entries back, but {self.key} scores none twice"
-            )
-
-    @property
-    def looks_at(self) -> tuple[Look, ...]:
-        """Use positions and the history of picks."""
-        return tuple(dict.fromkeys((*self.policy.looks_at, "positions", "history")))
+            return f"{self.policy.name} brings entries back, but {self.key} scores none twice"
+        return ""
 
     @property
     def steps(self) -> tuple[Step, ...]:

@@ -77,14 +77,10 @@ class Whitelist(Wrapper):
     )
 
     @property
-    def looks_at(self) -> tuple[Look, ...]:
+    def also_looks_at(self) -> tuple[Look, ...]:
         """Use positions, and speakers and words where they are listed."""
-        also: tuple[Look, ...] = ("positions",)
-        if self.speaker != NOBODY:
-            also = (*also, "speakers")
-        if self.words:
-            also = (*also, "words")
-        return tuple(dict.fromkeys((*self.policy.looks_at, *also)))
+        speakers: tuple[Look, ...] = ("speakers",) if self.speaker != NOBODY else ()
+        return ("positions", *speakers, *(("words",) if self.words else ()))
 
     @property
     def steps(self) -> tuple[Step, ...]:

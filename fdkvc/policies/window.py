@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from fdkvc.attention import Bools, Observation
 from fdkvc.cache import Cache
-from fdkvc.policies.base import RECENT_WINDOW, Look, Step, window, window_parameter, within
+from fdkvc.policies.base import RECENT_WINDOW, Step, window, window_parameter, within
 from fdkvc.policies.wrapper import Wrapper, before_eviction
 
 
@@ -21,13 +21,9 @@ class Window(Wrapper):
     label = "Window"
     idea = "The newest entries always stay; the wrapped policy decides on the rest of the budget."
     source = "after Zhang et al. 2023, H2O"
+    also_looks_at = ("positions",)
 
     share: float = window_parameter(0.5)
-
-    @property
-    def looks_at(self) -> tuple[Look, ...]:
-        """Use positions, too."""
-        return tuple(dict.fromkeys((*self.policy.looks_at, "positions")))
 
     @property
     def steps(self) -> tuple[Step, ...]:

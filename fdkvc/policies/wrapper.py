@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fdkvc.parameters import Field, parameters_of
-from fdkvc.policies.base import Policy, Step
+from fdkvc.policies.base import Look, Policy, Step
 
 
 class _Forwarded:
@@ -44,7 +44,7 @@ class Wrapper(Policy):
         ------
         ValueError
             If the wrapped policy evicts nothing, stores everything, or has a hyperparameter of the
-            same name.
+            same name; with the wrapper's own `refusal`, if any.
         """
         super().__post_init__()
         if not self.policy.bounded:
@@ -53,12 +53,26 @@ class Wrapper(Policy):
             raise ValueError(
                 f"{self.policy.name} stores everything, so {self.key} has nothing to change"
             )
+        if refusal := self.refusal():
+            raise ValueError(refusal)
         for name in parameters_of(self).keys() & self.policy.settings.keys():
             raise ValueError(
                 f"{self.policy.name} has {name!r} already, so {self.key} cannot stand around it"
             )
 
-    looks_at = forwarded()
+    def refusal(self) -> str:
+        """Say why the wrapper cannot be put around this policy; empty if it can."""
+        return ""
+
+    @property
+    def also_looks_at(self) -> tuple[Look, ...]:
+        """What the wrapper decides by itself; see `Look`."""
+        return ()
+
+    @property
+    def looks_at(self) -> tuple[Look, ...]:
+        return tuple(dict.fromkeys((*self.policy.looks_at, *self.also_looks_at)))
+
     steps = forwarded()
     bounded = forwarded()
     reads_afresh = forwarded()

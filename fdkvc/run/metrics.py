@@ -14,11 +14,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fdkvc.attention import Bools, Floats, Ints, cosine
+from fdkvc.attention import Bools, Floats, cosine
 from fdkvc.run.bounds import least_attention_loss
 from fdkvc.run.evidence import OLD, RECENT, Demands, Evidence
 from fdkvc.run.trace import Trace
-from fdkvc.synthetic.batch import Bits, DialogBatch
+from fdkvc.synthetic.batch import Bits, DialogBatch, topic_bit
 
 LATE_TURNS = 3
 """Number of last turns that the "late" metrics average over (the paper's evaluation metrics)."""
@@ -42,8 +42,7 @@ def _own_turns(series: Floats, trace: Trace, dialogs: DialogBatch) -> Floats:
 def retention(trace: Trace, dialogs: DialogBatch) -> Floats:
     """Share of the cached entries with the current topic (B, T), in [0, 1]."""
     current = dialogs.current[:, trace.first_turn :]
-    wanted = np.where(current >= 0, np.uint32(1) << np.maximum(current, 0).astype(np.uint32), 0)
-    of_topic = (_kept_bits(trace, dialogs) & wanted[:, :, None].astype(np.uint32)) != 0
+    of_topic = (_kept_bits(trace, dialogs) & topic_bit(current)[:, :, None]) != 0
     cached = np.maximum((trace.kept >= 0).sum(axis=2), 1)
     share = (of_topic.sum(axis=2) / cached).astype(np.float32)
     return _own_turns(np.where(current >= 0, share, np.float32(np.nan)), trace, dialogs)
@@ -113,20 +112,11 @@ def output_error(trace: Trace, dialogs: DialogBatch) -> Floats:
     return _own_turns(share.astype(np.float32), trace, dialogs)
 
 
-def memory_share(trace: Trace, dialogs: DialogBatch) -> Floats:
-    """Entries stored in the cache and a second tier, as a share of all tokens so far (B, T)."""
-    held = (trace.kept >= 0).sum(axis=2) + (trace.tier >= 0).sum(axis=2)
-    return _of_all_so_far(held, trace, dialogs)
-
-
-def reads_share(trace: Trace, dialogs: DialogBatch) -> Floats:
-    """Entries that a turn reads, those of the cache, as a share of all tokens so far (B, T)."""
-    return _of_all_so_far((trace.kept >= 0).sum(axis=2), trace, dialogs)
-
-
-def _of_all_so_far(count: Ints, trace: Trace, dialogs: DialogBatch) -> Floats:
+def stored_share(trace: Trace, dialogs: DialogBatch, tier: bool) -> Floats:
+    """Entries in the cache, and in a second `tier`, as a share of all tokens so far (B, T)."""
+    held = (trace.kept >= 0).sum(axis=2) + tier * (trace.tier >= 0).sum(axis=2)
     so_far = (dialogs.bounds[:, 1:] - dialogs.bounds[:, :1])[:, trace.first_turn :]
-    share = (count / np.maximum(so_far, 1)).astype(np.float32)
+    share = (held / np.maximum(so_far, 1)).astype(np.float32)
     return _own_turns(share, trace, dialogs)
 
 
@@ -142,8 +132,7 @@ def return_recall(trace: Trace, dialogs: DialogBatch) -> Floats:
         past = dialogs.current[:, :turn] == topic[:, None]
         back = (topic >= 0) & dialogs.in_turns[:, turn]
         back &= past.any(axis=1) & ~past[:, -1:].any(axis=1)
-        wanted = np.uint32(1) << np.maximum(topic, 0).astype(np.uint32)
-        earlier = (dialogs.topic_bits & wanted[:, None]) != 0
+        earlier = (dialogs.topic_bits & topic_bit(topic)[:, None]) != 0
         earlier &= dialogs.born < turn
         kept = trace.kept[:, at]
         found = (earlier[rows, kept] & (kept >= 0)).sum(axis=1)
@@ -291,7 +280,7 @@ METRICS: Mapping[str, Metric] = {
             "memory",
             "Memory",
             "Stored entries, in the cache or a second tier, as a share of all tokens so far.",
-            memory_share,
+            partial(stored_share, tier=True),
             optional=True,
             whole=True,
             lower_is_better=True,
@@ -302,7 +291,7 @@ METRICS: Mapping[str, Metric] = {
             "Reads",
             "Entries that a turn reads, as a share of all tokens so far; less than memory if the "
             "policy retrieves.",
-            reads_share,
+            partial(stored_share, tier=False),
             optional=True,
             whole=True,
             lower_is_better=True,

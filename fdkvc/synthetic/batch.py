@@ -423,6 +423,11 @@ class DialogBatch:
         )
 
 
+def topic_bit(topic: Ints) -> Bits:
+    """Return the bit of each topic (...); no bit for topic −1."""
+    return np.where(topic >= 0, 1 << np.maximum(topic, 0), 0).astype(np.uint32)
+
+
 def lengths_of(x: Floats) -> Floats:
     """Length of each vector (...), with 1 for zero vectors."""
     length: Floats = np.sqrt(np.einsum("...d,...d->...", x, x))
@@ -489,7 +494,6 @@ def one_dialog(
     check_most("the dialog has", len(names), "topics", 32)
     topics = turn_topics or [None] * len(lengths)
     current = np.array([-1 if each is None else names.index(each) for each in topics], np.intp)
-    bits = np.where(current >= 0, np.uint32(1) << np.maximum(current, 0).astype(np.uint32), 0)
     return DialogBatch(
         embeddings=checked["embeddings"][None],
         queries=checked["queries"][None],
@@ -498,7 +502,7 @@ def one_dialog(
         values=checked["values"][None],
         bounds=np.concatenate([[0], np.cumsum(lengths)])[None],
         turn_counts=np.array([len(lengths)]),
-        topic_bits=np.repeat(bits.astype(np.uint32), lengths)[None],
+        topic_bits=np.repeat(topic_bit(current), lengths)[None],
         current=current[None],
         topic_names=names,
     )
