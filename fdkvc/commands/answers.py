@@ -93,7 +93,6 @@ def live(options: Namespace) -> None:
 
 
 def _settings(options: Namespace) -> tuple[Answers, str]:
-    """Return what to measure, and the baseline."""
     chosen: dict[str, Any] = {}
     if options.policies is not None:
         policies = [key for key in options.policies if key != CUT_TEXT]

@@ -20,7 +20,6 @@ FORMATS = (
     "speaker before each turn"
 )
 SUGGESTED = "values to try; default: the paper's, or a suggested range"
-FD_KVC: dict[str, Any] = {"default": "fd-kvc"}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -102,7 +101,7 @@ def build_parser() -> argparse.ArgumentParser:
         each.workers()
 
     sweep = command("sweep", "sweep one or two hyperparameters of a policy")
-    sweep.option("--policy", "KEY", "policy to vary", **FD_KVC)
+    sweep.option("--policy", "KEY", "policy to vary", default="fd-kvc")
     sweep.option("--scenario", "KEY", "scenario to run", default="mixed")
     ablation = command("ablation", "sweep one hyperparameter of FD-KVC, as the paper does")
     ablation.set_defaults(policy="fd-kvc", scenario="mixed", second=None, second_values=None)
@@ -119,7 +118,7 @@ def build_parser() -> argparse.ArgumentParser:
     ablation.option("--out", "DIR", "write ablation.csv to this folder", required=True)
 
     tune = command("tune", "search hyperparameters of a policy for several goals")
-    tune.option("--policy", "KEY", "policy to tune", **FD_KVC)
+    tune.option("--policy", "KEY", "policy to tune", default="fd-kvc")
     tune.several("--names", "NAME", "hyperparameters to search; default: all", default=[])
     goals = ["retention", "diversity"]
     tune.several("--metrics", "KEY", f"goals; default: {' '.join(goals)}", default=goals)
@@ -209,7 +208,7 @@ def build_parser() -> argparse.ArgumentParser:
     trace.option("--scenario", "KEY", "scenario to run; default: mixed")
     own = f"your own dialog instead, a topic letter per turn, such as AABBA; at most {MAX_TURNS:,}"
     trace.option("--schedule", "LETTERS", own)
-    trace.option("--policy", "KEY", "policy to run", **FD_KVC)
+    trace.option("--policy", "KEY", "policy to run", default="fd-kvc")
     trace.several("--set", "NAME=X", "hyperparameters of the policy", default=[])
     trace.several("--metrics", "KEY", f"{metrics}added to the paper's three", default=[])
     trace.seed_and_budget()

@@ -319,7 +319,6 @@ def _by_words(transcript: Transcript, tokens: Sequence[Sequence[Token]]) -> Floa
 
 
 def _read_causally(model: Model, name: str, turns: Sequence[list[int]]) -> Iterator[Read]:
-    """Read turn by turn, with the model's own cache."""
     total = sum(map(len, turns))
     if total > model.most_tokens:
         raise ValueError(f"{name}: {total} tokens, but the model holds at most {model.most_tokens}")
@@ -360,7 +359,6 @@ def _read_in_windows(model: Model, name: str, turns: Sequence[list[int]]) -> Ite
 
 
 def _check_sees_all(model: Model, name: str, total: int) -> None:
-    """Raise a ValueError if the layer does not see all tokens so far."""
     seen = model.recorder.seen(model.causal, total)
     n = seen.shape[-2]
     if (seen | ~np.tri(n, total, total - n, np.bool_) if model.causal else seen).all():
@@ -444,7 +442,6 @@ def _numpy(vectors: Any) -> Floats:
 
 
 def _encode_turns(model: Model, transcript: Transcript) -> list[Encoded]:
-    """Return the tokens of each turn as the model reads it."""
     if model.reads == "chat":
         return _encode_by_template(model, transcript)
     encoded = []
@@ -537,7 +534,6 @@ def _frame(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def _check_heads(config: Any, layer: int, heads: Sequence[int] | None) -> tuple[int, ...]:
-    """Check the layer and the heads; return the heads."""
     config = config.get_text_config()
     check_count("layer", layer, 0, config.num_hidden_layers - 1)
     if not hasattr(config, "num_attention_heads"):

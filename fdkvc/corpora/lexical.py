@@ -17,7 +17,7 @@ import numpy as np
 from numpy.random import SFC64, Generator, SeedSequence
 
 from fdkvc.attention import Floats
-from fdkvc.corpora.recordings import Recording, Token, as_rows
+from fdkvc.corpora.recordings import Recording, Token
 from fdkvc.corpora.transcripts import Transcript, word_spans
 from fdkvc.corpora.word_frequencies import word_surprisal
 from fdkvc.limits import MAX_CACHED_WORDS, MAX_NAME_CHARACTERS
@@ -58,14 +58,15 @@ def lexical_recording(
     words: dict[str, int] = {}  # each once: a long dialog repeats most of them
     of_word = [words.setdefault(token.text, len(words)) for turn in tokens for token in turn]
     embeddings = np.stack([word_vector(word, seed, world.dimension) for word in words])[of_word]
-    queries, keys, values = embeddings @ _projections(seed, world.dimension, world.head_dimension)
+    projections = _projections(seed, world.dimension, world.head_dimension)
+    queries, keys, values = (embeddings @ projections)[:, None]
     return Recording(
         transcript,
         tokens,
         embeddings,
-        as_rows(queries),
-        as_rows(keys),
-        as_rows(values),
+        queries,
+        keys,
+        values,
         heads=(0,),
         source=f"{LEXICAL}, seed {seed}{transcript.source_note}",
         surprisal=np.array([*map(word_surprisal, words)], np.float32)[of_word],

@@ -76,7 +76,6 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Read a JSON object from a file."""
     return parse_config(read_bytes(path, MAX_MODEL_JSON_BYTES), path.name)
 
 

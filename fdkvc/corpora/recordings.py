@@ -9,7 +9,7 @@ from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from fdkvc.attention import SPEAKERS, Floats
 from fdkvc.corpora.token_traits import token_traits
@@ -92,9 +92,6 @@ class Recording:
     @cached_property
     def dialogs(self) -> DialogBatch:
         """The dialog as a batch with a row for each head."""
-        turns = zip(self.transcript.turns, self.transcript.spoken_by, strict=True)
-        said = ["prompt" if turn.kind == "system" else speaker for turn, speaker in turns]
-        speakers = np.array([[*map(SPEAKERS.index, said)]])
         heads = stack(
             [
                 one_dialog(
@@ -109,21 +106,18 @@ class Recording:
                 for head in range(len(self.heads))
             ]
         )
-        numbers = (
-            word_ids(turn.text, [(token.start, token.end) for token in tokens])
-            for turn, tokens in zip(self.transcript.turns, self.tokens, strict=True)
-        )
-        words, count = np.array([[*chain(*numbers)]], np.intp), len(self.heads)
-        traits = [
-            token_traits(turn.text, [(token.start, token.end) for token in tokens], who == "user")
-            for turn, tokens, who in zip(
-                self.transcript.turns, self.tokens, self.transcript.spoken_by, strict=True
-            )
-        ]
+        speakers, words, traits = [], [], []
+        said = zip(self.transcript.turns, self.transcript.spoken_by, self.tokens, strict=True)
+        for turn, speaker, tokens in said:
+            spans = [(token.start, token.end) for token in tokens]
+            speakers.append(SPEAKERS.index("prompt" if turn.kind == "system" else speaker))
+            words += word_ids(turn.text, spans)
+            traits.append(token_traits(turn.text, spans, speaker == "user"))
+        count = len(self.heads)
         return replace(
             heads,
-            speakers=np.repeat(speakers, count, axis=0),
-            words=np.repeat(words, count, axis=0),
+            speakers=np.repeat([speakers], count, axis=0),
+            words=np.repeat(np.array([words], np.intp), count, axis=0),
             traits=np.repeat(np.concatenate(traits)[None], count, axis=0),
             heads=count,
         )
@@ -164,10 +158,6 @@ class Recording:
         starts = np.flatnonzero(np.diff(self.span_kinds, prepend=np.uint8(len(SPAN_KINDS))))
         kinds = [*SPAN_KINDS]
         return tuple((int(start), kinds[self.span_kinds[start]]) for start in starts)
-
-    def with_transcript(self, transcript: Transcript) -> Recording:
-        """Return the same recording with another transcript, such as one with other topics."""
-        return replace(self, transcript=transcript)
 
     def tokens_of(self, mention: Mention) -> tuple[int, ...]:
         """Return the indices of the tokens that cover any of a mention's characters."""
@@ -232,8 +222,3 @@ def stack_recordings(recordings: Sequence[Recording]) -> DialogBatch:
     most = max(len(recording.dialogs.topic_names) for recording in recordings)
     names = tuple(f"topic {number}" for number in range(most))
     return stack([replace(recording.dialogs, topic_names=names) for recording in recordings])
-
-
-def as_rows(vectors: ArrayLike) -> Floats:
-    """Return the vectors of one head (N, h) as (1, N, h)."""
-    return np.asarray(vectors, np.float32)[None]

@@ -444,7 +444,6 @@ def _tokens(
 
 
 def _demands(arrays: Arrays, turns: Sequence[int]) -> list[list[Demand]]:
-    """Return the demands of each dialog."""
     count = len(arrays["demand_kinds"])
     mentions: list[list[Mention]] = [[] for _ in range(count)]
     for demand, *place in arrays["mentions"].tolist():

@@ -70,7 +70,6 @@ NO_FRACTIONS = {"trial", "setting", "goal", "n", "front"}
 
 
 def _kept(record: Record, name: str, columns: Sequence[str]) -> pd.DataFrame:
-    """Read a table of a record."""
     try:
         table = pd.read_csv(
             StringIO(record.texts.get(name, "")),
@@ -181,7 +180,6 @@ def difference(one: str, other: str) -> tuple[float, bool]:
 
 
 def _moved(cell: str, twin: str) -> float:
-    """Return the difference of two cells."""
     if cell == twin:
         return 0.0
     try:

@@ -190,7 +190,6 @@ def _tex(text: str) -> str:
 
 
 def _frame(table: MeasuredTable) -> pd.DataFrame:
-    """Return a table as texts."""
     rows = [[label, *table.texts(row, _text)] for row, label in table.rows.items()]
     return pd.DataFrame(rows, columns=[table.corner, *table.columns.values()])
 

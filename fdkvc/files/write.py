@@ -95,7 +95,6 @@ def _recover(folder: Path) -> None:
 
 
 def _check_file(path: Path) -> None:
-    """Raise a ValueError if the path exists and is not a regular file."""
     if path.exists() and not path.is_file():
         what = "a folder" if path.is_dir() else "not a regular file"
         raise ValueError(f"the file {str(path)!r} cannot be written: it is {what}")
@@ -151,7 +150,6 @@ def _replace_all(folder: Path, files: Files, unfinished: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Flush a file or a folder to the disk."""
     if sys.platform == "win32" and path.is_dir():
         return  # Windows opens no folders
     handle = os.open(path, os.O_RDWR if path.is_file() else os.O_RDONLY)

@@ -127,14 +127,12 @@ class Chat:
         for name, cache in self.caches.items():
             self._close(name, writer, cache.count - len(ids))
 
-    def answer(
-        self, *, most: int = MAX_WRITTEN_TOKENS, every: int | None = None
-    ) -> Generator[dict[str, tuple[Writer, int]]]:
+    def answer(self, most: int = MAX_WRITTEN_TOKENS) -> Generator[dict[str, tuple[Writer, int]]]:
         """Let the model answer under every cache: any calls first, then words.
 
-        A passage that repeats itself ends; see `is_looping`, and `generate` for `most` and `every`.
-        Closing the generator ends the current passages; the chat can continue. Yields the next
-        token under each cache that is still writing, and the writer of its passage.
+        A passage ends after `most` tokens, or when it repeats itself; see `is_looping`. Closing the
+        generator ends the current passages; the chat can continue. Yields the next token under each
+        cache that is still writing, and the writer of its passage.
         """
         calls = dict.fromkeys(self.caches, 0)
         while calls:
@@ -146,13 +144,12 @@ class Chat:
                 )
                 for name, count in calls.items()
             }
-            yield from self._write(writers, most, every)
+            yield from self._write(writers, most)
             calls = {name: calls[name] + 1 for name, writer in writers.items() if writer == "call"}
 
     def _write(
-        self, writers: Mapping[str, Writer], most: int, every: int | None
+        self, writers: Mapping[str, Writer], most: int
     ) -> Iterator[dict[str, tuple[Writer, int]]]:
-        """Write a passage under each of these caches."""
         tokens, names = self.model.tokens, list(writers)
         caches = [self.caches[name] for name in names]
         starts = [cache.count for cache in caches]
@@ -161,9 +158,7 @@ class Chat:
             for name, writer in writers.items()
         ]
         try:
-            for chosen in generate(
-                tokens, caches, np.stack(logits), most=most, every=every, stop_loops=True
-            ):
+            for chosen in generate(tokens, caches, np.stack(logits), most=most, stop_loops=True):
                 yield {names[at]: (writers[names[at]], token) for at, token in chosen.items()}
         finally:
             after = read(caches, (tokens.end,), last=1)[:, 0]

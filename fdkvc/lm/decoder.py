@@ -119,7 +119,6 @@ class Decoder:
         return self._normed(x[:, n - last :] if last is not None else x) @ self.logits
 
     def _normed(self, x: Floats) -> Floats:
-        """Divide each vector by its root mean square."""
         squares = np.einsum("...d,...d->...", x, x)[..., None] / np.float32(x.shape[-1])
         share: Floats = 1 / np.sqrt(squares + np.float32(self.shape.epsilon))
         return x * share

@@ -204,7 +204,6 @@ def _shape(config: Mapping[str, Any]) -> Shape:
 
 
 def _arrays(folder: Path) -> dict[str, Floats]:
-    """Read all weights, in single precision."""
     import safetensors
 
     deserialize: Any = safetensors.deserialize

@@ -170,7 +170,6 @@ class TextCache:
         return mask
 
     def _reserve(self, end: int) -> None:
-        """Grow the arrays to at least so many tokens."""
         size = self._evicted_in.shape[2]
         if end <= size:
             return

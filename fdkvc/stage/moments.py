@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from string import ascii_uppercase
 
 import numpy as np
@@ -103,7 +103,7 @@ def lettered(recording: Recording, transcript: Transcript) -> Recording:
     """
     letters = dict(zip(transcript.topics, LETTERS, strict=False))
     topics = [None if turn.topic is None else letters[turn.topic] for turn in transcript.turns]
-    return recording.with_transcript(transcript.with_topics(topics))
+    return replace(recording, transcript=transcript.with_topics(topics))
 
 
 @dataclass(frozen=True, eq=False)

@@ -79,7 +79,9 @@ def header(shape: str, descr: str = "<f4", data: bytes = b"", order: str = "Fals
         RECORDINGS[1:],
         SMALL,
         [
-            each.with_transcript(dataclasses.replace(each.transcript, demands=(CARRIED,)))
+            dataclasses.replace(
+                each, transcript=dataclasses.replace(each.transcript, demands=(CARRIED,))
+            )
             for each in SMALL
         ],
     ],

@@ -133,20 +133,19 @@ def read_bytes(path: str | Path, most: int) -> bytes:
     Raises a ValueError if it cannot be read, or is a pipe, a device, or a system file that would
     block.
     """
+    reason = "it is not a regular file"
     try:
         with open(path, "rb", opener=_open_nonblocking) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise ValueError(f"the file {str(path)!r} cannot be read: it is not a regular file")
-            content: bytes | None = file.read(most + 1)
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                content: bytes | None = file.read(most + 1)
+                if content is not None:
+                    return content
+                reason = "it has no content now"  # it would block, as /proc/kmsg does
     except IsADirectoryError:
-        raise ValueError(
-            f"the file {str(path)!r} cannot be read: it is not a regular file"
-        ) from None
+        pass
     except OSError as error:
-        raise ValueError(f"the file {str(path)!r} cannot be read: {error.strerror}") from None
-    if content is None:  # a system file that would block, such as /proc/kmsg
-        raise ValueError(f"the file {str(path)!r} cannot be read: it has no content now")
-    return content
+        reason = error.strerror or str(error)
+    raise ValueError(f"the file {str(path)!r} cannot be read: {reason}")
 
 
 def _open_nonblocking(path: str, flags: int) -> int:

@@ -281,7 +281,6 @@ def _service_call(value: Mapping[str, Any], place: str) -> tuple[str, Mapping[st
 
 
 def _texts(values: Any, place: str) -> list[str]:
-    """Return texts or numbers as texts."""
     values = values if isinstance(values, list) else [values]
     for value in values:
         if not isinstance(value, str | int | float):

@@ -50,7 +50,6 @@ def _conversation(
 
 
 def _messages(body: Mapping[str, Any], place: str, unread: Counter[str]) -> Iterator[Any]:
-    """Yield chat messages of items."""
     instructions = body.get("instructions")
     if isinstance(instructions, list):  # a response may return them as items
         yield from _turns(instructions, unread)
