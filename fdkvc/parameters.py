@@ -85,10 +85,10 @@ class Parameter:
             return self.form
         noun = "a whole number" if kind is int else "a number"
         lowest, highest = written(self.low), written(self.high)
-        low = f"{'above' if self.open_low else 'from'} {lowest}"
+        low = f"{'above' if self.open_low else 'of at least'} {lowest}"
         high = f"{'below' if self.open_high else 'at most'} {highest}"
         if math.isinf(self.high):
-            return f"{noun} {low}" if self.open_low else f"{noun} of at least {lowest}"
+            return f"{noun} {low}"
         if self.open_low or self.open_high:
             return f"{noun} {low} and {high}"
         return f"{noun} from {lowest} to {highest}"
@@ -163,11 +163,7 @@ class Field(Parameter):
         """
         if text == "" and self.default in (None, "", ()):
             return self.default
-        if len(text) > MAX_LINK_CHARACTERS:
-            raise ValueError(
-                f"{self.label} has {len(text):,} characters, but may have "
-                f"{MAX_LINK_CHARACTERS:,} at most"
-            )
+        check_most(f"{self.label} has", len(text), "characters", MAX_LINK_CHARACTERS)
         if isinstance(self.default, tuple):
             return list(dict.fromkeys(map(self._parse_one, split_list(text))))
         return self._parse_one(text)
@@ -232,7 +228,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 DIALOGS = Field(
     "Dialogs per scenario",
-    "Dialogs of each scenario; more give narrower intervals.",
+    "More dialogs give narrower intervals.",
     name="dialogs",
     default=600,
     low=1,
@@ -243,7 +239,7 @@ SEED = Field(
 )
 BUDGET = Field(
     "Budget",
-    "Largest number of cached entries after a turn.",
+    "The most entries that the cache may hold after a turn.",
     name="budget",
     default=56,
     low=1,
@@ -254,7 +250,7 @@ WORKERS = Field(
 )
 """Settings of every run, with the ranges of the command line; pages narrow some of them."""
 
-PORT = Field("Port", "Where the app listens.", name="port", low=1, high=65_535)
+PORT = Field("Port", "The port on which the app listens.", name="port", low=1, high=65_535)
 
 
 def parameter(default: float | int | str, label: str, help: str, **facts: Any) -> Any:

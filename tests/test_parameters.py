@@ -40,7 +40,11 @@ class Example(Checked):
     [
         (Parameter("", "", low=0, high=1), float, "a number from 0 to 1"),
         (Parameter("", "", low=0, high=1, open_low=True), float, "a number above 0 and at most 1"),
-        (Parameter("", "", low=0, high=1, open_high=True), float, "a number from 0 and below 1"),
+        (
+            Parameter("", "", low=0, high=1, open_high=True),
+            float,
+            "a number of at least 0 and below 1",
+        ),
         (
             Parameter("", "", low=0, high=0.5, open_low=True, open_high=True),
             float,
@@ -231,7 +235,7 @@ def test_a_long_value_of_a_link_is_refused_before_it_is_read() -> None:
 
     several = Field("Policies", "", name="policies", default=("fifo",), read=never)
     with pytest.raises(
-        ValueError, match=r"^Policies has 10,001 characters, but may have 10,000 at most"
+        ValueError, match=r"^Policies has 10,001 characters, but at most 10,000 are allowed"
     ):
         several.parse("a" * 10_001)
 

@@ -49,19 +49,19 @@ class _Parser(argparse.ArgumentParser):
 
     def seed_and_budget(self) -> None:
         self.number(SEED, "random seed")
-        self.number(BUDGET, "entries in the cache after a turn")
+        self.number(BUDGET, "most entries in the cache after a turn")
 
     def workers(self) -> None:
-        what = f"processes, {WORKERS.allowed(int)}; default: the number of cores"
+        what = f"worker processes, {WORKERS.allowed(int)}; default: the number of cores"
         self.option("--workers", "N", what, type=read_value)
-        self.option("--dask", "ADDRESS", "use the Dask cluster of this scheduler instead")
+        self.option("--dask", "ADDRESS", "run on the Dask cluster of this scheduler instead")
 
     def tools(self) -> None:
-        what = "begin each dialog with its tools: those in its file, or those of an SGD schema"
+        what = "begin each dialog with a list of its tools, from its file or from an SGD schema"
         self.option("--tools", "SCHEMA", what, nargs="?", const="")
 
     def calls(self) -> None:
-        self.flag("--calls", "read tool calls too, before the words of their turn")
+        self.flag("--calls", "include tool calls, before the words of their turn")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -76,23 +76,27 @@ def build_parser() -> argparse.ArgumentParser:
     def command(name: str, what: str) -> _Parser:
         return commands.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.")
 
-    metrics = "metrics to compute; slower ones are attention_loss and regret; "
+    metrics = "metrics to compute; attention_loss and regret are slower; "
     the_papers = f"{metrics}default: the paper's three"
-    policies = "policies to run, also variants such as fd-kvc:gamma=0.8; default: the paper's four"
+    policies = "policies to run, or variants such as fd-kvc:gamma=0.8; default: the paper's four"
     tables = "write CSV tables and run.json to this folder"
 
-    app = command("app", "show the dashboard in a browser")
+    app = command("app", "open the dashboard in a browser")
     port = f"port of the server, {PORT.allowed(int)}; default: 8501, or the next free one"
     app.option("--port", "N", port, type=read_value)
 
-    benchmark = command("benchmark", "measure policies on scenarios and compare with the paper")
+    benchmark = command(
+        "benchmark", "measure policies on synthetic scenarios and compare them with the paper"
+    )
     benchmark.option("--baseline", "KEY", "policy to compare with; default: h2o, or the first")
     benchmark.option("--out", "DIR", tables)
-    study = command("study", "measure and judge all tables, figures and claims of the paper")
+    study = command("study", "measure the paper's tables, figures and claims again, and judge each")
     study.option("--out", "DIR", tables, required=True)
     for each in (benchmark, study):
         each.several(
-            "--scenarios", "KEY", "scenarios to run; default: the paper's five and adaptation"
+            "--scenarios",
+            "KEY",
+            "scenarios to run; default: the paper's five and its adaptation run",
         )
         each.several("--policies", "KEY", policies)
         each.several("--metrics", "KEY", the_papers)
@@ -101,7 +105,7 @@ def build_parser() -> argparse.ArgumentParser:
         each.workers()
 
     sweep = command("sweep", "sweep one or two hyperparameters of a policy")
-    sweep.option("--policy", "KEY", "policy to vary", default="fd-kvc")
+    sweep.option("--policy", "KEY", "policy to sweep", default="fd-kvc")
     sweep.option("--scenario", "KEY", "scenario to run", default="mixed")
     ablation = command("ablation", "sweep one hyperparameter of FD-KVC, as the paper does")
     ablation.set_defaults(policy="fd-kvc", scenario="mixed", second=None, second_values=None)
@@ -117,18 +121,20 @@ def build_parser() -> argparse.ArgumentParser:
     sweep.option("--out", "DIR", "write sweep.csv and run.json to this folder", required=True)
     ablation.option("--out", "DIR", "write ablation.csv to this folder", required=True)
 
-    tune = command("tune", "search hyperparameters of a policy for several goals")
+    tune = command("tune", "search the hyperparameters of a policy for several goals at once")
     tune.option("--policy", "KEY", "policy to tune", default="fd-kvc")
     tune.several("--names", "NAME", "hyperparameters to search; default: all", default=[])
     goals = ["retention", "diversity"]
-    tune.several("--metrics", "KEY", f"goals; default: {' '.join(goals)}", default=goals)
+    tune.several(
+        "--metrics", "KEY", f"metrics to optimize; default: {' '.join(goals)}", default=goals
+    )
     tune.several("--scenarios", "KEY", "scenarios to run; default: the paper's five")
     tune.option("--trials", "N", "settings to try", type=read_value, default=200)
     tune.number(replace(DIALOGS, default=20), "dialogs per scenario in the search")
-    fresh = "fresh dialogs per scenario to measure what was found"
+    fresh = "new dialogs per scenario, on which the settings found are measured"
     tune.option("--fresh", "N", fresh, type=read_value, default=200)
     tune.seed_and_budget()
-    resumed = "write tables, run.json and a journal to this folder; a later call resumes from it"
+    resumed = "write tables, run.json and a journal to this folder; run again to resume from it"
     tune.option("--out", "DIR", resumed, required=True)
 
     dialogs = command("dialogs", "replay real dialogs and measure what the cache still holds")
@@ -140,73 +146,93 @@ def build_parser() -> argparse.ArgumentParser:
     budgets = f"budgets to run, each {BUDGET.allowed(int)}; default: "
     dialogs.several("--budgets", "N", f"{budgets}32 48 64 96 128", type=read_value)
     heads = (
-        "each: each head evicts for itself, together: all evict by their mean score, kv: those "
-        "with the same keys do; default: kv where heads share keys, else each"
+        "each: every head evicts on its own; together: all heads evict by their mean score; kv: "
+        "heads that share keys do; default: kv where heads share keys, else each"
     )
     dialogs.several("--heads", "HOW", heads)
-    dialogs.several("--metrics", "KEY", f"{metrics}added to the evidence", default=[])
+    dialogs.several("--metrics", "KEY", f"{metrics}added to the metrics of evidence", default=[])
     dialogs.option("--baseline", "KEY", "policy to compare with; default: h2o, or the first")
-    chunk = "read longer turns in parts of N tokens, with an eviction after each"
+    chunk = "read longer turns in parts of N tokens, and evict after each part"
     dialogs.option("--chunk", "N", chunk, type=read_value)
-    dialogs.flag("--pin", "run every policy also with the system prompt pinned, within the budget")
+    dialogs.flag(
+        "--pin",
+        "run every policy also with the system prompt pinned, which counts toward the budget",
+    )
     plan = (
-        "say which policy and budget hold 90, 95 and 99 %% of the arguments, in bytes of a model: "
-        "llama-3.1-8b, llama-3.1-70b, mistral-7b, qwen2.5-7b, its config.json, or layers x KV "
-        "heads x head width x bits; the default budgets are then 64 128 256 512 1024 2048"
+        "find the smallest budgets that hold 90, 95 and 99 %% of the arguments, and their bytes in "
+        "a model: llama-3.1-8b, llama-3.1-70b, mistral-7b, qwen2.5-7b, its config.json, or layers "
+        "x KV heads x head width x bits; the default budgets are then 64 128 256 512 1024 2048"
     )
     dialogs.option("--plan", "MODEL", plan, nargs="?", const="llama-3.1-8b")
     dialogs.number(SEED, "random seed of the lexical embedding")
     dialogs.workers()
     dialogs.option("--out", "DIR", "write CSV tables and replay.json to this folder")
 
-    learn = command("learn", "fit the weights of the policy learned to dialogs with calls")
+    learn = command("learn", "fit the weights of the policy 'learned' to dialogs with tool calls")
     learn.option("--dialogs", "FILE", FORMATS, required=True)
     learn.calls()
     learn.several("--budgets", "N", f"{budgets}32 48 64 96 128", type=read_value)
     learn.number(SEED, "random seed of the split and the sample")
     learn.option("--out", "FILE", "write this file, such as own.json", required=True)
 
-    capture = command("capture", "record what a model attends to while it reads dialogs")
-    capture.option("--model", "NAME", "folder of the model, or its name on the hub", required=True)
+    capture = command("capture", "record a model's attention vectors while it reads dialogs")
+    capture.option(
+        "--model", "NAME", "folder of the model, or its name on the Hugging Face Hub", required=True
+    )
     capture.option("--dialogs", "FILE", f"{FORMATS}; {EXAMPLES}")
     capture.calls()
     capture.option("--layer", "L", "layer to record, from 0", type=read_value, required=True)
     capture.several("--heads", "N", "heads to record; default: all", type=read_value)
     reads = (
-        "words: the model reads the words alone, names: each turn after its speaker's name, chat: "
-        "its own chat template"
+        "words: the model reads the words alone; names: each turn after its speaker's name; chat: "
+        "the dialog in the model's chat template"
     )
     capture.option("--reads", "HOW", reads, default="words")
-    surprisal = "words: surprisal from word frequencies, model: from the model's predictions"
+    surprisal = "surprisal from words (their frequencies) or from the model (its predictions)"
     capture.option("--surprisal", "BY", surprisal, default="words")
-    capture.flag("--half", "store 16-bit numbers where no precision is lost")
+    capture.flag("--half", "round vectors to 16 bits, for half the size")
     capture.option("--out", "FILE", "write this trace file, such as trace.npz", required=True)
 
-    answers = command("answers", "measure what a language model loses when policies evict")
-    small = "folder of a small model of the Llama layout; default: the bundled model"
+    answers = command(
+        "answers", "measure what the answers of a language model lose when policies evict"
+    )
+    small = "folder of a small model with the Llama architecture; default: the bundled model"
     answers.option("--model", "FOLDER", small)
     answers.workers()
-    live = command("live", "measure the same, and the cost, with any model of transformers")
+    live = command(
+        "live", "measure what answers lose and what caches cost in any model of transformers"
+    )
     live.option("--model", "FOLDER", "folder of any causal model", required=True)
-    live.option("--pool", "HOW", "mean or max: how heads that share keys add up", default="mean")
-    positions = "kept: rotary positions stay, slots: they are renumbered without gaps"
+    live.option(
+        "--pool",
+        "HOW",
+        "how heads that share keys combine their scores, mean or max",
+        default="mean",
+    )
+    positions = "kept: rotary positions stay; slots: they are renumbered without gaps"
     live.option("--positions", "HOW", positions, default="kept")
-    layers = "write trace.npz too: all layers under the first policy and budget; without --every"
+    layers = "also write trace.npz: all layers under the first policy and budget; not with --every"
     live.flag("--trace", layers)
     for each in (answers, live):
         each.option("--dialogs", "FILE", f"{FORMATS}; {EXAMPLES}")
         each.tools()
-        each.several("--policies", "KEY", f"{policies}, random, and cut-text, which cuts the text")
+        each.several(
+            "--policies", "KEY", f"{policies}, random, and cut-text, which rereads the last tokens"
+        )
         each.several("--budgets", "N", f"{budgets}48 96", type=read_value)
-        decides = "head: each KV head evicts for itself, layer or model: all of its heads together"
+        decides = (
+            "head: each KV head evicts on its own; layer or model: all of its heads evict together"
+        )
         each.option("--decides", "WHO", decides, default="head")
-        each.option("--every", "N", "evict after every N written tokens, too", type=read_value)
+        each.option(
+            "--every", "N", "evict also after every N tokens that the model writes", type=read_value
+        )
         each.option("--baseline", "KEY", "policy to compare with; default: full, without eviction")
         each.option("--out", "DIR", tables, required=True)
 
-    trace = command("trace", "run one policy on one dialog and write every step")
+    trace = command("trace", "run one policy on one synthetic dialog and write every step")
     trace.option("--scenario", "KEY", "scenario to run; default: mixed")
-    own = f"your own dialog instead, a topic letter per turn, such as AABBA; at most {MAX_TURNS:,}"
+    own = f"a schedule of your own instead, such as AABBA: up to {MAX_TURNS:,} turns, a letter each"
     trace.option("--schedule", "LETTERS", own)
     trace.option("--policy", "KEY", "policy to run", default="fd-kvc")
     trace.several("--set", "NAME=X", "hyperparameters of the policy", default=[])
@@ -215,7 +241,7 @@ def build_parser() -> argparse.ArgumentParser:
     trace.option("--out", "DIR", "write entries.csv and turns.csv to this folder", required=True)
 
     report = command("report", "write claims, tables, figures and examples as one HTML file")
-    run = "run this run.json again and report on it; default: the paper's run"
+    run = "repeat the run of this run.json and report on it; default: the paper's run"
     report.option("--run", "FILE", run, dest="run_file")
     replayed = f"report on a replay of real dialogs instead; {EXAMPLES}"
     report.option("--dialogs", "FILE", replayed, nargs="?", const="")
@@ -224,13 +250,17 @@ def build_parser() -> argparse.ArgumentParser:
     report.calls()
     report.workers()
     report.option("--out", "FILE", "write this file, such as report.html")
-    gallery = "write a folder instead: five scenes, the paper's report and the shipped answers"
+    gallery = (
+        "write a folder of pages instead: five scenes, the paper's report and the shipped answers"
+    )
     report.option("--gallery", "DIR", gallery)
 
-    repeat = command("repeat", "run a run.json again and compare the numbers")
+    repeat = command("repeat", "repeat the run of a run.json and compare the numbers")
     repeat.add_argument("file", metavar="FILE", help="run.json to repeat")
-    repeat.option("--model", "FOLDER", "model of a run of answers; default: the bundled model")
-    repeat.option("--dialogs", "FILE", f"dialogs of a run of answers; {EXAMPLES}")
+    repeat.option(
+        "--model", "FOLDER", "model, if the run measured answers; default: the bundled model"
+    )
+    repeat.option("--dialogs", "FILE", f"dialogs, if the run measured answers; {EXAMPLES}")
     repeat.tools()
     repeat.workers()
     return parser

@@ -54,7 +54,7 @@ def report(options: Namespace) -> None:
 def _gallery(options: Namespace) -> None:
     others = (options.out, options.run_file, options.dialogs, options.answers)
     if any(each is not None for each in others) or options.calls:
-        raise ValueError("--gallery shows the shipped results: it goes with no other option")
+        raise ValueError("--gallery shows the shipped results: it takes no other options")
     check_folder(options.gallery)
     files = gallery_files(_lexical_recordings(None)[0])
     write_files(options.gallery, files)

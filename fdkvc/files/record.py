@@ -195,12 +195,12 @@ def read_run(content: bytes | str, *kinds: str) -> Record:
     try:
         run = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"the file is not a run.json: it is no JSON ({error})") from None
+        raise ValueError(f"the file is not a run.json: it is not JSON ({error})") from None
     if not isinstance(run, dict) or "parameters" not in run:
         raise ValueError("the file is not a run.json: it has no parameters")
     if "kind" not in run:
         raise ValueError(
-            "the file names no kind of run: repeat it with the earlier version that wrote it"
+            "the file does not name its kind of run: repeat it with the version that wrote it"
         )
     if run.get("format", 1) != FORMAT:
         raise ValueError(
@@ -212,9 +212,13 @@ def read_run(content: bytes | str, *kinds: str) -> Record:
     found = _read_fields(parts, run, "")
     name, parameters = found["kind"], found["parameters"]
     if name not in KINDS:
-        raise ValueError(f"the file is of the kind {name!r}, but only {', '.join(KINDS)} run")
+        raise ValueError(
+            f"the file is a run of kind {name!r}, but must be one of {', '.join(KINDS)}"
+        )
     if kinds and name not in kinds:
-        raise ValueError(f"the file is of the kind {name!r}: run `python -m fdkvc repeat run.json`")
+        raise ValueError(
+            f"the file is a run of kind {name!r}: use `python -m fdkvc repeat run.json`"
+        )
     kind = KINDS[name]
     beside = {key: value for key, value in parameters.items() if key in kind.about}
     own = {key: value for key, value in parameters.items() if key not in kind.about}
@@ -264,7 +268,7 @@ def _read(kind: Any, value: Any, place: str) -> Any:
     try:
         return make(**values)
     except TypeError:  # a field without a default is missing
-        _refuse(place, f"it has only {', '.join(value) or 'nothing'}")
+        _refuse(place, f"something is missing: it has only {', '.join(value) or 'nothing'}")
     except ValueError as error:
         _refuse(place, str(error))
 
@@ -274,9 +278,9 @@ def _read_fields(kinds: Mapping[str, Any], values: Mapping[str, Any], place: str
     own = f"{place}." if place else ""
     for name in values:
         if name not in kinds:
-            _refuse(own + name, f"only {', '.join(kinds)} run")
+            _refuse(own + name, f"it is unknown; known are {', '.join(kinds)}")
     return {name: _read(kinds[name], value, own + name) for name, value in values.items()}
 
 
 def _refuse(place: str, why: str) -> NoReturn:
-    raise ValueError(f"the file is not right at {place}: {why}") from None
+    raise ValueError(f"the file is invalid at {place}: {why}") from None

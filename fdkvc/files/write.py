@@ -40,7 +40,7 @@ def _writable(folder: str | os.PathLike[str]) -> Iterator[tuple[Path, Path]]:
         there = missing[-1].parent if missing else path
         if not there.is_dir():
             raise ValueError(
-                f"the folder {str(path)!r} cannot be made: {str(there)!r} is no folder"
+                f"the folder {str(path)!r} cannot be created: {str(there)!r} is not a folder"
             )
         made = missing
         path.mkdir(parents=True, exist_ok=True)

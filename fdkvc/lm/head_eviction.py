@@ -32,7 +32,7 @@ DECIDES = Field(
     name="decides",
     default="head",
     choices={
-        "head": "each head of keys by itself",
+        "head": "each KV head by itself",
         "layer": "all heads of a layer together",
         "model": "all heads of the model together",
     },

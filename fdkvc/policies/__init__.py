@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from fdkvc.extensions import register_installed
 from fdkvc.limits import MAX_POLICY_CHARACTERS
-from fdkvc.parameters import defaults_of, parameters_of, read_number, split_list
+from fdkvc.parameters import check_most, defaults_of, parameters_of, read_number, split_list
 from fdkvc.policies.ada_heads import AdaHeads
 from fdkvc.policies.base import Policy
 from fdkvc.policies.blocks import Blocks
@@ -227,11 +227,7 @@ def read_policy(name: str) -> Policy:
     >>> read_policy("recall(h2o window=0.25, tier=1)").name
     'recall(h2o window=0.25)'
     """
-    if len(name) > MAX_POLICY_CHARACTERS:
-        raise ValueError(
-            f"a policy's name has {len(name):,} characters, but may have "
-            f"{MAX_POLICY_CHARACTERS:,} at most"
-        )
+    check_most("a policy's name has", len(name), "characters", MAX_POLICY_CHARACTERS)
     text = name.replace(":", " ").strip()
     around: list[tuple[str, dict[str, Any]]] = []
     while "(" in text:

@@ -367,7 +367,7 @@ MISTAKES = {
     "benchmark --seed x": f"seed is 'x', {SEED}",
     "benchmark --policies lru": f"policy 'lru' is unknown: choose from {', '.join(POLICIES)}",
     "trace --policy {nested} --out {tmp}/out": (
-        "a policy's name has 8,803 characters, but may have 1,000 at most"
+        "a policy's name has 8,803 characters, but at most 1,000 are allowed"
     ),
     "benchmark --policies fifo h2o fifo": "policy 'fifo' is given twice",
     "benchmark --scenarios own": (
@@ -385,7 +385,7 @@ MISTAKES = {
     ),
     "benchmark --dialog 5": "unrecognized arguments: --dialog 5 (see python -m fdkvc --help)",
     "benchmark --out {tmp}/file/out": (
-        "the folder '{tmp}/file/out' cannot be made: '{tmp}/file' is no folder"
+        "the folder '{tmp}/file/out' cannot be created: '{tmp}/file' is not a folder"
     ),
     "benchmark --out {tmp}/file": "the folder '{tmp}/file' cannot be written: it is not a folder",
     "ablation --parameter delta --out {tmp}/out": (
@@ -412,7 +412,7 @@ MISTAKES = {
     "ablation --parameter w_c --dialogs 0 --out {tmp}/out": f"dialogs is 0, {DIALOGS}",
     "ablation --parameter w_c --workers 0 --out {tmp}/out": f"workers is 0, {WORKERS}",
     "ablation --parameter w_c --out {tmp}/file/out": (
-        "the folder '{tmp}/file/out' cannot be made: '{tmp}/file' is no folder"
+        "the folder '{tmp}/file/out' cannot be created: '{tmp}/file' is not a folder"
     ),
     "ablation --parameter w_c": (
         "the following arguments are required: --out (see python -m fdkvc ablation --help)"
@@ -445,7 +445,7 @@ MISTAKES = {
     "trace --budget 0 --out {tmp}/out": f"budget is 0, {BUDGET}",
     "trace --seed -1 --out {tmp}/out": f"seed is -1, {SEED}",
     "trace --out {tmp}/file/out": (
-        "the folder '{tmp}/file/out' cannot be made: '{tmp}/file' is no folder"
+        "the folder '{tmp}/file/out' cannot be created: '{tmp}/file' is not a folder"
     ),
     "trace --out=": "the folder '' cannot be written: it has no name",
     "benchmark --policies fd-kvc:gamma=2": (
@@ -456,7 +456,7 @@ MISTAKES = {
     ),
     "study --dialogs 0 --out {tmp}/out": f"dialogs is 0, {DIALOGS}",
     "study --out {tmp}/file/out": (
-        "the folder '{tmp}/file/out' cannot be made: '{tmp}/file' is no folder"
+        "the folder '{tmp}/file/out' cannot be created: '{tmp}/file' is not a folder"
     ),
     "sweep --parameter gamma --values 0.5 2 --out {tmp}/out": (
         "gamma is 2.0, but must be a number above 0 and below 1"
@@ -475,7 +475,7 @@ MISTAKES = {
     ),
     "repeat {tmp}/none": "the file '{tmp}/none' cannot be read: No such file or directory",
     "repeat {tmp}/file": (
-        "the file is not a run.json: it is no JSON (Expecting value: line 1 column 1 (char 0))"
+        "the file is not a run.json: it is not JSON (Expecting value: line 1 column 1 (char 0))"
     ),
     "benchmark --dialogs 1000000000000": f"dialogs is 1000000000000, {DIALOGS}",
     "benchmark --seed {huge}": f"seed is {{huge}}, {SEED}",

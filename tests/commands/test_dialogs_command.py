@@ -256,7 +256,7 @@ def test_capture_says_what_it_needs(tmp_path: Path, capsys: CAPTURED) -> None:
     (tmp_path / "file").touch()
     nowhere = tmp_path / "file" / "folder" / "trace.npz"
     assert run("capture", "--model", "m", "--layer", "0", "--out", nowhere) == 2
-    assert "cannot be made" in capsys.readouterr().err
+    assert "cannot be created" in capsys.readouterr().err
     wrong = ("--reads", "aloud", "--out", tmp_path / "x.npz")
     assert run("capture", "--model", "m", "--layer", "0", *wrong) == 2
     assert "reads is 'aloud', but must be one of words, names, chat" in capsys.readouterr().err

@@ -96,7 +96,9 @@ def test_what_was_found_is_told_on_fresh_dialogs() -> None:
     assert compare(record, files).repeated
     run = json.loads(files["run.json"])
     run["parameters"]["policies"] = [{"key": "fifo"}]
-    with pytest.raises(ValueError, match=r"parameters\.policies: only policy, names, metrics"):
+    with pytest.raises(
+        ValueError, match=r"parameters\.policies: it is unknown; known are policy, names, metrics"
+    ):
         read_run(json.dumps(run))
 
 
@@ -220,7 +222,7 @@ def test_a_search_of_the_command_is_opened_from_its_run_json_also_without_optuna
         ({**files, "gains.csv": "other"}, "its gains.csv is missing, or not as the run wrote it"),
         (
             {"run.json": files["run.json"].replace('"search"', '"study"')},
-            "the file is of the kind 'study'",
+            "the file is a run of kind 'study'",
         ),
     ):
         bring(app, some)

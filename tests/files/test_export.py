@@ -306,7 +306,10 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, write: Any) ->
     (tmp_path / "file").write_text("kept")
     for folder, sentence in (
         (tmp_path / "file", "cannot be written: it is not a folder"),
-        (tmp_path / "file" / "out", f"cannot be made: {str(tmp_path / 'file')!r} is no folder"),
+        (
+            tmp_path / "file" / "out",
+            f"cannot be created: {str(tmp_path / 'file')!r} is not a folder",
+        ),
         ("", "cannot be written: it has no name"),
     ):
         with pytest.raises(ValueError, match="cannot be") as raised:

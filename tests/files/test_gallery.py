@@ -83,8 +83,8 @@ def test_the_sentences_are_true_of_their_runs(gallery: Path) -> None:
     ("line", "sentence"),
     [
         ([], "report needs --out FILE or --gallery DIR"),
-        (["--gallery", "here", "--calls"], "goes with no other option"),
-        (["--gallery", "here", "--out", "one.html"], "goes with no other option"),
+        (["--gallery", "here", "--calls"], "takes no other options"),
+        (["--gallery", "here", "--out", "one.html"], "takes no other options"),
     ],
 )
 def test_a_gallery_stands_alone(

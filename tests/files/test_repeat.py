@@ -210,7 +210,10 @@ def test_a_sweep_is_read_again_and_gives_the_same_numbers(sweep: Sweep) -> None:
         ({"policy": "fifo"}, "'gamma' is unknown to fifo"),
         ({"axes": [["gamma", [0.8] * 999]]}, "is given twice|settings, but at most"),
         ({"axes": []}, "must be one or two"),
-        ({"world": {"noise": 1}}, "at parameters.world: only policy, axes, scenario"),
+        (
+            {"world": {"noise": 1}},
+            "at parameters.world: it is unknown; known are policy, axes, scenario",
+        ),
     ],
 )
 def test_a_sweep_that_is_not_right_gets_a_sentence(
@@ -233,9 +236,9 @@ def changed(**parts: Any) -> str:
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("", "the file is not a run.json: it is no JSON"),
-        (b"\xff\xfe\x00", "the file is not a run.json: it is no JSON"),
-        ("[" * 100_000, "the file is not a run.json: it is no JSON"),
+        ("", "the file is not a run.json: it is not JSON"),
+        (b"\xff\xfe\x00", "the file is not a run.json: it is not JSON"),
+        ("[" * 100_000, "the file is not a run.json: it is not JSON"),
         ("[]", "the file is not a run.json: it has no parameters"),
         ("{}", "the file is not a run.json: it has no parameters"),
         (" " * (MAX_RUN_JSON_BYTES + 1), "but a run.json has at most 1,000,000"),
@@ -249,12 +252,18 @@ def changed(**parts: Any) -> str:
             changed(policies=[{"key": "lru"}]),
             "policies[0]: policy 'lru' is unknown",
         ),
-        (changed(policies=[{}]), "at parameters.policies[0]: it has only nothing"),
+        (
+            changed(policies=[{}]),
+            "at parameters.policies[0]: something is missing: it has only nothing",
+        ),
         (
             changed(policies=[{"key": "fd-kvc", "gamma": "x"}]),
             "policies[0]: gamma is 'x'",
         ),
-        (changed(scenarios=[{"key": "x"}]), "at parameters.scenarios[0]: it has only key"),
+        (
+            changed(scenarios=[{"key": "x"}]),
+            "at parameters.scenarios[0]: something is missing: it has only key",
+        ),
         (
             changed(scenarios=[{"key": "x", "label": "x", "schedule": "aß"}]),
             "at parameters.scenarios[0]: the schedule is 'aß'",
@@ -263,10 +272,16 @@ def changed(**parts: Any) -> str:
             changed(scenarios=[{"key": "x", "label": "x", "schedule": "AB", "blend": 3}]),
             "at parameters.scenarios[0].blend: it is not a list",
         ),
-        (changed(world={"noise": -1}), "not right at parameters.world: noise is -1"),
-        (changed(world={"size": 1}), "at parameters.world.size: only tokens_per_turn, dimension"),
+        (changed(world={"noise": -1}), "invalid at parameters.world: noise is -1"),
+        (
+            changed(world={"size": 1}),
+            "at parameters.world.size: it is unknown; known are tokens_per_turn, dimension",
+        ),
         (changed(metrics=["beauty"]), "metric 'beauty' is unknown"),
-        (changed(extra=1), "at parameters.extra: only scenarios, policies, dialogs, seed"),
+        (
+            changed(extra=1),
+            "at parameters.extra: it is unknown; known are scenarios, policies, dialogs, seed",
+        ),
         (changed(dialogs=10**12), "dialogs is 1000000000000, but must be a whole number from 1"),
         (changed(seed=10**400), "but must be a whole number from 0 to 2147483648"),
         (changed(budget=10**9), "budget is 1000000000, but must be a whole number from 1 to 8192"),
@@ -288,7 +303,7 @@ def changed(**parts: Any) -> str:
         (changed(scenarios=[]), "needs at least one scenario"),
     ],
 )
-def test_a_file_that_is_not_right_gets_one_sentence(content: str | bytes, sentence: str) -> None:
+def test_an_invalid_file_gets_one_sentence(content: str | bytes, sentence: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011, the sentence is compared below
         read_run(content)
     assert sentence in str(caught.value)

@@ -184,7 +184,7 @@ def test_what_does_not_fit_is_said_in_a_sentence(written: str, message: str) -> 
     ],
 )
 def test_a_long_name_is_refused_by_its_length(written: str) -> None:
-    with pytest.raises(ValueError, match="characters, but may have 1,000 at most") as refusal:
+    with pytest.raises(ValueError, match="characters, but at most 1,000 are allowed") as refusal:
         read_policy(written)
     assert_one_sentence(refusal.value)
 

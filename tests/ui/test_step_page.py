@@ -149,8 +149,8 @@ def test_a_link_to_what_does_not_go_together_is_explained() -> None:
     ]
     for levels, reason in (
         (120, "window stands within itself, but each wrapper is allowed once"),
-        (1_000, "a policy's name has 8,003 characters, but may have 1,000 at most"),
-        (2_000, "Policy has 16,003 characters, but may have 10,000 at most"),
+        (1_000, "a policy's name has 8,003 characters, but at most 1,000 are allowed"),
+        (2_000, "Policy has 16,003 characters, but at most 10,000 are allowed"),
     ):
         app = open_page("step", policy="window(" * levels + "h2o" + ")" * levels)
         assert [each.value for each in app.error] == [
