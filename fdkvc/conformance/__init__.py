@@ -17,7 +17,7 @@ A test file for your own cache::
 """
 
 from fdkvc.conformance.checks import Fault, NothingEvicted, checks
-from fdkvc.conformance.subject import EvictionCache, FullModel, Reading, Subject, Turn
+from fdkvc.conformance.subject import EvictionCache, FullModel, Reading, Restored, Subject, Turn
 
 __all__ = [
     "EvictionCache",
@@ -25,6 +25,7 @@ __all__ = [
     "FullModel",
     "NothingEvicted",
     "Reading",
+    "Restored",
     "Subject",
     "Turn",
     "checks",

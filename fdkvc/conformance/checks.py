@@ -6,6 +6,7 @@ A check raises a `Fault`, an AssertionError that describes what the cache does w
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -63,6 +64,8 @@ class Story:
         self._random = np.random.default_rng(seed)
         self.tokens: Ints = np.empty((samples, 0), np.intp)
         self.ends = [0]  # tokens before each call, and after the last
+        self._turn_of: list[int] = []  # that of each token
+        self._turn = self._written = 0
         # The tokens held after each call, and as those of the call were read (C, L, K, S).
         self.held, self.before = list[Ints](), list[Ints]()
         self._outputs: list[Floats] = []
@@ -70,7 +73,9 @@ class Story:
     def feed(self, *lengths: int, shift: int = 0) -> None:
         """Let the cache read turns of so many tokens, each id shifted within the vocabulary."""
         for n in lengths:
+            self._turn += self._written > 0
             self._take(self.cache.feed, n, shift)
+            self._turn, self._written = self._turn + 1, 0
             total, b = self.ends[-1], self.subject.budget
             if total > b and ((self.held[-1] >= 0).sum(axis=-1) == total).all():
                 raise NothingEvicted(
@@ -83,6 +88,9 @@ class Story:
         """Let the cache read so many tokens one by one, as if the model wrote them."""
         for _ in range(n):
             self._take(self.cache.write, 1, shift)
+            self._written += 1
+            if self._written == self.subject.every:
+                self._turn, self._written = self._turn + 1, 0
 
     def _take(self, call: Callable[[Ints], Turn], n: int, shift: int) -> None:
         vocabulary = self.subject.model.vocabulary
@@ -91,6 +99,7 @@ class Story:
         turn = call(tokens)
         _check_turn(turn, tokens.shape, vocabulary, self.ends[-1] + n)
         self.tokens = np.concatenate([self.tokens, tokens], axis=1)
+        self._turn_of += [self._turn] * n
         self.ends.append(self.tokens.shape[1])
         self._outputs.append(np.asarray(turn.outputs))
         if turn.before is not None:
@@ -140,8 +149,12 @@ class Story:
 
     def readings(self, sees: Bools, distances: Ints) -> list[Reading]:
         """Return the full model's pass over each text under a mask."""
+        more: list[Any] = []
+        if self.subject.restored is not None:
+            turn = np.array(self._turn_of)
+            more = [(self.subject.restored, turn[:, None] != turn)]
         return [
-            self.subject.model.read(*each)
+            self.subject.model.read(*each, *more)
             for each in zip(self.tokens, sees, distances, strict=True)
         ]
 
@@ -361,8 +374,10 @@ def _worth(
     """Return the scores of tokens for a KV head, from a reading (S,)."""
     assert subject.scores is not None
     queries, keys = reading.queries[layer], reading.keys[layer]
-    group = len(queries) // len(keys)
-    return subject.scores(queries[head * group : (head + 1) * group, new], keys[head, there])
+    group, own = len(queries) // len(keys), keys[head, there]
+    if subject.restored is not None:
+        own = np.where(np.isin(there, new)[:, None], own, subject.restored(own))
+    return subject.scores(queries[head * group : (head + 1) * group, new], own)
 
 
 def _behind(scores: Floats, stays: Bools, free: Bools) -> float:

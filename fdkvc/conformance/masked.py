@@ -21,6 +21,7 @@ def mixed(
     sees: Bools,
     scaling: float,
     turned: NDArray[np.float64] | None = None,
+    stored: tuple[Pairs, Floats, Bools] | None = None,
 ) -> Floats:
     """Return the output of attention (H, N, h).
 
@@ -36,20 +37,31 @@ def mixed(
         Of the logits.
     turned : array (K, N, N, h / 2), optional
         Angles to add to the rotation between a query and a key.
+    stored : tuple, optional
+        Keys and values as they come back from where they are stored, and which tokens each token
+        sees so (N, N).
     """
     group = len(queries) // len(keys)
-    found = np.empty((*queries.shape[:2], values.shape[2]), np.float32)
+    found = np.empty((*queries.shape[:2], values.shape[2]), values.dtype)
     for head, query in enumerate(queries):
         own = head // group
-        if turned is None:
-            logits = (query @ keys[own].conj().T).real
-        else:
-            products = query[:, None] * keys[own].conj()
-            logits = (products * np.exp(1j * turned[own])).sum(axis=-1).real
+
+        def products(keys: Pairs, query: Pairs = query, own: int = own) -> NDArray[np.float64]:
+            if turned is None:
+                return np.asarray((query @ keys[own].conj().T).real)
+            each = query[:, None] * keys[own].conj() * np.exp(1j * turned[own])
+            return np.asarray(each.sum(axis=-1).real)
+
+        logits = products(keys)
+        if stored is not None:
+            logits = np.where(stored[2], products(stored[0]), logits)
         logits = np.where(sees[own], logits * scaling, -np.inf)
         weights = np.exp(logits - logits.max(axis=1, keepdims=True))
         weights /= weights.sum(axis=1, keepdims=True)
-        found[head] = weights @ values[own].astype(np.float64)
+        mixture = weights @ values[own].astype(np.float64)
+        if stored is not None:
+            mixture += (weights * stored[2]) @ (stored[1][own] - values[own])
+        found[head] = mixture
     return found
 
 

@@ -19,6 +19,10 @@ Scores = Callable[[Floats, Floats], Floats]
 and the keys (S, h) present, of which the last n are the turn's."""
 
 
+Restored = Callable[[Floats], Floats]
+"""What comes back of keys or values (…, h) that are stored between turns."""
+
+
 @dataclass(frozen=True, eq=False)
 class Turn:
     """A cache's outputs for some tokens, and the tokens that it holds after them."""
@@ -149,6 +153,9 @@ class Subject:
     """Whether evicted entries may return."""
     scores: Scores | None = None
     """Its policy's scores, if they depend on queries and keys alone, as `last_attention`."""
+    restored: Restored | None = None
+    """What comes back of its keys and values once their turn has ended, if they are stored in few
+    bits. Its model's `read` then takes more: see `TransformersModel`."""
     tolerance: float = 1e-4
     """Allowed deviation of its outputs, relative to the largest or to 1."""
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fdkvc.attention import Bools, Floats, Ints
 from fdkvc.conformance.masked import Pairs, further, mixed
-from fdkvc.conformance.subject import Reading, TurnCache
+from fdkvc.conformance.subject import Reading, Restored, TurnCache
 
 INTERFACE = "fdkvc_masked"
 """The name of the reference attention in the library."""
@@ -52,15 +52,30 @@ class TransformersModel:
         self._frequencies = frequencies[0].double().numpy() if frequencies else None
         self._sees: Bools = np.empty(0, np.bool_)
         self._distances: Ints | None = None
+        self._stored: tuple[Restored, Bools] | None = None
         self._read: dict[str, dict[int, Floats]] = {}
 
-    def read(self, tokens: Ints, sees: Bools, distances: Ints | None = None) -> Reading:
-        """Read a text with a given attention mask."""
+    def read(
+        self,
+        tokens: Ints,
+        sees: Bools,
+        distances: Ints | None = None,
+        stored: tuple[Restored, Bools] | None = None,
+    ) -> Reading:
+        """Read a text with a given attention mask.
+
+        Parameters
+        ----------
+        tokens, sees, distances
+            As for `fdkvc.conformance.FullModel`.
+        stored : tuple of (Restored, array (N, N) of bool), optional
+            What comes back of stored keys and values, and which tokens each token sees so.
+        """
         from transformers import AttentionInterface
 
         AttentionInterface.register(INTERFACE, self._attend)
         self._model.set_attn_implementation(INTERFACE)
-        self._sees, self._distances = sees, distances
+        self._sees, self._distances, self._stored = sees, distances, stored
         self._read = {"queries": {}, "keys": {}}
         with torch.inference_mode():
             output = self._model(input_ids=torch.from_numpy(np.asarray(tokens)[None]))
@@ -72,19 +87,23 @@ class TransformersModel:
     def _attend(
         self, module: Any, query: Any, key: Any, value: Any, *args: Any, **settings: Any
     ) -> Any:
-        layer, queries, keys = module.layer_idx, query[0].numpy(), key[0].numpy()
+        layer = module.layer_idx
+        queries, keys, values = (each[0].numpy() for each in (query, key, value))
         scaling = settings.get("scaling") or queries.shape[2] ** -0.5
         self._read["queries"][layer] = queries * np.float32(scaling * queries.shape[2] ** 0.5)
         self._read["keys"][layer] = keys
-        turned = None
+        turned = stored = None
         if layer in self._layers:
             at = self._layers.index(layer)
             sees = self._sees[at]
+            if self._stored is not None:
+                restored, so = self._stored
+                stored = _pairs(restored(keys)), restored(values), so
             if self._distances is not None:
                 turned = self._turned(self._distances[at])
         else:
             sees = _window(len(keys), keys.shape[1], settings.get("sliding_window"))
-        found = mixed(_pairs(queries), _pairs(keys), value[0].numpy(), sees, scaling, turned)
+        found = mixed(_pairs(queries), _pairs(keys), values, sees, scaling, turned, stored)
         return torch.from_numpy(found.swapaxes(0, 1)[None]), None
 
     def _turned(self, distances: Ints) -> NDArray[np.float64] | None:

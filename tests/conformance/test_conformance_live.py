@@ -6,12 +6,13 @@ import os
 from importlib import import_module
 from typing import Any
 
+import numpy as np
 import pytest
 
 from conftest import NO_TRANSFORMERS
-from fdkvc.conformance import Subject, checks
+from fdkvc.conformance import Fault, Restored, Subject, checks
 from fdkvc.conformance.subject import key_difference, last_attention
-from fdkvc.policies import policy_named
+from fdkvc.policies import policy_named, read_policy
 from tests.library import CONFIGS, Numbers, model_of
 
 if os.environ.get("FDKVC_REQUIRE_CAPTURE") == "1":
@@ -31,7 +32,7 @@ EVERY = 3
 
 def subject(model: Any, key: str = "h2o", promises: Any = None, **options: Any) -> Subject:
     def begin(samples: int) -> LibraryCache:
-        cache = live.PolicyCache(policy_named(key), BUDGET, model, every=EVERY, **options)
+        cache = live.PolicyCache(read_policy(key), BUDGET, model, every=EVERY, **options)
 
         def held(its: Any) -> Any:
             return its.held.reshape(samples, -1, *its.held.shape[-2:])
@@ -76,6 +77,45 @@ def test_it_passes_on_the_models_device(key: str, decides: str) -> None:
 )
 def test_what_a_policy_promises_besides_is_held(key: str, promises: dict[str, Any]) -> None:
     run(subject(model_of("llama"), key, promises))
+
+
+def in_bits(bits: int) -> Restored:
+    """Return what comes back of vectors between their minimum and maximum, in single precision."""
+
+    def restored(vectors: Any) -> Any:
+        wide = vectors.astype(np.float32)
+        low, high = (each(axis=-1, keepdims=True) for each in (wide.min, wide.max))
+        step = (high - low) / (2**bits - 1)
+        return np.rint((wide - low) / np.where(step > 0, step, 1)) * step + low
+
+    return restored
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize(
+    ("kind", "key", "decides", "promises"),
+    [
+        *((kind, "h2o", "head", {}) for kind in CONFIGS),
+        ("llama", "fd-kvc", "layer", {}),
+        ("llama", "surprisal", "model", {}),
+        ("llama", "snapkv", "layer", {}),
+        ("llama", "sink", "head", {"sinks": 4}),
+        ("llama", "tova", "head", {"scores": last_attention}),
+        ("llama", "keydiff", "head", {"scores": key_difference}),
+    ],
+)
+def test_it_passes_in_few_bits(
+    kind: str, key: str, decides: str, promises: dict[str, Any], bits: int
+) -> None:
+    model = model_of(kind).double()  # so that no number is rounded to another code
+    promises = {**promises, "restored": in_bits(bits)}
+    run(subject(model, key, promises, bits=bits, decides=decides, tokenizer=Numbers()))
+
+
+def test_other_bits_than_promised_are_found() -> None:
+    wrong = subject(model_of("llama").double(), "h2o", {"restored": in_bits(8)}, bits=4)
+    with pytest.raises(Fault, match="away from those of the model with what was evicted masked"):
+        checks(wrong)[0](wrong)
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3"])

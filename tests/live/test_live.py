@@ -367,16 +367,17 @@ def test_closed_up_positions_are_turned_from_keys_without_any(llama: Any) -> Non
     np.testing.assert_allclose(ours, theirs, atol=1e-4 * np.abs(theirs).max())
 
 
-def test_a_fork_goes_on_by_itself(llama: Any) -> None:
+@pytest.mark.parametrize("bits", [None, 8, 4])
+def test_a_fork_goes_on_by_itself(llama: Any, bits: int | None) -> None:
     ids = text(30)
-    cache = PolicyCache(policy_named("fd-kvc"), 6, llama, record=True)
+    cache = PolicyCache(policy_named("fd-kvc"), 6, llama, record=True, bits=bits)
     read_in_turns(llama, cache, ids[:, :20], [10, 10])
     other = cache.fork()
 
     read_in_turns(llama, other, text(9, seed=2), [4, 5])
     after = read_in_turns(llama, cache, ids[:, 20:], [10])
 
-    alone = PolicyCache(policy_named("fd-kvc"), 6, llama)
+    alone = PolicyCache(policy_named("fd-kvc"), 6, llama, bits=bits)
     np.testing.assert_array_equal(read_in_turns(llama, alone, ids, [10, 10, 10])[20:], after)
     assert (other.seen, cache.seen, len(cache.decisions)) == (29, 30, 3)
     assert other.recorded("keys").shape == (3, 2, 29, 6)
