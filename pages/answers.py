@@ -1,4 +1,4 @@
-"""Answers: a language model whose cache forgets, and what it then says."""
+"""Answers: a language model with an evicting cache, and what it answers."""
 
 import streamlit as st
 

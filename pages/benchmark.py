@@ -6,8 +6,8 @@ from fdkvc.ui.kit.frame import page
 with page(
     "benchmark",
     "Benchmark",
-    "Every policy runs on the same dialogs: see each result beside the figure that the paper "
-    "prints, with its 95 % interval and a verdict.",
+    "Every policy runs on the same dialogs: see each result beside the paper's figure, with its "
+    "95 % interval and a verdict.",
     choices.FIELDS,
 ) as shown:
     sections.show(shown.name)

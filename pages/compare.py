@@ -1,4 +1,4 @@
-"""Compare: several policies over one dialog, in step, and what would have happened if."""
+"""Compare: several policies over one dialog, turn by turn, and what-if forks."""
 
 import streamlit as st
 
@@ -14,7 +14,7 @@ PAGE = "compare"
 with page(
     PAGE,
     "Compare",
-    "Several policies read the same dialog with room for equally many tokens: see, at the same "
+    "Several policies read the same dialog with room for the same number of tokens: see, turn by "
     "turn, what each still holds and where they differ.",
     adopt=scenes.adopt_link,
     staged=True,

@@ -16,8 +16,8 @@ PAGE = "dialogs"
 with page(
     PAGE,
     "Dialogs",
-    "Real conversations, yours too: see which words each policy has evicted from the model's "
-    "cache, and what later needed them.",
+    "Real conversations, including your own: see which words each policy has evicted from the "
+    "model's cache, and what needed them later.",
     adopt=choices.adopt_link,
     staged=True,
 ) as shown:

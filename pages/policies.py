@@ -9,7 +9,7 @@ with page(
     "policies",
     "Policies",
     "A policy decides which tokens a full cache evicts: see what each looks at, its equations and "
-    "its source, and how well it does beside the others.",
+    "its source, and how well it does compared with the others.",
     [policies.SHOWN],
 ) as shown:
     st.header("Which one should I use?", anchor=False)

@@ -1,4 +1,4 @@
-"""Interesting moments of a run, and sentences on an entry there."""
+"""Moments of a run that are worth a look, and sentences that explain an entry."""
 
 from __future__ import annotations
 

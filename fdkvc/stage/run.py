@@ -1,4 +1,4 @@
-"""A policy's run over one dialog: what was chosen, and the tables of what is shown of it."""
+"""A policy's run over one dialog: what was chosen, and the tables for its views."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fdkvc.synthetic.scenarios import Scenario, World
 
 
 class Choice:
-    """Which dialog; choices that are equal are of the same dialog."""
+    """The choice of a dialog; equal choices are the same dialog."""
 
     @property
     def title(self) -> str:
@@ -75,7 +75,7 @@ class DialogChoice(Choice):
 
 @dataclass(frozen=True)
 class RunChoice:
-    """Which policy on which dialog, with which budget; `metrics` are further ones."""
+    """A policy on a dialog with a budget; `metrics` are those beyond the default ones."""
 
     dialog: Choice
     policy: Policy
@@ -103,7 +103,7 @@ class Run:
         return isinstance(self.trace.results, BlockResults)
 
     def long_note(self, what: str) -> str:
-        """Say why something is not shown of a long run, and up to which budget it is."""
+        """Say why a long run has no such view, and up to which budget it would have one."""
         fits = MAX_RECORDED_ENTRIES // self.dialogs.turns - self.dialogs.turn_tokens
         return (
             f"{what} is not available: it needs every entry of every turn, at most "
@@ -124,12 +124,12 @@ class Run:
 
     @cached_property
     def terms(self) -> tuple[str, ...]:
-        """Columns of the score terms."""
+        """The names of the columns with the score terms."""
         return tuple(f"term_{name}" for name in self.trace.result(self.trace.first_turn).terms)
 
     @cached_property
     def cutoffs(self) -> tuple[float | None, ...]:
-        """For each turn the lowest unprotected score that stayed, if the budget evicted any."""
+        """The lowest unprotected score that each turn kept; None if the budget evicted nothing."""
         first = self.trace.first_turn
         found = (
             float(self.trace.result(turn).cutoff[0, 0])
@@ -140,9 +140,9 @@ class Run:
 
     @cached_property
     def metrics(self) -> tuple[Line, ...]:
-        """The metrics that say something of this dialog as lines.
+        """The metrics that have values in this dialog, as lines.
 
-        An axis leaves a metric's range only where the metric does.
+        An axis extends beyond a metric's range only where its values do.
         """
         return tuple(
             Line(
@@ -159,7 +159,7 @@ class Run:
 
     @cached_property
     def states(self) -> tuple[Line, ...]:
-        """The policy's row states as lines, each with a range that shows its movement."""
+        """The policy's row states as lines, on axes narrow enough to show their changes."""
         return tuple(
             _zoomed(name, self.turns[name], start)
             for name, start in self.trace.policy.initial_state().items()
@@ -167,8 +167,8 @@ class Run:
 
 
 def _zoomed(name: str, series: pd.Series[float], start: float) -> Line:
-    """Make a line whose axis spans what the series does, and its start where that is not zero."""
-    start = float(np.float32(start))  # as the states are, so that one that never moves is level
+    """Make a line whose axis spans the values, and their start unless that is zero."""
+    start = float(np.float32(start))  # as states are: one that never changes equals its start
     levels = [float(series.min()), float(series.max()), *([start] if start else [])]
     low, high = min(levels), max(levels)
     room = 0.15 * (high - low) or 0.05
@@ -187,7 +187,7 @@ def build_run(choice: RunChoice, dialogs: DialogBatch) -> Run:
 def continue_run(trunk: Run, change: Fork) -> Run:
     """Continue a run with something changed; a ValueError says why that is not possible."""
     dialogs = trunk.dialogs
-    # Not the trunk's own slots: those of a policy without a budget are as many as there are tokens.
+    # Not the trunk's slots: a policy without a budget has one for every token.
     budget = trunk.choice.budget if change.budget is None else change.budget
     trace = fork(trunk.trace, dialogs, replace(change, budget=budget))
     choice = replace(trunk.choice, policy=trace.policy, budget=budget)
@@ -198,7 +198,7 @@ def continue_run(trunk: Run, change: Fork) -> Run:
 
 def _continued(past: pd.DataFrame, future: pd.DataFrame, turn: int) -> pd.DataFrame:
     parts = past[past["turn"] < turn], future
-    # What one of them does not have is a column without numbers there, of whatever kind it is.
+    # A column that one of them lacks has no numbers there, so its type does not count.
     floats = (part.select_dtypes(["float32", "float64"]).dtypes.items() for part in parts)
     one, other = map(dict, floats)
     kinds = {name: np.float64 for name in one.keys() & other.keys() if one[name] != other[name]}

@@ -1,4 +1,4 @@
-"""Five scenes for newcomers to KV caches; every sentence is made from its run."""
+"""Five scenes for newcomers to KV caches; the numbers in their sentences come from the runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ TITLES = (
 class Chapter:
     """A scene of the story: a turn of a run, three sentences, and something to try.
 
-    `token` is pinned, if any; `trial` is to be tried on `page` with the parameters of `link`.
+    `token` is the entry selected at first, if any; `trial` says what to try on `page`, which opens
+    with the parameters of `link`.
     """
 
     title: str
@@ -49,7 +50,7 @@ class Chapter:
 
 
 def story(recordings: Sequence[Recording]) -> list[Chapter]:
-    """Return the scenes; the last two only if a call of the recorded dialogs fails."""
+    """Return the scenes; the last two only if a call in these dialogs fails."""
     return [_fills(), _misleads(), _returns(), *_fails(recordings)]
 
 

@@ -1,4 +1,4 @@
-"""The policies as the registry knows them: idea, equations, parameters, source, and their place."""
+"""The policies of the registry: idea, equations, parameters, source, and how they compare."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from fdkvc.ui.kit.glossary import show_chance
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.sidebar import MEASURED
 from fdkvc.ui.kit.variants import CHOSEN
-from fdkvc.words import decimal, listed, percent, ranged
+from fdkvc.words import count, decimal, listed, percent, ranged
 
 COMPARE_PAGE = "pages/compare.py"
 
@@ -56,7 +56,10 @@ SHOWN = replace(
 
 @st.cache_data(show_spinner="Running every policy on a few dialogs …", max_entries=16)
 def _measured(metrics: tuple[str, ...]) -> tuple[dict[str, NDArray[np.float64]], list[str]]:
-    """Return each metric's mean and half its interval (policies, 2), and who is behind chance."""
+    """Return each metric's mean and half its interval (policies, 2).
+
+    Also a sentence for each policy that is no better than random eviction.
+    """
     settings, shipped = replace(OVERVIEW, metrics=metrics), overview()
     results = shipped if shipped.benchmark == settings else run_benchmark(settings)
     means = {metric: np.full((len(synthetic_policies()), 2), np.nan) for metric in metrics}
@@ -97,9 +100,9 @@ def show_overview(page: str) -> None:
     wholes = " and ".join(each.label.lower() for each in metrics_of().values() if each.whole)
     st.caption(
         plain(
-            f"Averages over the benchmark scenarios: {OVERVIEW.dialogs} dialogs each, seed "
-            f"{OVERVIEW.seed}, budget {OVERVIEW.budget}, without those in which a metric has no "
-            f"value. They cover a dialog's last turns; {wholes} cover all turns. "
+            "Averages over the benchmark scenarios in which a metric has a value: "
+            f"{OVERVIEW.dialogs} dialogs each, seed {OVERVIEW.seed}, budget {OVERVIEW.budget}. "
+            f"They cover a dialog's last turns; {wholes} cover all turns. "
             "± is half of the 95 % interval. The benchmark page runs any number of dialogs. "
             "Only the full cache has no budget, and only the oracle knows the future."
         )
@@ -272,11 +275,11 @@ def show_page_sizes(page: str) -> None:
     )
     st.markdown(
         plain(
-            f"In a cache of {min(BUDGETS)} entries pages cost FIFO what their empty places would "
-            f"hold: {-fifo[8]:.0f} point with pages of 8, {-fifo[16]:.0f} with pages of 16, and "
-            f"{-fifo[32]:.0f} with pages of 32, of which only one fits; SnapKV, which picks single "
-            f"entries, gains {snapkv[8]:.0f} and {snapkv[16]:.0f} by keeping their neighbours, and "
-            "in a cache twice as large pages cost little."
+            f"In a cache of {min(BUDGETS)} entries, pages cost FIFO what their empty places would "
+            f"hold: {count(round(-fifo[8]), 'point')} with pages of 8, {-fifo[16]:.0f} with pages "
+            f"of 16, and {-fifo[32]:.0f} with pages of 32, of which only one fits. SnapKV picks "
+            f"single entries and gains {snapkv[8]:.0f} and {snapkv[16]:.0f} with pages of 8 and "
+            "16, which also keep their neighbours. In a cache twice as large, pages cost little."
         )
     )
     st.caption(
@@ -300,16 +303,16 @@ def show_agents(page: str) -> None:
 def show_others() -> None:
     """Say what other methods change instead of the cache."""
     st.markdown(
-        "- *FlashAttention* (Dao et al. 2022) works the same attention out block by block. Over "
-        "what any policy keeps that is the plain softmax to a millionth, whatever the size of the "
-        "blocks; a test of this project holds it to that.\n"
-        "- *Recurrent Memory Transformer* (Bulatov et al. 2022) hands a few trained tokens on from "
-        "segment to segment, in place of a cache.\n"
-        "- *Gist tokens* (Mu et al. 2023) are trained to stand for a prompt, whose entries then "
-        "can go.\n"
-        "- *Long-context models*, as by position interpolation (Chen et al. 2023), make sense of "
-        "more entries, and keep them all.\n\n"
-        "Each of the last three needs a model trained for it: there is no rule here to run."
+        "- *FlashAttention* (Dao et al. 2022) computes the same attention block by block. On the "
+        "entries that a policy keeps, it equals the plain softmax to within a millionth, whatever "
+        "the block size; a test of this project checks that.\n"
+        "- *Recurrent Memory Transformer* (Bulatov et al. 2022) passes a few trained tokens from "
+        "segment to segment instead of a cache.\n"
+        "- *Gist tokens* (Mu et al. 2023) are trained to replace a prompt, whose entries can then "
+        "be evicted.\n"
+        "- *Long-context models*, for example by position interpolation (Chen et al. 2023), can "
+        "use more entries and keep them all.\n\n"
+        "Each of the last three needs a model trained for it, so none is a policy to run here."
     )
 
 

@@ -248,7 +248,7 @@ def test_a_fork_says_whether_its_policy_starts_anew(origin: str, to: str, told: 
     words = shown(open_page("compare", scenario="shift", fork_turn=4, **link))
 
     assert (
-        "or the same one with another choice, starts fresh, as if all cached" in words
+        "or the same one with another option, starts fresh, as if all cached" in words
     )  # before one forks
     if told is None:
         assert "starts fresh: it" not in words

@@ -46,7 +46,7 @@ def show_controls(page: str, lanes: Sequence[Lane]) -> None:
     with st.popover("What if …", icon=":material/alt_route:", key=f"{page}/what-if/{_forks(page)}"):
         st.markdown(
             "Continue one run **after the turn shown**. Another policy, or the same one with "
-            "another choice, starts fresh, as if all cached entries had arrived in this turn.",
+            "another option, starts fresh, as if all cached entries had arrived in this turn.",
             help="The same policy with other numbers continues with what it has stored.",
         )
         draft, left, right = f"{page}/draft", *st.columns(2)

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 
 from fdkvc.experiments.benchmark import Progress
@@ -20,11 +20,11 @@ from fdkvc.ui.kit.lru import size_of
 Report = Callable[[Progress], None]
 
 
-class Work(Protocol):
-    """A function that checks `cancelled` regularly, and then returns what is finished."""
+Work = Callable[..., Any]
+"""A function of `on_progress`, a `Report`, and `cancelled`, an event that it checks regularly.
 
-    def __call__(self, *, on_progress: Report, cancelled: threading.Event) -> Any:
-        """Run, report progress, and return the result."""
+It returns what is finished once that event is set.
+"""
 
 
 @dataclass(eq=False)

@@ -21,7 +21,7 @@ from fdkvc.ui.kit.sidebar import read_name
 from fdkvc.ui.kit.variants import CHOSEN, choose_policies
 
 POLICIES = replace(CHOSEN, follows=True)
-"""The policies of the lanes, which go along from page to page."""
+"""The policies of the lanes, which carry over from page to page."""
 
 FORK = "fork"
 """The name of the lane that continues another with something changed."""
@@ -75,11 +75,11 @@ PAIR = (
     Field("First run", "", name="one", default="", read=read_lane, chosen=False),
     Field("Second run", "", name="other", default="", read=read_lane, chosen=False),
 )
-"""The two lanes that are looked at closely."""
+"""The two lanes that are compared in detail."""
 
 
 def choose_pair(page: str, lanes: Sequence[Lane]) -> tuple[Lane, Lane]:
-    """Let a person choose two lanes: the last two, as long as nobody has."""
+    """Let a person choose two lanes, by default the last two."""
     by_name = {lane.name: lane for lane in lanes}
     names = list(by_name)
     with st.container(horizontal=True):
@@ -112,7 +112,7 @@ def changes(run: Run) -> pd.DataFrame:
 
 
 def metric_lines(lanes: Sequence[Lane]) -> tuple[Line, ...]:
-    """Return the metrics as lines; an axis reaches as low as any lane does."""
+    """Return the metrics as lines; an axis begins at the lowest value of any lane."""
     by_lane = [lane.run.metrics for lane in lanes]
     return tuple(min(same, key=lambda line: line.low) for same in zip(*by_lane, strict=True))
 

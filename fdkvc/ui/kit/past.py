@@ -7,7 +7,7 @@ or the sidebar has their settings.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
@@ -71,7 +71,7 @@ def available_runs(kind: Kind) -> dict[str, Past]:
     shipped = (
         (f"{SHIPPED} {kind.describe(content)}", content, result, True)
         for content, result in kind.shipped().items()
-        if content in _seen(kind.page)
+        if content in _view(kind.page).seen
     )
     ran = (
         (job.name, job.content, job.result, not job.cancelled.is_set())
@@ -92,37 +92,37 @@ def at_hand(kind: Kind, content: Hashable) -> Past | None:
     That is a run that has just ended, else the last whole one of these settings, else the one
     shown.
     """
-    page, job = kind.page, latest_job(kind.page)
-    if content not in _seen(page):
-        _seen(page).append(content)
+    view, job = _view(kind.page), latest_job(kind.page)
+    if content not in view.seen:
+        view.seen.append(content)
     every = available_runs(kind)
-    ended, looked_for = f"{page}/ended", _looked_for(page)
-    if job is not None and job.name != st.session_state.get(ended):
-        st.session_state[ended] = job.name
-        _show(page, job.name)
-    elif st.session_state.get(looked_for) != content:
+    if job is not None and job.name != view.ended:
+        view.ended = view.showing = job.name
+    elif view.looked_for != content:
         same = [past.name for past in every.values() if past.content == content and past.whole]
-        if same and st.session_state.get(f"{page}/showing") not in same:
-            _show(page, same[-1])
-    st.session_state[looked_for] = content
-    return every.get(st.session_state.get(f"{page}/showing", ""))
+        if same and view.showing not in same:
+            view.showing = same[-1]
+    view.looked_for = content
+    return every.get(view.showing)
 
 
-def _looked_for(page: str) -> str:
-    return f"{page}/looked-for"
+@dataclass
+class _View:
+    """What a session has seen of a page's runs: settings, and the names of runs."""
+
+    seen: list[Hashable] = field(default_factory=list)
+    looked_for: Hashable = None
+    showing: str = ""
+    ended: str = ""
 
 
-def _seen(page: str) -> list[Hashable]:
-    seen: list[Hashable] = st.session_state.setdefault(f"{page}/seen", [])
-    return seen
+def _view(page: str) -> _View:
+    view: _View = st.session_state.setdefault(f"{page}/runs", _View())
+    return view
 
 
 def _title(page: str, name: str) -> str:
     return f"{page}/runs/{name}"
-
-
-def _show(page: str, name: str) -> None:
-    st.session_state[f"{page}/showing"] = name
 
 
 def offer(button: str = "Run") -> None:
@@ -209,14 +209,14 @@ def _row(kind: Kind, past: Past, is_shown: bool) -> None:
 def _choose(kind: Kind, name: str, content: Hashable) -> None:
     link = kind.link(content)
     fields.adopt(kind.held_by or kind.page, kind.fields(link), link)
-    _show(kind.page, name)
+    _view(kind.page).showing = name
 
 
 def _delete(page: str, name: str) -> None:
     if st.session_state.get(f"{page}/shown") == name:
         del st.session_state[f"{page}/shown"]
     shared_jobs().drop(name)
-    st.session_state.pop(_looked_for(page), None)
+    _view(page).looked_for = None
 
 
 @st.fragment

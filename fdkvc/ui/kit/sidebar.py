@@ -102,13 +102,13 @@ TURN = Field("Turn", "", name="turn", default=0, low=0, high=9999, chosen=False)
 """The turn that a page shows."""
 
 LOOK = (replace(TURN, follows=True), ENTRY)
-"""What is looked at: the turn, and the entry that was picked."""
+"""The turn that is shown, and the selected entry."""
 
 MOVING = (*LOOK, ORDER, HUES)
-"""What a stage changes by itself."""
+"""The fields that a stage changes."""
 
 LANES = "policies"
-"""By what name the policies of lanes follow from page to page."""
+"""The name under which the policies of lanes carry over from page to page."""
 
 
 def read_name(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Choosing several policies, variants of one with other hyperparameters among them."""
+"""Choosing several policies, including variants with other hyperparameters."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CHOSEN = Field(
 """The names of the chosen policies, including variants; `choices` are offered."""
 
 DRAWN = Available()
-"""What is known of drawn dialogs."""
+"""What policies may observe in synthetic dialogs."""
 
 LINE = Field(
     "Or as text",
@@ -74,7 +74,7 @@ def choose_policies(
 
 
 def _follow_one(page: str, field: Field, most: int) -> None:
-    """Also choose the policy of the page before."""
+    """Also choose the policy of the previous page."""
     names, one = held(page, field), fields.following(page, POLICY.name, "")
     if one and one not in names and len(names) < most:
         hold(page, field, [*names, one])
@@ -82,18 +82,18 @@ def _follow_one(page: str, field: Field, most: int) -> None:
 
 
 def warn_no_effect(policies: Iterable[Policy], available: Available = DRAWN) -> None:
-    """Say what of these policies changes nothing where no more than this is known."""
+    """Say which settings of these policies have no effect, given what they may observe."""
     for note in no_effect_notes([*policies], available):
         st.info(plain(note), icon=":material/do_not_disturb_on:")
 
 
 def warn_no_effect_in(policies: Iterable[Policy], dialogs: DialogBatch) -> None:
-    """Say what of these policies changes nothing in these dialogs."""
+    """Say which settings of these policies have no effect in these dialogs."""
     warn_no_effect(policies, available_in(dialogs))
 
 
 def _known(page: str, field: Field) -> dict[str, Policy]:
-    """Return every policy that can be chosen, by name: variants, too, that once were chosen."""
+    """Return every policy that can be chosen by name, including variants chosen earlier."""
     variants: dict[str, Policy]
     variants = st.session_state.setdefault(f"{key_of(page, field)}/variants", {})
     variants |= {name: read_policy(name) for name in held(page, field) if name not in field.choices}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 from uuid import uuid4
 
 import streamlit as st
@@ -13,15 +13,11 @@ from fdkvc.stage.payload import DialogText, LaneHead, pack, pack_lanes
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.runs import Run
 
-
-def _scene(name: str, kind: Kind) -> Any:
-    return st.components.v2.component(name, css=style(kind), js=script(kind), isolate_styles=False)
-
-
 _SCENES: Mapping[Kind, Any] = {
-    "one": _scene("stage", "one"),
-    "lanes": _scene("stage-lanes", "lanes"),
-    "transcript": _scene("stage-words", "transcript"),
+    kind: st.components.v2.component(
+        f"stage-{kind}", css=style(kind), js=script(kind), isolate_styles=False
+    )
+    for kind in get_args(Kind)
 }
 _ear = st.components.v2.component("stage-ear", js=script("ear"), isolate_styles=False)
 

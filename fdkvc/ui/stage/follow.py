@@ -75,20 +75,10 @@ def follow(page: str, name: str, dialogs: DialogBatch, tell: Callable[[int, int]
             value = news[field.name]
             hold(page, field, value if value in field.choices else field.default)
     turn, token = int(held(page, TURN)), held(page, ENTRY)
-    look = {field.name: held(page, field) for field in (ORDER, HUES)}
-    standing(page).update(turn=turn, entry=token, **look)
-    listen(
-        key,
-        "view",
-        {
-            **session,
-            "run": name,
-            "turn": turn,
-            "entry": token,
-            **look,
-            "sentences": [] if token is None else tell(turn, token),
-        },
-    )
+    view = {"turn": turn, "entry": token} | {each.name: held(page, each) for each in (ORDER, HUES)}
+    standing(page).update(view)
+    sentences = [] if token is None else tell(turn, token)
+    listen(key, "view", {**session, "run": name, **view, "sentences": sentences})
     return turn
 
 
@@ -106,11 +96,10 @@ def save_scene(
     stands = standing(page)
 
     def content() -> bytes:
-        entry = stands.get("entry")
-        sentences = sentences_of(runs, entry)
-        turn = stands.get("turn", 0)
-        look = {field.name: stands.get(field.name, field.default) for field in (ORDER, HUES)}
-        return scene_html(Scene(title, *shown(), turn, entry, sentences, **look)).encode()
+        turn, entry = stands["turn"], stands["entry"]
+        look = {field.name: stands[field.name] for field in (ORDER, HUES)}
+        scene = Scene(title, *shown(), turn, entry, sentences_of(runs, entry), **look)
+        return scene_html(scene).encode()
 
     offer_file(
         f"{page}/download/{SCENE_FILE}",
