@@ -6,13 +6,12 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 from fdkvc.commands.console import finish, warn_no_effect
-from fdkvc.commands.parser import read_value
 from fdkvc.experiments.benchmark import check_different
 from fdkvc.files.export import check_entries, trace_files
 from fdkvc.files.text import trace_text
 from fdkvc.files.write import check_folder
 from fdkvc.parameters import BUDGET, SEED
-from fdkvc.policies import Policy, read_policy
+from fdkvc.policies import Policy, read_hyperparameters, read_policy
 from fdkvc.run.bounds import check_schedule
 from fdkvc.run.metrics import metric_named
 from fdkvc.run.simulate import simulate
@@ -56,15 +55,8 @@ def _scenario(options: Namespace) -> Scenario:
 
 def _with_settings(policy: Policy, texts: Sequence[str]) -> Policy:
     """Return a policy with hyperparameters such as ``gamma=0.8``."""
-    changed: dict[str, int | float | str] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise ValueError(f"--set is {text!r}, but must be NAME=VALUE, such as gamma=0.8")
-        if name in changed:
-            raise ValueError(f"--set gives {name!r} twice")
-        known = policy.settings.get(name)
-        changed[name] = value if known and known.kind is str else read_value(value)
+    defaults = {name: field.default for name, field in policy.settings.items()}
+    changed = read_hyperparameters(defaults, texts, " ".join(["--set", *texts]))
     for name in changed.keys() - policy.settings.keys():
         allowed = ", ".join(policy.settings) or "none"
         raise ValueError(f"{name!r} is not a hyperparameter of {policy.name} (it has: {allowed})")

@@ -430,16 +430,16 @@ def _kind(kind: str, turn: int) -> Literal["system", "result"] | None:
 def _tokens(
     arrays: Arrays, starts: NDArray[Any], at: int, turn: int, transcript: Transcript
 ) -> tuple[Token, ...]:
-    size = len(transcript.turns[turn].text)
+    size, own = len(transcript.turns[turn].text), slice(*starts[at : at + 2].tolist())
     found = []
-    for token in range(int(starts[at]), int(starts[at + 1])):
-        start, end = arrays["token_spans"][token].tolist()
+    spans = arrays["token_spans"][own].tolist()
+    for text, (start, end) in zip(arrays["token_texts"][own], spans, strict=True):
         if not 0 <= start <= end <= size:
             raise ValueError(
                 f"{transcript.name}, turn {turn}: token_spans has {start} to {end}, but the text "
                 f"has {size} characters"
             )
-        found.append(Token(clean_name(str(arrays["token_texts"][token])), start, end))
+        found.append(Token(clean_name(text), start, end))
     return tuple(found)
 
 

@@ -238,9 +238,11 @@ def read_policy(name: str) -> Policy:
             )
         text, *settings = map(str.strip, split_list(rest[:-1]))
         key = wrapper.strip()
-        around.append((key, _values(WRAPPERS.get(key), settings, name)))
+        defaults = defaults_of(WRAPPERS[key]) if key in WRAPPERS else {}
+        around.append((key, read_hyperparameters(defaults, settings, name)))
     key, *settings = text.split() or [""]
-    return _built(around, policy_named(key, **_values(POLICIES.get(key), settings, name)))
+    defaults = defaults_of(POLICIES[key]) if key in POLICIES else {}
+    return _built(around, policy_named(key, **read_hyperparameters(defaults, settings, name)))
 
 
 def _built(around: Sequence[tuple[str, Mapping[str, Any]]], policy: Policy) -> Policy:
@@ -254,11 +256,10 @@ def _built(around: Sequence[tuple[str, Mapping[str, Any]]], policy: Policy) -> P
     return policy
 
 
-def _values(
-    kind: type[Policy] | None, settings: Iterable[str], name: str
+def read_hyperparameters(
+    defaults: Mapping[str, Any], settings: Iterable[str], name: str
 ) -> dict[str, float | int | str]:
-    """Read NAME=VALUE of each hyperparameter."""
-    defaults = defaults_of(kind) if kind else {}
+    """Read NAME=VALUE of each hyperparameter, as the type of its default; `name` is for errors."""
     values: dict[str, float | int | str] = {}
     for setting in settings:
         field, equals, text = setting.partition("=")
@@ -314,6 +315,7 @@ __all__ = [
     "Policy",
     "as_record",
     "policy_named",
+    "read_hyperparameters",
     "read_policy",
     "recorded_policy",
     "register",

@@ -433,14 +433,14 @@ MISTAKES = {
         "--scenario mixed and --schedule AB do not go together: give one of them"
     ),
     "trace --set gamma --out {tmp}/out": (
-        "--set is 'gamma', but must be NAME=VALUE, such as gamma=0.8"
+        "'gamma' in '--set gamma' is no hyperparameter: write NAME=VALUE, such as gamma=0.8"
     ),
-    "trace --set gamma=1 --out {tmp}/out": "gamma is 1, but must be a number above 0 and below 1",
+    "trace --set gamma=1 --out {tmp}/out": "gamma is 1.0, but must be a number above 0 and below 1",
     "trace --set delta=1 --out {tmp}/out": (
         f"'delta' is not a hyperparameter of fd-kvc (it has: {HYPERPARAMETERS})"
     ),
     "trace --policy sink --set sinks=0.5 --out {tmp}/out": (
-        "sinks is 0.5, but must be a whole number from 0 to 64"
+        "sinks is '0.5', but must be a whole number from 0 to 64"
     ),
     "trace --budget 0 --out {tmp}/out": f"budget is 0, {BUDGET}",
     "trace --seed -1 --out {tmp}/out": f"seed is -1, {SEED}",
@@ -504,7 +504,9 @@ MISTAKES = {
     "trace --set key=1 --out {tmp}/out": (
         f"'key' is not a hyperparameter of fd-kvc (it has: {HYPERPARAMETERS})"
     ),
-    "trace --set gamma=0.8 gamma=0.9 --out {tmp}/out": "--set gives 'gamma' twice",
+    "trace --set gamma=0.8 gamma=0.9 --out {tmp}/out": (
+        "'gamma' is given twice in '--set gamma=0.8 gamma=0.9'"
+    ),
     "trace --schedule {letters} --out {tmp}/out": (
         "the schedule has 3,000 turns, but at most 2,048 are allowed"
     ),
