@@ -20,7 +20,7 @@ from fdkvc.cache import EMPTY, Cache, Pages, select
 from fdkvc.policies.base import Policy, total
 from fdkvc.run.trace import EntryTrace, Rule, Status, Trace, TurnResult
 from fdkvc.synthetic.batch import DialogBatch
-from fdkvc.words import all_of, contrast, count, digits_for, gap, listed, number, ordinal, sentence
+from fdkvc.words import all_of, contrast, digits_for, gap, listed, number, ordinal, sentence
 
 # ------------------------------------------------------------------------------- one decision
 
@@ -253,7 +253,7 @@ def explain(trace: Trace, dialogs: DialogBatch, row: int, turn: int, token: int)
     >>> for words in sentences(why):
     ...     print(words)
     Token 7 (topic A, from turn 0) was evicted in turn 1 by the budget.
-    Its score of 7 ranked 57th of 64, and 56 are kept.
+    Its score of 7 ranked 57th of 64, and 56 were kept.
     The last kept entry scored 8, 1 more.
     """
     made = turn_view(trace, dialogs, row, turn)
@@ -351,7 +351,7 @@ def _why_it_was_kept(why: Explanation) -> Iterator[str]:
         yield f"{stayed}: the turn has no tokens, so nothing was decided"
         return
     if why.best_evicted is None:
-        used = f"{why.stayed} of {count(why.budget, 'slot')} used"
+        used = f"{why.stayed:,} of {why.budget:,} slots used"
         yield f"{stayed}: the budget evicted nothing, with {used}"
         return
     if why.protected:
@@ -424,11 +424,11 @@ def _standing(why: Explanation) -> str:
     """Say where the score ranked, and how many slots there were."""
     score = f"its score of {_score(why)} ranked"
     if not why.stayed_protected:
-        verb = "is" if why.stayed == 1 else "are"
+        verb = "was" if why.stayed == 1 else "were"
         return f"{score} {ordinal(why.rank or 0)} of {why.stood}, and {why.stayed} {verb} kept"
     return (
-        f"{score} {ordinal(why.place)} of {why.contenders} unprotected entries, which had "
-        f"{why.stayed - why.stayed_protected} of {why.stayed} slots"
+        f"{score} {ordinal(why.place)} of {why.contenders} unprotected entries, with "
+        f"{why.stayed - why.stayed_protected} of {why.stayed} slots left for them"
     )
 
 

@@ -44,25 +44,25 @@ def missing_value_notes(transcripts: Sequence[Transcript]) -> list[str]:
     carried = sum(demand.carried for each in transcripts for demand in each.demands)
     missing = sum(each.missing for each in transcripts)
     notes = {
-        f"Carried over from another service: {count(carried, 'demand')}.": carried,
-        f"Never said in these words: {count(missing, 'more value')}.": missing,
+        f"Carried over from another service: {count(carried, 'value')}.": carried,
+        f"Not found in the text: {count(missing, 'more value')}.": missing,
     }
     return [note for note, many in notes.items() if many]
 
 
 def not_read_notes(transcripts: Sequence[Transcript]) -> list[str]:
-    """Count the calls whose arguments are no object, parts that are not text, numbered names."""
+    """Count calls whose arguments are not an object, parts that are not text, repeated names."""
     many = sum(each.malformed_calls for each in transcripts)
     calls = (
-        f"The arguments of {count(many, 'tool call')} are not a JSON object: they are kept as "
-        "text, and nothing is checked against them."
+        f"The arguments of {count(many, 'tool call')} are not a JSON object: they are read as "
+        "text, and none of them is checked."
     )
     parts = Counter[str]()
     for each in transcripts:
         parts.update(dict(each.unread))
     others = ", ".join(f"{part} ({times}×)" for part, times in sorted(parts.items()) if times)
     again = [each.name for each in transcripts if each.numbered]
-    named = f"Names that are given twice are numbered: {', '.join(again[:3])}"
+    named = f"Dialogs of the same name are numbered: {', '.join(again[:3])}"
     return [
         *([calls] if many else []),
         *([f"Not read: {others}."] if others else []),

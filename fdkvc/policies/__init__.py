@@ -250,7 +250,7 @@ def _built(around: Sequence[tuple[str, Mapping[str, Any]]], policy: Policy) -> P
     keys = [key for key, _ in around]
     for key in WRAPPERS:
         if keys.count(key) > 1:
-            raise ValueError(f"{key} stands within itself, but each wrapper is allowed once")
+            raise ValueError(f"{key} occurs more than once, but each wrapper is allowed once")
     for key, values in reversed(around):
         policy = wrapped(key, policy, **values)
     return policy

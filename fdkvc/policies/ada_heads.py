@@ -27,7 +27,7 @@ class AdaHeads(Wrapper):
     label = "Ada heads"
     idea = (
         "The heads of a layer share one budget: the highest scores of all heads stay, so a head "
-        "with concentrated attention leaves places to heads with spread attention."
+        "with concentrated attention leaves slots to heads whose attention is spread."
     )
     source = "Feng et al. 2024, Ada-KV"
 
@@ -51,7 +51,7 @@ class AdaHeads(Wrapper):
         """Add to the eviction that heads share their places."""
         shared = r"B_h = |\{ i \text{ of head } h \text{ among the best } H B \text{ of all "
         shared += r"heads} \}| \ge \alpha B"
-        return evicting(self.policy.steps, shared, "H heads share H·B places")
+        return evicting(self.policy.steps, shared, "H heads share H·B slots")
 
     def without_effect(self, available: Available) -> tuple[str, ...]:
         """Warn where there is one head."""

@@ -87,13 +87,13 @@ class FastGen(Policy):
     recovery: float = share(
         0.9,
         "Recovery",
-        "Share of the attention that a structure must hold to be taken.",
+        "Share of the attention that a structure must hold to be selected.",
         symbol="T",
     )
     sinks: int = parameter(
         4,
         "Special tokens",
-        "First tokens of the dialog, which are special.",
+        "First tokens of the dialog, which count as special.",
         low=0,
         high=64,
         by_row=True,

@@ -61,8 +61,8 @@ class Learned(Policy):
     label = "Learned"
     idea = (
         "A linear model scores each token by its text, its neighbours, its speaker, its age and "
-        "whether it came again. Its weights were fitted to what later calls of training dialogues "
-        "need. A share of the budget goes to the newest entries."
+        "whether its word came again. Its weights were fitted to what later calls of training "
+        "dialogues need. A share of the budget goes to the newest entries."
     )
     source = "this project; fitted on the Schema-Guided Dialogue dataset"
     needs_words = True
@@ -103,8 +103,8 @@ class Learned(Policy):
     weights: str = parameter(
         "",
         "Weights",
-        "File of weights, as the command learn writes it, in or below the current folder; empty "
-        "for the default ones.",
+        "File of weights, written by the command learn, in or below the current folder; empty "
+        "for the default weights.",
         pattern=r"((?!.*\.\.)\w[\w./-]{0,200}\.json)?",
         form="a .json file in or below the current folder, or empty",
         nominal=True,

@@ -22,7 +22,7 @@ RECALL = Step(
     r"\begin{gathered} \bar k_p = \operatorname{mean}_{i \in p} k_i,\quad "
     r"m_p = \cos(\bar k_t, \bar k_p) \\ m_{\text{last page}} < \vartheta \le m_p \\ "
     r"\Rightarrow\; \text{page } p \text{ comes back} \end{gathered}",
-    "a second tier, beyond the paper; a page is the entries that one turn brought",
+    "a second tier, beyond the paper; a page is the entries of one turn",
     writes=tuple(MOVES),
     kind="rate",
 )
@@ -55,7 +55,7 @@ class Recall(Wrapper):
     page_match: float = share(
         0.7,
         "Page match",
-        "Cosine between the mean keys of a page and of the turn above which the query matches "
+        "Least cosine between the mean keys of a page and of the turn at which the query matches "
         "that page.",
         symbol=r"\vartheta",
     )

@@ -19,7 +19,7 @@ _WINDOW = "write window(fd-kvc, share=0.5)"
 _RECALL = "write recall(fd-kvc, tier=1.0, page_match=0.7)"
 _ADAPTIVE = "write fd-kvc-adaptive kappa=0.5 theta=0.5"
 _SURPRISAL = "write surprisal decay=0.8 redundancy=0.75"
-_GONE = "it is gone, because it gained nothing"
+_GONE = "it was removed, because it improved nothing"
 
 SETTINGS: Mapping[tuple[str, str], tuple[float | str, str]] = MappingProxyType(
     {

@@ -91,7 +91,7 @@ class Whitelist(Wrapper):
         """Warn where speakers or words are unknown."""
         own = []
         if self.speaker not in (NOBODY, *available.speakers):
-            what = "A system prompt is not marked" if available.speakers else "Speakers are unknown"
+            what = "No system prompt is marked" if available.speakers else "Speakers are unknown"
             instead = ": use first=1, the first turn" if available.speakers else ""
             own.append(
                 f"{what} here, so whitelist protects no words of the {self.speaker}{instead}."

@@ -57,11 +57,11 @@ class Wrapper(Policy):
             raise ValueError(refusal)
         for name in parameters_of(self).keys() & self.policy.settings.keys():
             raise ValueError(
-                f"{self.policy.name} has {name!r} already, so {self.key} cannot stand around it"
+                f"{self.policy.name} has {name!r} already, so {self.key} cannot wrap it"
             )
 
     def refusal(self) -> str:
-        """Say why the wrapper cannot be put around this policy; empty if it can."""
+        """Say why it cannot wrap this policy; empty if it can."""
         return ""
 
     @property

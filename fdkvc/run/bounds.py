@@ -63,8 +63,8 @@ def check_schedule(turns: int, tokens: int, budget: int) -> None:
     steps = 0 if tokens <= budget else turns * max(tokens, turns * budget)
     if steps > MAX_REGRET_STEPS:
         raise ValueError(
-            f"regret takes {steps:,} steps here, but at most {MAX_REGRET_STEPS:,} are allowed: "
-            "choose fewer turns or tokens, or a smaller budget"
+            f"regret would take {steps:,} steps here, but at most {MAX_REGRET_STEPS:,} are "
+            "allowed: choose fewer turns or tokens, or a smaller budget"
         )
 
 
@@ -230,7 +230,7 @@ def most_evidence(recording: Recording, budget: int, wanted: Demands) -> float:
     if _places(born, last).max() <= budget:  # all last mentions fit
         return 1.0
     if 2 * sum(len(mention) for *_, mentions in needs for mention in mentions) > MAX_BOUND_TERMS:
-        raise TooLargeError(f"{recording.transcript.name} is too large for the best cache")
+        raise TooLargeError(f"{recording.transcript.name} is too large to compute the best cache")
     return _most_met(needs, born, budget)
 
 

@@ -515,7 +515,7 @@ MISTAKES = {
         "shorter schedule or a smaller budget"
     ),
     "trace --schedule {turns} --budget 187 --metrics regret --out {tmp}/out": (
-        "regret takes 16,830,000 steps here, but at most 16,777,216 are allowed: choose fewer "
+        "regret would take 16,830,000 steps here, but at most 16,777,216 are allowed: choose fewer "
         "turns or tokens, or a smaller budget"
     ),
     "sweep --parameter gamma --scenario adaptation --out {tmp}/out": (

@@ -169,8 +169,8 @@ def test_what_nobody_said_and_what_was_said_of_something_else_is_counted(
     file.write_text(json.dumps({"turns": turns}))
     assert run("dialogs", "--dialogs", file, *few) == 0
     said = capsys.readouterr().out
-    assert "\n\nCarried over from another service: 1 demand.\n\n" in said
-    assert said.endswith("Never said in these words: 2 more values.\n")
+    assert "\n\nCarried over from another service: 1 value.\n\n" in said
+    assert said.endswith("Not found in the text: 2 more values.\n")
     trace = tmp_path / "trace.npz"
     trace.write_bytes(trace_bytes([lexical_recording(each) for each in read_file(file)]))
     assert run("dialogs", "--trace", trace, *few) == 0

@@ -287,7 +287,7 @@ def test_a_name_that_is_given_again_is_numbered(long: int) -> None:
     assert max(map(len, names)) <= MAX_NAME_CHARACTERS
     if long == 1:
         assert names == ["a", "a (2)", "a (3)", "a (4)", "b"]
-        assert not_read_notes(dialogs) == ["Names that are given twice are numbered: a (3), a (4)."]
+        assert not_read_notes(dialogs) == ["Dialogs of the same name are numbered: a (3), a (4)."]
 
 
 def test_tooltalk_has_each_response_before_the_next_call() -> None:

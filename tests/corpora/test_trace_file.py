@@ -240,7 +240,7 @@ def test_a_name_that_is_given_again_is_numbered_as_in_other_files() -> None:
     found = [each.transcript for each in read(changed(dialog_names=np.array(["a", "a"])))]
 
     assert [each.name for each in found] == ["a", "a (2)"]
-    assert not_read_notes(found) == ["Names that are given twice are numbered: a (2)."]
+    assert not_read_notes(found) == ["Dialogs of the same name are numbered: a (2)."]
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_an_eviction_worked_by_hand() -> None:
     assert why.deciding_terms == ("recency",)
     assert sentences(why) == [
         "Token 1 (topic B, from turn 1) was evicted in turn 2 by the budget.",
-        "Its score of 0.477 ranked 3rd of 3, and 2 are kept.",
+        "Its score of 0.477 ranked 3rd of 3, and 2 were kept.",
         "The last kept entry scored 0.682, 0.205 more.",
         "Recency decided against it (0.250 against 0.500), "
         "cumulative attention was higher (0.227 against 0.182).",
@@ -99,7 +99,7 @@ def test_those_that_stayed_in_the_same_turn() -> None:
     # With 2/11 + 13/40 it would have stayed as well, ahead of token 1.
     assert first.deciding_terms == ()
     assert sentences(first)[1:] == [
-        "Its score of 0.825 ranked 1st of 3, and 2 are kept.",
+        "Its score of 0.825 ranked 1st of 3, and 2 were kept.",
         "The last kept entry scored 0.682, 0.143 less.",
         "No term alone decided for it: cumulative attention was higher (0.500 against 0.182), "
         "recency was lower (0.325 against 0.500).",
@@ -152,7 +152,7 @@ def test_protection_leaves_fewer_places_for_the_others() -> None:
     assert gone.margin == pytest.approx(9 / 20 - 27 / 20)
     assert sentences(gone) == [
         "Token 1 (from turn 0) was evicted in turn 1 by the budget.",
-        "Its score of 0.450 ranked 2nd of 2 unprotected entries, which had 1 of 2 slots.",
+        "Its score of 0.450 ranked 2nd of 2 unprotected entries, with 1 of 2 slots left for them.",
         "The last kept entry scored 1.350, 0.900 more.",
     ]
 
@@ -188,7 +188,7 @@ def test_a_tie_is_settled_by_age() -> None:
     )
     assert sentences(gone) == [
         "Token 2 (from turn 0) was evicted by the budget in the turn it arrived.",
-        "Its score of 1 ranked 3rd of 3, and 2 are kept.",
+        "Its score of 1 ranked 3rd of 3, and 2 were kept.",
         "The last kept entry scored the same; ties go to the older entry.",
     ]
 
@@ -212,10 +212,10 @@ def test_one_place_is_told_in_the_singular() -> None:
 
     assert sentences(explain(trace, dialogs, 0, turn=0, token=0)) == [
         "Token 0 (from turn 0) arrived and was kept in turn 0: "
-        "the budget evicted nothing, with 1 of 1 slot used."
+        "the budget evicted nothing, with 1 of 1 slots used."
     ]
     assert sentences(explain(trace, dialogs, 0, turn=1, token=0))[1:] == [
-        "Its score of 0 ranked 2nd of 2, and 1 is kept.",
+        "Its score of 0 ranked 2nd of 2, and 1 was kept.",
         "The last kept entry scored 1, 1 more.",
     ]
     window = simulate(policy_named("h2o", window=1.0), dialogs, budget=1)

@@ -36,7 +36,7 @@ OLD_FD_KVC: dict[str, Any] = {
         ),
         (
             "fd-kvc relevance=attention",
-            "'relevance' is no longer a hyperparameter of fd-kvc: it is",
+            "'relevance' is no longer a hyperparameter of fd-kvc: it was removed",
         ),
     ],
 )

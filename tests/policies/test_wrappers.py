@@ -50,7 +50,7 @@ def test_fifo_with_a_second_tier_worked_by_hand() -> None:
     assert explain(trace, dialog, 0, 2, token=0).left == (2, 1)
     assert sentences(explain(trace, dialog, 0, 2, token=0)) == [
         "Token 0 (from turn 0) was evicted in turn 2 by the budget.",
-        "Its score of 0 ranked 5th of 5, and 3 are kept.",
+        "Its score of 0 ranked 5th of 5, and 3 were kept.",
         "The last kept entry scored 2, 2 more.",
     ]
     assert narrate(trace, dialog, 0, 2)[0].step.name == "Recall"
@@ -150,11 +150,11 @@ def _name(text: str) -> str:
         ("recall(h2o, tier)", "'tier' in 'recall(h2o, tier)' is no hyperparameter"),
         ("recall(h2o, tier=9)", "tier is 9.0, but must be a number from 0 to 4"),
         ("recall(h2o, places=9)", "'places' is not a hyperparameter of recall (it has: tier, "),
-        ("recall(recall(h2o))", "recall stands within itself, but each wrapper is allowed once"),
-        ("window(window(h2o))", "window stands within itself, but each wrapper is allowed once"),
+        ("recall(recall(h2o))", "recall occurs more than once, but each wrapper is allowed once"),
+        ("window(window(h2o))", "window occurs more than once, but each wrapper is allowed once"),
         ("recall(full)", "full evicts nothing, so recall changes nothing"),
         ("turns(recall(h2o))", "recall(h2o) brings entries back, but turns scores none twice"),
-        ("turns(blocks(turns(fifo)))", "turns stands within itself, but each wrapper is allowed"),
+        ("turns(blocks(turns(fifo)))", "turns occurs more than once, but each wrapper is allowed"),
         ("blocks(ada-heads(h2o))", "ada-heads(h2o) allocates single places, but blocks whole"),
         ("ada-heads(blocks(h2o))", "blocks(h2o) allocates whole pages, but ada-heads single"),
         ("window(full)", "full evicts nothing, so window changes nothing"),
@@ -195,7 +195,7 @@ def test_a_wrapper_within_itself_is_refused_in_a_record(levels: int) -> None:
     for _ in range(levels):
         record = {"key": "window", "policy": record}
 
-    with pytest.raises(ValueError, match=r"^window stands within itself, but each wrapper is"):
+    with pytest.raises(ValueError, match=r"^window occurs more than once, but each wrapper is"):
         recorded_policy(**record)
 
 
@@ -284,7 +284,7 @@ def test_a_piece_of_a_marked_word_is_of_that_word() -> None:
     ("name", "available", "said"),
     [
         ("whitelist(fifo, speaker=user)", Available(), "Speakers are unknown here"),
-        ("whitelist(fifo, speaker=prompt)", Available(MARKED), "A system prompt is not marked"),
+        ("whitelist(fifo, speaker=prompt)", Available(MARKED), "No system prompt is marked"),
         (
             "blocks(whitelist(fifo, words=rome))",
             Available(speakers=SPEAKERS),

@@ -736,15 +736,15 @@ def test_values_that_nobody_said_are_told_beside_the_evidence() -> None:
     ]
     app = open_page("dialogs", file="own", policies="fifo")
     settled(app.text_area(key="dialogs/pasted").set_value(json.dumps(chat)).run())
-    assert "Never said in these words: 1 more value." in words_of(section(app, "Evidence"))
+    assert "Not found in the text: 1 more value." in words_of(section(app, "Evidence"))
 
     chat[0]["content"] = "a bed, downtown"
     chat[1]["tool_calls"].append({"function": {"name": "pay", "arguments": "{"}})
     settled(app.text_area(key="dialogs/pasted").set_value(json.dumps(chat)).run())
     assert "need 2 values, but the text never contains them" in app.info[0].value
     assert [each.value for each in app.warning] == [
-        "The arguments of 1 tool call are not a JSON object: they are kept as text, and nothing "
-        "is checked against them."
+        "The arguments of 1 tool call are not a JSON object: they are read as text, and none of "
+        "them is checked."
     ]
 
 
@@ -764,7 +764,7 @@ def test_values_that_were_said_of_another_service_are_told_beside_the_evidence()
     ]
     app = open_page("dialogs", file="own", policies="fifo")
     settled(app.text_area(key="dialogs/pasted").set_value(json.dumps({"turns": turns})).run())
-    assert "Carried over from another service: 1 demand." in words_of(section(app, "Evidence"))
+    assert "Carried over from another service: 1 value." in words_of(section(app, "Evidence"))
     assert "<td>0, of another service</td>" in html(app)
 
 

@@ -148,7 +148,7 @@ def test_a_link_to_what_does_not_go_together_is_explained() -> None:
         "Using fd-kvc instead."
     ]
     for levels, reason in (
-        (120, "window stands within itself, but each wrapper is allowed once"),
+        (120, "window occurs more than once, but each wrapper is allowed once"),
         (1_000, "a policy's name has 8,003 characters, but at most 1,000 are allowed"),
         (2_000, "Policy has 16,003 characters, but at most 10,000 are allowed"),
     ):
