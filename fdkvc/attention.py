@@ -48,7 +48,7 @@ TRAITS = (
     *("word", "user", "mark", "surprisal", "capital", "digit", "punctuation"),
     *("near_surprisal", "near_capital", "near_digit", "position"),
 )
-"""What the text of a token says of it; see `fdkvc.corpora.token_traits`.
+"""What is known of a token from its text; see `fdkvc.corpora.token_traits`.
 
 ``word`` is a number of its word, the same for equal words; ``mark`` a token without text. What is
 near are the words beside it in the turn. ``position`` goes from 0 for a turn's first word to 1.
@@ -524,7 +524,7 @@ class Observation:
     def attention_of_each(self, token: Ints, last: Ints | None = None) -> Floats:
         """Attention of each of the turn's queries over what it sees (B, n, C); padding is 0.
 
-        With `last` (B, 1) only of so many queries, the last ones, in order (B, max(last), C).
+        With `last` (B, 1), only the last queries, so many of each row, in order (B, max(last), C).
         """
         logits, stop = self._tokens.query_logits(self.turn), self.query_count
         start = np.zeros_like(stop) if last is None else stop - last[:, 0]

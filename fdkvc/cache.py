@@ -196,7 +196,7 @@ def enqueue(queue: Ints, token: Ints, places: int) -> Ints:
 
 
 def pad_kept(kept: Bools, slots: int) -> Bools:
-    """Pad what each row keeps (B, C) with the first other slots, to so many a row.
+    """Pad what each row keeps (B, C) with its first other slots, to `slots` in all.
 
     Examples
     --------

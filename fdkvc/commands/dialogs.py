@@ -93,8 +93,6 @@ def dialogs(options: Namespace) -> None:
 def capture(options: Namespace) -> None:
     """Write a trace file of what a model attends to while it reads dialogs."""
     out = check_file(options.out, ".npz")
-    recorder.READS.check(options.reads, "reads")
-    recorder.SURPRISAL.check(options.surprisal, "surprisal")
     check_folder(out.parent, [out.name])
     transcripts, _ = read_transcripts(options.dialogs, options.calls)
     model = recorder.load_capture_model(

@@ -131,7 +131,7 @@ class _Recorder:
         self.calls, self.kept = 0, {}
 
     def seen(self, causal: bool, total: int) -> Bools:
-        """Mark which of so many tokens each of the last n sees (1 or H, n, total)."""
+        """Mark which of `total` tokens each of the last n sees (1 or H, n, total)."""
         count, n = (self.kept[name].shape[2] for name in ("keys", "queries"))
         gone = total - count  # no longer in the model's own cache
         seen = np.tri(n, count, count - n, np.bool_) if causal else np.ones((n, count), np.bool_)
@@ -411,7 +411,7 @@ def _check_recording(model: Model) -> None:
 
 def _elsewhere(config: Any) -> str:
     return (
-        f"the attention of a model of the kind {config.model_type!r} does not go through the "
+        f"the attention of a model of type {config.model_type!r} does not go through the "
         "library's interface"
     )
 
@@ -537,7 +537,7 @@ def _check_heads(config: Any, layer: int, heads: Sequence[int] | None) -> tuple[
     config = config.get_text_config()
     check_count("layer", layer, 0, config.num_hidden_layers - 1)
     if not hasattr(config, "num_attention_heads"):
-        raise ValueError(f"a model of the kind {config.model_type!r} has no attention heads")
+        raise ValueError(f"a model of type {config.model_type!r} has no attention heads")
     count = config.num_attention_heads
     chosen = tuple(range(count)) if heads is None else tuple(heads)
     for head in chosen:

@@ -25,7 +25,7 @@ from fdkvc.parameters import SEED
 from fdkvc.synthetic.scenarios import World
 
 LEXICAL = "lexical embedding"
-"""Begin of `Recording.source`."""
+"""How `Recording.source` begins."""
 
 
 def lexical_recording(

@@ -68,7 +68,7 @@ def _word_traits(words: list[str]) -> Floats:
 
 
 def _beside(column: NDArray[Any], *steps: int) -> NDArray[Any]:
-    """Return the sum over the words so many places further on, 0 beyond the turn."""
+    """Return the sum over the words at these distances, 0 beyond the turn."""
     padded = np.pad(column.astype(np.float32), 2)
     beside = [padded[2 + step : 2 + step + len(column)] for step in steps]
     return np.asarray(np.sum(beside, axis=0))

@@ -60,7 +60,7 @@ SHAPES: Mapping[str, tuple[str, tuple[str, ...]]] = {
         "str",
         ("T",),
     ),  # system for a prompt, result for that of a tool, or empty
-    "turn_calls": ("int", ("T",)),  # characters of each text that are calls, from its begin
+    "turn_calls": ("int", ("T",)),  # characters at the start of each text that are calls
     "turn_tokens": ("int", ("T",)),  # tokens of each turn
     "token_texts": ("str", ("N",)),  # in the tokenizer's form
     "token_spans": ("int", ("N", "2")),  # characters of the turn's text, the end excluded

@@ -121,7 +121,7 @@ class Turn:
     kind: Literal["system", "result"] | None = None
     """Set if the words are a system prompt or the result of a tool."""
     call_characters: int = 0
-    """How many characters at the begin of the text are calls."""
+    """Number of characters at the start of the text that are calls."""
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,9 @@ def generate(
 ) -> Iterator[dict[int, int]]:
     """Continue passages by greedy decoding, from the logits (C, V) of the first token of each.
 
-    A passage has at most `most` tokens. With `every`, a turn ends after so many tokens, so that
-    policies evict during the answer; with `stop_loops`, a text that repeats itself ends; see
-    `is_looping`.
+    A passage has at most `most` tokens. With `every`, a turn ends each time that this many tokens
+    are written, so that policies evict during the answer; with `stop_loops`, a text that repeats
+    itself ends; see `is_looping`.
 
     Yields the next token of each unfinished text, by the index of its cache. It has been read,
     except for the end of a passage, which the caller reads.

@@ -97,8 +97,8 @@ class Decoder:
     ) -> Floats:
         """Read the next tokens (C, n) of several texts at once, one for each cache.
 
-        Returns the logits of the token after each (C, n, V), or after the last so many only. The
-        result for a text is bit for bit independent of the other texts.
+        Returns the logits of the token after each (C, n, V), or after the `last` of them only.
+        The result for a text is bit for bit independent of the other texts.
         """
         shape, n = self.shape, ids.shape[1]
         rotation = self._rotation(np.array([[each.count] for each in caches]) + np.arange(n))

@@ -19,10 +19,10 @@ from fdkvc.corpora.word_frequencies import surprisal_in
 
 MARKS: Mapping[Writer, str] = {"user": "<user>", "system": "<system>", "call": "<call>"}
 END = "<end>"
-"""Tokens that a model may have for the begin and end of a passage."""
+"""Tokens that a model may have for the start and end of a passage."""
 
 MARKED = SPEAKERS[:2]
-"""Speakers whom the marks of passages tell apart: a system prompt has the system's."""
+"""Speakers that the marks of passages distinguish: a system prompt has the system's mark."""
 
 TOKEN_FEATURES = frozenset(("surprisal", "words", "speakers", "traits"))
 """What a policy looks at that depends on the text of tokens."""

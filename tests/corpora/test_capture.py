@@ -423,7 +423,7 @@ def test_attention_that_subtracts_one_softmax_from_another_is_noticed(tmp_path: 
     config = transformers.DiffLlamaConfig(**SHAPE, num_key_value_heads=2, vocab_size=16)
     sentence = (
         "cannot be recorded: it attends more than once in a layer, but a recording has one softmax|"
-        "of a model of the kind 'diffllama' does not go through"  # older versions
+        "of a model of type 'diffllama' does not go through"  # older versions
     )
     with pytest.raises(ValueError, match=sentence) as caught:
         load_capture_model(saved(tmp_path, config), 0)
@@ -433,19 +433,19 @@ def test_attention_that_subtracts_one_softmax_from_another_is_noticed(tmp_path: 
 @pytest.mark.parametrize(
     ("kind", "sizes", "sentence"),
     [
-        ("Mamba", {"hidden_size": 24}, "a model of the kind 'mamba' has no attention heads"),
+        ("Mamba", {"hidden_size": 24}, "a model of type 'mamba' has no attention heads"),
         (
             "Rwkv",
             {"hidden_size": 24, "attention_hidden_size": 24},
-            "a model of the kind 'rwkv' has no attention heads",
+            "a model of type 'rwkv' has no attention heads",
         ),
-        ("Mpt", {"d_model": 24, "n_heads": 4, "n_layers": 2}, "of a model of the kind 'mpt'"),
+        ("Mpt", {"d_model": 24, "n_heads": 4, "n_layers": 2}, "of a model of type 'mpt'"),
         (
             "Falcon",
             {"hidden_size": 24, "num_attention_heads": 4},
-            "of a model of the kind 'falcon'",
+            "of a model of type 'falcon'",
         ),
-        ("Bloom", {"hidden_size": 24, "n_head": 4, "n_layer": 2}, "of a model of the kind 'bloom'"),
+        ("Bloom", {"hidden_size": 24, "n_head": 4, "n_layer": 2}, "of a model of type 'bloom'"),
     ],
 )
 def test_a_kind_of_model_that_cannot_be_recorded_is_named(

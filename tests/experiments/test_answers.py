@@ -534,7 +534,7 @@ def test_the_command_writes_what_its_help_and_document_say(
     for other, sentence in others:
         assert run("repeat", out / "run.json", "--model", other) == 2
         assert capsys.readouterr().err == f"fdkvc: {sentence}\n"
-    with pytest.raises(ValueError, match=r"of the kind 'answers': run `python -m fdkvc repeat"):
+    with pytest.raises(ValueError, match=r"of kind 'answers': use `python -m fdkvc repeat"):
         read_run((out / "run.json").read_text(), "benchmark")
     parameters = about["parameters"]
     for name, value, sentence in (

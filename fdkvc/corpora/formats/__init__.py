@@ -185,7 +185,7 @@ def _are_messages(values: list[Any]) -> bool:
 
 
 def _is_item(value: Mapping[str, Any]) -> bool:
-    """Whether an object is an item of a response that is no message, such as a call."""
+    """Whether an object is an item of a response other than a message, such as a call."""
     dialogs = {each.field for each in FORMATS.values()} - {"input", "output"}
     return isinstance(value.get("type"), str) and not value.keys() & {"role", "from", *dialogs}
 

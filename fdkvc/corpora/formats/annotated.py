@@ -16,7 +16,7 @@ Dialogue Dataset*; Zang et al. 2020, *MultiWOZ 2.2*.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from fdkvc.corpora.formats.base import Format, with_calls
@@ -42,7 +42,7 @@ Wordings = Mapping[str, tuple[str, ...]]
 
 
 NO_EVIDENCE = frozenset(("yes", "no", "true", "false", "dontcare", "free", "none"))
-"""Values whose words occur with other meanings, so that a mention is no evidence."""
+"""Values whose words also occur with other meanings, so that a mention is not evidence."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Frame:
 
     service: str
     spans: tuple[tuple[str, int, int], ...]
-    """(slot, start, end): characters of the turn's text."""
+    """(slot, start, end): characters of the utterance."""
     copies: Mapping[str, str]
     """The slot from which each slot copies its value."""
     values: Wordings
@@ -65,11 +65,6 @@ class Frame:
     """Number of spans, actions and active intents."""
     discussed: bool
     """Whether it has more than an intent: a service may be active without being discussed."""
-
-    def moved(self, characters: int) -> Frame:
-        """Return the frame for a text with so many characters prepended."""
-        spans = ((slot, start + characters, end + characters) for slot, start, end in self.spans)
-        return replace(self, spans=tuple(spans))
 
 
 def read_dialogue(
@@ -85,20 +80,19 @@ def read_dialogue(
     check_turns(place, len(listed))
     for turn, where in objects(listed, "turn", place):
         text = require(turn, "utterance", str, where)
-        listed = optional(turn, "frames", list, where)
-        frames = [_frame(*each, text) for each in objects(listed, "frame", where)]
+        annotated = optional(turn, "frames", list, where)
+        frames = [_frame(*each, text) for each in objects(annotated, "frame", where)]
         topic = _topic(frames, turns[-1].topic if turns else None)
         called = [frame.call for frame in frames if frame.call is not None] if calls else []
         words = with_calls(clean(text), called)
-        prefix = len(words) - len(text)
         speaker = clean_name(require(turn, "speaker", str, where))
-        turns.append(Turn(speaker, words, topic, call_characters=prefix))
-        framed.append([frame.moved(prefix) for frame in frames])
+        turns.append(Turn(speaker, words, topic, call_characters=len(words) - len(text)))
+        framed.append(frames)
         services.append(_services(frames, services[-1] if services else frozenset()))
     demands = _Demands(MentionFinder([turn.text for turn in turns], place), services)
     for at, frames in enumerate(framed):
         for frame in frames:
-            demands.add_frame(at, frame, turns[at].text)
+            demands.add_frame(at, frame, turns[at])
     yield Transcript(
         name or f"dialog {number}",
         tuple(turns),
@@ -141,12 +135,13 @@ class _Demands:
     spans: dict[tuple[str, str, str], list[Mention]] = field(default_factory=dict)
     copies: dict[tuple[str, str], str] = field(default_factory=dict)
 
-    def add_frame(self, at: int, frame: Frame, text: str) -> None:
+    def add_frame(self, at: int, frame: Frame, turn: Turn) -> None:
         """Add a frame of a turn."""
         if frame.call is not None:
             self._call(at, frame)
-        for slot, start, end in frame.spans:
-            wording = text[start:end].lower()
+        for slot, *span in frame.spans:
+            start, end = (turn.call_characters + character for character in span)
+            wording = turn.text[start:end].lower()
             mentions = self.spans.setdefault((frame.service, slot, wording), [])
             mentions.append(Mention(at, start, end))
         for (slot, value), wordings in frame.canonical.items():

@@ -183,7 +183,7 @@ def part_name(kind: str) -> str:
 
 
 def _calls(message: Mapping[str, Any], place: str) -> Iterator[tuple[str, Any]]:
-    """Yield method and arguments of each call; malformed arguments stay text, worth inspecting."""
+    """Yield method and arguments of each call; malformed arguments stay text."""
     called = []
     if message.get("function_call") is not None:
         called.append(require(message, "function_call", dict, place))
