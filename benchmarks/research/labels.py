@@ -41,7 +41,6 @@ from fdkvc.experiments.answers import (
     run_answers,
 )
 from fdkvc.experiments.learning import (
-    PAIRS,
     Doubles,
     Weights,
     features_of,
@@ -139,7 +138,7 @@ def fitted(model: LanguageModel, training: Sequence[Transcript]) -> dict[str, We
     others = {each.name for each in apart}
     for at, transcript in enumerate(training):
         recording, weights = record(model, transcript)
-        turn, token = pick_pairs(recording, np.random.default_rng([SEED, at]), PAIRS)
+        turn, token = pick_pairs(recording, np.random.default_rng([SEED, at]))
         starts = np.array(recording.starts)
         sums = np.concatenate([np.zeros((1, len(weights))), weights.cumsum(axis=0)])
         until, before = sums[starts[turn + 1], token], sums[starts[turn], token]

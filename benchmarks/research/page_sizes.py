@@ -49,19 +49,18 @@ def measured(recordings: Sequence[Recording]) -> pd.DataFrame:
         every = {size: paged(key, size) for size in SIZES}
         replayed = replay(Replay(tuple(every.values()), BUDGETS, best=False), recordings)
         replayed = replayed[replayed.metric == METRIC]
-        means, paired = (
-            {(row["policy"], row["budget"]): row for row in table.to_dict("records")}
-            for table in (replay_summary(replayed), replay_paired(replayed, every[1].name))
-        )
-        for size, policy in every.items():
-            for budget in BUDGETS:
-                mean, gap = means[policy.name, budget], paired.get((policy.name, budget), {})
-                figures = [mean[name] for name in ("n", "services", "mean", "ci_low", "ci_high")]
-                figures += [gap.get(name, 0.0) for name in ("mean_diff", "ci_low", "ci_high")]
-                share = filled(policy, budget, recordings)
-                rows.append((key, budget, size, *figures, share))
+        paired = replay_paired(replayed, every[1].name)
+        paired = paired.rename(columns={"ci_low": "diff_low", "ci_high": "diff_high"})
+        gaps = paired[["policy", "budget", "mean_diff", "diff_low", "diff_high"]]
+        found = replay_summary(replayed).merge(gaps, "left", ["policy", "budget"]).fillna(0.0)
+        sizes = {policy.name: size for size, policy in every.items()}
+        found["filled"] = [
+            filled(every[sizes[name]], budget, recordings)
+            for name, budget in zip(found.policy, found.budget, strict=True)
+        ]
+        rows.append(found.assign(size=found.policy.map(sizes), policy=key)[list(COLUMNS)])
         print(key, flush=True)
-    return pd.DataFrame(rows, columns=list(COLUMNS))
+    return pd.concat(rows)
 
 
 def by_largest(recordings: Sequence[Recording]) -> pd.DataFrame:

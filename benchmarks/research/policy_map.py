@@ -79,15 +79,10 @@ def drawn(every: Sequence[Policy], dialogs: int, seed: int) -> pd.DataFrame:
     for policy in every:
         for axis in AXES:
             metric = axis if axis.startswith("late_") else f"late_{axis}"
-            found = [
-                values
-                for key in BENCHMARK_SCENARIOS
-                if (values := results.values(key, policy.name, metric)) is not None
-            ]
-            for at, value in enumerate(np.mean(found, axis=0) if found else ()):
+            for at, value in enumerate(results.mean(BENCHMARK_SCENARIOS, policy.name, metric)):
                 rows.append((at, at, policy.name, axis, float(value), 1))
     columns = ["dialog", "services", "policy", "metric", "value", "count"]
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=columns).dropna()
 
 
 def real(every: Sequence[Policy], transcripts: Sequence[Transcript]) -> pd.DataFrame:

@@ -176,6 +176,12 @@ class Results:
         """
         return self._values.get((scenario, policy, metric))
 
+    def mean(self, scenarios: Sequence[str], policy: str, metric: str) -> Values:
+        """Return the mean over scenarios of each dialog (n,), NaN where the metric is undefined."""
+        every = [self.values(scenario, policy, metric) for scenario in scenarios]
+        known = [values for values in every if values is not None]
+        return np.mean(known, axis=0) if known else np.full(self.benchmark.dialogs, np.nan)
+
     @cached_property
     def _values(self) -> dict[tuple[str, str, str], Values]:
         """All that `values` can return."""

@@ -79,10 +79,10 @@ def draw_pairs(recordings: Sequence[Recording], seed: int) -> tuple[Doubles, Boo
 
     Raises a ValueError if no call needs an earlier word, so that there is nothing to learn.
     """
-    drawn = [
-        _pairs_of(recording, np.random.default_rng([seed, at]))
-        for at, recording in enumerate(recordings)
-    ]
+    drawn = []
+    for at, recording in enumerate(recordings):
+        pairs = pick_pairs(recording, np.random.default_rng([seed, at]))
+        drawn.append((features_of(recording, *pairs), needed(recording, *pairs)))
     features, labels = (np.concatenate(parts) for parts in zip(*drawn, strict=True))
     if not labels.any():
         raise ValueError(
@@ -91,19 +91,11 @@ def draw_pairs(recordings: Sequence[Recording], seed: int) -> tuple[Doubles, Boo
     return features, labels
 
 
-def _pairs_of(recording: Recording, generator: np.random.Generator) -> tuple[Doubles, Bools]:
-    """Return features and labels of pairs of one dialog."""
-    pairs = pick_pairs(recording, generator, PAIRS)
-    return features_of(recording, *pairs), needed(recording, *pairs)
-
-
-def pick_pairs(
-    recording: Recording, generator: np.random.Generator, most: int
-) -> tuple[Ints, Ints]:
-    """Draw turns, and for each a token of it or before; both (n,)."""
+def pick_pairs(recording: Recording, generator: np.random.Generator) -> tuple[Ints, Ints]:
+    """Draw at most `PAIRS` turns, and for each a token of it or before; both (n,)."""
     ends = np.asarray(recording.starts[1:])
     first = np.concatenate([[0], np.cumsum(ends)])  # pairs are numbered turn by turn
-    picked = generator.choice(first[-1], min(most, first[-1]), replace=False)
+    picked = generator.choice(first[-1], min(PAIRS, first[-1]), replace=False)
     turn = np.searchsorted(first, picked, side="right") - 1
     return turn, picked - first[turn]
 

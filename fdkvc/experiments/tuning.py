@@ -37,8 +37,6 @@ FRESH = Field(
 FRESH_SEED = 1_000_003
 """Added to the seed of the search for the fresh dialogs."""
 
-Value = float | int | str
-
 FRONT = ("setting", "goal", "searched", "n", "mean", "ci_low", "ci_high")
 """Columns of the report: each setting and goal, in the search and on fresh dialogs."""
 
@@ -82,16 +80,19 @@ class Tuning:
     @property
     def searched(self) -> dict[str, Field]:
         """The hyperparameters that are searched, by name."""
-        return {
-            name: known
-            for name, known in searchable(self.policy).items()
-            if name in self.names or not self.names
-        }
+        known = searchable(self.policy)
+        return {name: known[name] for name in known if name in self.names or not self.names}
 
     def benchmark(self, dialogs: int, seed: int, policies: Sequence[Policy]) -> Benchmark:
         """Return the benchmark of policies on the scenarios."""
+        for key in self.scenarios:
+            if key not in BENCHMARK_SCENARIOS:
+                raise ValueError(
+                    f"scenario {key!r} cannot be searched: choose from "
+                    f"{', '.join(BENCHMARK_SCENARIOS)}"
+                )
         return Benchmark(
-            scenarios=tuple(_scenario(key) for key in self.scenarios),
+            scenarios=tuple(SCENARIOS[key] for key in self.scenarios),
             policies=tuple(policies),
             dialogs=dialogs,
             seed=seed,
@@ -103,18 +104,11 @@ class Tuning:
         """Return each policy's values (goals, dialogs), averaged over the scenarios."""
         unique = {policy.name: policy for policy in policies}
         results = run_benchmark(self.benchmark(dialogs, seed, list(unique.values())), workers=1)
-        found = {}
-        for name in unique:
-            goals = []
-            for metric in self.metrics:
-                each = [
-                    values
-                    for key in self.scenarios
-                    if (values := results.values(key, name, metric_named(metric).name)) is not None
-                ]
-                goals.append(np.mean(each, axis=0) if each else np.full(dialogs, np.nan))
-            found[name] = np.array(goals)
-        return found
+        names = [metric_named(metric).name for metric in self.metrics]
+        return {
+            policy: np.array([results.mean(self.scenarios, policy, name) for name in names])
+            for policy in unique
+        }
 
 
 def searchable(policy: Policy) -> dict[str, Field]:
@@ -148,12 +142,13 @@ def tune(
     or the journal belongs to another search.
     """
     study, began = _study(tuning, storage), perf_counter()
-    done = len(study.get_trials(deepcopy=False, states=[_optuna().trial.TrialState.COMPLETE]))
+    optuna = optuna_package()
+    done = len(study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.COMPLETE]))
     for at in range(done, tuning.trials):
         if cancelled is not None and cancelled.is_set():
             break
         # A new sampler per trial, so that a continued search suggests the same settings.
-        study.sampler = _optuna().samplers.TPESampler(seed=tuning.seed + at)
+        study.sampler = optuna.samplers.TPESampler(seed=tuning.seed + at)
         trial = study.ask()
         policy = suggested(tuning, trial)
         values = tuning.measured(tuning.dialogs, tuning.seed, [policy])[policy.name].mean(axis=1)
@@ -180,10 +175,14 @@ def remeasured_front(tuning: Tuning, tried: Sequence[tuple[str, Sequence[float]]
     goals = np.array([values for _, values in tried], float).reshape(-1, len(tuning.metrics))
     signs = [-1 if metric_named(metric).lower_is_better else 1 for metric in tuning.metrics]
     on_front = pareto_front(goals * signs)
-    trials = pd.DataFrame(goals, columns=list(tuning.metrics))
-    trials.insert(0, "setting", [name for name, _ in tried])
-    trials.insert(0, "trial", range(1, len(tried) + 1))
-    trials["front"] = on_front
+    trials = pd.DataFrame(
+        {
+            "trial": range(1, len(tried) + 1),
+            "setting": [name for name, _ in tried],
+            **dict(zip(tuning.metrics, goals.T, strict=True)),
+            "front": on_front,
+        }
+    )
 
     best = trials[trials.front].drop_duplicates("setting").sort_values(list(tuning.metrics))
     places = np.unique(
@@ -215,14 +214,12 @@ def suggested(tuning: Tuning, trial: Any) -> Policy:
     )
 
 
-def _suggested(trial: Any, name: str, field: Field) -> Value:
+def _suggested(trial: Any, name: str, field: Field) -> Any:
     if field.choices:
-        chosen: Value = trial.suggest_categorical(name, list(field.choices))
-        return chosen
+        return trial.suggest_categorical(name, list(field.choices))
     low, high = limits(field, field.default)
     if field.kind is int:
-        whole: Value = trial.suggest_int(name, int(low), int(high))
-        return whole
+        return trial.suggest_int(name, int(low), int(high))
     # Four decimals, which a policy's name gives in full.
     return round(float(trial.suggest_float(name, low, high)), 4)
 
@@ -244,20 +241,8 @@ def limits(field: Parameter, default: float) -> tuple[float, float]:
     return max(least, -10 * max(abs(default), 1)), most
 
 
-def check_installed() -> None:
-    """Raise a ValueError if Optuna is not installed."""
-    _optuna()
-
-
-def _scenario(key: str) -> Any:
-    if key not in SCENARIOS or key not in BENCHMARK_SCENARIOS:
-        raise ValueError(
-            f"scenario {key!r} cannot be searched: choose from {', '.join(BENCHMARK_SCENARIOS)}"
-        )
-    return SCENARIOS[key]
-
-
-def _optuna() -> Any:
+def optuna_package() -> Any:
+    """Return Optuna; a ValueError if it is not installed."""
     try:
         import optuna
     except ImportError:
@@ -270,7 +255,7 @@ def _optuna() -> Any:
 
 def _study(tuning: Tuning, storage: Path | None) -> Any:
     """Return the study in a journal, or a new one whose first trial is the original policy."""
-    optuna = _optuna()
+    optuna = optuna_package()
     journal = None
     if storage is not None:
         storage.parent.mkdir(parents=True, exist_ok=True)

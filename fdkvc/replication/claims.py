@@ -204,8 +204,8 @@ def measure(wanted: Measure, study: Study) -> Measurement | None:
         return None
     if wanted.metric == "latency":
         return _latency(wanted, study)
-    if wanted.metric in _OF_A_RUN:
-        value = _OF_A_RUN[wanted.metric](wanted, study)
+    if wanted.metric in ("seconds", "score_bytes", "parameters", "threshold_evictions"):
+        value = _of_a_run(wanted, study)
         return None if value is None else Measurement(value, value, value)
     match wanted.kind:
         case "rank":
@@ -214,18 +214,9 @@ def measure(wanted: Measure, study: Study) -> Measurement | None:
             return _peak(wanted, study)
         case "settles" | "growth" | "swing":
             return _over_turns(wanted, study)
-        case "same":
-            probes = study.probes
-            return None if probes is None else _mean(probes.same_entries)
-        case "value" if wanted.metric != "highest_score" and wanted.turn is None:
-            scenario = wanted.scenario or COMPOSITE
-            fact = fact_of(study, scenario, wanted.policy, wanted.metric)
-            if fact is None:
-                return None
-            return Measurement(fact.mean, fact.low, fact.high, fact.n, fact.sd)
-        case "value":
+        case "value" | "same":
             values = _values(wanted, study, wanted.policy)
-            return None if values is None else _mean(values)
+            return None if values is None else _of(summarize(values))
     one = _values(wanted, study, wanted.policy)
     other = None if wanted.baseline is None else _values(wanted, study, wanted.baseline)
     return None if one is None or other is None else _PAIRS[wanted.kind](one, other)
@@ -233,8 +224,11 @@ def measure(wanted: Measure, study: Study) -> Measurement | None:
 
 def _values(wanted: Measure, study: Study, policy: str) -> Values | None:
     """Return one number a dialog (n,)."""
-    if wanted.metric == "highest_score":
-        return None if study.probes is None else study.probes.highest_score
+    if wanted.metric in ("highest_score", "entries"):
+        if study.probes is None:
+            return None
+        of_entries = wanted.metric == "entries"
+        return study.probes.same_entries if of_entries else study.probes.highest_score
     if wanted.turn is not None:
         series = _series(wanted, study, policy)
         return None if series is None else series[:, wanted.turn]
@@ -245,10 +239,6 @@ def _series(wanted: Measure, study: Study, policy: str) -> Values | None:
     """Return one number a dialog and turn (n, T)."""
     measured = study.results.measured.get(wanted.scenario or "", {}).get(policy)
     return None if measured is None else measured.series.get(wanted.metric)
-
-
-def _mean(values: ArrayLike) -> Measurement:
-    return _of(summarize(values))
 
 
 def _of(summary: Summary) -> Measurement:
@@ -364,44 +354,25 @@ def _latency(wanted: Measure, study: Study) -> Measurement | None:
     )
     if own is None or base is None:
         return None
-    value = own.mean
-    match wanted.kind:
-        case "ratio":
-            value /= base.mean
-        case "difference":
-            value -= base.mean
+    value = {"ratio": own.mean / base.mean, "difference": own.mean - base.mean}.get(
+        wanted.kind, own.mean
+    )
     return Measurement(value, value, value)
 
 
-def _seconds(wanted: Measure, study: Study) -> float | None:
-    return None if study.probes is None else study.probes.seconds
-
-
-def _score_bytes(wanted: Measure, study: Study) -> float | None:
+def _of_a_run(wanted: Measure, study: Study) -> float | None:
+    """Return a number of the whole run, which does not vary between dialogs."""
     memory = study.memories.get(wanted.policy)
-    return None if memory is None else memory.scores / study.results.benchmark.budget
-
-
-def _parameters(wanted: Measure, study: Study) -> float:
-    known = parameters_of(POLICIES[wanted.policy]).values()
-    return sum(each.paper is not None for each in known)
-
-
-def _threshold_evictions(wanted: Measure, study: Study) -> float | None:
-    """Count the entries that the threshold evicted in all dialogs of the five scenarios."""
-    counted = [
-        study.results.measured.get(scenario, {}).get(wanted.policy)
-        for scenario in BENCHMARK_SCENARIOS
-    ]
-    series = [each.series.get("evicted_threshold") for each in counted if each is not None]
-    if len(series) < len(BENCHMARK_SCENARIOS):
+    match wanted.metric:
+        case "seconds":
+            return None if study.probes is None else study.probes.seconds
+        case "score_bytes":
+            return None if memory is None else memory.scores / study.results.benchmark.budget
+        case "parameters":
+            known = parameters_of(POLICIES[wanted.policy]).values()
+            return sum(each.paper is not None for each in known)
+    by_scenario = [study.results.measured.get(key, {}) for key in BENCHMARK_SCENARIOS]
+    if not all(wanted.policy in each for each in by_scenario):
         return None
+    series = (each[wanted.policy].series.get("evicted_threshold") for each in by_scenario)
     return float(sum(each.sum() for each in series if each is not None))
-
-
-_OF_A_RUN = {
-    "seconds": _seconds,
-    "score_bytes": _score_bytes,
-    "parameters": _parameters,
-    "threshold_evictions": _threshold_evictions,
-}

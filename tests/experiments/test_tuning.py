@@ -168,7 +168,7 @@ def some_of(tuning: Tuning, **_: Any) -> Any:
 
 
 def test_the_page_searches_and_opens_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "check_installed", lambda: None)
+    monkeypatch.setattr(search, "optuna_package", lambda: None)
     monkeypatch.setattr(search, "tune", some_of)
     app = open_page("ablation", **LINK)
     assert not app.error
@@ -261,7 +261,7 @@ def test_tables_that_are_not_of_the_search_are_not_opened(
 
 
 def test_what_has_nothing_to_search_is_said_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "check_installed", lambda: None)
+    monkeypatch.setattr(search, "optuna_package", lambda: None)
     app = open_page("ablation", **LINK | {"policy": "fifo", "names": ""})
     assert app.error[0].value.startswith("fifo has no hyperparameters to search.")
 

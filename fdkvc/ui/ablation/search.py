@@ -23,7 +23,7 @@ from fdkvc.experiments.tuning import (
     TRIALS,
     Tuned,
     Tuning,
-    check_installed,
+    optuna_package,
     searchable,
     tune,
 )
@@ -201,7 +201,7 @@ def show(page: str) -> None:
     """Show the search and its results."""
     runs = runs_of(page)
     try:
-        check_installed()
+        optuna_package()
     except ValueError as error:
         missing = sentence(str(error))
     else:
