@@ -11,18 +11,15 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from benchmarks import ROOT, memory
+from benchmarks import ROOT
 
-APP = ROOT / "app.py"
 TIMING = ROOT / "benchmarks" / "timing.js"
 HOST = "localhost"
 SECONDS_TO_START = 60
@@ -60,13 +57,13 @@ def open_chromium(*flags: str) -> Iterator[Browser]:
 
 
 @contextmanager
-def serve(script: Path, log: Path) -> Iterator[str]:
-    """Run a Streamlit script with the project's settings and yield its address.
+def serve(log: Path) -> Iterator[tuple[str, int]]:
+    """Run the app with the project's settings; yield its address and the server's process id.
 
     The server's output goes to the file `log`, and into the RuntimeError if it does not answer.
     """
     port = _free_port()
-    command = [sys.executable, "-m", "streamlit", "run", str(script)]
+    command = [sys.executable, "-m", "streamlit", "run", str(ROOT / "app.py")]
     command += ["--server.port", str(port), "--server.headless", "true"]
     address = f"http://{HOST}:{port}"
     with (
@@ -75,7 +72,7 @@ def serve(script: Path, log: Path) -> Iterator[str]:
     ):
         try:
             _wait_for_health(server, address, log)
-            yield address
+            yield address, server.pid
         finally:
             server.terminate()
             try:
@@ -85,26 +82,14 @@ def serve(script: Path, log: Path) -> Iterator[str]:
 
 
 @contextmanager
-def app_in_chromium() -> Iterator[tuple[Browser, str]]:
-    """Serve the app; yield a browser for it, and its address."""
+def app_in_chromium() -> Iterator[tuple[Browser, str, int]]:
+    """Serve the app; yield a browser for it, its address and the server's process id."""
     with (
         tempfile.TemporaryDirectory() as folder,
         open_chromium() as browser,
-        serve(APP, Path(folder) / "log.txt") as address,
+        serve(Path(folder) / "log.txt") as (address, server),
     ):
-        yield browser, address
-
-
-def resident(address: str) -> float:
-    """Return the resident memory, in MB, of a server that `serve` started; Linux only."""
-    option = f"--server.port\0{urlsplit(address).port}\0".encode()
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if option in (process / "cmdline").read_bytes():
-                return memory("VmRSS", process.name) / 2**20
-        except (OSError, IndexError):
-            continue  # it has just ended
-    raise ProcessLookupError(f"no server answers at {address}")
+        yield browser, address, server
 
 
 def settled(page: Page) -> Page:
@@ -130,7 +115,7 @@ def _wait_for_health(server: subprocess.Popen[bytes], address: str, log: Path) -
     while server.poll() is None and time.monotonic() < deadline:
         try:
             urllib.request.urlopen(f"{address}/_stcore/health", timeout=1).close()
-        except (urllib.error.URLError, OSError):
+        except OSError:
             time.sleep(0.1)
         else:
             return

@@ -12,12 +12,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from playwright.sync_api import Browser, Page
 
-from benchmarks import options
-from benchmarks.live_app import app_in_chromium, resident, settled
+from benchmarks import memory, options
+from benchmarks.live_app import app_in_chromium, settled
 
 SECONDS_KEPT = 15
 """How long the server keeps an ended session: see .streamlit/config.toml."""
@@ -54,25 +55,25 @@ def upload(page: Page, seed: int) -> None:
     page.locator("input[type=file]").set_input_files(chats)  # type: ignore[arg-type]
 
 
-def visit(browser: Browser, app: str, what: Callable[[Page, int], None], seed: int) -> float:
+def visit(
+    browser: Browser, app: str, server: int, what: Callable[[Page, int], None], seed: int
+) -> float:
     """Visit the app in a new session, until a run is drawn; return the server's memory in MB."""
     with browser.new_context(base_url=app) as session:
         page = session.new_page()
         what(page, seed)
         page.locator(".stage[data-run]").wait_for()
         settled(page)
-    return resident(app)
+    return memory("VmRSS", server) / 2**20
 
 
-def watch(
-    browser: Browser, app: str, what: Callable[[Page, int], None], count: int, every: int
-) -> None:
+def watch(each: Callable[[int], float], name: str, count: int, every: int) -> None:
     """Visit the app `count` times; print the memory."""
     held = []
     for number in range(1, count + 1):
-        held.append(visit(browser, app, what, number))
+        held.append(each(number))
         if number % every == 0 or number == 1:
-            print(f"{what.__name__} {number}: {held[-1]:.0f} MB", flush=True)
+            print(f"{name} {number}: {held[-1]:.0f} MB", flush=True)
     late = held[count // 2 :]
     if len(late) > 1:
         slope = np.polyfit(range(len(late)), late, 1)[0]
@@ -82,13 +83,13 @@ def watch(
 def main() -> None:
     """Measure and print."""
     asked = options(__doc__, loads=400, uploads=40)
-    with app_in_chromium() as (browser, app):
-        watch(browser, app, load, asked.loads, 25)
-        watch(browser, app, upload, asked.uploads, 4)
+    with app_in_chromium() as app:
+        loaded, uploaded = (partial(visit, *app, what) for what in (load, upload))
+        watch(loaded, "load", asked.loads, 25)
+        watch(uploaded, "upload", asked.uploads, 4)
         time.sleep(SECONDS_KEPT + 5)
-        visit(browser, app, load, 0)  # expired sessions go when the next one ends
-        held = visit(browser, app, upload, 0)
-        print(f"after the sessions expired: {held:.0f} MB")
+        loaded(0)  # expired sessions go when the next one ends
+        print(f"after the sessions expired: {uploaded(0):.0f} MB")
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ def wait(page: Page, begun: float) -> float:
 def main() -> None:
     """Measure and print."""
     asked = options(__doc__, dialogs=2000, clicks=15)
-    with app_in_chromium() as (browser, app):
+    with app_in_chromium() as (browser, app, _):
         step = browser.new_page(viewport={"width": 1440, "height": 1000})
         step.goto(f"{app}/?scenario=complex")
         step.locator(".stage[data-run]").wait_for()

@@ -103,7 +103,7 @@ def main() -> None:
     """Measure and print."""
     asked = options(__doc__, keys=40, rounds=3)
     found: dict[str, dict[str, list[float]]] = {}
-    with app_in_chromium() as (browser, address):
+    with app_in_chromium() as (browser, address, _):
         for _ in range(asked.rounds):
             measured = {
                 name: measure(browser, f"{address}/{link}", asked.keys)

@@ -163,10 +163,8 @@ class Results:
 
     def dialogs(self, scenario: str) -> int:
         """Count the finished dialogs of a scenario."""
-        for measured in self.measured.get(scenario, {}).values():
-            for values in measured.values.values():
-                return len(values)
-        return 0
+        scores = self.measured.get(scenario, {}).values()
+        return next((len(values) for each in scores for values in each.values.values()), 0)
 
     def values(self, scenario: str, policy: str, metric: str) -> Values | None:
         """Return one value per dialog (n,), or None where there is none.
@@ -312,7 +310,6 @@ def worker_count(how: Execution) -> int:
 
 
 def _chunks(benchmark: Benchmark, workers: int, chunk: int | None = None) -> list[range]:
-    """Return the dialogs of each chunk."""
     if chunk is None:
         # Small runs are split so that every worker has work.
         chunk = min(CHUNK, max(MIN_CHUNK, -(-benchmark.dialogs // workers)))
@@ -413,7 +410,6 @@ def one_blas_thread() -> None:
 
 
 def _join(parts: Sequence[Mapping[str, PolicyScores]]) -> dict[str, PolicyScores]:
-    """Concatenate the dialogs of several chunks."""
     if not parts:
         return {}
     return {

@@ -208,7 +208,7 @@ def plan_sentence(
         if not reached.empty:
             break
     else:
-        most = _highest(plan)
+        most = plan.sort_values("recall").iloc[-1]
         return (
             f"No policy holds 90 % of the call arguments within {int(plan.budget.max()):,} "
             f"entries: {titles[most['policy']]} holds the most, {percent(most['recall'], 1)} at "
@@ -216,7 +216,7 @@ def plan_sentence(
         )
     budget = int(reached.budget.min())
     at_budget = plan[(plan.budget == budget) & plan.policy.isin(reached.policy)]
-    best = _highest(at_budget)
+    best = at_budget.sort_values("recall").iloc[-1]
     held = ranged(best["recall"], best["ci_low"], best["ci_high"], 1, percent)
     clusters = count(int(best["services"]), "cluster")
     full = float(np.mean(tokens)) * shape.entry_bytes
@@ -246,9 +246,3 @@ def plan_sentence(
         f"({count(int(best['n']), 'dialog')}, {clusters}), the fewest entries for "
         f"{percent(target)}: {saved}. {undecided}"
     )
-
-
-def _highest(plan: pd.DataFrame) -> dict[str, Any]:
-    """Return the row with the highest recall."""
-    row = plan.sort_values("recall").to_dict("records")[-1]
-    return {str(name): value for name, value in row.items()}

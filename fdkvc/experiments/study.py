@@ -99,14 +99,13 @@ def run_study(benchmark: Benchmark, *, whole: bool = True, **how: Unpack[Executi
         if matches_paper(benchmark):
             sweeps = {key: ablation(key, benchmark) for key in ABLATIONS}
     timed = timed_policies(benchmark)
-    weights = {_MAIN: _weight(main)} | {
-        _ablation_of(key): _weight(each) for key, each in sweeps.items()
-    }
+    parts = {_MAIN: main} | {_ablation_of(key): each for key, each in sweeps.items()}
     if whole:
         rounds = replace(benchmark, scenarios=(SCENARIOS[TIMED],), policies=tuple(timed))
-        weights[_COST] = _weight(replace(rounds, dialogs=LATENCY_DIALOGS))
+        parts[_COST] = replace(rounds, dialogs=LATENCY_DIALOGS)
     if sweeps:
-        weights[_PROBES] = _weight(_probed(benchmark.seed))
+        parts[_PROBES] = _probed(benchmark.seed)
+    weights = {title: _weight(part) for title, part in parts.items()}
     progress = _Progress(weights, how.get("on_progress"))
 
     def run(part: Benchmark, title: str) -> Results:

@@ -274,7 +274,6 @@ def _share(one: ArrayLike, other: ArrayLike) -> Measurement:
 
 
 def _statistic(name: str, one: ArrayLike, other: ArrayLike) -> Measurement:
-    """Return t or p of the paired test."""
     test = paired(one, other)
     value = getattr(test, name)
     return Measurement(value, value, value, test.n)

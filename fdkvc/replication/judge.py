@@ -202,7 +202,6 @@ def _late(results: Results, swept: str = "") -> Iterator[Fact]:
 
 
 def _differences(results: Results) -> Iterator[Fact]:
-    """Judge the difference in alignment that the paper tests."""
     for scenario in results.reported:
         place = (scenario, DIFFERENCE, "late_alignment")
         values = _values(results, *place)
@@ -288,7 +287,6 @@ def _mean_fact(
     kind: Kind = "mean",
     chance: bool = False,
 ) -> Fact:
-    """Judge a mean over dialogs."""
     s = summarize(values)
     fact = Fact(source, *place, s.n, s.mean, s.sd, s.low, s.high, rule=kind, chance=chance)
     if figure is None:

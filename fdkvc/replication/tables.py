@@ -228,7 +228,6 @@ def sweep_table(sweep: Sweep, results: Results) -> pd.DataFrame:
 
 
 def _of(judged: pd.DataFrame, source: str) -> pd.DataFrame:
-    """Return the rows of one source."""
     return judged[judged.source == source].reset_index(drop=True)
 
 

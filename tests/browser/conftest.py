@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, ViewportSize, expect
 
-from benchmarks.live_app import APP, HOST, NO_CHROMIUM, find_chromium, open_chromium, serve
+from benchmarks.live_app import HOST, NO_CHROMIUM, find_chromium, open_chromium, serve
 
 HERE = Path(__file__).parent
 BRIEF = ("--process-per-site",)
@@ -72,7 +72,7 @@ def app_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="package")
 def app(chromium: Browser, app_log: Path) -> Iterator[str]:
     """Address of the running app; asks for Chromium first, so as not to start it in vain."""
-    with serve(APP, app_log) as address:
+    with serve(app_log) as (address, _):
         yield address
 
 

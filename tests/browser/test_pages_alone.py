@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from benchmarks.live_app import APP, serve
+from benchmarks.live_app import serve
 
 pytestmark = pytest.mark.long
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.long
 def test_a_link_to_any_page_may_be_the_first_that_a_server_sees(
     chromium: Browser, tmp_path: Path
 ) -> None:
-    with serve(APP, tmp_path / "log.txt") as address:
+    with serve(tmp_path / "log.txt") as (address, _):
         page = chromium.new_page()
         asked: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
