@@ -41,6 +41,9 @@ SHAPES: dict[str, dict[str, Any]] = {
 }
 """Of about 100 million parameters, and of Llama 3 8B."""
 
+TURN, WRITTEN = 256, 32
+"""Tokens of a turn that is read, and tokens written after all turns."""
+
 COLUMNS = (
     *("cache", "budget", "tokens", "peak MB", "cache at the end MB", "cache at its peak MB"),
     *("read tokens/s", "written tokens/s", "moved kB a turn"),
@@ -59,22 +62,23 @@ def measure(case: dict[str, Any]) -> list[float]:
     from fdkvc.policies import read_policy
 
     cuda, tokens = case["device"] == "cuda", case["tokens"]
-    torch.set_num_threads(case["threads"])
+    torch.set_num_threads(1)
     torch.manual_seed(0)
     config = transformers.LlamaConfig(
-        **SHAPES[case["shape"]], max_position_embeddings=tokens + case["writes"]
+        **SHAPES[case["shape"]], max_position_embeddings=tokens + WRITTEN
     )
     with torch.device(case["device"]):
         kind = torch.bfloat16 if cuda else torch.float32
         model = transformers.AutoModelForCausalLM.from_config(config, dtype=kind).eval()
     ids = torch.randint(config.vocab_size, (tokens,)).tolist()
-    turns = [ids[at : at + case["turn"]] for at in range(0, tokens, case["turn"])]
+    turns = [ids[at : at + TURN] for at in range(0, tokens, TURN)]
 
     def cache() -> Any:
         if case["cache"] == "DynamicCache":
             return DynamicCache(config=config)
-        how = {name: case[name] for name in ("decides", "bits", "on_device")} | {"by_itself": False}
-        return PolicyCache(read_policy(case["cache"]), case["budget"], model, **how)
+        how = {name: case[name] for name in ("bits", "on_device")}
+        policy = read_policy(case["cache"])
+        return PolicyCache(policy, case["budget"], model, decides="head", by_itself=False, **how)
 
     read_and_write(model, cache(), turns[:1], 1)  # so that libraries are loaded
     if cuda:
@@ -84,14 +88,12 @@ def measure(case: dict[str, Any]) -> list[float]:
     before = torch.cuda.memory_allocated() if cuda else memory("VmRSS")
     used = cache()
     clock = perf_counter if cuda else process_time
-    most, read, written = read_and_write(
-        model, used, turns, case["writes"], case["every"], clock=clock
-    )
+    most, read, written = read_and_write(model, used, turns, WRITTEN, clock=clock)
     peak = (torch.cuda.max_memory_allocated() if cuda else memory("VmHWM")) - before
     moved = getattr(used, "moved", [0])
     return [
         *(peak / 1e6, bytes_of(used) / 1e6, most / 1e6),
-        *(tokens / read, case["writes"] / written, statistics.mean(moved) / 1e3),
+        *(tokens / read, WRITTEN / written, statistics.mean(moved) / 1e3),
     ]
 
 
@@ -103,13 +105,8 @@ def main() -> None:
     parser.add_argument("--policies", nargs="+", default=["fifo", "h2o", "fd-kvc"])
     parser.add_argument("--budgets", nargs="+", type=int, default=[128, 512])
     parser.add_argument("--tokens", nargs="+", type=int, default=[2048])
-    parser.add_argument("--turn", type=int, default=256, help="Tokens of a turn.")
-    parser.add_argument("--writes", type=int, default=32)
-    parser.add_argument("--every", type=int, default=None)
-    parser.add_argument("--decides", default="head")
     parser.add_argument("--bits", type=int, default=None)
     parser.add_argument("--on-device", action="store_true", default=None)
-    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=3)
     options = vars(parser.parse_args())
     lists = {name: options.pop(name) for name in ("policies", "budgets", "tokens")}
