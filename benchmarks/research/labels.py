@@ -9,7 +9,7 @@ pairs of a turn and a token where
 - (c) the text after the turn loses most nats when the token's word is masked from then on.
 
 (b) and (c) mark the highest tenth of a dialog's pairs. Printed are the answers to dialogs of the
-other clusters under each, and how well (a) is told with the attention of past turns as features.
+other clusters under each, and how well (a) is predicted with past attention as a feature.
 
     python -m benchmarks.research.labels train.json.xz [--dialogs 90] [--answers 80]
 """
@@ -131,7 +131,7 @@ def highest(values: Sequence[Doubles]) -> Bools:
 
 
 def fitted(model: LanguageModel, training: Sequence[Transcript]) -> dict[str, Weights]:
-    """Fit to each label; print how attention helps to tell (a), by clusters held out."""
+    """Fit to each label; print how attention helps to predict (a), on held-out clusters."""
     features, labels, later, past, inside = [], [], [], [], []
     of_masked, lost = [], []
     _, apart = split_by_cluster(training, SEED)

@@ -5,8 +5,8 @@
 FILE has real annotated dialogs; that many of them, drawn by the seed, are replayed with
 the lexical embedding. It writes call-argument recall by policy, budget and page size, its paired
 difference from eviction by entries, with intervals by service clusters, and the share of the places
-that are filled once a cache could be full. What it makes whether a page is worth the largest of its
-scores, and not their mean, is printed.
+that are filled once a cache could be full. It also prints the difference between scoring a page by
+its largest score and by its mean score.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def measured(recordings: Sequence[Recording]) -> pd.DataFrame:
 
 
 def by_largest(recordings: Sequence[Recording]) -> pd.DataFrame:
-    """Return the paired differences of pages worth their largest from those worth their mean."""
+    """Return the paired differences of scoring pages by their largest score, not by the mean."""
     rows = []
     for key in INSIDE:
         for size in SIZES[1:3]:

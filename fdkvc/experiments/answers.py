@@ -60,7 +60,9 @@ WRITERS_AT_ONCE = 2
 EXTRA_TOKENS = 24
 """How much longer than the right call a written one may be."""
 
-EVERY = Parameter("Every", "Tokens after which policies evict while the model writes.", low=1)
+EVERY = Parameter(
+    "Every", "While the model writes, policies also evict after every so many tokens.", low=1
+)
 
 MEASURED = ("dialog", "services", "policy", "budget", "metric", "value", "count")
 SUMMARY = ("policy", "budget", "metric", "n", "services", "count", "mean", "ci_low", "ci_high")
@@ -87,44 +89,44 @@ def _share(label: str, help: str) -> Measure:
     return Measure(label, help, "%", lower_is_better=False)
 
 
+_LIKELIHOOD = "Negative log-likelihood per token"
+_LAST = {
+    "recent": f"last mentioned at most {RECENT} turns before the call",
+    "middle": f"last mentioned {RECENT + 1} to {OLD} turns before the call",
+    "old": f"last mentioned more than {OLD} turns before the call",
+}
+
 MEASURES: Mapping[str, Measure] = {
     "values_right": _share(
         "Values right",
-        "Argument values of calls written right, each after the true text before it.",
+        "Argument values of calls that are written correctly, each given the true text before it.",
     ),
-    "values_right_recent": _share(
-        "Recent values right", f"Those last mentioned at most {RECENT} turns before the call."
-    ),
-    "values_right_middle": _share(
-        "Older values right", f"Those last mentioned {RECENT + 1} to {OLD} turns before the call."
-    ),
-    "values_right_old": _share(
-        "Old values right", f"Those last mentioned more than {OLD} turns before the call."
-    ),
+    "values_right_recent": _share("Recent values right", f"Of values {_LAST['recent']}."),
+    "values_right_middle": _share("Older values right", f"Of values {_LAST['middle']}."),
+    "values_right_old": _share("Old values right", f"Of values {_LAST['old']}."),
     "values_right_of_full": _share(
-        "Values right, of the full cache's", "Of the values that are right with the full cache."
+        "Values right, of those right with the full cache",
+        "Values that are still right, as a share of those that the full cache gets right.",
     ),
-    "nats": Measure("All tokens", "Negative log-likelihood of the dialog's text, per token."),
-    "nats_arguments": Measure("Argument values", "The same for argument values of calls."),
-    "nats_recent": Measure(
-        "Recent values", f"For values last mentioned at most {RECENT} turns before the call."
-    ),
-    "nats_middle": Measure(
-        "Older values", f"For values last mentioned {RECENT + 1} to {OLD} turns before the call."
-    ),
-    "nats_old": Measure(
-        "Old values", f"For values last mentioned more than {OLD} turns before the call."
-    ),
+    "nats": Measure("All tokens", f"{_LIKELIHOOD} of the dialog's text."),
+    "nats_arguments": Measure("Argument values", f"{_LIKELIHOOD} of the argument values of calls."),
+    "nats_recent": Measure("Recent values", f"{_LIKELIHOOD} of values {_LAST['recent']}."),
+    "nats_middle": Measure("Older values", f"{_LIKELIHOOD} of values {_LAST['middle']}."),
+    "nats_old": Measure("Old values", f"{_LIKELIHOOD} of values {_LAST['old']}."),
     "kl": Measure("KL", "Kullback-Leibler divergence from the full cache's prediction, per token."),
     "kl_p99": Measure("KL, 99th percentile", "Over a dialog's tokens."),
-    "same_best": _share("Same best token", "Tokens where the full cache predicts the same one."),
-    "calls_exact": _share("Calls exact", "Calls written word for word, given the dialog."),
+    "same_best": _share(
+        "Same top token", "Tokens for which the likeliest prediction is the full cache's."
+    ),
+    "calls_exact": _share("Calls exact", "Calls written word for word, given the dialog so far."),
     "arguments_right": _share("Arguments right", "Arguments of calls with the right value."),
     "calls_exact_of_full": _share(
-        "Calls exact, of the full cache's", "Of the calls that are exact with the full cache."
+        "Calls exact, of those exact with the full cache",
+        "Calls that are still exact, as a share of those that the full cache writes exactly.",
     ),
     "arguments_right_of_full": _share(
-        "Arguments right, of the full cache's", "Of the arguments right with the full cache."
+        "Arguments right, of those right with the full cache",
+        "Arguments that are still right, as a share of those that the full cache gets right.",
     ),
 }
 """Every measure, in display order."""

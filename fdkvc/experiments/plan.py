@@ -69,7 +69,7 @@ SHAPES: Mapping[str, ModelShape] = {
 
 SHAPE = Field(
     "Model",
-    "Whose cache the bytes are of.",
+    "The model for whose cache bytes are given.",
     name="shape",
     default="llama-3.1-8b",
     choices={key: shape.name for key, shape in SHAPES.items()},
@@ -200,7 +200,9 @@ def plan_sentence(
     """
     plan = plan[plan.heads == settings.heads[0]]
     if plan.empty:
-        return "There is no plan: these dialogs have no calls with arguments mentioned before."
+        return (
+            "There is no plan: these dialogs have no calls whose arguments were mentioned before."
+        )
     titles = {each.name: each.title for each in settings.policies}
     needed = smallest_budgets(plan)
     for target in (0.95, 0.9):

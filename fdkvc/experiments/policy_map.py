@@ -50,7 +50,7 @@ AXES: Mapping[str, Axis] = {
     "late_attention_loss": Axis("Attention loss", DRAWN, lower_is_better=True),
     "call_recall": Axis("Call-argument recall", REAL),
     "old_call_recall": Axis("Old call-argument recall", REAL),
-    "calls_exact_of_full": Axis("Calls exact, of the full cache's", ANSWERED),
+    "calls_exact_of_full": Axis("Calls exact, of those exact with the full cache", ANSWERED),
     "nats": Axis("Nats per token", ANSWERED, lower_is_better=True),
 }
 """Every axis, by metric."""

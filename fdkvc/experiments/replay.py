@@ -57,8 +57,8 @@ CHUNK_NUMBERS = BLOCK // 2
 
 HEADS = Field(
     "Heads",
-    "Each head decides for itself, or all heads together by their mean score, or those that share "
-    "keys together, as a model with grouped-query attention must.",
+    "Each head decides for itself; all heads decide together, by their mean score; or those that "
+    "share keys decide together, as grouped-query attention requires.",
     name="heads",
     default="each",
     choices={

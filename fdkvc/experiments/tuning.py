@@ -29,10 +29,15 @@ from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 
 TRIALS = Field("Trials", "Settings to try.", name="trials", default=200, low=1, high=10_000)
 DIALOGS = Field(
-    "Dialogs", "Of each scenario, in the search.", name="dialogs", default=20, low=1, high=1000
+    "Dialogs", "Dialogs per scenario in the search.", name="dialogs", default=20, low=1, high=1000
 )
 FRESH = Field(
-    "Fresh dialogs", "Of each scenario, in the report.", name="fresh", default=200, low=2, high=5000
+    "Fresh dialogs",
+    "Dialogs per scenario in the report.",
+    name="fresh",
+    default=200,
+    low=2,
+    high=5000,
 )
 FRESH_SEED = 1_000_003
 """Added to the seed of the search for the fresh dialogs."""
@@ -70,7 +75,7 @@ class Tuning:
         for name in self.names:
             if name not in known:
                 raise ValueError(
-                    f"{name!r} is not a hyperparameter of {self.policy.name} to search: choose "
+                    f"{name!r} is not a searchable hyperparameter of {self.policy.name}: choose "
                     f"from {', '.join(known)}"
                 )
         if not self.metrics:

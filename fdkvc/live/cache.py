@@ -38,7 +38,9 @@ from fdkvc.parameters import Field, Parameter, check_parameter
 from fdkvc.policies import Policy
 from fdkvc.policies.together import POOL
 
-EVERY = Parameter("Every", "Tokens after which policies evict while the model writes.", low=1)
+EVERY = Parameter(
+    "Every", "While the model writes, policies also evict after every so many tokens.", low=1
+)
 POSITIONS = Field(
     "Positions",
     "Whether kept entries keep their positions or close the gaps.",

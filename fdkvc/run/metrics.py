@@ -208,7 +208,8 @@ def _alignment(space: str, label: str, optional: bool) -> Metric:
     return Metric(
         "alignment" if space == "value" else f"alignment_{space}",
         label,
-        f"Cosine of the context output with the current topic, projected by the {space} matrix.",
+        "Cosine similarity of the attention output and the current topic, projected by the "
+        f"{space} matrix.",
         partial(alignment, projection=space),
         optional=optional,
         bounds=(-1.0, 1.0),
@@ -238,7 +239,7 @@ METRICS: Mapping[str, Metric] = {
         Metric(
             "diversity",
             "Diversity",
-            "Share of the dialog's topics that still have an entry in the cache.",
+            "Share of the dialog's topics with at least one entry in the cache.",
             diversity,
         ),
         Metric(
@@ -252,7 +253,7 @@ METRICS: Mapping[str, Metric] = {
         Metric(
             "output_error",
             "Output error",
-            "Distance of the context output from the full cache's, as a share of its length.",
+            "Distance of the attention output from the full cache's, relative to that one's norm.",
             output_error,
             optional=True,
             lower_is_better=True,
@@ -260,7 +261,7 @@ METRICS: Mapping[str, Metric] = {
         Metric(
             "return_recall",
             "Return recall",
-            "When a topic comes back: average share of its earlier tokens that are still cached.",
+            "When a topic returns, the average share of its earlier tokens that are still cached.",
             return_recall,
             optional=True,
             whole=True,
@@ -268,8 +269,8 @@ METRICS: Mapping[str, Metric] = {
         Metric(
             "regret",
             "Regret",
-            "Attention loss above that of the best possible cache of this size, on average. Blank "
-            "with a second tier, because the bound assumes that entries never come back.",
+            "Average attention loss beyond that of the best possible cache of this size. Not "
+            "computed with a second tier, because the bound assumes that entries never return.",
             regret,
             optional=True,
             whole=True,
@@ -289,8 +290,8 @@ METRICS: Mapping[str, Metric] = {
         Metric(
             "reads",
             "Reads",
-            "Entries that a turn reads, as a share of all tokens so far; less than memory if the "
-            "policy retrieves.",
+            "Entries read in a turn, as a share of all tokens so far; less than memory if the "
+            "policy retrieves only some of the stored entries.",
             partial(stored_share, tier=False),
             optional=True,
             whole=True,
@@ -302,25 +303,25 @@ METRICS: Mapping[str, Metric] = {
         _recall(
             "call_recall",
             "Call-argument recall",
-            "Average share of a call's arguments that are still fully cached when it is made.",
+            "Average share of a call's arguments that are fully cached when the call is made.",
             Demands("call"),
         ),
         _recall(
             "recent_call_recall",
-            f"Call-argument recall, up to {RECENT} turns",
-            f"The same for arguments last mentioned at most {RECENT} turns before.",
+            f"Call-argument recall, up to {RECENT} turns old",
+            f"Recall of arguments last mentioned at most {RECENT} turns before the call.",
             Demands("call", up_to=RECENT),
         ),
         _recall(
             "middle_call_recall",
-            f"Call-argument recall, {RECENT + 1} to {OLD} turns",
-            f"The same for arguments last mentioned {RECENT + 1} to {OLD} turns before.",
+            f"Call-argument recall, {RECENT + 1} to {OLD} turns old",
+            f"Recall of arguments last mentioned {RECENT + 1} to {OLD} turns before the call.",
             Demands("call", RECENT, OLD),
         ),
         _recall(
             "old_call_recall",
-            f"Call-argument recall, older than {OLD} turns",
-            f"The same for arguments last mentioned more than {OLD} turns before.",
+            f"Call-argument recall, more than {OLD} turns old",
+            f"Recall of arguments last mentioned more than {OLD} turns before the call.",
             Demands("call", OLD),
         ),
         _recall(
@@ -332,22 +333,22 @@ METRICS: Mapping[str, Metric] = {
         ),
         _recall(
             "old_state_recall",
-            f"State-value recall, older than {OLD} turns",
-            f"The same for values last mentioned more than {OLD} turns before.",
+            f"State-value recall, more than {OLD} turns old",
+            f"Recall of values last mentioned more than {OLD} turns before.",
             Demands("state", OLD),
         ),
         _of_evidence(
             "token_age",
-            "Token-weighted age",
-            "Turns since a cached token was said, on average over all cached tokens and turns.",
+            "Mean token age",
+            "Average age of a cached token in turns, over all cached tokens and turns.",
             Evidence.token_age,
             percent=False,
         ),
         _of_evidence(
             "peak_entries",
             "Peak entries",
-            "Most entries that the cache held, before a turn's eviction; long turns exceed the "
-            "budget unless they are read in parts.",
+            "Most entries that the cache held at once, just before a turn's eviction; long turns "
+            "exceed the budget unless they are read in parts.",
             Evidence.peak_entries,
             optional=True,
             percent=False,

@@ -106,7 +106,7 @@ def test_what_was_found_is_told_on_fresh_dialogs() -> None:
     ("changes", "message"),
     [
         ({"policy": policy_named("fifo")}, "fifo has no hyperparameters to search"),
-        ({"names": ("gamma",)}, "'gamma' is not a hyperparameter of h2o to search: choose from"),
+        ({"names": ("gamma",)}, "'gamma' is not a searchable hyperparameter of h2o: choose from"),
         ({"metrics": ()}, "a search needs at least one goal, such as retention"),
         ({"metrics": ("beauty",)}, "metric 'beauty' is unknown: choose from"),
         ({"scenarios": ("adaptation",)}, "scenario 'adaptation' cannot be searched: choose from"),
