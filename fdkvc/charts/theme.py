@@ -187,9 +187,14 @@ def legend_columns(names: Sequence[str]) -> int:
 
 def policy_legend(policies: Sequence[str], **options: Any) -> alt.Legend:
     """Return the legend that `policy_lines` and their bands share."""
-    # Its symbols have no stroke, which would show a dash in them.
-    looks = {"symbolSize": 70, "symbolStrokeWidth": 0, "symbolOpacity": 1, "labelLimit": 260}
-    return top_legend(**looks, columns=legend_columns(policies), **options)
+    return top_legend(
+        columns=legend_columns(policies),
+        symbolSize=70,
+        symbolStrokeWidth=0,  # a stroke would show a dash in the symbols
+        symbolOpacity=1,
+        labelLimit=260,
+        **options,
+    )
 
 
 def policy_lines(
@@ -239,24 +244,20 @@ def mark_at(**place: Any) -> Panel:
     return alt.Chart(alt.Data(values=[place]))  # type: ignore[no-untyped-call]
 
 
-def top_legend(**options: Any) -> alt.Legend:
-    """Return a legend above the plot, in as many rows as its entries need."""
-    settings = {"orient": "top", "title": None, "columns": 4, "offset": 4, "padding": 0}
-    return alt.Legend(**{**settings, **options})
+top_legend = partial(alt.Legend, orient="top", title=None, columns=4, offset=4, padding=0)
+"""Returns a legend above the plot, in as many rows as its entries need."""
 
-
-def inside_axis(**options: Any) -> alt.Axis:
-    """Return a y axis whose labels stand inside the plot, which therefore fits any width."""
-    settings = {
-        "title": None,
-        "labelAlign": "left",
-        "labelPadding": -2,
-        "labelBaseline": "line-bottom",
-        "ticks": False,
-        "domain": False,
-        "tickCount": 3,
-    }
-    return alt.Axis(**{**settings, **options})
+inside_axis = partial(
+    alt.Axis,
+    title=None,
+    labelAlign="left",
+    labelPadding=-2,
+    labelBaseline="line-bottom",
+    ticks=False,
+    domain=False,
+    tickCount=3,
+)
+"""Returns a y axis whose labels stand inside the plot, which therefore fits any width."""
 
 
 def panel_title(text: str, subtitle: str = "") -> alt.TitleParams:
@@ -267,7 +268,7 @@ def panel_title(text: str, subtitle: str = "") -> alt.TitleParams:
         fontSize=13,
         fontWeight=600,
         offset=6,
-        subtitle=subtitle if subtitle else alt.Undefined,
+        subtitle=subtitle or alt.Undefined,
         subtitleFontSize=11,
     )
 

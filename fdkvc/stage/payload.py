@@ -125,24 +125,17 @@ def _dialog(dialogs: DialogBatch, choice: Choice) -> Mapping[str, Any]:
 
 
 def _course(run: Run) -> Mapping[str, Any]:
+    trace, turns = run.trace, range(run.dialogs.turns)
+    course = {"label": trace.policy.label, "long": run.long}
     if run.long:
-        turns = run.dialogs.turns
-        return {
-            "label": run.trace.policy.label,
-            "long": True,
-            "budgets": [run.trace.budget] * turns,
-            "pages": [1] * turns,
-            "counts": [],
-            "cutoffs": [],
-        }
-    traces = [run.at(turn).trace for turn in range(run.dialogs.turns)]
+        one = {"budgets": [trace.budget] * len(turns), "pages": [1] * len(turns)}
+        return {**course, **one, "counts": [], "cutoffs": []}
+    traces = [run.at(turn).trace for turn in turns]
     return {
-        "label": run.trace.policy.label,
-        "budgets": [
-            turn_view(trace, run.dialogs, 0, turn).places for turn, trace in enumerate(traces)
-        ],
+        **course,
+        "budgets": [turn_view(traces[turn], run.dialogs, 0, turn).places for turn in turns],
         "pages": [trace.policy.page_size for trace in traces],
-        "counts": np.bincount(run.entries["turn"], minlength=run.dialogs.turns).tolist(),
+        "counts": np.bincount(run.entries["turn"], minlength=len(turns)).tolist(),
         "cutoffs": list(run.cutoffs),
     }
 
@@ -165,14 +158,8 @@ def _lane(run: Run) -> Mapping[str, Any]:
             for course in term_courses(trace)
         ],
         "states": [
-            {
-                "label": line.label,
-                "low": line.low,
-                "high": line.high,
-                "start": line.start,
-                "digits": line.digits,
-                "values": [None if isnan(x) else x for x in run.turns[line.field].tolist()],
-            }
+            vars(line)
+            | {"values": [None if isnan(x) else x for x in run.turns[line.field].tolist()]}
             for line in run.states
         ],
         "headlines": [headline(trace, dialogs, 0, turn) for turn in range(dialogs.turns)],

@@ -245,7 +245,7 @@ def _open(page: str) -> Searched | None:
                 return None
             tuned = found_by(record)
         except ValueError as error:
-            st.error(plain(f"This file cannot be opened: {error}."), icon=":material/error:")
+            fields.problems(f"This file cannot be opened: {error}.")
             return None
     tuning: Tuning = record.settings
     tried = len(tuned.trials) if "trials.csv" in record.texts else tuning.trials

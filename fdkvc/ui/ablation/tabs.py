@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-import streamlit as st
-
 from fdkvc.parameters import Field
 from fdkvc.ui.ablation import choices, search, sections
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held
-from fdkvc.ui.kit.frame import open_section_of, section_key
+from fdkvc.ui.kit.frame import open_section_of
 
 SECTION = Field(
     "Section",
@@ -25,10 +23,7 @@ SECTION = Field(
 
 def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     """Take over a link; return a sentence for each error."""
-    wrong = fields.adopt_link(page, fields_of(page, link), link)
-    if link:
-        st.session_state[section_key(page)] = SECTION.labels[held(page, SECTION)]
-    return wrong
+    return fields.adopt_link(page, fields_of(page, link), link)
 
 
 def fields_of(page: str, link: Mapping[str, str] | None = None) -> list[Field]:

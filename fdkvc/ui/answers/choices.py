@@ -29,8 +29,7 @@ from fdkvc.ui.dialogs.choices import (
 )
 from fdkvc.ui.dialogs.files import SHIPPED
 from fdkvc.ui.kit import fields
-from fdkvc.ui.kit.fields import held, hold
-from fdkvc.ui.kit.frame import problems, section_key
+from fdkvc.ui.kit.fields import held, hold, problems
 from fdkvc.ui.kit.lanes import POLICIES as LANES
 from fdkvc.ui.kit.lanes import read_lane
 from fdkvc.ui.kit.sidebar import BUDGET_HERE
@@ -118,8 +117,6 @@ STOPPED, STEPS = "stopped", "steps"
 def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     """Apply a link to the page; return a sentence for each part that is not allowed."""
     wrong = fields.adopt_link(page, FIELDS, link)
-    if SECTION.name in link:
-        st.session_state[section_key(page)] = SECTION.labels[held(page, SECTION)]
     if len(held(page, MESSAGES)) > MAX_TYPED_CHARACTERS:
         wrong.append(
             f"The messages in this link have over {MAX_TYPED_CHARACTERS:,} characters: they are "
@@ -184,7 +181,7 @@ def _choose_turn(page: str, transcript: Transcript, link: Mapping[str, str]) -> 
     if turn not in labels:
         if link.get(ANSWERED.name) == str(turn):
             error = f"no answer begins in turn {turn} of this dialog"
-            problems([fields.link_error(ANSWERED, error, start)])
+            problems(fields.link_error(ANSWERED, error, start))
         hold(page, ANSWERED, start)
     chosen: int = fields.choice(page, replace(ANSWERED, default=start, choices=labels))
     return chosen
@@ -194,11 +191,11 @@ def _choose_policies(page: str) -> tuple[Policy, ...]:
     chosen = choose_policies(page, POLICIES, MAX_ANSWERING_POLICIES)
     need_future = [policy for policy in chosen if "future" in policy.looks_at]
     problems(
-        [
+        *(
             f"{policy.title} is left out: it needs the future of the dialog, which the model has "
             "not written yet."
             for policy in need_future
-        ]
+        )
     )
     # The full cache is always shown.
     present = tuple(each for each in chosen if each not in need_future and each.name != EVERYTHING)

@@ -40,8 +40,9 @@ from fdkvc.ui.dialogs.choices import DIGITS, OWN, POLICIES, keep_file
 from fdkvc.ui.dialogs.files import DialogFile, read_dialog_file
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import show_chart
+from fdkvc.ui.kit.fields import problems
 from fdkvc.ui.kit.files import brought_run
-from fdkvc.ui.kit.frame import page_theme, panel, problems, side_by_side, table_html
+from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.words import count, listed, percent, sentence, signed
 
@@ -152,9 +153,7 @@ def _open_run(page: str) -> Shipped | None:
             return None if run is None else opened(run)
         except ValueError as error:
             still = "Still showing the shipped results."
-            st.error(
-                plain(f"These files cannot be shown: {error}. {still}"), icon=":material/error:"
-            )
+            problems(f"These files cannot be shown: {error}. {still}")
     return None
 
 
@@ -182,7 +181,7 @@ def _show_own(page: str, known: Shipped) -> Mapping[str, pd.DataFrame]:
         try:
             _play(known.run.settings, read_dialog_file(traces[-1].getvalue(), traces[-1].name))
         except ValueError as error:
-            problems([sentence(str(error))])
+            problems(sentence(str(error)))
     return tables
 
 

@@ -19,8 +19,7 @@ from fdkvc.limits import MAX_ANSWERS_MEGABYTES, MAX_TYPED_CHARACTERS
 from fdkvc.report.answer import call_html, words_html
 from fdkvc.ui.answers import choices
 from fdkvc.ui.answers.conversation import FULL, Answered, Conversation, context_of, steps_of
-from fdkvc.ui.kit.fields import hold_and_rerun
-from fdkvc.ui.kit.frame import problems
+from fdkvc.ui.kit.fields import hold_and_rerun, problems
 from fdkvc.ui.kit.lru import ByteLRU
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.words import count, listed, sentence
@@ -60,7 +59,7 @@ def answer(page: str, conversation: Conversation) -> Answered | None:
         if known is None:
             known = _write(page, conversation, message, lanes, button)
     except ValueError as error:
-        problems([sentence(str(error))])
+        problems(sentence(str(error)))
         return None
     with headline:
         show_headline(known)
@@ -112,10 +111,8 @@ def show_input(page: str, conversation: Conversation) -> None:
         if unsent:
             st.session_state[f"{page}/say"] = unsent
             problems(
-                [
-                    f"Your message has {len(unsent):,} characters, but only {left:,} of "
-                    f"{MAX_TYPED_CHARACTERS:,} are left in this chat. It was not sent: shorten it."
-                ]
+                f"Your message has {len(unsent):,} characters, but only {left:,} of "
+                f"{MAX_TYPED_CHARACTERS:,} are left in this chat. It was not sent: shorten it."
             )
         with st.container(horizontal=True, vertical_alignment="center"):
             with st.container():

@@ -26,9 +26,9 @@ from fdkvc.ui.kit.downloads import (
     show_address,
     shown_charts,
 )
-from fdkvc.ui.kit.fields import held
+from fdkvc.ui.kit.fields import held, problems
 from fdkvc.ui.kit.files import report_button
-from fdkvc.ui.kit.frame import open_section_of, problems
+from fdkvc.ui.kit.frame import open_section_of
 from fdkvc.ui.kit.markdown import Markdown
 from fdkvc.words import sentence
 
@@ -68,7 +68,7 @@ def show_model_note() -> None:
     try:
         size = size_in_words(bundled_model())
     except ValueError as error:
-        problems([sentence(str(error))])
+        problems(sentence(str(error)))
         st.stop()
     st.caption(
         Markdown(

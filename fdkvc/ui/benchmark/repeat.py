@@ -14,6 +14,7 @@ from fdkvc.files.repeat import compare, comparison_sentence
 from fdkvc.limits import MAX_BENCHMARK_POLICIES
 from fdkvc.synthetic.scenarios import SCENARIOS, World
 from fdkvc.ui.benchmark.choices import DIALOGS_HERE
+from fdkvc.ui.kit.fields import problems
 from fdkvc.ui.kit.files import brought_run, files_of
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.run_panel import start_run
@@ -31,7 +32,7 @@ def choose_record(page: str) -> None:
                 return
             _check_size(record)
         except ValueError as error:
-            st.error(plain(f"This file cannot be repeated: {error}."), icon=":material/error:")
+            problems(f"This file cannot be repeated: {error}.")
             return
         benchmark = record.benchmark
         st.markdown(

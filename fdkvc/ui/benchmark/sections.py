@@ -18,7 +18,7 @@ from fdkvc.ui.benchmark.pair import show_comparison
 from fdkvc.ui.benchmark.tables import show_tables
 from fdkvc.ui.kit import past
 from fdkvc.ui.kit.files import show_files
-from fdkvc.ui.kit.frame import open_tab, section_key
+from fdkvc.ui.kit.frame import open_tab
 from fdkvc.ui.kit.run_panel import run_panel
 from fdkvc.ui.kit.variants import warn_no_effect
 
@@ -68,6 +68,6 @@ def _show_sections(page: str, study: Study) -> None:
         st.info("The run was cancelled before its first dialogs finished.")
         return
     show_scorecard(page, study)
-    name, tab = open_tab(section_key(page), {name: name for name in SECTIONS}, "Claims")
+    name, tab = open_tab(page, {name: name for name in SECTIONS}, "Claims")
     with tab:
         SECTIONS[name](page, study)

@@ -13,8 +13,7 @@ from fdkvc.parameters import Field
 from fdkvc.policies import Policy, read_policy
 from fdkvc.run.fork import Fork
 from fdkvc.ui.kit import fields
-from fdkvc.ui.kit.fields import held
-from fdkvc.ui.kit.frame import problems
+from fdkvc.ui.kit.fields import held, problems
 from fdkvc.ui.kit.lanes import FORK, PAIR, Lane, overlap
 from fdkvc.ui.kit.markdown import Markdown
 from fdkvc.ui.kit.runs import load_fork
@@ -105,8 +104,8 @@ def _begin(page: str, origin: Lane, policy: Policy, budget: int, entry: str) -> 
 
 def with_fork(page: str, lanes: tuple[Lane, ...]) -> tuple[Lane, ...]:
     """Describe the fork, if any, and return the lanes with it as the last."""
-    problem = st.session_state.pop(f"{page}/fork-problem", None)
-    problems([problem] if problem else [])
+    problem = st.session_state.pop(f"{page}/fork-problem", "")
+    problems(problem)
     name, turn, to, budget, pinned, dropped = (held(page, field) for field in FORKED)
     if not name:
         return lanes
@@ -120,7 +119,7 @@ def with_fork(page: str, lanes: tuple[Lane, ...]) -> tuple[Lane, ...]:
         change = Fork(turn, policy, budget, pinned, dropped)
         run = load_fork(origin.run, change)
     except ValueError as error:
-        problems([sentence(f"This fork cannot be shown: {error}")])
+        problems(sentence(f"This fork cannot be shown: {error}"))
         _offer_removal(page)
         return lanes
     changes = change.changes(origin.run.choice.policy, origin.run.choice.budget) or ["no change"]

@@ -42,8 +42,7 @@ from fdkvc.ui.dialogs.files import (
     with_calls,
 )
 from fdkvc.ui.kit import fields
-from fdkvc.ui.kit.fields import held, hold
-from fdkvc.ui.kit.frame import problems, section_key
+from fdkvc.ui.kit.fields import held, hold, problems
 from fdkvc.ui.kit.lanes import PAIR, Lane, read_lane
 from fdkvc.ui.kit.lanes import POLICIES as LANES
 from fdkvc.ui.kit.markdown import plain
@@ -196,8 +195,6 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     """Apply a link to the page; return a sentence for each part that is not allowed."""
     wrong = fields.adopt_link(page, FIELDS, link)
     open_as_linked(page, link)
-    if SECTION.name in link:
-        st.session_state[section_key(page)] = SECTION.labels[held(page, SECTION)]
     return wrong
 
 
@@ -226,7 +223,7 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen | None:
         kv_head = None if file.traced else _choose_vectors(page)
         recording, names = shown_recording(file, dialog, way, schedule, kv_head)
     except ValueError as error:
-        problems([f"{error}."])
+        problems(f"{error}.")
         return None
     head, mode = _choose_head(page, recording)
     deciding = deciders(mode, [recording])
@@ -235,7 +232,7 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen | None:
         if deciding > 1:
             check_together(recording, deciding, budget)
     except ValueError as error:
-        problems([f"{error}."])
+        problems(f"{error}.")
         deciding = 1
     topics = tuple(turn.topic for turn in recording.transcript.turns)
     name = recording.transcript.name
@@ -306,7 +303,7 @@ def _read_upload(page: str) -> DialogFile | None:
         gc.collect()  # closed sessions are cycles that hold their files
     st.session_state[last] = (tuple(given), problem if given else "")
     still = f" Still using {before.name}." if before is not None else ""
-    problems([problem + still] if given and problem else [])
+    problems(problem + still if given and problem else "")
     return before
 
 
@@ -424,7 +421,7 @@ def _choose_topics(page: str, file: DialogFile, dialog: int) -> tuple[str, str]:
     try:
         transcript.with_schedule(schedule)
     except ValueError as error:
-        problems([f"{error}. Using one topic."])
+        problems(f"{error}. Using one topic.")
         schedule = unmarked
     return way, schedule
 

@@ -22,8 +22,8 @@ from fdkvc.experiments.plan import (
 from fdkvc.limits import MAX_CONFIG_MEGABYTES
 from fdkvc.ui.dialogs import choices
 from fdkvc.ui.kit import fields
-from fdkvc.ui.kit.fields import held, pick
-from fdkvc.ui.kit.frame import problems, table_html
+from fdkvc.ui.kit.fields import held, pick, problems
+from fdkvc.ui.kit.frame import table_html
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.sidebar import ENTRY, TURN
@@ -51,7 +51,7 @@ def show_plan(page: str, done: Replayed) -> None:
         try:
             shape = shape_of(parse_config(config.getvalue()))
         except ValueError as error:
-            problems([f"{error}. Using {shape.name}."])
+            problems(f"{error}. Using {shape.name}.")
     sentence, columns = _plan(done, shape)
     st.markdown(plain(sentence))
     st.html(table_html(columns, f"Smallest budget, and its bytes in {shape.name}"))

@@ -203,6 +203,12 @@ def _write(page: str, fields: Sequence[Field], values: Mapping[str, Any]) -> Non
     address.write(written, chosen != before)
 
 
+def problems(*sentences: str) -> None:
+    """Say what is wrong, a sentence each; an empty one is left out."""
+    for sentence in filter(None, sentences):
+        st.error(plain(sentence), icon=":material/error:")
+
+
 def settle(page: str, field: Field, given: Any, read: Callable[[Any], Meant]) -> Meant:
     """Return a widget's value as `read` parses it; show an error and use the last valid one."""
     key, last, refused = key_of(page, field), _by_key(_LAST), _by_key(_REFUSED)
@@ -211,10 +217,7 @@ def settle(page: str, field: Field, given: Any, read: Callable[[Any], Meant]) ->
     except ValueError as error:
         kept = last.get(key, field.default)
         refused[key] = given
-        st.error(
-            plain(f"{error}. Still using {kept}."),
-            icon=":material/error:",
-        )
+        problems(f"{error}. Still using {kept}.")
         return read(kept)
     last[key] = given
     refused.pop(key, None)
@@ -383,7 +386,7 @@ def several(page: str, field: Field) -> tuple[str, ...]:
         persist_state="session",
     )
     if not chosen and field.default:
-        st.error(plain(f"{field.label}: choose at least one."), icon=":material/error:")
+        problems(f"{field.label}: choose at least one.")
         chosen = list(field.default)
     return tuple(key for key in labels if key in chosen)
 

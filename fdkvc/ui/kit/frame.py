@@ -23,6 +23,7 @@ from fdkvc.ui.kit.fields import (
     enter,
     held,
     hold,
+    problems,
     take_pending,
     write_link,
 )
@@ -87,7 +88,7 @@ class Page:
     def show_problems(self, sentences: Sequence[str]) -> None:
         """Say below the title what is wrong."""
         with self.below_title:
-            problems(sentences)
+            problems(*sentences)
 
 
 @contextmanager
@@ -147,23 +148,23 @@ def panel(name: str) -> DeltaGenerator:
     return st.container(key=f"panel-{name}")
 
 
-def open_tab(key: str, labels: Mapping[str, str], opened: str) -> tuple[str, DeltaGenerator]:
-    """Show tabs; return the name of the open one, the only one to draw, and its place."""
+def open_tab(page: str, labels: Mapping[str, str], opened: str) -> tuple[str, DeltaGenerator]:
+    """Show a page's tabs; return the name of the open one, the only one to draw, and its place."""
+    key = f"{page}/sections"
     # Not as a default: one that changes makes new tabs of them, and the click on the old is lost.
     st.session_state.setdefault(key, labels[opened])
     tabs = st.tabs([plain(label) for label in labels.values()], key=key, on_change="rerun")
     return next(found for found in zip(labels, tabs, strict=True) if found[1].open)
 
 
-def section_key(page: str) -> str:
-    """Return where the session holds the label of a page's open section."""
-    return f"{page}/sections"
-
-
 def open_section_of(page: str, field: Field, sections: Mapping[str, Callable[[], Drawn]]) -> Drawn:
     """Show a page's sections as tabs, and draw the one that is open, which the field then names."""
-    name, place = open_tab(section_key(page), field.labels, held(page, field))
+    known = f"{page}/drawn-section"
+    if held(page, field) != st.session_state.get(known, field.default):  # by a link
+        st.session_state[f"{page}/sections"] = field.labels[held(page, field)]
+    name, place = open_tab(page, field.labels, held(page, field))
     hold(page, field, name)
+    st.session_state[known] = name
     with place:
         return sections[name]()
 
@@ -180,9 +181,3 @@ def table_html(columns: Mapping[str, Sequence[str]], caption: str) -> str:
         f'<div class="scrolls" tabindex="0" role="region" aria-label="{escape(caption)}">'
         f"<table><thead><tr>{names}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
-
-
-def problems(sentences: Sequence[str]) -> None:
-    """Say what is wrong, a sentence each."""
-    for sentence in sentences:
-        st.error(plain(sentence), icon=":material/error:")

@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from fdkvc.ui.kit.frame import problems
+from fdkvc.ui.kit.fields import problems
 from fdkvc.ui.kit.jobs import Job, Jobs, Work
 from fdkvc.ui.kit.markdown import plain
 
@@ -44,7 +44,7 @@ def run_panel(page: str, name: str, work: Work, content: Hashable = None) -> Any
         if job is not None and busy:
             _watch(page, job)
     if job is not None and not busy:
-        problems([job.problem] if job.problem else [])
+        problems(job.problem)
         if job.result is not None:
             st.session_state[shown_key] = job.name
         elif job.cancelled.is_set():

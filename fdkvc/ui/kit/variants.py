@@ -63,12 +63,9 @@ def choose_policies(
     names = fields.several(page, chosen)
     _add_variant(page, field)
     if len(names) > most:
-        st.error(
-            plain(
-                f"{len(names)} policies are chosen, but at most {most} run at once. "
-                f"Using the first {most}."
-            ),
-            icon=":material/error:",
+        fields.problems(
+            f"{len(names)} policies are chosen, but at most {most} run at once. "
+            f"Using the first {most}."
         )
     return tuple(known[name] for name in names[:most])
 
