@@ -63,7 +63,8 @@ def term_courses(trace: Trace, row: int = 0) -> list[TermCourse]:
 
 
 def _course(policy: Policy, term: str, results: list[TurnResult], row: int) -> TermCourse:
-    steps = [step for step in policy.steps if _channel_of(policy, step) == term]
+    changes = [step for step in policy.steps if step.kind == "change"]
+    steps = [step for step in changes if policy.channel_of(step) == term]
     scale = _carried([_scale(result, term, row) for result in results])
     if scale is None or not steps:
         remembers = "history" in policy.looks_at
@@ -75,13 +76,6 @@ def _course(policy: Policy, term: str, results: list[TurnResult], row: int) -> T
             shares[step.name] = np.array([share for share in taken if share is not None])
     moved = {name: share for name, share in shares.items() if np.abs(share - 1).max() > SAME_FACTOR}
     return TermCourse(term, True, moved, steps[-1].name)
-
-
-def _channel_of(policy: Policy, step: Step) -> str | None:
-    """Return the channel that a step changes: its name is a prefix of the written quantity's."""
-    if step.kind != "change":
-        return None
-    return next((name for name in policy.channels if step.writes[0].startswith(name)), None)
 
 
 def _scale(result: TurnResult, term: str, row: int) -> float | None:

@@ -185,12 +185,6 @@ class _View:
         assert isinstance(after, np.ndarray)
         return before, after, np.isfinite(before) & np.isfinite(after)
 
-    def subject(self, step: Step) -> str:
-        """Name the channel that a step changes: a prefix of the written quantity's name."""
-        written, policy = step.writes[0], self.made.policy
-        channels = (channel for channel in policy.channels if written.startswith(channel))
-        return policy.quantity_name(next(channels, written))
-
     def groups(self, chosen: Bools) -> dict[str, Bools]:
         """Return the chosen entries by topic, sorted."""
         return {name: chosen & (self.topics == name) for name in np.unique(self.topics[chosen])}
@@ -251,7 +245,8 @@ def _describe_value(view: _View, step: Step) -> str:
 def _describe_change(view: _View, step: Step) -> str:
     """Describe the gains and losses of old entries, and the values of new ones."""
     before, after, known = view.change(step)
-    subject, new = view.subject(step), view.made.new
+    policy, new = view.made.policy, view.made.new
+    subject = policy.quantity_name(policy.channel_of(step) or step.writes[0])
     known &= ~new
     if known.any():
         share = _common_factor(before[known], after[known])

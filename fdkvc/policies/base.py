@@ -346,6 +346,10 @@ class Policy(Checked, ABC):
         """
         return self.quantity_names.get(quantity, quantity.replace("_", " "))
 
+    def channel_of(self, step: Step) -> str | None:
+        """Return the channel that a ``change`` changes: what it writes begins with its name."""
+        return next((name for name in self.channels if step.writes[0].startswith(name)), None)
+
     def is_a_variant_of(self, other: Policy) -> bool:
         """Whether it is the same policy with the same wrappers, whatever the numbers."""
         return type(self) is type(other)

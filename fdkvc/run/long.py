@@ -15,7 +15,7 @@ import numpy as np
 from fdkvc.limits import MAX_KEPT_ENTRIES
 from fdkvc.policies.base import Policy
 from fdkvc.run.simulate import simulate
-from fdkvc.run.trace import BY_TURN, State, Trace, TurnResult, computed_state
+from fdkvc.run.trace import BY_TURN, State, Trace, TurnResult, computed_state, joined
 from fdkvc.synthetic.batch import DialogBatch
 
 BLOCK = 16
@@ -104,15 +104,10 @@ def simulate_long(policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
         starts.append(state)
         blocks.append(replace(trace, kept=trace.kept.astype(np.int32), last=state))
 
-    def whole(name: str) -> Any:
-        parts = [getattr(block, name) for block in blocks]
-        if isinstance(parts[0], np.ndarray):
-            return np.concatenate(parts, axis=1)
-        return {key: np.concatenate([part[key] for part in parts], axis=1) for key in parts[0]}
-
+    columns = [{name: getattr(block, name) for name in BY_TURN} for block in blocks]
     return replace(
         blocks[-1],
-        **{name: whole(name) for name in BY_TURN},
+        **joined(columns, np.concatenate),
         first_turn=0,
         seconds=np.concatenate([block.seconds for block in blocks]),
         results=BlockResults(policy, dialogs, budget, starts),

@@ -8,13 +8,12 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fdkvc.attention import Bools, Floats, Ints, Observation
 from fdkvc.cache import EMPTY, Cache, Pages, contains, empty_cache, enqueue, select
 from fdkvc.parameters import Parameter, check_count, check_parameter
 from fdkvc.policies.base import Policy, total, within
-from fdkvc.run.trace import Attended, State, Trace, TurnResult, computed_state
+from fdkvc.run.trace import Attended, State, Trace, TurnResult, computed_state, joined
 from fdkvc.synthetic.batch import DialogBatch
 
 
@@ -226,7 +225,7 @@ def simulate(
     end = dialogs.turns if stop is None else min(stop, dialogs.turns)
     seconds = np.zeros(end - first)
     results: list[TurnResult] = []
-    own, states, evicted = (_Columns(rows, len(seconds)) for _ in range(3))
+    turns: list[dict[str, Any]] = []
     unknown = np.full((rows, head_dimension), np.nan, np.float32)
     for at, number in enumerate(range(first, end)):
         turn = dialogs.observe(number)
@@ -235,34 +234,25 @@ def simulate(
         state = result.after
         output = state.attended.output if entries or number >= outputs_from else unknown
         seconds[at] = perf_counter() - began
-        own.write(at, {"kept": state.cache.token, "output": output, "tier": state.tier})
-        own.write(at, {"peak": result.entries.count})
-        states.write(at, state.cache.state)
-        evicted.write(at, result.evicted)
+        turns.append(
+            {
+                "kept": state.cache.token,
+                "tier": state.tier,
+                "output": output,
+                "state": state.cache.state,
+                "evicted": result.evicted,
+                "peak": result.entries.count,
+            }
+        )
         if entries:
             results.append(result)
     return Trace(
         policy=policy,
         budget=budget,
         first_turn=first,
-        state=states,
-        evicted=evicted,
         seconds=seconds,
         results=tuple(results) if entries else None,
         last=state,
         pinned=pinned,
-        **own,
+        **joined(turns, np.stack),
     )
-
-
-class _Columns(dict[str, NDArray[Any]]):
-    """Arrays (B, T, …) by name, written a turn at a time."""
-
-    def __init__(self, rows: int, turns: int) -> None:
-        self.shape = (rows, turns)
-
-    def write(self, at: int, values: Mapping[str, NDArray[Any]]) -> None:
-        for name, value in values.items():
-            if name not in self:
-                self[name] = np.empty((*self.shape, *value.shape[1:]), value.dtype)
-            self[name][:, at] = value

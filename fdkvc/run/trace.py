@@ -218,6 +218,13 @@ class EntryTrace:
     """Arrays of shape (B, W) or (B,) by name. Intermediate results of the policy's steps."""
 
 
+def joined(parts: Sequence[Any], join: Callable[..., Any]) -> Any:
+    """Join arrays, or mappings of arrays by name, along the axis of turns."""
+    if isinstance(parts[0], Mapping):
+        return {name: joined([part[name] for part in parts], join) for name in parts[0]}
+    return join(parts, axis=1)
+
+
 BY_TURN = ("kept", "tier", "output", "state", "evicted", "peak")
 """Arrays of a trace, or mappings of arrays, whose second axis is that of turns."""
 
