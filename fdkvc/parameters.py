@@ -239,7 +239,7 @@ SEED = Field(
 )
 BUDGET = Field(
     "Budget",
-    "The most entries that the cache may hold after a turn.",
+    "Largest number of cached entries after a turn.",
     name="budget",
     default=56,
     low=1,

@@ -85,19 +85,13 @@ def build_parser() -> argparse.ArgumentParser:
     port = f"port of the server, {PORT.allowed(int)}; default: 8501, or the next free one"
     app.option("--port", "N", port, type=read_value)
 
-    benchmark = command(
-        "benchmark", "measure policies on synthetic scenarios and compare them with the paper"
-    )
-    benchmark.option("--baseline", "KEY", "policy to compare with; default: h2o, or the first")
+    benchmark = command("benchmark", "measure policies on scenarios and compare with the paper")
+    benchmark.option("--baseline", "KEY", "policy to compare with; default: h2o, else the first")
     benchmark.option("--out", "DIR", tables)
     study = command("study", "measure the paper's tables, figures and claims again, and judge each")
     study.option("--out", "DIR", tables, required=True)
     for each in (benchmark, study):
-        each.several(
-            "--scenarios",
-            "KEY",
-            "scenarios to run; default: the paper's five and its adaptation run",
-        )
+        each.several("--scenarios", "KEY", "scenarios to run; default: the paper's, and adaptation")
         each.several("--policies", "KEY", policies)
         each.several("--metrics", "KEY", the_papers)
         each.number(DIALOGS, "dialogs per scenario")
@@ -125,9 +119,8 @@ def build_parser() -> argparse.ArgumentParser:
     tune.option("--policy", "KEY", "policy to tune", default="fd-kvc")
     tune.several("--names", "NAME", "hyperparameters to search; default: all", default=[])
     goals = ["retention", "diversity"]
-    tune.several(
-        "--metrics", "KEY", f"metrics to optimize; default: {' '.join(goals)}", default=goals
-    )
+    optimized = f"metrics to optimize; default: {' '.join(goals)}"
+    tune.several("--metrics", "KEY", optimized, default=goals)
     tune.several("--scenarios", "KEY", "scenarios to run; default: the paper's five")
     tune.option("--trials", "N", "settings to try", type=read_value, default=200)
     tune.number(replace(DIALOGS, default=20), "dialogs per scenario in the search")
@@ -151,13 +144,10 @@ def build_parser() -> argparse.ArgumentParser:
     )
     dialogs.several("--heads", "HOW", heads)
     dialogs.several("--metrics", "KEY", f"{metrics}added to the metrics of evidence", default=[])
-    dialogs.option("--baseline", "KEY", "policy to compare with; default: h2o, or the first")
+    dialogs.option("--baseline", "KEY", "policy to compare with; default: h2o, else the first")
     chunk = "read longer turns in parts of N tokens, and evict after each part"
     dialogs.option("--chunk", "N", chunk, type=read_value)
-    dialogs.flag(
-        "--pin",
-        "run every policy also with the system prompt pinned, which counts toward the budget",
-    )
+    dialogs.flag("--pin", "run every policy also with the system prompt pinned, within the budget")
     plan = (
         "find the smallest budgets that hold 90, 95 and 99 %% of the arguments, and their bytes in "
         "a model: llama-3.1-8b, llama-3.1-70b, mistral-7b, qwen2.5-7b, its config.json, or layers "
@@ -176,9 +166,7 @@ def build_parser() -> argparse.ArgumentParser:
     learn.option("--out", "FILE", "write this file, such as own.json", required=True)
 
     capture = command("capture", "record a model's attention vectors while it reads dialogs")
-    capture.option(
-        "--model", "NAME", "folder of the model, or its name on the Hugging Face Hub", required=True
-    )
+    capture.option("--model", "NAME", "folder, or name on the Hugging Face Hub", required=True)
     capture.option("--dialogs", "FILE", f"{FORMATS}; {EXAMPLES}")
     capture.calls()
     capture.option("--layer", "L", "layer to record, from 0", type=read_value, required=True)
@@ -193,22 +181,13 @@ def build_parser() -> argparse.ArgumentParser:
     capture.flag("--half", "round vectors to 16 bits, for half the size")
     capture.option("--out", "FILE", "write this trace file, such as trace.npz", required=True)
 
-    answers = command(
-        "answers", "measure what the answers of a language model lose when policies evict"
-    )
+    answers = command("answers", "measure what a model's answers lose when policies evict")
     small = "folder of a small model with the Llama architecture; default: the bundled model"
     answers.option("--model", "FOLDER", small)
     answers.workers()
-    live = command(
-        "live", "measure what answers lose and what caches cost in any model of transformers"
-    )
+    live = command("live", "measure what answers lose and caches cost in any transformers model")
     live.option("--model", "FOLDER", "folder of any causal model", required=True)
-    live.option(
-        "--pool",
-        "HOW",
-        "how heads that share keys combine their scores, mean or max",
-        default="mean",
-    )
+    live.option("--pool", "HOW", "score of heads that decide together: mean or max", default="mean")
     positions = "kept: rotary positions stay; slots: they are renumbered without gaps"
     live.option("--positions", "HOW", positions, default="kept")
     layers = "also write trace.npz: all layers under the first policy and budget; not with --every"
@@ -216,17 +195,11 @@ def build_parser() -> argparse.ArgumentParser:
     for each in (answers, live):
         each.option("--dialogs", "FILE", f"{FORMATS}; {EXAMPLES}")
         each.tools()
-        each.several(
-            "--policies", "KEY", f"{policies}, random, and cut-text, which rereads the last tokens"
-        )
+        each.several("--policies", "KEY", f"{policies}, random, cut-text (rereads the last tokens)")
         each.several("--budgets", "N", f"{budgets}48 96", type=read_value)
-        decides = (
-            "head: each KV head evicts on its own; layer or model: all of its heads evict together"
-        )
+        decides = "head: each KV head evicts on its own; layer or model: all its heads together"
         each.option("--decides", "WHO", decides, default="head")
-        each.option(
-            "--every", "N", "evict also after every N tokens that the model writes", type=read_value
-        )
+        each.option("--every", "N", "evict also after every N generated tokens", type=read_value)
         each.option("--baseline", "KEY", "policy to compare with; default: full, without eviction")
         each.option("--out", "DIR", tables, required=True)
 
@@ -250,17 +223,13 @@ def build_parser() -> argparse.ArgumentParser:
     report.calls()
     report.workers()
     report.option("--out", "FILE", "write this file, such as report.html")
-    gallery = (
-        "write a folder of pages instead: five scenes, the paper's report and the shipped answers"
-    )
+    gallery = "write a folder instead: five scenes, the paper's report and the shipped answers"
     report.option("--gallery", "DIR", gallery)
 
     repeat = command("repeat", "repeat the run of a run.json and compare the numbers")
     repeat.add_argument("file", metavar="FILE", help="run.json to repeat")
-    repeat.option(
-        "--model", "FOLDER", "model, if the run measured answers; default: the bundled model"
-    )
-    repeat.option("--dialogs", "FILE", f"dialogs, if the run measured answers; {EXAMPLES}")
+    repeat.option("--model", "FOLDER", "model whose answers it measured; default: the bundled one")
+    repeat.option("--dialogs", "FILE", f"dialogs that it answered; {EXAMPLES}")
     repeat.tools()
     repeat.workers()
     return parser
