@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from transformers import AttentionInterface
+from transformers.masking_utils import AttentionMaskInterface
 
 from fdkvc.attention import Bools, Floats, Ints
 from fdkvc.conformance.masked import Pairs, further, mixed
@@ -37,10 +39,6 @@ class TransformersModel:
     """
 
     def __init__(self, model: Any, layers: tuple[int, ...] | None = None) -> None:
-        from transformers import AttentionInterface
-        from transformers.masking_utils import AttentionMaskInterface
-
-        AttentionInterface.register(INTERFACE, self._attend)
         AttentionMaskInterface.register(INTERFACE, lambda *args, **settings: None)
         self._model = copy.deepcopy(model).eval()
         config = self._model.config.get_text_config(decoder=True)
@@ -71,8 +69,6 @@ class TransformersModel:
         stored : tuple of (Restored, array (N, N) of bool), optional
             What comes back of stored keys and values, and which tokens each token sees so.
         """
-        from transformers import AttentionInterface
-
         AttentionInterface.register(INTERFACE, self._attend)
         self._model.set_attn_implementation(INTERFACE)
         self._sees, self._distances, self._stored = sees, distances, stored

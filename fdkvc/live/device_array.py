@@ -62,6 +62,26 @@ class Device:
         return host
 
 
+def _reduction(name: str) -> Call:
+    """Return a method that reduces some axes, all by default, as torch's of this name."""
+
+    def reduced(
+        self: DeviceArray,
+        axis: Any = None,
+        dtype: DTypeLike | None = None,
+        initial: float | None = None,
+        keepdims: bool = False,
+    ) -> DeviceArray:
+        axes = tuple(range(self.ndim)) if axis is None else axis
+        more = {} if dtype is None else {"dtype": DTYPES[np.dtype(dtype)]}
+        found = getattr(self.tensor, name)(dim=axes, keepdim=keepdims, **more)
+        if initial is not None:
+            found = found.clamp(**{"min" if name == "amax" else "max": initial})
+        return self._wrap(found)
+
+    return reduced
+
+
 class DeviceArray(NDArrayOperatorsMixin):
     """A tensor with the interface of an array; methods and attributes are those of NumPy's."""
 
@@ -213,36 +233,7 @@ class DeviceArray(NDArrayOperatorsMixin):
     def argmax(self, axis: int) -> DeviceArray:
         return self._wrap(self.tensor.to(torch.float64).argmax(dim=axis))
 
-    def any(self, axis: Any = None, **named: Any) -> DeviceArray:
-        return self._reduced("any", axis, **named)
-
-    def all(self, axis: Any = None, **named: Any) -> DeviceArray:
-        return self._reduced("all", axis, **named)
-
-    def mean(self, axis: Any = None, **named: Any) -> DeviceArray:
-        return self._reduced("mean", axis, **named)
-
-    def sum(self, axis: Any = None, dtype: DTypeLike | None = None, **named: Any) -> DeviceArray:
-        more = {} if dtype is None else {"dtype": DTYPES[np.dtype(dtype)]}
-        return self._reduced("sum", axis, **named, **more)
-
-    def max(self, axis: Any = None, initial: float | None = None, **named: Any) -> DeviceArray:
-        return self._reduced("amax", axis, initial, **named)
-
-    def min(self, axis: Any = None, initial: float | None = None, **named: Any) -> DeviceArray:
-        return self._reduced("amin", axis, initial, **named)
-
-    def _reduced(
-        self, name: str, axis: Any, start: float | None = None, keepdims: bool = False, **more: Any
-    ) -> DeviceArray:
-        values = self.tensor
-        if start is not None:
-            values = values.reshape(-1) if axis is None else values
-            at = axis or 0
-            first = values.narrow(at, 0, 0).sum(dim=at, keepdim=True, dtype=values.dtype) + start
-            values = torch.cat([values, first], dim=at)
-        axes = tuple(range(values.ndim)) if axis is None else axis
-        return self._wrap(getattr(values, name)(dim=axes, keepdim=keepdims, **more))
+    any, all, mean, sum, max, min = map(_reduction, ("any", "all", "mean", "sum", "amax", "amin"))
 
 
 def _is_array(values: Any) -> bool:
@@ -362,10 +353,6 @@ def _argsort(own: DeviceArray, array: Any, axis: int = -1, kind: str | None = No
     return own._wrap(own._tensor(array).to(torch.float64).argsort(dim=axis, stable=True))
 
 
-def _partition(own: DeviceArray, array: Any, kth: int, axis: int = -1) -> Any:
-    return _sort(own, array, axis)  # which is a partition at every place
-
-
 def _cumsum(own: DeviceArray, array: Any, axis: int | None = None) -> Any:
     values = own._tensor(array)
     return own._wrap((values.reshape(-1) if axis is None else values).cumsum(dim=axis or 0))
@@ -412,7 +399,7 @@ FUNCTIONS: dict[str, Call] = {
     "put_along_axis": _put_along_axis,
     "sort": _sort,
     "argsort": _argsort,
-    "partition": _partition,
+    "partition": lambda own, array, kth, axis=-1: _sort(own, array, axis),
     "cumsum": _cumsum,
     "repeat": _repeat,
     "broadcast_to": _broadcast_to,
@@ -420,7 +407,6 @@ FUNCTIONS: dict[str, Call] = {
     "full_like": _full_like,
     "zeros_like": lambda own, array, *how, **named: _full_like(own, array, 0, *how, **named),
     "ones_like": lambda own, array, *how, **named: _full_like(own, array, 1, *how, **named),
-    "empty_like": lambda own, array, *how, **named: _full_like(own, array, 0, *how, **named),
     "norm": _norm,
     "einsum": _einsum,
     "clip": _clip,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks import live_cost
 from conftest import NO_TRANSFORMERS
 from fdkvc.policies import read_policy
 
@@ -441,3 +443,38 @@ def test_layers_that_share_keys_are_refused() -> None:
     with pytest.raises(ValueError, match="layers of this model share keys") as caught:
         PolicyCache(read_policy("h2o"), 5, model)
     assert_one_sentence(caught.value)
+
+
+# ------------------------------------------------------------------------------- cost
+
+
+@pytest.mark.parametrize("decides", ["head", "layer", "model"])
+def test_a_model_in_half_precision_is_served_where_it_is(decides: str) -> None:
+    model = made().bfloat16()
+    for policy in ("h2o", "fd-kvc", "keydiff", "surprisal"):
+        how: Any = {"decides": decides, "tokenizer": Numbers(), "on_device": True}
+        cache = PolicyCache(read_policy(policy), 5, model, **how)
+        for n in LENGTHS:
+            logits = model(text(n), past_key_values=cache).logits
+            cache.end_turn()
+            assert torch.isfinite(logits).all()
+        assert cache.held.shape == (3, 2, 5)
+        assert cache.layers[0].keys.dtype == torch.bfloat16
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="it needs Linux")
+@pytest.mark.parametrize("more", [{}, {"decides": "layer", "bits": 8, "on_device": True}])
+def test_cost_is_measured_of_any_shape(
+    monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
+) -> None:
+    same = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")
+    own = {name: SIZES[name] for name in same}
+    monkeypatch.setitem(live_cost.SHAPES, "tiny", own)
+    for cache in ("DynamicCache", "h2o"):
+        options = vars(live_cost.parser().parse_args(["--turn", "16", "--writes", "4"]))
+        case = {"cache": cache, "budget": 8, "shape": "tiny", "tokens": 40, **more}
+        found = dict(zip(live_cost.COLUMNS[3:], live_cost.measure(options | case), strict=True))
+        assert found["read tokens/s"] > 0
+        assert found["written tokens/s"] > 0
+        assert found["cache at its peak MB"] >= found["cache at the end MB"] > 0
+        assert (found["moved kB a turn"] > 0) == (cache == "h2o" and "on_device" in more)
