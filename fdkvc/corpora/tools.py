@@ -11,14 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fdkvc.corpora.json_input import (
-    check_object,
-    check_structure,
-    objects,
-    optional,
-    parse_json,
-    require,
-)
+from fdkvc.corpora.json_input import check_structure, objects, optional, parse_json, require
 from fdkvc.corpora.transcripts import Argument, Mention, Tool, Transcript, Turn, clean_name
 
 Schema = Mapping[str, tuple[Tool, ...]]
@@ -67,9 +60,7 @@ def read_schema(content: bytes) -> Schema:
     if not isinstance(services, list):
         raise ValueError("the schema is not a list of services")
     schema = {}
-    for number, found in enumerate(services):
-        place = f"service {number} of the schema"
-        service = check_object(found, place)
+    for service, place in objects(services, "service", "the schema"):
         tools = []
         for intent, inside in objects(require(service, "intents", list, place), "intent", place):
             required = [str(slot) for slot in optional(intent, "required_slots", list, inside)]

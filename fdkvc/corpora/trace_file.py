@@ -56,10 +56,7 @@ SHAPES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "turn_speakers": ("str", ("T",)),
     "turn_texts": ("str", ("T",)),
     "turn_topics": ("str", ("T",)),  # empty where a turn has none
-    "turn_kinds": (
-        "str",
-        ("T",),
-    ),  # system for a prompt, result for that of a tool, or empty
+    "turn_kinds": ("str", ("T",)),  # system for a prompt, result for a tool's result, or empty
     "turn_calls": ("int", ("T",)),  # characters at the start of each text that are calls
     "turn_tokens": ("int", ("T",)),  # tokens of each turn
     "token_texts": ("str", ("N",)),  # in the tokenizer's form

@@ -32,9 +32,6 @@ from fdkvc.synthetic.scenarios import Scenario, World
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet runs a text that starts with one of these as a formula."""
 
-NUMBERS = ("summary.csv", "adaptation.csv", "paired.csv")
-"""Files of a benchmark without times, which the same run writes again."""
-
 
 # ------------------------------------------------------------------------------- formats
 
@@ -69,23 +66,16 @@ def benchmark_files(
     results: Results, latencies: Iterable[Latency], baseline: str = BASELINE
 ) -> dict[str, str]:
     """Return the files of a benchmark by name: its four tables and ``run.json``."""
-    frames = (
-        tables.summary_table(results),
-        tables.adaptation_table(results),
-        tables.paired_table(results, baseline),
-    )
-    numbers = dict(zip(NUMBERS, map(csv_text, frames), strict=True))
+    numbers = {
+        "summary.csv": csv_text(tables.summary_table(results)),
+        "adaptation.csv": csv_text(tables.adaptation_table(results)),
+        "paired.csv": csv_text(tables.paired_table(results, baseline)),
+    }
+    about = {"baseline": baseline, "finished": finished(results)}
     return {
         **numbers,
         "latency.csv": csv_text(tables.latency_table(Study(results, latencies=tuple(latencies)))),
-        "run.json": run_json(
-            "benchmark",
-            results.benchmark,
-            numbers,
-            results.seconds,
-            baseline=baseline,
-            finished=finished(results),
-        ),
+        "run.json": run_json("benchmark", results.benchmark, numbers, results.seconds, **about),
     }
 
 

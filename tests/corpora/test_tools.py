@@ -103,11 +103,11 @@ def test_a_schema_lists_the_tools_of_the_dialogs_services() -> None:
     [
         (b"\xff", "the schema is not UTF-8 text"),
         (b"{}", "the schema is not a list of services"),
-        (b"[3]", "service 0 of the schema is not an object"),
-        (b'[{"service_name": "A"}]', "service 0 of the schema: 'intents' is missing or not a list"),
+        (b"[3]", "the schema, service 0 is not an object"),
+        (b'[{"service_name": "A"}]', "the schema, service 0: 'intents' is missing or not a list"),
         (
             b'[{"service_name": "A", "intents": [{}]}]',
-            "service 0 of the schema, intent 0: 'name' is missing or not a text",
+            "the schema, service 0, intent 0: 'name' is missing or not a text",
         ),
     ],
 )
