@@ -89,7 +89,7 @@ def headline(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> str:
     came, gone = int(made.new.sum()), ~made.kept
     parts = []
     if view.topic_move:
-        parts.append(_TOPIC_IN_A_HEADLINE[view.topic_move].format(view.current))
+        parts.append(_TOPIC[view.topic_move][0].format(view.current))
     if came:
         many = int(gone.sum())
         parts.append(f"{count(came, 'new token')}, {_entries(many)} evicted{view.tally(gone)}")
@@ -105,19 +105,13 @@ def headline(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> str:
 
 # ------------------------------------------------------------------------------- the view
 
-_TOPIC_IN_A_HEADLINE = {
-    "begins": "the dialog starts with {}",
-    "stays": "{} continues",
-    "returns": "the topic returns to {}",
-    "turns": "the topic changes to {}",
+_TOPIC = {
+    "begins": ("the dialog starts with {}", "the dialog starts with {}"),
+    "stays": ("{} continues", "the topic stayed {}"),
+    "returns": ("the topic returns to {}", "the topic returned to {}"),
+    "turns": ("the topic changes to {}", "the topic changed to {}"),
 }
-
-_TOPIC_IN_A_STEP = {
-    "begins": "the dialog starts with {}",
-    "stays": "the topic stayed {}",
-    "returns": "the topic returned to {}",
-    "turns": "the topic changed to {}",
-}
+"""How the topic moves, in a headline and in a step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,7 +308,7 @@ def _gain_words(view: _View, subject: str, change: Floats, known: Bools) -> str:
         words = f"{words}, and none gained more than {most[1]}"
     if not view.topic_move:
         return words
-    return f"{_TOPIC_IN_A_STEP[view.topic_move].format(view.current)}: {words}"
+    return f"{_TOPIC[view.topic_move][1].format(view.current)}: {words}"
 
 
 def _gain(change: float) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from fdkvc.extensions import register_installed
 from fdkvc.limits import MAX_POLICY_CHARACTERS
 from fdkvc.parameters import check_most, defaults_of, parameters_of, read_number, split_list
 from fdkvc.policies.ada_heads import AdaHeads
-from fdkvc.policies.base import Policy
+from fdkvc.policies.base import Policy as Policy
 from fdkvc.policies.blocks import Blocks
 from fdkvc.policies.expected_attention import ExpectedAttention
 from fdkvc.policies.fastgen import FastGen
@@ -307,19 +307,3 @@ def recorded_policy(key: str, policy: Mapping[str, Any] | None = None, **values:
 
 
 register_installed("fdkvc.policies", register)
-
-__all__ = [
-    "PAPER_POLICIES",
-    "POLICIES",
-    "WRAPPERS",
-    "Policy",
-    "as_record",
-    "policy_named",
-    "read_hyperparameters",
-    "read_policy",
-    "recorded_policy",
-    "register",
-    "synthetic_policies",
-    "usable",
-    "wrapped",
-]

@@ -45,13 +45,7 @@ class ByRow(NDArrayOperatorsMixin):
         return np.array(self._values, dtype)
 
     def __bool__(self) -> bool:
-        """Refuse: a policy that branches on a hyperparameter must not declare it ``by_row``.
-
-        Raises
-        ------
-        TypeError
-            Always.
-        """
+        # A policy that branches on a hyperparameter must not declare it by_row.
         raise TypeError("a number for each row is neither true nor false")
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:

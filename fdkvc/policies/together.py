@@ -56,9 +56,9 @@ class Together(Wrapper):
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return each term as the heads have it together."""
-        pooled = self._mean if self.pool == "mean" else self._greatest
         parts = [self.policy.terms(cache.rows(rows), part) for rows, part in turn.parts()]
-        return {name: pooled(np.concatenate([each[name] for each in parts])) for name in parts[0]}
+        terms = {name: np.concatenate([each[name] for each in parts]) for name in parts[0]}
+        return {name: self._pooled(term, self.pool) for name, term in terms.items()}
 
     def after_insert(self, cache: Cache, turn: Observation) -> Cache:
         """Update channels and state of each head."""
@@ -102,18 +102,10 @@ class Together(Wrapper):
 
     def _share(self, marked: Bools) -> Floats:
         """Share of the heads that mark each entry."""
-        return self._mean(marked.astype(np.float32))
+        return self._pooled(marked.astype(np.float32), "mean")
 
-    def _mean(self, x: Floats) -> Floats:
-        """Mean over each dialog's heads, for each of them (B, C)."""
-        return self._for_each(self._by_dialog(x).mean(axis=1))
-
-    def _greatest(self, x: Floats) -> Floats:
-        """Greatest of each dialog's heads, for each of them (B, C)."""
-        return self._for_each(self._by_dialog(x).max(axis=1))
-
-    def _by_dialog(self, x: Floats) -> Floats:
-        return x.reshape(-1, self.heads, x.shape[-1])
-
-    def _for_each(self, pooled: Floats) -> Floats:
+    def _pooled(self, x: Floats, pool: str) -> Floats:
+        """Mean or max over each dialog's heads, for each of them (B, C)."""
+        by_dialog = x.reshape(-1, self.heads, x.shape[-1])
+        pooled = by_dialog.mean(axis=1) if pool == "mean" else by_dialog.max(axis=1)
         return np.repeat(pooled, self.heads, axis=0)

@@ -162,15 +162,13 @@ class OnlineCache:
         return OnlineTurn(attended.output[0].copy(), ids[kept], attended.after[0, kept])
 
     def _check_shapes(self, new: dict[str, Floats]) -> None:
+        count, width = new["keys"].shape
+        widths = {"queries": width, "values": width, "traits": len(TRAITS)}
+        widths |= {name: held.shape[1] for name, held in self._held.items()}
         for name, array in new.items():
-            if len(array) != len(new["keys"]):
-                raise ValueError(
-                    f"{name} hold {len(array)} tokens, but keys hold {len(new['keys'])}"
-                )
-            width = new["keys"].shape[1] if name in ("queries", "values") else array.shape[1]
-            if name == "traits":
-                width = len(TRAITS)
-            expected = self._held[name].shape[1] if name in self._held else width
+            if len(array) != count:
+                raise ValueError(f"{name} hold {len(array)} tokens, but keys hold {count}")
+            expected = widths.get(name, array.shape[1])
             if array.shape[1] != expected:
                 raise ValueError(
                     f"{name} have {array.shape[1]} dimensions, but must have {expected}"
