@@ -4,7 +4,7 @@ import streamlit as st
 
 from fdkvc.ui.kit import fields, sidebar
 from fdkvc.ui.kit.frame import page
-from fdkvc.ui.kit.runs import RunChoice, load_run
+from fdkvc.ui.kit.runs import load_run
 from fdkvc.ui.kit.variants import warn_no_effect_in
 from fdkvc.ui.stage.follow import nearly_kept, open_on
 from fdkvc.ui.step import scene
@@ -24,7 +24,7 @@ with page(
         dialog, budget = sidebar.choose_dialog(PAGE)
         metrics = sidebar.choose_metrics(PAGE)
 
-    run = load_run(RunChoice(dialog, policy, budget, metrics))
+    run = load_run(dialog, policy, budget, metrics)
     sidebar.show_rules(beside, run.trace)
     warn_no_effect_in([policy], run.dialogs)
     open_on(PAGE, shown.link, lambda: nearly_kept(run))

@@ -38,7 +38,7 @@ from fdkvc.report.page import css, page
 from fdkvc.report.scene import Scene, moment_scene, scene_html
 from fdkvc.run.metrics import late_metric
 from fdkvc.stage.moments import Failure, failed_call, nearly_kept, rescued
-from fdkvc.stage.run import DialogChoice, RunChoice, build_run
+from fdkvc.stage.run import DialogChoice, build_run
 from fdkvc.synthetic.scenarios import World, scenario_named
 from fdkvc.words import command_line, count
 
@@ -293,7 +293,7 @@ def _moments(recordings: Sequence[Recording]) -> str:
     """Return an eviction, a rescue and a failed call as interactive stages."""
     policy = policy_named(MOMENT_POLICY)
     mixed = DialogChoice(scenario_named("mixed"), MOMENT_SEED, World())
-    run = build_run(RunChoice(mixed, policy, Benchmark.budget), mixed.load())
+    run = build_run(mixed, policy, Benchmark.budget)
     scenes = []
     for what, (turn, token) in (("An eviction", nearly_kept(run)), ("A rescue", rescued(run))):
         title = f"{what}: {policy.title} on {mixed.title}, turn {turn}"

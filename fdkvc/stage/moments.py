@@ -16,7 +16,7 @@ from fdkvc.limits import MAX_TOPICS
 from fdkvc.policies import Policy
 from fdkvc.run.evidence import lost_turns
 from fdkvc.run.trace import Rule, Status
-from fdkvc.stage.run import Choice, Run, RunChoice, build_run
+from fdkvc.stage.run import Choice, Run, build_run
 from fdkvc.synthetic.batch import DialogBatch
 
 LETTERS = (*ascii_uppercase, *(f"A{number}" for number in range(MAX_TOPICS - 26)))
@@ -123,8 +123,7 @@ def failed_call(recordings: Sequence[Recording], policy: Policy, budget: int) ->
             continue
         text = recording.transcript
         shown = lettered(recording, text if text.topics else segmented(text))
-        choice = RunChoice(Spoken(shown.transcript.name, shown), policy, budget)
-        run = build_run(choice, choice.dialog.load())
+        run = build_run(Spoken(shown.transcript.name, shown), policy, budget)
         lost = lost_turns(run.trace, shown)
         for turns, (demand, mentions) in zip(lost, shown.evidence, strict=True):
             turn = int(turns[0])

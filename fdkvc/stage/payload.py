@@ -96,7 +96,7 @@ def _packed(
     head = {
         **more,
         "name": name,
-        "dialog": _dialog(run.dialogs, run.choice.dialog),
+        "dialog": _dialog(run.dialogs, run.dialog),
         "lanes": lanes,
         "palette": [[colour, letter_ink(colour)] for colour in TOPICS],
         "topicless": [TOPICLESS, letter_ink(TOPICLESS)],

@@ -73,25 +73,18 @@ class DialogChoice(Choice):
         return generate(self.scenario, 1, self.seed, self.world)
 
 
-@dataclass(frozen=True)
-class RunChoice:
-    """A policy on a dialog with a budget; `metrics` are those beyond the default ones."""
-
-    dialog: Choice
-    policy: Policy
-    budget: int
-    metrics: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True, eq=False)
 class Run:
     """A policy's run over one dialog, as tables.
 
-    `dialogs` has one row, `turns` a row for each turn with the policy's row states. Of a fork,
-    `trunk` is the run whose first turns it shares, and `trace` begins after them.
+    `budget` is as chosen, and `more` are metrics beyond the default ones. `dialogs` has one row,
+    `turns` a row for each turn with the policy's row states. Of a fork, `trunk` is the run whose
+    first turns it shares, and `trace` begins after them.
     """
 
-    choice: RunChoice
+    dialog: Choice
+    budget: int
+    more: tuple[str, ...]
     dialogs: DialogBatch
     trace: Trace
     turns: pd.DataFrame
@@ -152,7 +145,7 @@ class Run:
                 max(metric.bounds[1], float(self.turns[key].max())),
                 percent=metric.percent,
             )
-            for key in (*default_metrics(), *self.choice.metrics)
+            for key in (*default_metrics(), *self.more)
             for metric in [metric_named(key)]
             if self.turns[key].notna().any()
         )
@@ -177,23 +170,28 @@ def _zoomed(name: str, series: pd.Series[float], start: float) -> Line:
     return Line(name, label, low - room, high + room, start or None, digits=0 if counts else 3)
 
 
-def build_run(choice: RunChoice, dialogs: DialogBatch) -> Run:
-    """Run the policy over the dialog that was loaded."""
-    trace = choice.dialog.run(choice.policy, dialogs, choice.budget)
-    turns = turns_table(trace, dialogs, metrics=choice.metrics)
-    return Run(choice, dialogs, trace, turns)
+def build_run(
+    dialog: Choice,
+    policy: Policy,
+    budget: int,
+    more: tuple[str, ...] = (),
+    dialogs: DialogBatch | None = None,
+) -> Run:
+    """Run a policy over a dialog, loaded unless it comes as `dialogs`; `more` as in `Run`."""
+    dialogs = dialogs or dialog.load()
+    trace = dialog.run(policy, dialogs, budget)
+    return Run(dialog, budget, more, dialogs, trace, turns_table(trace, dialogs, metrics=more))
 
 
 def continue_run(trunk: Run, change: Fork) -> Run:
     """Continue a run with something changed; a ValueError says why that is not possible."""
     dialogs = trunk.dialogs
     # Not the trunk's slots: a policy without a budget has one for every token.
-    budget = trunk.choice.budget if change.budget is None else change.budget
+    budget = trunk.budget if change.budget is None else change.budget
     trace = fork(trunk.trace, dialogs, replace(change, budget=budget))
-    choice = replace(trunk.choice, policy=trace.policy, budget=budget)
-    future = turns_table(trace, dialogs, metrics=choice.metrics)
+    future = turns_table(trace, dialogs, metrics=trunk.more)
     turns = _continued(trunk.turns, future, trace.first_turn)
-    return Run(choice, dialogs, trace, turns, trunk)
+    return Run(trunk.dialog, budget, trunk.more, dialogs, trace, turns, trunk)
 
 
 def _continued(past: pd.DataFrame, future: pd.DataFrame, turn: int) -> pd.DataFrame:

@@ -15,7 +15,7 @@ from fdkvc.run.evidence import demand_results
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Trace
 from fdkvc.stage.moments import Spoken, failed_call, ranks_of, rescued
-from fdkvc.stage.run import DialogChoice, Run, RunChoice, build_run
+from fdkvc.stage.run import DialogChoice, Run, build_run
 from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.synthetic.scenarios import World, scenario_named
 from fdkvc.words import count, percent
@@ -56,7 +56,7 @@ def story(recordings: Sequence[Recording]) -> list[Chapter]:
 
 def _run(scenario: str, policy: str) -> Run:
     dialog = DialogChoice(scenario_named(scenario), SEED, World())
-    return build_run(RunChoice(dialog, policy_named(policy), Benchmark.budget), dialog.load())
+    return build_run(dialog, policy_named(policy), Benchmark.budget)
 
 
 def _held(run: Run, turn: int) -> Counter[str]:
@@ -143,11 +143,11 @@ def _fails(recordings: Sequence[Recording]) -> list[Chapter]:
     failure = failed_call(recordings, policy, Benchmark.budget)
     if failure is None:
         return []
-    demand, spoken = failure.demand, failure.run.choice.dialog
+    demand, spoken = failure.demand, failure.run.dialog
     assert isinstance(spoken, Spoken)
     (mentions,) = (found for each, found in spoken.recording.evidence if each is demand)
     pinned = _Pinned(spoken.name, spoken.recording, tuple(map(int, mentions[-1])))
-    again = build_run(RunChoice(pinned, policy, Benchmark.budget), failure.run.dialogs)
+    again = build_run(pinned, policy, Benchmark.budget)
     results = demand_results(again.trace, spoken.recording)
     (met,) = (each.met[0] for each in results if each.demand is demand)
     left = int(np.isin(pinned.tokens, failure.run.trace.kept[0, demand.turn - 1]).sum())

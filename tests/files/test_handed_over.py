@@ -40,7 +40,7 @@ from fdkvc.report.scene import Scene, scene_html, sentences_of
 from fdkvc.report.tables import measured_html
 from fdkvc.stage.moments import failed_call, nearly_kept, rescued
 from fdkvc.stage.payload import pack
-from fdkvc.stage.run import DialogChoice, Run, RunChoice, build_run
+from fdkvc.stage.run import DialogChoice, Run, build_run
 from fdkvc.synthetic.scenarios import SCENARIOS, World, custom_scenario, scenario_named
 from tests.app_pages import unpacked
 from tests.studies import few_dialogs, paper_study
@@ -58,7 +58,7 @@ def recordings() -> tuple[Recording, ...]:
 @cache
 def run_of(key: str = "fd-kvc") -> Run:
     dialog = DialogChoice(scenario_named("mixed"), 7, World())
-    return build_run(RunChoice(dialog, policy_named(key), 56), dialog.load())
+    return build_run(dialog, policy_named(key), 56)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -292,7 +292,7 @@ def test_of_a_large_run_only_the_held_entry_is_told_and_of_a_small_one_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tiny = DialogChoice(custom_scenario("AAB"), 1, World(tokens_per_turn=4))
-    small = build_run(RunChoice(tiny, policy_named("fifo"), 8), tiny.load())
+    small = build_run(tiny, policy_named("fifo"), 8)
     run = run_of()
     assert set(sentences_of([run], 3)) == {f"{turn} 3" for turn in range(run.dialogs.turns)}
     assert sentences_of([run], None) == {}

@@ -28,7 +28,7 @@ from fdkvc.run.long import simulate_long
 from fdkvc.run.trace import Rule, Status
 from fdkvc.stage.drawn import Kind, script
 from fdkvc.stage.payload import LaneHead, pack, pack_lanes
-from fdkvc.stage.run import DialogChoice, Run, RunChoice, build_run, continue_run
+from fdkvc.stage.run import DialogChoice, Run, build_run, continue_run
 from fdkvc.synthetic.scenarios import SCENARIOS
 from fdkvc.words import contrast, gap, minus, number
 from tests.policies.test_contract import BUDGET, OPTIONS, SMALL
@@ -62,7 +62,7 @@ def look(node: str) -> Look:
 
 def run_of(name: str, budget: int = BUDGET) -> Run:
     dialog = DialogChoice(SCENARIOS["mixed"], 1, SMALL)
-    return build_run(RunChoice(dialog, read_policy(name), budget), dialog.load())
+    return build_run(dialog, read_policy(name), budget)
 
 
 @pytest.fixture(scope="module")

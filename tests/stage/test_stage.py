@@ -12,8 +12,9 @@ from fdkvc.run.fork import Fork
 from fdkvc.run.trace import Rule, Status
 from fdkvc.stage.moments import nearly_kept
 from fdkvc.stage.payload import PROTECTED_BIT, RULE_BIT, LaneHead
+from fdkvc.stage.run import DialogChoice, Run
 from fdkvc.synthetic.scenarios import World, custom_scenario, scenario_named
-from fdkvc.ui.kit.runs import DialogChoice, Run, RunChoice, load_fork, load_run
+from fdkvc.ui.kit.runs import load_fork, load_run
 from fdkvc.ui.stage.component import (
     lanes_payload,
     name_of_all,
@@ -27,7 +28,7 @@ every_policy = pytest.mark.parametrize("key", list(POLICIES))
 def run_of(name: str, schedule: str = "AABBA", budget: int = 12) -> Run:
     world = World(tokens_per_turn=8)
     dialog = DialogChoice(custom_scenario(schedule), 3, world)
-    return load_run(RunChoice(dialog, read_policy(name), budget))
+    return load_run(dialog, read_policy(name), budget, ())
 
 
 @every_policy
@@ -56,7 +57,7 @@ def test_what_the_browser_gets_is_the_run(key: str) -> None:
 def test_the_browser_knows_what_leaves_together_in_each_turn() -> None:
     world = World(tokens_per_turn=8)
     dialog = DialogChoice(custom_scenario("AABBA"), 3, world)
-    parent = load_run(RunChoice(dialog, read_policy("blocks(fifo, size=4)"), 12))
+    parent = load_run(dialog, read_policy("blocks(fifo, size=4)"), 12, ())
     fork = load_fork(parent, Fork(2, policy=policy_named("fifo")))
 
     head, _ = unpacked(lanes_payload((parent, fork), 2 * (LaneHead("", 12, "", ()),), None))
@@ -95,7 +96,7 @@ def test_a_fork_that_alone_has_states_continues_the_table_of_turns(key: str, to:
 
 def test_sixty_turns_of_a_large_cache_are_sent_in_300_kilobytes() -> None:
     dialog = DialogChoice(custom_scenario("AAABBBCCCDDDEEEBBBAA" * 3), 7, World())
-    run = load_run(RunChoice(dialog, policy_named("fd-kvc"), 512))
+    run = load_run(dialog, policy_named("fd-kvc"), 512, ())
 
     assert len(run.entries) > 28_000
     assert len(payload(run)) < 300_000
@@ -143,7 +144,7 @@ def test_decay_and_reinforcement_are_told_apart() -> None:
 def test_it_opens_on_the_turn_after_a_change_of_topic_with_what_was_nearly_kept() -> None:
     for key in ("fd-kvc", "h2o"):
         dialog = DialogChoice(scenario_named("shift"), 7, World())
-        run = load_run(RunChoice(dialog, policy_named(key), 56))
+        run = load_run(dialog, policy_named(key), 56, ())
         turn, token = nearly_kept(run)
         made = turn_view(run.trace, run.dialogs, 0, turn)
         gone = (made.rule == Rule.budget) & ~made.new

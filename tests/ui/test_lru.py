@@ -9,11 +9,12 @@ import pandas as pd
 import pytest
 
 from fdkvc.policies import policy_named
+from fdkvc.stage.run import DialogChoice
 from fdkvc.synthetic.scenarios import World, scenario_named
 from fdkvc.ui.dialogs.files import DialogFile, read_dialog_file
 from fdkvc.ui.kit import lru
 from fdkvc.ui.kit.lru import ByteLRU, cached, size_of
-from fdkvc.ui.kit.runs import DialogChoice, RunChoice, load_run
+from fdkvc.ui.kit.runs import load_run
 
 MEGABYTE = 1_000_000
 
@@ -115,9 +116,9 @@ def test_many_runs_take_no_more_than_their_bound(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(lru, "_COMPUTED", memory)
     policy, ended = policy_named("fifo"), []
     for seed in range(4):
-        choice = RunChoice(DialogChoice(scenario_named("mixed"), seed, World()), policy, 16)
-        run = load_run(choice)
-        assert load_run(choice) is run
+        choice = DialogChoice(scenario_named("mixed"), seed, World()), policy, 16, ()
+        run = load_run(*choice)
+        assert load_run(*choice) is run
         assert memory.size <= memory.most
         ended.append(weakref.ref(run))
 

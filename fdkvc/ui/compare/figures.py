@@ -19,11 +19,11 @@ from fdkvc.run.metrics import (
     metric_named,
     metrics_of,
 )
+from fdkvc.stage.run import Run
 from fdkvc.ui.kit.frame import table_html
 from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.lanes import FORK, Lane
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.kit.runs import Run
 from fdkvc.words import decimal, percent
 
 BEST, TIED, SAME = "★", "☆", "="
@@ -35,7 +35,7 @@ COSTS = tuple(key for key, metric in metrics_of().items() if metric.cost)
 def show_figures(lanes: Sequence[Lane]) -> None:
     """Show a row of figures for each run over the whole dialog."""
     st.header("The whole run in figures", anchor=False)
-    first, more = lanes[0].run, lanes[0].run.choice.metrics
+    first, more = lanes[0].run, lanes[0].run.more
     table = figures_table({lane.label: lane.run.turns for lane in lanes}, first.dialogs, more)
     columns = {"run": table["policy"].tolist()}
 
@@ -55,7 +55,7 @@ def show_figures(lanes: Sequence[Lane]) -> None:
     add("latency", latency, [f"{ms:.2f} ms" for ms in latency])
     st.html(table_html(columns, "Figures of the whole run"))
     shown = dict.fromkeys((*default_metrics(), *more, *COSTS))
-    show_glossary(shown, (lane.run.choice.policy for lane in lanes))
+    show_glossary(shown, (lane.run.trace.policy for lane in lanes))
     st.caption(
         plain(
             f"↑ higher is better, ↓ lower is better. {BEST} best, {TIED} tied for best, "

@@ -195,7 +195,7 @@ def downloads(
     with st.popover("Download", icon=":material/download:"):
         show_address(own)
         rows = [lane.run for lane in beside(lanes)]
-        title = f"{listed([lane.label for lane in lanes])} on {rows[0].choice.dialog.title}"
+        title = f"{listed([lane.label for lane in lanes])} on {rows[0].dialog.title}"
         stands = standing(page)  # the session is out of reach at the click
         save_scene(page, title, lambda: shown(stands, lanes), rows)
         if lanes[0].run.long:

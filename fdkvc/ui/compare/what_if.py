@@ -56,8 +56,8 @@ def show_controls(page: str, lanes: Sequence[Lane]) -> None:
         own = f"{draft}/{origin.name}"
         with right:
             known = replace(BUDGET_HERE, help="A smaller budget evicts at once.")
-            budget = fields.number(own, replace(known, default=origin.run.choice.budget))
-        policy = edit_policy(own, origin.run.choice.policy, columns=3)
+            budget = fields.number(own, replace(known, default=origin.run.budget))
+        policy = edit_policy(own, origin.run.trace.policy, columns=3)
         left, right = st.columns(2, vertical_alignment="bottom")
         with left:
             entry = fields.segments(
@@ -122,12 +122,12 @@ def with_fork(page: str, lanes: tuple[Lane, ...]) -> tuple[Lane, ...]:
         problems(sentence(f"This fork cannot be shown: {error}"))
         _offer_removal(page)
         return lanes
-    changes = change.changes(origin.run.choice.policy, origin.run.choice.budget) or ["no change"]
+    changes = change.changes(origin.run.trace.policy, origin.run.budget) or ["no change"]
     parted = first_difference(overlap(origin.run, run))
     memory = (
-        f" {run.choice.policy.title} starts fresh: it treats the cached entries as if they all "
+        f" {run.trace.policy.title} starts fresh: it treats the cached entries as if they all "
         f"arrived in turn {turn}."
-        if change.resets(origin.run.choice.policy)
+        if change.resets(origin.run.trace.policy)
         else ""
     )
     outcome = (

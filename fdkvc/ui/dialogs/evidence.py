@@ -90,7 +90,7 @@ def show_evidence(page: str, chosen: Chosen, lanes: Sequence[Lane]) -> None:
         )
         return
     st.html(table_html(_figures(recording, lanes), "Share of the evidence that each policy held"))
-    show_glossary(metrics_of("evidence"), (lane.run.choice.policy for lane in lanes))
+    show_glossary(metrics_of("evidence"), (lane.run.trace.policy for lane in lanes))
     with st.container(horizontal=True, vertical_alignment="center"):
         kind = segments(f"{page}/evidence/kind", "Needed by", kinds)
         parted = st.toggle(

@@ -146,7 +146,7 @@ def _choose(page: str, file: DialogFile, lanes: Sequence[Lane], metrics: tuple[s
         ways = ways_of(file.traced[0])
         deciding = replace(DECIDING, default=(ways.default,), choices=ways.labels)
         modes = fields.several(page, deciding)
-    policies = tuple(lane.run.choice.policy for lane in lanes)
+    policies = tuple(lane.run.trace.policy for lane in lanes)
     with st.container(horizontal=True):
         pin, chunk = "evictable", fields.number(page, CHUNK)
         if any(turn.kind == "system" for each in file.transcripts for turn in each.turns):

@@ -13,10 +13,10 @@ from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.transcripts import Demand
 from fdkvc.run.evidence import lost_turns
 from fdkvc.stage.payload import DialogText
+from fdkvc.stage.run import Run
 from fdkvc.ui.dialogs.files import HeadChoice
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.lru import cached
-from fdkvc.ui.kit.runs import Run
 from fdkvc.ui.stage.lane_stage import follow_lanes, show_words
 
 

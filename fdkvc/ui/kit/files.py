@@ -118,7 +118,11 @@ def show_files(page: str, study: Study) -> None:
     )
     st.markdown("Numbers are not rounded, shares run from 0 to 1, and missing values are empty.")
     st.header("Tables", anchor=False)
-    _files(page, study)
+    for name, words in CONTENT.items():
+        if study.sweeps or not name.startswith("ablation_"):
+            with st.container(horizontal=True, vertical_alignment="center"):
+                offer_one(f"{page}/file/{name}", name, lambda: files_of(study), width=260)
+                st.caption(plain(words))
     st.header("Figures", anchor=False)
     _figures(page, figure_charts(study, theme))
 
@@ -130,15 +134,6 @@ def _figures(page: str, charts: Mapping[str, Spec]) -> None:
     key = pick(f"{page}/figure", "Figure", names, width=320)
     with st.container(horizontal=True):
         download_pictures(page, charts, [key])
-
-
-def _files(page: str, study: Study) -> None:
-    for name, words in CONTENT.items():
-        if name.startswith("ablation_") and not study.sweeps:
-            continue
-        with st.container(horizontal=True, vertical_alignment="center"):
-            offer_one(f"{page}/file/{name}", name, lambda: files_of(study), width=260)
-            st.caption(plain(words))
 
 
 def show_run_files(page: str, files: Mapping[str, str], name_of_all: str) -> None:

@@ -14,9 +14,10 @@ from fdkvc.explain.tables import topic_changes
 from fdkvc.limits import MAX_LANES
 from fdkvc.parameters import Field
 from fdkvc.policies import Policy
+from fdkvc.stage.run import Choice, Run
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.lru import cached
-from fdkvc.ui.kit.runs import Choice, Run, RunChoice, load_run
+from fdkvc.ui.kit.runs import load_run
 from fdkvc.ui.kit.sidebar import read_name
 from fdkvc.ui.kit.variants import CHOSEN, choose_policies
 
@@ -60,7 +61,7 @@ def load_lanes(
             policy.name,
             policy.title,
             policy.name,
-            load_run(RunChoice(dialog, policy, budget, metrics)),
+            load_run(dialog, policy, budget, metrics),
         )
         for policy in policies
     )

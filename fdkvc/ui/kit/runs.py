@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from fdkvc.stage.run import Choice as Choice
-from fdkvc.stage.run import DialogChoice as DialogChoice
-from fdkvc.stage.run import Run as Run
-from fdkvc.stage.run import RunChoice as RunChoice
-from fdkvc.stage.run import build_run, continue_run
+from fdkvc.policies import Policy
+from fdkvc.stage.run import Choice, Run, build_run, continue_run
 from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.ui.kit.lru import cached
 
 
 @cached
-def load_dialog(choice: Choice) -> DialogBatch:
-    """Load the dialog, once for all policies that run on it."""
+def _load_dialog(choice: Choice) -> DialogBatch:
     return choice.load()
 
 
 @cached
-def load_run(choice: RunChoice) -> Run:
-    """Run the policy, and lay out what the views show."""
-    return build_run(choice, load_dialog(choice.dialog))
+def load_run(dialog: Choice, policy: Policy, budget: int, more: tuple[str, ...]) -> Run:
+    """Run the policy over the dialog, which is loaded once for all policies."""
+    return build_run(dialog, policy, budget, more, _load_dialog(dialog))
 
 
 load_fork = cached(continue_run)

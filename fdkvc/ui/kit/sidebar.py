@@ -26,12 +26,12 @@ from fdkvc.policies import (
 from fdkvc.policies.wrapper import Wrapper, inside
 from fdkvc.run.metrics import default_metrics, metrics_of
 from fdkvc.run.trace import Trace
+from fdkvc.stage.run import DialogChoice
 from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.synthetic.scenarios import SCENARIOS, Scenario, World, custom_scenario, scenario_named
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.kit.runs import DialogChoice
 from fdkvc.words import count
 
 OWN = "own"

@@ -10,8 +10,8 @@ import streamlit as st
 
 from fdkvc.stage.drawn import Kind, script, style
 from fdkvc.stage.payload import DialogText, LaneHead, pack, pack_lanes
+from fdkvc.stage.run import Run
 from fdkvc.ui.kit.lru import cached
-from fdkvc.ui.kit.runs import Run
 
 _SCENES: Mapping[Kind, Any] = {
     kind: st.components.v2.component(

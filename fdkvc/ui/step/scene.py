@@ -16,6 +16,7 @@ from fdkvc.charts.timeline import Line
 from fdkvc.explain.narrate import StepStory, headline, narrate
 from fdkvc.files.export import trace_files
 from fdkvc.run.metrics import cache_bytes, default_metrics
+from fdkvc.stage.run import Run
 from fdkvc.ui.kit.downloads import (
     download_files,
     download_pictures,
@@ -28,7 +29,6 @@ from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.lanes import changes
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import Markdown
-from fdkvc.ui.kit.runs import Run
 from fdkvc.ui.stage.component import payload
 from fdkvc.ui.stage.follow import save_scene
 from fdkvc.ui.step import stage
@@ -49,7 +49,7 @@ def show(page: str, run: Run, write: Callable[[], None]) -> Callable[[], None]:
     stage.show(page, run)
     st.fragment(stage.answer)(page, run)
     below = st.container()
-    show_glossary((*default_metrics(), *run.choice.metrics), [run.choice.policy])
+    show_glossary((*default_metrics(), *run.more), [run.trace.policy])
     steps = algorithm(run)
 
     @st.fragment
@@ -158,7 +158,7 @@ def downloads(page: str, run: Run, *, own: bool = False) -> None:
     """Offer the run as CSV, its chart as a picture and its scene."""
     with st.popover("Download", icon=":material/download:"):
         show_address(own)
-        title = f"{run.trace.policy.title} on {run.choice.dialog.title}"
+        title = f"{run.trace.policy.title} on {run.dialog.title}"
         save_scene(page, title, lambda: ("one", payload(run)), [run])
-        download_files(page, lambda: trace_files(run.trace, run.dialogs, run.choice.metrics), FILES)
+        download_files(page, lambda: trace_files(run.trace, run.dialogs, run.more), FILES)
         download_pictures(page, shown_charts(page), ["metrics"])

@@ -11,8 +11,8 @@ import streamlit as st
 from fdkvc.explain.counterfactual import Change, NotRepeated, counterfactual, nearest_first
 from fdkvc.parameters import written
 from fdkvc.stage.moments import why_sentences
+from fdkvc.stage.run import Run
 from fdkvc.ui.kit.jobs import Jobs, Report
-from fdkvc.ui.kit.runs import Run
 from fdkvc.ui.stage.component import draw, last_message, listen, name_of, payload
 from fdkvc.ui.stage.follow import follow as follow_stage
 from fdkvc.words import percent
@@ -55,7 +55,7 @@ def answer(page: str, run: Run) -> None:
 
 def _search(page: str, run: Run, turn: int, token: int) -> Mapping[str, Any]:
     """Return what was found, or start the search and cancel any other."""
-    if not run.choice.dialog.alone:
+    if not run.dialog.alone:
         return {
             "done": True,
             "words": "Only searched for a head that decides by itself.",
