@@ -51,11 +51,6 @@ def evicted_in(cache: TextCache, passages: Passages, span: Span) -> str:
     return turns_in_words(when[0], when[-1])
 
 
-def _of_heads(cache: TextCache, span: Span) -> str:
-    gone = cache.evicted_in[:, :, span.first : span.end] >= 0
-    return f"{int(gone.any(axis=-1).sum())} of {gone[:, :, 0].size}"
-
-
 def restored_html(cache: TextCache, passages: Passages, found: Restoration, expected: str) -> str:
     """Return what was written with nothing and with each span restored, as a table."""
     turns = turns_of(passages)
@@ -69,9 +64,10 @@ def restored_html(cache: TextCache, passages: Passages, found: Restoration, expe
         label, place = f"all {len(attempt.spans)}", ""
         if len(attempt.spans) == 1:
             label = span.text
+            gone = cache.evicted_in[:, :, span.first : span.end] >= 0
             place = (
                 f"from turn {turns[span.passage]}, evicted in {evicted_in(cache, passages, span)} "
-                f"from {_of_heads(cache, span)} heads"
+                f"from {int(gone.any(axis=-1).sum())} of {gone[:, :, 0].size} heads"
             )
         versions = "".join(
             f"<td>{_written(found, getattr(attempt, version), expected)}</td>"

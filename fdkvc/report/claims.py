@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from html import escape
 
 from fdkvc.paper.claims import TIMES
@@ -95,11 +95,16 @@ def line_html(judged: ClaimResult) -> str:
     A dot with its interval is the measured number, a diamond the published one, and a band the
     range in which the claim would be true.
     """
-    numbers = list(_numbers(judged))
-    low, high = min(numbers, default=0.0), max(numbers, default=0.0)
-    if judged.measured is None or high - low <= 1e-9 * max(abs(low), abs(high)):
-        return ""
     claim, measured = judged.claim, judged.measured
+    if measured is None:
+        return ""
+    ends = [] if claim.holds_when is None else [claim.holds_when.low, claim.holds_when.high]
+    numbers = [measured.value, measured.low, measured.high, *ends]
+    numbers += [] if claim.published is None else [claim.published.value]
+    finite = [number for number in numbers if math.isfinite(number)]
+    low, high = min(finite, default=0.0), max(finite, default=0.0)
+    if high - low <= 1e-9 * max(abs(low), abs(high)):
+        return ""
     room = 0.08 * (high - low)
     low, high = low - room, high + room
 
@@ -111,8 +116,8 @@ def line_html(judged: ClaimResult) -> str:
         return f'<i class="{kind}" style="left:{begin:.2f}%;width:{width:.2f}%"></i>'
 
     marks, label = [], f"measured {measured_words(judged)}"
-    if claim.holds_when is not None:
-        marks.append(mark("true", claim.holds_when.low, claim.holds_when.high))
+    if ends:
+        marks.append(mark("true", *ends))
     if not measured.candidates:
         marks.append(mark("interval", measured.low, measured.high))
     marks += [mark("measured", value, value) for value in measured.candidates or (measured.value,)]
@@ -121,23 +126,11 @@ def line_html(judged: ClaimResult) -> str:
         marks.append(mark("printed", claim.published.value, claim.published.value))
         key.append("◇ published")
         label += f", published {minus(claim.published.printed)}"
-    if claim.holds_when is not None:
+    if ends:
         key.append("band: where the claim is true")
-    ends = [escape(figure_words(claim.measure, end)) for end in (low, high)]
+    left, right = (escape(figure_words(claim.measure, end)) for end in (low, high))
     return (
         f'<div class="line" role="img" aria-label="{escape(label)}">{"".join(marks)}</div>'
-        f'<div class="ends"><span>{ends[0]}</span><span>{escape(" · ".join(key))}</span>'
-        f"<span>{ends[1]}</span></div>"
+        f'<div class="ends"><span>{left}</span><span>{escape(" · ".join(key))}</span>'
+        f"<span>{right}</span></div>"
     )
-
-
-def _numbers(judged: ClaimResult) -> Iterator[float]:
-    claim, measured = judged.claim, judged.measured
-    every: list[float] = []
-    if measured is not None:
-        every += [measured.value, measured.low, measured.high]
-    if claim.published is not None:
-        every.append(claim.published.value)
-    if claim.holds_when is not None:
-        every += [claim.holds_when.low, claim.holds_when.high]
-    yield from (number for number in every if math.isfinite(number))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
+from operator import add
 from typing import Any
 
 import pandas as pd
@@ -33,7 +33,7 @@ from fdkvc.replication.cells import measured_tables, reproduced_sentence, verdic
 from fdkvc.replication.claims import judged_claims
 from fdkvc.replication.rules import LEGEND, SIGNS
 from fdkvc.report import claims, tables
-from fdkvc.report.figures import ABLATIONS_TITLE, ABLATIONS_WORDS, FIGURES, figure_charts
+from fdkvc.report.figures import titled_charts
 from fdkvc.report.page import css, page
 from fdkvc.report.scene import Scene, moment_scene, scene_html
 from fdkvc.run.metrics import late_metric
@@ -47,24 +47,26 @@ PICTURE_WIDTH = 560
 MOMENT_SEED, MOMENT_POLICY = 7, "fd-kvc"
 """The dialog of the first two examples, with which the page Step through opens."""
 
-EASY = (
-    "The paper specifies equations, an algorithm, defaults and scenarios. Retention, diversity "
-    "and adaptation follow from them; for FIFO, Sink+Window and H2O in every dialog.",
-    "The benchmark is small: it takes seconds on one machine, without a GPU.",
-)
-HARD = (
-    "The paper leaves open how Mixed is split, how a new entry is initialized and when metrics are "
-    "measured. We tried each option and use the one whose results match the tables.",
-    "It does not say which matrix projects the topic for the alignment. With the value matrix, "
-    "alignments are near 1; the paper prints about 0.02.",
-    "It prints means without a spread, so the spread of our own dialogs is used.",
-)
-NOT_TRIED = (
-    "The paper's own code, dialogs and seeds, which are not available.",
-    "A large language model; the command `answers` measures a small one.",
-    "Other options for what the paper leaves open, once one matched.",
-    "Times on other hardware; times are not judged.",
-)
+DIFFICULTY = {
+    "What was easy": (
+        "The paper specifies equations, an algorithm, defaults and scenarios. They determine "
+        "retention, diversity and adaptation; for FIFO, Sink+Window and H2O in every dialog.",
+        "The benchmark is small: it takes seconds on one machine, without a GPU.",
+    ),
+    "What was hard": (
+        "The paper leaves open how Mixed is split, how a new entry is initialized and when metrics "
+        "are measured. We tried each option and use the one whose results match the tables.",
+        "It does not say which matrix projects the topic for the alignment. With the value matrix, "
+        "alignments are near 1; the paper prints about 0.02.",
+        "It prints means without a spread, so we use the spread of our own dialogs.",
+    ),
+    "What was not tried": (
+        "The paper's own code, dialogs and seeds, which are not available.",
+        "A large language model; the command `answers` measures a small one.",
+        "Further options for what the paper leaves open, once one had matched.",
+        "Times on other hardware; times are not judged.",
+    ),
+}
 
 FILE = "FILE"
 """A placeholder for the user's file in a command."""
@@ -154,14 +156,7 @@ def study_report(
 def replay_command(
     settings: Replay, baseline: str, seed: int, trace: bool = False, calls: bool = False
 ) -> str:
-    """Return the command that repeats a replay.
-
-    Parameters
-    ----------
-    trace : bool
-        Whether it is a trace file.
-    calls : bool
-        Whether tool calls are read as text.
+    """Return the command that repeats a replay of a `trace` file, or with tool `calls` as text.
 
     Examples
     --------
@@ -205,19 +200,14 @@ def provenance(
 ) -> Part:
     """Return how to repeat a run: commands, seeds, versions, and digests of the files."""
     lines = "\n".join(commands)
-    known = {name: digest(text) for name, text in files.items()}
+    items = {"item": [*ran], "value": [*ran.values()]}
+    digests = {"file": [*files], "SHA-256": [*map(digest, files.values())]}
     return Part(
         f"How to repeat {of}",
         f"<p>The commands:</p><pre>{escape(lines)}</pre>"
-        + tables.plain_html(
-            {"what": list(ran), "which": list(ran.values())}, "Seeds and versions", words=2
-        )
-        + "<details><summary>SHA-256 of the files that the first command writes; those with times "
-        "differ from run to run</summary>"
-        + tables.plain_html(
-            {"file": list(known), "SHA-256": list(known.values())}, "Digests", words=2
-        )
-        + "</details>",
+        f"{tables.plain_html(items, 'Seeds and versions', words=2)}<details><summary>SHA-256 of "
+        "the files that the first command writes; those with times differ from run to run"
+        f"</summary>{tables.plain_html(digests, 'Digests', words=2)}</details>",
     )
 
 
@@ -259,20 +249,13 @@ def _tables(study: Study) -> str:
 
 
 def _figures(study: Study) -> str:
-    charts = figure_charts(study, LIGHT)
-    if not charts:
-        return "<p>This run measured none of the paper's figures.</p>"
     parts = []
-    titled = [(title, words, [f"{q}_{s}" for s, q in panels]) for title, words, panels in FIGURES]
-    ablations = [name for name in charts if name.startswith("ablation_")]
-    for title, words, names in (*titled, (ABLATIONS_TITLE, ABLATIONS_WORDS, ablations)):
-        shown = [name for name in names if name in charts]
-        if shown:
-            drawn = "".join(drawing(charts[name], name) for name in shown)
-            parts.append(
-                f"<h3>{escape(title)}</h3><p>{escape(words)}</p><div class='row'>{drawn}</div>"
-            )
-    return "".join(parts)
+    for title, words, charts in titled_charts(study, LIGHT):
+        drawn = "".join(drawing(chart, name) for name, chart in charts.items())
+        parts.append(
+            f"<h3>{escape(title)}</h3><p>{escape(words)}</p><div class='row'>{drawn}</div>"
+        )
+    return "".join(parts) or "<p>This run measured none of the paper's figures.</p>"
 
 
 def drawing(chart: Spec, name: str) -> str:
@@ -322,18 +305,16 @@ def failed_scene(failure: Failure) -> Scene:
 
 def framed(scene: Scene) -> str:
     """Return a scene in an iframe, which isolates its keys and names."""
-    inside = html.escape(scene_html(scene), quote=True)
-    title = escape(scene.title, quote=True)
+    title, inside = escape(scene.title), escape(scene_html(scene))
     return (
         f'<iframe class="scene" title="{title}" srcdoc="{inside}" sandbox="allow-scripts"></iframe>'
     )
 
 
 def _difficulty() -> str:
-    parts = (("What was easy", EASY), ("What was hard", HARD), ("What was not tried", NOT_TRIED))
     return "".join(
         f"<h3>{title}</h3><ul>{''.join(f'<li>{escape(each)}</li>' for each in words)}</ul>"
-        for title, words in parts
+        for title, words in DIFFICULTY.items()
     )
 
 
@@ -363,10 +344,10 @@ def replay_parts(
     The failed call is of FD-KVC if it ran, else of the first policy.
     """
     body = (
-        f"<p>{escape(count(int(replayed.dialog.nunique()), 'dialog'))}, replayed: the cache of "
-        f"{escape(recordings[0].source)}. Means over dialogs, with their 95 % interval "
-        f"{over_clusters(replayed.services.nunique())}; a ≠ where the difference from "
-        f"{escape(baseline)} is significant.</p>"
+        f"<p>{escape(count(int(replayed.dialog.nunique()), 'dialog'))} replayed; attention by "
+        f"{escape(recordings[0].source)}. Means over dialogs, with the 95 % interval "
+        f"{over_clusters(replayed.services.nunique())}; ≠ marks a significant difference from "
+        f"{escape(baseline)}.</p>"
     )
     summary, paired = (
         table.assign(policy=table.policy + table.heads.map(OF_HEADS))
@@ -374,10 +355,8 @@ def replay_parts(
     )
     for metric in dict.fromkeys(summary.metric):
         known = late_metric(metric)
-        scale, digits = (100, 1) if known.percent else (1, 3)
         title = f"{known.title}{', %' if known.percent else ''}"
-        columns = _by_budget(summary, paired, metric, scale, digits)
-        body += f"<h3>{escape(title)}</h3>{tables.plain_html(columns, title)}"
+        body += _by_budget(title, summary, paired, metric, known.percent)
     if missing := not_computed(replayed):
         body += f"<p>{escape(missing)}</p>"
     parts = [Part("Real dialogs", body)]
@@ -406,23 +385,18 @@ def answers_parts(
     body = (
         f"<p>The model {escape(model)} answers {escape(count(int(table.n.max()), 'dialog'))} with "
         "the cache that each policy leaves. Means with the 95 % interval over service clusters, "
-        "where there are enough; a ≠ where the difference from "
-        f"{escape(measured.baseline)} is significant.</p>"
+        f"where there are enough; ≠ marks a significant difference from "
+        f"{escape(measured.baseline)}.</p>"
         f"<p>{escape(known_sentence(measured.known))}</p>"
     )
     for metric, measure in MEASURES.items():
-        if metric not in set(table.metric):
-            continue
-        scale, digits = (100, 1) if measure.unit == "%" else (1, 3)
-        columns = _by_budget(table, measured.paired, metric, scale, digits)
-        title = f"{measure.label}, {measure.unit}"
-        body += f"<h3>{escape(title)}</h3><p>{escape(measure.help)}</p>"
-        body += tables.plain_html(columns, title)
+        title, percent = f"{measure.label}, {measure.unit}", measure.unit == "%"
+        if metric in set(table.metric):
+            body += _by_budget(title, table, measured.paired, metric, percent, measure.help)
     rows = measured.by_services[measured.by_services.metric == "values_right"]
     for group, own in rows.groupby("known", sort=False) if rows.known.nunique() > 1 else ():
-        columns = _by_budget(own, measured.paired[:0], "values_right", 100, 1)
         title = f"{MEASURES['values_right'].label}, %: dialogs with {GROUPS[str(group)]}"
-        body += f"<h3>{escape(title)}</h3>{tables.plain_html(columns, title)}"
+        body += _by_budget(title, own, measured.paired[:0], "values_right")
     commands = [answers_command(settings, measured.baseline)]
     if settings == Answers():
         commands.append("python -m fdkvc report --answers FILE --out report.html")
@@ -431,11 +405,20 @@ def answers_parts(
 
 
 def _by_budget(
-    summary: pd.DataFrame, paired: pd.DataFrame, metric: str, scale: float, digits: int
-) -> dict[str, list[str]]:
-    """Return a row per policy and a column per budget; ≠ marks a significant difference."""
+    title: str,
+    summary: pd.DataFrame,
+    paired: pd.DataFrame,
+    metric: str,
+    percent: bool = True,
+    help: str = "",
+) -> str:
+    """Return a table with a row per policy and a column per budget, ≠ for significance."""
     rows, case = summary[summary.metric == metric], ["policy", "budget"]
     rows = rows.assign(ci_low=rows.ci_low.where(rows.ci_low != rows.ci_high))  # no interval
     differ = rows.merge(paired[paired.metric == metric][[*case, "significant"]], "left", case)
-    figures = zip(tables.interval_words(rows, scale, digits), differ.significant, strict=True)
-    return tables.wide_columns(rows, [words + " ≠" * (each is True) for words, each in figures])
+    words = tables.interval_words(rows, *((100, 1) if percent else (1, 3)))
+    marks = [" ≠" if each is True else "" for each in differ.significant]
+    marked = list(map(add, words, marks))
+    note = help and f"<p>{escape(help)}</p>"
+    table = tables.plain_html(tables.wide_columns(rows, marked), title)
+    return f"<h3>{escape(title)}</h3>{note}{table}"

@@ -12,8 +12,7 @@ from fdkvc.charts.theme import Spec, Theme
 from fdkvc.experiments.study import Study
 from fdkvc.limits import MAX_DRAWN_POLICIES
 from fdkvc.paper.tables import ABLATED_POLICY
-from fdkvc.parameters import defaults_of, parameters_of
-from fdkvc.policies import POLICIES, Policy
+from fdkvc.policies import Policy, policy_named
 from fdkvc.replication.tables import ablation_table, series_table
 from fdkvc.run.metrics import late_metric, metric_named, metrics_of
 from fdkvc.synthetic.scenarios import SCENARIOS
@@ -103,35 +102,41 @@ def quantity_label(quantity: str) -> str:
     return quantity.replace("_", " ").capitalize()
 
 
-def printed_metrics(table: pd.DataFrame) -> list[str]:
-    """Return the metrics that the paper prints for an ablation."""
-    return list(table[table.published.notna()].metric.unique())
+def ablation_charts(study: Study, theme: Theme) -> dict[str, dict[str, Spec]]:
+    """Return the charts of the metrics that the paper prints for each of its sweeps, by name."""
+    charts: dict[str, dict[str, Spec]] = {}
+    for parameter, results in study.sweeps.items():
+        table = ablation_table(results, parameter)
+        table = table.assign(setting=[f"{parameter}={value:g}" for value in table.value])
+        known = policy_named(ABLATED_POLICY).settings[parameter]
+        of = known.title, float(known.default), theme
+        charts[parameter] = {
+            metric: curve_chart(table, metric, late_metric(metric).title, *of)
+            for metric in table[table.published.notna()].metric.unique()
+        }
+    return charts
 
 
-def ablation_chart(table: pd.DataFrame, parameter: str, metric: str, theme: Theme) -> Spec:
-    """Return the chart of one metric over one of the paper's sweeps."""
-    return curve_chart(
-        table.assign(setting=[f"{parameter}={value:g}" for value in table.value]),
-        metric,
-        late_metric(metric).title,
-        parameters_of(POLICIES[ABLATED_POLICY])[parameter].title,
-        float(defaults_of(POLICIES[ABLATED_POLICY])[parameter]),
-        theme,
-    )
+def titled_charts(study: Study, theme: Theme) -> list[tuple[str, str, dict[str, Spec]]]:
+    """Return the paper's measured figures: title, what to see, and the charts by name."""
+    table, figures = series_table(study.results), []
+    for title, words, panels in FIGURES:
+        charts = {}
+        for scenario, quantity in panels:
+            chart = series_chart(study, table, scenario, quantity, theme)
+            if chart is not None:
+                charts[f"{quantity}_{scenario}"] = chart
+        figures.append((title, words, charts))
+    curves = {
+        f"ablation_{parameter}_{metric}": chart
+        for parameter, charts in ablation_charts(study, theme).items()
+        for metric, chart in charts.items()
+    }
+    figures.append((ABLATIONS_TITLE, ABLATIONS_WORDS, curves))
+    return [figure for figure in figures if figure[2]]
 
 
 def figure_charts(study: Study, theme: Theme) -> dict[str, Spec]:
     """Return the charts of the paper's measured figures by name."""
-    table = series_table(study.results)
-    found = {
-        f"{quantity}_{scenario}": series_chart(study, table, scenario, quantity, theme)
-        for _, _, panels in FIGURES
-        for scenario, quantity in panels
-    }
-    charts = {name: chart for name, chart in found.items() if chart is not None}
-    for parameter, results in study.sweeps.items():
-        swept = ablation_table(results, parameter)
-        for metric in printed_metrics(swept):
-            name = f"ablation_{parameter}_{metric}"
-            charts[name] = ablation_chart(swept, parameter, metric, theme)
-    return charts
+    figures = titled_charts(study, theme)
+    return {name: chart for _, _, charts in figures for name, chart in charts.items()}

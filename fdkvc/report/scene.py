@@ -54,18 +54,18 @@ def sentences_of(runs: Sequence[Run], entry: int | None, *, every: bool = True) 
         pairs = set()
     if entry is not None:
         pairs |= {(turn, entry) for turn in range(runs[0].dialogs.turns)}
-    return {f"{turn} {token}": _joined(runs, turn, token) for turn, token in sorted(pairs)}
+    found = {}
+    for turn, token in sorted(pairs):
+        of_runs = [why_sentences(run, turn, token) for run in runs]
+        joined = [" ".join(each) for each in of_runs]
+        found[f"{turn} {token}"] = of_runs[0] if len(runs) == 1 else joined
+    return found
 
 
 def moment_scene(run: Run, title: str, turn: int, token: int | None, words: str = "") -> Scene:
     """Return a turn of a run, with sentences on one entry only."""
     sentences = sentences_of([run], token, every=False)
     return Scene(title, "one", pack(run, "moment"), turn, token, sentences, words)
-
-
-def _joined(runs: Sequence[Run], turn: int, token: int) -> Sequence[str]:
-    every = [why_sentences(run, turn, token) for run in runs]
-    return every[0] if len(every) == 1 else [" ".join(each) for each in every]
 
 
 def scene_html(scene: Scene) -> str:

@@ -48,9 +48,9 @@ def agents_columns() -> dict[str, list[str]]:
     rows, pinned = _in_order(_rows(agents.AS_READ)), _rows(agents.PINNED)
     columns = wide_columns(rows, interval_words(rows, 100, 0), label="{:,}".format)
     changes = dict(zip(pinned.policy, _changes(pinned), strict=True))
-    changed = [changes.get(name, "") for name in columns["policy"]]
-    columns |= {f"{agents.PINNED_BUDGET:,}, pinned": changed}
-    return {"Recall in %": [*_titles().values()], **dict([*columns.items()][1:])}
+    policies, titles = columns.pop("policy"), _titles()
+    columns[f"{agents.PINNED_BUDGET:,}, pinned"] = [changes.get(name, "") for name in policies]
+    return {"Recall in %": [titles[name] for name in policies], **columns}
 
 
 def _in_order(rows: pd.DataFrame) -> pd.DataFrame:

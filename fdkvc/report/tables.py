@@ -28,10 +28,15 @@ def measured_html(table: MeasuredTable) -> str:
     rows = [
         [f"<th scope='row'{hue_of(label)}>{escape(label)}</th>"]
         + [_cell(table.cells.get((row, column))) for column in table.columns]
-        for row, label in table.rows.items()
-        if any((row, column) in table.cells for column in table.columns)
+        for row, label in measured_rows(table).items()
     ]
     return _grid(columns, rows, f"{table.heading}, measured and published")
+
+
+def measured_rows(table: MeasuredTable) -> dict[str, str]:
+    """Return the labels of the rows that have a measured cell."""
+    measured = {row for row, _ in table.cells}
+    return {row: label for row, label in table.rows.items() if row in measured}
 
 
 def _cell(fact: Fact | None) -> str:
@@ -100,6 +105,6 @@ def _grid(
     )
     body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
     return (
-        f"<div class='grid' tabindex='0' role='region' aria-label='{escape(caption, quote=True)}'>"
+        f"<div class='grid' tabindex='0' role='region' aria-label='{escape(caption)}'>"
         f"<table><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table></div>"
     )

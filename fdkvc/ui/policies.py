@@ -116,7 +116,7 @@ def show_map(page: str) -> None:
     table = policy_map()
     answer = st.container()
     labels = {axis: known.label for axis, known in AXES.items()}
-    across, up = ("Across", "call_recall"), ("Up", "calls_exact_of_full")
+    across, up = ("Horizontal axis", "call_recall"), ("Vertical axis", "calls_exact_of_full")
     x, y = fields.pick_two(f"{page}/axis", labels, across, up)
     policies = {name: read_policy(name) for name in table.policy.unique()}
     stored = table[table.axis == "memory"].set_index("policy")["mean"]

@@ -210,7 +210,9 @@ def test_a_search_of_the_command_is_opened_from_its_run_json_also_without_optuna
         app = open_page("ablation", section="search")
         bring(app, some)
 
-        assert any("Of 3 settings, those on the front" in each.value for each in app.markdown)
+        assert any(
+            "Of 3 settings, those on the Pareto front" in each.value for each in app.markdown
+        )
         assert not app.warning
         assert len(app.dataframe[0].value) == found.front.setting.nunique()
         app.session_state["ablation-search/picked"] = found.front.setting.iloc[-1]

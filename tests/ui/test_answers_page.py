@@ -19,6 +19,7 @@ from fdkvc.commands.main import main
 from fdkvc.commands.parser import build_parser
 from fdkvc.corpora.formats import EXAMPLES, read_transcripts
 from fdkvc.corpora.lexical import lexical_recording
+from fdkvc.corpora.model_text import Writer
 from fdkvc.corpora.trace_file import trace_bytes
 from fdkvc.experiments.answers import MEASURES
 from fdkvc.explain.answer_causes import grade_call
@@ -306,20 +307,29 @@ def test_an_answer_that_is_stopped_ends_there_and_the_talk_goes_on(
 ) -> None:
     whole = lanes(open_page("answers", policies="fifo", budget=70))["Full cache"]
 
-    def stopping(chat: Chat, asked: Conversation) -> Iterator[int]:
-        for steps in conversation.steps_of(chat, asked):
-            yield steps
-            if steps == 3 and not asked.stopped:  # a click: its callback, and the next run
-                choices.stop("answers", asked)
+    asked: list[Conversation] = []
+
+    def asking(of: Conversation) -> Chat:
+        asked.append(of)
+        return conversation.context_of(of)
+
+    answer = Chat.answer
+
+    def stopping(chat: Chat) -> Iterator[dict[str, tuple[Writer, int]]]:
+        for steps, step in enumerate(answer(chat), start=1):
+            yield step
+            if steps == 3 and not asked[-1].stopped:  # a click: its callback, and the next run
+                choices.stop("answers", asked[-1])
                 st.rerun()
 
-    monkeypatch.setattr(scene, "steps_of", stopping)
+    monkeypatch.setattr(scene, "context_of", asking)
+    monkeypatch.setattr(Chat, "answer", stopping)
     monkeypatch.setattr(scene, "ANSWERS", ByteLRU(1))
     app = open_page("answers", policies="fifo", budget=70)
 
     assert "✗" in lanes(app)["Full cache"]
     assert len(lanes(app)["Full cache"]) < len(whole)
-    monkeypatch.setattr(scene, "steps_of", conversation.steps_of)
+    monkeypatch.setattr(Chat, "answer", answer)
     say(app, "And now?")
     assert "And now?" in html(app)
     app.session_state["answers/sections"] = "Restore evicted words"

@@ -22,7 +22,7 @@ from fdkvc.replication.cells import figure_words, measured_tables
 from fdkvc.run.metrics import metrics_of
 from fdkvc.synthetic.scenarios import SCENARIOS
 from fdkvc.ui.ablation.choices import sweep_command
-from fdkvc.ui.ablation.sections import step_link
+from fdkvc.ui.ablation.sections import link_to_step
 from fdkvc.ui.about import code_of
 from fdkvc.ui.benchmark.choices import DIALOGS_HERE
 from fdkvc.ui.benchmark.figures import OTHER
@@ -314,8 +314,8 @@ def test_bad_values_get_a_sentence_and_the_last_good_ones() -> None:
 
 
 def test_the_link_to_a_step_is_one_that_the_step_page_writes() -> None:
-    sweep = Sweep(axes=(("gamma", (0.8,)),), seed=3, budget=40)
-    link = step_link(sweep, sweep.variants[0])
+    (policy,) = Sweep(axes=(("gamma", (0.8,)),)).variants
+    link = link_to_step(policy, "mixed", seed=3, budget=40)
     app = open_page("step", **link)
     assert not app.error
     assert app.number_input(key="step/seed").value == 3

@@ -31,7 +31,7 @@ from fdkvc.run import bounds
 from fdkvc.run.evidence import demand_results, lost_turns
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Status
-from fdkvc.ui.dialogs import files
+from fdkvc.ui.dialogs import choices, files
 from fdkvc.ui.dialogs import forgotten as forgotten_page
 from fdkvc.ui.dialogs.choices import VIEW
 from fdkvc.ui.dialogs.files import UPLOADS, DialogFile, read_dialog_file, shipped_file
@@ -416,11 +416,11 @@ def test_a_head_is_shown_alone_or_with_what_all_decide(mode: str) -> None:
 
 
 def test_too_many_heads_together_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MAX_JOINT_ENTRIES", 100)
+    monkeypatch.setattr(choices, "MAX_JOINT_ENTRIES", 100)
     file = read_dialog_file(several_heads(2), "trace.npz")
     app = open_dialogs(file, heads="together")
 
-    assert "the 2 heads that decide together have" in words_of(app)
+    assert "The 2 heads that decide together have" in words_of(app)
 
 
 # ------------------------------------------------------------------------------- the whole file

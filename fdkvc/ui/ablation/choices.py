@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from fdkvc.experiments.benchmark import Results
 from fdkvc.experiments.sweep import Number, Sweep, read_values, suggested_values, sweepable
 from fdkvc.files.options import options_of
 from fdkvc.files.shipped import papers_run
@@ -45,8 +44,6 @@ def read_swept(text: str) -> str:
 
 ABLE = {key: policy for key, policy in synthetic_policies().items() if sweepable(key)}
 SWEPT_POLICY = replace(POLICY, default=ABLATED_POLICY, choices=ABLE, read=read_swept)
-FIRST = Field("Hyperparameter", "", name="first", default="gamma")
-SECOND = Field("And a second one", "Two at once give a heat map.", name="second", default=NONE)
 SWEPT_SCENARIO = replace(
     SCENARIO,
     follows=False,
@@ -68,15 +65,17 @@ def first_of(policy: str) -> Field:
     """Return the choice of a policy's hyperparameter."""
     settings = read_policy(policy).settings
     labels = {name: settings[name].title for name in sweepable(policy)}
-    start = FIRST.default if FIRST.default in labels else next(iter(labels))
-    return replace(FIRST, default=start, choices=labels, of=policy)
+    start = "gamma" if "gamma" in labels else next(iter(labels))
+    return Field("Hyperparameter", "", name="first", default=start, choices=labels, of=policy)
 
 
 def second_of(policy: str, first: str) -> Field:
     """Return the choice of a second hyperparameter."""
     labels = first_of(policy).labels
     others = {NONE: "none", **{name: label for name, label in labels.items() if name != first}}
-    return replace(SECOND, choices=others, of=f"{policy}/{first}")
+    label, help = "Second hyperparameter", "Two are drawn as a heat map."
+    of = f"{policy}/{first}"
+    return Field(label, help, name="second", default=NONE, choices=others, of=of)
 
 
 def values_of(policy: str, name: str, which: str = "values") -> Field:
@@ -104,13 +103,8 @@ def link_fields(page: str, link: Mapping[str, str] | None = None) -> list[Field]
     policy = whole.name
     first = first_of(policy)
     second = second_of(policy, requested(first))
-    found = [
-        _swept(inside.name),
-        around_of(inside),
-        first,
-        values_of(policy, requested(first)),
-        second,
-    ]
+    values = values_of(policy, requested(first))
+    found = [_swept(inside.name), around_of(inside), first, values, second]
     if requested(second) != NONE:
         found.append(values_of(policy, requested(second), "second_values"))
     return [*found, SWEPT_SCENARIO, MEASURED, *NUMBERS]
@@ -148,36 +142,33 @@ def _values(page: str, policy: str, name: str, which: str = "values") -> tuple[N
     )
 
 
-def sweep_command(sweep: Sweep, dialogs: int = 2000) -> str:
-    """Return the command that runs this sweep with more dialogs."""
-    axes = zip(("parameter", "second"), ("values", "second_values"), sweep.axes, strict=False)
-    options: dict[str, Any] = {"policy": sweep.policy}
+def sweep_command(sweep: Sweep) -> str:
+    """Return the command that runs this sweep with 2,000 dialogs."""
+    options = {"policy": sweep.policy, **_axes(sweep, "parameter")}
+    return command_line("sweep", options | options_of(replace(sweep, dialogs=2000)))
+
+
+def _axes(sweep: Sweep, first: str) -> dict[str, Any]:
+    """Return the swept hyperparameters and their values by name; `first` is that of the first."""
+    found: dict[str, Any] = {}
+    axes = zip((first, "second"), ("values", "second_values"), sweep.axes, strict=False)
     for parameter, values, (name, tried) in axes:
-        options |= {parameter: name, values: [f"{value:g}" for value in tried]}
-    return command_line("sweep", options | options_of(replace(sweep, dialogs=dialogs)))
+        found |= {parameter: name, values: [f"{value:g}" for value in tried]}
+    return found
 
-
-Swept = tuple[Sweep, Results]
 
 files_of = cached(sweep_files)
 """Returns the files of a sweep, made once."""
 
 
 def _link(sweep: Sweep) -> Mapping[str, str]:
-    (first, values), *more = sweep.axes
-    second, second_values = more[0] if more else (NONE, ())
-    found = {
+    axes = {"second": NONE, **_axes(sweep, "first")}
+    return {
         SWEPT_POLICY.name: sweep.policy,
-        FIRST.name: first,
-        "values": " ".join(f"{value:g}" for value in values),
-        SECOND.name: second,
         SWEPT_SCENARIO.name: sweep.scenario.key,
-        MEASURED.name: MEASURED.written(sweep.metrics),
-        **{field.name: field.written(getattr(sweep, field.name)) for field in NUMBERS},
+        **{name: each if isinstance(each, str) else " ".join(each) for name, each in axes.items()},
+        **{each.name: each.written(getattr(sweep, each.name)) for each in (MEASURED, *NUMBERS)},
     }
-    if more:
-        found["second_values"] = " ".join(f"{value:g}" for value in second_values)
-    return found
 
 
 def _described(sweep: Sweep) -> str:
@@ -187,10 +178,6 @@ def _described(sweep: Sweep) -> str:
         f"{read_policy(sweep.policy).title} on {sweep.scenario.label}, "
         f"{count(sweep.dialogs, 'dialog')}, seed {sweep.seed}, budget {sweep.budget}"
     )
-
-
-def _shipped() -> Mapping[Sweep, Swept]:
-    return {sweep: (sweep, results) for sweep, results in papers_run().sweeps.items()}
 
 
 def runs_of(page: str) -> Kind:
@@ -203,5 +190,5 @@ def runs_of(page: str) -> Kind:
         describe=_described,
         results=lambda swept: swept[1],
         files=lambda swept: files_of(*swept),
-        shipped=_shipped,
+        shipped=lambda: {each[0]: each for each in papers_run().sweeps.items()},
     )

@@ -32,9 +32,10 @@ from fdkvc.files.repeat import found_by
 from fdkvc.files.studies import tuning_files
 from fdkvc.parameters import SEED, Field
 from fdkvc.policies import Policy, read_policy
+from fdkvc.report.tables import interval_words
 from fdkvc.run.metrics import metric_named, metrics_of
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
-from fdkvc.ui.ablation.sections import STEP_PAGE, link_to_step
+from fdkvc.ui.ablation.sections import show_setting
 from fdkvc.ui.kit import fields, past
 from fdkvc.ui.kit.downloads import show_chart, show_pickable, shown_charts
 from fdkvc.ui.kit.fields import pick_two, running
@@ -48,7 +49,7 @@ from fdkvc.ui.kit.past import Kind
 from fdkvc.ui.kit.run_panel import run_panel, show_command
 from fdkvc.ui.kit.sidebar import BUDGET_HERE, read_name
 from fdkvc.ui.kit.variants import warn_no_effect
-from fdkvc.words import command_line, count, decimal, listed, ranged, sentence, signed
+from fdkvc.words import command_line, count, decimal, listed, sentence, signed
 
 OF = "search"
 """Part of the session keys of these fields, which differ from those of a sweep."""
@@ -88,6 +89,8 @@ NUMBERS = (
     replace(SEED, of=OF),
     replace(BUDGET_HERE, follows=False, of=OF),
 )
+SETTINGS = (NAMES, GOALS, WHERE, *NUMBERS)
+"""What is chosen beside the policy, by the names of `Tuning`."""
 
 SEARCH = "Start the search"
 """The label of the button."""
@@ -118,7 +121,7 @@ def link_fields(page: str, link: Mapping[str, str] | None = None) -> list[Field]
         policy = read_policy(line)
     except ValueError:
         policy = read_policy(TUNED.default)
-    return [TUNED, _names_of(policy), GOALS, WHERE, *NUMBERS]
+    return [TUNED, _names_of(policy), *SETTINGS[1:]]
 
 
 def _names_of(policy: Policy) -> Field:
@@ -128,7 +131,8 @@ def _names_of(policy: Policy) -> Field:
 
 def choose_search(page: str) -> Tuning:
     """Show the controls and return the search."""
-    policy = fields.text(page, TUNED, _searched)
+    # A setting of the search checks that the policy has a hyperparameter.
+    policy = fields.text(page, TUNED, lambda line: Tuning(read_policy(line)).policy)
     tuning = Tuning(
         policy=policy,
         names=fields.several(page, _names_of(policy)),
@@ -136,32 +140,17 @@ def choose_search(page: str) -> Tuning:
         **fields.numbers(page, NUMBERS),
         metrics=fields.several(page, GOALS),
     )
-    show_command(f"At most {NUMBERS[0].high} trials", command_of(tuning))
+    command = command_line("tune", options_of(replace(tuning, trials=1000)))
+    show_command(f"At most {NUMBERS[0].high} trials", command)
     return tuning
-
-
-def _searched(line: str) -> Policy:
-    """Read a policy that has a hyperparameter to search."""
-    return Tuning(read_policy(line)).policy
-
-
-def command_of(tuning: Tuning, trials: int = 1000) -> str:
-    """Return the command that searches the same with more trials."""
-    return command_line("tune", options_of(replace(tuning, trials=trials)))
-
-
-def _options(tuning: Tuning) -> dict[str, object]:
-    numbers = {field.name: getattr(tuning, field.name) for field in NUMBERS}
-    return {"metrics": tuning.metrics, "scenarios": tuning.scenarios, **numbers}
 
 
 # ------------------------------------------------------------------------------- runs
 
 
 def _link(tuning: Tuning) -> Mapping[str, str]:
-    values = {**_options(tuning), TUNED.name: tuning.policy.name, NAMES.name: tuning.names}
-    known = [TUNED, NAMES, GOALS, WHERE, *NUMBERS]
-    return {field.name: field.written(values[field.name]) for field in known}
+    chosen = {each.name: each.written(getattr(tuning, each.name)) for each in SETTINGS}
+    return {TUNED.name: tuning.policy.name, **chosen}
 
 
 def _described(tuning: Tuning) -> str:
@@ -211,9 +200,7 @@ def show(page: str) -> None:
             chosen = choose_search(page)
     opened = _open(runs.page)
     if opened is not None:
-        shown_charts(runs.page).clear()
         _show_found(runs.page, opened)
-        show_glossary(opened.tuning.metrics)
         return
     if missing:
         st.info(plain(missing), icon=":material/extension_off:")
@@ -229,10 +216,8 @@ def show(page: str) -> None:
     searched: Searched = shown.result
     tried = searched.tried, searched.tuning.trials
     past.about(runs, shown, chosen, searched.seconds, tried, "trials")
-    shown_charts(runs.page).clear()
     _show_found(runs.page, searched)
     show_run_files(runs.page, files_of(searched), "fdkvc-search.zip")
-    show_glossary(searched.tuning.metrics)
 
 
 def _open(page: str) -> Searched | None:
@@ -250,62 +235,67 @@ def _open(page: str) -> Searched | None:
     tuning: Tuning = record.settings
     tried = len(tuned.trials) if "trials.csv" in record.texts else tuning.trials
     ran = ", ".join(f"{name} {version}" for name, version in record.versions.items())
-    st.caption(plain(f"Shown until you remove the file: {_described(tuning)}; with {ran}."))
+    st.caption(plain(f"Shown until you remove the file: {_described(tuning)}. Ran with {ran}."))
     past.warn_cancelled((tried, tuning.trials), "trials")
     return Searched(tuning, tuned, 0.0, tried)
 
 
 @st.fragment
 def _show_found(page: str, searched: Searched) -> None:
+    shown_charts(page).clear()
     tuning, front = searched.tuning, searched.tuned.front
-    names = _letters(searched)
+    start = tuning.policy.name
+    found = [name for name in front.setting.unique() if name != start]
+    names = {start: ORIGINAL, **dict(zip(found, ascii_uppercase, strict=False))}
+    table = _table(searched, names)
+
+    def pick_row() -> None:
+        if rows := st.session_state[f"{page}/settings"].selection.rows:
+            st.session_state[f"{page}/picked"] = table.setting.iloc[rows[0]]
+
     st.header("Results on fresh dialogs", anchor=False)
     st.markdown(
         plain(
-            f"Of {count(searched.tried, 'setting')}, those on the front of the search and the "
-            f"original policy were measured again on {tuning.fresh} other dialogs per scenario, "
-            "because the dialogs of a search favour what it selected. Click a point or a row to "
-            "open that setting on the step page."
+            f"Of {count(searched.tried, 'setting')}, those on the Pareto front of the search and "
+            f"the original policy were measured again on {tuning.fresh} fresh dialogs per "
+            "scenario, because the dialogs of a search favour the settings that it selected. Click "
+            "a point or a row for a link to step through that setting."
         )
     )
     labels = {key: metric_named(key).label for key in tuning.metrics}
     if len(labels) > 1:
-        x, y = pick_two(f"{page}/axis", labels, ("Across", ""), ("Up", ""))
+        x, y = pick_two(f"{page}/axis", labels, ("Horizontal axis", ""), ("Vertical axis", ""))
         chart = _front_chart(front, x, y, names)
         show_pickable(page, "front", chart)
     else:
-        show_chart(page, "front", _one_goal(front, tuning.metrics[0], names))
-    table = _table(searched, names)
+        rows = front.assign(row=front.setting.map(names), name=FOUND, words="")
+        title, words = metric_named(tuning.metrics[0]).title, "mean and 95 % interval"
+        show_chart(page, "front", dots_chart(rows, title, words, page_theme(), "setting"))
     st.dataframe(
         table.drop(columns="setting"),
         hide_index=True,
         height="content",
         key=f"{page}/settings",
-        on_select=lambda: _pick_row(page, table.setting.tolist()),
+        on_select=pick_row,
         selection_mode="single-row",
         column_config={"": st.column_config.TextColumn(pinned=True, width=80)},
     )
-    _show_picked(page, searched, names)
-
-
-def _letters(searched: Searched) -> dict[str, str]:
-    """Return the name of each setting: a letter, but for the original policy."""
-    start = searched.tuning.policy.name
-    found = [name for name in searched.tuned.front.setting.unique() if name != start]
-    return {start: ORIGINAL, **dict(zip(found, ascii_uppercase, strict=False))}
+    name = st.session_state.get(f"{page}/picked", "")
+    if name in names:
+        policy, scenario = read_policy(name), SCENARIOS[tuning.scenarios[0]]
+        words = Markdown("**{}**: {}").format(names[name], policy.title)
+        show_setting(words, policy, scenario, tuning.seed, tuning.budget)
+    show_glossary(tuning.metrics)
 
 
 def _front_chart(front: pd.DataFrame, x: str, y: str, names: Mapping[str, str]) -> Spec:
-    ends = {"mean": "", "ci_low": "_low", "ci_high": "_high"}
-    points = pd.concat(
-        [
-            front[front.goal == goal]
-            .set_index("setting")[list(ends)]
-            .set_axis([f"{axis}{end}" for end in ends.values()], axis=1)
-            for axis, goal in (("x", x), ("y", y))
-        ],
-        axis=1,
-    ).reset_index()
+    wide = front.set_index(["setting", "goal"]).unstack(sort=False)
+    columns = {
+        f"{axis}{end}": wide[name, goal]
+        for axis, goal in (("x", x), ("y", y))
+        for name, end in (("mean", ""), ("ci_low", "_low"), ("ci_high", "_high"))
+    }
+    points = pd.DataFrame(columns).reset_index()
     lower = tuple(metric_named(goal).lower_is_better for goal in (x, y))
     signs = [-1 if each else 1 for each in lower]
     points["front"] = pareto_front(points[["x", "y"]].to_numpy() * signs)
@@ -320,38 +310,27 @@ def _front_chart(front: pd.DataFrame, x: str, y: str, names: Mapping[str, str]) 
     )
 
 
-def _one_goal(front: pd.DataFrame, goal: str, names: Mapping[str, str]) -> Spec:
-    rows = front.assign(row=front.setting.map(names), name=FOUND, words="")
-    subtitle = "mean and 95 % interval over fresh dialogs"
-    return dots_chart(rows, metric_named(goal).title, subtitle, page_theme(), "setting")
-
-
 def _table(searched: Searched, names: Mapping[str, str]) -> pd.DataFrame:
     """Return a row per setting: its letter, each goal, and its hyperparameters."""
     tuned, goals = searched.tuned, searched.tuning.metrics
-    front, gains = (
-        {(row["setting"], row["goal"]): row for row in table.to_dict("records")}
-        for table in (tuned.front, tuned.gains)
+    searched_for = ["" if math.isnan(mean) else decimal(mean) for mean in tuned.front.searched]
+    gained = interval_words(tuned.gains, write=signed, names=("mean_diff", "ci_low", "ci_high"))
+    fresh, found, gains = (
+        dict(zip(zip(table.setting, table.goal, strict=True), words, strict=True))
+        for table, words in (
+            (tuned.front, interval_words(tuned.front)),
+            (tuned.front, searched_for),
+            (tuned.gains, gained),
+        )
     )
     rows = []
     for name, letter in names.items():
         row: dict[str, object] = {"setting": name, "": letter}
         for goal in goals:
-            label, fresh, gain = (
-                metric_named(goal).label,
-                front[name, goal],
-                gains.get((name, goal)),
-            )
-            searched_for = fresh["searched"]
-            row[label] = ranged(fresh["mean"], fresh["ci_low"], fresh["ci_high"])
-            row[f"{label}, in the search"] = (
-                "" if math.isnan(searched_for) else decimal(searched_for)
-            )
-            row[f"{label}, gain"] = (
-                ranged(gain["mean_diff"], gain["ci_low"], gain["ci_high"], write=signed)
-                if gain
-                else ""
-            )
+            label, at = metric_named(goal).label, (name, goal)
+            row[label] = fresh[at]
+            row[f"{label}, in the search"] = found[at]
+            row[f"{label}, gain"] = gains.get(at, "")
         settings = read_policy(name).settings
         row |= {
             known.title: str(settings[each].default)
@@ -359,25 +338,3 @@ def _table(searched: Searched, names: Mapping[str, str]) -> pd.DataFrame:
         }
         rows.append(row)
     return pd.DataFrame(rows)
-
-
-def _pick_row(page: str, settings: list[str]) -> None:
-    rows = st.session_state[f"{page}/settings"].selection.rows
-    if rows:
-        st.session_state[f"{page}/picked"] = settings[rows[0]]
-
-
-def _show_picked(page: str, searched: Searched, names: Mapping[str, str]) -> None:
-    name, tuning = st.session_state.get(f"{page}/picked", ""), searched.tuning
-    if name not in names:
-        return
-    policy = read_policy(name)
-    with st.container(border=True, key="picked-setting"):
-        st.markdown(Markdown("**{}**: {}").format(names[name], policy.title))
-        scenario = SCENARIOS[tuning.scenarios[0]]
-        st.page_link(
-            STEP_PAGE,
-            label=plain(f"Step through a dialog of {scenario.label} with this setting"),
-            icon=":material/step_over:",
-            query_params=link_to_step(policy, scenario.key, tuning.seed, tuning.budget),
-        )

@@ -20,6 +20,7 @@ from fdkvc.replication.claims import judged_claims
 from fdkvc.replication.tables import sweep_table
 from fdkvc.report.claims import STYLE, claims_html
 from fdkvc.run.metrics import late_metric
+from fdkvc.synthetic.scenarios import Scenario
 from fdkvc.ui.ablation import choices
 from fdkvc.ui.kit import past
 from fdkvc.ui.kit.downloads import show_pickable, shown_charts
@@ -33,8 +34,6 @@ from fdkvc.ui.kit.past import Past
 from fdkvc.ui.kit.run_panel import run_panel
 from fdkvc.ui.kit.sidebar import DIALOG, POLICY, with_numbers_apart
 from fdkvc.words import decimal, ranged
-
-STEP_PAGE = "pages/step.py"
 
 CHUNK = 20
 """Dialogs that go through all settings together: a step of the progress."""
@@ -77,47 +76,41 @@ def show_sweep(page: str, shown: Past) -> None:
         return
     shown_charts(page).clear()
     if shown.is_shipped:
-        _peaks()
-    _metrics(page, sweep, results, table)
+        peaks = [claim(f"peak-{parameter}") for parameter in ABLATIONS]
+        judged = judged_claims(papers_run().study, peaks)
+        st.html(f"<style>{STYLE}</style>{claims_html(judged, opened=False)}")
+    _metrics(page, sweep, table)
     if shown.is_shipped:
         for other, swept in papers_run().sweeps.items():
             if other != sweep:
                 (name,) = other.parameters
                 st.header(plain(f"The paper's other sweep: {_parameter_label(other, name)}"))
-                _panels(page, f"other-{name}", other, swept, sweep_table(other, swept))
-    _tradeoff(page, sweep, results, table)
+                _panels(page, f"other-{name}", other, sweep_table(other, swept))
+    _tradeoff(page, sweep, table)
     show_glossary(results.benchmark.metrics)
-
-
-def _peaks() -> None:
-    claims = [claim(f"peak-{parameter}") for parameter in ABLATIONS]
-    judged = judged_claims(papers_run().study, claims)
-    st.html(f"<style>{STYLE}</style>{claims_html(judged, opened=False)}")
 
 
 # ------------------------------------------------------------------------------- each metric
 
 
 @st.fragment
-def _metrics(page: str, sweep: Sweep, results: Results, table: pd.DataFrame) -> None:
+def _metrics(page: str, sweep: Sweep, table: pd.DataFrame) -> None:
     st.header("Each metric over the sweep", anchor=False)
     st.markdown(
-        "Lines and bands: mean and 95 % interval over the dialogs. Click a point to open that "
-        "setting on the step page."
+        "Lines and bands: mean and 95 % interval over the dialogs. Click a point for the figures "
+        "of that setting and a link to step through it."
         if len(sweep.axes) == 1
-        else "Click a cell to open that setting on the step page."
+        else "Click a cell for the figures of that setting and a link to step through it."
     )
-    _panels(page, "sweep", sweep, results, table)
+    _panels(page, "sweep", sweep, table)
 
 
-def _panels(page: str, kind: str, sweep: Sweep, results: Results, table: pd.DataFrame) -> None:
+def _panels(page: str, kind: str, sweep: Sweep, table: pd.DataFrame) -> None:
     with side_by_side(kind):
         for metric in table[table.swept].metric.unique():
             with panel(f"{kind}-{metric}"):
                 chart = _curve if len(sweep.axes) == 1 else _heat
-                name = f"{kind}/{metric}"
-                show_pickable(page, name, chart(sweep, table, metric))
-                _picked(page, name, sweep, results, table)
+                _show(page, f"{kind}/{metric}", chart(sweep, table, metric), sweep, table)
 
 
 def _curve(sweep: Sweep, table: pd.DataFrame, metric: str) -> Spec:
@@ -146,32 +139,36 @@ def _heat(sweep: Sweep, table: pd.DataFrame, metric: str) -> Spec:
     )
 
 
-def _picked(page: str, name: str, sweep: Sweep, results: Results, table: pd.DataFrame) -> None:
-    """Below the chart clicked last, show the results of the selected setting, and link to it."""
-    known = {policy.name: policy for policy in results.benchmark.policies}
-    policy = known.get(st.session_state.get(f"{page}/picked", ""))
-    if policy is None or st.session_state.get(f"{page}/picked-on") != name:
+def _show(page: str, name: str, chart: Spec, sweep: Sweep, table: pd.DataFrame) -> None:
+    """Show a chart, and below the one clicked last the results of the selected setting."""
+    show_pickable(page, name, chart)
+    setting = st.session_state.get(f"{page}/picked", "")
+    rows = table[table.setting == setting]
+    if rows.empty or st.session_state.get(f"{page}/picked-on") != name:
         return
-    rows = table[table.setting == policy.name]
     figures = [
         f"{late_metric(metric).title.lower()} {ranged(mean, low, high)}"
         for metric, mean, low, high in zip(
             rows.metric, rows["mean"], rows.ci_low, rows.ci_high, strict=True
         )
     ]
+    policy = read_policy(setting)
+    words = Markdown("**{}**: {}.").format(policy.title, ", ".join(figures))
+    show_setting(words, policy, sweep.scenario, sweep.seed, sweep.budget)
+
+
+def show_setting(
+    words: Markdown, policy: Policy, scenario: Scenario, seed: int, budget: int
+) -> None:
+    """Show a selected setting in words, and link to the first dialog of a scenario under it."""
     with st.container(border=True, key="picked-setting"):
-        st.markdown(Markdown("**{}**: {}.").format(policy.title, ", ".join(figures)))
+        st.markdown(plain(words))
         st.page_link(
-            STEP_PAGE,
-            label=plain(f"Step through a dialog with {policy.title}"),
+            "pages/step.py",
+            label=plain(f"Step through a dialog of {scenario.label} with {policy.title}"),
             icon=":material/step_over:",
-            query_params=step_link(sweep, policy),
+            query_params=link_to_step(policy, scenario.key, seed, budget),
         )
-
-
-def step_link(sweep: Sweep, policy: Policy) -> dict[str, str]:
-    """Return the parameters under which the step page shows the sweep's first dialog."""
-    return link_to_step(policy, sweep.scenario.key, sweep.seed, sweep.budget)
 
 
 def link_to_step(policy: Policy, scenario: str, seed: int, budget: int) -> dict[str, str]:
@@ -185,13 +182,13 @@ def link_to_step(policy: Policy, scenario: str, seed: int, budget: int) -> dict[
 
 
 @st.fragment
-def _tradeoff(page: str, sweep: Sweep, results: Results, table: pd.DataFrame) -> None:
+def _tradeoff(page: str, sweep: Sweep, table: pd.DataFrame) -> None:
     st.header("One metric against another", anchor=False)
     metrics = {metric: late_metric(metric).label for metric in table.metric.unique()}
     if len(metrics) < 2:
         return
-    across, up = ("Across", "late_retention"), ("Up", "late_diversity")
-    x, y = pick_two(f"{page}/axis", metrics, across, up)
+    axes = ("Horizontal axis", "late_retention"), ("Vertical axis", "late_diversity")
+    x, y = pick_two(f"{page}/axis", metrics, *axes)
     points = tradeoff_table(table, x, y)
     swept = f"{read_policy(sweep.policy).title}, swept"
     groups = (*(policy.label for policy in POLICIES.values()), swept)
@@ -199,11 +196,11 @@ def _tradeoff(page: str, sweep: Sweep, results: Results, table: pd.DataFrame) ->
         POLICIES[policy].label if setting in POLICIES else swept
         for policy, setting in zip(points.policy, points.setting, strict=True)
     ]
-    titles = {policy.name: policy.title for policy in results.benchmark.policies}
+    titles = points.setting.map(lambda name: read_policy(name).title)
     named = points.front | points.setting.isin(POLICIES)
-    points = points.assign(group=group, name=points.setting.map(titles).where(named, ""))
+    points = points.assign(group=group, name=titles.where(named, ""))
     points = points.sort_values("front", ascending=False, kind="stable")
-    front = points[points.front].sort_values("x").setting
+    front = points[points.front].sort_values("x").name
     chart = tradeoff_chart(
         points,
         (late_metric(x).title, late_metric(y).title),
@@ -211,14 +208,11 @@ def _tradeoff(page: str, sweep: Sweep, results: Results, table: pd.DataFrame) ->
         (late_metric(x).lower_is_better, late_metric(y).lower_is_better),
         page_theme(),
     )
-    show_pickable(page, "tradeoff", chart)
-    _picked(page, "tradeoff", sweep, results, table)
+    _show(page, "tradeoff", chart, sweep, table)
     free = [policy.label for policy in map(policy_named, POLICIES) if not policy.bounded]
     st.caption(
         plain(
-            f"On the front of {len(points)} settings: "
-            + ", ".join(titles[setting] for setting in front)
-            + "."
+            f"On the Pareto front of the {len(points)} settings: {', '.join(front)}."
             + (f" Not compared, because no budget limits it: {', '.join(free)}." if free else "")
         )
     )

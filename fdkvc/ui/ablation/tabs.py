@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 from fdkvc.parameters import Field
@@ -35,5 +35,5 @@ def fields_of(page: str, link: Mapping[str, str] | None = None) -> list[Field]:
 
 def show(page: str) -> None:
     """Show the tab that is open."""
-    shows: dict[str, Callable[[str], None]] = {"sweep": sections.show, "search": search.show}
-    open_section_of(page, SECTION, {name: partial(show, page) for name, show in shows.items()})
+    shows = {"sweep": partial(sections.show, page), "search": partial(search.show, page)}
+    open_section_of(page, SECTION, shows)

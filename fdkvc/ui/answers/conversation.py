@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import islice, zip_longest
@@ -14,7 +14,6 @@ from fdkvc.corpora.model_text import Passage, Writer, model_text
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.explain.answer_causes import (
     GradedCall,
-    Passages,
     Restoration,
     Word,
     damage_by_head,
@@ -28,7 +27,7 @@ from fdkvc.lm.chat import Chat, is_looping
 from fdkvc.lm.head_eviction import check_no_future
 from fdkvc.lm.language_model import LanguageModel, load_language_model
 from fdkvc.lm.text_cache import TextCache
-from fdkvc.policies import Policy
+from fdkvc.policies import Policy, read_policy
 from fdkvc.ui.kit.lru import cached
 
 FULL = "all"
@@ -134,13 +133,6 @@ def context_of(conversation: Conversation) -> Chat:
     return chat
 
 
-def steps_of(chat: Chat, conversation: Conversation) -> Iterator[int]:
-    """Let a chat answer; yield the number of steps so far."""
-    steps = islice(chat.answer(), conversation.steps)
-    for count, _ in enumerate(steps, 1):
-        yield count
-
-
 @dataclass(frozen=True, eq=False)
 class Answered:
     """A conversation with its last answer; fork `chat`, which is after the answer, to go on."""
@@ -162,22 +154,21 @@ class Answered:
         conversation = self.conversation
         given = sum(each.turn < conversation.turn for each in conversation.passages)
         last = self.began(name) - (1 if conversation.messages else 0)
-        writers = [writer for writer, *_ in self.chat.passages[name]]
-        return [(writers[at], self.chat.text(name, passage=at)) for at in range(given, last)]
+        return self._texts(name)[given:last]
 
     def passages(self, name: str) -> list[tuple[Writer, str]]:
         """Return the calls and words of a cache's answer so far."""
         tokens, cache = self.chat.model.tokens, self.chat.caches[name]
-        known = self.chat.passages[name]
-        found: list[tuple[Writer, str]] = [
-            (writer, tokens.text(cache.ids[first:end]).strip())
-            for writer, first, end in known[self.began(name) :]
-        ]
+        found, known = self._texts(name)[self.began(name) :], self.chat.passages[name]
         written = cache.ids[known[-1][2] if known else 0 :]
         if written:
             begun: Writer = "call" if written[0] == tokens.marks["call"][0] else "system"
             found.append((begun, tokens.text(written).strip()))
         return found
+
+    def _texts(self, name: str) -> list[tuple[Writer, str]]:
+        writers = enumerate(self.chat.passages[name])
+        return [(writer, self.chat.text(name, passage=at)) for at, (writer, *_) in writers]
 
     def calls(self, name: str) -> list[str]:
         """Return the calls of a cache's answer."""
@@ -228,39 +219,32 @@ def restored(answered: Answered, name: str) -> Restoration:
     return restore_spans(chat.model, chat.caches[name], chat.passages[name])
 
 
-@dataclass(frozen=True)
-class Text:
-    """The ids of a text, and its passages as (writer, first, end)."""
-
-    ids: tuple[int, ...]
-    passages: tuple[tuple[Writer, int, int], ...]
+Text = tuple[tuple[int, ...], tuple[tuple[Writer, int, int], ...]]
+"""The ids of a text, and its passages as (writer, first, end)."""
 
 
 def text_of(answered: Answered) -> Text:
     """Return the whole dialog, or the full cache's text of a chat."""
     conversation, chat = answered.conversation, answered.chat
     if conversation.messages:
-        passages: Passages = chat.passages[FULL]
-        return Text(tuple(chat.caches[FULL].ids), tuple(passages))
+        return tuple(chat.caches[FULL].ids), tuple(chat.passages[FULL])
     tokens = chat.model.tokens
     ids, found = [*tokens.first], []
     for passage in conversation.passages:
         own = tokens.encode_passage(passage).ids
         found.append((passage.writer, len(ids), len(ids) + len(own)))
         ids += own
-    return Text(tuple(ids), tuple(found))
+    return tuple(ids), tuple(found)
 
 
 @cached
 def damage(conversation: Conversation, text: Text) -> pd.DataFrame:
     """Return every policy's damage on a text; see `fdkvc.explain.answer_causes.damage_table`."""
-    return damage_table(bundled_model(), conversation.caches(), text.ids, text.passages)
+    return damage_table(bundled_model(), conversation.caches(), *text)
 
 
 @cached
 def head_damage(conversation: Conversation, name: str, text: Text) -> Floats:
     """Return the damage by head; see `fdkvc.explain.answer_causes.damage_by_head`."""
-    (policy,) = (each for each in conversation.policies if each.name == name)
-    return damage_by_head(
-        bundled_model(), policy, conversation.budget, conversation.decides, text.ids, text.passages
-    )
+    decided = conversation.budget, conversation.decides
+    return damage_by_head(bundled_model(), read_policy(name), *decided, *text)

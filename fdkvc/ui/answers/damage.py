@@ -48,7 +48,9 @@ def show_damage(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
                 "Below 0, the text became more likely."
             )
     st.html(table_html(_by_writer(answered, table), "Damage by writer, in nats per token"))
-    return {"damage.csv": table, "damage_by_head.csv": _heads_table(name, heads)}
+    rows = [(name, *place, float(heads[place])) for place in np.ndindex(heads.shape)]
+    by_head = pd.DataFrame(rows, columns=["policy", "layer", "head", "damage"])
+    return {"damage.csv": table, "damage_by_head.csv": by_head}
 
 
 def _chart(answered: Answered, table: pd.DataFrame) -> Spec:
@@ -95,8 +97,3 @@ def _heads_html(heads: Floats) -> str:
         f'<div class="scrolls heat" tabindex="0" role="region" aria-label="{label}"><table>'
         f"<thead><tr><td></td>{names}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
-
-
-def _heads_table(name: str, heads: Floats) -> pd.DataFrame:
-    rows = [(name, *place, float(heads[place])) for place in np.ndindex(heads.shape)]
-    return pd.DataFrame(rows, columns=["policy", "layer", "head", "damage"])

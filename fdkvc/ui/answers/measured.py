@@ -162,8 +162,7 @@ def _show_own(page: str, known: Shipped) -> Mapping[str, pd.DataFrame]:
     if "live_cost.csv" in known.run.texts:
         cost = pd.read_csv(StringIO(known.run.texts["live_cost.csv"]))
         tables["live_cost.csv"] = cost
-        words = cost.assign(policy=cost.policy.map(_title), **{"per head": cost.budget.astype(str)})
-        columns = {name: words[name].tolist() for name in ("policy", "per head")}
+        columns = {"policy": [*map(_title, cost.policy)], "per head": [*map(str, cost.budget)]}
         columns |= {name.replace("_", " "): [*map(COST[name], cost[name])] for name in COST}
         st.subheader("What it costs", anchor=False)
         st.caption(

@@ -5,8 +5,8 @@ Text of the user, a file or the model is escaped and shown by ``st.html`` only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from html import escape
+from itertools import islice
 from time import monotonic
 
 import pandas as pd
@@ -18,10 +18,10 @@ from fdkvc.explain.answer_causes import turns_of
 from fdkvc.limits import MAX_ANSWERS_MEGABYTES, MAX_TYPED_CHARACTERS
 from fdkvc.report.answer import call_html, words_html
 from fdkvc.ui.answers import choices
-from fdkvc.ui.answers.conversation import FULL, Answered, Conversation, context_of, steps_of
+from fdkvc.ui.answers.conversation import FULL, Answered, Conversation, context_of
 from fdkvc.ui.kit.fields import hold_and_rerun, problems
 from fdkvc.ui.kit.lru import ByteLRU
-from fdkvc.ui.kit.markdown import Markdown, plain
+from fdkvc.ui.kit.markdown import plain
 from fdkvc.words import count, listed, sentence
 
 DRAWN = 0.06
@@ -54,15 +54,15 @@ def answer(page: str, conversation: Conversation) -> Answered | None:
         )
         return None
     known = ANSWERS.get(conversation)
-    headline, message, lanes, button = st.container(), st.empty(), st.empty(), st.empty()
+    above, message, lanes, button = st.container(), st.empty(), st.empty(), st.empty()
     try:
         if known is None:
             known = _write(page, conversation, message, lanes, button)
     except ValueError as error:
         problems(sentence(str(error)))
         return None
-    with headline:
-        show_headline(known)
+    with above:
+        st.header(plain(headline(known)), anchor=False)
     message.html(_message_html(known))
     lanes.html(_lanes_html(known))
     return known
@@ -80,7 +80,8 @@ def _write(
     message.html(_message_html(answered))
     began = drawn = monotonic()
     offered = False
-    for steps in steps_of(answered.chat, conversation):
+    steps_left = islice(answered.chat.answer(), conversation.steps)
+    for steps, _ in enumerate(steps_left, start=1):
         st.session_state[f"{page}/{choices.STEPS}"] = steps
         if not offered and monotonic() - began > PATIENCE:
             offered = True
@@ -116,11 +117,7 @@ def show_input(page: str, conversation: Conversation) -> None:
             )
         with st.container(horizontal=True, vertical_alignment="center"):
             with st.container():
-                text = st.chat_input(
-                    "Write as the user",
-                    key=f"{page}/say",
-                    disabled=left < 2,
-                )
+                text = st.chat_input("Write as the user", key=f"{page}/say", disabled=left < 2)
             if conversation.messages and st.button(
                 "Take it back",
                 key=f"{page}/unsay",
@@ -140,49 +137,30 @@ def show_input(page: str, conversation: Conversation) -> None:
 # ------------------------------------------------------------------------------- in words
 
 
-def show_headline(answered: Answered) -> None:
-    """Show in one sentence which caches made the expected call."""
+def headline(answered: Answered) -> str:
+    """Say in one sentence which caches made the expected call."""
     titles = answered.conversation.titles
     if answered.looped(FULL):
-        st.header("The reference failed here: the full cache repeats itself", anchor=False)
-        return
+        return "The reference failed here: the full cache repeats itself"
     if not answered.expected_calls:
-        full = [text for _, text in answered.passages(FULL)]
-        same = [
-            titles[name]
-            for name in list(titles)[1:]
-            if [text for _, text in answered.passages(name)] == full
-        ]
-        if len(same) == len(titles) - 1:
-            st.header("Every policy gives the full cache's answer", anchor=False)
-        elif same:
-            st.header(
-                Markdown("Same answer as the full cache: {}; the others differ").format(
-                    listed(same)
-                ),
-                anchor=False,
-            )
-        else:
-            st.header("No policy gives the full cache's answer", anchor=False)
-        return
+        texts = {name: [text for _, text in answered.passages(name)] for name in titles}
+        full, *others = texts.values()
+        if all(text == full for text in others):
+            return "Every policy gives the full cache's answer"
+        same = [titles[name] for name, text in texts.items() if text == full and name != FULL]
+        if same:
+            return f"Same answer as the full cache: {listed(same)}; the others differ"
+        return "No policy gives the full cache's answer"
     method = answered.expected_calls[0].split(" ")[0]
     called = {**titles, FULL: "the full cache"}
     right = [called[name] for name in titles if answered.right(name)]
     wrong = [called[name] for name in titles if not answered.right(name)]
     if answered.reference_failed:
-        words = Markdown("The reference failed here: {} is wrong with the full cache{}").format(
-            method, f", and right with {listed(right)}" if right else ""
-        )
-        st.header(plain(words), anchor=False)
-    elif not wrong:
-        st.header(Markdown("{}: the call is right with every cache").format(method), anchor=False)
-    else:
-        st.header(
-            Markdown("{}: the call is right with {}, and wrong with {}").format(
-                method, listed(right), listed(wrong)
-            ),
-            anchor=False,
-        )
+        others_right = f", and right with {listed(right)}" if right else ""
+        return f"The reference failed here: {method} is wrong with the full cache{others_right}"
+    if not wrong:
+        return f"{method}: the call is right with every cache"
+    return f"{method}: the call is right with {listed(right)}, and wrong with {listed(wrong)}"
 
 
 def _message_html(answered: Answered) -> str:
@@ -214,10 +192,7 @@ def _message_html(answered: Answered) -> str:
 
 def _lanes_html(answered: Answered, *, writing: bool = False) -> str:
     """Return a column for each cache; unfinished answers are not graded."""
-    return f'<div class="answers">{"".join(_lanes(answered, writing))}</div>'
-
-
-def _lanes(answered: Answered, writing: bool) -> Iterator[str]:
+    columns = ""
     titles = answered.conversation.titles
     texts = {name: answered.passages(name) for name in titles}
     full = {writer: text.split() for writer, text in texts[FULL]}
@@ -236,11 +211,12 @@ def _lanes(answered: Answered, writing: bool) -> Iterator[str]:
                 parts += f'<div class="chips"><span>{escape(text)}</span></div>'
         if not writing and answered.looped(name):
             parts += "<small>Stopped: the model repeats itself.</small>"
-        yield (
+        columns += (
             f'<section aria-label="{escape(title)}">'
             f"<b{hue_of(title)}>{escape(title)}</b> "
             f"<small>{held} of {before} entries per head</small>{parts}</section>"
         )
+    return f'<div class="answers">{columns}</div>'
 
 
 def answers_table(answered: Answered) -> pd.DataFrame:

@@ -20,12 +20,7 @@ from fdkvc.ui.answers.scene import answers_table
 from fdkvc.ui.answers.why import keep_to_answers, show_why
 from fdkvc.ui.dialogs.choices import FILE, OWN
 from fdkvc.ui.kit import fields
-from fdkvc.ui.kit.downloads import (
-    download_files,
-    download_pictures,
-    show_address,
-    shown_charts,
-)
+from fdkvc.ui.kit.downloads import download_files, download_pictures, show_address, shown_charts
 from fdkvc.ui.kit.fields import held, problems
 from fdkvc.ui.kit.files import report_button
 from fdkvc.ui.kit.frame import open_section_of
@@ -99,22 +94,15 @@ def open_section(page: str, answered: Answered) -> None:
     tables = {"answers.csv": answers_table(answered)}
     tables |= open_section_of(page, SECTION, sections)
     with st.container(horizontal=True):
-        _downloads(page, tables)
+        with st.popover("Download", icon=":material/download:"):
+            show_address(held(page, FILE) == OWN)
+            names = list(tables)
+            download_files(page, lambda: {name: csv_text(tables[name]) for name in names}, names)
+            shown = [name for name, table in PICTURES.items() if table in tables]
+            download_pictures(page, shown_charts(page), shown)
         if tables.keys() >= set(TABLES):
             report_button(page, shipped_report, "All tables")
     with st.expander("What these figures mean", icon=":material/help:"):
         st.markdown(
             Markdown("\n").join(Markdown("- **{}:** {}").format(name, help) for name, help in HELP)
         )
-
-
-def _downloads(page: str, tables: Mapping[str, pd.DataFrame]) -> None:
-    with st.popover("Download", icon=":material/download:"):
-        show_address(held(page, FILE) == OWN)
-        download_files(
-            page,
-            lambda: {name: csv_text(table) for name, table in tables.items()},
-            list(tables),
-        )
-        shown = [name for name, table in PICTURES.items() if table in tables]
-        download_pictures(page, shown_charts(page), shown)

@@ -80,7 +80,7 @@ def show_why(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
             return {}
         word = words[_choose_word(page, answered, name, words)]
         selection = _choose_heads(page, answered)
-    table = _why(answered, name, word, selection)
+    table = _why(answered.chat, name, word, selection)
     st.markdown(plain(_attention_sentence(answered, name, word, table)))
     st.html(_transcript(answered, name, word, table))
     gone = table[table.evicted > 0].nlargest(GONE_WORDS, "all_there")
@@ -90,9 +90,7 @@ def show_why(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     return {"why.csv": table}
 
 
-@cached
-def _why(answered: Answered, name: str, word: Word, selection: HeadSelection) -> pd.DataFrame:
-    return why_table(answered.chat, name, word, selection)
+_why = cached(why_table)
 
 
 def _choose_word(page: str, answered: Answered, name: str, words: tuple[Word, ...]) -> int:

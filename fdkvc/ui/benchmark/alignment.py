@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pandas as pd
 import streamlit as st
 
@@ -47,21 +49,18 @@ def show_alignment(page: str, study: Study) -> None:
         return
     st.header("1. The question", anchor=False)
     st.markdown(
-        "Alignment is the cosine of the attention output with the current topic, “projected”. The "
-        "output is a weighted mean of **values**, so it lives in the space of $W_V$; the paper "
-        "does not say which matrix projects the topic, and prints alignments near 0.02 where "
-        "aligned vectors would give 1. Here are the same outputs against the same topics, "
-        "projected three ways, and beside them what the paper prints."
+        "Alignment is the cosine of the attention output and the “projected” current topic. The "
+        "output is a weighted mean of **values**, so it lies in the space of $W_V$. The paper "
+        "does not say which matrix projects the topic, and prints alignments near 0.02, where "
+        "aligned vectors would give 1. The charts compare the same outputs with the same topics, "
+        "projected in three ways, and show the published alignments."
     )
     drawn = choose_drawn(f"{page}/alignment", study)
     policies = {p.name: p.title for p in results.benchmark.policies if p.name in drawn}
-    with side_by_side("projections"):
-        for projection, name in _NAMES.items():
-            rows = table[(table.projection == projection) & table.policy.isin(policies)]
-            if not rows.empty:
-                with panel(f"projection-{projection}"):
-                    _levels(page, projection, name, rows, policies)
-    _levels_in_words(table[table.policy.isin(policies)])
+    drawn_rows = table[table.policy.isin(policies)]
+    for projection, rows in _side_by_side("projection", drawn_rows):
+        _levels(page, projection, rows, policies)
+    _levels_in_words(drawn_rows)
 
     st.header("2. The dialogs behind a mean", anchor=False)
     _dialogs(page, study, policies)
@@ -72,25 +71,31 @@ def show_alignment(page: str, study: Study) -> None:
     ablated, baseline = read_policy(ABLATED_POLICY).title, read_policy(BASELINE).title
     st.header(plain(f"3. {ablated} − {baseline}, paired by dialog"), anchor=False)
     st.markdown(
-        "Both policies run on the same dialogs, so differences are paired. Lines: 95 % intervals; "
-        "the published ones follow from the paper's own t-tests "
-        "(Section 5.6: t = 1.31, 0.57 and 0.87 on Shift, Mixed and Gradual; elsewhere from the "
-        "spread that these imply)."
+        "Both policies run on the same dialogs, so differences are paired. Lines are 95 % "
+        "intervals. The published ones follow from the paper's t-tests on Shift, Mixed and Gradual "
+        "(Section 5.6: t = 1.31, 0.57 and 0.87), and elsewhere from the spread that these imply."
     )
-    with side_by_side("projected-differences"):
-        for projection, name in _NAMES.items():
-            rows = differences[differences.projection == projection]
-            if not rows.empty:
-                with panel(f"difference-{projection}"):
-                    _differences(page, projection, name, rows)
+    for projection, rows in _side_by_side("difference", differences):
+        shown = rows.assign(words=[f"t = {decimal(t, 2)}" for t in rows.t])
+        least = 0.42 if projection == "value" else 0.06
+        key = f"{page}/difference/{projection}"
+        show_differences(key, _NAMES[projection], shown, least)
 
     st.header("4. What follows", anchor=False)
     st.markdown(plain(conclusion(table, differences)))
 
 
-def _levels(
-    page: str, projection: str, name: str, rows: pd.DataFrame, policies: dict[str, str]
-) -> None:
+def _side_by_side(kind: str, table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Open a panel for each projection in turn; yield its name and its rows."""
+    with side_by_side(f"{kind}s"):
+        for projection in _NAMES:
+            rows = table[table.projection == projection]
+            if not rows.empty:
+                with panel(f"{kind}-{projection}"):
+                    yield projection, rows
+
+
+def _levels(page: str, projection: str, rows: pd.DataFrame, policies: dict[str, str]) -> None:
     dots = rows.assign(
         row=rows.scenario.map(scenario_label),
         name=rows.policy.map(policies),
@@ -103,7 +108,7 @@ def _levels(
     if projection == "value":
         ends, scale = (min(0.0, float(rows.ci_low.min())), 1.02), "from 0 to 1"
     subtitle = f"late alignment with its 95 % interval, {scale}"
-    chart = dots_chart(dots, name, subtitle, page_theme(), ends=ends)
+    chart = dots_chart(dots, _NAMES[projection], subtitle, page_theme(), ends=ends)
     st.vega_lite_chart(chart, key=f"{page}/levels/{projection}", width="stretch")
 
 
@@ -113,10 +118,10 @@ def _levels_in_words(table: pd.DataFrame) -> None:
     inside = ((other.ci_low <= 0) & (other.ci_high >= 0)).mean()
     st.markdown(
         Markdown(
-            "With $W_V$ the alignments run from {} to {}. With $W_K$ or $W_Q$ output and "
-            "topic are unrelated vectors of 16 numbers: every mean is within {:.3f} of zero, "
-            "{:.0%} of the intervals contain zero, and one dialog scatters by about {:.2f} "
-            "(1/√16 = 0.25). The published column has that size."
+            "With $W_V$ the alignments range from {} to {}. With $W_K$ or $W_Q$, output and topic "
+            "are unrelated vectors of 16 numbers: every mean is within {:.3f} of zero, {:.0%} of "
+            "the intervals contain zero, and the standard deviation over dialogs is about {:.2f} "
+            "(1/√16 = 0.25). The published alignments are of that size."
         ).format(
             *(decimal(value["mean"].min()), decimal(value["mean"].max())),
             other["mean"].abs().max(),
@@ -144,35 +149,25 @@ def _dialogs(page: str, study: Study, policies: dict[str, str]) -> None:
     st.vega_lite_chart(chart, key=f"{page}/alignment/spread", width="stretch")
 
 
-def _differences(page: str, projection: str, name: str, rows: pd.DataFrame) -> None:
-    shown = rows.assign(words=[f"t = {decimal(t, 2)}" for t in rows.t])
-    least = 0.42 if projection == "value" else 0.06
-    show_differences(f"{page}/difference/{projection}", name, shown, least)
-
-
 def conclusion(table: pd.DataFrame, differences: pd.DataFrame) -> Markdown:
     """Return the conclusion, with the numbers of this run."""
     measured = differences[differences.projection == "value"].set_index("scenario")
     published = differences[differences.projection == PUBLISHED]
     sure = measured[holm(measured.p) < 0.05]
-    above, below = (
-        list(map(str, sure.index[side])) for side in (sure.mean_diff > 0, sure.mean_diff < 0)
-    )
-    lines = [
-        Markdown(
+    lines = []
+    if len(published):
+        words = Markdown(
             "- **The published differences are indistinguishable from zero**: the largest |t| "
-            "is {:.2f}, and 1.96 is needed."
-        ).format(published.t.abs().max())
-        if len(published)
-        else "",
-        Markdown(
-            "- **With the value matrix they are not**: |t| is between {:.0f} and {:.0f}."
-        ).format(measured.t.abs().min(), measured.t.abs().max()),
-        Markdown("- **FD-KVC is above H2O** on {}.").format(_names(above)) if above else "",
-        Markdown("- **FD-KVC is below H2O** on {}.").format(_names(below)) if below else "",
-        _leaders(table),
-    ]
-    return Markdown("\n").join(line for line in lines if line)
+            "is {:.2f}, below 1.96."
+        )
+        lines.append(words.format(published.t.abs().max()))
+    words = Markdown("- **With the value matrix, |t| is between {:.0f} and {:.0f}.**")
+    lines.append(words.format(measured.t.abs().min(), measured.t.abs().max()))
+    for place, side in (("above", sure.mean_diff > 0), ("below", sure.mean_diff < 0)):
+        if side.any():
+            names = listed([scenario_label(str(each)) for each in sure.index[side]])
+            lines.append(Markdown("- **FD-KVC is {} H2O** on {}.").format(place, names))
+    return Markdown("\n").join([*lines, _leaders(table)])
 
 
 def _leaders(table: pd.DataFrame) -> str:
@@ -182,23 +177,13 @@ def _leaders(table: pd.DataFrame) -> str:
     for projection, word in (("value", "measured"), (PUBLISHED, "published")):
         means = composite[composite.projection == projection].set_index("policy")["mean"]
         if ABLATED_POLICY in means:
-            ahead = means[means > means[ABLATED_POLICY]].sort_values(ascending=False)
-            if len(ahead):
-                leaders = [
-                    f"{read_policy(str(name)).title} {decimal(mean, 4)}"
-                    for name, mean in ahead.items()
-                ]
-                parts.append(
-                    f"{word}: {', '.join(leaders)}, FD-KVC {decimal(means[ABLATED_POLICY], 4)}"
-                )
+            first = means[means >= means[ABLATED_POLICY]].sort_values(ascending=False)
+            named = [f"{read_policy(str(key)).title} {decimal(x, 4)}" for key, x in first.items()]
+            if len(named) > 1:
+                parts.append(f"{word}: {', '.join(named)}")
     if not parts:
         return ""
     return Markdown(
         "- **FD-KVC does not lead the composite**: simple heuristics that keep the newest tokens "
-        "are ahead of it ({}), so it is not better than coarse heuristics, in the printed table "
-        "either."
+        "have higher means ({}), also in the published table."
     ).format("; ".join(parts))
-
-
-def _names(scenarios: list[str]) -> str:
-    return listed([scenario_label(scenario) for scenario in scenarios])

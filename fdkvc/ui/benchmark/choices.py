@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from fdkvc.experiments.benchmark import Benchmark
-from fdkvc.experiments.study import Study
 from fdkvc.files.options import options_of
 from fdkvc.files.shipped import papers_run
 from fdkvc.files.studies import study_files
@@ -55,17 +54,13 @@ def _link(benchmark: Benchmark) -> Mapping[str, str]:
     return {field.name: field.written(values[field.name]) for field in FIELDS}
 
 
-def _described(benchmark: Benchmark) -> str:
+def described(benchmark: Benchmark) -> str:
+    """Return the settings of a run in words."""
     return (
         f"{count(benchmark.dialogs, 'dialog')} per scenario, seed {benchmark.seed}, "
         f"budget {benchmark.budget}, {count(len(benchmark.policies), 'policy', 'policies')}, "
         f"{count(len(benchmark.scenarios), 'scenario')}"
     )
-
-
-def _shipped() -> Mapping[Benchmark, Study]:
-    study = papers_run().study
-    return {study.results.benchmark: study}
 
 
 def runs_of(page: str) -> Kind:
@@ -75,8 +70,8 @@ def runs_of(page: str) -> Kind:
         Benchmark,
         link=_link,
         fields=lambda _: FIELDS,
-        describe=_described,
+        describe=described,
         results=lambda study: study.results,
         files=study_files,
-        shipped=_shipped,
+        shipped=lambda: {papers_run().study.results.benchmark: papers_run().study},
     )

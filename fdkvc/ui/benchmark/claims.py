@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import streamlit as st
@@ -24,9 +23,9 @@ EVERY = "all"
 
 
 @cached
-def claims_of(study: Study) -> tuple[ClaimResult, ...]:
-    """Return the verdicts on the claims of a study, once for all that show them."""
-    return tuple(judged_claims(study))
+def claims_of(study: Study) -> list[ClaimResult]:
+    """Return the verdicts on the claims of a study, made once."""
+    return judged_claims(study)
 
 
 def show_scorecard(page: str, study: Study) -> None:
@@ -44,19 +43,19 @@ def show_scorecard(page: str, study: Study) -> None:
         )
         return
     spreads = reproduced_by_spread(tables)
-    details = {
-        REPRODUCED: f" ({spreads['varying']} varying, {count(spreads['constant'], 'constant')}, "
+    details = (
+        f" ({spreads['varying']} varying, {count(spreads['constant'], 'constant')}, "
         f"{count(spreads['percentile'], 'percentile')})"
-    }
+    )
     note = (
-        "A constant is the same in every dialog. Open is no evidence against a figure: if the "
-        "paper's dialogs and as many of ours come from one population, "
-        f"{100 * power(600, 600):.0f} % of the varying figures are reproduced."
+        "A constant is the same in every dialog. Open is not evidence against a figure: if the "
+        "paper's 600 dialogs and 600 of ours come from one population, only "
+        f"{100 * power(600, 600):.0f} % of the varying figures are expected to be reproduced."
     )
     claims = counted(claims_of(study))
     with st.container(key="scorecard", gap="xxsmall"):
         _verdicts(page, "Published figures", "Tables", figures, SIGNS, details, note)
-        _verdicts(page, "Claims", "Claims", claims, CLAIM_SIGNS)
+        _verdicts(page, "Claims", "Claims", claims, CLAIM_SIGNS, "", "")
 
 
 def _verdicts(
@@ -65,8 +64,8 @@ def _verdicts(
     section: str,
     counts: Mapping[Any, int],
     signs: Mapping[Any, str],
-    details: Mapping[Any, str] = MappingProxyType({}),
-    note: str = "",
+    details: str,
+    note: str,
 ) -> None:
     def open_section(verdict: str) -> None:
         st.session_state[f"{page}/sections"] = section
@@ -79,7 +78,10 @@ def _verdicts(
             if number:
                 st.button(
                     Markdown("{}\u00a0{} **{}**{}").format(
-                        signs[verdict], name_of(verdict), number, details.get(verdict, "")
+                        signs[verdict],
+                        name_of(verdict),
+                        number,
+                        details if verdict == REPRODUCED else "",
                     ),
                     key=f"{page}/scorecard/{section}/{verdict}",
                     type="tertiary",
@@ -98,14 +100,11 @@ def choose_verdict(page: str, section: str, verdicts: Iterable[str | None]) -> s
     return segments(_shown(page, section), "Show", names)
 
 
+@st.fragment
 def show_claims(page: str, study: Study) -> None:
     """Show the claims, all or those with one verdict."""
     results = claims_of(study)
-    _list(page, results, [verdict for verdict, number in counted(results).items() if number])
-
-
-@st.fragment
-def _list(page: str, results: tuple[ClaimResult, ...], verdicts: list[str | None]) -> None:
+    verdicts = [verdict for verdict, number in counted(results).items() if number]
     wanted = choose_verdict(page, "Claims", verdicts)
     legend = " · ".join(f"{CLAIM_SIGNS[verdict]} {MEANINGS[verdict]}" for verdict in verdicts)
     st.caption(plain(f"{legend} · click a claim for its numbers"))

@@ -23,9 +23,9 @@ def show_cost(page: str, study: Study) -> None:
     table = table.assign(policy=table.policy.map(lambda name: titles.get(name, name)))
     st.header("Time per turn", anchor=False)
     st.markdown(
-        "Median time of scores, eviction and output after a warm-up; policies alternate, so that "
-        "other load affects all alike. Times are this machine's; the ratio to FIFO is easier to "
-        "compare, and the paper's is 3.9 for FD-KVC. Batched: 100 dialogs per turn."
+        "Median time to score, evict and compute the output, after a warm-up. Policies alternate, "
+        "so other load slows all of them alike. Times are of this machine; the ratio to FIFO is "
+        "easier to compare (3.9 for FD-KVC in the paper). Batched: 100 dialogs at once."
     )
     _show(
         f"{page}/latency",
@@ -40,9 +40,9 @@ def show_cost(page: str, study: Study) -> None:
     st.header("Memory and reads", anchor=False)
     st.markdown(
         plain(
-            f"Bytes of a cache of {budget} entries, and of all keys and values of a dialog of "
-            "Mixed 3-Topic without eviction. The paper counts 8 bytes of scores per entry for "
-            "FD-KVC (Appendix B); neither counts the embeddings that relevance needs."
+            f"Bytes of a cache of {budget} entries, and of all keys and values of a Mixed 3-Topic "
+            "dialog without eviction. The paper counts 8 bytes of scores per entry for FD-KVC "
+            "(Appendix B). Neither count includes the embeddings that relevance needs."
         )
     )
     _show(

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import pandas as pd
 import streamlit as st
 
 from fdkvc.experiments.study import Study
 from fdkvc.limits import MAX_DRAWN_POLICIES
-from fdkvc.replication.tables import ablation_table, series_table
+from fdkvc.replication.tables import series_table
 from fdkvc.report.figures import (
     ABLATIONS_TITLE,
     ABLATIONS_WORDS,
     FIGURES,
-    ablation_chart,
+    ablation_charts,
     drawn_first,
-    printed_metrics,
     quantity_label,
     series_chart,
 )
@@ -69,47 +67,32 @@ def choose_drawn(page: str, study: Study) -> tuple[str, ...]:
     return tuple(chosen) or drawn_first(policies)
 
 
-@cached
-def turns_of(study: Study) -> pd.DataFrame:
-    """Return the means of every turn."""
-    return series_table(study.results)
+turns_of = cached(series_table)
+"""Returns the means of every turn, made once."""
 
 
-def _chart(
-    page: str,
-    study: Study,
-    scenario: str,
-    quantity: str,
-    drawn: tuple[str, ...],
-    place: str = "",
-) -> None:
-    chart = series_chart(study, turns_of(study), scenario, quantity, page_theme(), drawn)
+def _chart(page: str, study: Study, scenario: str, quantity: str, drawn: tuple[str, ...]) -> None:
+    chart = series_chart(study, turns_of(study.results), scenario, quantity, page_theme(), drawn)
     if chart is None:
         st.info(plain(f"{quantity_label(quantity)} was not measured for these policies."))
     else:
-        st.vega_lite_chart(
-            chart, key=f"{page}/series/{place}{scenario}/{quantity}", width="stretch"
-        )
+        st.vega_lite_chart(chart, key=f"{page}/series/{scenario}/{quantity}", width="stretch")
 
 
 def _ablations(page: str, study: Study) -> None:
     st.markdown(plain(ABLATIONS_WORDS))
-    for parameter, results in study.sweeps.items():
-        table = ablation_table(results, parameter)
+    for parameter, charts in ablation_charts(study, page_theme()).items():
         with side_by_side(f"ablation-{parameter}"):
-            for metric in printed_metrics(table):
+            for metric, chart in charts.items():
                 with panel(f"ablation-{parameter}-{metric}"):
-                    st.vega_lite_chart(
-                        ablation_chart(table, parameter, metric, page_theme()),
-                        key=f"{page}/curve/{parameter}/{metric}",
-                        width="stretch",
-                    )
+                    key = f"{page}/curve/{parameter}/{metric}"
+                    st.vega_lite_chart(chart, key=key, width="stretch")
 
 
 def _any_other(page: str, study: Study, drawn: tuple[str, ...]) -> None:
     scenarios = {each.key: each.label for each in study.results.benchmark.scenarios}
-    quantities = {name: quantity_label(name) for name in turns_of(study).quantity.unique()}
+    quantities = {name: quantity_label(name) for name in turns_of(study.results).quantity.unique()}
     with st.container(horizontal=True):
         scenario = pick(f"{page}/other/scenario", "Scenario", scenarios)
-        quantity = pick(f"{page}/other/quantity", "Over the turns", quantities)
-    _chart(page, study, scenario, quantity, drawn, "other/")
+        quantity = pick(f"{page}/other/quantity", "Quantity over the turns", quantities)
+    _chart(page, study, scenario, quantity, drawn)

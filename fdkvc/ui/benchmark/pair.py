@@ -10,8 +10,8 @@ import streamlit as st
 from fdkvc.charts.dots import dots_chart
 from fdkvc.experiments.study import Study
 from fdkvc.paper.tables import BASELINE
-from fdkvc.replication import tables
 from fdkvc.replication.cells import scenario_label
+from fdkvc.replication.tables import comparison_table
 from fdkvc.run.metrics import late_metric
 from fdkvc.ui.kit.fields import pick_two
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
@@ -19,11 +19,8 @@ from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.words import minus, signed
 
-
-@cached
-def comparison(study: Study, policy: str, baseline: str) -> pd.DataFrame:
-    """Compare two policies, once for all that show it."""
-    return tables.comparison_table(study.results, [policy], baseline)
+comparison = cached(comparison_table)
+"""Compares two policies, once for all that show it."""
 
 
 @st.fragment
@@ -35,31 +32,27 @@ def show_comparison(page: str, study: Study) -> None:
         return
     last = list(policies)[-1]
     policy, baseline = pick_two(
-        f"{page}/compare", policies, ("Policy", last), ("compared with", BASELINE)
+        f"{page}/compare", policies, ("Policy", last), ("Compared with", BASELINE)
     )
-    table = comparison(study, policy, baseline)
+    table = comparison(study.results, (policy,), baseline)
     if table.empty:
         st.info("Nothing to compare: the adaptation run alone has no late metrics.")
         return
     st.markdown(
         plain(
             f"{policies[policy]} − {policies[baseline]}, paired by dialog. "
-            "Intervals cover 95 %; the bootstrap interval does not assume a normal distribution. "
-            f"p is adjusted for the {int(table.p.notna().sum())} tests of this table (Holm); the "
-            "effect size is the mean difference over its standard deviation (Cohen's d)."
+            "Intervals are at 95 %; the bootstrap interval does not assume a normal distribution. "
+            f"p is adjusted for the {int(table.p.notna().sum())} tests of this table (Holm). The "
+            "effect size is the mean difference divided by its standard deviation (Cohen's d)."
         )
     )
-    _charts(page, table)
-    with st.container(key="comparison"):
-        st.html(table_html(_shown(table), "Differences in every scenario and metric"))
-
-
-def _charts(page: str, table: pd.DataFrame) -> None:
     with side_by_side("differences"):
         for metric in table.metric.unique():
             with panel(f"differences-{metric}"):
                 rows = table[table.metric == metric]
                 show_differences(f"{page}/dots/{metric}", late_metric(metric).title, rows, 0.01)
+    with st.container(key="comparison"):
+        st.html(table_html(_shown(table), "Differences in every scenario and metric"))
 
 
 def show_differences(key: str, title: str, rows: pd.DataFrame, least: float) -> None:
@@ -95,7 +88,7 @@ def _shown(table: pd.DataFrame) -> dict[str, list[str]]:
         "p": [_p(value) for value in table.p],
         "p, adjusted": [_p(value) for value in table.p_holm],
         "effect size": [_figure(value, "+.2f") for value in table.effect_size],
-        "in words": [_together(minus(words)) for words in table.words],
+        "in words": [minus(words).replace("p < ", "p\u00a0<\u00a0") for words in table.words],
     }
 
 
@@ -106,9 +99,4 @@ def _figure(value: float, form: str) -> str:
 def _p(value: float) -> str:
     if math.isnan(value):
         return ""
-    return _together("< 0.001") if value < 0.001 else f"{value:.3f}"
-
-
-def _together(text: str) -> str:
-    """Let no line end within what a p-value is compared with."""
-    return text.replace("p < ", "p\u00a0< ").replace("< ", "<\u00a0")
+    return "<\u00a00.001" if value < 0.001 else f"{value:.3f}"

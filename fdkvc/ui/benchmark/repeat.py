@@ -13,19 +13,19 @@ from fdkvc.files.record import Record
 from fdkvc.files.repeat import compare, comparison_sentence
 from fdkvc.limits import MAX_BENCHMARK_POLICIES
 from fdkvc.synthetic.scenarios import SCENARIOS, World
-from fdkvc.ui.benchmark.choices import DIALOGS_HERE
+from fdkvc.ui.benchmark.choices import DIALOGS_HERE, described
 from fdkvc.ui.kit.fields import problems
 from fdkvc.ui.kit.files import brought_run, files_of
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.run_panel import start_run
 from fdkvc.ui.kit.sidebar import BUDGET_HERE
-from fdkvc.words import count, sentence
+from fdkvc.words import sentence
 
 
 def choose_record(page: str) -> None:
     """Offer to repeat the run of a run.json file."""
     with st.popover("Repeat a run from its run.json", icon=":material/replay:"):
-        label = "run.json; add its tables to compare numbers from another processor"
+        label = "run.json (add its tables to compare with numbers from another processor)"
         try:
             record = brought_run(f"{page}/record/file", label, "benchmark", "study")
             if record is None:
@@ -35,19 +35,10 @@ def choose_record(page: str) -> None:
             problems(f"This file cannot be repeated: {error}.")
             return
         benchmark = record.benchmark
-        st.markdown(
-            plain(
-                f"{count(len(benchmark.scenarios), 'scenario')}, "
-                f"{count(len(benchmark.policies), 'policy', 'policies')}, "
-                f"{count(benchmark.dialogs, 'dialog')} per scenario, seed {benchmark.seed}, "
-                f"budget {benchmark.budget}. It was measured with "
-                + ", ".join(f"{name} {version}" for name, version in record.versions.items())
-                + "."
-            )
-        )
+        st.markdown(plain(f"{described(benchmark)}. It ran with {_versions(record)}."))
 
         def repeat() -> None:
-            st.session_state[_key(page)] = record
+            st.session_state[f"{page}/record"] = record
             start_run(page, partial(run_study, benchmark), benchmark)
 
         st.button("Repeat this run", key=f"{page}/record/run", on_click=repeat)
@@ -55,7 +46,7 @@ def choose_record(page: str) -> None:
 
 def show_comparison(page: str, study: Study) -> None:
     """Show whether a repeated run gave the same numbers."""
-    record: Record | None = st.session_state.get(_key(page))
+    record: Record | None = st.session_state.get(f"{page}/record")
     if record is None or record.benchmark != study.results.benchmark:
         return
     if not study.results.complete:
@@ -69,14 +60,14 @@ def show_comparison(page: str, study: Study) -> None:
     if comparison.repeated:
         st.success(plain(words), icon=":material/replay:")
     elif comparison.anything:
-        ran = ", ".join(f"{name} {version}" for name, version in record.versions.items())
+        ran = _versions(record)
         st.error(plain(f"{words} The first run used {ran}."), icon=":material/replay:")
     else:
         st.warning(plain(words), icon=":material/replay:")
 
 
-def _key(page: str) -> str:
-    return f"{page}/record"
+def _versions(record: Record) -> str:
+    return ", ".join(f"{name} {version}" for name, version in record.versions.items())
 
 
 def _check_size(record: Record) -> None:
@@ -85,16 +76,16 @@ def _check_size(record: Record) -> None:
     elsewhere = "use `python -m fdkvc repeat run.json`"
     if benchmark.dialogs > DIALOGS_HERE.high:
         raise ValueError(
-            f"it has {benchmark.dialogs:,} dialogs, but at most {DIALOGS_HERE.high:,} run here: "
-            f"{elsewhere}"
+            f"it has {benchmark.dialogs:,} dialogs per scenario, but at most "
+            f"{DIALOGS_HERE.high:,} run here: {elsewhere}"
         )
     if benchmark.budget > BUDGET_HERE.high or len(benchmark.policies) > MAX_BENCHMARK_POLICIES:
         raise ValueError(
-            f"its budget is {benchmark.budget} with {len(benchmark.policies)} policies, but at "
-            f"most {BUDGET_HERE.high} with {MAX_BENCHMARK_POLICIES} run here: {elsewhere}"
+            f"it has a budget of {benchmark.budget} and {len(benchmark.policies)} policies, but at "
+            f"most {BUDGET_HERE.high} and {MAX_BENCHMARK_POLICIES} run here: {elsewhere}"
         )
     own = [each.key for each in benchmark.scenarios if SCENARIOS.get(each.key) != each]
     if own or benchmark.world != World():
         raise ValueError(
-            "its scenarios or its world are not the paper's, and only those run here: " + elsewhere
+            f"its scenarios or its world differ from the paper's, which alone run here: {elsewhere}"
         )

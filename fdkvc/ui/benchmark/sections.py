@@ -59,12 +59,9 @@ def show(page: str) -> None:
     done = min(results.dialogs(each.key) for each in results.benchmark.scenarios)
     finished = done, results.benchmark.dialogs
     past.about(runs, shown, benchmark, shown.result.seconds, finished)
-    repeat.show_comparison(page, shown.result)
-    _show_sections(page, shown.result)
-
-
-def _show_sections(page: str, study: Study) -> None:
-    if not any(study.results.measured.values()):
+    study = shown.result
+    repeat.show_comparison(page, study)
+    if not any(results.measured.values()):
         st.info("The run was cancelled before its first dialogs finished.")
         return
     show_scorecard(page, study)

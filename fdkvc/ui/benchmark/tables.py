@@ -22,7 +22,7 @@ from fdkvc.replication.cells import (
 from fdkvc.replication.judge import Fact, values_behind
 from fdkvc.replication.random_eviction import behind_random, has_random
 from fdkvc.replication.rules import LEGEND, RULES
-from fdkvc.report.tables import STYLE, measured_html
+from fdkvc.report.tables import STYLE, measured_html, measured_rows
 from fdkvc.ui.benchmark.claims import EVERY, choose_verdict
 from fdkvc.ui.kit.downloads import download_files
 from fdkvc.ui.kit.fields import segments
@@ -41,7 +41,10 @@ LAYOUTS = {"printed": "As printed", "sorted": "Sortable"}
 def show_tables(page: str, study: Study) -> None:
     """Show every table of the paper."""
     _show_all(page, study, measured_tables(study))
-    _show_chance(study)
+    if has_random(study.results.benchmark.policies):
+        show_chance(behind_random(study.results))
+    else:
+        st.caption("To compare with random eviction, add the policy Random and run again.")
     show_glossary(study.results.benchmark.metrics)
 
 
@@ -61,14 +64,14 @@ def _show_all(page: str, study: Study, tables: list[MeasuredTable]) -> None:
             download_files(page, partial(files_of, study), ["cells.csv", "tables.md", "tables.tex"])
     if layout == "printed":
         st.caption(
-            "Measured ± half of its 95 % interval. Below: verdict, published figure and "
+            "Measured ± half of its 95 % interval; below it the verdict, the published figure and "
             "(measured − published)."
         )
         st.html(f"<style>{STYLE}</style>")
     else:
         st.caption(
-            "Measured figures in the colours of their verdicts. Click a heading to sort, or a cell "
-            "for its distribution over the dialogs."
+            "Measured figures, coloured by verdict. Click a heading to sort, or a cell to see its "
+            "distribution over the dialogs."
         )
     if verdict != EVERY:
         tables = [shown for table in tables if (shown := table.of_verdict(verdict)).cells]
@@ -79,16 +82,6 @@ def _show_all(page: str, study: Study, tables: list[MeasuredTable]) -> None:
         else:
             # A selection is a position, which means another cell once the table is filtered.
             _show_table(page if verdict == EVERY else f"{page}/{verdict}", study, table)
-
-
-def _show_chance(study: Study) -> None:
-    """Name the policies that are no better than random eviction, if that was run."""
-    if has_random(study.results.benchmark.policies):
-        show_chance(behind_random(study.results))
-    else:
-        st.caption(
-            "To compare with random eviction, add the policy Random in the sidebar and run again."
-        )
 
 
 @st.fragment
@@ -111,7 +104,7 @@ def _show_table(page: str, study: Study, table: MeasuredTable) -> None:
     picked = event.selection.cells
     if picked:
         place, label = picked[0]
-        row = [row for row in table.rows if _measured(table, row)][place]
+        row = [*measured_rows(table)][place]
         column = {label: column for column, label in table.columns.items()}.get(label, "")
         if (row, column) in table.cells:
             _show_cell(page, study, table, row, column)
@@ -121,27 +114,21 @@ def frames(table: MeasuredTable) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the measured figures of a table, in the units shown, and the styles of its cells."""
     header = [table.corner, *table.columns.values()]
     figures, tints = [], []
-    for row, label in table.rows.items():
-        if _measured(table, row):
-            cells = [table.cells.get((row, column)) for column in table.columns]
-            means = [None if cell is None else _sortable(cell) for cell in cells]
-            styles = [_TINTS.get(cell.verdict or "", "") if cell else "" for cell in cells]
-            figures.append([label, *means])
-            tints.append(["", *styles])
+    for row, label in measured_rows(table).items():
+        cells = [table.cells.get((row, column)) for column in table.columns]
+        means = [
+            None if cell is None else math.inf if cell.never else unit_of(cell).scale * cell.mean
+            for cell in cells
+        ]
+        styles = [_TINTS.get(cell.verdict or "", "") if cell else "" for cell in cells]
+        figures.append([label, *means])
+        tints.append(["", *styles])
     return pd.DataFrame(figures, columns=header), pd.DataFrame(tints, columns=header)
-
-
-def _sortable(fact: Fact) -> float:
-    return math.inf if fact.never else unit_of(fact).scale * fact.mean
 
 
 def sortable_words(value: float, digits: int) -> str:
     """Write a figure of the sortable table, in which infinity is an adaptation that never came."""
     return "never" if math.isinf(value) else decimal(value, digits)
-
-
-def _measured(table: MeasuredTable, row: str) -> bool:
-    return any((row, column) in table.cells for column in table.columns)
 
 
 def _show_cell(page: str, study: Study, table: MeasuredTable, row: str, column: str) -> None:

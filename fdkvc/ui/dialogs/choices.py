@@ -19,6 +19,7 @@ from fdkvc.explain.notes import not_read_notes
 from fdkvc.limits import (
     MAX_DIALOG_CHARACTERS,
     MAX_DIALOGS,
+    MAX_JOINT_ENTRIES,
     MAX_SEARCHED_CHARACTERS,
     MAX_SHOWN_BUDGET,
     MAX_SHOWN_HEADS,
@@ -35,7 +36,6 @@ from fdkvc.ui.dialogs.files import (
     UPLOADS,
     DialogFile,
     HeadChoice,
-    check_together,
     read_dialog_file,
     shipped_file,
     shown_recording,
@@ -51,9 +51,6 @@ from fdkvc.ui.stage.follow import open_as_linked
 from fdkvc.words import count
 
 OWN = "own"
-ALWAYS = ("each", "together")
-"""Choices that do not depend on heads sharing keys."""
-
 DIGITS = 16  # hexadecimal digits of a file's SHA-256 in a link
 
 
@@ -228,11 +225,14 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen | None:
     head, mode = _choose_head(page, recording)
     deciding = deciders(mode, [recording])
     budget = fields.number(page, BUDGET)
-    try:
-        if deciding > 1:
-            check_together(recording, deciding, budget)
-    except ValueError as error:
-        problems(f"{error}.")
+    dialogs = recording.dialogs
+    entries = deciding * dialogs.turns * (budget + dialogs.turn_tokens)
+    if deciding > 1 and entries > MAX_JOINT_ENTRIES:
+        problems(
+            f"The {deciding} heads that decide together have {entries:,} entries over all "
+            f"turns, but at most {MAX_JOINT_ENTRIES:,} are shown. Showing the head by itself; "
+            "choose a smaller budget."
+        )
         deciding = 1
     topics = tuple(turn.topic for turn in recording.transcript.turns)
     name = recording.transcript.name
@@ -289,7 +289,8 @@ def _read_upload(page: str) -> DialogFile | None:
     before = UPLOADS.get(st.session_state.get(f"{page}/uploaded"))
     given = {} if upload is None else {upload.file_id: (upload.name, upload.getvalue)}
     if pasted.strip():
-        given[pasted] = (_pasted_name(pasted), pasted.encode)
+        ending = "json" if pasted.lstrip()[:1] in ("[", "{") else "txt"  # selects the format
+        given[pasted] = (f"pasted.{ending}", pasted.encode)
     read, problem = st.session_state.get(last, ((), ""))
     new = [each for each in given if each not in read]
     if new or (given and before is None and not problem):
@@ -379,11 +380,6 @@ def choose_tools(page: str, file: DialogFile) -> DialogFile:
     return replace(file, transcripts=tuple(begun))
 
 
-def _pasted_name(text: str) -> str:
-    """Return a file name for pasted text; its ending selects the format."""
-    return f"pasted.{'json' if text.lstrip()[:1] in ('[', '{') else 'txt'}"
-
-
 def _formats() -> str:
     kinds = {f"{known.label} (.{', .'.join(known.endings)})": 0 for known in FORMATS.values()}
     return f"{', '.join(kinds)}, or a trace of a model from python -m fdkvc capture (.npz)"
@@ -453,7 +449,7 @@ def _choose_head(page: str, recording: Recording) -> tuple[int, str]:
 def ways_of(recording: Recording) -> Field:
     """Return the ways that heads can decide; the default is that of a model's own cache."""
     default = default_heads(recording)
-    labels = {key: words for key, words in HEADS.labels.items() if key in (default, *ALWAYS)}
+    labels = {key: words for key, words in HEADS.labels.items() if key != "kv" or default == "kv"}
     return replace(HEADS, default=default, choices=labels)
 
 

@@ -1,4 +1,4 @@
-"""Evidence: what later turns need, and which policies still held it."""
+"""Evidence: what later turns need, and which policies and heads still held it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 import streamlit as st
 
+from fdkvc.attention import Floats
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.transcripts import SPAN_KINDS, Transcript
+from fdkvc.experiments.replay import default_heads
 from fdkvc.explain.notes import missing_value_notes
-from fdkvc.run.evidence import OLD, Evidence
+from fdkvc.explain.overlap import share_of_differences
+from fdkvc.policies import Policy
+from fdkvc.policies.together import Together
+from fdkvc.run.evidence import OLD, Demands, Evidence, demand_results, recall
 from fdkvc.run.metrics import metrics_of
+from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Rule
 from fdkvc.ui.dialogs.choices import Chosen
 from fdkvc.ui.dialogs.transcript import Outcome, demand_kind, verdicts
@@ -19,6 +25,7 @@ from fdkvc.ui.kit.fields import segments
 from fdkvc.ui.kit.frame import table_html
 from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.lanes import Lane
+from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.words import count
 
@@ -30,23 +37,16 @@ def show_headline(recording: Recording, lane: Lane) -> None:
     kind, name = demand_kind(recording)
     own = [each for each in verdicts(lane.run, recording) if each.demand.kind == kind]
     lost = next((each for each in own if each.lost >= 0), None)
+    words = f"{lane.label} still held everything that each {name} needed"
     if lost is not None:
-        st.header(plain(headline(name, recording, lane, lost)), anchor=False)
+        words = headline(name, recording, lane, lost)
     elif not own:
         kept = lane.run.trace.kept[0, len(recording.tokens) - 1]
         kept = kept[kept >= 0]
         oldest = int(np.searchsorted(recording.starts, kept.min(), "right")) - 1 if len(kept) else 0
-        st.header(
-            Markdown("{} ends with {} of {}; the oldest is from turn {}").format(
-                lane.label, len(kept), count(recording.starts[-1], "token"), oldest
-            ),
-            anchor=False,
-        )
-    else:
-        st.header(
-            Markdown("{} still held everything that each {} needed").format(lane.label, name),
-            anchor=False,
-        )
+        of = count(recording.starts[-1], "token")
+        words = f"{lane.label} ends with {len(kept)} of {of}; the oldest is from turn {oldest}"
+    st.header(plain(words), anchor=False)
 
 
 def headline(name: str, recording: Recording, lane: Lane, lost: Outcome) -> Markdown:
@@ -54,8 +54,7 @@ def headline(name: str, recording: Recording, lane: Lane, lost: Outcome) -> Mark
     demand = lost.demand
     turn, start, _ = demand.mentions[-1]
     result = lane.run.trace.result(lost.lost)
-    mentions = next(tokens for each, tokens in recording.evidence if each is demand)
-    mentioned = np.isin(result.token[0], [token for some in mentions for token in some])
+    mentioned = np.isin(result.token[0], [token for some in lost.mentions for token in some])
     rule = Rule(result.rule[0][mentioned].max(initial=Rule.none))
     return Markdown(
         "The {} {} in turn {} lost {} *{}*, mentioned by the {} in turn {}: {}{}"
@@ -102,25 +101,14 @@ def show_evidence(page: str, chosen: Chosen, lanes: Sequence[Lane]) -> None:
         if row[0].demand.kind == kind
         and not (parted and len({verdict.lost < 0 for verdict in row}) == 1)
     ]
-    st.html(
-        table_html(
-            _demands(recording.transcript, rows, lanes),
-            "Each needed value and which policies held it",
-        )
+    table = _demands(recording.transcript, rows, lanes)
+    st.html(table_html(table, "Each needed value and which policies held it"))
+    held = (
+        "A value is held if at least one complete mention was still cached at the end of the "
+        "previous turn. If not, the turn shown evicted part of the last complete mention. "
+        "Percentages: the share of values held, averaged over calls (for states, over turns)."
     )
-    st.caption(
-        plain(
-            " ".join(
-                [
-                    "A value is held if at least one complete mention was still cached at the end "
-                    "of the previous turn. If not, the turn shown evicted part of the last "
-                    "complete mention. Percentages: the share of values held, averaged over calls "
-                    "(for states, over turns).",
-                    *missing_value_notes([recording.transcript]),
-                ]
-            )
-        )
-    )
+    st.caption(plain(" ".join([held, *missing_value_notes([recording.transcript])])))
 
 
 def _figures(recording: Recording, lanes: Sequence[Lane]) -> dict[str, list[str]]:
@@ -129,7 +117,7 @@ def _figures(recording: Recording, lanes: Sequence[Lane]) -> dict[str, list[str]
     for metric in metrics_of("evidence", optional=False).values():
         values = [metric.measure(each) for each in evidence]
         columns[metric.label] = [
-            "–" if value != value else f"{100 * value:.0f} %" if metric.percent else f"{value:.1f}"
+            _percent(value) if metric.percent or value != value else f"{value:.1f}"
             for value in values
         ]
     return columns
@@ -150,9 +138,71 @@ def _demands(
             for each in demands
         ],
         "mentioned by": [SPAN_KINDS[transcript.span_kind(each.turn, each.start)] for each in last],
-        **{lane.label: [_sign(row[place]) for row in rows] for place, lane in enumerate(lanes)},
+        **{
+            lane.label: [f"{'✓' if each.lost < 0 else '✗'} {each.words}" for each in column]
+            for lane, column in zip(lanes, zip(*rows, strict=True), strict=False)
+        },
     }
 
 
-def _sign(verdict: Outcome) -> str:
-    return f"{'✓' if verdict.lost < 0 else '✗'} {verdict.words}"
+# ------------------------------------------------------------------------------- head by head
+
+
+def show_heads(chosen: Chosen, lanes: Sequence[Lane], lane: Lane) -> None:
+    """Show for each policy what deciding together changes, and one policy head by head."""
+    recording = chosen.recording
+    if len(recording.heads) == 1:
+        st.info("This dialog has one head. Traces from `python -m fdkvc capture` have several.")
+        return
+    kind, name = demand_kind(recording)
+    met = f"{name} evidence held"
+    policies = [lane.run.trace.policy for lane in lanes]
+    every = len(recording.heads)
+    ways = [_both_ways(policy, recording, chosen.budget, kind, every) for policy in policies]
+    columns = {
+        "policy": [lane.label for lane in lanes],
+        f"{met}, each head by itself": [_percent(way[0].mean()) for way in ways],
+        "range over heads": [
+            f"{_percent(way[0].min())} to {_percent(way[0].max())}" for way in ways
+        ],
+        f"{met}, together": [_percent(way[1].mean()) for way in ways],
+        "entries that differ": [_percent(way[2].mean()) for way in ways],
+    }
+    if default_heads(recording) == "kv":
+        size = recording.groups[0]
+        shared = [
+            _both_ways(policy, recording, chosen.budget, kind, size)[1] for policy in policies
+        ]
+        columns[f"{met}, those that share keys together"] = [_percent(it.mean()) for it in shared]
+    st.html(table_html(columns, "Each policy, each head by itself and all together"))
+    st.caption(
+        "Together: entries are ranked by their mean score over the heads, so all heads keep the "
+        "same tokens. Entries that differ: of the entries that a head keeps in either case, the "
+        "share that it keeps in only one, averaged over turns and heads."
+    )
+    st.header(plain(f"{lane.label}, head by head"), anchor=False)
+    alone, _, differ = ways[lanes.index(lane)]
+    heads = {
+        "head": [f"head {head}" for head in recording.heads],
+        f"{met}, by itself": [*map(_percent, alone)],
+        "entries that differ": [*map(_percent, differ)],
+    }
+    st.html(table_html(heads, f"The heads under {lane.label}"))
+
+
+@cached
+def _both_ways(
+    policy: Policy, recording: Recording, budget: int, kind: str, together: int
+) -> tuple[Floats, Floats, Floats]:
+    """Return each head's recall, alone and together, and the share of entries that differ."""
+    dialogs = recording.dialogs
+    alone, joined = (
+        simulate(deciding, dialogs, budget, entries=False, outputs_from=dialogs.turns)
+        for deciding in (policy, Together(policy, together))
+    )
+    shares = [recall(demand_results(trace, recording), Demands(kind)) for trace in (alone, joined)]
+    return shares[0], shares[1], share_of_differences(alone, joined).mean(axis=1)
+
+
+def _percent(share: float) -> str:
+    return "–" if share != share else f"{100 * share:.0f} %"

@@ -19,7 +19,6 @@ from fdkvc.corpora.trace_file import read_trace_file
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.answers import encode_dialog
 from fdkvc.limits import (
-    MAX_JOINT_ENTRIES,
     MAX_KEPT_UPLOAD_MEGABYTES,
     MAX_MEASURED_CHARACTERS,
     MAX_MEASURED_DIALOGS,
@@ -130,18 +129,6 @@ def shipped_file(key: str) -> DialogFile:
     return read_dialog_file(path.read_bytes(), path.name)
 
 
-def check_together(recording: Recording, deciding: int, budget: int) -> None:
-    """Raise ValueError unless the heads that decide together are small enough."""
-    dialogs = recording.dialogs
-    entries = deciding * dialogs.turns * (budget + dialogs.turn_tokens)
-    if entries > MAX_JOINT_ENTRIES:
-        raise ValueError(
-            f"the {deciding} heads that decide together have {entries:,} entries over all turns, "
-            f"but at most {MAX_JOINT_ENTRIES:,} are shown: choose a smaller budget, or each "
-            "head by itself"
-        )
-
-
 @dataclass(frozen=True)
 class HeadChoice(Spoken):
     """One head of one dialog of a file.
@@ -189,12 +176,13 @@ def _shared_run(
 # ------------------------------------------------------------------------------- topics
 
 
-def read_by_bundled_model(said: Transcript) -> tuple[Recording, ...]:
+@cached
+def read_by_bundled_model(file: DialogFile, dialog: int) -> tuple[Recording, ...]:
     """Let the bundled model read a dialog; return a recording for each KV head.
 
     Raises a ValueError if the dialog is longer than the model can hold.
     """
-    model = bundled_model()
+    model, said = bundled_model(), file.transcripts[dialog]
     passages = encode_dialog(model, said)
     memory = TextCache(model.decoder)
     if model.tokens.first:
@@ -216,11 +204,6 @@ def read_by_bundled_model(said: Transcript) -> tuple[Recording, ...]:
 
 
 @cached
-def _read_dialog(file: DialogFile, dialog: int) -> tuple[Recording, ...]:
-    return read_by_bundled_model(file.transcripts[dialog])
-
-
-@cached
 def shown_recording(
     file: DialogFile, dialog: int, way: str, schedule: str, kv_head: int | None
 ) -> tuple[Recording, tuple[str, ...]]:
@@ -229,7 +212,10 @@ def shown_recording(
     `way` is a choice of `TOPICS`; `schedule` has the letters of "marked" turns, and a ValueError
     says why it does not fit. `kv_head` selects vectors of the bundled model instead of the file's.
     """
-    recording = file.recording(dialog) if kv_head is None else _read_dialog(file, dialog)[kv_head]
+    if kv_head is None:
+        recording = file.recording(dialog)
+    else:
+        recording = read_by_bundled_model(file, dialog)[kv_head]
     said = recording.transcript
     if way == "segmented":
         said = segmented(said)

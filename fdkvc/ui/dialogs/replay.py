@@ -13,7 +13,6 @@ import pandas as pd
 import streamlit as st
 
 from fdkvc.charts.lines import budgets_chart
-from fdkvc.charts.theme import Spec
 from fdkvc.corpora.lexical import LexicalRecordings
 from fdkvc.corpora.recordings import Recording
 from fdkvc.experiments.benchmark import default_baseline
@@ -193,16 +192,22 @@ def _show(page: str, done: Replayed, budget: int) -> None:
         return
     metrics = [key for key in dict.fromkeys(done.table.metric) if key in set(summary.metric)]
     st.markdown(plain(recommendation(done, budget)))
-    with side_by_side("replay"):
-        for key in metrics:
-            with panel(f"replay-{key}"):
-                show_chart(page, f"replay/{key}", _curves(summary, key))
     titles = {key: late_metric(key).title for key in metrics}
+    rows = summary.drop_duplicates(["metric", "policy", "budget"])
+    drawn = partial(budgets_chart, theme=page_theme(), policies=tuple(rows.policy.unique()))
+    with side_by_side("replay"):
+        for key, title in titles.items():
+            with panel(f"replay-{key}"):
+                percents = late_metric(key).percent
+                chart = drawn(rows[rows.metric == key], title, percent=percents)
+                show_chart(page, f"replay/{key}", chart)
     key = pick(f"{page}/replay/metric", "Table of", titles, width=360)
-    st.html(table_html(_table(summary, key), late_metric(key).title))
+    rows = rows[rows.metric == key]
+    highs = rows["mean"] + (rows.ci_high - rows.ci_low) / 2
+    st.html(table_html(_by_budget(rows, key, highs, ["policy"]), titles[key]))
     if done.table.services.nunique() > 1:
         with st.expander("By service cluster"):
-            title = f"{late_metric(key).title}, by service cluster"
+            title = f"{titles[key]}, by service cluster"
             st.html(table_html(_by_services(done, key), title))
     show_glossary(key.removeprefix("late_") for key in metrics)
     if not done.arguments.empty:
@@ -214,11 +219,8 @@ def _show(page: str, done: Replayed, budget: int) -> None:
             download_files(f"{page}/replay", lambda: files_of(done), FILES)
             shown = [f"replay/{key}" for key in metrics]
             download_pictures(f"{page}/replay", shown_charts(page), shown)
-        report_button(
-            f"{page}/replay",
-            lambda: report_of(done),
-            "All tables, and a failed call to step through",
-        )
+        what = "All tables, and a failed call to step through"
+        report_button(f"{page}/replay", lambda: report_of(done), what)
 
 
 def recommendation(done: Replayed, budget: int) -> Markdown:
@@ -318,35 +320,21 @@ def report_of(done: Replayed) -> str:
     return dialogs_report(parts, more)
 
 
-def _curves(summary: pd.DataFrame, key: str) -> Spec:
-    rows = summary[summary.metric == key].drop_duplicates(["policy", "budget"])
-    metric, policies = late_metric(key), tuple(dict.fromkeys(summary.policy))
-    return budgets_chart(
-        rows, metric.title, page_theme(), policies=policies, percent=metric.percent
-    )
-
-
-def _table(summary: pd.DataFrame, key: str) -> dict[str, list[str]]:
-    """Return a row for each policy and a column for each budget: mean ± half of the interval."""
-    rows = summary[summary.metric == key].drop_duplicates(["policy", "budget"])
-    return _by_budget(rows, key, rows["mean"] + (rows.ci_high - rows.ci_low) / 2, ["policy"])
-
-
 def _by_services(done: Replayed, key: str) -> dict[str, list[str]]:
     """Return a row for each service cluster and policy, and a column for each budget."""
     table = replay_services(done.table[done.table.metric == key])
     table = table.assign(policy=_titles(done, table))
     table = table.drop_duplicates(["services", "policy", "budget"])
     table = pd.concat(own for _, own in table.groupby("services", sort=False))
-    no_interval = pd.Series(np.nan, table.index)
-    return _by_budget(table, key, no_interval, ["services", "policy"])
+    no_intervals = pd.Series(np.nan, table.index)
+    return _by_budget(table, key, no_intervals, ["services", "policy"])
 
 
 def _by_budget(
     table: pd.DataFrame, key: str, high: pd.Series[float], rows: list[str]
 ) -> dict[str, list[str]]:
-    percent = late_metric(key).percent
-    scale, digits, unit = (100, 1, " %") if percent else (1, 2, "")
+    """Return a row for each of `rows` and a column for each budget: mean ± half of the interval."""
+    scale, digits, unit = (100, 1, " %") if late_metric(key).percent else (1, 2, "")
     words = [
         TOO_LARGE if np.isnan(mean) else plus_minus(mean, end, scale, digits) + unit
         for mean, end in zip(table["mean"], high, strict=True)

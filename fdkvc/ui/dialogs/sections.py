@@ -8,8 +8,7 @@ import streamlit as st
 
 from fdkvc.ui.compare import scenes
 from fdkvc.ui.dialogs.choices import FIELDS, FILE, OWN, SECTION, Chosen
-from fdkvc.ui.dialogs.evidence import show_evidence
-from fdkvc.ui.dialogs.heads import show_heads
+from fdkvc.ui.dialogs.evidence import show_evidence, show_heads
 from fdkvc.ui.dialogs.replay import show_replay
 from fdkvc.ui.dialogs.transcript import show_transcript
 from fdkvc.ui.kit import fields
@@ -31,12 +30,9 @@ def show_view(
             plain(lane.run.long_note("One cache, with its order by score,")), icon=":material/info:"
         )
         return write
-    views: dict[str, Callable[[], Callable[[], None]]] = {
-        "words": lambda: show_transcript(page, chosen.head, lanes, write),
-        "lanes": lambda: scenes.show(page, lanes, write),
-        "cache": lambda: scene.show(page, lane.run, write),
-    }
-    return views[view]()
+    if view == "words":
+        return show_transcript(page, chosen.head, lanes, write)
+    return scenes.show(page, lanes, write) if view == "lanes" else scene.show(page, lane.run, write)
 
 
 def downloads(page: str, view: str, lanes: tuple[Lane, ...], lane: Lane) -> None:

@@ -60,10 +60,12 @@ def demand_kind(recording: Recording) -> tuple[str, str]:
 class Outcome:
     """Whether a cache still held what a turn needed.
 
-    `lost` is the turn that broke the last mention; −1 if it was held.
+    `mentions` has the tokens of each mention, and `lost` is the turn that broke the last one; −1 if
+    it was held.
     """
 
     demand: Demand
+    mentions: tuple[tuple[int, ...], ...]
     lost: int
 
     @property
@@ -79,37 +81,29 @@ class Outcome:
 def verdicts(run: Run, recording: Recording) -> tuple[Outcome, ...]:
     """Return the outcome of each demand of the dialog."""
     lost = lost_turns(run.trace, recording)
-    return tuple(
-        Outcome(demand, int(turn[0]))
-        for (demand, _), turn in zip(recording.evidence, lost, strict=True)
-    )
+    pairs = zip(recording.evidence, lost, strict=True)
+    return tuple(Outcome(*needed, int(turn[0])) for needed, turn in pairs)
 
 
 def first_failure(recording: Recording, lane: Lane) -> tuple[int, int | None]:
     """Return the first turn that lacked a value and a token of it, or the last turn and None."""
     kind, _ = demand_kind(recording)
-    for verdict, (demand, mentions) in zip(
-        verdicts(lane.run, recording), recording.evidence, strict=True
-    ):
-        if demand.kind == kind and verdict.lost >= 0:
-            return demand.turn, mentions[-1][0]
+    for each in verdicts(lane.run, recording):
+        if each.demand.kind == kind and each.lost >= 0:
+            return each.demand.turn, each.mentions[-1][0]
     return len(recording.tokens) - 1, None
 
 
 @cached
 def _text(recording: Recording, topics: tuple[str, ...], runs: tuple[Run, ...]) -> DialogText:
     kind, name = demand_kind(recording)
-    known = [
-        (demand, mentions, outcomes)
-        for (demand, mentions), *outcomes in zip(
-            recording.evidence, *(verdicts(run, recording) for run in runs), strict=True
-        )
-        if demand.kind == kind
-    ]
+    rows = zip(*(verdicts(run, recording) for run in runs), strict=True)
+    known = [row for row in rows if row[0].demand.kind == kind]
     demands: dict[tuple[int, str], list[tuple[str, tuple[str, ...], int]]] = {}
-    for demand, mentions, outcomes in known:
+    for row in known:
+        demand, mentions = row[0].demand, row[0].mentions
         values = demands.setdefault((demand.turn, demand.source), [])
-        lost = tuple("" if each.lost < 0 else each.words for each in outcomes)
+        lost = tuple("" if each.lost < 0 else each.words for each in row)
         # Every turn repeats its state, so only missing values are listed.
         if kind == "call" or any(lost):
             values.append((f"{demand.slot} “{demand.value}”", lost, int(mentions[-1][0])))
@@ -120,9 +114,7 @@ def _text(recording: Recording, topics: tuple[str, ...], runs: tuple[Run, ...]) 
             for turn, text in enumerate(recording.transcript.texts)
         ),
         topics,
-        tuple(
-            sorted({token for _, mentions, _ in known for mention in mentions for token in mention})
-        ),
+        tuple(sorted({token for row in known for mention in row[0].mentions for token in mention})),
         name if known else "",
         [
             {"turn": turn, "source": source, "values": values}
