@@ -73,13 +73,13 @@ def _course(policy: Policy, term: str, results: list[TurnResult], row: int) -> T
     for step in steps:
         taken = [_share(result, step, row) for result in results]
         if step.writes[0] != term and None not in taken:
-            shares[step.name] = np.array([share for share in taken if share is not None])
+            shares[step.name] = np.nan_to_num(np.array(taken, np.float64), nan=1.0)
     moved = {name: share for name, share in shares.items() if np.abs(share - 1).max() > SAME_FACTOR}
     return TermCourse(term, True, moved, steps[-1].name)
 
 
 def _scale(result: TurnResult, term: str, row: int) -> float | None:
-    """Return term / channel where it is the same for all entries, else None; NaN if unknown."""
+    """Return term / channel, as `_common`."""
     if term not in result.entries.channels:
         return None
     here = result.entries.present[row]
@@ -87,13 +87,12 @@ def _scale(result: TurnResult, term: str, row: int) -> float | None:
 
 
 def _share(result: TurnResult, step: Step, row: int) -> float | None:
-    """Return the factor of a step where it is the same for all entries."""
+    """Return the factor of a step, as `_common`."""
     before, after = (result.update.recorded.get(name) for name in (step.reads[0], step.writes[0]))
     if before is None or after is None:
         return None
     here = result.old.present[row]
-    share = _common(before[row, here], after[row, here])
-    return 1.0 if share is not None and np.isnan(share) else share
+    return _common(before[row, here], after[row, here])
 
 
 def _common(before: Floats, after: Floats) -> float | None:

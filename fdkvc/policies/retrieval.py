@@ -39,7 +39,7 @@ class Retrieval(Policy):
         Step(
             "Everything comes back",
             r"\text{cache} \leftarrow \text{cache} \cup \text{all that is stored}",
-            "what was not read is not lost",
+            "entries that were not read are still stored",
             writes=tuple(MOVES),
             kind="rate",
         ),

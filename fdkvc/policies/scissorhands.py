@@ -61,7 +61,7 @@ class Scissorhands(Policy):
         RECENT_WINDOW,
         EVICTION,
     )
-    quantity_names = MappingProxyType({"low": "low attention, one bit a query"})
+    quantity_names = MappingProxyType({"low": "low attention, one bit per query"})
 
     history: int = parameter(
         8,

@@ -46,7 +46,7 @@ class Surprisal(Policy):
         Step(
             "Fading surprisal",
             r"\sigma_i \leftarrow \delta\,\sigma_i, \qquad \text{new: } \sigma_j = -\ln p_j",
-            "p is how probable the token was when it came",
+            "p is the probability of the token when it arrived",
             reads=("surprisal",),
             writes=("surprisal",),
             kind="change",

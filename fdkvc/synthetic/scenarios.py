@@ -18,7 +18,7 @@ class World(Checked):
     """The distribution of a dialog's tokens; defaults are the paper's (Section 4.1)."""
 
     tokens_per_turn: int = parameter(
-        32, "Tokens a turn", "Tokens in every turn of the dialog.", low=1, high=4096
+        32, "Tokens per turn", "Tokens in every turn of the dialog.", low=1, high=4096
     )
     dimension: int = parameter(
         64, "Embedding dimension", "Length of a token embedding.", symbol="d", low=2, high=4096
