@@ -41,8 +41,6 @@ from fdkvc.ui.kit.sidebar import MEASURED
 from fdkvc.ui.kit.variants import CHOSEN
 from fdkvc.words import count, decimal, listed, percent, ranged
 
-COMPARE_PAGE = "pages/compare.py"
-
 MOST_NAMED = 5
 """Tied policies named in the answer."""
 
@@ -207,7 +205,7 @@ def _show_picked(page: str, table: pd.DataFrame, policies: Mapping[str, Policy])
         st.html(table_html(figures, f"Measured of {policy.title}"))
         lanes = list(dict.fromkeys(("fifo", policy.name)))
         st.page_link(
-            COMPARE_PAGE,
+            "pages/compare.py",
             label=plain(f"Compare {policy.title} with FIFO, turn by turn"),
             icon=":material/compare:",
             query_params={"policies": CHOSEN.written(lanes)},

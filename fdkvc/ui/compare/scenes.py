@@ -33,7 +33,6 @@ from fdkvc.ui.kit.lanes import (
     choose_pair,
     differences,
     line_data,
-    metric_lines,
     overlap,
 )
 from fdkvc.ui.kit.markdown import Markdown, plain
@@ -98,11 +97,13 @@ def show(page: str, lanes: tuple[Lane, ...], write: Callable[[], None]) -> Calla
 
 def show_lines(page: str, lanes: tuple[Lane, ...], turn: int) -> None:
     """Show the metrics over the turns, a line for each run."""
+    by_lane = [lane.run.metrics for lane in lanes]
     spec = lines_spec(
         lanes[0].run.dialogs.turns,
         tuple(lane.label for lane in lanes),
         lanes[-1].name == FORK,
-        metric_lines(lanes),
+        # An axis begins at the lowest value of any lane.
+        tuple(min(same, key=lambda line: line.low) for same in zip(*by_lane, strict=True)),
         page_theme(),
     )
     chart = with_data(spec, {**line_data(lanes), "cursor": cursor_data(turn)})
@@ -201,12 +202,11 @@ def downloads(
         if lanes[0].run.long:
             st.caption(plain(lanes[0].run.long_note(FILE)))
         else:
-            download_files(page, lambda: {FILE: csv_text(comparison(lanes))}, [FILE])
+            download_files(page, lambda: {FILE: csv_text(_entries(lanes))}, [FILE])
         if pictures:
             names = ["metrics"] if lanes[0].run.long else ["metrics", "overlap"]
             download_pictures(page, shown_charts(page), names)
 
 
-def comparison(lanes: Sequence[Lane]) -> pd.DataFrame:
-    """Return every entry of every turn of every run."""
+def _entries(lanes: Sequence[Lane]) -> pd.DataFrame:
     return all_entries({lane.words: lane.run.entries for lane in lanes})

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 import streamlit as st
 
-from fdkvc.charts.timeline import Line, placed
+from fdkvc.charts.timeline import placed
 from fdkvc.explain.overlap import difference_table, overlap_table
 from fdkvc.explain.tables import topic_changes
 from fdkvc.limits import MAX_LANES
@@ -110,12 +110,6 @@ def differences(one: Run, other: Run) -> pd.DataFrame:
 def changes(run: Run) -> pd.DataFrame:
     """Return the changes of topic, placed on the axis of turns."""
     return placed(topic_changes(run.dialogs))
-
-
-def metric_lines(lanes: Sequence[Lane]) -> tuple[Line, ...]:
-    """Return the metrics as lines; an axis begins at the lowest value of any lane."""
-    by_lane = [lane.run.metrics for lane in lanes]
-    return tuple(min(same, key=lambda line: line.low) for same in zip(*by_lane, strict=True))
 
 
 @cached

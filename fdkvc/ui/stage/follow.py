@@ -70,7 +70,9 @@ def follow(page: str, name: str, dialogs: DialogBatch, tell: Callable[[int, int]
     if news and news["session"] == session["session"] and news["action"] > session["received"]:
         session["received"] = int(news["action"])
         hold(page, TURN, min(max(int(news["turn"]), 0), dialogs.turns - 1))
-        hold(page, ENTRY, _token(dialogs, news["entry"]))
+        entry = news["entry"]
+        exists = entry is not None and 0 <= entry < dialogs.bounds[0, -1]
+        hold(page, ENTRY, int(entry) if exists else None)
         for field in (ORDER, HUES):
             value = news[field.name]
             hold(page, field, value if value in field.choices else field.default)
@@ -80,10 +82,6 @@ def follow(page: str, name: str, dialogs: DialogBatch, tell: Callable[[int, int]
     sentences = [] if token is None else tell(turn, token)
     listen(key, "view", {**session, "run": name, **view, "sentences": sentences})
     return turn
-
-
-def _token(dialogs: DialogBatch, entry: Any) -> int | None:
-    return None if entry is None or not 0 <= entry < dialogs.bounds[0, -1] else int(entry)
 
 
 def save_scene(

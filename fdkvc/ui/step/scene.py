@@ -36,8 +36,6 @@ from fdkvc.words import written_bytes
 
 FILES = ["entries.csv", "turns.csv"]
 
-METRICS_ALT = "The metrics over the turns; the values of this turn are above"
-
 
 def show(page: str, run: Run, write: Callable[[], None]) -> Callable[[], None]:
     """Show a run on the stage, with charts and steps below.
@@ -57,7 +55,8 @@ def show(page: str, run: Run, write: Callable[[], None]) -> Callable[[], None]:
         turn = stage.follow(page, run)
         above.html(figures(run, turn))
         metrics(page, run, turn)
-        inside_turn(run, turn, steps)
+        for place, description in zip(steps, _descriptions(run)[turn], strict=True):
+            place.html(description)
         write()
 
     def follow() -> None:
@@ -72,7 +71,8 @@ def metrics(page: str, run: Run, turn: int) -> None:
     spec = timeline.metrics_spec(run.dialogs.turns, run.metrics, page_theme())
     data = {"metrics": _metrics_data(run), "changes": changes(run)}
     chart = with_data(spec, {**data, "cursor": timeline.cursor_data(turn)})
-    show_chart(page, "metrics", chart, alt=METRICS_ALT)
+    alt = "The metrics over the turns; the values of this turn are above"
+    show_chart(page, "metrics", chart, alt=alt)
 
 
 @cached
@@ -124,12 +124,6 @@ def algorithm(run: Run) -> list[DeltaGenerator]:
                 st.markdown(Markdown("$$\n{}\n$$").format(Markdown(step.equation)))
                 places.append(st.container())
     return places
-
-
-def inside_turn(run: Run, turn: int, places: list[DeltaGenerator]) -> None:
-    """Fill the containers with what happened in a turn, and the numbers."""
-    for place, description in zip(places, _descriptions(run)[turn], strict=True):
-        place.html(description)
 
 
 @cached
