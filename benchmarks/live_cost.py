@@ -97,8 +97,8 @@ def measure(case: dict[str, Any]) -> list[float]:
     ]
 
 
-def parser() -> argparse.ArgumentParser:
-    """Return the options."""
+def main() -> None:
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--shape", choices=SHAPES, default="100m")
     parser.add_argument("--device", default="cpu")
@@ -108,12 +108,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--bits", type=int, default=None)
     parser.add_argument("--on-device", action="store_true", default=None)
     parser.add_argument("--rounds", type=int, default=3)
-    return parser
-
-
-def main() -> None:
-    """Print the table."""
-    options = vars(parser().parse_args())
+    options = vars(parser.parse_args())
     lists = {name: options.pop(name) for name in ("policies", "budgets", "tokens")}
     rounds = options.pop("rounds")
     print("|", " | ".join(COLUMNS), "|")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -177,6 +177,19 @@ def empty_cache(
         {name: np.zeros((rows, budget), np.float32) for name in channels},
         {name: np.full(rows, start, np.float32) for name, start in state.items()},
     )
+
+
+def padded(tokens: Sequence[Ints]) -> list[Ints]:
+    """Pad arrays of tokens with −1 to one length of their last axis."""
+    longest = max(each.shape[-1] for each in tokens)
+    return [
+        np.pad(
+            each,
+            [*[(0, 0)] * (each.ndim - 1), (0, longest - each.shape[-1])],
+            constant_values=EMPTY,
+        )
+        for each in tokens
+    ]
 
 
 def enqueue(queue: Ints, token: Ints, places: int) -> Ints:

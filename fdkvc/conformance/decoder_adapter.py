@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from fdkvc.attention import Bools, Floats, Ints
+from fdkvc.cache import padded
 from fdkvc.conformance.masked import Pairs, further, mixed
 from fdkvc.conformance.subject import Reading, TurnCache
 from fdkvc.lm.decoder import Decoder
@@ -70,17 +70,17 @@ class DecoderCache(TurnCache):
         self, begin: Callable[[], TextCache], samples: int, every: int | None = None
     ) -> None:
         caches = [begin() for _ in range(samples)]
+
+        def end_turn() -> None:
+            for cache in caches:
+                cache.end_turn()
+
         super().__init__(
             lambda tokens: read(caches, tokens),
             lambda: np.stack(padded([_held(cache) for cache in caches])),
-            lambda: _end_turn(caches),
+            end_turn,
             every,
         )
-
-
-def _end_turn(caches: list[TextCache]) -> None:
-    for cache in caches:
-        cache.end_turn()
 
 
 def _held(cache: TextCache) -> Ints:
@@ -91,14 +91,3 @@ def _held(cache: TextCache) -> Ints:
     if near is None:
         near = np.broadcast_to(np.arange(cache.turn_start), (*own.shape[:2], cache.turn_start))
     return np.concatenate([near, own], axis=2)
-
-
-def padded(held: list[Any]) -> list[Any]:
-    """Pad arrays of tokens with −1 to one length of their last axis."""
-    longest = max(each.shape[-1] for each in held)
-    return [
-        np.pad(
-            each, [*[(0, 0)] * (each.ndim - 1), (0, longest - each.shape[-1])], constant_values=-1
-        )
-        for each in held
-    ]

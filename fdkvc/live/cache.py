@@ -19,7 +19,7 @@ from transformers.cache_utils import DynamicCache, DynamicLayer
 from transformers.generation import BaseStreamer
 
 from fdkvc.attention import Floats, Ints
-from fdkvc.cache import EMPTY
+from fdkvc.cache import padded
 from fdkvc.live.attention_hooks import NO_INTERFACE, attach, check_attached, expect, token_ids
 from fdkvc.live.device_array import Device, DeviceArray
 from fdkvc.live.layer import KEYS_VALUES, PolicyLayer, full_layers, kind_of
@@ -308,15 +308,15 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         first = self.layers[self.decided[0]]
         if not first.is_initialized:
             return np.empty((len(self.decided), 0, 0), np.intp)
-        texts, kv_heads = first.keys.shape[:2]
-        shape, found = (len(self.decided), kv_heads), []
-        for text in range(texts):
-            states = self._states[text] if self._states else []
-            before = _stacked([np.asarray(state.held) for state in states])
-            before = before if states else np.empty((*shape, 0), np.intp)
+        (texts, kv_heads), found = first.keys.shape[:2], []
+        for states in self._states or [[]] * texts:
             new = np.arange(self._new) + (states[0].count if states else 0)
-            found.append(np.concatenate([before, np.broadcast_to(new, (*shape, len(new)))], axis=2))
-        return found[0] if texts == 1 else _stacked([each[None] for each in found])
+            parts = [np.broadcast_to(new, (len(self.decided), kv_heads, len(new)))]
+            if states:
+                before = padded([np.asarray(state.held) for state in states])
+                parts.insert(0, np.concatenate(before))
+            found.append(np.concatenate(parts, axis=2))
+        return found[0] if texts == 1 else np.stack(padded(found))
 
     @property
     def left(self) -> str:
@@ -365,16 +365,10 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
                 turned = [self._rotary(each, where, number, back=True) for each in keys]
                 layer.bring(unturned=torch.stack(turned))
         counts = [new] * len(self._states) if real is None else real.sum(dim=1).tolist()
-        places: list[list[Any]] = []  # of each text and layer
-        steps: list[list[EvictionStep]] = []
-        for text, count in enumerate(counts):
-            found = list(self._evict(layers, text, count))
-            steps.append([step for _, step in found])
-            places.append([place for group, _ in found for place in group])
-        for at, layer in enumerate(layers):
-            group = 0 if len(self._states[0]) == 1 else at
-            sizes = [states[group].held.shape[2] for states in self._states]
-            layer.keep([each[at] for each in places], sizes)
+        steps = [self._evict(layers, text, count) for text, count in enumerate(counts)]
+        kept = (self._places(each) for each in steps)
+        for layer, *places in zip(layers, *kept, strict=True):
+            layer.keep(places)
         if self._rotary is not None:
             self._close_gaps(layers)
         self.ends = [*self.ends, self.seen]
@@ -382,21 +376,23 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         if self._record:
             self.decisions = [*self.decisions, _one_step(steps[0])]
 
-    def _evict(
-        self, layers: Sequence[PolicyLayer], text: int, new: int
-    ) -> Iterator[tuple[Any, EvictionStep]]:
-        """Let the policy decide for a text, in each group of layers; yield the places to keep."""
+    def _evict(self, layers: Sequence[PolicyLayer], text: int, new: int) -> list[EvictionStep]:
+        """Let the policy decide for a text, in each group of layers."""
         assert self._device is not None
-        size = len(layers) // len(self._states[text])
-        for number, state in enumerate(self._states[text]):
-            own = layers[number * size : (number + 1) * size]
-            vectors = [_LayerVectors(each, text, self._device, self._in_numpy) for each in own]
-            after, step = state.after(new, vectors, self._features[text])
-            self._states[text][number] = after
+        vectors = [_LayerVectors(layer, text, self._device, self._in_numpy) for layer in layers]
+        states, features = self._states[text], self._features[text]
+        groups = [vectors] if len(states) == 1 else [[own] for own in vectors]
+        after = [state.after(new, own, features) for state, own in zip(states, groups, strict=True)]
+        self._states[text] = [state for state, _ in after]
+        return [step for _, step in after]
+
+    def _places(self, steps: Sequence[EvictionStep]) -> Iterator[tuple[Any, int]]:
+        """Yield the places to keep in each layer, and how many of them are slots."""
+        assert self._device is not None
+        for step in steps:
             sources = getattr(step.sources, "tensor", None)
-            if sources is None:
-                sources = self._device.tensor(step.sources)
-            yield sources, step
+            for own in self._device.tensor(step.sources) if sources is None else sources:
+                yield own, step.held.shape[2]
 
     def _begin(self, layers: Sequence[PolicyLayer]) -> None:
         """Make the states of all texts."""
@@ -449,9 +445,10 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     def _close_gaps(self, layers: Sequence[PolicyLayer]) -> None:
         """Rotate the kept keys to the positions before the next token's."""
         assert self._rotary is not None
-        for at, (number, layer) in enumerate(zip(self.decided, layers, strict=True)):
-            for text, states in enumerate(self._states):
-                held = torch.from_numpy(np.asarray(_of_layer(states, at)))
+        for text, states in enumerate(self._states):
+            by_layer = (own for state in states for own in state.held)
+            for number, layer, own in zip(self.decided, layers, by_layer, strict=True):
+                held = torch.from_numpy(np.asarray(own))
                 behind = (held >= 0).flip(1).cumsum(dim=1).flip(1)
                 keys = layer.slots("unturned", text)[:, : held.shape[1]]
                 turned = self._rotary(keys, (self.seen - behind).to(keys.device), number)
@@ -534,23 +531,6 @@ class _LayerVectors:
         return self._device.numpy(vectors) if self._in_numpy else DeviceArray(vectors, self._device)
 
 
-def _of_layer(states: Sequence[HeadEviction], layer: int) -> Any:
-    """Return the tokens that a layer holds (K, S)."""
-    return states[0].held[layer] if len(states) == 1 else states[layer].held[0]
-
-
-def _stacked(arrays: Sequence[Ints]) -> Ints:
-    """Join arrays (·, K, S) along the first axis, padded with −1 to the longest."""
-    most = max((each.shape[-1] for each in arrays), default=0)
-    widths = [(0, 0)] * (arrays[0].ndim - 1) if arrays else []
-    return np.concatenate(
-        [
-            np.pad(each, [*widths, (0, most - each.shape[-1])], constant_values=EMPTY)
-            for each in arrays
-        ]
-    )
-
-
 def _one_step(steps: Sequence[EvictionStep]) -> EvictionStep:
     """Join the results of groups of layers, in NumPy."""
     found: dict[str, Any] = {}
@@ -558,7 +538,7 @@ def _one_step(steps: Sequence[EvictionStep]) -> EvictionStep:
         parts = [np.asarray(getattr(step, name)) for step in steps]
         if name == "layer":
             parts = [at + part for at, part in enumerate(parts)]
-        found[name] = np.concatenate(parts) if parts[0].ndim == 1 else _stacked(parts)
+        found[name] = np.concatenate(parts if parts[0].ndim == 1 else padded(parts))
     return EvictionStep(**found)
 
 

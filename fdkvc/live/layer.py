@@ -157,19 +157,19 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         aside = [each for text in self._aside for each in text.values()]
         return [*aside, *chain(*self._packed.values()), *chain(*self._brought.values())]
 
-    def keep(self, places: Sequence[Any], sizes: Sequence[int]) -> None:
-        """Keep the entries of each text at these places of each KV head (K, S + R), −1 for none.
+    def keep(self, places: Sequence[tuple[Any, int]]) -> None:
+        """Keep the entries at these places of each text, which become its slots and second tier.
 
         Parameters
         ----------
-        places : sequence of tensor
-        sizes : sequence of int
-            Slots of each text, S; the others are of its second tier.
+        places : sequence of tuple of (tensor (K, S + R), S)
+            −1 for none.
         """
+        sizes = [size for _, size in places]
         most, aside = max(sizes), list[dict[str, Any]]()
         shared = [*self._shared] or [None] * len(places)
         columns: dict[str, list[tuple[Any, ...]]] = {name: [] for name in KEYS_VALUES}
-        for text, (own, size) in enumerate(zip(places, sizes, strict=True)):
+        for text, (own, size) in enumerate(places):
             where, found = own.clamp(min=0), {}
             for name in (*KEYS_VALUES, *self._carried):
                 if name == "hidden":
@@ -192,10 +192,9 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         else:
             self._packed = kept
             self.keys, self.values = self.keys[:, :, :0].clone(), self.values[:, :, :0].clone()
-        slots = zip(places, sizes, strict=True)
-        empty = torch.stack([pad(own[:, :n] < 0, (0, most - n), value=True) for own, n in slots])
+        empty = torch.stack([pad(own[:, :n] < 0, (0, most - n), value=True) for own, n in places])
         self.empty = empty if empty.any() else None
-        self._aside, self._shared, self._sizes, self.held = aside, shared, [*sizes], most
+        self._aside, self._shared, self._sizes, self.held = aside, shared, sizes, most
         self._brought, self.real = {}, None
 
     def _stored(self, name: str, text: int, where: Any, entries: Any) -> tuple[Any, ...]:

@@ -82,26 +82,16 @@ class LiveModel:
         self, policy: Policy, budget: int, decides: str = DECIDES.default, *, record: bool = False
     ) -> LiveTextCache:
         """Return the cache of a new text under a policy; `record` as for `PolicyCache`."""
-        return LiveTextCache(self.decoder, self._cache(policy, budget, decides, record=record))
+        cache = self._cache(policy, budget, decides=decides, record=record)
+        return LiveTextCache(self.decoder, cache)
 
     def cut_text(self, budget: int) -> LiveTextCache:
         """Return the cache of a new text that rereads the last tokens after every turn."""
         return CutTextCache(self.decoder, self._cache(policy_named("full"), 1), budget)
 
-    def _cache(
-        self, policy: Policy, budget: int, decides: str = DECIDES.default, *, record: bool = False
-    ) -> PolicyCache:
-        return PolicyCache(
-            policy,
-            budget,
-            self.model,
-            decides=decides,
-            pool=self.pool,
-            positions=self.positions,
-            by_itself=False,
-            record=record,
-            tokenizer=self.tokens,
-        )
+    def _cache(self, policy: Policy, budget: int, **how: Any) -> PolicyCache:
+        how |= {"pool": self.pool, "positions": self.positions, "tokenizer": self.tokens}
+        return PolicyCache(policy, budget, self.model, by_itself=False, **how)
 
 
 class LiveDecoder:

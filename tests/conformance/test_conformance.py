@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fdkvc.cache import padded
 from fdkvc.conformance import Fault, NothingEvicted, Subject, Turn, checks
 from fdkvc.conformance.checks import Check
-from fdkvc.conformance.decoder_adapter import DecoderCache, DecoderModel, padded
+from fdkvc.conformance.decoder_adapter import DecoderCache, DecoderModel
 from fdkvc.conformance.subject import key_difference, last_attention
 from fdkvc.lm.decoder import Decoder
 from fdkvc.lm.language_model import load_language_model

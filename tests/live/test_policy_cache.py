@@ -463,18 +463,19 @@ def test_a_model_in_half_precision_is_served_where_it_is(decides: str) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="it needs Linux")
-@pytest.mark.parametrize("more", [{}, {"decides": "layer", "bits": 8, "on_device": True}])
+@pytest.mark.parametrize(("bits", "on_device"), [(None, None), (8, True)])
 def test_cost_is_measured_of_any_shape(
-    monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
+    monkeypatch: pytest.MonkeyPatch, bits: int | None, on_device: bool | None
 ) -> None:
     same = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")
     own = {name: SIZES[name] for name in same}
     monkeypatch.setitem(live_cost.SHAPES, "tiny", own)
+    monkeypatch.setattr(live_cost, "TURN", 16)
+    case = {"shape": "tiny", "device": "cpu", "tokens": 40, "bits": bits, "on_device": on_device}
     for cache in ("DynamicCache", "h2o"):
-        options = vars(live_cost.parser().parse_args(["--turn", "16", "--writes", "4"]))
-        case = {"cache": cache, "budget": 8, "shape": "tiny", "tokens": 40, **more}
-        found = dict(zip(live_cost.COLUMNS[3:], live_cost.measure(options | case), strict=True))
+        measured = live_cost.measure({**case, "cache": cache, "budget": 8})
+        found = dict(zip(live_cost.COLUMNS[3:], measured, strict=True))
         assert found["read tokens/s"] > 0
         assert found["written tokens/s"] > 0
         assert found["cache at its peak MB"] >= found["cache at the end MB"] > 0
-        assert (found["moved kB a turn"] > 0) == (cache == "h2o" and "on_device" in more)
+        assert (found["moved kB a turn"] > 0) == (cache == "h2o" and on_device is True)
