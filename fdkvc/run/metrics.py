@@ -217,6 +217,7 @@ def _alignment(space: str, label: str, optional: bool) -> Metric:
     )
 
 
+_cost = partial(Metric, optional=True, whole=True, lower_is_better=True, cost=True)
 _of_evidence = partial(Metric, needs="evidence", whole=True)
 
 
@@ -277,26 +278,18 @@ METRICS: Mapping[str, Metric] = {
             lower_is_better=True,
             slow=True,
         ),
-        Metric(
+        _cost(
             "memory",
             "Memory",
             "Stored entries, in the cache or a second tier, as a share of all tokens so far.",
             partial(stored_share, tier=True),
-            optional=True,
-            whole=True,
-            lower_is_better=True,
-            cost=True,
         ),
-        Metric(
+        _cost(
             "reads",
             "Reads",
             "Entries read in a turn, as a share of all tokens so far; less than memory if the "
             "policy retrieves only some of the stored entries.",
             partial(stored_share, tier=False),
-            optional=True,
-            whole=True,
-            lower_is_better=True,
-            cost=True,
         ),
         _alignment("key", "Alignment, key matrix", optional=True),
         _alignment("query", "Alignment, query matrix", optional=True),
