@@ -157,7 +157,7 @@ _PLACES = tuple((side, up) for up in (8, -9, 16, -17) for side in (1, -1))
 """Where a name may stand: right or left of its point, and so many pixels above it."""
 
 _ALONE = 20
-"""Pixels beyond a name to the next point on its line, if its own is a line above or below."""
+"""Pixels between a name that is a line above or below its point and the next point there."""
 
 _NARROW, _USUAL = 450, 700
 """Pixels of a small and of a usual plot: names that fit cross as few intervals as possible."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -189,15 +189,9 @@ def _show_picked(page: str, table: pd.DataFrame, policies: Mapping[str, Policy])
     figures = {
         "axis": [AXES[axis].label for axis in rows.axis],
         "mean": [decimal(mean) for mean in rows["mean"]],
-        "95 % interval": [
-            f"{decimal(low)} to {decimal(high)}"
-            for low, high in zip(rows.ci_low, rows.ci_high, strict=True)
-        ],
+        "95 % interval": _between(rows.ci_low, rows.ci_high, 3),
         "rank": [f"{rank:.0f}" for rank in rows["rank"]],
-        "rank, 95 %": [
-            f"{low:.0f} to {high:.0f}"
-            for low, high in zip(rows.rank_low, rows.rank_high, strict=True)
-        ],
+        "rank, 95 %": _between(rows.rank_low, rows.rank_high, 0),
         "of": [str((table.axis == axis).sum()) for axis in rows.axis],
     }
     with st.container(border=True, key="picked-policy"):
@@ -210,6 +204,11 @@ def _show_picked(page: str, table: pd.DataFrame, policies: Mapping[str, Policy])
             icon=":material/compare:",
             query_params={"policies": CHOSEN.written(lanes)},
         )
+
+
+def _between(lows: Iterable[float], highs: Iterable[float], digits: int) -> list[str]:
+    pairs = zip(lows, highs, strict=True)
+    return [f"{decimal(low, digits)} to {decimal(high, digits)}" for low, high in pairs]
 
 
 def show_what_they_look_at() -> None:

@@ -92,7 +92,7 @@ class Jobs:
         most: int = MAX_RESULTS_MEGABYTES * 1_000_000,
     ) -> None:
         self.most = most
-        self._threads = DaemonThreads(running)  # a server that is told to stop does
+        self._threads = DaemonThreads(running)  # so that a server stops when told to
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
 

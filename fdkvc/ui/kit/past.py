@@ -1,4 +1,4 @@
-"""Available runs: found by their settings, listed, named, compared, deleted.
+"""Available runs: find them by their settings, list, name, compare and delete them.
 
 Shipped results and those since the app started are shown as soon as a link, a reload, another tab
 or the sidebar has their settings.

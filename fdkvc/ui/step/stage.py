@@ -35,7 +35,7 @@ def follow(page: str, run: Run) -> int:
 
 @st.cache_resource(show_spinner=False)
 def _searches() -> Jobs:
-    """Return the job queue of the process, one at a time: each runs a dialog thousands of times."""
+    """Return the searches of this process, one at a time: each runs a dialog thousands of times."""
     return Jobs(running=1)
 
 
