@@ -45,6 +45,7 @@ class Transcript {
     this.ringed = [];
     this.why = new WhyInAll(this.lanes, () => stage.choose(null));
     this.shown = 0;
+    this.arriving = false; // at a turn that has yet to be brought into view
     this.turns = text.turns.map(([text], turn) => this.#turn(text, turn));
     /** @type {Set<number>} turns whose words are elements */
     this.opened = new Set();
@@ -198,8 +199,9 @@ class Transcript {
   show(turn) {
     this.shown = turn;
     const turns = this.lanes.map((lane) => lane.turn(turn));
+    this.arriving = true;
     if (this.long) this.#scroll(turn); // while nothing has changed, so that the page is laid out once
-    let opens = this.#openNear();
+    this.#openNear();
     this.#mark(this.words.keys());
     this.turns.forEach(({ row, demands }, at) => {
       const look = `turn ${at > turn ? 'to-come' : at === turn ? 'now' : ''}`;
@@ -212,8 +214,6 @@ class Transcript {
       const met = values.filter(([, lost]) => !lost[k]).length;
       figure.textContent = `${turns[k].kept.length} kept${values.length ? ` · ${met} of ${values.length} needed values held` : ''}`;
     });
-    // What opens above the turn moves it, and brings others near.
-    for (let again = 0; this.#scroll(turn) && opens && again < AGAIN; again += 1) opens = this.#openNear();
     this.box.dataset.turn = `${turn}`;
     return headline(this.lanes, turn);
   }
@@ -249,15 +249,15 @@ class Transcript {
   }
 
   /**
-   * The turn is in view, with what came right before it. Returns whether that moved the view.
+   * The turn is in view, with what came right before it.
    * @param {number} turn
    */
   #scroll(turn) {
     const { row } = this.turns[turn];
     const { box } = this;
-    const moves = row.offsetTop < box.scrollTop || row.offsetTop + row.offsetHeight > box.scrollTop + box.clientHeight;
-    if (moves) box.scrollTop = row.offsetTop - Math.max(0, box.clientHeight - row.offsetHeight) * 0.6;
-    return moves;
+    if (row.offsetTop < box.scrollTop || row.offsetTop + row.offsetHeight > box.scrollTop + box.clientHeight) {
+      box.scrollTop = row.offsetTop - Math.max(0, box.clientHeight - row.offsetHeight) * 0.6;
+    }
   }
 
   /**
@@ -271,6 +271,17 @@ class Transcript {
     this.ringed = [entry, stage.hover].flatMap((each) => (each === null ? [] : this.words.get(each) ?? []));
     for (const piece of this.ringed) piece.classList.add(Number(piece.dataset.token) === entry ? 'picked' : 'pointed');
     this.why.show(turn, token, stage.holds(), stage.sentences());
+    if (this.arriving) this.#arrive();
+  }
+
+  // Brings the shown turn into view once all of the step has changed, so that the page is laid out once.
+  // What opens above the turn moves it, and brings others near.
+  #arrive() {
+    this.arriving = false;
+    for (let again = 0; again < AGAIN; again += 1) {
+      this.#scroll(this.shown);
+      if (!this.#openNear()) return;
+    }
   }
 
   paint() { return false; } // nothing moves
@@ -318,7 +329,7 @@ class Transcript {
     };
     this.box.addEventListener('pointermove', (event) => { if (event.pointerType === 'mouse') this.stage.look(numberAt(event, 'data-token')); });
     this.box.addEventListener('pointerleave', () => this.stage.look(null));
-    this.box.addEventListener('scroll', () => this.#openNear(), { passive: true });
+    this.box.addEventListener('scroll', () => { if (!this.arriving) this.#openNear(); }, { passive: true });
     this.box.addEventListener('click', (event) => {
       const turn = numberAt(event, 'data-turn');
       const hit = numberAt(event, 'data-token');
