@@ -45,20 +45,16 @@ def claims_html(judged: Sequence[ClaimResult], *, opened: bool) -> str:
     groups: dict[str, list[ClaimResult]] = {}
     for each in judged:
         groups.setdefault(each.claim.why, []).append(each)
-    rows = "".join(_group(group, opened) for group in groups.values())
+    rows = ""
+    for why, group in groups.items():
+        several = len(group) > 1  # their reason stands above them
+        claims = "".join(_claim(each, opened, reason=not several) for each in group)
+        above = f'<li class="group"><p>{escape(why)}</p><ul>{claims}</ul></li>'
+        rows += above if several else claims
     return f'<ul class="claims">{rows}</ul>'
 
 
-def _group(judged: Sequence[ClaimResult], opened: bool) -> str:
-    """Return the claims that have one reason; where there are several, it stands above them."""
-    if len(judged) == 1:
-        return _claim(judged[0], opened)
-    rows = "".join(_claim(each, opened, reason=False) for each in judged)
-    why = escape(judged[0].claim.why)
-    return f'<li class="group"><p>{why}</p><ul>{rows}</ul></li>'
-
-
-def _claim(judged: ClaimResult, opened: bool, reason: bool = True) -> str:
+def _claim(judged: ClaimResult, opened: bool, reason: bool) -> str:
     claim, verdict = judged.claim, judged.verdict
     printed = "" if claim.published is None else minus(claim.published.printed)
     measured = measured_words(judged)

@@ -43,7 +43,7 @@ from fdkvc.ui.kit.downloads import show_chart
 from fdkvc.ui.kit.fields import problems
 from fdkvc.ui.kit.files import brought_run
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
-from fdkvc.ui.kit.markdown import Markdown, plain
+from fdkvc.ui.kit.markdown import plain
 from fdkvc.words import count, listed, percent, sentence, signed
 
 COST = {"bytes": "{:,.0f}".format} | dict.fromkeys(
@@ -88,16 +88,12 @@ def show_measured(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     measured = set(known.tables.paired.metric)
     if metric not in measured:  # such as a run on dialogs without calls
         missing, metric = metric, next(each for each in MEASURES if each in measured)
-        labels = MEASURES[missing].label, MEASURES[metric].label
-        st.info(plain(Markdown("This run has no values of {}: {} is shown.").format(*labels)))
+        instead = f"{MEASURES[metric].label} is shown"
+        st.info(plain(f"This run has no values of {MEASURES[missing].label}: {instead}."))
     measure, rows = MEASURES[metric], damage_rows(metric, known)
-    st.caption(
-        Markdown("{}: {} Damage is the loss against the full cache{}.").format(
-            measure.label,
-            measure.help,
-            ", in nats per token" if measure.unit == "nats" else ", in percentage points",
-        )
-    )
+    unit = "percentage points" if measure.unit == "%" else "nats per token"
+    loss = f"Damage is the loss against the full cache, in {unit}."
+    st.caption(plain(f"{measure.label}: {measure.help} {loss}"))
     own = [policy.title for policy in answered.conversation.policies]
     with side_by_side("measured"):
         with panel("measured-budgets"):
@@ -105,8 +101,7 @@ def show_measured(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
             show_chart(page, "budgets", _by_budget(rows, chosen, measure.unit == "%"))
         with panel("measured-policies"):
             show_chart(page, "policies", _by_policy(rows[rows.budget == budget], budget, measure))
-    damage = _table(rows, measure.unit == "%")
-    st.html(table_html(damage, f"Damage: {measure.label}"))
+    st.html(table_html(_table(rows, measure.unit == "%"), f"Damage: {measure.label}"))
     if own_run is not None:
         return _show_own(page, own_run)
     tables = known.tables
@@ -198,11 +193,10 @@ def _replays_otherwise(known: Shipped) -> bool:
 def _play(settings: Answers, trace: DialogFile) -> None:
     """Open a run's trace under the policy and the budget that it was recorded with."""
     keep_file("dialogs", trace)
-    names = (settings.policies[0].name,)
-    link = {"file": OWN, "sha": trace.digest[:DIGITS], "policies": POLICIES.written(names)}
-    link |= {"budget": f"{settings.budgets[0]}"} | (
-        {} if settings.decides == DECIDES.default else {"heads": "together"}
-    )
+    link = {"file": OWN, "sha": trace.digest[:DIGITS], "budget": f"{settings.budgets[0]}"}
+    link["policies"] = POLICIES.written((settings.policies[0].name,))
+    if settings.decides != DECIDES.default:
+        link["heads"] = "together"
     st.switch_page("pages/dialogs.py", query_params=link)
 
 
@@ -222,19 +216,17 @@ def _summary(known: Shipped, own: bool) -> str:
     )
 
 
-def _what_predicts() -> Markdown:
+def _what_predicts() -> str:
     """Return what the correlations are computed over, and what they are worth."""
     titles = [policy.title for policy in with_proxies(shipped().run.settings.policies)]
-    return Markdown(
+    over = f"{count(len(titles), 'policy', 'policies')} ({listed(titles)})"
+    return (
         "Rank correlation between a measure of the replayed dialogs and the damage to answers, "
-        "over {} ({}) and {}, with the 95 % interval by service clusters and, in brackets, by "
-        "policies. Which measure predicts damage best depends on the policies compared. In an "
-        "independent audit on 400 dialogues of SGD's test part with seven policies, output error "
-        "had +0.89, call-argument recall −0.86 and attention loss +0.81."
-    ).format(
-        count(len(titles), "policy", "policies"),
-        listed(titles),
-        count(len(shipped().budgets), "budget"),
+        f"over {over} and {count(len(shipped().budgets), 'budget')}, with the 95 % interval by "
+        "service clusters and, in brackets, by policies. Which measure predicts damage best "
+        "depends on the policies compared. In an independent audit on 400 dialogues of SGD's test "
+        "part with seven policies, output error had +0.89, call-argument recall −0.86 and "
+        "attention loss +0.81."
     )
 
 

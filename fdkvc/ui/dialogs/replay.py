@@ -247,12 +247,11 @@ def recommendation(done: Replayed, budget: int) -> Markdown:
     best, second = means.index[:2]
     paired = replay_paired(table, best).set_index("policy")
     low, high = -100 * paired.ci_high[second], -100 * paired.ci_low[second]
-    measured = Markdown("{} of the {} at budget {}, mean over {}").format(
-        percent(means[best]),
-        "call arguments" if key == "call_recall" else "dialogue states",
-        budget,
-        f"{count(int(paired.n[second]), 'dialog')} "
-        f"({count(int(paired.services[second]), 'service cluster')})",
+    held = "call arguments" if key == "call_recall" else "dialogue states"
+    clusters = count(int(paired.services[second]), "service cluster")
+    measured = (
+        f"{percent(means[best])} of the {held} at budget {budget}, mean over "
+        f"{count(int(paired.n[second]), 'dialog')} ({clusters})"
     )
     if np.isnan(low):
         return Markdown(
