@@ -76,9 +76,9 @@ def measure(case: dict[str, Any]) -> list[float]:
     def cache() -> Any:
         if case["cache"] == "DynamicCache":
             return DynamicCache(config=config)
-        how = {name: case[name] for name in ("bits", "on_device")}
+        how = {name: case[name] for name in ("decides", "bits", "on_device")}
         policy = read_policy(case["cache"])
-        return PolicyCache(policy, case["budget"], model, decides="head", by_itself=False, **how)
+        return PolicyCache(policy, case["budget"], model, by_itself=False, **how)
 
     read_and_write(model, cache(), turns[:1], 1)  # so that libraries are loaded
     if cuda:
@@ -105,6 +105,7 @@ def main() -> None:
     parser.add_argument("--policies", nargs="+", default=["fifo", "h2o", "fd-kvc"])
     parser.add_argument("--budgets", nargs="+", type=int, default=[128, 512])
     parser.add_argument("--tokens", nargs="+", type=int, default=[2048])
+    parser.add_argument("--decides", choices=("head", "layer", "model"), default="head")
     parser.add_argument("--bits", type=int, default=None)
     parser.add_argument("--on-device", action="store_true", default=None)
     parser.add_argument("--rounds", type=int, default=3)

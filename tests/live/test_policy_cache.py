@@ -463,15 +463,19 @@ def test_a_model_in_half_precision_is_served_where_it_is(decides: str) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="it needs Linux")
-@pytest.mark.parametrize(("bits", "on_device"), [(None, None), (8, True)])
+@pytest.mark.parametrize(
+    ("decides", "bits", "on_device"),
+    [("head", None, None), ("layer", None, None), ("head", 8, True)],
+)
 def test_cost_is_measured_of_any_shape(
-    monkeypatch: pytest.MonkeyPatch, bits: int | None, on_device: bool | None
+    monkeypatch: pytest.MonkeyPatch, decides: str, bits: int | None, on_device: bool | None
 ) -> None:
     same = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")
     own = {name: SIZES[name] for name in same}
     monkeypatch.setitem(live_cost.SHAPES, "tiny", own)
     monkeypatch.setattr(live_cost, "TURN", 16)
-    case = {"shape": "tiny", "device": "cpu", "tokens": 40, "bits": bits, "on_device": on_device}
+    case: dict[str, Any] = {"shape": "tiny", "device": "cpu", "tokens": 40}
+    case |= {"decides": decides, "bits": bits, "on_device": on_device}
     for cache in ("DynamicCache", "h2o"):
         measured = live_cost.measure({**case, "cache": cache, "budget": 8})
         found = dict(zip(live_cost.COLUMNS[3:], measured, strict=True))
