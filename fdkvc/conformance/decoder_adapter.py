@@ -8,7 +8,7 @@ import numpy as np
 
 from fdkvc.attention import Bools, Floats, Ints
 from fdkvc.cache import padded
-from fdkvc.conformance.masked import Pairs, further, mixed
+from fdkvc.conformance.masked import Pairs, mixed
 from fdkvc.conformance.subject import Reading, TurnCache
 from fdkvc.lm.decoder import Decoder
 from fdkvc.lm.text_cache import TextCache, read
@@ -17,45 +17,31 @@ from fdkvc.lm.text_cache import TextCache, read
 class DecoderModel:
     """A decoder that reads a text in one pass; implements `fdkvc.conformance.FullModel`."""
 
-    def __init__(self, decoder: Decoder) -> None:
-        self.decoder = decoder
+    count = 0  # of a cache that has read nothing
 
-    @property
-    def vocabulary(self) -> int:
-        """The size of its vocabulary."""
-        return self.decoder.shape.vocabulary
+    def __init__(self, decoder: Decoder) -> None:
+        self.decoder, self.vocabulary = decoder, decoder.shape.vocabulary
+        half = np.arange(0, decoder.shape.head_width, 2) / decoder.shape.head_width
+        self._frequencies = decoder.shape.theta**-half
 
     def read(self, tokens: Ints, sees: Bools, distances: Ints | None = None) -> Reading:
         """Read a text with a given attention mask."""
-        masked = _MaskedPass(self.decoder, sees, distances)
-        outputs = self.decoder.read(np.asarray(tokens)[None], [masked])[0]
-        return Reading(outputs, np.stack(masked.queries), np.stack(masked.keys))
-
-
-class _MaskedPass:
-    """One pass over a text with a given attention mask."""
-
-    count = 0
-
-    def __init__(self, decoder: Decoder, sees: Bools, distances: Ints | None) -> None:
-        half = np.arange(0, decoder.shape.head_width, 2) / decoder.shape.head_width
-        self._frequencies = decoder.shape.theta**-half
         self._sees, self._distances = sees, distances
-        self.queries: list[Floats] = []
-        self.keys: list[Floats] = []
+        self._queries, self._keys = list[Floats](), list[Floats]()
+        outputs = self.decoder.read(np.asarray(tokens)[None], [self])[0]
+        return Reading(outputs, np.stack(self._queries), np.stack(self._keys))
 
     def attend(
         self, layer: int, hidden: Floats, queries: Floats, keys: Floats, values: Floats
     ) -> Floats:
-        """See `fdkvc.lm.decoder.ModelCache`."""
+        """See `fdkvc.lm.decoder.AttentionCache`."""
         heads_first = [np.ascontiguousarray(each.swapaxes(0, 1)) for each in (queries, keys)]
-        self.queries.append(heads_first[0])
-        self.keys.append(heads_first[1])
-        distances = self._distances
-        turned = None if distances is None else further(distances[layer], self._frequencies)
+        self._queries.append(heads_first[0])
+        self._keys.append(heads_first[1])
         q, k = map(_pairs, heads_first)
-        scaling = queries.shape[2] ** -0.5
-        found = mixed(q, k, values.swapaxes(0, 1), self._sees[layer], scaling, turned)
+        distances = None if self._distances is None else self._distances[layer]
+        scaling, v = queries.shape[2] ** -0.5, values.swapaxes(0, 1)
+        found = mixed(q, k, v, self._sees[layer], scaling, distances, self._frequencies)
         return found.swapaxes(0, 1).reshape(len(queries), -1)
 
 

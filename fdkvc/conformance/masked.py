@@ -20,7 +20,8 @@ def mixed(
     values: Floats,
     sees: Bools,
     scaling: float,
-    turned: NDArray[np.float64] | None = None,
+    distances: Ints | None = None,
+    frequencies: NDArray[np.float64] | None = None,
     stored: tuple[Pairs, Floats, Bools] | None = None,
 ) -> Floats:
     """Return the output of attention (H, N, h).
@@ -35,12 +36,20 @@ def mixed(
         Which tokens each token attends to, in every KV head; at least itself.
     scaling : float
         Of the logits.
-    turned : array (K, N, N, h / 2), optional
-        Angles to add to the rotation between a query and a key.
+    distances : array (K, N, N), optional
+        How far before each token the others are; by their places in the text if None.
+    frequencies : array (h / 2,), optional
+        Angles by which a distance of 1 rotates; None if positions are not rotary.
     stored : tuple, optional
         Keys and values as they come back from where they are stored, and which tokens each token
         sees so (N, N).
+
+    Raises
+    ------
+    ValueError
+        For other distances than in the text, without frequencies.
     """
+    turned = None if distances is None else _turned(distances, frequencies)
     group = len(queries) // len(keys)
     found = np.empty((*queries.shape[:2], values.shape[2]), values.dtype)
     for head, query in enumerate(queries):
@@ -65,7 +74,12 @@ def mixed(
     return found
 
 
-def further(distances: Ints, frequencies: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the angles by which distances (K, N, N) differ from those in the text."""
+def _turned(distances: Ints, frequencies: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+    """Return the angles that distances (K, N, N) add to those in the text, if they differ."""
     places = np.arange(distances.shape[-1])
-    return (distances - (places[:, None] - places))[..., None] * frequencies
+    differences = distances - (places[:, None] - places)
+    if not differences.any():
+        return None
+    if frequencies is None:
+        raise ValueError("this model's positions are not rotary, so they cannot be changed")
+    return differences[..., None] * frequencies

@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
 from fdkvc.attention import Bools, Floats, Ints
-from fdkvc.conformance.masked import Pairs, further, mixed
+from fdkvc.conformance.masked import Pairs, mixed
 from fdkvc.conformance.subject import Reading, Restored, TurnCache
 
 INTERFACE = "fdkvc_masked"
@@ -48,10 +47,6 @@ class TransformersModel:
             module.inv_freq for module in self._model.modules() if hasattr(module, "inv_freq")
         ]
         self._frequencies = frequencies[0].double().numpy() if frequencies else None
-        self._sees: Bools = np.empty(0, np.bool_)
-        self._distances: Ints | None = None
-        self._stored: tuple[Restored, Bools] | None = None
-        self._read: dict[str, dict[int, Floats]] = {}
 
     def read(
         self,
@@ -69,47 +64,50 @@ class TransformersModel:
         stored : tuple of (Restored, array (N, N) of bool), optional
             What comes back of stored keys and values, and which tokens each token sees so.
         """
-        AttentionInterface.register(INTERFACE, self._attend)
+        found: dict[int, tuple[Floats, Floats]] = {}
+        attend = partial(self._attend, found, sees, distances, stored)
+        AttentionInterface.register(INTERFACE, attend)
         self._model.set_attn_implementation(INTERFACE)
-        self._sees, self._distances, self._stored = sees, distances, stored
-        self._read = {"queries": {}, "keys": {}}
         with torch.inference_mode():
             output = self._model(input_ids=torch.from_numpy(np.asarray(tokens)[None]))
         queries, keys = (
-            np.stack([found[layer] for layer in self._layers]) for found in self._read.values()
+            np.stack(each) for each in zip(*(found[layer] for layer in self._layers), strict=True)
         )
         return Reading(output.logits[0].float().numpy(), queries, keys)
 
     def _attend(
-        self, module: Any, query: Any, key: Any, value: Any, *args: Any, **settings: Any
+        self,
+        found: dict[int, tuple[Floats, Floats]],
+        sees: Bools,
+        distances: Ints | None,
+        stored: tuple[Restored, Bools] | None,
+        module: Any,
+        *vectors: Any,
+        scaling: float | None = None,
+        sliding_window: int | None = None,
+        **settings: Any,
     ) -> Any:
+        """Attend as a layer would, and note its queries and keys."""
         layer = module.layer_idx
-        queries, keys, values = (each[0].numpy() for each in (query, key, value))
-        scaling = settings.get("scaling") or queries.shape[2] ** -0.5
-        self._read["queries"][layer] = queries * np.float32(scaling * queries.shape[2] ** 0.5)
-        self._read["keys"][layer] = keys
-        turned = stored = None
-        if layer in self._layers:
-            at = self._layers.index(layer)
-            sees = self._sees[at]
-            if self._stored is not None:
-                restored, so = self._stored
-                stored = _pairs(restored(keys)), restored(values), so
-            if self._distances is not None:
-                turned = self._turned(self._distances[at])
+        queries, keys, values = (each[0].numpy() for each in vectors[:3])
+        width = queries.shape[2]
+        scaling = scaling or width**-0.5
+        given = _pairs(queries), _pairs(keys), values
+        if layer not in self._layers:
+            own = _window(len(keys), keys.shape[1], sliding_window)
+            mixture = mixed(*given, own, scaling)
         else:
-            sees = _window(len(keys), keys.shape[1], settings.get("sliding_window"))
-        found = mixed(_pairs(queries), _pairs(keys), values, sees, scaling, turned, stored)
-        return torch.from_numpy(found.swapaxes(0, 1)[None]), None
-
-    def _turned(self, distances: Ints) -> NDArray[np.float64] | None:
-        """Return the angles that distances add to those in the text, if they differ."""
-        places = np.arange(distances.shape[-1])
-        if (distances == places[:, None] - places).all():
-            return None
-        if self._frequencies is None:
-            raise ValueError("this model's positions are not rotary, so they cannot be changed")
-        return further(distances, self._frequencies)
+            found[layer] = queries * np.float32(scaling * width**0.5), keys
+            at = self._layers.index(layer)
+            mixture = mixed(
+                *given,
+                sees[at],
+                scaling,
+                None if distances is None else distances[at],
+                self._frequencies,
+                stored and (_pairs(stored[0](keys)), stored[0](values), stored[1]),
+            )
+        return torch.from_numpy(mixture.swapaxes(0, 1)[None]), None
 
 
 def _window(heads: int, tokens: int, window: int | None) -> Bools:
