@@ -51,24 +51,16 @@ class Blocks(Wrapper):
         choices=tuple(_EQUATION),
     )
 
-    def __post_init__(self) -> None:
-        """Check the hyperparameters, and that places are not allocated one by one.
-
-        Raises
-        ------
-        ValueError
-            As every wrapper, and around heads that share their budget.
-        """
-        super().__post_init__()
-        if any(each.key == "ada-heads" for each in inside(self.policy)):
-            raise ValueError(
-                f"{self.policy.name} allocates single places, but {self.key} whole pages"
-            )
-
     @property
-    def looks_at(self) -> tuple[Look, ...]:
-        """Use positions, which define pages."""
-        return tuple(dict.fromkeys((*self.policy.looks_at, "positions")))
+    def also_looks_at(self) -> tuple[Look, ...]:
+        """Positions, which define pages."""
+        return ("positions",)
+
+    def refusal(self) -> str:
+        """Refuse heads that share their budget, since they allocate places one by one."""
+        if any(each.key == "ada-heads" for each in inside(self.policy)):
+            return f"{self.policy.name} allocates single places, but {self.key} whole pages"
+        return ""
 
     @property
     def steps(self) -> tuple[Step, ...]:
