@@ -32,12 +32,12 @@ from fdkvc.experiments.benchmark import (
 from fdkvc.experiments.replay import Replay, mean_over_services, paired_rows, replay
 from fdkvc.explain.answer_causes import grade_call
 from fdkvc.lm.chat import generate_passages
-from fdkvc.lm.head_eviction import DECIDES, check_no_future
+from fdkvc.lm.head_eviction import DECIDES, EVERY, check_no_future
 from fdkvc.lm.head_recordings import head_recordings
 from fdkvc.lm.language_model import AnyModel
 from fdkvc.lm.text_cache import ModelCache, read
 from fdkvc.lm.tokens import MARKED, EncodedPassage
-from fdkvc.parameters import BUDGET, Parameter, check_parameter
+from fdkvc.parameters import BUDGET, check_parameter
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.policies.base import Available
 from fdkvc.run.evidence import OLD, RECENT
@@ -59,10 +59,6 @@ WRITERS_AT_ONCE = 2
 
 EXTRA_TOKENS = 24
 """How much longer than the right call a written one may be."""
-
-EVERY = Parameter(
-    "Every", "While the model writes, policies also evict after every so many tokens.", low=1
-)
 
 MEASURED = ("dialog", "services", "policy", "budget", "metric", "value", "count")
 SUMMARY = ("policy", "budget", "metric", "n", "services", "count", "mean", "ci_low", "ci_high")

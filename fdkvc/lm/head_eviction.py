@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fdkvc.attention import Arrivals, Ints, Observation
 from fdkvc.cache import EMPTY
 from fdkvc.lm.head_tokens import HeadTokens, Vectors
-from fdkvc.parameters import Field, check_count
+from fdkvc.parameters import Field, Parameter, check_count
 from fdkvc.policies import Policy
 from fdkvc.policies.together import POOL, Together
 from fdkvc.run.simulate import initial_state, take_turn
@@ -36,6 +36,10 @@ DECIDES = Field(
         "layer": "all heads of a layer together",
         "model": "all heads of the model together",
     },
+)
+
+EVERY = Parameter(
+    "Every", "While the model writes, policies also evict after every so many tokens.", low=1
 )
 
 
