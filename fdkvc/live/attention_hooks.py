@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import transformers
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -34,44 +34,25 @@ NO_INTERFACE = "this model's attention does not go through the interface of the 
 
 Attention = Callable[..., tuple[Any, Any]]
 
+Before = Callable[..., Any]
+"""Takes query and mask, `scaling=` and `hidden=`, and returns the mask to use."""
 
-class Listener(Protocol):
-    """Receives the inputs of a layer's attention."""
-
-    def before_attention(
-        self, layer: int, query: Any, mask: Any, *, scaling: float | None, hidden: Any
-    ) -> Any:
-        """Take the queries of a layer and return the mask to use.
-
-        Parameters
-        ----------
-        layer : int
-        query : tensor (B, H, n, h)
-        mask : tensor (B, 1, n, S) or None
-            Of flash attention (B, S).
-        scaling : float, optional
-            Of the query-key products; 1/√h by default.
-        hidden : tensor (B, n, d)
-            The hidden states that enter the layer.
-        """
-
-    def after_attention(self, layer: int) -> None:
-        """Note that a layer's attention is complete."""
+After = Callable[[], None]
 
 
 class _Expected(threading.local):
     """The attention call that is expected next in this thread."""
 
-    call: tuple[Listener, int, Any, Any] | None = None
+    call: tuple[Before, After, Any, Any] | None = None
     ids: Any = None  # the tokens of this forward pass
 
 
 _expected = _Expected()
 
 
-def expect(listener: Listener, layer: int, keys: Any, values: Any) -> None:
-    """Pass the next attention call, which is over these keys and values, to a listener."""
-    _expected.call = listener, layer, keys, values
+def expect(before: Before, after: After, keys: Any, values: Any) -> None:
+    """Call these around the next attention, which is over these keys and values."""
+    _expected.call = before, after, keys, values
 
 
 def token_ids() -> Any:
@@ -169,13 +150,12 @@ def _attend(
     own = own or sys.modules[type(module).__module__].eager_attention_forward
     if call is None or call[2] is not key:
         return own(module, query, key, value, attention_mask, **settings)
-    listener, layer, _, values = call
+    before, after, _, values = call
     if values is not value:  # the slots would hold values of other tokens than their keys
         raise ValueError(
             "this model's attention takes other values than its cache gave for the keys"
         )
-    scaling = settings.get("scaling")
-    mask = listener.before_attention(layer, query, attention_mask, scaling=scaling, hidden=hidden)
+    mask = before(query, attention_mask, scaling=settings.get("scaling"), hidden=hidden)
     result = own(module, query, key, value, mask, **settings)
-    listener.after_attention(layer)
+    after()
     return result

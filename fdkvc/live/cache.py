@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from fdkvc.live.quantized import BITS
 from fdkvc.live.rotary import RotaryPositions, head_width
 from fdkvc.lm.head_eviction import (
     DECIDES,
+    EVERY,
     EvictionStep,
     HeadEviction,
     Heads,
@@ -34,13 +36,10 @@ from fdkvc.lm.head_eviction import (
     with_new,
 )
 from fdkvc.lm.tokens import TOKEN_FEATURES, Tokens
-from fdkvc.parameters import Field, Parameter, check_parameter
+from fdkvc.parameters import Field, check_parameter
 from fdkvc.policies import Policy
 from fdkvc.policies.together import POOL
 
-EVERY = Parameter(
-    "Every", "While the model writes, policies also evict after every so many tokens.", low=1
-)
 POSITIONS = Field(
     "Positions",
     "Whether kept entries keep their positions or close the gaps.",
@@ -177,7 +176,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         self.ends: list[int] = []
         self.moved: list[int] = []
         self.decisions: list[EvictionStep] = []
-        self._device: Device | None = None
+        self._device: Device  # known from the first turn on
         self._states: list[list[HeadEviction]] = []  # of each text and group of layers
         self._features: list[dict[str, NDArray[Any]]] = []  # of each text's tokens
         self._passes: list[tuple[int, Any, Any]] = []  # of this turn: tokens, `_real`, `_ids`
@@ -215,7 +214,10 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             self._prompt = self._is_prompt(key_states.shape[2])
         keys, values = super().update(key_states, value_states, layer_idx, *args, **named)
         if layer_idx in self.decided:
-            expect(self, layer_idx, keys, values)
+            before, after = (
+                partial(each, layer_idx) for each in (self.before_attention, self.after_attention)
+            )
+            expect(before, after, keys, values)
         return keys, values
 
     crop = _refused("cannot go back: make a fork of it before")
@@ -233,7 +235,19 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     def before_attention(
         self, layer: int, query: Any, mask: Any, *, scaling: float | None, hidden: Any
     ) -> Any:
-        """See `fdkvc.live.attention_hooks.Listener`."""
+        """Take the queries of a layer and return the mask to use.
+
+        Parameters
+        ----------
+        layer : int
+        query : tensor (B, H, n, h)
+        mask : tensor (B, 1, n, S) or None
+            Of flash attention (B, S).
+        scaling : float, optional
+            Of the query-key products; 1/√h by default.
+        hidden : tensor (B, n, d)
+            The hidden states that enter the layer.
+        """
         held, (_, self._heads, n, h) = self.layers[layer], query.shape
         if layer == self.decided[0]:
             self._passes = [*self._passes, (n, self._real(mask, n), self._ids())]
@@ -281,7 +295,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         return ids.detach()
 
     def after_attention(self, layer: int) -> None:
-        """See `fdkvc.live.attention_hooks.Listener`."""
+        """End the turn, if it ends with the attention of this layer."""
         if not self.by_itself or layer != self.decided[-1]:
             return
         if self._prompt or (self.every is not None and self._new >= self.every):
@@ -354,7 +368,6 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             return
         if not self._states:
             self._begin(layers)
-        assert self._device is not None
         moved = self._device.moved
         real = self._end_passes(layers)
         if self._rotary is not None:
@@ -378,7 +391,6 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
 
     def _evict(self, layers: Sequence[PolicyLayer], text: int, new: int) -> list[EvictionStep]:
         """Let the policy decide for a text, in each group of layers."""
-        assert self._device is not None
         vectors = [_LayerVectors(layer, text, self._device, self._in_numpy) for layer in layers]
         states, features = self._states[text], self._features[text]
         groups = [vectors] if len(states) == 1 else [[own] for own in vectors]
@@ -388,7 +400,6 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
 
     def _places(self, steps: Sequence[EvictionStep]) -> Iterator[tuple[Any, int]]:
         """Yield the places to keep in each layer, and how many of them are slots."""
-        assert self._device is not None
         for step in steps:
             sources = getattr(step.sources, "tensor", None)
             for own in self._device.tensor(step.sources) if sources is None else sources:

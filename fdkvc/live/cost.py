@@ -38,7 +38,6 @@ def measure_cost(
     *,
     decides: str,
     every: int | None = None,
-    repeats: int = REPEATS,
 ) -> pd.DataFrame:
     """Let a model read a text turn by turn and continue it, under each policy and budget.
 
@@ -51,8 +50,6 @@ def measure_cost(
         The tokens of each turn of the text.
     decides, every
         As for `fdkvc.experiments.answers.Answers`.
-    repeats : int
-        Rounds of timing.
 
     Returns
     -------
@@ -63,7 +60,7 @@ def measure_cost(
     """
     cases: list[tuple[Policy, int] | None] = [None, *((p, b) for b in budgets for p in policies)]
     room = model.decoder.shape.positions - sum(map(len, turns))
-    held, seconds = np.zeros(len(cases), int), np.zeros((repeats, len(cases), 2))
+    held, seconds = np.zeros(len(cases), int), np.zeros((REPEATS, len(cases), 2))
     for timed in seconds:
         for at, case in enumerate(cases):
             cache = (

@@ -327,13 +327,8 @@ def _stack(own: DeviceArray, arrays: Any, axis: int = 0) -> Any:
 
 def _take_along_axis(own: DeviceArray, array: Any, indices: Any, axis: int) -> Any:
     values, where = own._tensor(array), own._tensor(indices)
-    shape = [n if n != 1 else m for n, m in zip(where.shape, values.shape, strict=True)]
-    shape[axis] = where.shape[axis]
-    where = where.expand(shape)
     where = where.where(where >= 0, where + values.shape[axis])
-    full = [m if m != 1 else n for n, m in zip(where.shape, values.shape, strict=True)]
-    full[axis] = values.shape[axis]
-    return own._wrap(values.expand(full).gather(axis, where))
+    return own._wrap(values.take_along_dim(where, dim=axis))
 
 
 def _put_along_axis(own: DeviceArray, array: Any, indices: Any, values: Any, axis: int) -> Any:
@@ -358,14 +353,6 @@ def _cumsum(own: DeviceArray, array: Any, axis: int | None = None) -> Any:
     return own._wrap((values.reshape(-1) if axis is None else values).cumsum(dim=axis or 0))
 
 
-def _repeat(own: DeviceArray, array: Any, repeats: int, axis: int) -> Any:
-    return own._wrap(own._tensor(array).repeat_interleave(repeats, dim=axis))
-
-
-def _broadcast_to(own: DeviceArray, array: Any, shape: Any) -> Any:
-    return own._wrap(own._tensor(array).expand(shape))
-
-
 def _pad(own: DeviceArray, array: Any, widths: Any, constant_values: float = 0) -> Any:
     flat = [n for each in reversed(widths) for n in each]
     return own._wrap(functional.pad(own._tensor(array), flat, value=constant_values))
@@ -379,16 +366,14 @@ def _full_like(
     return own._wrap(like.new_full(like.shape if shape is None else shape, value, dtype=kind))
 
 
-def _norm(own: DeviceArray, array: Any, axis: int, *, keepdims: bool = False) -> Any:
-    return own._wrap(own._tensor(array).norm(dim=axis, keepdim=keepdims))
+def _as(apply: Call) -> Call:
+    """Return torch's function that takes the same arguments as NumPy's."""
 
+    def call(own: DeviceArray, *values: Any, **named: Any) -> Any:
+        tensors = (own._tensor(each) if _is_array(each) else each for each in values)
+        return own._wrap(apply(*tensors, **named))
 
-def _einsum(own: DeviceArray, equation: str, *arrays: Any) -> Any:
-    return own._wrap(torch.einsum(equation, *map(own._tensor, arrays)))
-
-
-def _clip(own: DeviceArray, array: Any, low: Any, high: Any) -> Any:
-    return np.minimum(np.maximum(array, low), high)
+    return call
 
 
 FUNCTIONS: dict[str, Call] = {
@@ -401,18 +386,18 @@ FUNCTIONS: dict[str, Call] = {
     "argsort": _argsort,
     "partition": lambda own, array, kth, axis=-1: _sort(own, array, axis),
     "cumsum": _cumsum,
-    "repeat": _repeat,
-    "broadcast_to": _broadcast_to,
+    "repeat": _as(torch.repeat_interleave),
+    "broadcast_to": _as(torch.broadcast_to),
     "pad": _pad,
     "full_like": _full_like,
     "zeros_like": lambda own, array, *how, **named: _full_like(own, array, 0, *how, **named),
     "ones_like": lambda own, array, *how, **named: _full_like(own, array, 1, *how, **named),
-    "norm": _norm,
-    "einsum": _einsum,
-    "clip": _clip,
+    "norm": _as(torch.linalg.vector_norm),
+    "einsum": _as(torch.einsum),
+    "clip": _as(torch.clip),
     "isin": lambda own, array, values: own._wrap(torch.isin(*map(own._tensor, (array, values)))),
     "nonzero": lambda own, array: array.nonzero(),
     "count_nonzero": lambda own, array: int(array.tensor.count_nonzero()),
-    "moveaxis": lambda own, array, one, other: own._wrap(array.tensor.movedim(one, other)),
+    "moveaxis": _as(torch.moveaxis),
 }
 """NumPy's functions that run on the device."""

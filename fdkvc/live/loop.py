@@ -32,7 +32,9 @@ from fdkvc.policies.together import POOL
 
 @dataclass(frozen=True, eq=False)
 class LiveModel:
-    """A *transformers* model; implements `fdkvc.lm.language_model.AnyModel`.
+    """A *transformers* model.
+
+    Implements `fdkvc.lm.language_model.AnyModel` and `fdkvc.lm.text_cache.Reader`.
 
     Attributes
     ----------
@@ -53,10 +55,36 @@ class LiveModel:
     pool: str = POOL.default
     positions: str = POSITIONS.default
 
+    @property
+    def decoder(self) -> LiveModel:
+        """The model itself, which reads texts."""
+        return self
+
     @cached_property
-    def decoder(self) -> LiveDecoder:
-        """The model's forward pass."""
-        return LiveDecoder(self.model)
+    def shape(self) -> ModelSizes:
+        """Sizes of the layers that policies decide for."""
+        config = self.model.config.get_text_config(decoder=True)
+        heads = config.num_attention_heads
+        return ModelSizes(
+            layers=len(PolicyCache(policy_named("full"), 1, self.model).decided),
+            heads=heads,
+            kv_heads=getattr(config, "num_key_value_heads", None) or heads,
+            head_width=head_width(config),
+            vocabulary=config.vocab_size,
+            positions=getattr(config, "max_position_embeddings", None) or 2**31,
+        )
+
+    def read(
+        self, ids: Ints, caches: Sequence[LiveTextCache], *, last: int | None = None
+    ) -> Floats:
+        """Read the next tokens of texts; see `fdkvc.lm.decoder.Decoder.read`."""
+        first = 0 if last is None else ids.shape[1] - last
+        texts, logits = torch.tensor(ids, device=self.model.device), []
+        with torch.inference_mode():
+            for own, memory in zip(texts, caches, strict=True):
+                read = self.model(input_ids=own[None], past_key_values=memory.cache, use_cache=True)
+                logits.append(read.logits[:, first:].float().cpu().numpy())
+        return np.concatenate(logits)
 
     @property
     def about(self) -> dict[str, str]:
@@ -76,69 +104,22 @@ class LiveModel:
     def full(self) -> LiveTextCache:
         """Return the cache of a new text that evicts nothing."""
         cache = self._cache(policy_named("full"), 1, record=True)
-        return LiveTextCache(self.decoder, cache, evicts=False)
+        return LiveTextCache(self, cache, evicts=False)
 
     def evicting(
         self, policy: Policy, budget: int, decides: str = DECIDES.default, *, record: bool = False
     ) -> LiveTextCache:
         """Return the cache of a new text under a policy; `record` as for `PolicyCache`."""
         cache = self._cache(policy, budget, decides=decides, record=record)
-        return LiveTextCache(self.decoder, cache)
+        return LiveTextCache(self, cache)
 
     def cut_text(self, budget: int) -> LiveTextCache:
         """Return the cache of a new text that rereads the last tokens after every turn."""
-        return CutTextCache(self.decoder, self._cache(policy_named("full"), 1), budget)
+        return CutTextCache(self, self._cache(policy_named("full"), 1), budget)
 
     def _cache(self, policy: Policy, budget: int, **how: Any) -> PolicyCache:
         how |= {"pool": self.pool, "positions": self.positions, "tokenizer": self.tokens}
         return PolicyCache(policy, budget, self.model, by_itself=False, **how)
-
-
-class LiveDecoder:
-    """The forward pass of a *transformers* model; implements `fdkvc.lm.text_cache.Reader`.
-
-    Parameters
-    ----------
-    model : the library's
-
-    Attributes
-    ----------
-    shape : ModelSizes
-        Of the layers that policies decide for.
-    """
-
-    def __init__(self, model: Any) -> None:
-        self._model = model
-        config = model.config.get_text_config(decoder=True)
-        heads = config.num_attention_heads
-        self.shape = ModelSizes(
-            layers=len(PolicyCache(policy_named("full"), 1, model).decided),
-            heads=heads,
-            kv_heads=getattr(config, "num_key_value_heads", None) or heads,
-            head_width=head_width(config),
-            vocabulary=config.vocab_size,
-            positions=getattr(config, "max_position_embeddings", None) or 2**31,
-        )
-
-    def read(
-        self, ids: Ints, caches: Sequence[LiveTextCache], *, last: int | None = None
-    ) -> Floats:
-        """Read the next tokens of texts; see `fdkvc.lm.decoder.Decoder.read`."""
-        first = 0 if last is None else ids.shape[1] - last
-        return np.concatenate(
-            [
-                self.logits(own[None], memory.cache)[:, first:]
-                for own, memory in zip(ids, caches, strict=True)
-            ]
-        )
-
-    def logits(self, ids: Ints, cache: Any) -> Floats:
-        """Read the next tokens (1, n) with a cache, and return the logits after each (1, n, V)."""
-        with torch.inference_mode():
-            given = torch.tensor(ids, device=self._model.device)
-            read = self._model(input_ids=given, past_key_values=cache, use_cache=True)
-        array: Floats = read.logits.float().cpu().numpy()
-        return array
 
 
 class LiveTextCache:
@@ -146,7 +127,7 @@ class LiveTextCache:
 
     Parameters
     ----------
-    decoder : LiveDecoder
+    decoder : LiveModel
     cache : PolicyCache
         A new one with ``by_itself=False``.
     evicts : bool
@@ -158,7 +139,7 @@ class LiveTextCache:
         The tokens read so far.
     """
 
-    def __init__(self, decoder: LiveDecoder, cache: PolicyCache, evicts: bool = True) -> None:
+    def __init__(self, decoder: LiveModel, cache: PolicyCache, evicts: bool = True) -> None:
         self.decoder, self.cache, self.evicts = decoder, cache, evicts
         self.ids: list[int] = []
         self._began = 0, cache.fork()
@@ -198,13 +179,13 @@ class CutTextCache(LiveTextCache):
 
     Parameters
     ----------
-    decoder : LiveDecoder
+    decoder : LiveModel
     cache : PolicyCache
         A new one that evicts nothing.
     budget : int
     """
 
-    def __init__(self, decoder: LiveDecoder, cache: PolicyCache, budget: int) -> None:
+    def __init__(self, decoder: LiveModel, cache: PolicyCache, budget: int) -> None:
         super().__init__(decoder, cache, evicts=False)
         self.budget, self._new = budget, cache.fork()
 
@@ -212,7 +193,7 @@ class CutTextCache(LiveTextCache):
         """End the turn: once the text exceeds the budget, a new cache reads the last tokens."""
         if self.count > self.budget:
             self.cache = self._new.fork()
-            self.decoder.logits(np.array([self.ids[-self.budget :]]), self.cache)
+            self.decoder.read(np.array([self.ids[-self.budget :]]), [self], last=0)
         super().end_turn()
 
 
