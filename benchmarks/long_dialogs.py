@@ -9,7 +9,6 @@ run has its own process, with one BLAS thread. Memory is the peak of the whole p
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from time import process_time
 
 import numpy as np
@@ -56,13 +55,13 @@ def measure(policy: str, tokens: int, budget: int) -> None:
     print(f"{1e3 * (process_time() - began) / dialog.turns:.2f} {own_peak()[1]:.0f}")
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tokens", type=int, nargs="+", default=TOKENS)
     parser.add_argument("--budget", type=int, default=8192)
     parser.add_argument("--policies", nargs="+", default=POLICIES)
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     print("policy tokens milliseconds_a_turn peak_mb")
     for policy in options.policies:
         for tokens in options.tokens:

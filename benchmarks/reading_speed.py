@@ -9,9 +9,6 @@ and is left out without them.
 
 from __future__ import annotations
 
-import argparse
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,12 +17,13 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from benchmarks import ROOT, medians, peak_with_workers
+from benchmarks import medians, options, peak_with_workers, run_alone
 from fdkvc.corpora.formats import read_file
 from fdkvc.corpora.model_text import model_text
+from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.answers import Answers, run_answers
 from fdkvc.experiments.workers import cores
-from fdkvc.lm.language_model import LanguageModel, load_language_model
+from fdkvc.lm.language_model import load_language_model
 from fdkvc.lm.text_cache import EvictingCache, TextCache, read
 from fdkvc.policies import policy_named
 
@@ -46,7 +44,7 @@ def read_dialogs(new_cache: Callable[[], TextCache], dialogs: Dialogs) -> None:
             cache.end_turn()
 
 
-def library(folder: str) -> Callable[[Dialogs], None] | None:
+def library(folder: Path) -> Callable[[Dialogs], None] | None:
     """Return a function that reads dialogs with *transformers*, if that is installed."""
     try:
         import torch
@@ -69,8 +67,9 @@ def library(folder: str) -> Callable[[Dialogs], None] | None:
     return read_theirs
 
 
-def reading(model: LanguageModel, folder: str, dialogs: Any, repetitions: int) -> None:
+def reading(folder: Path, dialogs: Sequence[Transcript], repetitions: int) -> None:
     """Print the time to read dialogs, at once and turn by turn, by each alternative."""
+    model = load_language_model(folder)
     texts = [[model.tokens.encode_passage(each).ids for each in model_text(one)] for one in dialogs]
     whole = [[[token for turn in turns for token in turn]] for turns in texts]
     plain: dict[str, Callable[[Dialogs], None]] = {
@@ -116,25 +115,11 @@ def whole_run(folder: str, file: str, dialogs: int) -> None:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder")
-    parser.add_argument("file")
-    parser.add_argument("--dialogs", type=int, default=100)
-    parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--run", action="store_true", help="only the run of answers")
-    settings = parser.parse_args()
-    if settings.run:
-        whole_run(settings.folder, settings.file, settings.dialogs)
-        return
+    asked = options(__doc__, "folder", "file", dialogs=100, repetitions=5)
     with threadpool_limits(1, user_api="blas"):
-        dialogs = read_file(Path(settings.file))[:LONGEST]
-        reading(
-            load_language_model(settings.folder), settings.folder, dialogs, settings.repetitions
-        )
-    # In a process of its own, whose memory is not that of what was measured before.
-    command = [sys.executable, "-m", "benchmarks.reading_speed", settings.folder, settings.file]
-    more = ["--run", "--dialogs", str(settings.dialogs)]
-    subprocess.run([*command, *more], cwd=ROOT, check=True)
+        reading(asked.folder, read_file(asked.file)[:LONGEST], asked.repetitions)
+    case = str(asked.folder.resolve()), str(asked.file.resolve()), asked.dialogs
+    print(run_alone(f"from benchmarks.reading_speed import whole_run as run; run{case}"), end="")
 
 
 if __name__ == "__main__":
