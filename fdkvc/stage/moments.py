@@ -16,7 +16,7 @@ from fdkvc.limits import MAX_TOPICS
 from fdkvc.policies import Policy
 from fdkvc.run.evidence import lost_turns
 from fdkvc.run.trace import Rule, Status
-from fdkvc.stage.run import Choice, Run, build_run
+from fdkvc.stage.run import ChosenDialog, Run, build_run
 from fdkvc.synthetic.batch import DialogBatch
 
 LETTERS = (*ascii_uppercase, *(f"A{number}" for number in range(MAX_TOPICS - 26)))
@@ -70,7 +70,7 @@ def ranks_of(run: Run, turn: int) -> dict[int, int]:
 
 
 @dataclass(frozen=True)
-class Spoken(Choice):
+class Spoken(ChosenDialog):
     """A real dialog with the attention of its first head; its topics are letters."""
 
     name: str

@@ -24,7 +24,7 @@ from fdkvc.explain.explain import turn_view
 from fdkvc.explain.narrate import headline
 from fdkvc.explain.tables import topic_changes
 from fdkvc.run.trace import Rule, Status, Trace
-from fdkvc.stage.run import Choice, Run
+from fdkvc.stage.run import ChosenDialog, Run
 from fdkvc.synthetic.batch import DialogBatch
 
 RULE_BIT, PROTECTED_BIT = 3, 5
@@ -107,7 +107,7 @@ def _packed(
     return zlib.compress(b"".join(parts), 6)
 
 
-def _dialog(dialogs: DialogBatch, choice: Choice) -> Mapping[str, Any]:
+def _dialog(dialogs: DialogBatch, choice: ChosenDialog) -> Mapping[str, Any]:
     bits = dialogs.topic_bits[0, : int(dialogs.bounds[0, -1])]
     _, some, pattern = np.unique(bits, return_index=True, return_inverse=True)
     topics, order = np.unique(dialogs.topics_of(0, some), return_inverse=True)

@@ -23,7 +23,7 @@ from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import Scenario, World
 
 
-class Choice:
+class ChosenDialog:
     """The choice of a dialog; equal choices are the same dialog."""
 
     @property
@@ -56,7 +56,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class DialogChoice(Choice):
+class DialogChoice(ChosenDialog):
     """Which synthetic dialog: number 0 of this seed, scenario and world."""
 
     scenario: Scenario
@@ -82,7 +82,7 @@ class Run:
     first turns it shares, and `trace` begins after them.
     """
 
-    dialog: Choice
+    dialog: ChosenDialog
     budget: int
     more: tuple[str, ...]
     dialogs: DialogBatch
@@ -171,7 +171,7 @@ def _zoomed(name: str, series: pd.Series[float], start: float) -> Line:
 
 
 def build_run(
-    dialog: Choice,
+    dialog: ChosenDialog,
     policy: Policy,
     budget: int,
     more: tuple[str, ...] = (),

@@ -14,7 +14,7 @@ from fdkvc.explain.tables import topic_changes
 from fdkvc.limits import MAX_LANES
 from fdkvc.parameters import Field
 from fdkvc.policies import Policy
-from fdkvc.stage.run import Choice, Run
+from fdkvc.stage.run import ChosenDialog, Run
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.runs import load_run
@@ -53,7 +53,7 @@ def choose_lanes(page: str, field: Field = POLICIES) -> tuple[Policy, ...]:
 
 
 def load_lanes(
-    dialog: Choice, policies: Sequence[Policy], budget: int, metrics: tuple[str, ...] = ()
+    dialog: ChosenDialog, policies: Sequence[Policy], budget: int, metrics: tuple[str, ...] = ()
 ) -> tuple[Lane, ...]:
     """Run each policy over the dialog; `metrics` are further metrics."""
     return tuple(

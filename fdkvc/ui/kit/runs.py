@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from fdkvc.policies import Policy
-from fdkvc.stage.run import Choice, Run, build_run, continue_run
+from fdkvc.stage.run import ChosenDialog, Run, build_run, continue_run
 from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.ui.kit.lru import cached
 
 
 @cached
-def _load_dialog(choice: Choice) -> DialogBatch:
+def _load_dialog(choice: ChosenDialog) -> DialogBatch:
     return choice.load()
 
 
 @cached
-def load_run(dialog: Choice, policy: Policy, budget: int, more: tuple[str, ...]) -> Run:
+def load_run(dialog: ChosenDialog, policy: Policy, budget: int, more: tuple[str, ...]) -> Run:
     """Run the policy over the dialog, which is loaded once for all policies."""
     return build_run(dialog, policy, budget, more, _load_dialog(dialog))
 
