@@ -9,6 +9,5 @@ with page(
     "What does a hyperparameter of a policy do? Vary one, or two at once, on the same dialogs, "
     "or search for the values that serve several goals best.",
     tabs.fields_of,
-    adopt=tabs.adopt_link,
 ) as shown:
     tabs.show(shown.name)

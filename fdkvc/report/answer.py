@@ -23,6 +23,7 @@ from fdkvc.lm.language_model import load_language_model
 from fdkvc.lm.text_cache import TextCache
 from fdkvc.policies import policy_named
 from fdkvc.report.page import css, page
+from fdkvc.report.tables import rows_html
 from fdkvc.words import count
 
 EXAMPLE, TURN, POLICY, BUDGET = "evening.json", 15, "fifo", 48
@@ -54,11 +55,8 @@ def evicted_in(cache: TextCache, passages: Passages, span: Span) -> str:
 def restored_html(cache: TextCache, passages: Passages, found: Restoration, expected: str) -> str:
     """Return what was written with nothing and with each span restored, as a table."""
     turns = turns_of(passages)
-    heads = "".join(
-        f'<th scope="col">{escape(each)}</th>' for each in ("restored", *VERSIONS.values())
-    )
     nothing = _written(found, found.lost, expected)
-    rows = f'<tr><th scope="row">nothing</th><td colspan="2">{nothing}</td></tr>'
+    rows = [['<th scope="row">nothing</th>', f'<td colspan="2">{nothing}</td>']]
     for attempt in found.attempts:
         span = attempt.spans[0]
         label, place = f"all {len(attempt.spans)}", ""
@@ -69,16 +67,11 @@ def restored_html(cache: TextCache, passages: Passages, found: Restoration, expe
                 f"from turn {turns[span.passage]}, evicted in {evicted_in(cache, passages, span)} "
                 f"from {int(gone.any(axis=-1).sum())} of {gone[:, :, 0].size} heads"
             )
-        versions = "".join(
-            f"<td>{_written(found, getattr(attempt, version), expected)}</td>"
-            for version in VERSIONS
-        )
-        rows += f'<tr><th scope="row">{escape(label)}<small>{place}</small></th>{versions}</tr>'
-    return (
-        '<div class="scrolls back" tabindex="0" role="region" '
-        f'aria-label="Answers after restoring words"><table>'
-        f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
-    )
+        texts = (getattr(attempt, version) for version in VERSIONS)
+        head = f'<th scope="row">{escape(label)}<small>{place}</small></th>'
+        rows.append([head, *(f"<td>{_written(found, text, expected)}</td>" for text in texts)])
+    names = ["restored", *VERSIONS.values()]
+    return rows_html(names, rows, "Answers after restoring words", "scrolls back")
 
 
 def _written(found: Restoration, text: str, expected: str) -> str:

@@ -201,13 +201,14 @@ def provenance(
     """Return how to repeat a run: commands, seeds, versions, and digests of the files."""
     lines = "\n".join(commands)
     items = {"item": [*ran], "value": [*ran.values()]}
+    seeds = tables.table_html(items, "Seeds and versions", "grid words")
     digests = {"file": [*files], "SHA-256": [*map(digest, files.values())]}
+    sums = tables.table_html(digests, "Digests", "grid words")
     return Part(
         f"How to repeat {of}",
         f"<p>The commands:</p><pre>{escape(lines)}</pre>"
-        f"{tables.plain_html(items, 'Seeds and versions', words=2)}<details><summary>SHA-256 of "
-        "the files that the first command writes; those with times differ from run to run"
-        f"</summary>{tables.plain_html(digests, 'Digests', words=2)}</details>",
+        f"{seeds}<details><summary>SHA-256 of the files that the first command writes; those with "
+        f"times differ from run to run</summary>{sums}</details>",
     )
 
 
@@ -420,5 +421,5 @@ def _by_budget(
     marks = [" ≠" if each is True else "" for each in differ.significant]
     marked = list(map(add, words, marks))
     note = help and f"<p>{escape(help)}</p>"
-    table = tables.plain_html(tables.wide_columns(rows, marked), title)
+    table = tables.table_html(tables.wide_columns(rows, marked), title)
     return f"<h3>{escape(title)}</h3>{note}{table}"

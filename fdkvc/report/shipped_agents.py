@@ -15,7 +15,7 @@ from fdkvc.experiments.plan import SHAPE, SHAPES, budget_columns, smallest_budge
 from fdkvc.experiments.replay import BEST
 from fdkvc.policies import read_policy
 from fdkvc.report.document import Part, drawing, report_html
-from fdkvc.report.tables import interval_words, plain_html, wide_columns
+from fdkvc.report.tables import interval_words, table_html, wide_columns
 from fdkvc.words import signed
 
 TITLE = "Call-argument recall of agent conversations"
@@ -103,7 +103,7 @@ def agents_words() -> str:
 
 def agents_report() -> str:
     """Return the shipped results as a report."""
-    drawn, table = drawing(agents_chart(LIGHT), "agents"), plain_html(agents_columns(), TITLE)
+    drawn, table = drawing(agents_chart(LIGHT), "agents"), table_html(agents_columns(), TITLE)
     parts = [Part(TITLE, f"{drawn}{table}<p>{escape(agents_words())}</p>")]
     scope = ["What policies keep of the conversations of agents, whose calls need what was said."]
     return report_html("Cache policies on agent conversations", scope, parts, agents.MEASURED_ON)

@@ -30,7 +30,7 @@ def measured_html(table: MeasuredTable) -> str:
         + [_cell(table.cells.get((row, column))) for column in table.columns]
         for row, label in measured_rows(table).items()
     ]
-    return _grid(columns, rows, f"{table.heading}, measured and published")
+    return rows_html(columns, rows, f"{table.heading}, measured and published")
 
 
 def measured_rows(table: MeasuredTable) -> dict[str, str]:
@@ -82,29 +82,29 @@ def wide_columns(
     return {**names, **{label(each): wide[each].tolist() for each in wide}}
 
 
-def plain_html(columns: Mapping[str, Sequence[str]], caption: str, words: int = 1) -> str:
-    """Return a table of texts, the first `words` columns aligned left."""
+def table_html(columns: Mapping[str, Sequence[str]], caption: str, kind: str = "grid") -> str:
+    """Return a table of texts; `kind` and `caption` as for `rows_html`."""
     rows = [
-        [
-            f"<td class='words'{hue_of(cell)}>{escape(cell)}</td>"
-            if at < words
-            else f"<td>{escape(cell)}</td>"
-            for at, cell in enumerate(row)
-        ]
-        for row in zip(*columns.values(), strict=True)
+        [f"<td{hue_of(first)}>{escape(first)}</td>", *(f"<td>{escape(word)}</td>" for word in row)]
+        for first, *row in zip(*columns.values(), strict=True)
     ]
-    return _grid(list(columns), rows, caption, words)
+    return rows_html(list(columns), rows, caption, kind)
 
 
-def _grid(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str, words: int = 1
+def rows_html(
+    names: Sequence[str], rows: Sequence[Sequence[str]], caption: str, kind: str = "grid"
 ) -> str:
-    names = "".join(
-        f"<th scope='col'{' class=words' if at < words else ''}>{escape(name)}</th>"
-        for at, name in enumerate(columns)
+    """Return a table of columns with these names and of cells in HTML, which scrolls.
+
+    `kind` is its class in CSS: ``grid``, ``grid words`` with all columns aligned left, or
+    ``scrolls`` on a page. `caption` is read aloud.
+    """
+    heads = "".join(
+        f'<th scope="col"{hue_of(name)}>{escape(name)}</th>' if name else "<td></td>"
+        for name in names
     )
     body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
     return (
-        f"<div class='grid' tabindex='0' role='region' aria-label='{escape(caption)}'>"
-        f"<table><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table></div>"
+        f'<div class="{kind}" tabindex="0" role="region" aria-label="{escape(caption)}">'
+        f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
     )

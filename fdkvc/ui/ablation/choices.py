@@ -90,12 +90,12 @@ def values_of(policy: str, name: str, which: str = "values") -> Field:
     )
 
 
-def link_fields(page: str, link: Mapping[str, str] | None = None) -> list[Field]:
+def link_fields(page: str, link: Mapping[str, str]) -> list[Field]:
     """Return the fields of the address, for a link or else the session's values."""
 
     def requested(field: Field) -> Any:
-        value = (link or {}).get(field.name)
-        return value if value in field.choices else held(page, field) if not link else field.default
+        value = link.get(field.name, field.default) if link else held(page, field)
+        return value if value in field.choices else field.default
 
     inside, whole = held_policy(page, link)
     if not sweepable(inside.name):

@@ -114,7 +114,7 @@ def _run(tuning: Tuning, on_progress: Report, cancelled: Event) -> Searched:
     return Searched(tuning, tuned, perf_counter() - began, len(tuned.trials))
 
 
-def link_fields(page: str, link: Mapping[str, str] | None = None) -> list[Field]:
+def link_fields(page: str, link: Mapping[str, str]) -> list[Field]:
     """Return the fields of the address, for a link or else the session's values."""
     try:
         line = link.get(TUNED.name, TUNED.default) if link else running(page, TUNED)

@@ -7,7 +7,6 @@ from functools import partial
 
 from fdkvc.parameters import Field
 from fdkvc.ui.ablation import choices, search, sections
-from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held
 from fdkvc.ui.kit.frame import open_section_of
 
@@ -21,12 +20,7 @@ SECTION = Field(
 )
 
 
-def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
-    """Take over a link; return a sentence for each error."""
-    return fields.adopt_link(page, fields_of(page, link), link)
-
-
-def fields_of(page: str, link: Mapping[str, str] | None = None) -> list[Field]:
+def fields_of(page: str, link: Mapping[str, str]) -> list[Field]:
     """Return the fields of the address, for a link or else the session's values."""
     searches = (link.get(SECTION.name) if link else held(page, SECTION)) == "search"
     of_section = search.link_fields if searches else choices.link_fields

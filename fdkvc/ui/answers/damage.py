@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from html import escape
 
 import numpy as np
 import pandas as pd
@@ -12,6 +11,7 @@ import streamlit as st
 from fdkvc.attention import Floats
 from fdkvc.charts.lines import damage_chart
 from fdkvc.charts.theme import Spec
+from fdkvc.report.tables import rows_html
 from fdkvc.ui.answers.conversation import Answered, damage, head_damage, text_of
 from fdkvc.ui.answers.why import choose_answer
 from fdkvc.ui.kit.downloads import show_chart
@@ -82,18 +82,13 @@ def _by_writer(answered: Answered, table: pd.DataFrame) -> dict[str, list[str]]:
 def _heads_html(heads: Floats) -> str:
     """Return a table of layers and heads, tinted by damage."""
     top = max(float(heads.max()), 1e-9)
-    names = "".join(f'<th scope="col">head {at}</th>' for at in range(heads.shape[1]))
-    rows = "".join(
-        f'<tr><th scope="row">layer {layer}</th>'
-        + "".join(
+    rows = [
+        [f'<th scope="row">layer {layer}</th>']
+        + [
             f'<td style="--share:{max(float(lost), 0) / top:.2f}">{signed(lost, 3)}</td>'
             for lost in row
-        )
-        + "</tr>"
+        ]
         for layer, row in enumerate(heads)
-    )
-    label = escape("Damage by layer and head, in nats per token")
-    return (
-        f'<div class="scrolls heat" tabindex="0" role="region" aria-label="{label}"><table>'
-        f"<thead><tr><td></td>{names}</tr></thead><tbody>{rows}</tbody></table></div>"
-    )
+    ]
+    names = ["", *(f"head {at}" for at in range(heads.shape[1]))]
+    return rows_html(names, rows, "Damage by layer and head, in nats per token", "scrolls heat")

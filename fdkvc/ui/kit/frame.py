@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from html import escape
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,9 +13,10 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.navigation.page import StreamlitPage
 
-from fdkvc.charts.theme import DARK, LIGHT, ROOT, Theme, hue_of
+from fdkvc.charts.theme import DARK, LIGHT, ROOT, Theme
 from fdkvc.experiments.benchmark import one_blas_thread
 from fdkvc.parameters import Field
+from fdkvc.report import tables
 from fdkvc.report.page import css
 from fdkvc.ui.kit.fields import (
     adopt_link,
@@ -96,15 +97,16 @@ def page(
     name: str,
     title: str,
     purpose: str,
-    fields: Sequence[Field] | Callable[[str], Sequence[Field]] = (),
+    fields: Sequence[Field] | Callable[[str, Mapping[str, str]], Sequence[Field]] = (),
     *,
     adopt: Callable[[str, Mapping[str, str]], list[str]] | None = None,
     staged: bool = False,
 ) -> Iterator[Page]:
     """Take over a link, show the title and errors, draw the page, and write its address.
 
-    `fields` are those of the address. `adopt` applies a link to the session, and returns a sentence
-    for each part that is not allowed. A `staged` page has a stage, which writes the address itself.
+    `fields` are those of the address, or return those of a link, or without one of the session.
+    `adopt` applies a link to the session, and returns a sentence for each part that is not allowed.
+    A `staged` page has a stage, which writes the address itself.
     """
     # A new server whose first request is for a page runs that page alone, as it knows of no
     # navigation yet.
@@ -113,7 +115,8 @@ def page(
         st.rerun()
     take_pending()
     link = arriving_link()
-    wrong = adopt(name, link) if adopt else adopt_link(name, _fields_of(name, fields), link)
+    fields_of = fields if callable(fields) else lambda *_: fields
+    wrong = adopt(name, link) if adopt else adopt_link(name, fields_of(name, link), link)
     with st.container(horizontal=True, vertical_alignment="center", key="page-head"):
         st.title(plain(title), anchor=False)
         beside_title = st.container(horizontal=True, vertical_alignment="center", width="content")
@@ -124,13 +127,7 @@ def page(
     if [*link] == ["section"]:  # followed for that section alone
         _scroll_to_tabs(key="address-tabs")
     if not staged:
-        write_link(name, _fields_of(name, fields))
-
-
-def _fields_of(
-    name: str, fields: Sequence[Field] | Callable[[str], Sequence[Field]]
-) -> Sequence[Field]:
-    return fields(name) if callable(fields) else fields
+        write_link(name, fields_of(name, {}))
 
 
 def page_theme() -> Theme:
@@ -169,15 +166,5 @@ def open_section_of(page: str, field: Field, sections: Mapping[str, Callable[[],
         return sections[name]()
 
 
-def table_html(columns: Mapping[str, Sequence[str]], caption: str) -> str:
-    """Return a plain table that scrolls; unlike a grid, it is up to date at once."""
-    names = "".join(f'<th scope="col"{hue_of(name)}>{escape(name)}</th>' for name in columns)
-    rows = "".join(
-        f"<tr><td{hue_of(first)}>{escape(first)}</td>"
-        f"{''.join(f'<td>{escape(word)}</td>' for word in row)}</tr>"
-        for first, *row in zip(*columns.values(), strict=True)
-    )
-    return (
-        f'<div class="scrolls" tabindex="0" role="region" aria-label="{escape(caption)}">'
-        f"<table><thead><tr>{names}</tr></thead><tbody>{rows}</tbody></table></div>"
-    )
+table_html = partial(tables.table_html, kind="scrolls")
+"""Returns a plain table that scrolls; unlike `st.dataframe`, it is up to date at once."""
