@@ -213,12 +213,11 @@ def _between(lows: Iterable[float], highs: Iterable[float], digits: int) -> list
 
 def show_what_they_look_at() -> None:
     """Show what each policy looks at and remembers, and its source."""
-    shown = [policy_named(key) for key in POLICIES]
     columns = {
-        "Policy": [policy.label for policy in shown],
-        "Looks at": [", ".join(policy.looks_at) for policy in shown],
-        "Remembers": [", ".join(map(policy.quantity_name, policy.channels)) for policy in shown],
-        "Source": [policy.source for policy in shown],
+        "Policy": [policy.label for policy in EVERY],
+        "Looks at": [", ".join(policy.looks_at) for policy in EVERY],
+        "Remembers": [", ".join(map(policy.quantity_name, policy.channels)) for policy in EVERY],
+        "Source": [policy.source for policy in EVERY],
     }
     with st.container(key="table-of-words"):
         st.html(table_html(columns, "What each policy looks at"))

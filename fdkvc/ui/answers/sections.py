@@ -24,6 +24,7 @@ from fdkvc.ui.kit.downloads import download_files, download_pictures, show_addre
 from fdkvc.ui.kit.fields import held, problems
 from fdkvc.ui.kit.files import report_button
 from fdkvc.ui.kit.frame import open_section_of
+from fdkvc.ui.kit.glossary import show_entries
 from fdkvc.ui.kit.markdown import Markdown
 from fdkvc.words import sentence
 
@@ -102,7 +103,4 @@ def open_section(page: str, answered: Answered) -> None:
             download_pictures(page, shown_charts(page), shown)
         if tables.keys() >= set(TABLES):
             report_button(page, shipped_report, "All tables")
-    with st.expander("What these figures mean", icon=":material/help:"):
-        st.markdown(
-            Markdown("\n").join(Markdown("- **{}:** {}").format(name, help) for name, help in HELP)
-        )
+    show_entries(HELP)

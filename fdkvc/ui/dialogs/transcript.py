@@ -17,7 +17,7 @@ from fdkvc.stage.run import Run
 from fdkvc.ui.dialogs.files import HeadChoice
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.lru import cached
-from fdkvc.ui.stage.lane_stage import follow_lanes, show_words
+from fdkvc.ui.stage.lane_stage import follow_lanes, show_lanes
 
 
 def show_transcript(
@@ -28,7 +28,7 @@ def show_transcript(
     `write` writes the address after the stage has moved.
     """
     recording = head.recording
-    show_words(page, lanes, _text(recording, head.topic_names, tuple(lane.run for lane in lanes)))
+    show_lanes(page, lanes, _text(recording, head.topic_names, tuple(lane.run for lane in lanes)))
 
     @st.fragment
     def following() -> None:

@@ -15,7 +15,11 @@ def show_glossary(metrics: Iterable[str], policies: Iterable[Policy] = ()) -> No
     """Explain these metrics and policies behind a click."""
     declared = [metric_named(key, None) for key in metrics]
     entries = [(metric.label, metric.help) for metric in declared]
-    entries += [(policy.title, policy.idea) for policy in policies]
+    show_entries(entries + [(policy.title, policy.idea) for policy in policies])
+
+
+def show_entries(entries: Iterable[tuple[str, str]]) -> None:
+    """Explain names behind a click."""
     with st.expander("What these figures mean", icon=":material/help:"):
         lines = (Markdown("- **{}:** {}").format(name, words) for name, words in entries)
         st.markdown(Markdown("\n").join(lines))

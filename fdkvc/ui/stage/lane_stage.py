@@ -14,28 +14,22 @@ from fdkvc.ui.stage.component import draw, lanes_payload, name_of_all
 from fdkvc.ui.stage.follow import follow, standing
 
 
-def show_lanes(page: str, lanes: Sequence[Lane]) -> None:
-    """Show each run's river and cache, a fork beside its parent."""
-    standing(page)["text"] = None
-    draw("lanes", f"{page}/lanes", packed(lanes))
+def show_lanes(page: str, lanes: Sequence[Lane], text: DialogText | None = None) -> None:
+    """Show each run's river and cache, a fork beside its parent.
 
-
-def show_words(page: str, lanes: Sequence[Lane], text: DialogText) -> None:
-    """Show a transcript with a line under each word for every run that holds it."""
-    standing(page)["text"] = text
-    draw("transcript", f"{page}/words", packed(lanes, text))
+    With a `text`, show the transcript, with a line under each word for every run that holds it.
+    """
+    stands = standing(page)
+    stands["text"] = text
+    kind, packed = shown(stands, lanes)
+    draw(kind, f"{page}/{kind}", packed)
 
 
 def shown(stands: Mapping[str, Any], lanes: Sequence[Lane]) -> tuple[Kind, bytes]:
     """Return the kind of stage that a page shows, by `standing`, and its runs packed."""
-    text = stands.get("text")
-    return "transcript" if text else "lanes", packed(lanes, text)
-
-
-def packed(lanes: Sequence[Lane], text: DialogText | None = None) -> bytes:
-    """Return lanes packed for the browser."""
-    rows = beside(lanes)
-    return lanes_payload(tuple(lane.run for lane in rows), heads(rows), text)
+    rows, text = beside(lanes), stands.get("text")
+    packed = lanes_payload(tuple(lane.run for lane in rows), heads(rows), text)
+    return "transcript" if text else "lanes", packed
 
 
 def follow_lanes(page: str, lanes: Sequence[Lane]) -> int:
