@@ -41,7 +41,6 @@ from fdkvc.experiments.answers import (
     run_answers,
 )
 from fdkvc.experiments.learning import (
-    Doubles,
     Weights,
     features_of,
     fit,
@@ -49,6 +48,7 @@ from fdkvc.experiments.learning import (
     pick_pairs,
     split_by_cluster,
 )
+from fdkvc.experiments.statistics import Doubles
 from fdkvc.lm import BUNDLED
 from fdkvc.lm.decoder import Decoder, attention
 from fdkvc.lm.head_recordings import head_recordings

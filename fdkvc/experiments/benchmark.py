@@ -8,7 +8,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, wait
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from itertools import islice
@@ -358,49 +357,41 @@ def run_chunks(
     finished: dict[int, Chunked] = {}
     waiting: Iterator[tuple[int, Job]] = iter(enumerate(jobs))
     done, total = 0, sum(map(len, jobs))
-    with _submitter(executor, workers) as submit:
-        running: dict[Future[Chunked], int] = {}
-        while True:
-            # Only a few jobs are submitted ahead, so that memory does not grow with the dialogs.
-            ahead = max(0, CHUNKS_PER_WORKER * workers - len(running))
-            for number, job in islice(waiting, ahead):
-                running[submit(run, job)] = number
-            if not running:
-                break
-            ended = wait(running, return_when=FIRST_COMPLETED).done
-            for future in sorted(ended, key=running.__getitem__):
-                number = running.pop(future)
-                try:
-                    finished[number] = future.result()
-                except CancelledError:
-                    raise
-                except Exception:
-                    # Its worker may have died. An error in the job itself is raised again here.
-                    finished[number] = run(jobs[number])
-                    _LOGGER.warning(
-                        "A worker failed or was killed: its part of the run was run again here, "
-                        "with the same numbers."
-                    )
-                done += len(jobs[number])
-                if on_progress is not None:
-                    title = f"{done} of {total} dialogs"
-                    on_progress(Progress(done, total, title, perf_counter() - began))
-            if cancelled.is_set():
-                waiting = iter(())
-                for future in [future for future in running if future.cancel()]:
-                    del running[future]
-    return [finished[number] for number in sorted(finished)]
-
-
-@contextmanager
-def _submitter(executor: Executor | None, workers: int) -> Iterator[Submit]:
-    """Yield the function that submits a chunk: to an executor, to workers, or to a thread."""
     if executor is not None:
-        yield executor.submit
-    elif workers > 1:
-        yield shared_workers(workers)
+        submit: Submit = executor.submit
     else:
-        yield DaemonThreads(1).submit
+        submit = shared_workers(workers) if workers > 1 else DaemonThreads(1).submit
+    running: dict[Future[Chunked], int] = {}
+    while True:
+        # Only a few jobs are submitted ahead, so that memory does not grow with the dialogs.
+        ahead = max(0, CHUNKS_PER_WORKER * workers - len(running))
+        for number, job in islice(waiting, ahead):
+            running[submit(run, job)] = number
+        if not running:
+            break
+        ended = wait(running, return_when=FIRST_COMPLETED).done
+        for future in sorted(ended, key=running.__getitem__):
+            number = running.pop(future)
+            try:
+                finished[number] = future.result()
+            except CancelledError:
+                raise
+            except Exception:
+                # Its worker may have died. An error in the job itself is raised again here.
+                finished[number] = run(jobs[number])
+                _LOGGER.warning(
+                    "A worker failed or was killed: its part of the run was run again here, "
+                    "with the same numbers."
+                )
+            done += len(jobs[number])
+            if on_progress is not None:
+                title = f"{done} of {total} dialogs"
+                on_progress(Progress(done, total, title, perf_counter() - began))
+        if cancelled.is_set():
+            waiting = iter(())
+            for future in [future for future in running if future.cancel()]:
+                del running[future]
+    return [finished[number] for number in sorted(finished)]
 
 
 @cache

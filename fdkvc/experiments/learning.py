@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fdkvc.attention import TRAITS, Bools, Ints
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.transcripts import Transcript
+from fdkvc.experiments.statistics import Doubles
 from fdkvc.policies.learned import FEATURES
 
 PAIRS = 400
@@ -28,8 +28,6 @@ RIDGE = 1.0
 """Penalty on half the squared weights; it matters little."""
 
 STEPS = 50  # Newton's method takes about eight
-
-Doubles = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

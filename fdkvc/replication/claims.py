@@ -12,10 +12,11 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fdkvc.experiments.benchmark import COMPOSITE, TIMED, Values, matches_paper
 from fdkvc.experiments.statistics import (
+    Doubles,
     Summary,
     differences,
     paired,
@@ -41,8 +42,6 @@ CLAIM_COLUMNS = (
     *("claim", "source", "published", "recomputed_low", "recomputed", "recomputed_high"),
     *("n", "measured", "ci_low", "ci_high", "verdict", "why"),
 )
-
-Doubles = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -248,10 +247,6 @@ def _of(summary: Summary) -> Measurement:
 # Two policies -----------------------------------------------------------------------------------
 
 
-def _difference(one: ArrayLike, other: ArrayLike) -> Measurement:
-    return _of(paired(one, other))
-
-
 def _ratio(one: ArrayLike, other: ArrayLike) -> Measurement:
     """Return the ratio of two means; its interval is that of one − ratio·other (delta method)."""
     one, other = np.asarray(one, np.float64), np.asarray(other, np.float64)
@@ -280,7 +275,7 @@ def _statistic(name: str, one: ArrayLike, other: ArrayLike) -> Measurement:
 
 
 _PAIRS: dict[str, Callable[[ArrayLike, ArrayLike], Measurement]] = {
-    "difference": _difference,
+    "difference": lambda one, other: _of(paired(one, other)),
     "ratio": _ratio,
     "change": _change,
     "share": _share,
