@@ -189,7 +189,7 @@ def test_a_sweep_of_two_is_a_heat_map_that_leads_to_a_step_also_in_the_dark(page
     cell.click()
     told = page.get_by_text("FD-KVC γ=0.8 w_c=0.5:")
     expect(told).to_be_in_viewport()  # where the person looks
-    page.get_by_role("link", name="Step through a dialog with FD-KVC γ=0.8 w_c=0.5").click()
+    page.get_by_role("link", name=re.compile("with FD-KVC γ=0.8 w_c=0.5")).click()
     expect(page.get_by_role("heading", level=1, name="Step through")).to_be_visible()
     expect_linked(page, gamma=0.8, w_c=0.5)
     expect(page.get_by_role("spinbutton", name=re.compile("Recency decay"))).to_have_value("0.8")
@@ -206,7 +206,7 @@ def test_a_sweep_of_one_has_curves_with_the_published_points(page: Page, tmp_pat
     run(page, 6)
     curve = page.locator(".st-key-ablation-sweep-late_retention")
     expect(curve.get_by_label(re.compile("published: 0.8470")).first).to_be_attached()
-    expect(page.get_by_text(re.compile("On the front of [0-9]+ settings"))).to_be_visible()
+    expect(page.get_by_text(re.compile("Pareto front of the [0-9]+ settings"))).to_be_visible()
     packed = downloaded(page, "Everything as a ZIP", tmp_path)
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
         files = {name: archive.read(name).decode() for name in ("run.json", "sweep.csv")}
