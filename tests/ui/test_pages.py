@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -33,6 +34,8 @@ from tests.app_pages import (
     specs,
     told,
 )
+
+PAGE_CSS = ROOT / "fdkvc" / "ui" / "kit" / "page.css"
 
 every_page = pytest.mark.parametrize("path", [path for path, *_ in PAGES])
 
@@ -350,3 +353,9 @@ def test_the_policies_page_says_which_to_use_and_calls_a_tie_a_tie(axis: str, ot
     best, second, _ = named.to_dict("records")
     assert ("no single policy is best" in line) == (second["rank_low"] <= best["rank_high"])
     assert ranged(best["mean"], best["ci_low"], best["ci_high"]) in line
+
+
+def test_no_rule_makes_each_insertion_restyle_all_around_it() -> None:
+    before = re.findall(r"([^\s,{}>+~(]*):has\(", PAGE_CSS.read_text("utf-8"))
+    assert before
+    assert all(re.search(r"[.#[]", each) for each in before)
