@@ -35,14 +35,8 @@ from fdkvc.ui.dialogs import choices, files
 from fdkvc.ui.dialogs import forgotten as forgotten_page
 from fdkvc.ui.dialogs.choices import VIEW
 from fdkvc.ui.dialogs.files import UPLOADS, DialogFile, read_dialog_file, shipped_file
-from fdkvc.ui.dialogs.replay import (
-    FILES,
-    Replayed,
-    files_of,
-    recommendation,
-    replay_file,
-    report_of,
-)
+from fdkvc.ui.dialogs.forgotten import Replayed
+from fdkvc.ui.dialogs.replay import FILES, files_of, recommendation, replay_file, report_of
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.markdown import plain
 from tests.app_pages import (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -19,8 +20,10 @@ from fdkvc.experiments.plan import (
     shape_of,
     smallest_budgets,
 )
+from fdkvc.experiments.replay import Replay
 from fdkvc.limits import MAX_CONFIG_MEGABYTES
 from fdkvc.ui.dialogs import choices
+from fdkvc.ui.dialogs.files import DialogFile
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, pick, problems
 from fdkvc.ui.kit.frame import table_html
@@ -29,11 +32,20 @@ from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.sidebar import ENTRY, TURN
 from fdkvc.words import count
 
-if TYPE_CHECKING:
-    from fdkvc.ui.dialogs.replay import Replayed
-
 LISTED = 200
 """Forgotten arguments in the list, oldest mention first."""
+
+
+@dataclass(frozen=True, eq=False)
+class Replayed:
+    """The result of a run over all dialogs of a file; `tokens` has the length of each."""
+
+    settings: Replay
+    file: DialogFile
+    table: pd.DataFrame
+    seconds: float
+    arguments: pd.DataFrame
+    tokens: tuple[int, ...]
 
 
 def show_plan(page: str, done: Replayed) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from threading import Event
 from time import perf_counter
@@ -39,7 +39,7 @@ from fdkvc.report.tables import wide_columns
 from fdkvc.run.metrics import late_metric
 from fdkvc.ui.dialogs.choices import Chosen, ways_of
 from fdkvc.ui.dialogs.files import DialogFile
-from fdkvc.ui.dialogs.forgotten import show_forgotten, show_plan
+from fdkvc.ui.dialogs.forgotten import Replayed, show_forgotten, show_plan
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import download_files, download_pictures, show_chart, shown_charts
 from fdkvc.ui.kit.fields import pick
@@ -87,18 +87,6 @@ LONG = 700
 
 SEED = 0
 """Seed of the lexical vectors and of the intervals."""
-
-
-@dataclass(frozen=True, eq=False)
-class Replayed:
-    """The result of a run over all dialogs of a file; `tokens` has the length of each."""
-
-    settings: Replay
-    file: DialogFile
-    table: pd.DataFrame
-    seconds: float
-    arguments: pd.DataFrame
-    tokens: tuple[int, ...]
 
 
 def show_replay(page: str, chosen: Chosen, lanes: Sequence[Lane], metrics: tuple[str, ...]) -> None:
