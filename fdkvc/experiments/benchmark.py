@@ -94,16 +94,6 @@ class Benchmark:
         check_different("metric", self.metrics)
         for key in self.metrics:
             metric_named(key)
-        self._check_size()
-
-    @property
-    def numbers_of_a_dialog(self) -> int:
-        """Numbers in memory while a dialog of the longest scenario runs under one policy."""
-        turns = max(len(scenario.schedule) for scenario in self.scenarios)
-        return numbers_of_a_dialog(turns, self.world) + 3 * turns * self.budget
-
-    def _check_size(self) -> None:
-        """Raise a ValueError for a run that is too large, before anything is allocated."""
         if self.numbers_of_a_dialog > MAX_CHUNK_NUMBERS:
             raise ValueError(
                 f"a dialog takes {self.numbers_of_a_dialog:,} numbers while it runs, but at most "
@@ -121,6 +111,12 @@ class Benchmark:
                 f"the run has {kept:,} results, but at most {MAX_RESULT_NUMBERS:,} are kept: "
                 "ask for fewer dialogs, policies, scenarios or metrics"
             )
+
+    @property
+    def numbers_of_a_dialog(self) -> int:
+        """Numbers in memory while a dialog of the longest scenario runs under one policy."""
+        turns = max(len(scenario.schedule) for scenario in self.scenarios)
+        return numbers_of_a_dialog(turns, self.world) + 3 * turns * self.budget
 
 
 def check_different(kind: str, names: Sequence[str]) -> None:

@@ -129,7 +129,11 @@ def run_study(benchmark: Benchmark, *, whole: bool = True, **how: Unpack[Executi
     )
     if not whole:
         return Study(results, latencies=tuple(latencies))
-    memories = {policy.name: _memory(policy, benchmark) for policy in benchmark.policies}
+    mixed = generate(SCENARIOS["mixed"], 1, benchmark.seed, benchmark.world)
+    memories = {
+        policy.name: cache_bytes(simulate(policy, mixed, benchmark.budget, entries=False), mixed)
+        for policy in benchmark.policies
+    }
     probes = None
     if sweeps and not cancelled.is_set():
         how["on_progress"], how["cancelled"] = progress.of(_PROBES), None
@@ -179,11 +183,6 @@ def run_probes(seed: int = 0, **how: Unpack[Execution]) -> Probes:
     )
     same = (one == other).all(axis=2).mean(axis=1, dtype=np.float32)
     return Probes(timed.seconds, highest, same)
-
-
-def _memory(policy: Policy, benchmark: Benchmark) -> CacheBytes:
-    dialogs = generate(SCENARIOS["mixed"], 1, benchmark.seed, benchmark.world)
-    return cache_bytes(simulate(policy, dialogs, benchmark.budget, entries=False), dialogs)
 
 
 EARLY = 0.15

@@ -142,7 +142,6 @@ def _code() -> str:
 
 
 def _in_worker(function: Callable[..., Any], *arguments: object) -> Any:
-    """Call a function in this thread's worker."""
     worker: _Worker | None = getattr(_THREAD, "worker", None)
     if worker is None or worker.ended:
         worker = _THREAD.worker = _Worker()

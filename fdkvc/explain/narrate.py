@@ -215,7 +215,6 @@ class _View:
 
 
 def _describe_value(view: _View, step: Step) -> str:
-    """Describe the quantities that the step computes."""
     parts = []
     for name in step.writes or step.reads:
         value = view.quantity(name)
@@ -439,7 +438,6 @@ _DESCRIBE: Mapping[StepKind, Callable[[_View, Step], str]] = {
 
 
 def _numbers(view: _View, step: Step) -> tuple[Pairs, Pairs]:
-    """Return the inputs and the outputs of a step."""
     made = view.made
     label = made.policy.quantity_name
     if step.kind == "evict":

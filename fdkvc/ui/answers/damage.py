@@ -80,7 +80,6 @@ def _by_writer(answered: Answered, table: pd.DataFrame) -> dict[str, list[str]]:
 
 
 def _heads_html(heads: Floats) -> str:
-    """Return a table of layers and heads, tinted by damage."""
     top = max(float(heads.max()), 1e-9)
     rows = [
         [f'<th scope="row">layer {layer}</th>']

@@ -186,21 +186,17 @@ def link_writer(page: str, fields: Sequence[Field], moving: Sequence[Field]) -> 
     def write() -> None:
         read = moving if values else fields
         values.update({field.name: running(page, field) for field in read})
-        _write(page, fields, values)
+        st.session_state[_LOOKED_AT] = page
+        for field in fields:
+            if field.follows:
+                follow(field.name, values[field.name])
+        written = {field.name: field.written(values[field.name]) for field in fields}
+        chosen = {field.name: written[field.name] for field in fields if field.chosen}
+        before = st.session_state.get(_CHOSEN, chosen)
+        st.session_state[_CHOSEN] = chosen
+        address.write(written, chosen != before)
 
     return write
-
-
-def _write(page: str, fields: Sequence[Field], values: Mapping[str, Any]) -> None:
-    st.session_state[_LOOKED_AT] = page
-    for field in fields:
-        if field.follows:
-            follow(field.name, values[field.name])
-    written = {field.name: field.written(values[field.name]) for field in fields}
-    chosen = {field.name: written[field.name] for field in fields if field.chosen}
-    before = st.session_state.get(_CHOSEN, chosen)
-    st.session_state[_CHOSEN] = chosen
-    address.write(written, chosen != before)
 
 
 def problems(*sentences: str) -> None:

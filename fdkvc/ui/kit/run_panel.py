@@ -74,24 +74,21 @@ def start_run(page: str, work: Work, content: Hashable = None) -> None:
     st.session_state[f"{page}/job"] = shared_jobs().start(work, content).name
 
 
+@st.fragment(run_every=POLL_SECONDS)
 def _watch(page: str, job: Job) -> None:
-    @st.fragment(run_every=POLL_SECONDS)
-    def watching() -> None:
-        if job.finished:
-            st.rerun()
-        with st.container(horizontal=True, vertical_alignment="center"):
-            share, words = _standing(job)
-            st.progress(share, text=plain(words), width=460)
-            st.button(
-                "Cancel",
-                key=f"{page}/cancel",
-                icon=":material/cancel:",
-                on_click=job.cancel,
-                disabled=job.cancelled.is_set(),
-                help="Stop, and show what is finished.",
-            )
-
-    watching()
+    if job.finished:
+        st.rerun()
+    with st.container(horizontal=True, vertical_alignment="center"):
+        share, words = _standing(job)
+        st.progress(share, text=plain(words), width=460)
+        st.button(
+            "Cancel",
+            key=f"{page}/cancel",
+            icon=":material/cancel:",
+            on_click=job.cancel,
+            disabled=job.cancelled.is_set(),
+            help="Stop, and show what is finished.",
+        )
 
 
 def _standing(job: Job) -> tuple[float, str]:
