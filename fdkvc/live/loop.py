@@ -153,10 +153,6 @@ class LiveTextCache:
         """Return the vectors of all tokens so far (L, heads, N, ·), where they are recorded."""
         return self.cache.recorded(name)
 
-    def append(self, ids: Sequence[int]) -> None:
-        """Add tokens that were read."""
-        self.ids = [*self.ids, *ids]
-
     def end_turn(self) -> None:
         """End the turn: the policy evicts, if there is one."""
         if self.evicts:

@@ -59,9 +59,6 @@ class ModelCache(Protocol):
     def count(self) -> int:
         """Number of tokens read so far."""
 
-    def append(self, ids: Sequence[int]) -> None:
-        """Record tokens just read."""
-
     def vectors(self, name: str) -> Floats:
         """Return the vectors of all tokens so far (L, heads, N, ·); see `TextCache.vectors`."""
 
@@ -194,10 +191,6 @@ class TextCache:
 
     def _evict(self) -> None:
         """Set which tokens are attended to from now on."""
-
-    def append(self, ids: Sequence[int]) -> None:
-        """Record tokens just read."""
-        self.ids += ids
 
     def _set_attended(self, attended: Ints | None) -> None:
         self.attended, self._gathered = attended, {}
@@ -430,7 +423,7 @@ def read(caches: Sequence[ModelCache], ids: ArrayLike, last: int | None = None) 
         raise ValueError(f"a token is not one of the {decoder.shape.vocabulary:,} of the model")
     logits = decoder.read(new, caches, last=last)
     for cache, tokens in zip(caches, new.tolist(), strict=True):
-        cache.append(tokens)
+        cache.ids += tokens
     return logits
 
 
