@@ -71,9 +71,7 @@ class DecoderCache(TurnCache):
 
 def _held(cache: TextCache) -> Ints:
     """Return the tokens attended to now (L, K, S), −1 for none."""
-    shape, new = cache.decoder.shape, np.arange(cache.turn_start, cache.count)
+    shape, attended = cache.decoder.shape, cache.attended
+    new = np.arange(0 if attended is None else cache.turn_start, cache.count)
     own = np.broadcast_to(new, (shape.layers, shape.kv_heads, len(new)))
-    near = cache.attended
-    if near is None:
-        near = np.broadcast_to(np.arange(cache.turn_start), (*own.shape[:2], cache.turn_start))
-    return np.concatenate([near, own], axis=2)
+    return own if attended is None else np.concatenate([attended, own], axis=2)

@@ -64,50 +64,39 @@ class TransformersModel:
         stored : tuple of (Restored, array (N, N) of bool), optional
             What comes back of stored keys and values, and which tokens each token sees so.
         """
-        found: dict[int, tuple[Floats, Floats]] = {}
-        attend = partial(self._attend, found, sees, distances, stored)
+        noted: dict[int, tuple[Floats, Floats]] = {}
+
+        def attend(
+            module: Any,
+            *vectors: Any,
+            scaling: float | None = None,
+            sliding_window: int | None = None,
+            **_: Any,
+        ) -> Any:
+            layer = module.layer_idx
+            queries, keys, values = (each[0].numpy() for each in vectors[:3])
+            width = queries.shape[2]
+            scaling = scaling or width**-0.5
+            pairs = _pairs(queries), _pairs(keys)
+            if layer in self._layers:
+                noted[layer] = queries * np.float32(scaling * width**0.5), keys
+                at = self._layers.index(layer)
+                apart = None if distances is None else distances[at]
+                back = stored and (_pairs(stored[0](keys)), stored[0](values), stored[1])
+                found = mixed(*pairs, values, sees[at], scaling, apart, self._frequencies, back)
+            else:
+                own = _window(len(keys), keys.shape[1], sliding_window)
+                found = mixed(*pairs, values, own, scaling)
+            return torch.from_numpy(found.swapaxes(0, 1)[None]), None
+
         AttentionInterface.register(INTERFACE, attend)
         self._model.set_attn_implementation(INTERFACE)
         with torch.inference_mode():
             output = self._model(input_ids=torch.from_numpy(np.asarray(tokens)[None]))
         queries, keys = (
-            np.stack(each) for each in zip(*(found[layer] for layer in self._layers), strict=True)
+            np.stack(each) for each in zip(*(noted[layer] for layer in self._layers), strict=True)
         )
         return Reading(output.logits[0].float().numpy(), queries, keys)
-
-    def _attend(
-        self,
-        found: dict[int, tuple[Floats, Floats]],
-        sees: Bools,
-        distances: Ints | None,
-        stored: tuple[Restored, Bools] | None,
-        module: Any,
-        *vectors: Any,
-        scaling: float | None = None,
-        sliding_window: int | None = None,
-        **settings: Any,
-    ) -> Any:
-        """Attend as a layer would, and note its queries and keys."""
-        layer = module.layer_idx
-        queries, keys, values = (each[0].numpy() for each in vectors[:3])
-        width = queries.shape[2]
-        scaling = scaling or width**-0.5
-        given = _pairs(queries), _pairs(keys), values
-        if layer not in self._layers:
-            own = _window(len(keys), keys.shape[1], sliding_window)
-            mixture = mixed(*given, own, scaling)
-        else:
-            found[layer] = queries * np.float32(scaling * width**0.5), keys
-            at = self._layers.index(layer)
-            mixture = mixed(
-                *given,
-                sees[at],
-                scaling,
-                None if distances is None else distances[at],
-                self._frequencies,
-                stored and (_pairs(stored[0](keys)), stored[0](values), stored[1]),
-            )
-        return torch.from_numpy(mixture.swapaxes(0, 1)[None]), None
 
 
 def _window(heads: int, tokens: int, window: int | None) -> Bools:
