@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -391,7 +392,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
 
     def _evict(self, layers: Sequence[PolicyLayer], text: int, new: int) -> list[EvictionStep]:
         """Let the policy decide for a text, in each group of layers."""
-        vectors = [_LayerVectors(layer, text, self._device, self._in_numpy) for layer in layers]
+        vectors = [_LayerVectors(layer, text, self._vectors) for layer in layers]
         states, features = self._states[text], self._features[text]
         groups = [vectors] if len(states) == 1 else [[own] for own in vectors]
         after = [state.after(new, own, features) for state, own in zip(states, groups, strict=True)]
@@ -401,8 +402,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     def _places(self, steps: Sequence[EvictionStep]) -> Iterator[tuple[Any, int]]:
         """Yield the places to keep in each layer, and how many of them are slots."""
         for step in steps:
-            sources = getattr(step.sources, "tensor", None)
-            for own in self._device.tensor(step.sources) if sources is None else sources:
+            for own in self._device.tensor(step.sources):
                 yield own, step.held.shape[2]
 
     def _begin(self, layers: Sequence[PolicyLayer]) -> None:
@@ -421,8 +421,12 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         device = layers[0].keys.device
         self._device = Device(device)
         on_device = device.type != "cpu" if self._on_device is None else self._on_device
-        self._in_numpy = not on_device or "chance" in self.policy.looks_at
-        self._array = np.asarray if self._in_numpy else self._device.array
+        in_numpy = not on_device or "chance" in self.policy.looks_at
+        # Arrays of the policy, made of NumPy's and of tensors on the device.
+        self._array: Callable[[Any], Any] = np.asarray if in_numpy else self._device.array
+        self._vectors: Callable[[Any], Any] = (
+            self._device.numpy if in_numpy else partial(DeviceArray, device=self._device)
+        )
         begun = [
             HeadEviction(
                 *(self.policy, self.budget, heads, *self._choice),
@@ -525,21 +529,19 @@ class _TurnEnd(BaseStreamer):  # type: ignore[misc]
             self._more.end()
 
 
+@dataclass(frozen=True, eq=False)
 class _LayerVectors:
-    """The vectors of a text's entries held before a turn, and of the turn, in a layer."""
+    """The `fdkvc.lm.head_tokens.Vectors` of a text in a layer, as arrays of the policy."""
 
-    def __init__(self, layer: PolicyLayer, text: int, device: Device, in_numpy: bool) -> None:
-        self._layer, self._text, self._device, self._in_numpy = layer, text, device, in_numpy
+    layer: PolicyLayer
+    text: int
+    array: Callable[[Any], Any]
 
     def held(self, name: str) -> Any:
-        return self._array(self._layer.slots(name, self._text))
+        return self.array(self.layer.slots(name, self.text).float())
 
     def new(self, name: str) -> Any:
-        return self._array(self._layer.new(name, self._text))
-
-    def _array(self, found: Any) -> Any:
-        vectors = found.float()
-        return self._device.numpy(vectors) if self._in_numpy else DeviceArray(vectors, self._device)
+        return self.array(self.layer.new(name, self.text).float())
 
 
 def _one_step(steps: Sequence[EvictionStep]) -> EvictionStep:

@@ -50,8 +50,10 @@ class Device:
         self.moved += values.nbytes
         return DeviceArray(torch.tensor(values, device=self.device), self)
 
-    def tensor(self, values: NDArray[Any]) -> Any:
-        """Return NumPy's array as a tensor on the device."""
+    def tensor(self, values: Any) -> Any:
+        """Return an array as a tensor on the device."""
+        if isinstance(values, DeviceArray):
+            return values.tensor
         self.moved += values.nbytes if self.device.type != "cpu" else 0
         return torch.from_numpy(values).to(self.device)
 
@@ -180,10 +182,6 @@ class DeviceArray(NDArrayOperatorsMixin):
     def size(self) -> int:
         return int(self.tensor.numel())
 
-    @property
-    def T(self) -> DeviceArray:  # noqa: N802 - as NumPy's
-        return self.swapaxes(0, 1)
-
     def __len__(self) -> int:
         return len(self.tensor)
 
@@ -201,11 +199,13 @@ class DeviceArray(NDArrayOperatorsMixin):
         return self.tensor.item()
 
     def __getattr__(self, name: str) -> Any:
-        """Return a method of NumPy's on a copy."""
+        """Return a method or an attribute of NumPy's, of a copy."""
         if name.startswith("__"):
             raise AttributeError(name)
-        method = getattr(np.asarray(self), name)
-        return lambda *args, **named: self._by_numpy(method, args, named)
+        found = getattr(np.asarray(self), name)
+        if not callable(found):
+            return self._wrap_host(found)
+        return lambda *args, **named: self._by_numpy(found, args, named)
 
     # --------------------------------------------------------------------------- methods
 
@@ -333,8 +333,7 @@ def _take_along_axis(own: DeviceArray, array: Any, indices: Any, axis: int) -> A
 
 def _put_along_axis(own: DeviceArray, array: Any, indices: Any, values: Any, axis: int) -> Any:
     if not isinstance(array, DeviceArray):
-        host = _host(indices), _host(values)
-        return np.put_along_axis(array, *host, axis=axis)
+        return NotImplemented
     where = own._tensor(indices)
     array.tensor.scatter_(axis, where, own._tensor(values, array.dtype).expand(where.shape))
     return None
