@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import numpy as np
 
@@ -15,12 +14,10 @@ from fdkvc.parameters import parameter
 from fdkvc.policies.base import Look, Score, Step, Update, total, within
 from fdkvc.policies.wrapper import Wrapper, evicting, inside
 
-_EQUATION = MappingProxyType(
-    {
-        "mean": r"s_i \leftarrow \operatorname{mean}_{j \in p(i)} s_j,\quad ",
-        "largest": r"s_i \leftarrow \max_{j \in p(i)} s_j,\quad ",
-    }
-)
+_EQUATION = {
+    "mean": r"s_i \leftarrow \operatorname{mean}_{j \in p(i)} s_j,\quad ",
+    "largest": r"s_i \leftarrow \max_{j \in p(i)} s_j,\quad ",
+}
 
 
 @dataclass(frozen=True)
