@@ -132,7 +132,7 @@ def summarize(values: npt.ArrayLike) -> Summary:
     n = values.size
     if n == 1:
         return Summary(1, float(values[0]), math.nan, math.nan, math.nan)
-    if _constant(values):  # a mean over many equal numbers may differ from them in the last bit
+    if np.ptp(values) == 0:  # a mean over many equal numbers may differ from them in the last bit
         mean, sd, margin = float(values[0]), 0.0, 0.0
     else:
         from scipy.special import stdtrit
@@ -167,7 +167,7 @@ def differences(policy: npt.ArrayLike, baseline: npt.ArrayLike) -> Doubles:
     fuzz = FUZZ * float(max(np.abs(policy).max(), np.abs(baseline).max()))
     if np.ptp(difference) > fuzz:
         return difference
-    mean = difference[0] if _constant(difference) else difference.mean()
+    mean = difference[0] if np.ptp(difference) == 0 else difference.mean()
     return np.full_like(difference, 0.0 if abs(mean) <= fuzz else mean)
 
 
@@ -249,7 +249,7 @@ def bootstrap_interval(differences: npt.ArrayLike, seed: int) -> tuple[float, fl
     check_count("seed", seed, low=0)
     if values.size == 1:
         return math.nan, math.nan
-    if _constant(values):
+    if np.ptp(values) == 0:
         return float(values[0]), float(values[0])
     from scipy.stats import bootstrap
 
@@ -293,7 +293,7 @@ def cluster_interval(
         )
     number = cluster_numbers(clusters)
     sums, counts = (np.bincount(number, each) for each in (values * weights, weights))
-    if _constant(values) and len(counts) >= MIN_CLUSTERS:
+    if np.ptp(values) == 0 and len(counts) >= MIN_CLUSTERS:
         return float(values[0]), float(values[0])
     total, whole = sums.sum(), counts.sum()
     with np.errstate(invalid="ignore"):  # nothing is left without the only cluster
@@ -487,10 +487,6 @@ def _one_per_dialog(name: str, values: npt.ArrayLike) -> Doubles:
             "finite number"
         )
     return array
-
-
-def _constant(values: Doubles) -> bool:
-    return bool(np.ptp(values) == 0)
 
 
 def _decimals(size: float) -> int:

@@ -122,7 +122,8 @@ def shared_workers(count: int) -> Submit:
     3
     """
     # A worker with other code than this process could return other numbers.
-    key = (count, _code())
+    files = Path(__file__).parents[1].rglob("*.py")
+    key = count, frozenset((file, file.stat().st_mtime_ns) for file in files)
     with _LOCK:
         if key not in _SHARED:
             _SHARED.clear()  # runs in progress keep theirs
@@ -130,15 +131,9 @@ def shared_workers(count: int) -> Submit:
         return partial(_SHARED[key].submit, _in_worker)
 
 
-_SHARED: dict[tuple[int, str], DaemonThreads] = {}
+_SHARED: dict[object, DaemonThreads] = {}
 _LOCK = threading.Lock()
 _THREAD = threading.local()
-
-
-def _code() -> str:
-    """Return a fingerprint of this package's files."""
-    files = Path(__file__).parents[1].rglob("*.py")
-    return str(hash(frozenset((file, file.stat().st_mtime_ns) for file in files)))
 
 
 def _in_worker(function: Callable[..., Any], *arguments: object) -> Any:

@@ -39,8 +39,8 @@ class TermCourse:
     """The name of the step that adds each entry's own gain."""
 
 
-def term_courses(trace: Trace, row: int = 0) -> list[TermCourse]:
-    """Return the course of each term of the score, of a run recorded with its entries.
+def term_courses(trace: Trace) -> list[TermCourse]:
+    """Return the course of each term of the first row's score; the run has recorded its entries.
 
     An entry's term in a turn is its value in the previous turn, times every factor, plus its gain.
 
@@ -59,40 +59,40 @@ def term_courses(trace: Trace, row: int = 0) -> list[TermCourse]:
     """
     first = trace.first_turn
     results = [trace.result(turn) for turn in range(first, first + trace.turns)]
-    return [_course(trace.policy, term, results, row) for term in results[0].terms]
+    return [_course(trace.policy, term, results) for term in results[0].terms]
 
 
-def _course(policy: Policy, term: str, results: list[TurnResult], row: int) -> TermCourse:
+def _course(policy: Policy, term: str, results: list[TurnResult]) -> TermCourse:
     changes = [step for step in policy.steps if step.kind == "change"]
     steps = [step for step in changes if policy.channel_of(step) == term]
-    scale = _carried([_scale(result, term, row) for result in results])
+    scale = _carried([_scale(result, term) for result in results])
     if scale is None or not steps:
         remembers = "history" in policy.looks_at
         return TermCourse(term, remembers, {}, policy.quantity_name(term))
     shares = {RESCALED: np.concatenate([[1.0], scale[1:] / scale[:-1]])}
     for step in steps:
-        taken = [_share(result, step, row) for result in results]
+        taken = [_share(result, step) for result in results]
         if step.writes[0] != term and None not in taken:
             shares[step.name] = np.nan_to_num(np.array(taken, np.float64), nan=1.0)
     moved = {name: share for name, share in shares.items() if np.abs(share - 1).max() > SAME_FACTOR}
     return TermCourse(term, True, moved, steps[-1].name)
 
 
-def _scale(result: TurnResult, term: str, row: int) -> float | None:
+def _scale(result: TurnResult, term: str) -> float | None:
     """Return term / channel, as `_common`."""
     if term not in result.entries.channels:
         return None
-    here = result.entries.present[row]
-    return _common(result.entries[term][row, here], result.terms[term][row, here])
+    here = result.entries.present[0]
+    return _common(result.entries[term][0, here], result.terms[term][0, here])
 
 
-def _share(result: TurnResult, step: Step, row: int) -> float | None:
+def _share(result: TurnResult, step: Step) -> float | None:
     """Return the factor of a step, as `_common`."""
     before, after = (result.update.recorded.get(name) for name in (step.reads[0], step.writes[0]))
     if before is None or after is None:
         return None
-    here = result.old.present[row]
-    return _common(before[row, here], after[row, here])
+    here = result.old.present[0]
+    return _common(before[0, here], after[0, here])
 
 
 def _common(before: Floats, after: Floats) -> float | None:

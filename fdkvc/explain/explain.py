@@ -416,7 +416,10 @@ def _why_the_threshold_evicted_it(why: Explanation) -> Iterator[str]:
     yield f"its score of {low} was {gap(score, threshold)} below the threshold of {high}"
     if len(why.terms) > 1:
         yield listed(
-            [f"{_name(why, name)} contributed {number(x)}" for name, x in why.terms.items()]
+            [
+                f"{why.policy.quantity_name(name)} contributed {number(x)}"
+                for name, x in why.terms.items()
+            ]
         )
 
 
@@ -449,17 +452,13 @@ def _digits(why: Explanation) -> int:
     return digits_for(*(score for score in scores if score is not None))
 
 
-def _name(why: Explanation, quantity: str) -> str:
-    return why.policy.quantity_name(quantity)
-
-
 def _terms_against_the_last(
     why: Explanation, side: str, agreed: str, opposed: str
 ) -> Iterator[str]:
     """Say which terms decided, each alone, and how the others compare; nothing of a single term."""
     if len(why.terms) == 1:
         return
-    way = math.copysign(1, why.margin or 0)
+    way, label = math.copysign(1, why.margin or 0), why.policy.quantity_name
     # First the terms that decided, then those that contributed most to the margin.
     order = sorted(
         why.difference,
@@ -474,9 +473,9 @@ def _terms_against_the_last(
         too = " too" if verdict in verdicts and ahead else ""
         verdicts.add(verdict)
         own, last = contrast(why.terms[term], why.marginal_terms[term])
-        parts.append(f"{_name(why, term)} {verdict}{too} ({own} against {last})")
+        parts.append(f"{label(term)} {verdict}{too} ({own} against {last})")
     none = "" if why.deciding_terms else f"no term alone decided {side} it: "
     yield none + ", ".join(parts)
     apart = [term for term in order if why.difference[term]]
     if none and way < 0 and len(apart) == 1:
-        yield f"with equal {_name(why, apart[0])} it would have tied; ties go to the older entry"
+        yield f"with equal {label(apart[0])} it would have tied; ties go to the older entry"

@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike
 
 from fdkvc.experiments.benchmark import COMPOSITE, TIMED, Values, matches_paper
 from fdkvc.experiments.statistics import (
-    Doubles,
     Summary,
     differences,
     paired,
@@ -308,15 +307,13 @@ def _over_turns(wanted: Measure, study: Study) -> Measurement | None:
     if wanted.kind == "growth":
         return _change(series[:, -1], series[:, 1])
     means = series.mean(axis=0, dtype=np.float64)
-    moves = means[1:]  # before turn 0 the cache is empty
-    value = _settles(means) if wanted.kind == "settles" else float(np.ptp(moves) / moves.max())
+    if wanted.kind == "swing":
+        moves = means[1:]  # before turn 0 the cache is empty
+        value = float(np.ptp(moves) / moves.max())
+    else:  # the turn from which the mean stays near its last value
+        away = np.abs(means - means[-1]) > SETTLED * abs(means[-1])
+        value = float(np.flatnonzero(away)[-1] + 1) if away.any() else 0.0
     return Measurement(value, value, value, len(series))
-
-
-def _settles(means: Doubles) -> float:
-    """Return the turn from which the mean stays near its last value."""
-    away = np.abs(means - means[-1]) > SETTLED * abs(means[-1])
-    return float(np.flatnonzero(away)[-1] + 1) if away.any() else 0.0
 
 
 def _peak(wanted: Measure, study: Study) -> Measurement | None:

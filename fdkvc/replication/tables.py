@@ -73,7 +73,7 @@ def adaptation_table(results: Results) -> pd.DataFrame:
         (policy, each.n.iloc[0], *each["mean"], *each.published)
         for policy, each in _of(judge(results), ADAPTATION).groupby("policy", sort=False)
     ]
-    return _frame(rows, ADAPTATIONS)
+    return pd.DataFrame(rows, columns=list(ADAPTATIONS))
 
 
 def comparisons(
@@ -104,7 +104,7 @@ def paired_table(results: Results, baseline: str = BASELINE) -> pd.DataFrame:
         (scenario, metric, policy, baseline, c.n, c.mean, c.low, c.high, c.t, c.p)
         for scenario, metric, policy, c in comparisons(results, baseline)
     ]
-    return _frame(rows, PAIRED)
+    return pd.DataFrame(rows, columns=list(PAIRED))
 
 
 def latency_table(study: Study) -> pd.DataFrame:
@@ -135,7 +135,7 @@ def series_table(results: Results) -> pd.DataFrame:
                         s, place = summarize(each), (scenario.key, policy, quantity, turn)
                         topic = scenario.schedule[turn]
                         rows.append((*place, topic, s.n, s.mean, s.low, s.high))
-    return _frame(rows, SERIES)
+    return pd.DataFrame(rows, columns=list(SERIES))
 
 
 def comparison_table(results: Results, policies: Sequence[str], baseline: str) -> pd.DataFrame:
@@ -156,7 +156,7 @@ def comparison_table(results: Results, policies: Sequence[str], baseline: str) -
             more = (test.t, test.p, None, test.effect_size, "")
             rows.append((scenario, metric, policy, baseline, *student, *bootstrap, *more))
             tests.append(test)
-    return tested(_frame(rows, COMPARISON), tests)
+    return tested(pd.DataFrame(rows, columns=list(COMPARISON)), tests)
 
 
 def tested(table: pd.DataFrame, tests: Sequence[Paired]) -> pd.DataFrame:
@@ -235,7 +235,3 @@ def _columns(judged: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     """Return some columns of judged rows under their names in files."""
     renamed = judged.rename(columns={"low": "ci_low", "high": "ci_high"})
     return renamed.reset_index(drop=True)[list(names)]
-
-
-def _frame(rows: Sequence[tuple[Any, ...]], columns: Sequence[str]) -> pd.DataFrame:
-    return pd.DataFrame(rows, columns=list(columns))
