@@ -27,17 +27,16 @@ class DecoderModel:
     def read(self, tokens: Ints, sees: Bools, distances: Ints | None = None) -> Reading:
         """Read a text with a given attention mask."""
         self._sees, self._distances = sees, distances
-        self._queries, self._keys = list[Floats](), list[Floats]()
+        self._noted: list[list[Floats]] = []  # queries and keys of each layer
         outputs = self.decoder.read(np.asarray(tokens)[None], [self])[0]
-        return Reading(outputs, np.stack(self._queries), np.stack(self._keys))
+        return Reading(outputs, *map(np.stack, zip(*self._noted, strict=True)))
 
     def attend(
         self, layer: int, hidden: Floats, queries: Floats, keys: Floats, values: Floats
     ) -> Floats:
         """See `fdkvc.lm.decoder.AttentionCache`."""
         heads_first = [np.ascontiguousarray(each.swapaxes(0, 1)) for each in (queries, keys)]
-        self._queries.append(heads_first[0])
-        self._keys.append(heads_first[1])
+        self._noted.append(heads_first)
         q, k = map(_pairs, heads_first)
         distances = None if self._distances is None else self._distances[layer]
         scaling, v = queries.shape[2] ** -0.5, values.swapaxes(0, 1)

@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from fdkvc.attention import Bools, Floats, Ints, softmax
-from fdkvc.parameters import Parameter, check_parameter
+from fdkvc.parameters import check_count
 
 LEAST = 8
 """The smallest budget to which the checks apply."""
@@ -160,9 +160,8 @@ class Subject:
     """Allowed deviation of its outputs, relative to the largest or to 1."""
 
     def __post_init__(self) -> None:
-        check_parameter("the budget of a subject", Parameter("", "", low=LEAST), self.budget, int)
-        most = Parameter("", "", low=0, high=self.budget // 2)
-        check_parameter("the sinks of a subject", most, self.sinks, int)
+        check_count("the budget of a subject", self.budget, LEAST)
+        check_count("the sinks of a subject", self.sinks, 0, self.budget // 2)
 
 
 def last_attention(queries: Floats, keys: Floats) -> Floats:
