@@ -326,11 +326,9 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         (texts, kv_heads), found = first.keys.shape[:2], []
         for states in self._states or [[]] * texts:
             new = np.arange(self._new) + (states[0].count if states else 0)
-            parts = [np.broadcast_to(new, (len(self.decided), kv_heads, len(new)))]
-            if states:
-                before = padded([np.asarray(state.held) for state in states])
-                parts.insert(0, np.concatenate(before))
-            found.append(np.concatenate(parts, axis=2))
+            own = np.broadcast_to(new, (len(self.decided), kv_heads, len(new)))
+            before = padded([np.asarray(state.held) for state in states] or [own[:, :, :0]])
+            found.append(np.concatenate([np.concatenate(before), own], axis=2))
         return found[0] if texts == 1 else np.stack(padded(found))
 
     @property

@@ -59,7 +59,8 @@ def measure_cost(
         nothing; of speeds, in the same round.
     """
     cases: list[tuple[Policy, int] | None] = [None, *((p, b) for b in budgets for p in policies)]
-    room = model.decoder.shape.positions - sum(map(len, turns))
+    reads = sum(map(len, turns))
+    writes = min(WRITTEN, model.decoder.shape.positions - reads)
     held, seconds = np.zeros(len(cases), int), np.zeros((REPEATS, len(cases), 2))
     for timed in seconds:
         for at, case in enumerate(cases):
@@ -68,11 +69,8 @@ def measure_cost(
                 if case is None
                 else model.evicting(*case, decides).cache
             )
-            held[at], *timed[at] = read_and_write(
-                model.model, cache, turns, min(WRITTEN, room), every
-            )
-    tokens = sum(map(len, turns)), min(WRITTEN, room)
-    speed = tokens / np.median(seconds, axis=0)
+            held[at], *timed[at] = read_and_write(model.model, cache, turns, writes, every)
+    speed = (reads, writes) / np.median(seconds, axis=0)
     ratio = np.median(seconds[:, :1] / seconds, axis=0)
     found: list[tuple[Any, ...]] = []
     for at, case in enumerate(cases):
