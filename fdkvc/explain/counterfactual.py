@@ -167,7 +167,7 @@ def counterfactual(
     policy, budget = trace.policy, trace.budget
     evicted, at = why.left is not None, why.left[0] if why.left else turn
     tokens = int(dialogs.bounds[row, at + 1])
-    runs = _runs(dialogs, row, at, policy, budget)
+    runs = _Runs(dialogs, row, at, policy, budget)
 
     def smallest(name: str, known: Field) -> Change:
         def reverses(values: tuple[Number, ...]) -> list[bool]:
@@ -208,11 +208,14 @@ def nearest_first(changes: Iterable[Change]) -> list[Change]:
     return sorted(changes, key=lambda each: math.inf if each.share is None else each.share)
 
 
+@lru_cache(maxsize=2)  # for a turn, shared by all its entries
 class _Runs:
     """Cached runs of one dialog up to a turn with one setting changed."""
 
-    def __init__(self, dialog: DialogBatch, policy: Policy, budget: int) -> None:
-        self.dialog, self.policy, self.budget = dialog, policy, budget
+    def __init__(
+        self, dialogs: DialogBatch, row: int, turn: int, policy: Policy, budget: int
+    ) -> None:
+        self.dialog, self.policy, self.budget = dialogs.row(row).until(turn), policy, budget
         self.settings = policy.settings
         self.kept = cache(self._kept)
         self.reads = cache(self._reads)
@@ -234,12 +237,6 @@ class _Runs:
         watched = by_row(self.policy, name, [self.settings[name].default])
         _kept_at_end(self.dialog, watched, self.budget)
         return bool(watched.settings[name].default.was_read)
-
-
-@lru_cache(maxsize=2)
-def _runs(dialogs: DialogBatch, row: int, at: int, policy: Policy, budget: int) -> _Runs:
-    """Return the runs for a turn, shared by all its entries."""
-    return _Runs(dialogs.row(row).until(at), policy, budget)
 
 
 def _kept_at_end(dialog: DialogBatch, policy: Policy, budget: int, rows: int = 1) -> Ints:

@@ -39,7 +39,7 @@ from fdkvc.ui.ablation.sections import show_setting
 from fdkvc.ui.kit import fields, past
 from fdkvc.ui.kit.downloads import show_chart, show_pickable, shown_charts
 from fdkvc.ui.kit.fields import pick_two, running
-from fdkvc.ui.kit.files import brought_run, show_run_files
+from fdkvc.ui.kit.files import brought_run, show_run_files, versions_of
 from fdkvc.ui.kit.frame import page_theme
 from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.jobs import Report
@@ -234,8 +234,8 @@ def _open(page: str) -> Searched | None:
             return None
     tuning: Tuning = record.settings
     tried = len(tuned.trials) if "trials.csv" in record.texts else tuning.trials
-    ran = ", ".join(f"{name} {version}" for name, version in record.versions.items())
-    st.caption(plain(f"Shown until you remove the file: {_described(tuning)}. Ran with {ran}."))
+    words = f"{_described(tuning)}. Ran with {versions_of(record)}"
+    st.caption(plain(f"Shown until you remove the file: {words}."))
     past.warn_cancelled((tried, tuning.trials), "trials")
     return Searched(tuning, tuned, 0.0, tried)
 

@@ -15,7 +15,7 @@ from fdkvc.limits import MAX_BENCHMARK_POLICIES
 from fdkvc.synthetic.scenarios import SCENARIOS, World
 from fdkvc.ui.benchmark.choices import DIALOGS_HERE, described
 from fdkvc.ui.kit.fields import problems
-from fdkvc.ui.kit.files import brought_run, files_of
+from fdkvc.ui.kit.files import brought_run, files_of, versions_of
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.run_panel import start_run
 from fdkvc.ui.kit.sidebar import BUDGET_HERE
@@ -35,7 +35,7 @@ def choose_record(page: str) -> None:
             problems(f"This file cannot be repeated: {error}.")
             return
         benchmark = record.benchmark
-        st.markdown(plain(f"{described(benchmark)}. It ran with {_versions(record)}."))
+        st.markdown(plain(f"{described(benchmark)}. It ran with {versions_of(record)}."))
 
         def repeat() -> None:
             st.session_state[f"{page}/record"] = record
@@ -60,14 +60,10 @@ def show_comparison(page: str, study: Study) -> None:
     if comparison.repeated:
         st.success(plain(words), icon=":material/replay:")
     elif comparison.anything:
-        ran = _versions(record)
+        ran = versions_of(record)
         st.error(plain(f"{words} The first run used {ran}."), icon=":material/replay:")
     else:
         st.warning(plain(words), icon=":material/replay:")
-
-
-def _versions(record: Record) -> str:
-    return ", ".join(f"{name} {version}" for name, version in record.versions.items())
 
 
 def _check_size(record: Record) -> None:

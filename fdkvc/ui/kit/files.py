@@ -82,6 +82,11 @@ def brought_run(
     return replace(record, texts={**record.texts, **{n: texts[n] for n in timed if n in texts}})
 
 
+def versions_of(record: Record) -> str:
+    """Return the versions with which a run was made, in words."""
+    return ", ".join(f"{name} {version}" for name, version in record.versions.items())
+
+
 def report_of(study: Study) -> str:
     """Return a study as a report, with a failed call out of the project's own dialogs."""
     path = EXAMPLES / "dialogues.json"
