@@ -87,7 +87,7 @@ def live(options: Namespace) -> None:
         )
         if recorded:
             files["trace.npz"] = trace_bytes(recorded)
-    title = "\n".join(filter(None, [model.name, model.left]))
+    title = "\n".join(filter(None, [model.name, model.full().cache.left]))
     text = f"{title}\n\n{answers_text(tables)}\n\n\n{cost_text(cost)}"
     finish(options, files, "\n\n".join(filter(None, [text, skipped_text(skipped)])))
 

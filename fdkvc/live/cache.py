@@ -264,7 +264,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
                 raise ValueError("record=True is for one text without padding")
             own = {name: getattr(held, name)[:, :, -n:] for name in KEYS_VALUES}
             for name, vectors in (captured | own).items():
-                self._recorded.setdefault((name, layer), []).append(_numpy(vectors[0]))
+                of_text = vectors[0].detach().float().cpu().numpy()
+                self._recorded.setdefault((name, layer), []).append(of_text)
         heads = self._heads if self._choice[0] == "head" else 1
         return held.mask(query, mask, heads=heads, flash=self._flash, padded=self._padded)
 
@@ -585,11 +586,6 @@ def check_within_a_cache(policy: Policy, *, with_text: bool) -> None:
             f"{policy.label} looks at the text of tokens, for which a PolicyCache needs the "
             "model's tokenizer: add tokenizer="
         )
-
-
-def _numpy(vectors: Any) -> Floats:
-    array: Floats = vectors.detach().float().cpu().numpy()
-    return array
 
 
 def bytes_of(cache: Any) -> int:

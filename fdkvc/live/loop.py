@@ -96,11 +96,6 @@ class LiveModel:
             "transformers": transformers.__version__,
         }
 
-    @property
-    def left(self) -> str:
-        """A note on the layers that are left to the model; empty without any."""
-        return self.full().cache.left
-
     def full(self) -> LiveTextCache:
         """Return the cache of a new text that evicts nothing."""
         cache = self._cache(policy_named("full"), 1, record=True)
