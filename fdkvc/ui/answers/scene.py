@@ -22,6 +22,7 @@ from fdkvc.ui.answers.conversation import FULL, Answered, Conversation, context_
 from fdkvc.ui.kit.fields import hold_and_rerun, problems
 from fdkvc.ui.kit.lru import ByteLRU
 from fdkvc.ui.kit.markdown import plain
+from fdkvc.ui.kit.scroll import scroll_to
 from fdkvc.words import count, listed, sentence
 
 DRAWN = 0.06
@@ -29,17 +30,6 @@ DRAWN = 0.06
 
 PATIENCE = 0.2
 """Seconds before the Stop button appears; a flash of it would only move the page."""
-
-SCROLL = """
-export default function ({data}) {
-  const before = document.body.dataset.messages
-  document.body.dataset.messages = data.messages
-  if (data.messages > (before ?? data.messages))
-    for (const ms of [100, 800])  // the page may still be drawing the message
-      setTimeout(() => document.querySelector(".message")?.scrollIntoView({block: "nearest"}), ms)
-}
-"""
-_scroll = st.components.v2.component("newest", js=SCROLL)
 
 ANSWERS: ByteLRU[Answered] = ByteLRU(MAX_ANSWERS_MEGABYTES * 1_000_000)
 """Answered conversations."""
@@ -104,7 +94,7 @@ def _write(
 def show_input(page: str, conversation: Conversation) -> None:
     """Show the chat input, docked at the bottom; a message that is too long stays in it."""
     # After the first message, each new one scrolls into view.
-    _scroll(key="address-newest", data={"messages": len(conversation.messages)})
+    scroll_to(".message", "nearest", count=len(conversation.messages))
     used = sum(len(each) + 1 for each in conversation.messages)
     left = MAX_TYPED_CHARACTERS - used
     with st.container(key="chat-input"):

@@ -29,6 +29,7 @@ from fdkvc.ui.kit.fields import (
     write_link,
 )
 from fdkvc.ui.kit.markdown import plain
+from fdkvc.ui.kit.scroll import scroll_to
 
 PAGES = (
     ("pages/step.py", "Step through", ":material/step_over:"),
@@ -48,14 +49,6 @@ _FRAMED = "framed"
 _RULES = Path(__file__).with_name("page.css").read_text("utf-8") + css("answer")
 STYLE = f"<style>{ROOT}{_RULES}</style>"
 """Style sheet of every page."""
-
-_SCROLL = """
-export default () => {
-  for (const ms of [100, 800])  // the page may still be drawing what is above
-    setTimeout(() => document.querySelector(".stTabs")?.scrollIntoView(), ms)
-}
-"""
-_scroll_to_tabs = st.components.v2.component("tabs", js=_SCROLL)
 
 Drawn = TypeVar("Drawn")
 
@@ -125,7 +118,7 @@ def page(
     shown.show_problems(wrong)
     yield shown
     if [*link] == ["section"]:  # followed for that section alone
-        _scroll_to_tabs(key="address-tabs")
+        scroll_to(".stTabs")
     if not staged:
         write_link(name, fields_of(name, {}))
 
