@@ -23,4 +23,5 @@ def scroll_to(part: str, block: str = "start", count: int | None = None) -> None
 
     With a `count`, only if it is higher than at the last call on this page.
     """
-    _scroll(key="address-scroll", data={"part": part, "block": block, "count": count})
+    key = f"address-scroll-{block}"  # a page may do both
+    _scroll(key=key, data={"part": part, "block": block, "count": count})
