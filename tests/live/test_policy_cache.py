@@ -417,6 +417,8 @@ def test_hybrids_are_managed_where_they_attend_to_the_whole_text(name: str) -> N
     model.eval()
     ids, lengths = text(24), [9, 6, 9]
     plain = read_in_turns(model, transformers.DynamicCache(config=config), ids, lengths)
+    # In turns and at once, linear attention is rounded differently, by processor, also without us.
+    rounding = np.abs(plain - model(ids).logits[0].numpy()).max()
     whole = PolicyCache(read_policy("h2o"), 24, model)
     assert whole.left == (f"left to the model: {left}" if left else "")
     assert_same_logits(read_in_turns(model, whole, ids, lengths), plain)
@@ -424,7 +426,7 @@ def test_hybrids_are_managed_where_they_attend_to_the_whole_text(name: str) -> N
         cache = PolicyCache(read_policy("h2o"), 5, model, decides=decides, record=True)
         ours = read_in_turns(model, cache, ids, lengths)
         assert cache.held.shape == (len(cache.decided), 2, 5)
-        assert_same_logits(ours, masked(model, ids, what_was_seen(cache, lengths)))
+        assert_same_logits(ours, masked(model, ids, what_was_seen(cache, lengths)), rounding)
         assert np.abs(ours[15:] - plain[15:]).max() > 1e-3 * np.abs(plain).max()
         other = cache.fork()
         one, two = (model(text(3, 4), past_key_values=each).logits for each in (cache, other))
