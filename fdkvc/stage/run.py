@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -23,13 +24,13 @@ from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import Scenario, World
 
 
-class ChosenDialog:
+class ChosenDialog(ABC):
     """The choice of a dialog; equal choices are the same dialog."""
 
     @property
+    @abstractmethod
     def title(self) -> str:
         """What the dialog is called."""
-        raise NotImplementedError
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -46,9 +47,9 @@ class ChosenDialog:
         """Whether the dialog's cache decides by itself, so that it can be run again."""
         return True
 
+    @abstractmethod
     def load(self) -> DialogBatch:
         """Return the dialog as a batch of one row."""
-        raise NotImplementedError
 
     def run(self, policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
         """Run a policy over the dialog that was loaded."""
