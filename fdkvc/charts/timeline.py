@@ -29,6 +29,9 @@ from fdkvc.charts.theme import (
 )
 from fdkvc.words import decimal, percent
 
+MOST_POINTS = 120
+"""Points on a line: more overlap, and each slows down every step of the stage above."""
+
 
 @dataclass(frozen=True)
 class Line:
@@ -100,8 +103,11 @@ def lines_spec(
         ]
         base = alt.Chart(alt.NamedData("lines")).encode(x=_turn_axis(turns), y=y)
         legend = None if panels else policy_legend(lanes, offset=12)
-        drawn = policy_lines(base, lanes, tints, tooltip, 36, legend, "lane")
-        panels.append(_panel(turns, theme, *drawn, height=104, title=panel_title(line.label)))
+        drawn, points = policy_lines(base, lanes, tints, tooltip, 36, legend, "lane")
+        if turns > MOST_POINTS:
+            points = points.transform_filter(f"datum.turn % {math.ceil(turns / MOST_POINTS)} == 0")
+        title = panel_title(line.label)
+        panels.append(_panel(turns, theme, drawn, points, height=104, title=title))
     return column(panels, theme)
 
 

@@ -39,10 +39,12 @@ export class River {
     this.surface = NOWHERE;
     this.bottom = 0;
     this.step = 1;
+    this.traced = { token: -1, path: /** @type {Point[]} */ ([]), gone: /** @type {number | null} */ (null) };
   }
 
   // What no step changes.
   layOut() {
+    this.traced.token = -1;
     const { pen, width, height } = fitted(this.base);
     const { dialog } = this.lane;
     this.hue = getComputedStyle(this.name).color;
@@ -91,12 +93,10 @@ export class River {
    * @param {number | null} token
    */
   paint(turn, token) {
-    const { lane, step, bottom, surface: { pen, width, height } } = this;
-    const slot = bottom / this.places;
+    const { step, bottom, surface: { pen, width, height } } = this;
     pen.clearRect(0, 0, width, height);
     if (token !== null) {
-      const path = lane.path(token).map(([at, place]) => /** @type {Point} */ ([(at + 0.5) * step, bottom - (place + 0.5) * slot]));
-      const gone = lane.left(lane.dialog.turns - 1, token);
+      const { path, gone } = this.#trace(token);
       for (const { stroke, thick } of [{ stroke: theme.paper, thick: 5 }, { stroke: this.hue, thick: 2 }]) {
         line(pen, path, { stroke, width: thick });
         pen.fillStyle = stroke;
@@ -122,6 +122,20 @@ export class River {
     }
     const label = Math.min((turn + 0.5) * step, width - 7);
     words(pen, turn, label, height - 3, { align: 'center', bold: true, fill: this.hue });
+  }
+
+  /**
+   * Where an entry stands in each turn, and when it is evicted for good: the same in all steps.
+   * @param {number} token
+   */
+  #trace(token) {
+    if (this.traced.token !== token) {
+      const { lane, step, bottom } = this;
+      const slot = bottom / this.places;
+      const path = lane.path(token).map(([at, place]) => /** @type {Point} */ ([(at + 0.5) * step, bottom - (place + 0.5) * slot]));
+      this.traced = { token, path, gone: lane.left(lane.dialog.turns - 1, token) };
+    }
+    return this.traced;
   }
 
   /**
