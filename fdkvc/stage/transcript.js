@@ -20,6 +20,7 @@ import { WhyInAll, fateWords } from './why_lanes.js';
 const WHOLE = 5000; // tokens of a dialog whose words are all elements; of a longer one, those near the view are
 const NEAR = 100; // pixels above and below it
 const AGAIN = 3; // times that a turn is brought into view
+const LATER = 300; // milliseconds after the first rows until all are laid out
 const LETTER = 0.5; // of the font's size: what a character takes of a line, about
 
 /** @implements {Scene} */
@@ -183,9 +184,9 @@ class Transcript {
 
   // ------------------------------------------------------------------------------ showing
 
-  // The page does; of a row that was never in view, it takes the height that its text has, about.
+  // The page does: at first the rows in view, while others have the height of their text, about; then all.
   layOut() {
-    if (!this.long) return;
+    if (!this.long || this.box.classList.contains('whole')) return;
     const { words } = this.turns[0];
     const { fontSize, lineHeight } = getComputedStyle(words);
     const letters = words.clientWidth / (LETTER * parseFloat(fontSize));
@@ -193,6 +194,10 @@ class Transcript {
       const lines = Math.max(1, Math.ceil(this.text.turns[turn][0].length / letters));
       row.style.containIntrinsicBlockSize = `auto ${lines * parseFloat(lineHeight)}px`;
     });
+    setTimeout(() => {
+      this.box.classList.add('whole'); // once each row's height is known, a step takes less time
+      this.#arrive();
+    }, LATER);
   }
 
   /** @param {number} turn */
