@@ -24,16 +24,16 @@ from fdkvc.corpora import capture as recorder
 from fdkvc.corpora.formats import EXAMPLES, read_bytes, read_dialogs
 from fdkvc.corpora.lexical import LexicalRecordings
 from fdkvc.corpora.recordings import Recording
-from fdkvc.corpora.tools import begin_with_tools, read_schema
+from fdkvc.corpora.tools import read_schema, with_tools
 from fdkvc.corpora.trace_file import read_trace_file, trace_bytes, trace_size
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.benchmark import Progress, check_baseline, default_baseline
+from fdkvc.experiments.model_shape import read_shape
 from fdkvc.experiments.plan import (
     PLAN_BUDGETS,
     dialog_lengths,
     plan_sentence,
     plan_table,
-    read_shape,
     smallest_budgets,
 )
 from fdkvc.experiments.replay import Replay, default_heads, replay_arguments
@@ -139,7 +139,11 @@ def read_transcripts(
     if tools is not None:
         schema = read_bytes(tools, MAX_DIALOG_FILE_BYTES) if tools else b""
         known = read_schema(schema) if tools else None
-        transcripts = tuple(begin_with_tools(each, known) for each in transcripts)
+        transcripts, too_long = with_tools(transcripts, known)
+        if too_long:
+            warn(skipped_text(too_long))
+        if unlisted := sum(not each.tools_in_text for each in transcripts):
+            warn(f"{count(unlisted, 'dialog')} without a list of tools: read as before.")
         content += b"tools" + schema
     return transcripts, hashlib.sha256(content).hexdigest()
 

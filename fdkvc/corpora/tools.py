@@ -12,7 +12,15 @@ from dataclasses import replace
 from typing import Any
 
 from fdkvc.corpora.json_input import check_structure, objects, optional, parse_json, require
-from fdkvc.corpora.transcripts import Argument, Mention, Tool, Transcript, Turn, clean_name
+from fdkvc.corpora.transcripts import (
+    Argument,
+    Mention,
+    SkippedError,
+    Tool,
+    Transcript,
+    Turn,
+    clean_name,
+)
 
 Schema = Mapping[str, tuple[Tool, ...]]
 """The tools of each service."""
@@ -21,7 +29,7 @@ Schema = Mapping[str, tuple[Tool, ...]]
 def listed_tools(value: Mapping[str, Any]) -> tuple[Tool, ...]:
     """Return the tools that a conversation or request lists, in the layout of OpenAI or Anthropic.
 
-    Built-in tools, which have no parameters of their own, are left out, as is what is not a tool.
+    Built-in tools, which have no layout of a function, are left out, as is what is not a tool.
 
     Examples
     --------
@@ -34,13 +42,19 @@ def listed_tools(value: Mapping[str, Any]) -> tuple[Tool, ...]:
     found = []
     for each in listed if isinstance(listed, list) else ():
         match each:
-            case (
-                {"function": {"name": str(name), "parameters": {"properties": dict(slots)}}}
-                | {"name": str(name), "parameters": {"properties": dict(slots)}}
-                | {"name": str(name), "input_schema": {"properties": dict(slots)}}
-            ):
-                found.append(_tool(name, slots))
+            case {"function": {"name": str(name)} as function}:
+                found.append(_tool(name, _slots(function.get("parameters"))))
+            case {"type": "function", "name": str(name)} | {"name": str(name), "parameters": _}:
+                found.append(_tool(name, _slots(each.get("parameters"))))
+            case {"name": str(name), "input_schema": schema}:
+                found.append(_tool(name, _slots(schema)))
     return tuple(found)
+
+
+def _slots(schema: Any) -> Mapping[str, Any]:
+    """Return the properties of a JSON Schema; a function without parameters has none."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    return properties if isinstance(properties, dict) else {}
 
 
 def _tool(name: str, slots: Sequence[str] | Mapping[str, Any]) -> Tool:
@@ -82,10 +96,32 @@ def tools_text(tools: Sequence[Tool]) -> str:
     return f"tools {' ; '.join(listed)}".replace("(  )", "( )")
 
 
+def with_tools(
+    transcripts: Sequence[Transcript], schema: Schema | None = None
+) -> tuple[tuple[Transcript, ...], tuple[str, ...]]:
+    """Return dialogs that begin with their tools, and why others are left out.
+
+    Without a schema, a dialog that lists no tools stays as it is. Raises a ValueError if none lists
+    any or all are left out, or as `begin_with_tools`.
+    """
+    listing = schema is not None or any(each.tools for each in transcripts)
+    found, skipped = [], []
+    for each in transcripts:
+        as_it_is = listing and schema is None and not each.tools
+        try:
+            found.append(each if as_it_is else begin_with_tools(each, schema))
+        except SkippedError as error:
+            skipped.append(str(error))
+    if not found:
+        raise ValueError(skipped[0])
+    return tuple(found), tuple(skipped)
+
+
 def begin_with_tools(transcript: Transcript, schema: Schema | None = None) -> Transcript:
     """Return a dialog whose first turn lists its services' tools, of its file or of a schema.
 
-    Raises a ValueError if it has no tools, or the schema lacks one of its services.
+    Raises a ValueError if it has no tools or the schema lacks one of its services, a SkippedError
+    if it becomes too long.
     """
     tools = transcript.tools
     if schema is not None:

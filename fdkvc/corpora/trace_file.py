@@ -71,12 +71,16 @@ SHAPES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "demand_slots": ("str", ("Q",)),
     "demand_values": ("str", ("Q",)),
     "demand_carried": ("int", ("Q",)),  # 1: mentioned only for other services, else 0
+    "demand_calls": ("int", ("Q",)),  # number of the call in the dialog, 0 for a state
     "mentions": ("int", ("M", "4")),  # demand, turn, first character, end; oldest first
     "surprisal": ("float", ("N",)),  # −log of each token's probability, in nats
 }
 """Type and axes of every array; a letter is the same length everywhere."""
 
-OPTIONAL = ("demand_carried", "surprisal", "dialog_clusters", "turn_kinds", "turn_calls")
+OPTIONAL = (
+    *("demand_carried", "demand_calls", "surprisal"),
+    *("dialog_clusters", "turn_kinds", "turn_calls"),
+)
 """Arrays that may be absent."""
 
 _KINDS: Mapping[str, tuple[str, str]] = {
@@ -225,6 +229,7 @@ def _arrays_of(recordings: Sequence[Recording], half: bool) -> dict[str, Any]:
         "demand_slots": texts([demand.slot for _, demand in demands]),
         "demand_values": texts([demand.value for _, demand in demands]),
         "demand_carried": ints([demand.carried for _, demand in demands]),
+        "demand_calls": ints([demand.call for _, demand in demands]),
         "mentions": ints(mentions, -1, 4),
         **surprisal,
     }
@@ -448,7 +453,8 @@ def _demands(arrays: Arrays, turns: Sequence[int]) -> list[list[Demand]]:
             raise ValueError(f"mentions has demand {demand}, but there are {count}")
         mentions[demand].append(Mention(*place))
     texts = np.split(arrays["turn_texts"], np.cumsum(turns)[:-1])
-    carried = arrays.get("demand_carried", np.zeros(count, np.int64))
+    zeros = np.zeros(count, np.int64)
+    carried, calls = (arrays.get(f"demand_{name}", zeros) for name in ("carried", "calls"))
     found: list[list[Demand]] = [[] for _ in turns]
     for at, (dialog, turn) in enumerate(arrays["demand_places"].tolist()):
         place = f"demand {at}"
@@ -469,6 +475,6 @@ def _demands(arrays: Arrays, turns: Sequence[int]) -> list[list[Demand]]:
         source, slot, value = (
             clean_name(str(arrays[f"demand_{name}"][at])) for name in ("sources", "slots", "values")
         )
-        demanded = (turn, source, slot, value, tuple(own), bool(carried[at]))
+        demanded = (turn, source, slot, value, tuple(own), bool(carried[at]), int(calls[at]))
         found[dialog].append(Demand(kind, *demanded))  # type: ignore[arg-type]
     return found

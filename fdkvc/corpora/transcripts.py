@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +16,6 @@ from fdkvc.attention import word_id
 from fdkvc.limits import (
     MAX_DEMANDS,
     MAX_DIALOG_CHARACTERS,
-    MAX_MENTIONS,
     MAX_NAME_CHARACTERS,
     MAX_TOKENS,
     MAX_TOPICS,
@@ -42,7 +40,9 @@ SPAN_KINDS: Mapping[SpanKind, str] = {
 _WORD = re.compile(r"\w+|[^\w\s]")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 _UNSAFE = re.compile("[\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
-_WITHIN_NUMBER = frozenset(".,:/-")
+
+_USERS = ("user", "human", "customer", "client")
+_ASSISTANTS = ("assistant", "system", "agent", "ai", "bot", "model", "gpt")
 
 
 class SkippedError(ValueError):
@@ -78,6 +78,8 @@ class Demand:
     """In earlier turns, oldest first; at least one."""
     carried: bool = False
     """Whether it is a state's value mentioned only in turns about other services."""
+    call: int = 0
+    """Number of its call in the dialog; 0 for a state."""
 
     @property
     def age(self) -> int:
@@ -171,9 +173,17 @@ class Transcript:
 
     @cached_property
     def spoken_by(self) -> tuple[Literal["user", "system"], ...]:
-        """The role of each turn's speaker; where nobody is named "user", the first speaker is."""
+        """The role of each turn's speaker.
+
+        Where nobody has the name of a user, the first speaker is one who has no assistant's name.
+        """
         speakers = [turn.speaker.casefold() for turn in self.turns]
-        user = "user" if "user" in speakers else speakers[0]
+        others = [
+            speaker
+            for speaker, turn in zip(speakers, self.turns, strict=True)
+            if turn.kind is None and speaker not in _ASSISTANTS
+        ]
+        user = next((name for name in (*_USERS, *others) if name in speakers), None)
         return tuple("user" if speaker == user else "system" for speaker in speakers)
 
     def span_kind(self, turn: int, character: int) -> SpanKind:
@@ -334,79 +344,3 @@ def different_names(names: Iterable[str]) -> list[str]:
             name = f"{given[: MAX_NAME_CHARACTERS - 7]} ({times[given] + 1})"
         found[name] = None
     return [*found]
-
-
-class MentionFinder:
-    """Finds wordings in the turns of a dialog as whole words, ignoring case.
-
-    A number is not found within another: ``2`` neither in ``12`` nor in ``2:30``.
-
-    Examples
-    --------
-    >>> finder = MentionFinder(["Two rooms in San Jose", "12 rooms at 2:30, or 2?"])
-    >>> finder.mentions(["san jose"], before=2)
-    (Mention(turn=0, start=13, end=21),)
-    >>> finder.mentions(["2"], before=2)
-    (Mention(turn=1, start=21, end=22),)
-    >>> MentionFinder(['{"hotel_name": 3}']).mentions(["hotel"], before=1)
-    ()
-    """
-
-    def __init__(self, texts: Sequence[str], name: str = "dialog") -> None:
-        self._name, self._requests = name, 0
-        lowered = [_lower(text) for text in texts]
-        self._text = "\n".join(lowered)
-        self._starts = [0]
-        for text in lowered[:-1]:
-            self._starts.append(self._starts[-1] + len(text) + 1)
-        self._found: dict[str, list[Mention]] = {}
-
-    def mentions(self, wordings: Iterable[str], before: int) -> tuple[Mention, ...]:
-        """Return the mentions of wordings in turns before one, oldest first.
-
-        Of each wording, only the latest `MAX_MENTIONS` are returned. More than `MAX_DEMANDS` calls
-        are a TooLargeError.
-        """
-        self._requests += 1
-        if self._requests > MAX_DEMANDS:
-            raise TooLargeError(f"{self._name}: it demands more than {MAX_DEMANDS:,} values")
-        found: set[Mention] = set()
-        for wording in wordings:
-            mentions = self._mentions(" ".join(_lower(wording).split()))
-            end = bisect_left(mentions, Mention(before, 0, 0))
-            found.update(mentions[max(end - MAX_MENTIONS, 0) : end])
-        return tuple(sorted(found))
-
-    def _mentions(self, wording: str) -> list[Mention]:
-        if wording not in self._found:
-            self._found[wording] = list(self._search(wording)) if wording else []
-        return self._found[wording]
-
-    def _search(self, wording: str) -> Iterable[Mention]:
-        text, size = self._text, len(wording)
-        at = text.find(wording)
-        while at >= 0:
-            end = at + size
-            if not (_continues_word(text, at, -1) or _continues_word(text, end - 1, 1)):
-                turn = bisect_right(self._starts, at) - 1
-                yield Mention(turn, at - self._starts[turn], end - self._starts[turn])
-            at = text.find(wording, end)
-
-
-def _lower(text: str) -> str:
-    """Lower the case of every letter that stays one character, so that positions stay."""
-    lowered = text.lower()
-    if len(lowered) == len(text):
-        return lowered
-    return "".join(small if len(small := letter.lower()) == 1 else letter for letter in text)
-
-
-def _continues_word(text: str, edge: int, step: int) -> bool:
-    """Whether a word or number continues beyond an edge of a wording."""
-    beside = text[edge + step] if 0 <= edge + step < len(text) else " "
-    if not text[edge].isalnum():
-        return False
-    if beside.isalnum() or beside == "_":
-        return True
-    further = text[edge + 2 * step] if 0 <= edge + 2 * step < len(text) else " "
-    return text[edge].isdigit() and beside in _WITHIN_NUMBER and further.isdigit()

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fdkvc.corpora.lexical import LexicalRecordings
-from fdkvc.corpora.model_folder import read_config
 from fdkvc.corpora.recordings import Recording
-from fdkvc.corpora.transcripts import clean_name, word_spans
+from fdkvc.corpora.transcripts import word_spans
+from fdkvc.experiments.model_shape import ModelShape
 from fdkvc.experiments.replay import BEST, Replay, replay_paired, replay_summary
 from fdkvc.experiments.statistics import MIN_CLUSTERS
-from fdkvc.parameters import Field
 from fdkvc.policies import usable
 from fdkvc.words import count, listed, percent, ranged, written_bytes
 
 TARGETS = (0.9, 0.95, 0.99)
-"""Shares of the arguments of calls to hold."""
+"""Call-argument recalls to reach."""
 
 PLAN_BUDGETS = (64, 128, 256, 512, 1024, 2048)
 """The default budgets of a plan."""
@@ -32,97 +28,6 @@ PLAN = (
     *("entries", "bytes", "saved"),
 )
 SMALLEST = ("policy", "heads", "target", "budget", "bytes", "saved")
-
-
-@dataclass(frozen=True)
-class ModelShape:
-    """What an entry of a model's cache takes: a key and a value in each layer and KV head."""
-
-    name: str
-    layers: int
-    kv_heads: int
-    head_width: int
-    """Dimensions of a key or a value."""
-    bits: int = 16
-    """Of each number."""
-
-    @property
-    def entry_bytes(self) -> int:
-        """Bytes of one entry in all layers and heads.
-
-        Examples
-        --------
-        >>> SHAPES["llama-3.1-8b"].entry_bytes
-        131072
-        """
-        return 2 * self.layers * self.kv_heads * self.head_width * self.bits // 8
-
-
-SHAPES: Mapping[str, ModelShape] = {
-    "llama-3.1-8b": ModelShape("Llama 3.1 8B", 32, 8, 128),
-    "llama-3.1-70b": ModelShape("Llama 3.1 70B", 80, 8, 128),
-    "mistral-7b": ModelShape("Mistral 7B", 32, 8, 128),
-    "qwen2.5-7b": ModelShape("Qwen2.5 7B", 28, 4, 128),
-}
-"""Known shapes with 16 bits a number: Grattafiori et al. 2024, *The Llama 3 Herd of Models*, Table
-3; Jiang et al. 2023, *Mistral 7B*, Table 1; Qwen Team 2024, *Qwen2.5 Technical Report*, Table 1."""
-
-SHAPE = Field(
-    "Model",
-    "The model for whose cache bytes are given.",
-    name="shape",
-    default="llama-3.1-8b",
-    choices={key: shape.name for key, shape in SHAPES.items()},
-)
-
-BITS = {"float32": 32, "float16": 16, "bfloat16": 16}
-_NUMBERS = re.compile(r"(\d{1,4})x(\d{1,4})x(\d{1,5})x(\d{1,2})")
-
-
-def read_shape(name: str) -> ModelShape:
-    """Return a known shape, one in numbers, or that of a ``config.json``; ValueError otherwise.
-
-    Examples
-    --------
-    >>> read_shape("4x2x64x8").entry_bytes
-    1024
-    """
-    if name in SHAPES:
-        return SHAPES[name]
-    found = _NUMBERS.fullmatch(name)
-    if found is not None and all(map(int, found.groups())):
-        return ModelShape(name, *map(int, found.groups()))
-    path = Path(name)
-    if path.name == "config.json" or path.is_dir():
-        return shape_of(read_config(path if path.is_dir() else path.parent))
-    raise ValueError(
-        f"shape {name[:80]!r} is unknown: choose from {', '.join(SHAPES)}, give layers x KV heads "
-        "x head width x bits, such as 32x8x128x16, or the config.json of a model"
-    )
-
-
-def shape_of(config: Mapping[str, Any]) -> ModelShape:
-    """Return the shape that a model's ``config.json`` describes."""
-    inner = config.get("text_config")
-    config = inner if isinstance(inner, dict) else config
-
-    def number(*names: str) -> int | None:
-        values = (config.get(each) for each in names)
-        return next((each for each in values if type(each) is int and each > 0), None)
-
-    layers, heads = number("num_hidden_layers", "n_layer"), number("num_attention_heads", "n_head")
-    width = number("head_dim")
-    hidden = number("hidden_size", "n_embd")
-    if width is None and hidden is not None and heads is not None:
-        width = hidden // heads
-    if layers is None or heads is None or not width:
-        raise ValueError(
-            "config.json does not say the model's layers, heads and head width (num_hidden_layers, "
-            "num_attention_heads, head_dim or hidden_size)"
-        )
-    bits = BITS.get(str(config.get("dtype", config.get("torch_dtype"))), 16)
-    name = str(config.get("_name_or_path") or config.get("model_type") or "config.json")
-    return ModelShape(clean_name(name), layers, number("num_key_value_heads") or heads, width, bits)
 
 
 def dialog_lengths(recordings: Sequence[Recording]) -> tuple[int, ...]:
@@ -165,15 +70,15 @@ def budget_columns(smallest: pd.DataFrame, name: Callable[[str, str], str]) -> d
     cases = smallest.drop_duplicates(["policy", "heads"])
     columns = {"policy": list(map(name, cases.policy, cases.heads))}
     for target, rows in smallest.assign(words=words).groupby("target", sort=False):
-        columns[f"{percent(float(str(target)))} held"] = rows.words.tolist()
+        columns[f"recall {percent(float(str(target)))}"] = rows.words.tolist()
     return columns
 
 
 def smallest_budgets(plan: pd.DataFrame) -> pd.DataFrame:
-    """Return the smallest budget at which each policy holds each target, NaN for none.
+    """Return the smallest budget at which each policy reaches each target, NaN for none.
 
-    Columns `SMALLEST`. A policy holds a target if its mean recall reaches it at this budget and at
-    all larger ones.
+    Columns `SMALLEST`. A policy reaches a target if its mean recall does at this budget and at all
+    larger ones.
     """
     rows = []
     case: Any
@@ -194,7 +99,7 @@ def plan_sentence(
     tokens: Sequence[int],
     shape: ModelShape,
 ) -> str:
-    """Return which policy holds 95 % with the fewest entries, what it saves, and what ties.
+    """Return which policy reaches 95 % with the fewest entries, what it saves, and what ties.
 
     `plan` is the `plan_table` of the others.
     """
@@ -212,16 +117,16 @@ def plan_sentence(
     else:
         most = plan.sort_values("recall").iloc[-1]
         return (
-            f"No policy holds 90 % of the call arguments within {int(plan.budget.max()):,} "
-            f"entries: {titles[most['policy']]} holds the most, {percent(most['recall'], 1)} at "
+            f"No policy reaches a call-argument recall of 90 % within {int(plan.budget.max()):,} "
+            f"entries: the highest is {percent(most['recall'], 1)}, of {titles[most['policy']]} at "
             f"{int(most['budget']):,}. Try larger budgets."
         )
     budget = int(reached.budget.min())
     at_budget = plan[(plan.budget == budget) & plan.policy.isin(reached.policy)]
     best = at_budget.sort_values("recall").iloc[-1]
-    held = ranged(best["recall"], best["ci_low"], best["ci_high"], 1, percent)
+    low, high = (float(np.clip(best[name], 0, 1)) for name in ("ci_low", "ci_high"))
+    recall = ranged(best["recall"], low, high, 1, percent)
     clusters = count(int(best["services"]), "cluster")
-    full = float(np.mean(tokens)) * shape.entry_bytes
     some = replayed[
         (replayed.budget == budget)
         & (replayed.heads == settings.heads[0])
@@ -233,18 +138,27 @@ def plan_sentence(
     differ = [each is True for each in paired.significant]
     ties = [titles[name] for name, one in zip(paired.policy, differ, strict=True) if not one]
     if best["services"] < MIN_CLUSTERS:
-        undecided = f"{clusters} are too few for intervals, so no policy is distinguishable."
+        undecided = f"An interval needs {MIN_CLUSTERS} clusters, so no policy is distinguishable."
     elif ties:
         undecided = f"Not distinguishable at this budget: {listed(ties)}."
-    else:
+    elif len(paired):
         undecided = "Every other policy differs at this budget."
-    saved = (
-        f"{written_bytes(best['bytes'])} instead of {written_bytes(full)} at "
-        f"{np.mean(tokens):,.0f} tokens, the mean length, in {shape.name}: "
-        f"{percent(best['saved'])} less memory after each turn"
-    )
+    else:
+        undecided = "No other policy was run."
     return (
-        f"{titles[best['policy']]} with {budget:,} entries holds {held} of the call arguments "
-        f"({count(int(best['n']), 'dialog')}, {clusters}), the fewest entries for "
-        f"{percent(target)}: {saved}. {undecided}"
+        f"{titles[best['policy']]} at {budget:,} entries has a call-argument recall of {recall} "
+        f"(mean over {count(int(best['n']), 'dialog')}, {clusters}); of the budgets tried, it is "
+        f"the smallest at which a policy reaches {percent(target)}. "
+        f"{_saving(best, float(np.mean(tokens)), shape)} {undecided}"
+    )
+
+
+def _saving(row: pd.Series, tokens: float, shape: ModelShape) -> str:
+    """Return what a row of a plan saves at the end of a dialog of the mean length."""
+    if row["saved"] <= 0:
+        return f"A dialog of the mean length, {tokens:,.0f} tokens, fits in, so nothing is saved."
+    return (
+        f"At the end of a dialog of the mean length, {tokens:,.0f} tokens, the cache then takes "
+        f"{written_bytes(row['bytes'])} instead of {written_bytes(tokens * shape.entry_bytes)} in "
+        f"{shape.name}, {percent(row['saved'])} less."
     )

@@ -31,6 +31,9 @@ RESAMPLES = 1999
 MIN_CLUSTERS = 4
 """With fewer clusters an interval says little: Student's t is 4.3 for three."""
 
+FEW_CLUSTERS = 20
+"""With fewer clusters an interval often covers the true mean less often than it says."""
+
 _BOOTSTRAP_CELLS = 2**20  # resampled numbers held at once, so memory does not grow with n
 
 
@@ -347,13 +350,16 @@ def over_clusters(clusters: int) -> str:
     --------
     >>> over_clusters(74)
     'over 74 service clusters'
+    >>> over_clusters(8)
+    'over 8 service clusters (below 20, it covers the true mean less often than that)'
     >>> over_clusters(1)
     'unknown: these dialogs have 1 service cluster, but an interval needs 4'
     """
     found = count(clusters, "service cluster")
     if clusters < MIN_CLUSTERS:
         return f"unknown: these dialogs have {found}, but an interval needs {MIN_CLUSTERS}"
-    return f"over {found}"
+    few = " (below 20, it covers the true mean less often than that)"
+    return f"over {found}{few if clusters < FEW_CLUSTERS else ''}"
 
 
 def percentile_interval(values: npt.ArrayLike, share: float) -> tuple[float, float]:

@@ -12,7 +12,8 @@ from fdkvc.experiments.answers import MEASURES
 from fdkvc.experiments.arguments import source_rows
 from fdkvc.experiments.benchmark import ADAPTATION, Benchmark, Latency, Results, late_metrics
 from fdkvc.experiments.known_services import GROUPS, known_sentence
-from fdkvc.experiments.plan import ModelShape, budget_columns
+from fdkvc.experiments.model_shape import ModelShape
+from fdkvc.experiments.plan import budget_columns
 from fdkvc.experiments.proxies import AnswersTables
 from fdkvc.experiments.replay import Replay, not_computed, replay_summary
 from fdkvc.experiments.statistics import Paired, over_clusters

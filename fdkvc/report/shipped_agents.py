@@ -11,7 +11,8 @@ import pandas as pd
 from fdkvc.charts.lines import budgets_chart
 from fdkvc.charts.theme import LIGHT, Spec, Theme
 from fdkvc.experiments import agents
-from fdkvc.experiments.plan import SHAPE, SHAPES, budget_columns, smallest_budgets
+from fdkvc.experiments.model_shape import SHAPE, SHAPES
+from fdkvc.experiments.plan import budget_columns, smallest_budgets
 from fdkvc.experiments.replay import BEST
 from fdkvc.policies import read_policy
 from fdkvc.report.document import Part, drawing, report_html

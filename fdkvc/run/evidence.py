@@ -42,10 +42,10 @@ class Demands:
 
         All calls have equal weight, and so have all arguments of a call.
         """
-        calls: dict[tuple[int, str], list[int]] = {}
+        calls: dict[tuple[int, str, int], list[int]] = {}
         for at, demand in enumerate(demands):
             if demand.kind == self.kind and self.older_than < demand.age <= self.up_to:
-                calls.setdefault((demand.turn, demand.source), []).append(at)
+                calls.setdefault((demand.turn, demand.source, demand.call), []).append(at)
         weights = np.zeros(len(demands))
         for some in calls.values():
             weights[some] = 1 / (len(calls) * len(some))

@@ -3,18 +3,21 @@
 import io
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from fdkvc.corpora.formats import read_dialogs, read_transcripts
-from fdkvc.corpora.formats.chat import wordings_of
 from fdkvc.corpora.lexical import lexical_recording
+from fdkvc.corpora.mentions import wordings_of
+from fdkvc.corpora.tools import begin_with_tools
 from fdkvc.corpora.trace_file import OPTIONAL, read_trace_file, trace_bytes
 from fdkvc.corpora.transcripts import SPAN_KINDS, Transcript
 from fdkvc.explain.notes import not_read_notes
 from fdkvc.limits import MAX_NAME_CHARACTERS
+from fdkvc.run.evidence import Demands
 
 POLICY = "Refund within 30 days."
 ASKED = "Refund order #W12 of ann_lee_7, please."
@@ -375,6 +378,10 @@ def test_speech_in_ticks_is_joined_to_messages() -> None:
         ('a "b"', json.dumps({"result": json.dumps({"note": 'a "b"'})})),
         ("1250", "it costs $1,250."),
         ("54.0", '{"price": 54}'),
+        ("54.5", "$54.50"),
+        ("1250.5", "1,250.50"),
+        ("1e-05", "0.00001"),
+        ("Dear Bob,\nsee you", "Dear Bob,\n\tsee  you"),
         ("0", '{"bags": 0}'),
     ],
 )
@@ -389,7 +396,79 @@ def test_a_value_is_found_as_results_write_it(value: str, text: str) -> None:
     (dialog,) = read_transcripts(encoded(talk))
     (demand,) = dialog.demands
     (mention,) = demand.mentions
-    assert text[mention.start : mention.end] in wordings_of(value)
+    said = text[mention.start : mention.end]
+    assert " ".join(said.split()) in [" ".join(each.split()) for each in wordings_of(value)]
+
+
+def test_values_that_prove_nothing_are_no_evidence() -> None:
+    talk = [
+        {"role": "user", "content": "No, it is free. In Oslo, with none"},
+        called("f", insurance="no", price="free", city="Oslo", note="", more="None"),
+    ]
+    (dialog,) = read_transcripts(encoded(talk))
+    assert [each.slot for each in dialog.demands] == ["city"]
+    assert dialog.missing == 0
+    assert [each.slot for each in dialog.calls[0].arguments] == [
+        *("city", "insurance", "more", "note", "price")
+    ]
+
+
+def test_parallel_calls_of_one_method_are_several_calls() -> None:
+    calls = [{"function": {"name": "f", "arguments": {"x": each}}} for each in ("ab", "cd")]
+    talk = [{"role": "user", "content": "ab cd"}, {"role": "assistant", "tool_calls": calls}]
+    (dialog,) = read_transcripts(encoded(talk))
+    assert [(each.value, each.call) for each in dialog.demands] == [("ab", 0), ("cd", 1)]
+    assert Demands("call").weights(dialog.demands).tolist() == [0.5, 0.5]
+    two = replace(dialog.demands[1], call=0)
+    three = (*dialog.demands, replace(dialog.demands[0], slot="y"))
+    assert Demands("call").weights(three).tolist() == [0.25, 0.5, 0.25]
+    assert Demands("call").weights((dialog.demands[0], two)).tolist() == [0.5, 0.5]
+    (found,) = read_trace_file(io.BytesIO(trace_bytes([lexical_recording(dialog)])))
+    assert found.transcript.demands == dialog.demands
+
+
+def called(method: str, **arguments: object) -> dict[str, Any]:
+    """Return an assistant's message with one call."""
+    call = {"function": {"name": method, "arguments": arguments}}
+    return {"role": "assistant", "content": None, "tool_calls": [call]}
+
+
+@pytest.mark.parametrize(
+    ("roles", "kinds"),
+    [
+        (("assistant", "tool", "assistant"), ["assistant", "result", "assistant"]),
+        (("assistant", "customer"), ["assistant", "user"]),
+        (("ai", "human"), ["assistant", "user"]),
+        (("Jo", "agent", "jo"), ["user", "assistant", "user"]),
+        (("Jo", "Kim"), ["user", "assistant"]),
+        (("System", "USER", "Assistant", "Tool"), ["system", "user", "assistant", "result"]),
+    ],
+)
+def test_kinds_of_span_follow_the_roles_of_any_file(
+    roles: tuple[str, ...], kinds: list[str]
+) -> None:
+    tools = [{"name": "book", "input_schema": {}}]
+    messages = [{"role": role, "content": "on"} for role in roles]
+    (dialog,) = read_transcripts(encoded({"messages": messages, "tools": tools}))
+
+    assert [dialog.span_kind(turn, 0) for turn in range(len(roles))] == kinds
+    begun = begin_with_tools(dialog)
+    assert [begun.span_kind(turn, 0) for turn in range(1 + len(roles))] == ["system", *kinds]
+
+
+def test_what_is_spoken_is_read_and_what_is_not_read_is_counted() -> None:
+    talk = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": None, "audio": {"id": "a", "transcript": "hello"}},
+        {"role": "assistant", "content": None, "audio": {"id": "b"}},
+        {"role": "assistant", "content": "so", "reasoning_content": "hm"},
+    ]
+    (dialog,) = read_transcripts(encoded(talk))
+    assert dialog.texts == ("hi", "hello", "", "so")
+    assert dict(dialog.unread) == {
+        "part of type 'audio'": 1,
+        "part of type 'reasoning_content'": 1,
+    }
 
 
 @pytest.mark.parametrize(
@@ -403,9 +482,9 @@ def test_a_value_is_found_as_results_write_it(value: str, text: str) -> None:
         ({"simulations": [{}] * 2001}, "the file has 2,001 simulations, but at most 2,000"),
         ({"conversation": [{"role": "user"}]}, "dialog 0: it has no words"),
         ({"conversation": [{"apis": [{}]}]}, "dialog 0, turn 0, api 0: 'request' is missing"),
-        ({"system": 3, "messages": []}, "dialog 0, turn 0: 'content' is missing or not a text"),
+        ({"system": 3, "messages": []}, "dialog 0, system prompt: 'content' is missing"),
         ({"input": 3}, "dialog 0: 'input' is missing or not a list"),
-        ({"output": [{"type": "function_call"}]}, "dialog 0, turn 0: 'name' is missing"),
+        ({"output": [{"type": "function_call"}]}, "dialog 0, item 0: 'name' is missing"),
     ],
 )
 def test_a_file_that_is_not_right_gets_one_sentence(value: Any, sentence: str) -> None:

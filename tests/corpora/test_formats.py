@@ -327,7 +327,7 @@ def test_assistants_say_and_call_in_every_way_that_their_interfaces_have() -> No
     assert called == [(4, "fly"), (5, "now"), (5, "note")]
     assert dialog.demands == (
         Demand("call", 4, "fly", "to", "Oslo", (Mention(0, 0, 4),)),
-        Demand("call", 5, "note", "input", "at 5", (Mention(0, 6, 10),)),
+        Demand("call", 5, "note", "input", "at 5", (Mention(0, 6, 10),), call=2),
     )
 
 
@@ -528,11 +528,11 @@ def test_requests_for_responses_are_read() -> None:
     ]
     assert long.demands == (
         Demand("call", 3, "fly", "to", "Oslo", (Mention(1, 3, 7),)),
-        Demand("call", 5, "note", "input", "at 5", (Mention(4, 0, 4),)),
+        Demand("call", 5, "note", "input", "at 5", (Mention(4, 0, 4),), call=1),
     )
     assert short.turns == (Turn("user", "hello"),)
     for wrong in (3, ["hello"], {"role": "user"}, [{"content": "hello"}]):
-        sentence = r"^dialog 0, (body: 'input' is missing|turn 0 is not|turn 0: 'role' is missing)"
+        sentence = r"^dialog 0, body(: 'input' is missing|, item 0 is not|, item 0: 'role' is)"
         with pytest.raises(ValueError, match=sentence):
             read_transcripts(encoded([{"body": {"input": wrong}}]))
 

@@ -12,8 +12,9 @@ import pytest
 from fdkvc.commands.main import main
 from fdkvc.corpora.formats import EXAMPLES, read_file, read_transcripts
 from fdkvc.corpora.model_text import model_text
-from fdkvc.corpora.tools import begin_with_tools, read_schema, tools_text
+from fdkvc.corpora.tools import begin_with_tools, read_schema, tools_text, with_tools
 from fdkvc.corpora.transcripts import Tool
+from fdkvc.limits import MAX_TURNS
 from fdkvc.lm import BUNDLED
 from fdkvc.lm.language_model import load_language_model
 from fdkvc.lm.text_cache import read
@@ -77,13 +78,43 @@ def test_listed_tools_begin_the_dialog(tool: dict[str, Any]) -> None:
     assert begun.source_note == ", beginning with its tools"
 
 
-@pytest.mark.parametrize("tools", [None, {}, "x", [3, {"name": 5}, {"function": {"name": "book"}}]])
+@pytest.mark.parametrize("tools", [None, {}, "x", [3, {"name": 5}, {"function": {}}]])
 def test_what_is_no_tool_is_left_out(tools: Any) -> None:
     (dialog,) = read_transcripts(conversation(tools=tools))
 
     assert dialog.tools == ()
     with pytest.raises(ValueError, match=r"^dialog 0: its file lists no tools, and no schema is"):
         begin_with_tools(dialog)
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        {"type": "function", "function": {"name": "book"}},
+        {"type": "function", "name": "book", "parameters": None},
+        {"name": "book", "input_schema": {"type": "object"}},
+    ],
+)
+def test_a_function_may_have_no_parameters(tool: dict[str, Any]) -> None:
+    (dialog,) = read_transcripts(conversation(tools=[tool]))
+    assert begin_with_tools(dialog).turns[0].text == "tools book ( )"
+
+
+def test_a_dialog_that_its_tools_make_too_long_is_left_out_and_said() -> None:
+    tools = [{"name": "book", "input_schema": PROPERTIES}]
+    filler = [{"role": "user", "content": "on"}] * MAX_TURNS
+    long = {"id": "long", "messages": filler, "tools": tools}
+    short = {"id": "short", "messages": filler[:2], "tools": tools}
+    none = {"id": "none", "messages": filler[:2]}
+    dialogs = read_transcripts(json.dumps([long, short, none]).encode())
+
+    begun, skipped = with_tools(dialogs)
+    assert [(each.name, each.tools_in_text) for each in begun] == [("short", True), ("none", False)]
+    assert skipped == ("long: it has 2,049 turns, but at most 2,048 are allowed",)
+    with pytest.raises(ValueError, match=r"^long: it has 2,049 turns"):
+        with_tools(dialogs[:1])
+    with pytest.raises(ValueError, match=r"^none: its file lists no tools"):
+        with_tools(dialogs[2:])
 
 
 def test_a_schema_lists_the_tools_of_the_dialogs_services() -> None:

@@ -250,7 +250,7 @@ def test_a_name_that_is_given_again_is_numbered_as_in_other_files() -> None:
         (b"PK\x03\x04 nothing", "the file is not an .npz archive"),
         (CONTENT[:-30], "the file is not an .npz archive"),
         (archive({}), "the file must have one array version"),
-        (changed(extra=np.zeros(3)), "the file has 28 arrays, but a trace has 27"),
+        (changed(extra=np.zeros(3)), "the file has 29 arrays, but a trace has 28"),
         (archive(FULL, zipfile.ZIP_BZIP2), "has an unsupported compression"),
         (changed(version=np.int64(2)), "version is 2, but only 1 can be read"),
         (changed(version=np.array([1])), "version has 1 axes, but must have 0"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from itertools import pairwise
 
 import numpy as np
@@ -11,62 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fdkvc.corpora.segmentation import boundaries, cohesion, segmented
-from fdkvc.corpora.transcripts import Mention, MentionFinder, Transcript, Turn, clean, word_spans
+from fdkvc.corpora.transcripts import Transcript, Turn, clean, word_spans
 
 TEXT = st.text(st.sampled_from("aB2é .:\nİ-"), max_size=12)
 
 
 def dialog(*texts: str) -> Transcript:
     return Transcript("own", tuple(Turn("User", text) for text in texts))
-
-
-# ------------------------------------------------------------------------------- mentions
-
-
-@given(st.lists(TEXT, min_size=1, max_size=4), TEXT, st.integers(0, 4))
-def test_a_mention_is_the_wording_where_it_stands(
-    texts: list[str], wording: str, before: int
-) -> None:
-    found = MentionFinder(texts).mentions([wording], before)
-
-    assert list(found) == sorted(set(found))
-    for mention in found:
-        assert mention.turn < before
-        text = texts[mention.turn][mention.start : mention.end]
-        assert text.lower() == " ".join(wording.split()).lower() or "İ" in text
-
-
-@given(st.lists(st.text(st.sampled_from("aB ,é"), max_size=12), min_size=1, max_size=4))
-def test_words_are_found_as_a_regular_expression_finds_them(texts: list[str]) -> None:
-    for wording in ("a", "ab", "a b"):
-        expected = [
-            Mention(turn, *found.span())
-            for turn, text in enumerate(texts)
-            for found in re.finditer(rf"(?<!\w){wording}(?!\w)", text, re.IGNORECASE)
-        ]
-        assert list(MentionFinder(texts).mentions([wording], len(texts))) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "wording", "found"),
-    [
-        ("at 2:30, for 2.", "2", [(13, 14)]),
-        ("1,200 or 200", "200", [(9, 12)]),
-        ("$96 a night", "$96", [(0, 3)]),
-        ("96 euros (96)", "96", [(0, 2), (10, 12)]),
-        ("New York, new york", "new  York", [(0, 8), (10, 18)]),
-        ("5pm", "5", []),
-        ("anything", "", []),
-    ],
-)
-def test_a_number_within_another_is_no_mention(
-    text: str, wording: str, found: list[tuple[int, int]]
-) -> None:
-    mentions = MentionFinder([text]).mentions([wording], 1)
-    assert [(mention.start, mention.end) for mention in mentions] == found
-
-
-# ------------------------------------------------------------------------------- transcripts
 
 
 @given(TEXT)

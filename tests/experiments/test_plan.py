@@ -8,11 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fdkvc.experiments.model_shape import SHAPES, read_shape, shape_of
 from fdkvc.experiments.plan import (
-    SHAPES,
     plan_sentence,
     plan_table,
-    read_shape,
     smallest_budgets,
 )
 from fdkvc.experiments.replay import BEST, REPLAYED, Replay
@@ -73,7 +72,7 @@ def test_the_smallest_budget_holds_there_and_at_all_larger_ones() -> None:
     assert np.isnan(found["h2o", 0.95]), "it falls below again at 400"
     assert [found["surprisal", each] for each in (0.9, 0.95, 0.99)] == [200, 200, 400]
     text = plan_text(smallest_budgets(plan), SHAPE)
-    assert "90 % held" in text
+    assert "recall 90 %" in text
     assert "200 entries, 410 kB" in text
 
 
@@ -84,20 +83,59 @@ def sentence_of(table: pd.DataFrame) -> str:
 
 def test_the_sentence_names_policy_budget_saving_and_ties() -> None:
     sentence = sentence_of(replayed())
-    assert sentence.startswith("Surprisal with 200 entries holds 96.0 % (")
-    assert "the fewest entries for 95 %: 410 kB instead of 2.0 MB at 1,000 tokens" in sentence
-    assert "80 % less memory" in sentence
+    assert sentence.startswith("Surprisal at 200 entries has a call-argument recall of 96.0 % (")
+    assert "the smallest at which a policy reaches 95 %. At the end of a dialog" in sentence
+    assert "1,000 tokens, the cache then takes 410 kB instead of 2.0 MB in" in sentence
+    assert "80 % less." in sentence
     assert sentence.endswith("Every other policy differs at this budget.")
 
     tie = sentence_of(replayed(h2o=(0.6, 0.9599, 0.96)))
     assert tie.endswith("Not distinguishable at this budget: H2O.")
     few = sentence_of(replayed(3))
-    assert few.endswith("3 clusters are too few for intervals, so no policy is distinguishable.")
+    assert few.endswith("An interval needs 4 clusters, so no policy is distinguishable.")
     low: Any = dict.fromkeys(("fifo", "h2o", "surprisal"), (0.1, 0.2, 0.3))
+    high = replayed().query("policy == 'surprisal'")
     none = sentence_of(replayed(**low))
-    assert none.startswith("No policy holds 90 % of the call arguments within 400 entries")
+    assert none.startswith("No policy reaches a call-argument recall of 90 % within 400 entries")
+    fits = plan_sentence(SETTINGS, high, plan_table(SETTINGS, high, [100], SHAPE), [100], SHAPE)
+    assert "A dialog of the mean length, 100 tokens, fits in, so nothing is saved." in fits
+    assert fits.endswith("No other policy was run.")
     empty = sentence_of(replayed().iloc[:0])
     assert empty.startswith("There is no plan: these dialogs have no calls")
+
+
+def own_config(**more: Any) -> str:
+    """Return a model of 12 layers with 4 heads of 8 dimensions, 2 x 4 x 8 numbers in each."""
+    sizes = {"num_hidden_layers": 12, "num_attention_heads": 4, "hidden_size": 32}
+    return json.dumps(sizes | more)
+
+
+@pytest.mark.parametrize(
+    ("more", "layers", "numbers"),
+    [
+        ({}, 12, 64),
+        ({"sliding_window": None}, 12, 64),
+        ({"sliding_window": 4096, "use_sliding_window": False}, 12, 64),
+        ({"kv_lora_rank": 512, "qk_rope_head_dim": 64}, 12, 576),
+        ({"multi_query": True}, 12, 16),
+        ({"multi_query": True, "new_decoder_architecture": True, "num_kv_heads": 2}, 12, 32),
+        ({"layer_types": ["full_attention", *["sliding_attention"] * 5] * 2}, 2, 64),
+        ({"layer_types": ["linear_attention", "full_attention"] * 6}, 6, 64),
+        ({"block_types": ["recurrent", "recurrent", "attention"]}, 4, 64),
+        ({"full_attention_interval": 4, "linear_num_key_heads": 2}, 3, 64),
+        ({"sliding_window_pattern": 6, "sliding_window": 512}, 2, 64),
+        ({"attn_layer_period": 8, "attn_layer_offset": 4, "mamba_d_state": 16}, 1, 64),
+        ({"attn_layer_indices": [2, 7], "mamba_n_heads": 4}, 2, 64),
+        ({"num_kv_shared_layers": 6, "layer_types": ["full_attention"] * 12}, 6, 64),
+    ],
+)
+def test_only_what_grows_with_the_dialog_counts(
+    more: dict[str, Any], layers: int, numbers: int
+) -> None:
+    shape = shape_of(json.loads(own_config(**more)))
+    assert (shape.layers, shape.numbers) == (layers, numbers)
+    some = f"{layers} of 12 layers, which attend to all tokens"
+    assert (some in shape.name) == (layers < 12)
 
 
 def test_a_config_of_ones_own_gives_a_shape(tmp_path: Path) -> None:
@@ -125,8 +163,15 @@ def test_a_config_of_ones_own_gives_a_shape(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("{}", "config.json does not say the model's layers, heads and head width"),
-        ('{"num_hidden_layers": -1, "num_attention_heads": 2, "head_dim": 3}', "does not say"),
+        ("{}", "config.json does not say the model's layers: give layers x KV heads"),
+        ('{"num_hidden_layers": -1}', "num_hidden_layers in config.json is -1, but must be"),
+        ('{"num_hidden_layers": 2}', "does not say the model's heads and head width: give"),
+        ('{"num_hidden_layers": 1000000000000}', "num_hidden_layers in config.json is 10000000000"),
+        (own_config(num_key_value_heads=[1, 2]), "num_key_value_heads in config.json is"),
+        (own_config(torch_dtype="float8_e4m3fn"), "model's bits, only 'float8_e4m3fn': give"),
+        (own_config(sliding_window=4096), "attend to all tokens, beside 'sliding_window': give"),
+        (own_config(mamba_d_state=16), "attend to all tokens, beside 'mamba_d_state': give"),
+        (own_config(layer_types=["linear_attention"]), "no layer attends to all tokens"),
         ("[", "config.json"),
     ],
 )
@@ -140,7 +185,9 @@ def test_a_config_that_is_not_right_gets_one_sentence(
     assert_one_sentence(caught.value)
 
 
-@pytest.mark.parametrize("name", ["gpt", "0x1x2x3", "1x2x3", "9" * 50, "32x8x128x16 "])
+@pytest.mark.parametrize(
+    "name", ["gpt", "0x1x2x3", "1x2x3", "32x8x128x17", "10000x1x1x8", "9" * 50, "32x8x128x16 "]
+)
 def test_an_unknown_shape_gets_one_sentence(name: str) -> None:
     with pytest.raises(ValueError, match=r"is unknown: choose from llama-3\.1-8b") as caught:
         read_shape(name)

@@ -53,7 +53,7 @@ def test_recall_by_hand() -> None:
 
 def plain(trace: Trace, recording: Recording, row: int, older_than: int) -> float:
     """Work call-argument recall out by sets of tokens."""
-    calls: dict[tuple[int, str], list[bool]] = {}
+    calls: dict[tuple[int, str, int], list[bool]] = {}
     spans = [(t, token) for t, turn in enumerate(recording.tokens) for token in turn]
     for demand in recording.transcript.demands:
         if demand.kind != "call" or demand.turn - demand.mentions[-1].turn <= older_than:
@@ -67,7 +67,7 @@ def plain(trace: Trace, recording: Recording, row: int, older_than: int) -> floa
             )
             for mention in demand.mentions
         )
-        calls.setdefault((demand.turn, demand.source), []).append(met)
+        calls.setdefault((demand.turn, demand.source, demand.call), []).append(met)
     return float(np.mean([np.mean(met) for met in calls.values()])) if calls else math.nan
 
 

@@ -178,10 +178,9 @@ def _conversations(text: str, by_line: bool, calls: bool) -> Iterator[Transcript
 
 
 def _are_messages(values: list[Any]) -> bool:
-    return bool(values) and all(
-        isinstance(value, dict) and ("role" in value or "from" in value or _is_item(value))
-        for value in values
-    )
+    """Whether the first of a list is a message or an item of a response."""
+    first = values[0] if values else None
+    return isinstance(first, dict) and ("role" in first or "from" in first or _is_item(first))
 
 
 def _is_item(value: Mapping[str, Any]) -> bool:

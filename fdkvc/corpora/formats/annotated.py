@@ -21,12 +21,12 @@ from typing import Any
 
 from fdkvc.corpora.formats.base import Format, with_calls
 from fdkvc.corpora.json_input import objects, optional, require
+from fdkvc.corpora.mentions import NO_EVIDENCE, MentionFinder
 from fdkvc.corpora.transcripts import (
     Argument,
     Call,
     Demand,
     Mention,
-    MentionFinder,
     Transcript,
     Turn,
     check_turns,
@@ -39,10 +39,6 @@ NO_INTENT = "NONE"
 """The intent of an inactive service."""
 
 Wordings = Mapping[str, tuple[str, ...]]
-
-
-NO_EVIDENCE = frozenset(("yes", "no", "true", "false", "dontcare", "free", "none"))
-"""Values whose words also occur with other meanings, so that a mention is not evidence."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +182,8 @@ class _Demands:
             mentions, carried = self._own_mentions(service, slot, mentions)
         if mentions:
             value = clean_name(wordings[0])
-            self.found.append(Demand(kind, turn, source, slot, value, mentions, carried))
+            number = len(self.calls) if kind == "call" else 0
+            self.found.append(Demand(kind, turn, source, slot, value, mentions, carried, number))
         return mentions
 
     def _own_mentions(

@@ -13,8 +13,8 @@ from typing import Any
 
 from fdkvc.corpora.formats.base import Format
 from fdkvc.corpora.formats.chat import FORMAT as CHAT
-from fdkvc.corpora.formats.chat import transcript_of
-from fdkvc.corpora.json_input import check_object, objects, require
+from fdkvc.corpora.formats.chat import Placed, messages_of, transcript_of
+from fdkvc.corpora.json_input import check_object
 from fdkvc.corpora.transcripts import Transcript
 
 BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use")
@@ -26,27 +26,27 @@ def read_request(
 ) -> Iterator[Transcript]:
     """Read the conversation of a request."""
     place = f"dialog {number}"
-    messages = [*_messages(value, place)]
-    yield transcript_of(messages, value.get("id", value.get("title")), place, calls)
+    yield transcript_of(_messages(value, place), value.get("id", value.get("title")), place, calls)
 
 
-def _messages(value: Mapping[str, Any], place: str) -> Iterator[Mapping[str, Any]]:
+def _messages(value: Mapping[str, Any], place: str) -> Iterator[Placed]:
     """Yield chat messages: a user's tool results become turns."""
     if value.get("system") is not None:
-        yield {"role": "system", "content": value["system"]}
-    for message, where in objects(require(value, "messages", list, place), "message", place):
+        yield {"role": "system", "content": value["system"]}, f"{place}, system prompt"
+    for message, where in messages_of(value, "messages", place, "message"):
         blocks = message.get("content")
         if not isinstance(blocks, list):
-            yield message
+            yield message, where
             continue
         blocks = [check_object(each, f"{where}: a block of 'content'") for each in blocks]
         for is_result, some in groupby(blocks, lambda each: each.get("type") == "tool_result"):
             group = [*some]
             if is_result:
-                yield from ({"role": "tool", "content": each.get("content")} for each in group)
+                for each in group:
+                    yield {**message, "role": "tool", "content": each.get("content")}, where
                 continue
             called = [each for each in group if each.get("type") == "tool_use"]
-            yield {
+            said = {
                 **message,
                 "content": [each for each in group if each.get("type") != "tool_use"],
                 "tool_calls": [
@@ -54,6 +54,7 @@ def _messages(value: Mapping[str, Any], place: str) -> Iterator[Mapping[str, Any
                     for each in called
                 ],
             }
+            yield said, where
 
 
 def recognizes(value: Mapping[str, Any]) -> bool:

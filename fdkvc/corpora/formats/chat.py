@@ -8,9 +8,8 @@ A message may name its topic in a field ``topic``. An assistant's ``tool_calls``
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 from fdkvc.corpora.formats.base import Format, with_calls
@@ -22,11 +21,11 @@ from fdkvc.corpora.json_input import (
     parse_json,
     require,
 )
+from fdkvc.corpora.mentions import NO_EVIDENCE, MentionFinder, wordings_of
 from fdkvc.corpora.transcripts import (
     Argument,
     Call,
     Demand,
-    MentionFinder,
     Transcript,
     Turn,
     check_turns,
@@ -34,7 +33,10 @@ from fdkvc.corpora.transcripts import (
     clean_name,
 )
 
-CONTENT_FIELDS = frozenset(("content", "refusal", "tool_calls", "function_call"))
+Placed = tuple[Mapping[str, Any], str]
+"""A message and its place in the file."""
+
+CONTENT_FIELDS = frozenset(("content", "refusal", "audio", "tool_calls", "function_call"))
 """Fields of which a message must have at least one."""
 
 TEXTS = {
@@ -49,8 +51,9 @@ KINDS: Mapping[str, Literal["system", "result"]] = {
     "developer": "system",
     "tool": "result",
     "function": "result",
+    "observation": "result",
 }
-"""Kinds of span by roles."""
+"""Kinds of span by roles, those of ShareGPT too, in lower case."""
 
 CALL_ROLE = "function_call"
 """The sender of ShareGPT's calls."""
@@ -65,18 +68,25 @@ def read_conversation(
     """Read one conversation; errors name it, the turn and the field."""
     place = f"dialog {number}"
     named = value.get("id", value.get("title"))
-    yield transcript_of(require(value, "messages", list, place), named, place, calls)
+    yield transcript_of(messages_of(value, "messages", place), named, place, calls)
 
 
 def read_shared(value: Mapping[str, Any], number: int, calls: bool = False) -> Iterator[Transcript]:
     """Read one conversation of ShareGPT."""
     place = f"dialog {number}"
-    messages = require(value, "conversations", list, place)
+    messages = messages_of(value, "conversations", place)
     yield transcript_of(messages, value.get("id"), place, calls)
 
 
+def messages_of(
+    value: Mapping[str, Any], field: str, place: str, noun: str = "turn"
+) -> Iterator[Placed]:
+    """Yield the objects of a list that is required, each with its place."""
+    yield from objects(require(value, field, list, place), noun, place)
+
+
 def transcript_of(
-    messages: Sequence[Any],
+    messages: Iterable[Placed],
     named: Any,
     place: str,
     calls_in_text: bool,
@@ -85,38 +95,40 @@ def transcript_of(
 ) -> Transcript:
     """Make a transcript of untrusted chat messages, those of ShareGPT too.
 
-    `named` is the dialog's name, if it is a text. `place` begins errors, and names a dialog without
-    one. `cluster` and `unread` are the `Transcript`'s; more unread parts may be found here.
+    Each has its place in the file, which begins errors about it. `named` is the dialog's name, if
+    it is a text, or else `place` is. `cluster` and `unread` are the `Transcript`'s; more unread
+    parts may be found here.
     """
     name = clean_name(named) if isinstance(named, str) else ""
     skipped = Counter(unread or {})
     turns: list[Turn] = []
     found_calls: list[tuple[int, str, Any]] = []
-    check_turns(place, len(messages))
-    for at, (found, where) in enumerate(objects(messages, "turn", place)):
+    placed = [*messages]
+    check_turns(name or place, len(placed))
+    for at, (found, where) in enumerate(placed):
         message = _in_chat_terms(found, where)
         topic = clean_name(optional(message, "topic", str, where))
         role = clean_name(require(message, "role", str, where))
         called = list(_calls(message, where))
         text = clean(_content(message, where, skipped))
         words = with_calls(text, called if calls_in_text else [])
-        turns.append(Turn(role, words, topic or None, KINDS.get(role), len(words) - len(text)))
+        kind = KINDS.get(role.casefold())
+        turns.append(Turn(role, words, topic or None, kind, len(words) - len(text)))
         found_calls += [(at, *call) for call in called]
 
     finder = MentionFinder([turn.text for turn in turns], place)
     demands, missing, calls, malformed = [], 0, [], 0
-    for at, method, arguments in found_calls:
+    for number, (at, method, arguments) in enumerate(found_calls):
         if not isinstance(arguments, dict):
             malformed += 1
             continue
         made = []
         for slot, wording in _values(arguments, ""):
-            mentions = finder.mentions(wordings_of(wording), before=at)
-            value = clean_name(wording)
+            value, demanded = clean_name(wording), wording.strip().casefold() not in NO_EVIDENCE
+            mentions = finder.mentions(wordings_of(wording) if demanded else (), before=at)
+            missing += demanded and not mentions
             if mentions:
-                demands.append(Demand("call", at, method, slot, value, mentions))
-            else:
-                missing += 1
+                demands.append(Demand("call", at, method, slot, value, mentions, call=number))
             made.append(Argument(slot, value, mentions[-1] if mentions else None))
         calls.append(Call(at, method, tuple(sorted(made, key=lambda each: each.slot))))
     return Transcript(
@@ -128,7 +140,7 @@ def transcript_of(
         calls_in_text,
         malformed,
         cluster,
-        tuple(skipped.items()),
+        tuple((+skipped).items()),
     )
 
 
@@ -160,9 +172,14 @@ def _content(message: Mapping[str, Any], place: str, skipped: Counter[str]) -> s
     """Return the text of a message, its textual parts joined; count other parts."""
     if not message.keys() & CONTENT_FIELDS:
         require(message, "content", str, place)
-    texts = [optional(message, "refusal", str, place)]
+    audio = optional(message, "audio", dict, place)
+    spoken = optional(audio, "transcript", str, place)
+    texts = [optional(message, "refusal", str, place), spoken]
+    skipped[part_name("audio")] += bool(audio) and not spoken
+    skipped[part_name("reasoning_content")] += bool(message.get("reasoning_content"))
     content = message.get("content")
-    if KINDS.get(message["role"]) == "result" and not isinstance(content, str | list | None):
+    is_result = KINDS.get(message["role"].casefold()) == "result"
+    if is_result and not isinstance(content, str | list | None):
         return json.dumps(content, ensure_ascii=False)
     if isinstance(content, list):
         for found in content:
@@ -209,28 +226,6 @@ def _parsed(text: str) -> Any:
         return parse_json(text.strip() or "{}")
     except ValueError:
         return None
-
-
-def wordings_of(value: str) -> tuple[str, ...]:
-    r"""Return the wordings of an argument's value: as it is, and as JSON escapes it in a result.
-
-    A whole number is also found with ``.0`` or with commas between thousands.
-
-    Examples
-    --------
-    >>> wordings_of("1250"), wordings_of("54.0")
-    (('1250', '1250.0', '1,250'), ('54.0', '54'))
-    >>> wordings_of('5" disk')[:2]
-    ('5" disk', '5\\" disk')
-    """
-    found = [value]
-    number = re.fullmatch(r"(-?\d{1,15})(\.0)?", value)
-    if number:
-        whole = number[1]
-        found += [whole, f"{whole}.0", *([] if whole[:1] == "0" else [f"{int(whole):,}"])]
-    for text in (value, json.dumps(value)[1:-1]):  # also of JSON within JSON
-        found += [json.dumps(text, ensure_ascii=each)[1:-1] for each in (False, True)]
-    return tuple(dict.fromkeys(found))
 
 
 def _values(value: Any, name: str) -> Iterator[tuple[str, str]]:

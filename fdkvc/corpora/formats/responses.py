@@ -10,14 +10,14 @@ See https://platform.openai.com/docs/api-reference/responses.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from fdkvc.corpora.formats.base import Format
 from fdkvc.corpora.formats.chat import FORMAT as CHAT
-from fdkvc.corpora.formats.chat import part_name, transcript_of
-from fdkvc.corpora.json_input import optional, require
+from fdkvc.corpora.formats.chat import Placed, messages_of, part_name, transcript_of
+from fdkvc.corpora.json_input import require
 from fdkvc.corpora.transcripts import Transcript
 
 
@@ -37,7 +37,7 @@ def read_request(
     if "input" in body and "messages" not in body:
         yield _conversation(body, value.get("custom_id"), place, ", body", calls)
     else:
-        messages = require(body, "messages", list, f"{place}, body")
+        messages = messages_of(body, "messages", f"{place}, body")
         yield transcript_of(messages, value.get("custom_id"), place, calls)
 
 
@@ -49,23 +49,28 @@ def _conversation(
     return transcript_of(messages, named, place, calls, unread=unread)
 
 
-def _messages(body: Mapping[str, Any], place: str, unread: Counter[str]) -> Iterator[Any]:
+def _messages(body: Mapping[str, Any], place: str, unread: Counter[str]) -> Iterator[Placed]:
     instructions = body.get("instructions")
     if isinstance(instructions, list):  # a response may return them as items
-        yield from _turns(instructions, unread)
+        yield from _turns(messages_of(body, "instructions", place, "instruction"), unread)
     elif instructions is not None:
-        yield {"role": "system", "content": require(body, "instructions", str, place)}
-    items: list[Any] = []
+        text = require(body, "instructions", str, place)
+        yield {"role": "system", "content": text}, f"{place}, instructions"
+    items: list[Placed] = []
     if isinstance(body.get("input"), str):
-        items.append({"role": "user", "content": body["input"]})
+        items.append(({"role": "user", "content": body["input"]}, f"{place}, input"))
     elif "input" in body:
-        items += require(body, "input", list, place)
-    yield from _turns([*items, *optional(body, "output", list, place)], unread)
+        items += messages_of(body, "input", place, "item")
+    if body.get("output") is not None:
+        items += messages_of(body, "output", place, "item")
+    yield from _turns(items, unread)
 
 
-def _turns(items: list[Any], unread: Counter[str]) -> Iterator[Any]:
+def _turns(items: Iterable[Placed], unread: Counter[str]) -> Iterator[Placed]:
     turn: dict[str, Any] | None = None  # the assistant's, which calls may still join
-    for item in items:
+    begun = ""  # where it is
+    call: dict[str, Any]
+    for item, where in items:
         match item:
             case {"type": "function_call"}:
                 call = {"function": item}
@@ -73,26 +78,28 @@ def _turns(items: list[Any], unread: Counter[str]) -> Iterator[Any]:
                 call = {"type": "custom", "custom": item}
             case _:
                 if turn is not None:
-                    yield turn
-                turn = None
+                    yield turn, begun
+                turn, begun = None, where
                 match item:
                     case {"type": "function_call_output" | "custom_tool_call_output"}:
-                        yield {"role": "tool", "content": item.get("output")}
+                        yield {"role": "tool", "content": item.get("output")}, where
                     case {"type": "message", "role": "assistant"} | {"role": "assistant"}:
                         turn = {**item}
                     case {"type": "reasoning"}:
-                        unread[part_name("reasoning")] += not item.get("content")
-                        yield {"role": "assistant", "content": item.get("content")}
+                        left_out = not item.get("content") or bool(item.get("summary"))
+                        unread[part_name("reasoning")] += left_out
+                        yield {"role": "assistant", "content": item.get("content")}, where
                     case {"type": str(kind)} if kind != "message":  # such as a web search
                         unread[part_name(kind)] += 1
-                        yield {"role": "assistant", "content": None}
+                        yield {"role": "assistant", "content": None}, where
                     case _:
-                        yield item
+                        yield item, where
                 continue
-        turn = turn or {"role": "assistant", "content": None}
+        if turn is None:
+            turn, begun = {"role": "assistant", "content": None}, where
         turn["tool_calls"] = [*turn.get("tool_calls", []), call]
     if turn is not None:
-        yield turn
+        yield turn, begun
 
 
 REQUESTS = Format(

@@ -15,12 +15,12 @@ a Dual-Control Environment* (``sierra-research/tau2-bench``, ``src/tau2/data_mod
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from fdkvc.corpora.formats.base import Format
-from fdkvc.corpora.formats.chat import transcript_of
+from fdkvc.corpora.formats.chat import Placed, messages_of, transcript_of
 from fdkvc.corpora.json_input import check_object, objects, optional, require
 from fdkvc.corpora.transcripts import SkippedError, Transcript, clean_name
 from fdkvc.limits import MAX_DIALOGS
@@ -34,7 +34,7 @@ def read_trial(value: Mapping[str, Any], number: int, calls: bool = False) -> It
     """Read one trial of a task."""
     place = f"dialog {number}"
     task, name = task_and_name(value)
-    yield transcript_of(require(value, "traj", list, place), name or None, place, calls, task)
+    yield transcript_of(messages_of(value, "traj", place), name or None, place, calls, task)
 
 
 def task_and_name(value: Mapping[str, Any]) -> tuple[str, str]:
@@ -75,24 +75,24 @@ def read_simulation(
     place = f"simulation {number}"
     unread: Counter[str] = Counter()
     if value.get("messages") is None:
-        listed = list(_from_ticks(require(value, "ticks", list, place), place))
+        listed = _from_ticks(value, place)
     else:
-        listed = require(value, "messages", list, place)
-    messages = list(_messages(listed, place, unread))
+        listed = messages_of(value, "messages", place, "message")
+    messages = list(_messages(listed, unread))
     policy = optional(value, "policy", str, place) or policy
-    if policy and messages and messages[0]["role"] != "system":
-        messages.insert(0, {"role": "system", "content": policy})
+    if policy and messages and messages[0][0]["role"] != "system":
+        messages.insert(0, ({"role": "system", "content": policy}, f"{place}, policy"))
     task, name = task_and_name(value)
     yield transcript_of(messages, name or value.get("id"), place, calls, task, unread)
 
 
-def _messages(listed: list[Any], place: str, unread: Counter[str]) -> Iterator[dict[str, Any]]:
+def _messages(listed: Iterable[Placed], unread: Counter[str]) -> Iterator[Placed]:
     """Yield the messages that the agent reads, as chat messages."""
-    for message, where in objects(listed, "message", place):
+    for message, where in listed:
         role = require(message, "role", str, where)
         parts = message.get("tool_messages")
         if parts is not None:  # the results of parallel calls
-            yield from _messages(require(message, "tool_messages", list, where), where, unread)
+            yield from _messages(messages_of(message, "tool_messages", where, "message"), unread)
             continue
         called = [
             check_object(call, f"{where}: a call")
@@ -105,24 +105,22 @@ def _messages(listed: list[Any], place: str, unread: Counter[str]) -> Iterator[d
         if message.get("is_audio") and content is not None:  # base64
             content = optional(message, "audio_script_gold", str, where)
             unread[SPEECH] += not content
-        yield {
-            "role": role,
-            "content": content,
-            "tool_calls": [{"function": call.get("function", call)} for call in called],
-        }
+        calls = [{"function": call.get("function", call)} for call in called]
+        yield {"role": role, "content": content, "tool_calls": calls}, where
 
 
-def _from_ticks(ticks: list[Any], place: str) -> Iterator[dict[str, Any]]:
+def _from_ticks(value: Mapping[str, Any], place: str) -> Iterator[Placed]:
     """Yield the messages of speech: what one side says without a pause of its turn is joined."""
     joined: dict[str, Any] = {}
-    for tick, where in objects(ticks, "tick", place):
+    where = place
+    for tick, where in messages_of(value, "ticks", place, "tick"):
         for side, role in (("agent", "assistant"), ("user", "user")):
             chunk = optional(tick, f"{side}_chunk", dict, where)
             if chunk.get("contains_speech", True) and (text := _spoken(chunk, where)):
                 ids = optional(chunk, "utterance_ids", list, where)
                 if joined.get("role") != role:
                     if joined:
-                        yield joined
+                        yield joined, where
                     joined = {"role": role, "content": text, "ids": ids}
                 else:
                     new = bool(ids and joined["ids"] and not any(x in joined["ids"] for x in ids))
@@ -131,13 +129,13 @@ def _from_ticks(ticks: list[Any], place: str) -> Iterator[dict[str, Any]]:
             results = optional(tick, f"{side}_tool_results", list, where)
             if called or results:
                 if joined:
-                    yield joined
+                    yield joined, where
                 joined = {}
             if called:
-                yield {"role": role, "content": None, "tool_calls": called}
-            yield from results
+                yield {"role": role, "content": None, "tool_calls": called}, where
+            yield from objects(results, "result", where)
     if joined:
-        yield joined
+        yield joined, where
 
 
 def _spoken(chunk: Mapping[str, Any], place: str) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fdkvc.corpora.formats.base import Format
-from fdkvc.corpora.formats.chat import transcript_of
+from fdkvc.corpora.formats.chat import Placed, messages_of, transcript_of
 from fdkvc.corpora.json_input import objects, optional, require
 from fdkvc.corpora.transcripts import Transcript, clean_name
 
@@ -29,22 +29,22 @@ def read_conversation(
     suites = optional(value, "suites_used", list, place)
     cluster = clean_name(" + ".join(sorted(each for each in suites if isinstance(each, str))))
     named = value.get("name") or value.get("conversation_id")
-    yield transcript_of([*_messages(value, place)], named, place, calls, cluster)
+    yield transcript_of(_messages(value, place), named, place, calls, cluster)
 
 
-def _messages(value: Mapping[str, Any], place: str) -> Iterator[dict[str, Any]]:
+def _messages(value: Mapping[str, Any], place: str) -> Iterator[Placed]:
     data = optional(value, "metadata", dict, place)
     known = [f"{name}: {data[name]}" for name in USER_DATA if data.get(name) is not None]
     if known:
-        yield {"role": "system", "content": "\n".join(known)}
-    for turn, where in objects(require(value, "conversation", list, place), "turn", place):
+        yield {"role": "system", "content": "\n".join(known)}, f"{place}, metadata"
+    for turn, where in messages_of(value, "conversation", place):
         for api, inside in objects(optional(turn, "apis", list, where), "api", where):
             request = require(api, "request", dict, inside)
             call = {"name": request.get("api_name"), "arguments": request.get("parameters")}
-            yield {"role": "assistant", "tool_calls": [{"function": call}]}
+            yield {"role": "assistant", "tool_calls": [{"function": call}]}, inside
             answer = {"response": api.get("response"), "exception": api.get("exception")}
-            yield {"role": "tool", "content": json.dumps(answer, ensure_ascii=False)}
-        yield {"role": turn.get("role"), "content": turn.get("text")}
+            yield {"role": "tool", "content": json.dumps(answer, ensure_ascii=False)}, inside
+        yield {"role": turn.get("role"), "content": optional(turn, "text", str, where)}, where
 
 
 FORMAT = Format(

@@ -12,7 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from fdkvc.corpora.formats import FORMATS, endings
 from fdkvc.corpora.recordings import Recording
-from fdkvc.corpora.tools import begin_with_tools
+from fdkvc.corpora.tools import with_tools
 from fdkvc.experiments.replay import HEADS as WAYS
 from fdkvc.experiments.replay import deciders, default_heads
 from fdkvc.explain.notes import not_read_notes
@@ -376,8 +376,12 @@ def choose_tools(page: str, file: DialogFile) -> DialogFile:
         return file
     if fields.choice(page, TOOLS) == TOOLS.default:
         return file
-    begun = (begin_with_tools(each) if each.tools else each for each in file.transcripts)
-    return replace(file, transcripts=tuple(begun))
+    try:
+        begun, too_long = with_tools(file.transcripts)
+    except ValueError as error:
+        problems(f"{error}. The dialogs are shown without their tools.")
+        return file
+    return replace(file, transcripts=begun, skipped=(*file.skipped, *too_long))
 
 
 def _formats() -> str:

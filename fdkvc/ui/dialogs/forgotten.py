@@ -10,14 +10,11 @@ import streamlit as st
 
 from fdkvc.corpora.model_folder import parse_config
 from fdkvc.experiments.arguments import SOURCE_LABELS, forgotten, source_recall, source_rows
+from fdkvc.experiments.model_shape import SHAPE, SHAPES, ModelShape, shape_of
 from fdkvc.experiments.plan import (
-    SHAPE,
-    SHAPES,
-    ModelShape,
     budget_columns,
     plan_sentence,
     plan_table,
-    shape_of,
     smallest_budgets,
 )
 from fdkvc.experiments.replay import Replay

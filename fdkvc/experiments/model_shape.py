@@ -1,0 +1,174 @@
+"""What an entry of a model's cache takes in bytes, by a known name, in numbers, or ``config.json``.
+
+Only layers that attend to all tokens count: no policy shrinks a layer that keeps a window, or a
+state of fixed size.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fdkvc.corpora.model_folder import RANGES, read_config
+from fdkvc.corpora.transcripts import clean_name
+from fdkvc.parameters import Field, check_parameter
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """What an entry stores in the layers that attend to all tokens."""
+
+    name: str
+    layers: int
+    numbers: int
+    """Of an entry in a layer: a key and a value in each KV head, or what they are computed from."""
+    bits: int = 16
+    """Of each number."""
+
+    @property
+    def entry_bytes(self) -> int:
+        """Bytes of one entry in all layers and heads.
+
+        Examples
+        --------
+        >>> SHAPES["llama-3.1-8b"].entry_bytes
+        131072
+        """
+        return -(-self.layers * self.numbers * self.bits // 8)
+
+
+SHAPES: Mapping[str, ModelShape] = {
+    "llama-3.1-8b": ModelShape("Llama 3.1 8B", 32, 2 * 8 * 128),
+    "llama-3.1-70b": ModelShape("Llama 3.1 70B", 80, 2 * 8 * 128),
+    "mistral-7b": ModelShape("Mistral 7B", 32, 2 * 8 * 128),
+    "qwen2.5-7b": ModelShape("Qwen2.5 7B", 28, 2 * 4 * 128),
+}
+"""Known shapes with 16 bits a number: Grattafiori et al. 2024, *The Llama 3 Herd of Models*, Table
+3; Jiang et al. 2023, *Mistral 7B*, Table 1; Qwen Team 2024, *Qwen2.5 Technical Report*, Table 1."""
+
+SHAPE = Field(
+    "Model",
+    "The model for whose cache bytes are given.",
+    name="shape",
+    default="llama-3.1-8b",
+    choices={key: shape.name for key, shape in SHAPES.items()},
+)
+
+IN_NUMBERS = "layers x KV heads x head width x bits, such as 32x8x128x16"
+
+BITS = {"float32": 32, "float16": 16, "bfloat16": 16}
+"""Of each type of number in ``config.json``; those of a quantized cache are given in numbers."""
+
+FULL = ("full_attention", "attention", "global")
+"""Names of layers that attend to all tokens."""
+
+_LAYERS, _HEADS = ("num_hidden_layers", "n_layer"), ("num_attention_heads", "n_head")
+_KV_HEADS, _HIDDEN = ("num_key_value_heads", "num_kv_heads"), ("hidden_size", "n_embd")
+_TYPES = ("layer_types", "layers_block_type", "_block_types", "block_types")
+_OTHERWISE = re.compile(r"mamba|ssm|rwkv|recurrent|linear_attn|linear_num|hybrid|sliding_window$")
+_NUMBERS = re.compile(r"(\d{1,4})x(\d{1,4})x(\d{1,5})x(2|3|4|8|16|32)")
+
+
+def read_shape(name: str) -> ModelShape:
+    """Return a known shape, one in numbers, or that of a ``config.json``; ValueError otherwise.
+
+    Examples
+    --------
+    >>> read_shape("4x2x64x8").entry_bytes
+    1024
+    """
+    if name in SHAPES:
+        return SHAPES[name]
+    found = _NUMBERS.fullmatch(name)
+    if found is not None and all(map(int, found.groups())):
+        layers, heads, width, bits = map(int, found.groups())
+        return ModelShape(name, layers, 2 * heads * width, bits)
+    path = Path(name)
+    if path.name == "config.json" or path.is_dir():
+        return shape_of(read_config(path if path.is_dir() else path.parent))
+    raise ValueError(
+        f"shape {name[:80]!r} is unknown: choose from {', '.join(SHAPES)}, give {IN_NUMBERS} (with "
+        "2, 3, 4, 8, 16 or 32 bits), or the config.json of a model"
+    )
+
+
+def shape_of(config: Mapping[str, Any]) -> ModelShape:
+    """Return the shape that a model's ``config.json`` describes.
+
+    Raises a ValueError if it does not say which layers attend to all tokens, or how much each
+    stores. Multi-head latent attention stores a latent vector and a rotated key (DeepSeek-AI 2024,
+    *DeepSeek-V2*, Section 2.1).
+    """
+    inner = config.get("text_config")
+    own = {**config, **inner} if isinstance(inner, dict) else config
+    layers = _full_layers(own)
+    latent, rotated = _number(own, "kv_lora_rank"), _number(own, "qk_rope_head_dim")
+    if latent and rotated:
+        numbers = latent + rotated
+    else:
+        heads, hidden = _number(own, *_HEADS), _number(own, *_HIDDEN)
+        width = _number(own, "head_dim") or (hidden // heads if hidden and heads else None)
+        if not heads or not width:
+            raise ValueError(_unknown("heads and head width"))
+        one = own.get("multi_query") is True and not own.get("new_decoder_architecture")
+        numbers = 2 * (1 if one else _number(own, *_KV_HEADS) or heads) * width
+    dtype = own.get("dtype") or own.get("torch_dtype") or "bfloat16"
+    if dtype not in BITS:
+        raise ValueError(_unknown(f"bits, only {clean_name(str(dtype))!r}"))
+    name = clean_name(str(config.get("_name_or_path") or config.get("model_type") or "config.json"))
+    every = _number(own, *_LAYERS)
+    some = "" if layers == every else f" ({layers} of {every} layers, which attend to all tokens)"
+    return ModelShape(name + some, layers, numbers, BITS[dtype])
+
+
+def _full_layers(config: Mapping[str, Any]) -> int:
+    """Return the number of layers that attend to all tokens and share no other layer's cache."""
+    layers = _number(config, *_LAYERS)
+    if layers is None:
+        raise ValueError(_unknown("layers"))
+    own = layers - (_number(config, "num_kv_shared_layers") or 0)
+    types = next((config[key] for key in _TYPES if isinstance(config.get(key), list)), None)
+    placed, period = config.get("attn_layer_indices"), _number(config, "attn_layer_period")
+    every = _number(config, "full_attention_interval", "sliding_window_pattern")
+    if types is not None:
+        full = sum(each in FULL for each in _repeated(types, layers)[:own])
+    elif isinstance(placed, list):
+        full = len(placed)
+    elif period is not None:
+        full = len(range(_number(config, "attn_layer_offset") or 0, layers, period))
+    elif every is not None:
+        full = own // every
+    else:
+        full = own
+        other = [key for key, value in config.items() if _OTHERWISE.search(key) and value]
+        if other and config.get("use_sliding_window") is not False:
+            raise ValueError(_unknown(f"layers that attend to all tokens, beside {other[0]!r}"))
+    if full < 1:
+        raise ValueError("config.json: no layer attends to all tokens, so there is nothing to save")
+    return full
+
+
+def _repeated(types: Sequence[Any], layers: int) -> list[Any]:
+    """Return the type of each layer, where a shorter list is a period."""
+    return [types[at % len(types)] for at in range(layers)] if types else []
+
+
+def _number(config: Mapping[str, Any], *names: str) -> int | None:
+    """Return the first of these fields that is given, a number from 1."""
+    for name in names:
+        value = config.get(name)
+        if value is not None and value != 0:
+            place = f"{name} in config.json"
+            if name in RANGES:
+                check_parameter(place, RANGES[name], value, int)
+            elif type(value) is not int or not 0 < value < 1_000_000:
+                raise ValueError(f"{place} is {clean_name(str(value))!r}, not a size")
+            return int(value)
+    return None
+
+
+def _unknown(what: str) -> str:
+    return f"config.json does not say the model's {what}: give {IN_NUMBERS}"
