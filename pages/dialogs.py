@@ -45,7 +45,7 @@ with page(
     warn_no_effect_in(policies, lanes[0].run.dialogs)
 
     with st.container(key="headline"):
-        show_headline(recording, lane)
+        show_headline(PAGE, recording, lane)
     follow = sections.show_view(PAGE, view, chosen, lanes, lane)
     show_source(recording)
     sections.open_section(PAGE, chosen, lanes, lane, metrics)

@@ -4,7 +4,7 @@
 
 FILE has real annotated dialogs; that many of them, drawn by the seed, are replayed with
 the lexical embedding. It writes call-argument recall by policy, budget and page size, its paired
-difference from eviction by entries, with intervals by service clusters, and the share of the places
+difference from eviction by entries, with intervals by clusters, and the share of the places
 that are filled once a cache could be full. It also prints the difference between scoring a page by
 its largest score and by its mean score.
 """

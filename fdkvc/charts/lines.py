@@ -49,12 +49,13 @@ def budgets_chart(
     budgets = sorted(table.budget.unique().tolist())
     policies = policies or table.policy.unique().tolist()
     intervals = intervals and bool(table.ci_high.notna().any())
-    room = 0.04 * (budgets[-1] - budgets[0]) or 1
+    room = (budgets[-1] / budgets[0]) ** 0.04 if len(budgets) > 1 else 2
     base = alt.Chart(alt.NamedData("budgets")).encode(
         x=alt.X(
             "budget:Q",
-            scale=alt.Scale(domain=[budgets[0] - room, budgets[-1] + room], nice=False),
-            axis=alt.Axis(title="budget", values=budgets, grid=False),
+            # Each budget is about twice the one before.
+            scale=alt.Scale(type="log", domain=[budgets[0] / room, budgets[-1] * room], nice=False),
+            axis=alt.Axis(title="budget", values=budgets, grid=False, format=",d"),
         )
     )
     scale = alt.Scale(domain=[0, top], nice=False)

@@ -37,7 +37,7 @@ from fdkvc.experiments.plan import (
     smallest_budgets,
 )
 from fdkvc.experiments.replay import Replay, default_heads, replay_arguments
-from fdkvc.explain.notes import missing_value_notes, not_read_notes
+from fdkvc.explain.notes import missing_value_notes, not_read_notes, pinned_notes
 from fdkvc.files.export import argument_files, replay_files
 from fdkvc.files.options import settings_from
 from fdkvc.files.text import forgotten_text, plan_text, replay_text
@@ -67,6 +67,8 @@ def dialogs(options: Namespace) -> None:
     if options.heads is None:
         settings = replace(settings, heads=(default_heads(recordings[0]),))
     warn_no_effect(settings.policies, speakers=SPEAKERS, words=True, heads=heads)
+    for sentence in pinned_notes(transcripts, settings.policies, settings.budgets):
+        warn(sentence)
     began = perf_counter()
     with running(options) as arguments:
         table, calls = replay_arguments(settings, recordings, **arguments)

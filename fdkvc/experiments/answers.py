@@ -486,7 +486,7 @@ def _proxies(
 
 
 def answers_summary(measured: pd.DataFrame) -> pd.DataFrame:
-    """Return the mean of each measure with its 95 % interval over service clusters (`SUMMARY`).
+    """Return the mean of each measure with its 95 % interval over clusters (`SUMMARY`).
 
     Dialogs are weighted by their tokens, calls or arguments; intervals of shares end at 0 and 1.
     """
@@ -511,7 +511,7 @@ def answers_paired(measured: pd.DataFrame, baseline: str) -> pd.DataFrame:
 
 
 def _weighted_mean(group: pd.DataFrame, values: NDArray[Any]) -> tuple[Any, ...]:
-    """Return dialogs, service clusters, count, and the weighted mean with its interval."""
+    """Return dialogs, clusters, count, and the weighted mean with its interval."""
     weights = group["count"].to_numpy(float)
     n, services, *mean = mean_over_services(values, group.services.tolist(), weights)
     return n, services, int(weights.sum()), *mean

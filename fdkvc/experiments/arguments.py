@@ -15,7 +15,7 @@ from fdkvc.corpora.transcripts import SPAN_KINDS
 from fdkvc.experiments.replay import Replay, mean_over_services
 from fdkvc.limits import MAX_TURNS
 from fdkvc.run.evidence import OLD, RECENT
-from fdkvc.words import plus_minus
+from fdkvc.words import ranged
 
 ANY = "any"
 """In the columns of sources and ages: all of them together."""
@@ -40,6 +40,9 @@ SOURCE_LABELS: Mapping[str, str] = {
     ANY: "any source",
 }
 
+COUNTED = ("arguments", "dialogs", "clusters")
+"""What a row of the table by source is over."""
+
 SOURCE_RECALL = (
     *("policy", "heads", "budget", "source", "age", "arguments"),
     *("n", "services", "mean", "ci_low", "ci_high"),
@@ -54,25 +57,25 @@ def source_recall(arguments: pd.DataFrame) -> pd.DataFrame:
     `fdkvc.experiments.replay.replay_arguments`; columns `SOURCE_RECALL`, a row where there is an
     argument.
     """
-    rows = []
+    rows, cluster_of = [], dict(zip(arguments.dialog, arguments.services, strict=True))
     for case, group in arguments.groupby(["policy", "heads", "budget"], sort=False):
         for source in SOURCE_LABELS:
             of_source = group if source == ANY else group[group.source == source]
             for age, (low, high) in AGES.items():
                 some = of_source[(of_source.age > low) & (of_source.age <= high)]
                 if len(some):
-                    calls = some.groupby(["dialog", "services", "turn", "call"], sort=False).held
-                    dialogs = calls.mean().groupby(["dialog", "services"], sort=False).mean()
-                    services = dialogs.index.get_level_values("services").tolist()
-                    found = mean_over_services(dialogs.to_numpy(), services)
+                    calls = some.groupby(["dialog", "turn", "call", "number"], sort=False).held
+                    dialogs = calls.mean().groupby("dialog", sort=False).mean()
+                    services = [cluster_of[dialog] for dialog in dialogs.index]
+                    found = mean_over_services(dialogs.to_numpy(), services, within=(0, 1))
                     rows.append((*case, source, age, len(some), *found))
     return pd.DataFrame(rows, columns=list(SOURCE_RECALL))
 
 
 def source_rows(by_source: pd.DataFrame, settings: Replay, budget: int) -> list[list[str]]:
-    """Return a row for each source and age: their labels, each policy's recall, and the number.
+    """Return a row for each source and age: their labels, each policy's recall, and `COUNTED`.
 
-    Recalls are percentages ± half of the 95 % interval, of the first mode of the heads.
+    Recalls are percentages with their intervals, of the first mode of the heads.
     """
     policies = [each.name for each in settings.policies]
     some = by_source[(by_source.budget == budget) & (by_source.heads == settings.heads[0])]
@@ -80,11 +83,11 @@ def source_rows(by_source: pd.DataFrame, settings: Replay, budget: int) -> list[
     key: Any
     for key, own in some.groupby(["source", "age"], sort=False):
         cells = [
-            plus_minus(row["mean"], (row["mean"] + (row["ci_high"] - row["ci_low"]) / 2), 100)
+            ranged(100 * row["mean"], 100 * row["ci_low"], 100 * row["ci_high"], 0)
             for row in own.set_index("policy").reindex(policies).to_dict("records")
         ]
-        number = str(int(own.arguments.iloc[0]))
-        rows.append([SOURCE_LABELS[key[0]], AGE_LABELS[key[1]], *cells, number])
+        counted = [str(int(own[name].iloc[0])) for name in ("arguments", "n", "services")]
+        rows.append([SOURCE_LABELS[key[0]], AGE_LABELS[key[1]], *cells, *counted])
     return rows
 
 

@@ -2,7 +2,7 @@
 
 Logistic regression on pairs of a turn and a token of that turn or before: does a later call need a
 value whose newest mention has the token? Nothing of the cache enters, so the weights are for any
-budget. Dialogs are split by service clusters, since those with the same services repeat each other.
+budget. Dialogs are split by clusters, since those with the same services repeat each other.
 """
 
 from __future__ import annotations

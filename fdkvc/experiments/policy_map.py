@@ -59,7 +59,7 @@ AXES: Mapping[str, Axis] = {
 def rank_policies(measured: pd.DataFrame, axis: str, seed: int = 0) -> pd.DataFrame:
     """Return the mean and the rank of every policy on one of `AXES`, with 95 % intervals.
 
-    A rank's interval is over bootstrap resamples of service clusters, shared by all policies.
+    A rank's interval is over bootstrap resamples of clusters, shared by all policies.
     `measured` has columns dialog, services, policy, value and count, a dialog's weight, of the same
     dialogs for every policy; the result has `COLUMNS`.
     """

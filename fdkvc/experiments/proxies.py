@@ -118,7 +118,7 @@ def proxies_table(answers: pd.DataFrame, proxies: pd.DataFrame) -> pd.DataFrame:
     """Return the rank correlation of each proxy and damage, with 95 % intervals.
 
     Columns `PROXIES_TABLE`, a row per proxy, damage and way to correlate (`OVER`), where it is
-    defined; n is the number of dialogs with both. Intervals are over service clusters; over
+    defined; n is the number of dialogs with both. Intervals are over clusters; over
     policies and budgets a second one, with policies as clusters, shows how far the correlation
     depends on the choice of policies.
     """

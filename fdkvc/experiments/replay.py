@@ -1,12 +1,13 @@
 """Replays: the dialogs of a file under policies and budgets, as tidy tables.
 
-One row per dialog and metric; then means with intervals over service clusters, paired differences,
+One row per dialog and metric; then means with intervals over clusters, paired differences,
 and the mean of each cluster. Heads of a dialog are rows of one batch, and a dialog's value is their
 mean. `BEST` is the upper bound of any cache of the same size.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,7 +36,7 @@ from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.policies.together import Together
 from fdkvc.run.bounds import most_evidence
 from fdkvc.run.evidence import Evidence, lost_turns
-from fdkvc.run.metrics import Metric, first_late_turn, metric_named, metrics_of
+from fdkvc.run.metrics import Metric, first_late_turn, late_metric, metric_named, metrics_of
 from fdkvc.run.simulate import simulate
 from fdkvc.words import count
 
@@ -82,7 +83,7 @@ REPLAY_SERVICES = ("services", "policy", "heads", "budget", "metric", "n", "mean
 
 ARGUMENTS = (
     *("dialog", "services", "policy", "heads", "budget"),
-    *("turn", "call", "slot", "value", "source", "mentioned", "age", "held", "lost"),
+    *("turn", "call", "number", "slot", "value", "source", "mentioned", "age", "held", "lost"),
 )
 
 
@@ -107,7 +108,7 @@ class Replay:
         for budget in self.budgets:
             BUDGET.check(budget, "budget")
         if self.chunk is not None:
-            check_count("chunk", self.chunk)
+            check_count("chunk", self.chunk, high=MAX_TURN_TOKENS)
         for mode in self.heads:
             HEADS.check(mode, "heads")
         for key in self.metrics:
@@ -150,7 +151,8 @@ def replay_arguments(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Do as `replay` does, and return its table with that of every argument of every call.
 
-    The second has columns `ARGUMENTS`: `turn` needs the `value` that turn `mentioned` gave last, in
+    The second has columns `ARGUMENTS`: the call of this `number` in the dialog, in `turn`, needs
+    the `value` that turn `mentioned` gave last, in
     a span of the kind `source`; `held` is the share of heads that still cached it, and `lost` the
     turn that evicted it first in a head that did not, −1 if all held it. It is empty unless
     `with_arguments`.
@@ -262,7 +264,7 @@ def _arguments(evidence: Evidence) -> Iterator[tuple[Any, ...]]:
     for (demand, _), turns in zip(demands, lost, strict=True):
         if demand.kind == "call":
             turn, start, _ = demand.mentions[-1]
-            what = demand.turn, demand.source, demand.slot, demand.value
+            what = demand.turn, demand.source, demand.call, demand.slot, demand.value
             held, gone = float((turns < 0).mean()), turns[turns >= 0]
             source = dialog.span_kind(turn, start)
             yield *what, source, turn, demand.age, held, int(gone.min()) if gone.size else -1
@@ -308,20 +310,21 @@ def _defined(replayed: pd.DataFrame) -> pd.DataFrame:
 
 
 def replay_summary(replayed: pd.DataFrame) -> pd.DataFrame:
-    """Return the mean over dialogs of each metric with its 95 % interval over service clusters.
+    """Return the mean over dialogs of each metric with its 95 % interval over clusters.
 
     Columns `REPLAY_SUMMARY`, over the dialogs for which a metric is defined; none, no row. The
-    interval is NaN for too few service clusters.
+    interval is NaN for too few clusters.
     """
     rows = [
-        (*key, *mean_over_services(group.value.to_numpy(), group.services.tolist()))
+        (*key, *mean_over_services(group.value.to_numpy(), group.services.tolist(), within=ends))
         for key, group in _groups(replayed)
+        for ends in [(0, 1) if late_metric(key[3]).percent else (-math.inf, math.inf)]
     ]
     return pd.DataFrame(rows, columns=list(REPLAY_SUMMARY))
 
 
 def replay_services(replayed: pd.DataFrame) -> pd.DataFrame:
-    """Return the mean over the dialogs of each service cluster, columns `REPLAY_SERVICES`."""
+    """Return the mean over the dialogs of each cluster, columns `REPLAY_SERVICES`."""
     by = [name for name in REPLAY_SERVICES if name not in ("n", "mean")]
     values = _defined(replayed).groupby(by, sort=False).value
     return values.agg(["size", "mean"]).reset_index().set_axis(list(REPLAY_SERVICES), axis=1)
@@ -358,11 +361,18 @@ def paired_rows(
 
 
 def mean_over_services(
-    values: NDArray[np.float64], services: Sequence[str], weights: NDArray[np.float64] | None = None
+    values: NDArray[np.float64],
+    services: Sequence[str],
+    weights: NDArray[np.float64] | None = None,
+    within: tuple[float, float] = (-math.inf, math.inf),
 ) -> tuple[int, int, float, float, float]:
-    """Return dialogs, service clusters, and the weighted mean with its `cluster_interval`."""
-    interval = cluster_interval(values, services, weights)
-    return len(values), len(set(services)), float(np.average(values, weights=weights)), *interval
+    """Return dialogs, clusters, and the weighted mean with its `cluster_interval`.
+
+    The interval ends `within` the bounds of the mean.
+    """
+    low, high = np.clip(cluster_interval(values, services, weights), *within).tolist()
+    mean = float(np.average(values, weights=weights))
+    return len(values), len(set(services)), mean, low, high
 
 
 def excludes_zero(low: float, high: float) -> bool | None:

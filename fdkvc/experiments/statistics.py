@@ -349,13 +349,13 @@ def over_clusters(clusters: int) -> str:
     Examples
     --------
     >>> over_clusters(74)
-    'over 74 service clusters'
+    'over 74 clusters'
     >>> over_clusters(8)
-    'over 8 service clusters (below 20, it covers the true mean less often than that)'
+    'over 8 clusters (below 20, it covers the true mean less often than that)'
     >>> over_clusters(1)
-    'unknown: these dialogs have 1 service cluster, but an interval needs 4'
+    'unknown: these dialogs have 1 cluster, but an interval needs 4'
     """
-    found = count(clusters, "service cluster")
+    found = count(clusters, "cluster")
     if clusters < MIN_CLUSTERS:
         return f"unknown: these dialogs have {found}, but an interval needs {MIN_CLUSTERS}"
     few = " (below 20, it covers the true mean less often than that)"

@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 
 from fdkvc.attention import SPEAKERS
-from fdkvc.corpora.transcripts import Transcript
+from fdkvc.corpora.transcripts import Transcript, word_spans
 from fdkvc.policies import Policy
 from fdkvc.policies.base import Available
+from fdkvc.policies.whitelist import Whitelist
 from fdkvc.synthetic.batch import DialogBatch
-from fdkvc.words import count
+from fdkvc.words import count, listed
 
 
 def available_in(dialogs: DialogBatch) -> Available:
@@ -37,6 +38,36 @@ def no_effect_notes(policies: Sequence[Policy], available: Available) -> list[st
         for policy in policies
         for note in policy.without_effect(available)
     ]
+
+
+def pinned_notes(
+    transcripts: Sequence[Transcript], policies: Sequence[Policy], budgets: Sequence[int]
+) -> list[str]:
+    """Say where pinned system prompts do not fit into their share of the budget, or are missing.
+
+    Examples
+    --------
+    >>> from fdkvc.corpora.transcripts import Turn
+    >>> from fdkvc.policies import policy_named, with_pinned_prompts
+    >>> dialog = Transcript("own", (Turn("system", "Be kind to all", kind="system"),))
+    >>> pinned_notes([dialog], with_pinned_prompts([policy_named("fifo")]), [4, 8])
+    ['At 4 entries, only the first words of the pinned system prompt stay: the longest has 4.']
+    """
+    shares = [
+        each.most for each in policies if isinstance(each, Whitelist) and each.speaker == "prompt"
+    ]
+    prompts = (
+        sum(len(word_spans(turn.text)) for turn in each.turns if turn.kind == "system")
+        for each in transcripts
+    )
+    longest = max(prompts, default=0)
+    if not shares:
+        return []
+    if not longest:
+        return ["No dialog has a system prompt, so pinning it changes nothing."]
+    tight = [f"{budget:,}" for budget in sorted(budgets) if int(min(shares) * budget) < longest]
+    at = f"At {listed(tight)} entries, only the first words of the pinned system prompt stay"
+    return [f"{at}: the longest has {longest:,}."] if tight else []
 
 
 def missing_value_notes(transcripts: Sequence[Transcript]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from fdkvc.experiments.answers import MEASURES
-from fdkvc.experiments.arguments import source_rows
+from fdkvc.experiments.arguments import COUNTED, source_rows
 from fdkvc.experiments.benchmark import ADAPTATION, Benchmark, Latency, Results, late_metrics
 from fdkvc.experiments.known_services import GROUPS, known_sentence
 from fdkvc.experiments.model_shape import ModelShape
@@ -154,9 +154,9 @@ def forgotten_text(by_source: pd.DataFrame, lost: pd.DataFrame, settings: Replay
     """
     budget = sorted(settings.budgets)[len(settings.budgets) // 2]
     mode, policies = settings.heads[0], [each.name for each in settings.policies]
-    header = ["source", "mentioned", *policies, "arguments"]
+    header = ["source", "mentioned", *policies, *COUNTED]
     parts = [
-        f"Call-argument recall % by source and age at budget {budget}",
+        f"Call-argument recall % by source and age at budget {budget}, with 95 % intervals",
         text_table(header, source_rows(by_source, settings, budget), 2, grouped=True),
     ]
     last = policies[-1]

@@ -180,19 +180,21 @@ def usable(policies: Iterable[Policy]) -> tuple[Policy, ...]:
 
 
 def with_pinned_prompts(policies: Sequence[Policy]) -> tuple[Policy, ...]:
-    """Return the policies, and each again with the system prompt pinned, but for the full cache.
+    """Return the policies, and each again with the system prompt pinned, where that is possible.
 
-    The prompt takes at most half of the budget.
+    The prompt takes at most half of the budget. The full cache has nothing to pin, and a whitelist
+    has its own.
 
     Examples
     --------
     >>> [policy.name for policy in with_pinned_prompts([policy_named("fifo")])]
     ['fifo', 'whitelist(fifo, first=0, speaker=prompt)']
     """
+    kind = WRAPPERS["whitelist"]
     pinned = [
         wrapped("whitelist", policy, first=0, speaker="prompt")
         for policy in policies
-        if policy.core.key != "full"
+        if policy.core.key != "full" and not policy.settings.keys() & parameters_of(kind)
     ]
     return (*policies, *pinned)
 

@@ -83,6 +83,13 @@ class Whitelist(Wrapper):
         return ("positions", *speakers, *(("words",) if self.words else ()))
 
     @property
+    def title(self) -> str:
+        """The wrapped policy's with what is pinned, if that is the system prompt alone."""
+        if self._changed() == ["first=0", "speaker=prompt"]:
+            return f"{self.policy.title}, prompt pinned"
+        return super().title
+
+    @property
     def steps(self) -> tuple[Step, ...]:
         """Add the protection of listed entries."""
         return before_eviction(self.policy.steps, LISTED)

@@ -385,7 +385,7 @@ def answers_parts(
     table = measured.summary
     body = (
         f"<p>The model {escape(model)} answers {escape(count(int(table.n.max()), 'dialog'))} with "
-        "the cache that each policy leaves. Means with the 95 % interval over service clusters, "
+        "the cache that each policy leaves. Means with the 95 % interval over clusters, "
         f"where there are enough; ≠ marks a significant difference from "
         f"{escape(measured.baseline)}.</p>"
         f"<p>{escape(known_sentence(measured.known))}</p>"

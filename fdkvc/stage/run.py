@@ -99,10 +99,11 @@ class Run:
     def long_note(self, what: str) -> str:
         """Say why a long run has no such view, and up to which budget it would have one."""
         fits = MAX_RECORDED_ENTRIES // self.dialogs.turns - self.dialogs.turn_tokens
+        most = f"This dialog is short enough for it up to a budget of {fits:,}."
         return (
-            f"{what} is not available: it needs every entry of every turn, at most "
-            f"{MAX_RECORDED_ENTRIES:,} in all, and this dialog has more "
-            + (f"above budget {fits:,}." if fits > 0 else "at any budget.")
+            f"{what} is not available: it needs every entry of every turn, and is limited to "
+            f"{MAX_RECORDED_ENTRIES:,} of them. "
+            + (most if fits > 0 else "This dialog is too long for it at any budget.")
         )
 
     @cached_property

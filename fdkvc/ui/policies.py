@@ -280,7 +280,7 @@ def show_page_sizes(page: str) -> None:
     )
     st.caption(
         plain(
-            f"On {table.n.max()} real dialogs in {table.services.max()} service clusters, lexical "
+            f"On {table.n.max()} real dialogs in {table.services.max()} clusters, lexical "
             "embedding: paired differences of call-argument recall, with 95 % intervals over "
             "clusters. Measured by benchmarks/research/page_sizes.py."
         )

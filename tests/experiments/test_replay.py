@@ -147,7 +147,7 @@ def test_the_summary_is_over_dialogs_that_a_metric_speaks_of() -> None:
     spoken = known[~np.isnan(known)]
     row: Any = table.xs(("h2o", "each", 64, "state_recall"))
     assert (row.n, row.services, row["mean"]) == (3, 3, spoken.mean())
-    assert np.isnan(row.ci_low)  # three service clusters are too few
+    assert np.isnan(row.ci_low)  # three clusters are too few
 
 
 def of_kinds(values: list[float], kinds: str, policy: str) -> pd.DataFrame:
@@ -256,7 +256,7 @@ def test_files_and_text_hold_every_table() -> None:
     text = replay_text(REPLAYED_ONCE)
     mean = 100 * values("h2o", 64, "call_recall").mean()
     assert f" {mean:.1f}" in text
-    assert "which is\nover 6 service clusters" in text
+    assert "which is\nover 6 clusters" in text
     assert max(map(len, text.splitlines())) <= 100
 
 

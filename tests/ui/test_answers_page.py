@@ -160,7 +160,7 @@ def test_what_was_measured_over_many_dialogs_is_shown_as_its_files_say() -> None
     for share in 100 * chosen[["mean", "ci_low", "ci_high"]].to_numpy(float):
         mean, low, high = (f"{each:.1f}" for each in share)
         assert f"<td>{mean} ({low} to {high})</td>" in shown
-    assert f"intervals are by {paired.services.max()} service clusters" in words
+    assert f"intervals are by {paired.services.max()} clusters" in words
     measure = MEASURES["calls_exact_of_full"]
     assert f"{measure.label}: {measure.help}" in words
     (best,) = (

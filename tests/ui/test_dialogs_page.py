@@ -16,7 +16,6 @@ from fdkvc.commands.parser import build_parser
 from fdkvc.corpora.formats import EXAMPLES, read_dialogs, read_file
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.trace_file import trace_bytes
-from fdkvc.corpora.transcripts import SPAN_KINDS
 from fdkvc.experiments.arguments import forgotten
 from fdkvc.experiments.replay import ARGUMENTS, REPLAYED, Replay, replay
 from fdkvc.experiments.statistics import MIN_CLUSTERS
@@ -188,10 +187,10 @@ def test_the_first_failed_call_is_a_headline(key: str) -> None:
     )
     last = demand.mentions[-1].turn
     when = "at once" if gone == last else f"in turn {gone}"
-    giver = SPAN_KINDS[DIALOG.span_kind(last, demand.mentions[-1].start)]
+    giver = DIALOG.span_kind(last, demand.mentions[-1].start)
     assert app.header[0].value == (
-        f"The service call {plain(demand.source)} in turn {demand.turn} lost {plain(demand.slot)} "
-        f"*{plain(demand.value)}*, mentioned by the {giver} in turn {last}: "
+        f"{plain(demand.source)} in turn {demand.turn} needs {plain(demand.slot)} = "
+        f"*{plain(demand.value)}*, said by the {giver} in turn {last}. "
         f"{policy_named(key).title} evicted it {when}, by the budget"
     )
 
@@ -201,8 +200,8 @@ def test_the_page_opens_on_the_call_of_an_agent_that_failed() -> None:
 
     assert link_of(app)["file"] == "rental"
     assert app.header[0].value == (
-        "The service call find\\_member in turn 2 lost member *HB-7302*, mentioned by the "
-        "user in turn 1: FD-KVC evicted it at once, by the budget"
+        "find\\_member in turn 2 needs member = *HB-7302*, said by the user in turn 1. FD-KVC "
+        "evicted it at once, by the budget"
     )
     assert shown_turn(app) == 2
     (view,) = [each for each in told(app) if each.get("what") == "view"]
@@ -314,7 +313,7 @@ def test_what_a_long_dialog_lacks_is_said_where_it_would_be() -> None:
         f"User: {' '.join(f'word{number}' for number in range(50))}" for _ in range(150)
     )
     file, most = read_dialog_file(lines.encode(), "long.txt"), MAX_RECORDED_ENTRIES // 150 - 50
-    said = f"this dialog has more above budget {most:,}."
+    said = f"This dialog is short enough for it up to a budget of {most:,}."
     for view, what in (("cache", "One cache, with its order by score,"), ("lanes", "This table")):
         app = open_dialogs(file, view=view, budget=most + 1, policies="fifo,h2o")
         assert f"{what} is not available: it needs every entry" in words_of(app)
@@ -428,7 +427,7 @@ def test_all_dialogs_are_measured_and_give_the_command_lines_files() -> None:
     check_specs(app)
     assert "budget 128" in html(app)
     assert "Best possible" in html(app)
-    assert "Call-argument recall, by service cluster" in html(app)
+    assert "Call-argument recall, by cluster" in html(app)
 
 
 def test_few_kinds_of_dialogs_have_no_intervals_and_more_do() -> None:
@@ -442,7 +441,7 @@ def test_few_kinds_of_dialogs_have_no_intervals_and_more_do() -> None:
         assert ("±" in html(app)) == intervals
         assert ("interval" in specs(app)[0]["title"]["subtitle"]) == intervals
         assert any("they count as one" in each.value for each in app.info) != intervals
-        said_of_it = "over 4 service clusters" if intervals else "unknown: these dialogs have 2"
+        said_of_it = "over 4 clusters" if intervals else "unknown: these dialogs have 2"
         assert said_of_it in words_of(app)
 
 
@@ -470,21 +469,32 @@ def of_values(*values: tuple[str, float, str]) -> Replayed:
 
 def test_a_file_gets_one_sentence_about_which_policy_to_use() -> None:
     few = [(key, x, "a") for key in ("fifo", "h2o") for x in (0.5, 0.7)]
-    assert recommendation(of_values(*few), 40).endswith("so no policy is recommended.")
+    words = recommendation(of_values(*few), 40)
+    assert words.endswith("An interval needs 4 clusters, so no policy is recommended.")
 
     groups = "abcdef"
     ahead = [("fifo", 0.9, each) for each in groups] + [("h2o", 0.5, each) for each in groups]
     words = recommendation(of_values(*ahead), 40)
-    assert "FIFO.** It holds the most (90 % of the call arguments at budget 48" in words
-    assert "6 dialogs (6 service clusters)" in words
-    assert "40.0 (40.0 to 40.0) points" in words
+    assert words == (
+        "**Which policy for this file? FIFO.** FIFO has the highest call-argument recall of the "
+        "2 policies run at 48 entries: 90 % (mean over 6 dialogs, 6 clusters), 40.0 (40.0 to "
+        "40.0) points (95 % interval) above H2O."
+    )
 
     mixed = [
         ("fifo", x, each) for x, each in zip((0.9, 0.1, 0.8, 0.2, 0.9, 0.3), groups, strict=True)
     ]
     mixed += [("h2o", 0.5, each) for each in groups]
-    assert "A tie.** FIFO holds the most (53 % " in (words := recommendation(of_values(*mixed), 48))
-    assert "not distinguishable from H2O: the difference from H2O is 3.3 (−" in words
+    assert "A tie.** FIFO has the highest " in (words := recommendation(of_values(*mixed), 48))
+    assert "53 % (mean over 6 dialogs, 6 clusters), 3.3 (−" in words
+    assert words.endswith("above H2O, and not distinguishable from H2O.")
+
+    done = of_values(*ahead)
+    other = done.table.assign(budget=96, value=1 - done.table.value)
+    settings = dataclasses.replace(done.settings, budgets=(48, 96))
+    both = dataclasses.replace(done, table=pd.concat([done.table, other]), settings=settings)
+    words = recommendation(both, 48)
+    assert words.endswith(" At other budgets another is highest, such as H2O at 96.")
 
 
 def test_the_head_of_the_page_opens_a_file_of_ones_own() -> None:
@@ -545,8 +555,8 @@ def test_an_agent_conversation_opens_on_the_call_that_failed_and_shows_its_spans
 
     assert not app.exception
     assert app.header[0].value == (
-        "The service call free\\_bikes in turn 11 lost day *2025-06-14*, mentioned by the tool "
-        "result in turn 7: Surprisal evicted it in turn 8, by the budget"
+        "free\\_bikes in turn 11 needs day = *2025-06-14*, returned by a tool in turn 7. Surprisal "
+        "evicted it in turn 8, by the budget"
     )
     assert shown_turn(app) == 11
     recording = shipped_file("rental").recording(0)
@@ -562,8 +572,8 @@ def test_a_run_over_a_file_plans_and_lists_what_was_forgotten() -> None:
 
     assert not app.exception
     assert "Which policy, and how much cache?" in [each.value for each in app.header]
-    assert "with 2,048 entries holds 100.0 % of the call arguments" in words_of(app)
-    assert "too few for intervals, so no policy is distinguishable" in words_of(app)
+    assert "at 2,048 entries has a call-argument recall of 100.0 %" in words_of(app)
+    assert "An interval needs 4 clusters, so no policy is distinguishable" in words_of(app)
     assert "2,048 entries" in html(app)
     assert "tool result" in html(app)
     (table,) = [each.value for each in app.dataframe]
@@ -575,8 +585,9 @@ def test_a_run_over_a_file_plans_and_lists_what_was_forgotten() -> None:
     uploader = next(each for each in loaders if "config.json" in each.label)
     uploader.upload("config.json", config.encode(), "application/json").run()
     tokens = shipped_file("rental").recording(0).starts[-1]
-    assert f"{tokens * 256 / 1000:.0f} kB instead of" in words_of(app)
-    assert "the mean length, in config.json" in words_of(app)
+    assert f"the mean length, {tokens:,} tokens, fits in, so nothing is saved" in words_of(app)
+    assert f"2,048 entries, {tokens * 256 / 1000:.0f} kB" in html(app)
+    assert "its bytes in config.json" in html(app)
 
 
 def test_a_forgotten_argument_leads_to_its_moment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -593,11 +604,36 @@ def test_a_forgotten_argument_leads_to_its_moment(monkeypatch: pytest.MonkeyPatc
 
     values = {field.name: value for field, value in asked}
     assert values["turn"] == row["turn"] == 41
-    assert values["policies"] == (row["policy"], "h2o")
+    assert values["policies"] == ("fifo", "h2o", row["policy"])
     assert values["look"] == row["policy"]
     assert (values["dialog"], values["budget"]) == (0, 64)
     recording = file.recording(0)
     assert recording.words[values["entry"]].lower() in row["value"].lower()
+
+
+def test_a_forgotten_argument_of_another_dialog_is_shown_at_its_turn() -> None:
+    file = shipped_file("dialogues")
+    done = replay_file(Replay((policy_named("fifo"),), (48,)), file, print, threading.Event())
+    lost = forgotten(done.arguments)
+    row: Any = lost[lost.dialog == file.transcripts[1].name].iloc[-1].to_dict()
+    app = open_dialogs(policies="fifo", look="fifo", dialog=0)
+
+    asked: list[Any] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fields, "hold_and_rerun", lambda page, values: asked.extend(values))
+        patch.setattr(forgotten_page, "held", lambda *_: ("fifo",))
+        patch.setattr(forgotten_page, "hold", lambda *_: None)
+        arrived: list[Any] = []
+        patch.setattr(forgotten_page, "arrive", lambda *given: arrived.append(given))
+        patch.setattr(choices, "which_dialog", lambda _: ("dialogues", "", 1))
+        forgotten_page.go_to("dialogs", done, row)
+    assert arrived == [("dialogs", ("dialogues", "", 1))]
+
+    app.session_state["pending"] = "dialogs", asked
+    app.session_state["dialogs/opened"] = arrived[0][1]
+    settled(app.run())
+    assert (shown_turn(app), link_of(app)["dialog"]) == (row["turn"], "1")
+    assert f"needs {plain(row['slot'])} = *{plain(row['value'])}*" in app.header[0].value
 
 
 def test_what_a_file_says_is_text_in_its_report() -> None:
@@ -669,8 +705,9 @@ def test_a_file_that_cannot_be_shown_is_not_asked_for_again() -> None:
     settled(app.text_area(key="dialogs/pasted").set_value(60 * f"User: {'7 ' * 20}\n").run())
     assert not app.error
     settled(app.selectbox(key="dialogs/vectors").set_value("bundled").run())
-    _assert_not_asked(app, "dialog 0: ")
-    assert app.error[0].value.endswith("tokens, but the model holds at most 1,024.")
+    (error,) = app.error
+    assert "tokens, but the model holds at most 1,024. Showing vectors from the" in error.value
+    assert "7 7 7" in words_said(app), "it is shown by the letters of its words"
 
 
 def _assert_not_asked(app: AppTest, error: str) -> None:

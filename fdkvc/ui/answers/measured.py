@@ -208,7 +208,7 @@ def _summary(known: Shipped, own: bool) -> str:
     version = f"with version {known.run.versions['fdkvc-lab']} of this project."
     if own:
         return f"{known.run.about['model']['name']}: {policies} over {dialogs}, {at}, {version}"
-    clusters = count(int(tables.paired.services.max()), "service cluster")
+    clusters = count(int(tables.paired.services.max()), "cluster")
     return (
         f"{policies} over {dialogs} that the bundled model was not trained on, {at}, measured on "
         f"{MEASURED_ON} {version} The 95 % intervals are by {clusters}. "
@@ -223,7 +223,7 @@ def _what_predicts() -> str:
     return (
         "Rank correlation between a measure of the replayed dialogs and the damage to answers, "
         f"over {over} and {count(len(shipped().budgets), 'budget')}, with the 95 % interval by "
-        "service clusters and, in brackets, by policies. Which measure predicts damage best "
+        "clusters and, in brackets, by policies. Which measure predicts damage best "
         "depends on the policies compared. In an independent audit on 400 dialogues of SGD's test "
         "part with seven policies, output error had +0.89, call-argument recall −0.86 and "
         "attention loss +0.81."

@@ -1,4 +1,4 @@
-"""Figures of the compared runs, with the best of each column marked."""
+"""Figures of the compared runs, with the first of each column marked."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fdkvc.ui.kit.lanes import FORK, Lane
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.words import decimal, percent
 
-BEST, TIED, SAME = "★", "☆", "="
+FIRST, TIED, SAME = "★", "☆", "="
 
 COSTS = tuple(key for key, metric in metrics_of().items() if metric.cost)
 """Metrics of cost, which are always shown: memory and reads."""
@@ -58,11 +58,12 @@ def show_figures(lanes: Sequence[Lane]) -> None:
     show_glossary(shown, (lane.run.trace.policy for lane in lanes))
     st.caption(
         plain(
-            f"↑ higher is better, ↓ lower is better. {BEST} best, {TIED} tied for best, "
-            f"{SAME} equal in every run. Late: mean of the last {LATE_TURNS} turns. Turns to "
-            f"adapt: from the first change of topic until {percent(ADAPTED)} of the cache is about "
-            "the new topic; > n: not within the n turns. Latency: the median turn of this single "
-            "run, so it varies; the benchmark repeats it."
+            f"↑ higher is better, ↓ lower is better. {FIRST} first, {TIED} tied for first, "
+            f"{SAME} equal in every run, in this one dialog, which says nothing of others. Late: "
+            f"mean of the last {LATE_TURNS} turns. Turns to adapt: from the first change of topic "
+            f"until {percent(ADAPTED)} of the cache is about the new topic; > n: not within the n "
+            "turns. Latency: the median turn of this single run, so it varies; the benchmark "
+            "repeats it."
             + (" A fork's figures include the turns before it." if lanes[-1].name == FORK else "")
         )
     )
@@ -75,7 +76,7 @@ def _course(run: Run, metric: Metric) -> list[float]:
 
 
 def marked(values: pd.Series[float], words: Sequence[str], highest: bool) -> list[str]:
-    """Mark the best of a column; equal text counts as a tie.
+    """Mark the first of a column; equal text counts as a tie.
 
     Examples
     --------
@@ -90,9 +91,9 @@ def marked(values: pd.Series[float], words: Sequence[str], highest: bool) -> lis
         return list(words)
     if len(set(words)) == 1:
         return [f"{word} {SAME}" for word in words]
-    best = words[values.tolist().index(values.max() if highest else values.min())]
-    mark = BEST if words.count(best) == 1 else TIED
-    return [f"{word} {mark}" if word == best else word for word in words]
+    first = words[values.tolist().index(values.max() if highest else values.min())]
+    mark = FIRST if words.count(first) == 1 else TIED
+    return [f"{word} {mark}" if word == first else word for word in words]
 
 
 def _adaptation_words(table: pd.DataFrame) -> list[str]:

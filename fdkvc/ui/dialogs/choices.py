@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 
 import streamlit as st
@@ -218,9 +218,10 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen | None:
         dialog = fields.choice(page, replace(DIALOG, choices=dict(enumerate(names_of))))
         way, schedule = _choose_topics(page, file, dialog)
         kv_head = None if file.traced else _choose_vectors(page)
-        recording, names = shown_recording(file, dialog, way, schedule, kv_head)
+        recording, names = _shown(file, dialog, way, schedule, kv_head, below_title)
     except ValueError as error:
-        problems(f"{error}.")
+        with below_title:
+            problems(f"{error}.")
         return None
     head, mode = _choose_head(page, recording)
     deciding = deciders(mode, [recording])
@@ -240,6 +241,25 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen | None:
     return Chosen(file, chosen, budget)
 
 
+def _shown(
+    file: DialogFile,
+    dialog: int,
+    way: str,
+    schedule: str,
+    kv_head: int | None,
+    below_title: DeltaGenerator,
+) -> tuple[Recording, tuple[str, ...]]:
+    """Return the dialog as `shown_recording`, without the bundled model where it is too long."""
+    try:
+        return shown_recording(file, dialog, way, schedule, kv_head)
+    except ValueError as error:
+        if kv_head is None:
+            raise
+        with below_title:
+            problems(f"{error}. Showing vectors from the letters of words instead.")
+        return shown_recording(file, dialog, way, schedule, None)
+
+
 def chosen_file(page: str, first: DeltaGenerator | None = None) -> DialogFile | None:
     """Return the chosen file; for the user's own, show the uploader, in `first` until there is one.
 
@@ -249,10 +269,13 @@ def chosen_file(page: str, first: DeltaGenerator | None = None) -> DialogFile | 
         hold(page, DIGEST, "")
         return shipped_file(held(page, FILE))
     if first is None or UPLOADS.get(st.session_state.get(f"{page}/uploaded")) is not None:
-        file = _read_upload(page)
+        file, problem = _read_upload(page)
+        with first or nullcontext():
+            problems(problem)
     else:
         with first:
-            file = _read_upload(page)
+            file, problem = _read_upload(page)
+            problems(problem)
         if file is not None:
             st.rerun()
     linked = held(page, DIGEST)
@@ -268,8 +291,11 @@ def chosen_file(page: str, first: DeltaGenerator | None = None) -> DialogFile | 
     return file
 
 
-def _read_upload(page: str) -> DialogFile | None:
-    """Show the uploader and the text box; keep the last good file when a new one is bad."""
+def _read_upload(page: str) -> tuple[DialogFile | None, str]:
+    """Show the uploader and the text box; return the file, and what is wrong with a new one.
+
+    The last good file is kept when a new one is bad.
+    """
     last = f"{page}/uploaded/last"
     upload = st.file_uploader(
         "Dialogs or a trace",
@@ -304,8 +330,7 @@ def _read_upload(page: str) -> DialogFile | None:
         gc.collect()  # closed sessions are cycles that hold their files
     st.session_state[last] = (tuple(given), problem if given else "")
     still = f" Still using {before.name}." if before is not None else ""
-    problems(problem + still if given and problem else "")
-    return before
+    return before, problem + still if given and problem else ""
 
 
 def keep_file(page: str, file: DialogFile) -> None:

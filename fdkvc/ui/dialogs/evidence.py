@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import streamlit as st
 
 from fdkvc.attention import Floats
 from fdkvc.corpora.recordings import Recording
-from fdkvc.corpora.transcripts import SPAN_KINDS, Transcript
+from fdkvc.corpora.transcripts import SPAN_KINDS, SpanKind, Transcript
 from fdkvc.experiments.replay import default_heads
 from fdkvc.explain.notes import missing_value_notes
 from fdkvc.explain.overlap import share_of_differences
@@ -21,23 +21,42 @@ from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Rule
 from fdkvc.ui.dialogs.choices import Chosen
 from fdkvc.ui.dialogs.transcript import Outcome, demand_kind, verdicts
-from fdkvc.ui.kit.fields import segments
+from fdkvc.ui.kit.fields import held, segments
 from fdkvc.ui.kit.frame import table_html
 from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import Markdown, plain
+from fdkvc.ui.kit.sidebar import ENTRY, TURN
 from fdkvc.words import count
 
 KINDS = {"call": "Service calls", "state": "Dialogue states"}
 
+GIVEN_BY: Mapping[SpanKind, str] = {
+    "system": "said in the system prompt",
+    "user": "said by the user",
+    "assistant": "said by the assistant",
+    "call": "used in a call",
+    "result": "returned by a tool",
+}
 
-def show_headline(recording: Recording, lane: Lane) -> None:
-    """Show the first value that a policy had lost when it was needed, or that there is none."""
+
+def show_headline(page: str, recording: Recording, lane: Lane) -> None:
+    """Show a value that a policy had lost when it was needed, or that there is none.
+
+    It is the value of the entry on the stage, if that turn needed it, or else the first one.
+    """
     kind, name = demand_kind(recording)
     own = [each for each in verdicts(lane.run, recording) if each.demand.kind == kind]
-    lost = next((each for each in own if each.lost >= 0), None)
-    words = f"{lane.label} still held everything that each {name} needed"
+    losses = [each for each in own if each.lost >= 0]
+    pinned = held(page, TURN), held(page, ENTRY)
+    shown = [each for each in losses if (each.demand.turn, each.mentions[-1][0]) == pinned]
+    lost = next(iter(shown or losses), None)
+    unread = recording.transcript.malformed_calls
+    besides = f", except {count(unread, 'call')} that cannot be read" if unread else ""
+    words = Markdown("{} still held everything that each {} needed{}").format(
+        lane.label, name, besides
+    )
     if lost is not None:
         words = headline(name, recording, lane, lost)
     elif not own:
@@ -45,7 +64,9 @@ def show_headline(recording: Recording, lane: Lane) -> None:
         kept = kept[kept >= 0]
         oldest = int(np.searchsorted(recording.starts, kept.min(), "right")) - 1 if len(kept) else 0
         of = count(recording.starts[-1], "token")
-        words = f"{lane.label} ends with {len(kept)} of {of}; the oldest is from turn {oldest}"
+        words = Markdown("{} ends with {} of {}; the oldest is from turn {}").format(
+            lane.label, f"{len(kept):,}", of, oldest
+        )
     st.header(plain(words), anchor=False)
 
 
@@ -56,17 +77,17 @@ def headline(name: str, recording: Recording, lane: Lane, lost: Outcome) -> Mark
     result = lane.run.trace.result(lost.lost)
     mentioned = np.isin(result.token[0], [token for some in lost.mentions for token in some])
     rule = Rule(result.rule[0][mentioned].max(initial=Rule.none))
-    return Markdown(
-        "The {} {} in turn {} lost {} *{}*, mentioned by the {} in turn {}: {}{}"
-    ).format(
-        name,
+    of_state = "" if demand.kind == "call" else f"The {name} of "
+    return Markdown("{}{} in turn {} needs {} = *{}*, {} in turn {}. {} evicted it {}{}").format(
+        of_state,
         demand.source,
         demand.turn,
         demand.slot,
         demand.value,
-        SPAN_KINDS[recording.transcript.span_kind(turn, start)],
+        GIVEN_BY[recording.transcript.span_kind(turn, start)],
         turn,
-        f"{lane.label} evicted it {'at once' if lost.lost == turn else f'in turn {lost.lost}'}",
+        lane.label,
+        "at once" if lost.lost == turn else f"in turn {lost.lost}",
         f", by the {rule.name}" if rule else "",
     )
 
@@ -103,12 +124,12 @@ def show_evidence(page: str, chosen: Chosen, lanes: Sequence[Lane]) -> None:
     ]
     table = _demands(recording.transcript, rows, lanes)
     st.html(table_html(table, "Each needed value and which policies held it"))
-    held = (
+    meaning = (
         "A value is held if at least one complete mention was still cached at the end of the "
         "previous turn. If not, the turn shown evicted part of the last complete mention. "
         "Percentages: the share of values held, averaged over calls (for states, over turns)."
     )
-    st.caption(plain(" ".join([held, *missing_value_notes([recording.transcript])])))
+    st.caption(plain(" ".join([meaning, *missing_value_notes([recording.transcript])])))
 
 
 def _figures(recording: Recording, lanes: Sequence[Lane]) -> dict[str, list[str]]:

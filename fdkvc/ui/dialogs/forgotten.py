@@ -9,7 +9,13 @@ import pandas as pd
 import streamlit as st
 
 from fdkvc.corpora.model_folder import parse_config
-from fdkvc.experiments.arguments import SOURCE_LABELS, forgotten, source_recall, source_rows
+from fdkvc.experiments.arguments import (
+    COUNTED,
+    SOURCE_LABELS,
+    forgotten,
+    source_recall,
+    source_rows,
+)
 from fdkvc.experiments.model_shape import SHAPE, SHAPES, ModelShape, shape_of
 from fdkvc.experiments.plan import (
     budget_columns,
@@ -18,15 +24,17 @@ from fdkvc.experiments.plan import (
     smallest_budgets,
 )
 from fdkvc.experiments.replay import Replay
-from fdkvc.limits import MAX_CONFIG_MEGABYTES
+from fdkvc.experiments.statistics import MIN_CLUSTERS
+from fdkvc.limits import MAX_CONFIG_MEGABYTES, MAX_LANES
 from fdkvc.ui.dialogs import choices
 from fdkvc.ui.dialogs.files import DialogFile
 from fdkvc.ui.kit import fields
-from fdkvc.ui.kit.fields import held, pick, problems
+from fdkvc.ui.kit.fields import held, hold, pick, problems
 from fdkvc.ui.kit.frame import table_html
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.sidebar import ENTRY, TURN
+from fdkvc.ui.stage.follow import arrive
 from fdkvc.words import count
 
 LISTED = 200
@@ -98,24 +106,29 @@ def show_forgotten(page: str, done: Replayed) -> None:
         budget = int(pick(f"{page}/forgotten/budget", "At budget", labels, middle, 160))
         last = settings.policies[-1].name
         policy = pick(f"{page}/forgotten/policy", "Forgotten by", titles, last)
-    header = ["source", "mentioned", *titles.values(), "arguments"]
+    header = ["source", "mentioned", *titles.values(), *COUNTED]
     rows = source_rows(_by_source(done), settings, budget)
     columns = {name: [row[at] for row in rows] for at, name in enumerate(header)}
-    st.html(table_html(columns, "Recall of call arguments by source and age"))
+    with st.container(key="table-of-sources"):
+        st.html(table_html(columns, "Recall of call arguments by source and age"))
     st.caption(
-        "Call-argument recall in percent ± half of the 95 % interval, by the kind of span that "
-        "mentioned the value last, and how many turns ago."
+        plain(
+            "Call-argument recall in percent, a mean over dialogs, with its 95 % interval over at "
+            f"least {MIN_CLUSTERS} clusters; by the kind of span that mentioned the value last, "
+            "and how many turns ago."
+        )
     )
     lost = forgotten(done.arguments)
     lost = lost[(lost.policy == policy) & (lost.budget == budget)]
-    lost = lost[lost.heads == settings.heads[0]].head(LISTED).reset_index(drop=True)
+    lost = lost[lost.heads == settings.heads[0]].reset_index(drop=True)
     if lost.empty:
         st.info(plain(f"{titles[policy]} held every argument at this budget."))
         return
-    listed = count(len(lost), "argument")
-    st.markdown(
-        plain(f"{listed}, oldest mention first. Select one to see the turn that needed it.")
-    )
+    found = f"{titles[policy]} forgot {count(len(lost), 'argument')}"
+    if len(lost) > LISTED:
+        found += f", of which these {LISTED} were mentioned longest ago"
+    st.markdown(plain(f"{found}. Select one to see the turn that needed it."))
+    lost = lost.head(LISTED)
     event: Any = st.dataframe(
         _listed(lost),
         hide_index=True,
@@ -124,8 +137,9 @@ def show_forgotten(page: str, done: Replayed) -> None:
         selection_mode="single-row",
     )
     selected, seen = tuple(event.selection.rows), f"{page}/forgotten/seen"
-    if selected and st.session_state.get(seen) != (selected, policy, budget):
-        st.session_state[seen] = selected, policy, budget
+    before = st.session_state.get(seen)
+    st.session_state[seen] = now = (selected, policy, budget)
+    if selected and before != now:
         go_to(page, done, {str(k): v for k, v in lost.iloc[selected[0]].to_dict().items()})
 
 
@@ -150,7 +164,7 @@ def go_to(page: str, done: Replayed, row: dict[str, Any]) -> None:
     dialog = names.index(row["dialog"])
     policies = held(page, choices.POLICIES)
     if row["policy"] not in policies:  # such as one with the prompt pinned
-        policies = (row["policy"], *policies[1:])
+        policies = (*policies[: MAX_LANES - 1], row["policy"])
     needed = row["turn"], row["call"], row["slot"]
     token = next(
         int(mentions[-1][0])
@@ -166,4 +180,6 @@ def go_to(page: str, done: Replayed, row: dict[str, Any]) -> None:
     ]
     if row["budget"] <= choices.BUDGET.high:
         values.append((choices.BUDGET, int(row["budget"])))
+    hold(page, choices.DIALOG, dialog)
+    arrive(page, choices.which_dialog(page))
     fields.hold_and_rerun(page, values)

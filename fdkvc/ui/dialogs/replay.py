@@ -29,6 +29,7 @@ from fdkvc.experiments.replay import (
     replay_summary,
 )
 from fdkvc.experiments.statistics import MIN_CLUSTERS, over_clusters
+from fdkvc.explain.notes import pinned_notes
 from fdkvc.files.export import argument_files, replay_files
 from fdkvc.files.text import OF_HEADS
 from fdkvc.limits import MAX_TURN_TOKENS
@@ -37,12 +38,12 @@ from fdkvc.policies import usable, with_pinned_prompts
 from fdkvc.report.document import dialogs_report, replay_parts
 from fdkvc.report.tables import wide_columns
 from fdkvc.run.metrics import late_metric
-from fdkvc.ui.dialogs.choices import Chosen, ways_of
+from fdkvc.ui.dialogs.choices import VECTORS, Chosen, ways_of
 from fdkvc.ui.dialogs.files import DialogFile
 from fdkvc.ui.dialogs.forgotten import Replayed, show_forgotten, show_plan
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import download_files, download_pictures, show_chart, shown_charts
-from fdkvc.ui.kit.fields import pick
+from fdkvc.ui.kit.fields import held, pick
 from fdkvc.ui.kit.files import report_button
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
 from fdkvc.ui.kit.glossary import show_glossary
@@ -102,6 +103,8 @@ def show_replay(page: str, chosen: Chosen, lanes: Sequence[Lane], metrics: tuple
             + (" The command line runs any number." if measured < every else "")
         )
     )
+    if held(page, VECTORS) == "bundled":
+        st.caption("This run has vectors from the letters of words, not the bundled model's.")
     settings = _choose(page, file, lanes, metrics)
     done: Replayed | None = run_panel(f"{page}/replay", "Run", partial(replay_file, settings, file))
     if done is not None:
@@ -158,11 +161,16 @@ def _about(done: Replayed, settings: Replay, file: DialogFile) -> None:
     if finished == requested and services < MIN_CLUSTERS:
         st.info(
             plain(
-                "Dialogs with the same services resemble each other, so they count as one cluster. "
-                f"An interval needs at least {MIN_CLUSTERS} service clusters."
+                "Dialogs of one task or with the same services resemble each other, so they count "
+                "as one cluster. "
+                f"An interval needs at least {MIN_CLUSTERS} clusters."
             ),
             icon=":material/stacked_line_chart:",
         )
+    for sentence in pinned_notes(
+        done.file.transcripts, done.settings.policies, done.settings.budgets
+    ):
+        st.caption(plain(sentence))
     warn_cancelled((finished, requested), "dialogs")
     if missing := not_computed(done.table):
         st.info(plain(f"{missing.capitalize()}."), icon=":material/hourglass_disabled:")
@@ -194,8 +202,8 @@ def _show(page: str, done: Replayed, budget: int) -> None:
     highs = rows["mean"] + (rows.ci_high - rows.ci_low) / 2
     st.html(table_html(_by_budget(rows, key, highs, ["policy"]), titles[key]))
     if done.table.services.nunique() > 1:
-        with st.expander("By service cluster"):
-            title = f"{titles[key]}, by service cluster"
+        with st.expander("By cluster"):
+            title = f"{titles[key]}, by cluster"
             st.html(table_html(_by_services(done, key), title))
     show_glossary(key.removeprefix("late_") for key in metrics)
     if not done.arguments.empty:
@@ -212,7 +220,7 @@ def _show(page: str, done: Replayed, budget: int) -> None:
 
 
 def recommendation(done: Replayed, budget: int) -> Markdown:
-    """Return one sentence that says which policy to use for the file, or that it is a tie.
+    """Return which policy to use for the file, or that it is a tie.
 
     The run's budget nearest to `budget` counts. The full cache and policies that need the future
     do not take part.
@@ -235,28 +243,49 @@ def recommendation(done: Replayed, budget: int) -> Markdown:
     best, second = means.index[:2]
     paired = replay_paired(table, best).set_index("policy")
     low, high = -100 * paired.ci_high[second], -100 * paired.ci_low[second]
-    held = "call arguments" if key == "call_recall" else "dialogue states"
-    clusters = count(int(paired.services[second]), "service cluster")
-    measured = (
-        f"{percent(means[best])} of the {held} at budget {budget}, mean over "
-        f"{count(int(paired.n[second]), 'dialog')} ({clusters})"
+    most = Markdown(
+        "{} has the highest {} of the {} policies run at {} entries: {} (mean over {}, {})"
+    ).format(
+        policies[best],
+        late_metric(key).title.lower(),
+        len(means),
+        f"{budget:,}",
+        percent(means[best]),
+        count(int(paired.n[second]), "dialog"),
+        count(int(paired.services[second]), "cluster"),
     )
     if np.isnan(low):
         return Markdown(
-            "**Which policy for this file?** {} holds the most ({}), but there are too few service "
-            "clusters for an interval, so no policy is recommended."
-        ).format(policies[best], measured)
+            "**Which policy for this file?** {}. An interval needs {} clusters, so no policy is "
+            "recommended."
+        ).format(most, MIN_CLUSTERS)
     gap = ranged(100 * (means[best] - means[second]), low, high, 1)
     ties = [policies[name] for name in means.index[1:] if not paired.significant[name]]
-    if ties:
-        return Markdown(
-            "**Which policy for this file? A tie.** {} holds the most ({}), but is not "
-            "distinguishable from {}: the difference from {} is {} points (95 % interval)."
-        ).format(policies[best], measured, listed(ties), policies[second], gap)
     return Markdown(
-        "**Which policy for this file? {}.** It holds the most ({}), {} points (95 % interval) "
-        "more than {}, the next."
-    ).format(policies[best], measured, gap, policies[second])
+        "**Which policy for this file? {}.** {}, {} points (95 % interval) above {}{}.{}"
+    ).format(
+        "A tie" if ties else policies[best],
+        most,
+        gap,
+        policies[second],
+        f", and not distinguishable from {listed(ties)}" if ties else "",
+        _elsewhere(done, key, budget, best),
+    )
+
+
+def _elsewhere(done: Replayed, key: str, budget: int, best: str) -> str:
+    """Return at which other budgets another policy has the highest mean."""
+    policies = {each.name: each.title for each in usable(done.settings.policies)}
+    table = done.table[
+        (done.table.metric == key)
+        & done.table.policy.isin(list(policies))
+        & (done.table.heads == done.settings.heads[0])
+        & (done.table.budget != budget)
+    ]
+    means = table.groupby(["budget", "policy"], sort=False).value.mean()
+    sizes = {str(name): size for size, name in means.groupby("budget").idxmax()}
+    others = [f"{policies[name]} at {size:,}" for name, size in sizes.items() if name != best]
+    return f" At other budgets another is highest, such as {listed(others)}." if others else ""
 
 
 @cached
@@ -308,7 +337,7 @@ def report_of(done: Replayed) -> str:
 
 
 def _by_services(done: Replayed, key: str) -> dict[str, list[str]]:
-    """Return a row for each service cluster and policy, and a column for each budget."""
+    """Return a row for each cluster and policy, and a column for each budget."""
     table = replay_services(done.table[done.table.metric == key])
     table = table.assign(policy=_titles(done, table))
     table = table.drop_duplicates(["services", "policy", "budget"])

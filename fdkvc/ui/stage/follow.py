@@ -14,6 +14,7 @@ from fdkvc.stage.run import Run
 from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.ui.kit.downloads import offer_file
 from fdkvc.ui.kit.fields import held, hold, key_of
+from fdkvc.ui.kit.scroll import scroll_to
 from fdkvc.ui.kit.sidebar import ENTRY, HUES, ORDER, TURN
 from fdkvc.ui.stage.component import last_message, listen
 
@@ -31,6 +32,8 @@ def open_on(
 
     `moment` returns a turn and an entry. A new `dialog` opens on its own moment.
     """
+    if st.session_state.pop(f"{page}/arrived", False):
+        scroll_to(".stage", "center")
     opened = f"{page}/opened"
     another = st.session_state.get(opened, dialog) != dialog
     st.session_state[opened] = dialog
@@ -41,6 +44,12 @@ def open_on(
     hold(page, TURN, turn)
     if ENTRY.name not in link:
         hold(page, ENTRY, token)
+
+
+def arrive(page: str, dialog: Hashable) -> None:
+    """Keep the turn and entry that are held when the page next shows this dialog, and show them."""
+    st.session_state[f"{page}/opened"] = dialog
+    st.session_state[f"{page}/arrived"] = True
 
 
 def open_as_linked(page: str, link: Mapping[str, str]) -> None:
