@@ -145,6 +145,9 @@ class Lanes {
     this.activate();
   }
 
+  /** @param {number} turn */
+  prepare(turn) { for (const lane of this.lanes) lane.turn(turn); }
+
   activate() {
     for (const { list, cells, lane, prefix } of this.rows) {
       if (cells.group > 1) nameOptions(this.stage, list, cells, lane, prefix);

@@ -99,6 +99,9 @@ class One {
     this.activate();
   }
 
+  /** @param {number} turn */
+  prepare(turn) { this.lane.turn(turn); }
+
   activate() { activateOption(this.stage, this.part('.cells'), this.lane, 'entry'); }
 
   #question() {

@@ -10,7 +10,7 @@ import { unpack } from './record.js';
 
 const REPORTED = 250; // milliseconds of rest after which the server receives the turn
 const MERGED = 120; // turns above which neighbours of one topic are one cell
-const NAMED = 120; // and after which entries are named for screen readers
+const RESTED = 120; // milliseconds after a step until entries are named, and its neighbours prepared
 
 /**
  * @typedef {import('./record.js').Dialog} Dialog
@@ -30,6 +30,7 @@ const NAMED = 120; // and after which entries are named for screen readers
  * @property {(moment: number) => boolean} paint draws what moves; returns whether any still does
  * @property {() => void} draw draws again what stands beside the entries
  * @property {() => void} name names the entries for screen readers
+ * @property {(turn: number) => void} prepare computes what a turn beside the shown one needs
  * @property {() => void} activate names the one that is pointed at
  * @property {() => void} settled learns that another entry is selected
  */
@@ -73,7 +74,7 @@ export class Stage {
   async take(bytes) {
     const run = await unpack(bytes);
     if (current !== this) return;
-    clearTimeout(this.timers.named); // of the run before, whose entries are gone
+    clearTimeout(this.timers.rested); // of the run before, whose entries are gone
     this.ready = false;
     this.name = run.name;
     this.scene = this.makeScene(this, run);
@@ -153,8 +154,17 @@ export class Stage {
     const { turn, order } = this.state;
     this.#announce(scene.show(turn, order, glide && !still.matches));
     this.point();
-    clearTimeout(this.timers.named);
-    this.timers.named = setTimeout(() => this.scene?.name(), NAMED);
+    clearTimeout(this.timers.rested);
+    this.timers.rested = setTimeout(() => this.#rest(), RESTED);
+  }
+
+  // What can wait until the step is drawn.
+  #rest() {
+    const { scene, state: { turn } } = this;
+    if (!scene) return;
+    scene.name();
+    if (turn > 0) scene.prepare(turn - 1);
+    if (turn < scene.dialog.turns - 1) scene.prepare(turn + 1);
   }
 
   // Everything that follows the pointer is drawn in the next frame, once.

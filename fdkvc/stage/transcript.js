@@ -19,6 +19,7 @@ import { WhyInAll, fateWords } from './why_lanes.js';
 
 const WHOLE = 5000; // tokens of a dialog whose words are all elements; of a longer one, those near the view are
 const NEAR = 100; // pixels above and below it
+const AHEAD = 2; // turns before and after the shown one whose words are made elements while nothing moves
 const AGAIN = 3; // times that a turn is brought into view
 const LATER = 300; // milliseconds after the first rows until all are laid out
 const LETTER = 0.5; // of the font's size: what a character takes of a line, about
@@ -134,7 +135,7 @@ class Transcript {
     }
     const near = new Set([this.shown]);
     for (let turn = first; turn < this.turns.length && this.turns[turn].row.offsetTop <= scrollTop + clientHeight + NEAR; turn += 1) near.add(turn);
-    for (const turn of this.opened) if (!near.has(turn)) this.#close(turn);
+    for (const turn of this.opened) if (!near.has(turn) && Math.abs(turn - this.shown) > AHEAD) this.#close(turn);
     const opens = [...near].filter((turn) => !this.opened.has(turn));
     for (const turn of opens) this.#open(turn);
     return opens.length > 0;
@@ -294,6 +295,13 @@ class Transcript {
   draw() {}
 
   name() { this.activate(); }
+
+  /** @param {number} turn */
+  prepare(turn) {
+    for (const lane of this.lanes) lane.turn(turn);
+    const beyond = 2 * turn - this.shown; // a step brings it near the view
+    for (const each of [turn, beyond]) if (this.turns[each] && this.#tokens(each).length <= WHOLE) this.#open(each);
+  }
 
   settled() {}
 

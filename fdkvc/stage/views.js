@@ -39,6 +39,7 @@ export class River {
     this.surface = NOWHERE;
     this.bottom = 0;
     this.step = 1;
+    this.every = 1; // turns from one number on its axis to the next
     this.traced = { token: -1, path: /** @type {Point[]} */ ([]), gone: /** @type {number | null} */ (null) };
   }
 
@@ -68,8 +69,8 @@ export class River {
         });
       }
     }
-    const every = Math.ceil(24 / this.step);
-    for (let turn = 0; turn < dialog.turns; turn += every) {
+    this.every = Math.ceil(24 / this.step);
+    for (let turn = 0; turn < dialog.turns; turn += this.every) {
       words(pen, turn, (turn + 0.5) * this.step, height - 3, { align: 'center' });
     }
   }
@@ -121,6 +122,9 @@ export class River {
       pen.stroke();
     }
     const label = Math.min((turn + 0.5) * step, width - 7);
+    const numbered = (Math.round(turn / this.every) * this.every + 0.5) * step;
+    pen.fillStyle = theme.paper;
+    if (Math.abs(numbered - label) < 22) pen.fillRect(numbered - 11, bottom + 1, 22, 15); // they would overlap
     words(pen, turn, label, height - 3, { align: 'center', bold: true, fill: this.hue });
   }
 

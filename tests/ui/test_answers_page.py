@@ -24,6 +24,7 @@ from fdkvc.corpora.trace_file import trace_bytes
 from fdkvc.experiments.answers import MEASURES
 from fdkvc.explain.answer_causes import grade_call
 from fdkvc.files.record import digest
+from fdkvc.limits import MAX_TURNS
 from fdkvc.lm import MEASURED, MEASURED_ON
 from fdkvc.lm.chat import Chat
 from fdkvc.report.answer import call_html
@@ -386,6 +387,28 @@ def test_an_answer_that_repeats_itself_is_stopped_and_held_against_nobody() -> N
     assert len(lanes(app)["Full cache"]) < 150
     assert "<mark>" not in html(app)
     assert "✗" not in html(app)
+
+
+def test_a_dialog_of_one_turn_is_answered() -> None:
+    app = open_page("answers", file="own", policies="fifo")
+    settled(app.text_area(key="answers/pasted").set_value("User: hello").run(timeout=60))
+
+    assert not app.exception
+    assert not app.error
+    assert {"Full cache", "FIFO"} <= lanes(app).keys()
+
+
+def test_tools_that_make_every_dialog_too_long_are_left_out_and_said() -> None:
+    tools = [{"name": "book", "input_schema": {"properties": {"day": {}}}}]
+    messages = [{"role": "user", "content": "on"}] * MAX_TURNS
+    app = open_page("answers", file="own", policies="fifo", tools="listed")
+    content = json.dumps([{"id": "long", "messages": messages, "tools": tools}])
+    settled(app.text_area(key="answers/pasted").set_value(content).run(timeout=60))
+
+    assert not app.exception
+    (error,) = [each.value for each in app.error if each.value.startswith("long: ")]
+    assert error.startswith("long: it has 2,049 turns, but at most 2,048 are allowed")
+    assert error.endswith("The dialogs are shown without their tools.")
 
 
 def test_where_the_full_cache_fails_nothing_is_marked_against_it() -> None:

@@ -59,7 +59,7 @@ ANSWERED = Field(
     "The model reads the turns before this one as they stand in the dialog.",
     name="turn",
     low=0,
-    high=MAX_TURNS - 1,
+    high=MAX_TURNS,
 )
 BUDGET = replace(
     BUDGET_HERE,
@@ -167,13 +167,14 @@ def _choose_turn(page: str, transcript: Transcript, link: Mapping[str, str]) -> 
     labels = {
         at: f"turn {at}{f': {calls[at].method}' if at in calls else ''}"
         for at, turn in enumerate(transcript.turns)
-        if at in calls or (at and turn.speaker.casefold() != first)
+        if at and (at in calls or turn.speaker.casefold() != first)
     }
-    if not labels:
-        labels = {len(transcript.turns) - 1: f"turn {len(transcript.turns) - 1}"}
+    if not labels:  # nobody answers in it
+        labels = {len(transcript.turns): "after the last turn"}
     ages = {
         at: max((at - each.mention.turn for each in call.arguments if each.mention), default=0)
         for at, call in calls.items()
+        if at in labels
     }
     best = max(ages, key=lambda at: (min(len(calls[at].arguments), 2), ages[at]), default=None)
     start = next(reversed(labels)) if best is None else best

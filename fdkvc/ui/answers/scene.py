@@ -53,7 +53,7 @@ def answer(page: str, conversation: Conversation) -> Answered | None:
         return None
     with above:
         st.header(plain(headline(known)), anchor=False)
-    message.html(_message_html(known))
+    _show_message(message, known)
     lanes.html(_lanes_html(known))
     return known
 
@@ -67,7 +67,7 @@ def _write(
 ) -> Answered:
     """Let the model write, redrawing as it does; clicks interrupt it."""
     answered = Answered(conversation, context_of(conversation).fork())
-    message.html(_message_html(answered))
+    _show_message(message, answered)
     began = drawn = monotonic()
     offered = False
     steps_left = islice(answered.chat.answer(), conversation.steps)
@@ -151,6 +151,12 @@ def headline(answered: Answered) -> str:
     if not wrong:
         return f"{method}: the call is right with every cache"
     return f"{method}: the call is right with {listed(right)}, and wrong with {listed(wrong)}"
+
+
+def _show_message(message: DeltaGenerator, answered: Answered) -> None:
+    """Show what the answer answers; nothing, if it begins the dialog."""
+    if shown := _message_html(answered):
+        message.html(shown)
 
 
 def _message_html(answered: Answered) -> str:
