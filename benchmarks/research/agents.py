@@ -3,9 +3,10 @@
     python -m benchmarks.research.agents FILE DIALOGUES [--workers N]
 
 FILE has results of τ-bench, whose trials of one task form a cluster. Calls are read as text, and
-vectors are lexical. DIALOGUES has dialogues of SGD, whose calls are not part of the text. With the
-package `wordfreq` installed, surprisal is measured with the word frequencies of general English,
-too; marks keep those of the shipped table.
+vectors are lexical: a dialog's recall is the mean over those of several seeds. DIALOGUES has
+dialogues of SGD, whose calls are not part of the text. With the package `wordfreq` installed,
+surprisal is measured with the word frequencies of general English, too; marks keep those of the
+shipped table.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from benchmarks import options
 from fdkvc.corpora.formats import read_bytes, read_dialogs
 from fdkvc.corpora.lexical import LexicalRecordings
 from fdkvc.corpora.recordings import Recording
+from fdkvc.corpora.transcripts import Transcript
 from fdkvc.corpora.word_frequencies import word_surprisal
 from fdkvc.experiments.agents import (
     AS_READ,
@@ -33,6 +35,7 @@ from fdkvc.experiments.agents import (
     PINNED,
     PINNED_BUDGET,
     POLICIES,
+    SEEDS,
     SGD,
     SGD_BUDGETS,
 )
@@ -41,7 +44,7 @@ from fdkvc.limits import MAX_DIALOG_FILE_BYTES
 from fdkvc.policies import read_policy, wrapped
 
 MOST = 0.75
-"""Share of the budget that the pinned prompt may take."""
+"""Share of the budget that the pinned prompt may take: at half of it the prompt would not fit."""
 
 
 def general_surprisal() -> Callable[[str], float] | None:
@@ -63,7 +66,10 @@ def general_surprisal() -> Callable[[str], float] | None:
 def measured(
     recordings: Sequence[Recording], dialogues: Sequence[Recording], workers: int | None
 ) -> pd.DataFrame:
-    """Return the recall of each dialog: variant, policy, budget, metric, task and value."""
+    """Return the recall of each dialog with vectors of one seed.
+
+    Columns variant, policy, budget, metric, dialog, services (the cluster) and value.
+    """
     policies = {name: read_policy(name) for name in POLICIES}
     names = {policy.name: name for name, policy in policies.items()}
     runs = [(AS_READ, Replay(tuple(policies.values()), BUDGETS), recordings)]
@@ -94,7 +100,7 @@ def table(found: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for key, group in found.groupby(["variant", *case], sort=False):
         tasks, values = group.services.tolist(), group.value.to_numpy()
-        numbers = list(mean_over_services(values, tasks))
+        numbers = list(mean_over_services(values, tasks, within=(0, 1)))
         numbers += [math.nan] * 3
         if key[0] in {PINNED, GENERAL}:
             gap = (
@@ -105,19 +111,26 @@ def table(found: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def read(file: Path, *, calls: bool) -> LexicalRecordings:
+def read(file: Path, *, calls: bool) -> tuple[Transcript, ...]:
     """Read dialogs, with or without calls as text."""
-    content = read_bytes(file, MAX_DIALOG_FILE_BYTES)
-    return LexicalRecordings(read_dialogs(content, file.name, calls=calls)[0])
+    return read_dialogs(read_bytes(file, MAX_DIALOG_FILE_BYTES), file.name, calls=calls)[0]
 
 
 def main() -> None:
-    """Measure and write."""
+    """Measure and write, and print how means depend on the seed."""
     asked = options(__doc__, "file", "dialogues", workers=None)
     agents, dialogues = read(asked.file, calls=True), read(asked.dialogues, calls=False)
-    found = table(measured(agents, dialogues, asked.workers))
-    found.round(6).to_csv(FILE, index=False)
-    print(found.to_string())
+    runs = []
+    for seed in SEEDS:
+        one, other = (LexicalRecordings(each, seed) for each in (agents, dialogues))
+        runs.append(measured(one, other, asked.workers).assign(seed=seed))
+    found = pd.concat(runs)
+    case = [name for name in found.columns if name not in ("seed", "value")]
+    means = found.groupby(case, sort=False).value.mean().reset_index()
+    table(means).round(6).to_csv(FILE, index=False)
+    by = ["variant", "metric", "policy", "budget"]
+    seeds = found.groupby([*by, "seed"], sort=False).value.mean().groupby(by, sort=False)
+    print((100 * seeds.agg(["mean", "min", "max"])).round(1).to_string())
 
 
 if __name__ == "__main__":

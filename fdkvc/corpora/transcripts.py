@@ -186,6 +186,14 @@ class Transcript:
         user = next((name for name in (*_USERS, *others) if name in speakers), None)
         return tuple("user" if speaker == user else "system" for speaker in speakers)
 
+    @property
+    def unknown_speakers(self) -> tuple[str, ...]:
+        """Names beside a user's that are no assistant's either, such as a role with a typo."""
+        names = {turn.speaker.casefold(): turn.speaker for turn in self.turns if turn.kind is None}
+        if not names.keys() & {*_USERS}:
+            return ()
+        return tuple(name for key, name in names.items() if key not in (*_USERS, *_ASSISTANTS))
+
     def span_kind(self, turn: int, character: int) -> SpanKind:
         """Return the kind of the span that a character of a turn belongs to.
 

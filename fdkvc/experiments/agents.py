@@ -14,7 +14,7 @@ import pandas as pd
 from fdkvc.experiments.replay import BEST
 
 FILE = Path(__file__).parent / "agents.csv"
-MEASURED_ON = "22 November 2026"
+MEASURED_ON = "24 November 2026"
 
 POLICIES = (
     *("fifo", "sink", "h2o", "h2o:window=0.75", "h2o:window=0.9", "fd-kvc"),
@@ -25,6 +25,9 @@ DRAWN = (BEST, "fifo", "h2o", "fd-kvc", "random", "surprisal", "learned", "keydi
 """The policies of the figure."""
 
 BUDGETS = (128, 256, 512, 1024, 2048)
+
+SEEDS = (0, 1, 2, 3, 4)
+"""Of the lexical vectors and projections, over which a dialog's recall is averaged."""
 
 PROMPT = 1229
 """Words of the system prompt."""

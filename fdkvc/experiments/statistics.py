@@ -32,7 +32,8 @@ MIN_CLUSTERS = 4
 """With fewer clusters an interval says little: Student's t is 4.3 for three."""
 
 FEW_CLUSTERS = 20
-"""With fewer clusters an interval often covers the true mean less often than it says."""
+"""With fewer clusters an interval may cover the true mean much less often than it says; the guide
+to real dialogs has a simulation."""
 
 _BOOTSTRAP_CELLS = 2**20  # resampled numbers held at once, so memory does not grow with n
 

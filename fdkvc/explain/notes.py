@@ -82,7 +82,7 @@ def missing_value_notes(transcripts: Sequence[Transcript]) -> list[str]:
 
 
 def not_read_notes(transcripts: Sequence[Transcript]) -> list[str]:
-    """Count calls whose arguments are not an object, parts that are not text, repeated names."""
+    """Count calls and parts that are not read, and name unknown roles and repeated names."""
     many = sum(each.malformed_calls for each in transcripts)
     calls = (
         f"The arguments of {count(many, 'tool call')} are not a JSON object: they are read as "
@@ -92,10 +92,13 @@ def not_read_notes(transcripts: Sequence[Transcript]) -> list[str]:
     for each in transcripts:
         parts.update(dict(each.unread))
     others = ", ".join(f"{part} ({times}×)" for part, times in sorted(parts.items()) if times)
+    strange = dict.fromkeys(name for each in transcripts for name in each.unknown_speakers)
+    read_as = f"Read as the assistant's: the words of {', '.join([*strange][:3])}"
     again = [each.name for each in transcripts if each.numbered]
     named = f"Dialogs of the same name are numbered: {', '.join(again[:3])}"
     return [
         *([calls] if many else []),
         *([f"Not read: {others}."] if others else []),
+        *([f"{read_as}{', and so on' * (len(strange) > 3)}."] if strange else []),
         *([f"{named}{', and so on' * (len(again) > 3)}."] if again else []),
     ]

@@ -13,8 +13,9 @@ import { contrast, count, difference, digitsFor, gap } from './numbers.js';
  * @property {number | null} left the turn that evicted it
  * @property {number} at the turn that decided: of what has gone, the one that evicted it
  * @property {number | undefined} i its place in the columns of that turn
- * @property {number | undefined} rank
+ * @property {number | undefined} rank among all that the budget ranked, the protected too
  * @property {number} stood for the budget's decision in that turn
+ * @property {boolean} shielded whether any of these was protected
  * @property {'' | 'budget' | 'threshold'} rule that evicted it
  * @property {boolean} isProtected
  */
@@ -40,6 +41,7 @@ export function fateOf(lane, turn, token) {
     i,
     rank: i === undefined ? undefined : now.rank.get(i),
     stood: now.stood.length,
+    shielded: now.shielded.length > 0,
     rule: i === undefined ? '' : RULE[lane.rule[i]],
     isProtected: i !== undefined && lane.isProtected[i] === 1,
   };
@@ -52,7 +54,7 @@ export function fateOf(lane, turn, token) {
 export const evictedWhen = ({ left }, turn) => (left === turn ? 'evicted in this turn' : `evicted in turn ${left}`);
 
 /** @param {Fate} fate */
-export const rankOf = ({ rank, stood }) => (rank ? `rank ${rank} of ${stood}` : 'below the threshold');
+export const rankOf = ({ rank, stood, shielded }) => (rank ? `rank ${rank} of ${shielded ? 'all ' : ''}${stood}` : 'below the threshold');
 
 /**
  * The entry that one is measured by: of what was evicted the last kept, else the first evicted.

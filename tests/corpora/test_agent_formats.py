@@ -456,6 +456,13 @@ def test_kinds_of_span_follow_the_roles_of_any_file(
     assert [begun.span_kind(turn, 0) for turn in range(1 + len(roles))] == ["system", *kinds]
 
 
+def test_a_role_with_a_typo_is_said() -> None:
+    talk = [{"role": role, "content": "on"} for role in ("user", "asistant", "assistant", "Bot")]
+    dialogs = read_transcripts(encoded(talk))
+    assert not_read_notes(dialogs) == ["Read as the assistant's: the words of asistant."]
+    assert not_read_notes(read_transcripts(b"Jo: hi\nKim: hello")) == []
+
+
 def test_what_is_spoken_is_read_and_what_is_not_read_is_counted() -> None:
     talk = [
         {"role": "user", "content": "hi"},

@@ -622,10 +622,9 @@ def test_a_forgotten_argument_of_another_dialog_is_shown_at_its_turn() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fields, "hold_and_rerun", lambda page, values: asked.extend(values))
         patch.setattr(forgotten_page, "held", lambda *_: ("fifo",))
-        patch.setattr(forgotten_page, "hold", lambda *_: None)
         arrived: list[Any] = []
         patch.setattr(forgotten_page, "arrive", lambda *given: arrived.append(given))
-        patch.setattr(choices, "which_dialog", lambda _: ("dialogues", "", 1))
+        patch.setattr(choices, "which_dialog", lambda _, dialog: ("dialogues", "", dialog))
         forgotten_page.go_to("dialogs", done, row)
     assert arrived == [("dialogs", ("dialogues", "", 1))]
 

@@ -195,9 +195,10 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     return wrong
 
 
-def which_dialog(page: str) -> tuple[object, ...]:
-    """Return what identifies the dialog on the page."""
-    return tuple(held(page, field) for field in (FILE, DIGEST, DIALOG))
+def which_dialog(page: str, dialog: int | None = None) -> tuple[object, ...]:
+    """Return what identifies the dialog on the page, or another of its file."""
+    file = (held(page, field) for field in (FILE, DIGEST))
+    return (*file, held(page, DIALOG) if dialog is None else dialog)
 
 
 # ------------------------------------------------------------------------------- controls

@@ -29,7 +29,7 @@ from fdkvc.limits import MAX_CONFIG_MEGABYTES, MAX_LANES
 from fdkvc.ui.dialogs import choices
 from fdkvc.ui.dialogs.files import DialogFile
 from fdkvc.ui.kit import fields
-from fdkvc.ui.kit.fields import held, hold, pick, problems
+from fdkvc.ui.kit.fields import held, pick, problems
 from fdkvc.ui.kit.frame import table_html
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import plain
@@ -180,6 +180,5 @@ def go_to(page: str, done: Replayed, row: dict[str, Any]) -> None:
     ]
     if row["budget"] <= choices.BUDGET.high:
         values.append((choices.BUDGET, int(row["budget"])))
-    hold(page, choices.DIALOG, dialog)
-    arrive(page, choices.which_dialog(page))
+    arrive(page, choices.which_dialog(page, dialog))
     fields.hold_and_rerun(page, values)
