@@ -102,12 +102,13 @@ class MentionFinder:
         pattern = _whole(wording)
         at = self._text.find(wording)  # faster than by the pattern
         while at >= 0:
-            end = at + len(wording)
+            after = at + 1
             if pattern.match(self._text, at):
-                start, stop = self._original(at), self._original(end - 1) + 1
+                after = at + len(wording)
+                start, end = self._original(at), self._original(after - 1) + 1
                 turn = bisect_right(self._starts, start) - 1
-                yield Mention(turn, start - self._starts[turn], stop - self._starts[turn])
-            at = self._text.find(wording, end)
+                yield Mention(turn, start - self._starts[turn], end - self._starts[turn])
+            at = self._text.find(wording, after)
 
     def _original(self, place: int) -> int:
         """Return the place of a character before spaces were left out."""

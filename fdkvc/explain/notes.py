@@ -52,6 +52,8 @@ def pinned_notes(
     >>> dialog = Transcript("own", (Turn("system", "Be kind to all", kind="system"),))
     >>> pinned_notes([dialog], with_pinned_prompts([policy_named("fifo")]), [4, 8])
     ['At 4 entries, only the first words of the pinned system prompt stay: the longest has 4.']
+    >>> pinned_notes([dialog], with_pinned_prompts([policy_named("fifo")]), [8])
+    []
     """
     shares = [
         each.most for each in policies if isinstance(each, Whitelist) and each.speaker == "prompt"
@@ -66,8 +68,10 @@ def pinned_notes(
     if not longest:
         return ["No dialog has a system prompt, so pinning it changes nothing."]
     tight = [f"{budget:,}" for budget in sorted(budgets) if int(min(shares) * budget) < longest]
+    if not tight:
+        return []
     at = f"At {listed(tight)} entries, only the first words of the pinned system prompt stay"
-    return [f"{at}: the longest has {longest:,}."] if tight else []
+    return [f"{at}: the longest has {longest:,}."]
 
 
 def missing_value_notes(transcripts: Sequence[Transcript]) -> list[str]:

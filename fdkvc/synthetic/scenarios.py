@@ -98,7 +98,7 @@ def custom_scenario(schedule: str) -> Scenario:
     >>> custom_scenario("aab ba").schedule
     'AABBA'
     """
-    return Scenario("own", "Own schedule", "".join(schedule.upper().split()))
+    return Scenario("own", "Custom schedule", "".join(schedule.upper().split()))
 
 
 def _gradual() -> Scenario:

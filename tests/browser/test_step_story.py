@@ -261,7 +261,7 @@ def test_what_is_changed_is_marked_and_what_is_wrong_is_explained_at_its_control
     expect(page.get_by_text("changed from 0.88")).to_have_count(0)
     expect(gamma).to_have_value("0.88")
 
-    schedule = page.get_by_role("textbox", name="Own schedule")
+    schedule = page.get_by_role("textbox", name="Custom schedule")
     schedule.fill("AA1")
     schedule.press("Enter")
     expect(page.get_by_text("must be letters A to Z")).to_be_visible()

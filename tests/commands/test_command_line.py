@@ -309,7 +309,7 @@ def test_trace_takes_a_schedule_and_hyperparameters(tmp_path: Path, capsys: CAPT
     files = trace_files(trace, dialogs)
     assert (tmp_path / "entries.csv").read_text() == files["entries.csv"]
     assert pd.read_csv(tmp_path / "turns.csv").topic.tolist() == list("AABC")
-    assert "FD-KVC γ=0.8 w_c=0.3 on Own schedule (AABC)" in capsys.readouterr().out
+    assert "FD-KVC γ=0.8 w_c=0.3 on Custom schedule (AABC)" in capsys.readouterr().out
 
 
 def test_trace_takes_whole_numbers_for_a_hyperparameter_that_counts(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def test_a_mention_is_the_wording_where_it_stands(
 
 @given(st.lists(st.text(st.sampled_from("aB ,é"), max_size=12), min_size=1, max_size=4))
 def test_words_are_found_as_a_regular_expression_finds_them(texts: list[str]) -> None:
-    for wording in ("a", "ab", "a b"):
+    for wording in ("a", "ab", "a b", "a a"):
         expected = [
             Mention(turn, *found.span())
             for turn, text in enumerate(texts)

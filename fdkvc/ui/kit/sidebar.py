@@ -42,11 +42,11 @@ SCENARIO = Field(
     "Which topic each turn is about.",
     name="scenario",
     default="mixed",
-    choices={**SCENARIOS, OWN: "Own schedule …"},
+    choices={**SCENARIOS, OWN: "Custom schedule …"},
     follows=True,
 )
 SCHEDULE = Field(
-    "Own schedule",
+    "Custom schedule",
     "One letter a turn, A to Z: the turn's topic.",
     name="schedule",
     default="AAABBBCC",
