@@ -68,14 +68,15 @@ export function rivalOf(lane, { at, rule }) {
 }
 
 /**
- * An entry by its token and topic.
+ * An entry by its word, token and topic.
  * @param {Lane} lane
  * @param {number} i
  */
 export function called(lane, i) {
   const token = lane.token[i];
   const topic = lane.dialog.topicOf(token);
-  return `token ${token}${topic ? ` of ${topic}` : ''}`;
+  const word = lane.dialog.words.length ? `“${lane.dialog.words[token]}”, ` : '';
+  return `${word}token ${token}${topic ? ` of ${topic}` : ''}`;
 }
 
 /**

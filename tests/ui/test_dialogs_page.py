@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import threading
 from typing import Any
 
@@ -324,6 +325,9 @@ def test_what_a_long_dialog_lacks_is_said_where_it_would_be() -> None:
     for view in ("cache", "lanes"):
         app = open_dialogs(file, view=view, budget=most, policies="fifo,h2o")
         assert "not available" not in words_of(app)
+    # Entries that only one of the two keeps are named by their words.
+    assert re.search(r"<th[^>]*>only in</th><th[^>]*>word</th>", html(app))
+    assert "<td>word7</td>" in html(app)
 
 
 def test_a_policy_whose_cache_is_too_large_for_a_long_dialog_is_refused(

@@ -170,9 +170,10 @@ def _difference_words(
 
 
 def _shown(table: pd.DataFrame, one: Lane, other: Lane) -> dict[str, list[str]]:
-    lanes = {"one": one, "other": other}
+    lanes, words = {"one": one, "other": other}, one.run.dialog.words
     return {
         "only in": [lanes[keeper].label for keeper in table["keeper"]],
+        **({"word": [words[token] for token in table["token"]]} if words else {}),
         "token": _words(table["token"], "d"),
         "topic": table["topic"].fillna("–").tolist(),
         "from turn": _words(table["born"], "d"),
