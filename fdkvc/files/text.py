@@ -136,10 +136,10 @@ def replay_text(replayed: pd.DataFrame) -> str:
             high = row["mean"] + (row["ci_high"] - row["ci_low"]) / 2
             words = plus_minus(row["mean"], high, scale, digits)
             name = f"{row['policy']}{OF_HEADS[row['heads']]}"
-            cells.append((f"{metric}{unit}", name, row["budget"], words))
-    dialogs = count(int(replayed.dialog.nunique()), "dialog")
+            over = f"{metric}{unit}, {count(int(row['n']), 'dialog')}"
+            cells.append((over, name, row["budget"], words))
     parts = [
-        f"Means over {dialogs} by budget, ± half of the 95 % interval, which is\n"
+        "Means over dialogs by budget, ± half of the 95 % interval, which is\n"
         f"{over_clusters(int(replayed.services.nunique()))}",
         _columns_text(["metric", "policy"], table.budget.unique().tolist(), cells),
         not_computed(replayed),

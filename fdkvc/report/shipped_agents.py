@@ -94,10 +94,11 @@ def agents_words() -> str:
     rows, general = _rows(agents.AS_READ), _rows(agents.GENERAL)[:1]
     return (
         f"{rows.n.max()} conversations with calls of τ-bench (sierra-research/tau-bench, MIT) "
-        f"on {rows.clusters.max()} tasks, lexical embedding, calls read as text; 95 % "
-        "intervals by task. Pinned: the change in points if the system prompt of "
-        f"{agents.PROMPT:,} words is never evicted. With word frequencies of general English, "
-        f"surprisal changes by {_changes(general)[0]} points at {general.budget.iloc[0]} entries. "
+        f"on {rows.clusters.max()} tasks, lexical embedding (mean over {len(agents.SEEDS)} seeds), "
+        "calls read as text; 95 % intervals by task. Pinned: the change in points if the system "
+        f"prompt of {agents.PROMPT:,} words is never evicted. With word frequencies of general "
+        f"English, surprisal changes by {_changes(general)[0]} points at "
+        f"{general.budget.iloc[0]} entries. "
         "Measured by benchmarks/research/agents.py."
     )
 

@@ -31,7 +31,7 @@ def test_dialogs_replays_the_projects_own_by_default(tmp_path: Path, capsys: CAP
     assert run("dialogs", "--budgets", "32", "64", "--out", tmp_path / "out") == 0
 
     said = capsys.readouterr().out
-    assert said.startswith("lexical embedding, seed 0\n\nMeans over 2 dialogs by budget")
+    assert said.startswith("lexical embedding, seed 0\n\nMeans over dialogs by budget")
     assert said.endswith(f"Written to {tmp_path / 'out'}\n")
     summary = pd.read_csv(tmp_path / "out" / "replay_summary.csv")
     assert summary.policy.unique().tolist() == [*PAPER_POLICIES, "random", BEST]
