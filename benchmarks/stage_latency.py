@@ -2,15 +2,17 @@
 
 For a small run, a large one, four lanes and a long dialog: the time from a link, or from the file
 of the long dialog, to the first drawn run, each time in a new session without a cache; keys are
-pressed alternately at rest and during the previous step's transition; the run is played at ten
-turns a second; with a single policy, another is chosen. Then each page of the app is opened from
-the one before.
+pressed alternately at rest and during the previous step's transition; a short run is played at ten
+turns a second; another policy is chosen, or another long dialog. Then each page of the app is
+opened from the one before.
 
     python -m benchmarks.stage_latency [--keys 40] [--rounds 3]
 """
 
 from __future__ import annotations
 
+import json
+import math
 import statistics
 from collections.abc import Sequence
 from time import perf_counter
@@ -32,11 +34,17 @@ VIEWS = {
     "the same side by side": f"{LINK_OF_LONG}&view=lanes",
 }
 
-LONG = "\n".join(
-    f"User: {' '.join(f'word{(31 * turn + place * place) % 1499}' for place in range(200))}"
-    for turn in range(500)
-)
-"""The long dialog."""
+
+def long_dialog(name: str, shift: int) -> dict[str, object]:
+    """Return a dialog of 500 turns with 200 words each; another for another `shift`."""
+    turns = (
+        " ".join(f"word{(shift * turn + place * place) % 1499}" for place in range(200))
+        for turn in range(500)
+    )
+    return {"id": name, "messages": [{"role": "user", "content": text} for text in turns]}
+
+
+LONG = json.dumps([long_dialog("first", 31), long_dialog("second", 37)])
 
 PLAYED = 100
 """Turns from which on a dialog is not played to its end."""
@@ -53,7 +61,7 @@ def measure(browser: Browser, address: str, keys: int) -> dict[str, list[float]]
         chooser.wait_for(state="attached")
         began = perf_counter()
         chooser.set_input_files(
-            {"name": "a.txt", "mimeType": "text/plain", "buffer": LONG.encode()}
+            {"name": "a.json", "mimeType": "application/json", "buffer": LONG.encode()}
         )
     page.locator(".stage[data-run]").wait_for(timeout=60_000)
     first = 1e3 * (perf_counter() - began)
@@ -64,22 +72,23 @@ def measure(browser: Browser, address: str, keys: int) -> dict[str, list[float]]
     found = {"link or file to first drawn run": [first], "key to painted turn": steps}
     if last < PLAYED:
         found["between turns at ten a second"] = page.evaluate("timePlay", last)
-    if page.get_by_role("combobox", name="Policy").count():
-        page.evaluate("watchRuns")
-        chosen = [_drawn(page, name) for name in ("FIFO", "H2O", "FD-KVC")]
-        found["choice to drawn run"] = chosen
+    choices = {"Policy": ("FIFO", "H2O", "FD-KVC"), "Dialog": ("second",)}
+    for label, names in choices.items():
+        if page.get_by_role("combobox", name=label, exact=True).count():
+            page.evaluate("watchRuns")
+            found["choice to drawn run"] = [_drawn(page, label, name) for name in names]
     page.close()
     return found
 
 
-def _drawn(page: Page, policy: str) -> float:
-    """Choose a policy; return the milliseconds until its run is drawn."""
+def _drawn(page: Page, label: str, name: str) -> float:
+    """Choose a policy or dialog; return the milliseconds until its run is drawn."""
     page.wait_for_timeout(2000)  # until the server has heard of the last turn
     settled(page).evaluate("window.drawn = null")
-    choice = page.get_by_role("combobox", name="Policy")
+    choice = page.get_by_role("combobox", name=label, exact=True)
     choice.evaluate("each => each.scrollIntoView({ block: 'center' })")  # its list needs room
-    choice.fill(policy)
-    page.get_by_role("option", name=policy, exact=True).wait_for()
+    choice.fill(name)
+    page.get_by_role("option", name=name, exact=True).wait_for()
     choice.press("Enter")
     page.wait_for_function("window.drawn !== null && window.drawn !== undefined")
     return float(page.evaluate("window.drawn"))
@@ -101,7 +110,7 @@ def navigate(browser: Browser, address: str) -> dict[str, list[float]]:
 
 
 def _summary(times: Sequence[float]) -> str:
-    worst = sorted(times)[int(0.95 * (len(times) - 1))]
+    worst = sorted(times)[math.ceil(0.95 * len(times)) - 1]
     return f"median {statistics.median(times):.1f} ms, 95 % below {worst:.1f} ms"
 
 
