@@ -37,6 +37,7 @@ def parse_json(text: str, first_line: int = 1) -> Any:
         return json.loads(text, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         line, reason = first_line + error.lineno - 1, error.msg[:1].lower() + error.msg[1:]
+        reason = reason.removesuffix(" at").removesuffix(" starting")
         message = f"line {line} is not JSON at column {error.colno}: {reason}"
     except RecursionError:
         message = f"the file is nested too deeply: at most {MAX_JSON_DEPTH} levels are allowed"

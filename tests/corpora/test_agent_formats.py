@@ -413,6 +413,12 @@ def test_values_that_prove_nothing_are_no_evidence() -> None:
     ]
 
 
+def test_a_number_too_large_for_any_is_no_word() -> None:
+    talk = encoded([{"role": "user", "content": "inf, 2"}, called("f", x=2, y=0, z=10**400)])
+    (dialog,) = read_transcripts(talk.replace(b'"y": 0', b'"y": 1e999'))
+    assert [each.slot for each in dialog.demands] == ["x"]
+
+
 def test_parallel_calls_of_one_method_are_several_calls() -> None:
     calls = [{"function": {"name": "f", "arguments": {"x": each}}} for each in ("ab", "cd")]
     talk = [{"role": "user", "content": "ab cd"}, {"role": "assistant", "tool_calls": calls}]

@@ -628,7 +628,7 @@ HERE = r"dialogue 0 \(7_00001\)"
         (b"a: b\n---\n" * (MAX_DIALOGS + 1), "begins another dialog, but at most 2000 are allowed"),
         (b'[{"role": "user",\n "content": hello}]', "line 2 is not JSON at column 13: expecting"),
         (b'{"messages": []}\n{"messages": [}', "line 2 is not JSON at column 15"),
-        (b'[{"role": "user", "content": "a', "line 1 is not JSON at column 30: unterminated"),
+        (b'[{"role": "user", "content": "a', "line 1 is not JSON at column 30: unterminated string$"),
         (b'[{"role": NaN}]', "the file has a number that cannot be read: NaN is not JSON"),
         (b'[{"role": ' + b"9" * 5000 + b"}]", "the file has a number that cannot be read"),
         (b"\n[" * 100_000, "line 34 is nested too deeply: at most 32 levels are allowed"),

@@ -8,6 +8,7 @@ A message may name its topic in a field ``topic``. An assistant's ``tool_calls``
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
@@ -229,14 +230,14 @@ def _parsed(text: str) -> Any:
 
 
 def _values(value: Any, name: str) -> Iterator[tuple[str, str]]:
-    """Yield the path and text of every text and number in a value."""
+    """Yield the path and text of every text and finite number in a value."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _values(inner, f"{name}.{key}" if name else key)
     elif isinstance(value, list):
         for at, inner in enumerate(value):
             yield from _values(inner, f"{name}.{at}")
-    elif isinstance(value, str | int | float) and not isinstance(value, bool):
+    elif type(value) in (str, int) or (isinstance(value, float) and math.isfinite(value)):
         yield clean_name(name), str(value)
 
 
