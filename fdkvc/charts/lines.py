@@ -53,7 +53,7 @@ def budgets_chart(
     base = alt.Chart(alt.NamedData("budgets")).encode(
         x=alt.X(
             "budget:Q",
-            # Each budget is about twice the one before.
+            # Budgets grow by factors, which this axis spaces evenly.
             scale=alt.Scale(type="log", domain=[budgets[0] / room, budgets[-1] * room], nice=False),
             axis=alt.Axis(title="budget", values=budgets, grid=False, format=",d"),
         )

@@ -145,7 +145,7 @@ def read_transcripts(
         if too_long:
             warn(skipped_text(too_long))
         if unlisted := sum(not each.tools_in_text for each in transcripts):
-            warn(f"{count(unlisted, 'dialog')} without a list of tools: read as before.")
+            warn(f"Read without tools, as their file lists none: {count(unlisted, 'dialog')}.")
         content += b"tools" + schema
     return transcripts, hashlib.sha256(content).hexdigest()
 

@@ -17,6 +17,7 @@ NO_EVIDENCE = frozenset(("", "yes", "no", "true", "false", "dontcare", "free", "
 
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,15})?(e-?\d{1,2})?")
 _FIGURES = re.compile(r"[\d.,]+")
+_THREE = re.compile(r"\d{3}(?!\d)")  # the end of a number with a comma between thousands
 _ID = re.compile(r"#?[^\W\d][\w.@/-]*")
 _SPACES = re.compile(r"\s+")
 _BETWEEN_TURNS = "\0"
@@ -99,11 +100,11 @@ class MentionFinder:
         return self._found[wording]
 
     def _search(self, wording: str) -> Iterator[Mention]:
-        pattern = _whole(wording)
         at = self._text.find(wording)  # faster than by the pattern
+        pattern = _whole(wording) if at >= 0 else None
         while at >= 0:
             after = at + 1
-            if pattern.match(self._text, at):
+            if pattern and pattern.match(self._text, at):
                 after = at + len(wording)
                 start, end = self._original(at), self._original(after - 1) + 1
                 turn = bisect_right(self._starts, start) - 1
@@ -128,11 +129,11 @@ def _whole(wording: str) -> re.Pattern[str]:
     # The letter of an escape, as of a line's end within JSON, is not of the word after it.
     before, after = r"(?:(?<!\w)|(?<=\\[bfnrt]))", r"(?!\w)"
     if wording[0].isdigit():
-        before += r"(?<!\d[.,:/-])"
+        before += r"(?<!\d[.:/-])" + (r"(?<!\d,)" if _THREE.match(wording) else "")
     if wording[-1].isdigit():
-        after += r"(?![.,:/-]\d)"
+        after += r"(?![.:/-]\d|,\d{3}(?!\d))"
     if _FIGURES.fullmatch(wording):
-        before += r"(?<![^\w.][.-])"  # a sign, or the point of a fraction
+        before += r"(?<![^\w.][.\-−])"  # a sign, or the point of a fraction
     if _ID.fullmatch(wording) and re.search(r"[\d@]", wording):
         before += r"(?<!\w[.@-])"
         after += r"(?![.@-]\w)"

@@ -71,7 +71,7 @@ SHAPES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "demand_slots": ("str", ("Q",)),
     "demand_values": ("str", ("Q",)),
     "demand_carried": ("int", ("Q",)),  # 1: mentioned only for other services, else 0
-    "demand_calls": ("int", ("Q",)),  # number of the call in the dialog, 0 for a state
+    "demand_calls": ("int", ("Q",)),  # place of the call among the dialog's, 0 for a state
     "mentions": ("int", ("M", "4")),  # demand, turn, first character, end; oldest first
     "surprisal": ("float", ("N",)),  # −log of each token's probability, in nats
 }
@@ -229,7 +229,7 @@ def _arrays_of(recordings: Sequence[Recording], half: bool) -> dict[str, Any]:
         "demand_slots": texts([demand.slot for _, demand in demands]),
         "demand_values": texts([demand.value for _, demand in demands]),
         "demand_carried": ints([demand.carried for _, demand in demands]),
-        "demand_calls": ints([demand.call for _, demand in demands]),
+        "demand_calls": ints([demand.call_number for _, demand in demands]),
         "mentions": ints(mentions, -1, 4),
         **surprisal,
     }

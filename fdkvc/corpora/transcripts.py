@@ -78,8 +78,8 @@ class Demand:
     """In earlier turns, oldest first; at least one."""
     carried: bool = False
     """Whether it is a state's value mentioned only in turns about other services."""
-    call: int = 0
-    """Number of its call in the dialog; 0 for a state."""
+    call_number: int = 0
+    """Place of its call among `Transcript.calls`; 0 for a state."""
 
     @property
     def age(self) -> int:
@@ -183,8 +183,8 @@ class Transcript:
             for speaker, turn in zip(speakers, self.turns, strict=True)
             if turn.kind is None and speaker not in _ASSISTANTS
         ]
-        user = next((name for name in (*_USERS, *others) if name in speakers), None)
-        return tuple("user" if speaker == user else "system" for speaker in speakers)
+        users = {*_USERS} & {*speakers} or {*others[:1]}
+        return tuple("user" if speaker in users else "system" for speaker in speakers)
 
     @property
     def unknown_speakers(self) -> tuple[str, ...]:

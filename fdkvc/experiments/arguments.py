@@ -64,7 +64,7 @@ def source_recall(arguments: pd.DataFrame) -> pd.DataFrame:
             for age, (low, high) in AGES.items():
                 some = of_source[(of_source.age > low) & (of_source.age <= high)]
                 if len(some):
-                    calls = some.groupby(["dialog", "turn", "call", "number"], sort=False).held
+                    calls = some.groupby(["dialog", "turn", "call", "call_number"], sort=False).held
                     dialogs = calls.mean().groupby("dialog", sort=False).mean()
                     services = [cluster_of[dialog] for dialog in dialogs.index]
                     found = mean_over_services(dialogs.to_numpy(), services, within=(0, 1))

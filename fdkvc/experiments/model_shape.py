@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,13 +63,16 @@ IN_NUMBERS = "layers x KV heads x head width x bits, such as 32x8x128x16"
 BITS = {"float32": 32, "float16": 16, "bfloat16": 16}
 """Of each type of number in ``config.json``; those of a quantized cache are given in numbers."""
 
-FULL = ("full_attention", "attention", "global")
+FULL = ("full_attention", "attention")
 """Names of layers that attend to all tokens."""
 
 _LAYERS, _HEADS = ("num_hidden_layers", "n_layer"), ("num_attention_heads", "n_head")
 _KV_HEADS, _HIDDEN = ("num_key_value_heads", "num_kv_heads"), ("hidden_size", "n_embd")
-_TYPES = ("layer_types", "layers_block_type", "_block_types", "block_types")
-_OTHERWISE = re.compile(r"mamba|ssm|rwkv|recurrent|linear_attn|linear_num|hybrid|sliding_window$")
+_TYPES = ("layer_types", "layers_block_type")
+_OTHERWISE = re.compile(
+    r"mamba|ssm|rwkv|recurrent|linear_attn|linear_num|hybrid|block_types|attn_type_list"
+    r"|(sliding|attention)_window(_size)?$|attention_chunk_size$"
+)
 _NUMBERS = re.compile(r"(\d{1,4})x(\d{1,4})x(\d{1,5})x(2|3|4|8|16|32)")
 
 
@@ -87,8 +91,9 @@ def read_shape(name: str) -> ModelShape:
         layers, heads, width, bits = map(int, found.groups())
         return ModelShape(name, layers, 2 * heads * width, bits)
     path = Path(name)
-    if path.name == "config.json" or path.is_dir():
-        return shape_of(read_config(path if path.is_dir() else path.parent))
+    with suppress(OSError):  # too long a name
+        if path.name == "config.json" or path.is_dir():
+            return shape_of(read_config(path if path.is_dir() else path.parent))
     raise ValueError(
         f"shape {name[:80]!r} is unknown: choose from {', '.join(SHAPES)}, give {IN_NUMBERS} (with "
         "2, 3, 4, 8, 16 or 32 bits), or the config.json of a model"
@@ -116,11 +121,14 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape:
         one = own.get("multi_query") is True and not own.get("new_decoder_architecture")
         numbers = 2 * (1 if one else _number(own, *_KV_HEADS) or heads) * width
     dtype = own.get("dtype") or own.get("torch_dtype") or "bfloat16"
-    if dtype not in BITS:
-        raise ValueError(_unknown(f"bits, only {clean_name(str(dtype))!r}"))
+    if not isinstance(dtype, str) or dtype not in BITS:
+        raise ValueError(
+            f"config.json gives the type of numbers {clean_name(str(dtype))!r}, which is unknown: "
+            f"give {IN_NUMBERS}"
+        )
     name = clean_name(str(config.get("_name_or_path") or config.get("model_type") or "config.json"))
     every = _number(own, *_LAYERS)
-    some = "" if layers == every else f" ({layers} of {every} layers, which attend to all tokens)"
+    some = "" if layers == every else f" (the {layers} of {every} layers that attend to all tokens)"
     return ModelShape(name + some, layers, numbers, BITS[dtype])
 
 
@@ -129,23 +137,26 @@ def _full_layers(config: Mapping[str, Any]) -> int:
     layers = _number(config, *_LAYERS)
     if layers is None:
         raise ValueError(_unknown("layers"))
-    own = layers - (_number(config, "num_kv_shared_layers") or 0)
+    own = max(layers - (_number(config, "num_kv_shared_layers") or 0), 0)
     types = next((config[key] for key in _TYPES if isinstance(config.get(key), list)), None)
-    placed, period = config.get("attn_layer_indices"), _number(config, "attn_layer_period")
-    every = _number(config, "full_attention_interval", "sliding_window_pattern")
+    placed = config.get("attn_layer_indices")
     if types is not None:
         full = sum(each in FULL for each in _repeated(types, layers)[:own])
     elif isinstance(placed, list):
-        full = len(placed)
-    elif period is not None:
+        full = sum(at in placed for at in range(layers))
+    elif period := _number(config, "attn_layer_period"):
         full = len(range(_number(config, "attn_layer_offset") or 0, layers, period))
-    elif every is not None:
+    elif every := _number(config, "full_attention_interval", "sliding_window_pattern"):
         full = own // every
     else:
         full = own
+        unused = ["sliding_window"] if config.get("use_sliding_window") is False else []
         other = [key for key, value in config.items() if _OTHERWISE.search(key) and value]
-        if other and config.get("use_sliding_window") is not False:
-            raise ValueError(_unknown(f"layers that attend to all tokens, beside {other[0]!r}"))
+        if other := [key for key in other if key not in (*unused, "use_sliding_window")]:
+            raise ValueError(
+                f"config.json has {other[0]!r} but does not say which layers attend to all "
+                f"tokens: give {IN_NUMBERS}"
+            )
     if full < 1:
         raise ValueError("config.json: no layer attends to all tokens, so there is nothing to save")
     return full

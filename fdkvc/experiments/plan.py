@@ -156,7 +156,10 @@ def plan_sentence(
 def _saving(row: pd.Series, tokens: float, shape: ModelShape) -> str:
     """Return what a row of a plan saves at the end of a dialog of the mean length."""
     if row["saved"] <= 0:
-        return f"A dialog of the mean length, {tokens:,.0f} tokens, fits in, so nothing is saved."
+        return (
+            f"A dialog of the mean length, {tokens:,.0f} tokens, fits into the cache, so nothing "
+            "is saved."
+        )
     return (
         f"At the end of a dialog of the mean length, {tokens:,.0f} tokens, the cache then takes "
         f"{written_bytes(row['bytes'])} instead of {written_bytes(tokens * shape.entry_bytes)} in "

@@ -83,7 +83,7 @@ REPLAY_SERVICES = ("services", "policy", "heads", "budget", "metric", "n", "mean
 
 ARGUMENTS = (
     *("dialog", "services", "policy", "heads", "budget"),
-    *("turn", "call", "number", "slot", "value", "source", "mentioned", "age", "held", "lost"),
+    *("turn", "call", "call_number", "slot", "value", "source", "mentioned", "age", "held", "lost"),
 )
 
 
@@ -151,7 +151,7 @@ def replay_arguments(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Do as `replay` does, and return its table with that of every argument of every call.
 
-    The second has columns `ARGUMENTS`: the call of this `number` in the dialog, in `turn`, needs
+    The second has columns `ARGUMENTS`: `call`, with a place among the dialog's, in `turn`, needs
     the `value` that turn `mentioned` gave last, in
     a span of the kind `source`; `held` is the share of heads that still cached it, and `lost` the
     turn that evicted it first in a head that did not, −1 if all held it. It is empty unless
@@ -264,7 +264,7 @@ def _arguments(evidence: Evidence) -> Iterator[tuple[Any, ...]]:
     for (demand, _), turns in zip(demands, lost, strict=True):
         if demand.kind == "call":
             turn, start, _ = demand.mentions[-1]
-            what = demand.turn, demand.source, demand.call, demand.slot, demand.value
+            what = demand.turn, demand.source, demand.call_number, demand.slot, demand.value
             held, gone = float((turns < 0).mean()), turns[turns >= 0]
             source = dialog.span_kind(turn, start)
             yield *what, source, turn, demand.age, held, int(gone.min()) if gone.size else -1

@@ -352,14 +352,14 @@ def over_clusters(clusters: int) -> str:
     >>> over_clusters(74)
     'over 74 clusters'
     >>> over_clusters(8)
-    'over 8 clusters (below 20, it covers the true mean less often than that)'
+    'over 8 clusters (fewer than 20, so it may cover the true mean less than 95 % of the time)'
     >>> over_clusters(1)
     'unknown: these dialogs have 1 cluster, but an interval needs 4'
     """
     found = count(clusters, "cluster")
     if clusters < MIN_CLUSTERS:
         return f"unknown: these dialogs have {found}, but an interval needs {MIN_CLUSTERS}"
-    few = " (below 20, it covers the true mean less often than that)"
+    few = " (fewer than 20, so it may cover the true mean less than 95 % of the time)"
     return f"over {found}{few if clusters < FEW_CLUSTERS else ''}"
 
 

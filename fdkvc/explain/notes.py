@@ -51,7 +51,7 @@ def pinned_notes(
     >>> from fdkvc.policies import policy_named, with_pinned_prompts
     >>> dialog = Transcript("own", (Turn("system", "Be kind to all", kind="system"),))
     >>> pinned_notes([dialog], with_pinned_prompts([policy_named("fifo")]), [4, 8])
-    ['At 4 entries, only the first words of the pinned system prompt stay: the longest has 4.']
+    ['At 4 entries, only the first words of the pinned prompt stay: the longest has 4 words.']
     >>> pinned_notes([dialog], with_pinned_prompts([policy_named("fifo")]), [8])
     []
     """
@@ -70,8 +70,8 @@ def pinned_notes(
     tight = [f"{budget:,}" for budget in sorted(budgets) if int(min(shares) * budget) < longest]
     if not tight:
         return []
-    at = f"At {listed(tight)} entries, only the first words of the pinned system prompt stay"
-    return [f"{at}: the longest has {longest:,}."]
+    at = f"At {listed(tight)} entries, only the first words of the pinned prompt stay"
+    return [f"{at}: the longest has {count(longest, 'word')}."]
 
 
 def missing_value_notes(transcripts: Sequence[Transcript]) -> list[str]:
@@ -97,7 +97,7 @@ def not_read_notes(transcripts: Sequence[Transcript]) -> list[str]:
         parts.update(dict(each.unread))
     others = ", ".join(f"{part} ({times}×)" for part, times in sorted(parts.items()) if times)
     strange = dict.fromkeys(name for each in transcripts for name in each.unknown_speakers)
-    read_as = f"Read as the assistant's: the words of {', '.join([*strange][:3])}"
+    read_as = f"Unknown roles are read as the assistant: {', '.join([*strange][:3])}"
     again = [each.name for each in transcripts if each.numbered]
     named = f"Dialogs of the same name are numbered: {', '.join(again[:3])}"
     return [

@@ -133,13 +133,13 @@ def replay_text(replayed: pd.DataFrame) -> str:
     for metric in dict.fromkeys(replayed.metric):
         scale, digits, unit = (100, 1, " %") if late_metric(metric).percent else (1, 2, "")
         for row in table[table.metric == metric].to_dict("records"):
-            high = row["mean"] + (row["ci_high"] - row["ci_low"]) / 2
-            words = plus_minus(row["mean"], high, scale, digits)
+            mean, low, high = (scale * row[name] for name in INTERVAL)
+            words = ranged(mean, low, high, digits)
             name = f"{row['policy']}{OF_HEADS[row['heads']]}"
             over = f"{metric}{unit}, {count(int(row['n']), 'dialog')}"
             cells.append((over, name, row["budget"], words))
     parts = [
-        "Means over dialogs by budget, ± half of the 95 % interval, which is\n"
+        "Means over dialogs by budget, with the 95 % interval, which is\n"
         f"{over_clusters(int(replayed.services.nunique()))}",
         _columns_text(["metric", "policy"], table.budget.unique().tolist(), cells),
         not_computed(replayed),

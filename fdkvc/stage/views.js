@@ -122,9 +122,11 @@ export class River {
       pen.stroke();
     }
     const label = Math.min((turn + 0.5) * step, width - 7);
-    const numbered = (Math.round(turn / this.every) * this.every + 0.5) * step;
     pen.fillStyle = theme.paper;
-    if (Math.abs(numbered - label) < 22) pen.fillRect(numbered - 11, bottom + 1, 22, 15); // they would overlap
+    for (const beside of [0, this.every]) {
+      const numbered = (turn - (turn % this.every) + beside + 0.5) * step;
+      if (Math.abs(numbered - label) < 22) pen.fillRect(numbered - 11, bottom + 1, 22, 15); // they would overlap
+    }
     words(pen, turn, label, height - 3, { align: 'center', bold: true, fill: this.hue });
   }
 

@@ -93,7 +93,7 @@ export class WhyInAll {
       make('span', { className: 'how' }, fates[k].how),
       chosen && (!sentences || sentences.length) ? make('p', { className: 'hint' }, sentences?.[k] ?? '…') : null));
     const hint = chosen ? [] : [make('p', { className: 'hint' }, 'Click to pin it.')];
-    const head = heading(dialog, token, chosen, `${held} of ${lanes.length}`, 'keep it', false, this.unpin);
+    const head = heading(dialog, token, chosen, `${held}\u00a0of\u00a0${lanes.length}`, 'keep\u00a0it', false, this.unpin);
     if (chosen) head.lastElementChild?.before(this.#unfold());
     return [head, ...sections, ...hint];
   }

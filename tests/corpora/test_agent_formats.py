@@ -423,9 +423,9 @@ def test_parallel_calls_of_one_method_are_several_calls() -> None:
     calls = [{"function": {"name": "f", "arguments": {"x": each}}} for each in ("ab", "cd")]
     talk = [{"role": "user", "content": "ab cd"}, {"role": "assistant", "tool_calls": calls}]
     (dialog,) = read_transcripts(encoded(talk))
-    assert [(each.value, each.call) for each in dialog.demands] == [("ab", 0), ("cd", 1)]
+    assert [(each.value, each.call_number) for each in dialog.demands] == [("ab", 0), ("cd", 1)]
     assert Demands("call").weights(dialog.demands).tolist() == [0.5, 0.5]
-    two = replace(dialog.demands[1], call=0)
+    two = replace(dialog.demands[1], call_number=0)
     three = (*dialog.demands, replace(dialog.demands[0], slot="y"))
     assert Demands("call").weights(three).tolist() == [0.25, 0.5, 0.25]
     assert Demands("call").weights((dialog.demands[0], two)).tolist() == [0.5, 0.5]
@@ -465,7 +465,7 @@ def test_kinds_of_span_follow_the_roles_of_any_file(
 def test_a_role_with_a_typo_is_said() -> None:
     talk = [{"role": role, "content": "on"} for role in ("user", "asistant", "assistant", "Bot")]
     dialogs = read_transcripts(encoded(talk))
-    assert not_read_notes(dialogs) == ["Read as the assistant's: the words of asistant."]
+    assert not_read_notes(dialogs) == ["Unknown roles are read as the assistant: asistant."]
     assert not_read_notes(read_transcripts(b"Jo: hi\nKim: hello")) == []
 
 

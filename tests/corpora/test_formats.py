@@ -327,7 +327,7 @@ def test_assistants_say_and_call_in_every_way_that_their_interfaces_have() -> No
     assert called == [(4, "fly"), (5, "now"), (5, "note")]
     assert dialog.demands == (
         Demand("call", 4, "fly", "to", "Oslo", (Mention(0, 0, 4),)),
-        Demand("call", 5, "note", "input", "at 5", (Mention(0, 6, 10),), call=2),
+        Demand("call", 5, "note", "input", "at 5", (Mention(0, 6, 10),), call_number=2),
     )
 
 
@@ -528,7 +528,7 @@ def test_requests_for_responses_are_read() -> None:
     ]
     assert long.demands == (
         Demand("call", 3, "fly", "to", "Oslo", (Mention(1, 3, 7),)),
-        Demand("call", 5, "note", "input", "at 5", (Mention(4, 0, 4),), call=1),
+        Demand("call", 5, "note", "input", "at 5", (Mention(4, 0, 4),), call_number=1),
     )
     assert short.turns == (Turn("user", "hello"),)
     for wrong in (3, ["hello"], {"role": "user"}, [{"content": "hello"}]):
@@ -628,7 +628,10 @@ HERE = r"dialogue 0 \(7_00001\)"
         (b"a: b\n---\n" * (MAX_DIALOGS + 1), "begins another dialog, but at most 2000 are allowed"),
         (b'[{"role": "user",\n "content": hello}]', "line 2 is not JSON at column 13: expecting"),
         (b'{"messages": []}\n{"messages": [}', "line 2 is not JSON at column 15"),
-        (b'[{"role": "user", "content": "a', "line 1 is not JSON at column 30: unterminated string$"),
+        (
+            b'[{"role": "user", "content": "a',
+            "is not JSON at column 30: unterminated string$",
+        ),
         (b'[{"role": NaN}]', "the file has a number that cannot be read: NaN is not JSON"),
         (b'[{"role": ' + b"9" * 5000 + b"}]", "the file has a number that cannot be read"),
         (b"\n[" * 100_000, "line 34 is nested too deeply: at most 32 levels are allowed"),

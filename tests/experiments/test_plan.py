@@ -98,7 +98,9 @@ def test_the_sentence_names_policy_budget_saving_and_ties() -> None:
     none = sentence_of(replayed(**low))
     assert none.startswith("No policy reaches a call-argument recall of 90 % within 400 entries")
     fits = plan_sentence(SETTINGS, high, plan_table(SETTINGS, high, [100], SHAPE), [100], SHAPE)
-    assert "A dialog of the mean length, 100 tokens, fits in, so nothing is saved." in fits
+    assert (
+        "A dialog of the mean length, 100 tokens, fits into the cache, so nothing is saved." in fits
+    )
     assert fits.endswith("No other policy was run.")
     empty = sentence_of(replayed().iloc[:0])
     assert empty.startswith("There is no plan: these dialogs have no calls")
@@ -121,11 +123,11 @@ def own_config(**more: Any) -> str:
         ({"multi_query": True, "new_decoder_architecture": True, "num_kv_heads": 2}, 12, 32),
         ({"layer_types": ["full_attention", *["sliding_attention"] * 5] * 2}, 2, 64),
         ({"layer_types": ["linear_attention", "full_attention"] * 6}, 6, 64),
-        ({"block_types": ["recurrent", "recurrent", "attention"]}, 4, 64),
+        ({"sliding_window_pattern": "LLLG", "layer_types": ["full_attention"] * 12}, 12, 64),
         ({"full_attention_interval": 4, "linear_num_key_heads": 2}, 3, 64),
         ({"sliding_window_pattern": 6, "sliding_window": 512}, 2, 64),
         ({"attn_layer_period": 8, "attn_layer_offset": 4, "mamba_d_state": 16}, 1, 64),
-        ({"attn_layer_indices": [2, 7], "mamba_n_heads": 4}, 2, 64),
+        ({"attn_layer_indices": [2, 7, 7, 99], "mamba_n_heads": 4}, 2, 64),
         ({"num_kv_shared_layers": 6, "layer_types": ["full_attention"] * 12}, 6, 64),
     ],
 )
@@ -134,7 +136,7 @@ def test_only_what_grows_with_the_dialog_counts(
 ) -> None:
     shape = shape_of(json.loads(own_config(**more)))
     assert (shape.layers, shape.numbers) == (layers, numbers)
-    some = f"{layers} of 12 layers, which attend to all tokens"
+    some = f"the {layers} of 12 layers that attend to all tokens"
     assert (some in shape.name) == (layers < 12)
 
 
@@ -168,9 +170,17 @@ def test_a_config_of_ones_own_gives_a_shape(tmp_path: Path) -> None:
         ('{"num_hidden_layers": 2}', "does not say the model's heads and head width: give"),
         ('{"num_hidden_layers": 1000000000000}', "num_hidden_layers in config.json is 10000000000"),
         (own_config(num_key_value_heads=[1, 2]), "num_key_value_heads in config.json is"),
-        (own_config(torch_dtype="float8_e4m3fn"), "model's bits, only 'float8_e4m3fn': give"),
-        (own_config(sliding_window=4096), "attend to all tokens, beside 'sliding_window': give"),
-        (own_config(mamba_d_state=16), "attend to all tokens, beside 'mamba_d_state': give"),
+        (
+            own_config(torch_dtype="float8_e4m3fn"),
+            "numbers 'float8_e4m3fn', which is unknown: give",
+        ),
+        (own_config(torch_dtype=["x"]), "which is unknown: give"),
+        (own_config(block_types=["recurrent", "attention"]), "has 'block_types' but does not say"),
+        (own_config(attention_chunk_size=8192), "has 'attention_chunk_size' but does not say"),
+        (own_config(num_kv_shared_layers=20), "no layer attends to all tokens"),
+        (own_config(use_sliding_window=False, mamba_d_state=16), "has 'mamba_d_state' but does"),
+        (own_config(sliding_window=4096), "has 'sliding_window' but does not say which layers"),
+        (own_config(mamba_d_state=16), "has 'mamba_d_state' but does not say which layers"),
         (own_config(layer_types=["linear_attention"]), "no layer attends to all tokens"),
         ("[", "config.json"),
     ],
@@ -186,7 +196,8 @@ def test_a_config_that_is_not_right_gets_one_sentence(
 
 
 @pytest.mark.parametrize(
-    "name", ["gpt", "0x1x2x3", "1x2x3", "32x8x128x17", "10000x1x1x8", "9" * 50, "32x8x128x16 "]
+    "name",
+    ["gpt", "0x1x2x3", "1x2x3", "32x8x128x17", "10000x1x1x8", "9" * 50, "9" * 300, "32x8x128x16 "],
 )
 def test_an_unknown_shape_gets_one_sentence(name: str) -> None:
     with pytest.raises(ValueError, match=r"is unknown: choose from llama-3\.1-8b") as caught:

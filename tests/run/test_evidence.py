@@ -67,7 +67,7 @@ def plain(trace: Trace, recording: Recording, row: int, older_than: int) -> floa
             )
             for mention in demand.mentions
         )
-        calls.setdefault((demand.turn, demand.source, demand.call), []).append(met)
+        calls.setdefault((demand.turn, demand.source, demand.call_number), []).append(met)
     return float(np.mean([np.mean(met) for met in calls.values()])) if calls else math.nan
 
 

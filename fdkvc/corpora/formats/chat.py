@@ -118,8 +118,10 @@ def transcript_of(
         found_calls += [(at, *call) for call in called]
 
     finder = MentionFinder([turn.text for turn in turns], place)
-    demands, missing, calls, malformed = [], 0, [], 0
-    for number, (at, method, arguments) in enumerate(found_calls):
+    demands: list[Demand] = []
+    calls: list[Call] = []
+    missing = malformed = 0
+    for at, method, arguments in found_calls:
         if not isinstance(arguments, dict):
             malformed += 1
             continue
@@ -129,7 +131,8 @@ def transcript_of(
             mentions = finder.mentions(wordings_of(wording) if demanded else (), before=at)
             missing += demanded and not mentions
             if mentions:
-                demands.append(Demand("call", at, method, slot, value, mentions, call=number))
+                own = Demand("call", at, method, slot, value, mentions, call_number=len(calls))
+                demands.append(own)
             made.append(Argument(slot, value, mentions[-1] if mentions else None))
         calls.append(Call(at, method, tuple(sorted(made, key=lambda each: each.slot))))
     return Transcript(
@@ -173,8 +176,8 @@ def _content(message: Mapping[str, Any], place: str, skipped: Counter[str]) -> s
     """Return the text of a message, its textual parts joined; count other parts."""
     if not message.keys() & CONTENT_FIELDS:
         require(message, "content", str, place)
-    audio = optional(message, "audio", dict, place)
-    spoken = optional(audio, "transcript", str, place)
+    audio = message.get("audio")
+    spoken = optional(audio, "transcript", str, place) if isinstance(audio, dict) else ""
     texts = [optional(message, "refusal", str, place), spoken]
     skipped[part_name("audio")] += bool(audio) and not spoken
     skipped[part_name("reasoning_content")] += bool(message.get("reasoning_content"))

@@ -17,7 +17,7 @@ from typing import Any
 from fdkvc.corpora.formats.base import Format
 from fdkvc.corpora.formats.chat import FORMAT as CHAT
 from fdkvc.corpora.formats.chat import Placed, messages_of, part_name, transcript_of
-from fdkvc.corpora.json_input import require
+from fdkvc.corpora.json_input import optional, require
 from fdkvc.corpora.transcripts import Transcript
 
 
@@ -97,7 +97,7 @@ def _turns(items: Iterable[Placed], unread: Counter[str]) -> Iterator[Placed]:
                 continue
         if turn is None:
             turn, begun = {"role": "assistant", "content": None}, where
-        turn["tool_calls"] = [*turn.get("tool_calls", []), call]
+        turn["tool_calls"] = [*optional(turn, "tool_calls", list, begun), call]
     if turn is not None:
         yield turn, begun
 

@@ -257,7 +257,7 @@ def _shown(
         if kv_head is None:
             raise
         with below_title:
-            problems(f"{error}. Showing vectors from the letters of words instead.")
+            problems(f"{error}. Showing the lexical embedding instead.")
         return shown_recording(file, dialog, way, schedule, None)
 
 

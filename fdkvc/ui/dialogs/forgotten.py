@@ -113,9 +113,9 @@ def show_forgotten(page: str, done: Replayed) -> None:
         st.html(table_html(columns, "Recall of call arguments by source and age"))
     st.caption(
         plain(
-            "Call-argument recall in percent, a mean over dialogs, with its 95 % interval over at "
-            f"least {MIN_CLUSTERS} clusters; by the kind of span that mentioned the value last, "
-            "and how many turns ago."
+            "Call-argument recall in percent, a mean over dialogs, with its 95 % interval where "
+            f"there are at least {MIN_CLUSTERS} clusters; by the kind of span that mentioned the "
+            "value last, and how many turns ago."
         )
     )
     lost = forgotten(done.arguments)
@@ -165,11 +165,11 @@ def go_to(page: str, done: Replayed, row: dict[str, Any]) -> None:
     policies = held(page, choices.POLICIES)
     if row["policy"] not in policies:  # such as one with the prompt pinned
         policies = (*policies[: MAX_LANES - 1], row["policy"])
-    needed = row["turn"], row["call"], row["slot"]
+    needed = row["turn"], row["call"], row["call_number"], row["slot"]
     token = next(
         int(mentions[-1][0])
         for demand, mentions in done.file.recording(dialog).evidence
-        if (demand.turn, demand.source, demand.slot) == needed
+        if (demand.turn, demand.source, demand.call_number, demand.slot) == needed
     )
     values = [
         (choices.DIALOG, dialog),

@@ -53,7 +53,7 @@ from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.past import warn_cancelled
 from fdkvc.ui.kit.run_panel import run_panel
-from fdkvc.words import count, listed, percent, plus_minus, ranged
+from fdkvc.words import count, listed, percent, ranged
 
 FILES = [
     *("replay.csv", "replay_summary.csv", "replay_paired.csv", "replay_services.csv"),
@@ -103,8 +103,8 @@ def show_replay(page: str, chosen: Chosen, lanes: Sequence[Lane], metrics: tuple
             + (" The command line runs any number." if measured < every else "")
         )
     )
-    if held(page, VECTORS) == "bundled":
-        st.caption("This run has vectors from the letters of words, not the bundled model's.")
+    if not file.traced and held(page, VECTORS) == "bundled":
+        st.caption("This run has the lexical embedding, not the bundled model's vectors.")
     settings = _choose(page, file, lanes, metrics)
     done: Replayed | None = run_panel(f"{page}/replay", "Run", partial(replay_file, settings, file))
     if done is not None:
@@ -199,8 +199,7 @@ def _show(page: str, done: Replayed, budget: int) -> None:
                 show_chart(page, f"replay/{key}", chart)
     key = pick(f"{page}/replay/metric", "Table of", titles, width=360)
     rows = rows[rows.metric == key]
-    highs = rows["mean"] + (rows.ci_high - rows.ci_low) / 2
-    st.html(table_html(_by_budget(rows, key, highs, ["policy"]), titles[key]))
+    st.html(table_html(_by_budget(rows, key, ["policy"]), titles[key]))
     if done.table.services.nunique() > 1:
         with st.expander("By cluster"):
             title = f"{titles[key]}, by cluster"
@@ -274,18 +273,24 @@ def recommendation(done: Replayed, budget: int) -> Markdown:
 
 
 def _elsewhere(done: Replayed, key: str, budget: int, best: str) -> str:
-    """Return at which other budgets another policy has the highest mean."""
+    """Return at which other budgets another policy is distinguishable from the best, and above."""
     policies = {each.name: each.title for each in usable(done.settings.policies)}
-    table = done.table[
-        (done.table.metric == key)
-        & done.table.policy.isin(list(policies))
-        & (done.table.heads == done.settings.heads[0])
-        & (done.table.budget != budget)
-    ]
-    means = table.groupby(["budget", "policy"], sort=False).value.mean()
-    sizes = {str(name): size for size, name in means.groupby("budget").idxmax()}
-    others = [f"{policies[name]} at {size:,}" for name, size in sizes.items() if name != best]
-    return f" At other budgets another is highest, such as {listed(others)}." if others else ""
+    others = []
+    for size in done.settings.budgets:
+        table = done.table[
+            (done.table.metric == key)
+            & done.table.policy.isin(list(policies))
+            & (done.table.heads == done.settings.heads[0])
+            & (done.table.budget == size)
+        ].dropna(subset="value")
+        means = table.groupby("policy", sort=False).value.mean()
+        if size == budget or best not in means:
+            continue
+        paired = replay_paired(table, best).set_index("policy")
+        above = means[(means > means[best]) & paired.significant.reindex(means.index).eq(True)]
+        if len(above):
+            others.append(f"{policies[str(above.idxmax())]} at {size:,}")
+    return f" At other budgets another is above it: {listed(others)}." if others else ""
 
 
 @cached
@@ -342,18 +347,16 @@ def _by_services(done: Replayed, key: str) -> dict[str, list[str]]:
     table = table.assign(policy=_titles(done, table))
     table = table.drop_duplicates(["services", "policy", "budget"])
     table = pd.concat(own for _, own in table.groupby("services", sort=False))
-    no_intervals = pd.Series(np.nan, table.index)
-    return _by_budget(table, key, no_intervals, ["services", "policy"])
+    return _by_budget(table.assign(ci_low=np.nan, ci_high=np.nan), key, ["services", "policy"])
 
 
-def _by_budget(
-    table: pd.DataFrame, key: str, high: pd.Series[float], rows: list[str]
-) -> dict[str, list[str]]:
-    """Return a row for each of `rows` and a column for each budget: mean ± half of the interval."""
+def _by_budget(table: pd.DataFrame, key: str, rows: list[str]) -> dict[str, list[str]]:
+    """Return a row for each of `rows` and a column for each budget: mean and interval."""
     scale, digits, unit = (100, 1, " %") if late_metric(key).percent else (1, 2, "")
+    figures = (scale * table[["mean", "ci_low", "ci_high"]]).to_numpy()
     words = [
-        TOO_LARGE if np.isnan(mean) else plus_minus(mean, end, scale, digits) + unit
-        for mean, end in zip(table["mean"], high, strict=True)
+        TOO_LARGE if np.isnan(mean) else ranged(mean, low, high, digits) + unit
+        for mean, low, high in figures.tolist()
     ]
     columns = wide_columns(table, words, rows, missing=TOO_LARGE)
     dialogs = table.groupby(rows, sort=False).n.max()

@@ -99,10 +99,10 @@ def _text(recording: Recording, topics: tuple[str, ...], runs: tuple[Run, ...]) 
     kind, name = demand_kind(recording)
     rows = zip(*(verdicts(run, recording) for run in runs), strict=True)
     known = [row for row in rows if row[0].demand.kind == kind]
-    demands: dict[tuple[int, str], list[tuple[str, tuple[str, ...], int]]] = {}
+    demands: dict[tuple[int, str, int], list[tuple[str, tuple[str, ...], int]]] = {}
     for row in known:
         demand, mentions = row[0].demand, row[0].mentions
-        values = demands.setdefault((demand.turn, demand.source), [])
+        values = demands.setdefault((demand.turn, demand.source, demand.call_number), [])
         lost = tuple("" if each.lost < 0 else each.words for each in row)
         # Every turn repeats its state, so only missing values are listed.
         if kind == "call" or any(lost):
@@ -118,7 +118,7 @@ def _text(recording: Recording, topics: tuple[str, ...], runs: tuple[Run, ...]) 
         name if known else "",
         [
             {"turn": turn, "source": source, "values": values}
-            for (turn, source), values in demands.items()
+            for (turn, source, _), values in demands.items()
             if values
         ],
     )
