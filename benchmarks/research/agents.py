@@ -100,7 +100,7 @@ def table(found: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for key, group in found.groupby(["variant", *case], sort=False):
         tasks, values = group.services.tolist(), group.value.to_numpy()
-        numbers = list(mean_over_services(values, tasks, within=(0, 1)))
+        numbers = list(mean_over_services(values, tasks, share=True))
         numbers += [math.nan] * 3
         if key[0] in {PINNED, GENERAL}:
             gap = (

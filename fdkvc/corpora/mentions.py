@@ -101,10 +101,12 @@ class MentionFinder:
 
     def _search(self, wording: str) -> Iterator[Mention]:
         at = self._text.find(wording)  # faster than by the pattern
-        pattern = _whole(wording) if at >= 0 else None
+        if at < 0:
+            return
+        pattern = _whole(wording)
         while at >= 0:
             after = at + 1
-            if pattern and pattern.match(self._text, at):
+            if pattern.match(self._text, at):
                 after = at + len(wording)
                 start, end = self._original(at), self._original(after - 1) + 1
                 turn = bisect_right(self._starts, start) - 1

@@ -41,8 +41,8 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 _UNSAFE = re.compile("[\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 
-_USERS = ("user", "human", "customer", "client")
-_ASSISTANTS = ("assistant", "system", "agent", "ai", "bot", "model", "gpt")
+_USERS = frozenset(("user", "human", "customer", "client"))
+_ASSISTANTS = frozenset(("assistant", "system", "agent", "ai", "bot", "model", "gpt"))
 
 
 class SkippedError(ValueError):
@@ -80,6 +80,11 @@ class Demand:
     """Whether it is a state's value mentioned only in turns about other services."""
     call_number: int = 0
     """Place of its call among `Transcript.calls`; 0 for a state."""
+
+    @property
+    def needed_by(self) -> tuple[int, str, int]:
+        """Turn, source and call number, which it shares with the values needed with it."""
+        return self.turn, self.source, self.call_number
 
     @property
     def age(self) -> int:
@@ -173,9 +178,9 @@ class Transcript:
 
     @cached_property
     def spoken_by(self) -> tuple[Literal["user", "system"], ...]:
-        """The role of each turn's speaker.
+        """The role of each turn's speaker, by its name.
 
-        Where nobody has the name of a user, the first speaker is one who has no assistant's name.
+        Without the name of a user, it is the first speaker who has no assistant's name.
         """
         speakers = [turn.speaker.casefold() for turn in self.turns]
         others = [
@@ -183,16 +188,16 @@ class Transcript:
             for speaker, turn in zip(speakers, self.turns, strict=True)
             if turn.kind is None and speaker not in _ASSISTANTS
         ]
-        users = {*_USERS} & {*speakers} or {*others[:1]}
+        users = _USERS & {*speakers} or {*others[:1]}
         return tuple("user" if speaker in users else "system" for speaker in speakers)
 
     @property
     def unknown_speakers(self) -> tuple[str, ...]:
         """Names beside a user's that are no assistant's either, such as a role with a typo."""
         names = {turn.speaker.casefold(): turn.speaker for turn in self.turns if turn.kind is None}
-        if not names.keys() & {*_USERS}:
+        if _USERS.isdisjoint(names):
             return ()
-        return tuple(name for key, name in names.items() if key not in (*_USERS, *_ASSISTANTS))
+        return tuple(name for key, name in names.items() if key not in _USERS | _ASSISTANTS)
 
     def span_kind(self, turn: int, character: int) -> SpanKind:
         """Return the kind of the span that a character of a turn belongs to.

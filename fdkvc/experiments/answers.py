@@ -490,14 +490,12 @@ def answers_summary(measured: pd.DataFrame) -> pd.DataFrame:
 
     Dialogs are weighted by their tokens, calls or arguments; intervals of shares end at 0 and 1.
     """
+    shares = {metric for metric, measure in MEASURES.items() if measure.unit == "%"}
     rows = [
-        (*key, *_weighted_mean(group, group.value.to_numpy()))
+        (*key, *_weighted_mean(group, group.value.to_numpy(), share=key[2] in shares))
         for key, group in measured.groupby(["policy", "budget", "metric"], sort=False)
     ]
-    table = pd.DataFrame(rows, columns=list(SUMMARY))
-    share = [metric in MEASURES and MEASURES[metric].unit == "%" for metric in table.metric]
-    table.loc[share, ["ci_low", "ci_high"]] = table.loc[share, ["ci_low", "ci_high"]].clip(0, 1)
-    return table
+    return pd.DataFrame(rows, columns=list(SUMMARY))
 
 
 def answers_paired(measured: pd.DataFrame, baseline: str) -> pd.DataFrame:
@@ -510,8 +508,10 @@ def answers_paired(measured: pd.DataFrame, baseline: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(PAIRED))
 
 
-def _weighted_mean(group: pd.DataFrame, values: NDArray[Any]) -> tuple[Any, ...]:
+def _weighted_mean(
+    group: pd.DataFrame, values: NDArray[Any], *, share: bool = False
+) -> tuple[Any, ...]:
     """Return dialogs, clusters, count, and the weighted mean with its interval."""
     weights = group["count"].to_numpy(float)
-    n, services, *mean = mean_over_services(values, group.services.tolist(), weights)
+    n, services, *mean = mean_over_services(values, group.services.tolist(), weights, share=share)
     return n, services, int(weights.sum()), *mean

@@ -40,6 +40,9 @@ SOURCE_LABELS: Mapping[str, str] = {
     ANY: "any source",
 }
 
+CALL = ["dialog", "services", "turn", "call", "call_number"]
+"""Columns of what the arguments of a call share."""
+
 COUNTED = ("arguments", "dialogs", "clusters")
 """What a row of the table by source is over."""
 
@@ -57,17 +60,17 @@ def source_recall(arguments: pd.DataFrame) -> pd.DataFrame:
     `fdkvc.experiments.replay.replay_arguments`; columns `SOURCE_RECALL`, a row where there is an
     argument.
     """
-    rows, cluster_of = [], dict(zip(arguments.dialog, arguments.services, strict=True))
+    rows = []
     for case, group in arguments.groupby(["policy", "heads", "budget"], sort=False):
         for source in SOURCE_LABELS:
             of_source = group if source == ANY else group[group.source == source]
             for age, (low, high) in AGES.items():
                 some = of_source[(of_source.age > low) & (of_source.age <= high)]
                 if len(some):
-                    calls = some.groupby(["dialog", "turn", "call", "call_number"], sort=False).held
-                    dialogs = calls.mean().groupby("dialog", sort=False).mean()
-                    services = [cluster_of[dialog] for dialog in dialogs.index]
-                    found = mean_over_services(dialogs.to_numpy(), services, within=(0, 1))
+                    calls = some.groupby(CALL, sort=False).held
+                    dialogs = calls.mean().groupby(CALL[:2], sort=False).mean()
+                    services = dialogs.index.get_level_values("services").tolist()
+                    found = mean_over_services(dialogs.to_numpy(), services, share=True)
                     rows.append((*case, source, age, len(some), *found))
     return pd.DataFrame(rows, columns=list(SOURCE_RECALL))
 

@@ -7,9 +7,10 @@ state of fixed size.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,10 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape:
     """
     inner = config.get("text_config")
     own = {**config, **inner} if isinstance(inner, dict) else config
-    layers = _full_layers(own)
+    every = _number(own, *_LAYERS)
+    if every is None:
+        raise ValueError(_unknown("layers"))
+    layers = _full_layers(own, every)
     latent, rotated = _number(own, "kv_lora_rank"), _number(own, "qk_rope_head_dim")
     if latent and rotated:
         numbers = latent + rotated
@@ -127,21 +131,17 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape:
             f"give {IN_NUMBERS}"
         )
     name = clean_name(str(config.get("_name_or_path") or config.get("model_type") or "config.json"))
-    every = _number(own, *_LAYERS)
     some = "" if layers == every else f" (the {layers} of {every} layers that attend to all tokens)"
     return ModelShape(name + some, layers, numbers, BITS[dtype])
 
 
-def _full_layers(config: Mapping[str, Any]) -> int:
-    """Return the number of layers that attend to all tokens and share no other layer's cache."""
-    layers = _number(config, *_LAYERS)
-    if layers is None:
-        raise ValueError(_unknown("layers"))
+def _full_layers(config: Mapping[str, Any], layers: int) -> int:
+    """Return how many of the layers attend to all tokens and share no other layer's cache."""
     own = max(layers - (_number(config, "num_kv_shared_layers") or 0), 0)
     types = next((config[key] for key in _TYPES if isinstance(config.get(key), list)), None)
     placed = config.get("attn_layer_indices")
     if types is not None:
-        full = sum(each in FULL for each in _repeated(types, layers)[:own])
+        full = sum(each in FULL for each in islice(cycle(types), own))  # a short list is a period
     elif isinstance(placed, list):
         full = sum(at in placed for at in range(layers))
     elif period := _number(config, "attn_layer_period"):
@@ -150,21 +150,18 @@ def _full_layers(config: Mapping[str, Any]) -> int:
         full = own // every
     else:
         full = own
-        unused = ["sliding_window"] if config.get("use_sliding_window") is False else []
-        other = [key for key, value in config.items() if _OTHERWISE.search(key) and value]
-        if other := [key for key in other if key not in (*unused, "use_sliding_window")]:
+        unused = {"use_sliding_window"}
+        if config.get("use_sliding_window") is False:
+            unused.add("sliding_window")
+        other = [key for key in config.keys() - unused if config[key] and _OTHERWISE.search(key)]
+        if other:
             raise ValueError(
-                f"config.json has {other[0]!r} but does not say which layers attend to all "
+                f"config.json has {min(other)!r} but does not say which layers attend to all "
                 f"tokens: give {IN_NUMBERS}"
             )
     if full < 1:
         raise ValueError("config.json: no layer attends to all tokens, so there is nothing to save")
     return full
-
-
-def _repeated(types: Sequence[Any], layers: int) -> list[Any]:
-    """Return the type of each layer, where a shorter list is a period."""
-    return [types[at % len(types)] for at in range(layers)] if types else []
 
 
 def _number(config: Mapping[str, Any], *names: str) -> int | None:

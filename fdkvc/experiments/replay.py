@@ -7,7 +7,6 @@ mean. `BEST` is the upper bound of any cache of the same size.
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -316,9 +315,9 @@ def replay_summary(replayed: pd.DataFrame) -> pd.DataFrame:
     interval is NaN for too few clusters.
     """
     rows = [
-        (*key, *mean_over_services(group.value.to_numpy(), group.services.tolist(), within=ends))
+        (*key, *mean_over_services(group.value.to_numpy(), group.services.tolist(), share=share))
         for key, group in _groups(replayed)
-        for ends in [(0, 1) if late_metric(key[3]).percent else (-math.inf, math.inf)]
+        for share in [late_metric(key[3]).percent]
     ]
     return pd.DataFrame(rows, columns=list(REPLAY_SUMMARY))
 
@@ -364,13 +363,15 @@ def mean_over_services(
     values: NDArray[np.float64],
     services: Sequence[str],
     weights: NDArray[np.float64] | None = None,
-    within: tuple[float, float] = (-math.inf, math.inf),
+    *,
+    share: bool = False,
 ) -> tuple[int, int, float, float, float]:
     """Return dialogs, clusters, and the weighted mean with its `cluster_interval`.
 
-    The interval ends `within` the bounds of the mean.
+    That of a share ends at 0 and 1.
     """
-    low, high = np.clip(cluster_interval(values, services, weights), *within).tolist()
+    interval = cluster_interval(values, services, weights)
+    low, high = np.clip(interval, 0, 1).tolist() if share else interval
     mean = float(np.average(values, weights=weights))
     return len(values), len(set(services)), mean, low, high
 

@@ -359,8 +359,10 @@ def over_clusters(clusters: int) -> str:
     found = count(clusters, "cluster")
     if clusters < MIN_CLUSTERS:
         return f"unknown: these dialogs have {found}, but an interval needs {MIN_CLUSTERS}"
-    few = " (fewer than 20, so it may cover the true mean less than 95 % of the time)"
-    return f"over {found}{few if clusters < FEW_CLUSTERS else ''}"
+    if clusters < FEW_CLUSTERS:
+        few = f"fewer than {FEW_CLUSTERS}, so it may cover the true mean less than"
+        return f"over {found} ({few} {100 * CONFIDENCE:g} % of the time)"
+    return f"over {found}"
 
 
 def percentile_interval(values: npt.ArrayLike, share: float) -> tuple[float, float]:

@@ -58,13 +58,13 @@ def pinned_notes(
     shares = [
         each.most for each in policies if isinstance(each, Whitelist) and each.speaker == "prompt"
     ]
+    if not shares:
+        return []
     prompts = (
         sum(len(word_spans(turn.text)) for turn in each.turns if turn.kind == "system")
         for each in transcripts
     )
     longest = max(prompts, default=0)
-    if not shares:
-        return []
     if not longest:
         return ["No dialog has a system prompt, so pinning it changes nothing."]
     tight = [f"{budget:,}" for budget in sorted(budgets) if int(min(shares) * budget) < longest]

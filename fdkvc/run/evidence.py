@@ -45,7 +45,7 @@ class Demands:
         calls: dict[tuple[int, str, int], list[int]] = {}
         for at, demand in enumerate(demands):
             if demand.kind == self.kind and self.older_than < demand.age <= self.up_to:
-                calls.setdefault((demand.turn, demand.source, demand.call_number), []).append(at)
+                calls.setdefault(demand.needed_by, []).append(at)
         weights = np.zeros(len(demands))
         for some in calls.values():
             weights[some] = 1 / (len(calls) * len(some))

@@ -17,7 +17,7 @@ from typing import Any
 from fdkvc.corpora.formats.base import Format
 from fdkvc.corpora.formats.chat import FORMAT as CHAT
 from fdkvc.corpora.formats.chat import Placed, messages_of, part_name, transcript_of
-from fdkvc.corpora.json_input import optional, require
+from fdkvc.corpora.json_input import objects, optional, require
 from fdkvc.corpora.transcripts import Transcript
 
 
@@ -61,8 +61,7 @@ def _messages(body: Mapping[str, Any], place: str, unread: Counter[str]) -> Iter
         items.append(({"role": "user", "content": body["input"]}, f"{place}, input"))
     elif "input" in body:
         items += messages_of(body, "input", place, "item")
-    if body.get("output") is not None:
-        items += messages_of(body, "output", place, "item")
+    items += objects(optional(body, "output", list, place), "item", place)
     yield from _turns(items, unread)
 
 

@@ -54,9 +54,7 @@ def show_headline(page: str, recording: Recording, lane: Lane) -> None:
     lost = next(iter(shown or losses), None)
     unread = recording.transcript.malformed_calls
     besides = f", except {count(unread, 'call')} that cannot be read" if unread else ""
-    words = Markdown("{} still held everything that each {} needed{}").format(
-        lane.label, name, besides
-    )
+    words = f"{lane.label} still held everything that each {name} needed{besides}"
     if lost is not None:
         words = headline(name, recording, lane, lost)
     elif not own:
@@ -64,9 +62,7 @@ def show_headline(page: str, recording: Recording, lane: Lane) -> None:
         kept = kept[kept >= 0]
         oldest = int(np.searchsorted(recording.starts, kept.min(), "right")) - 1 if len(kept) else 0
         of = count(recording.starts[-1], "token")
-        words = Markdown("{} ends with {} of {}; the oldest is from turn {}").format(
-            lane.label, f"{len(kept):,}", of, oldest
-        )
+        words = f"{lane.label} ends with {len(kept):,} of {of}; the oldest is from turn {oldest}"
     st.header(plain(words), anchor=False)
 
 

@@ -165,11 +165,11 @@ def go_to(page: str, done: Replayed, row: dict[str, Any]) -> None:
     policies = held(page, choices.POLICIES)
     if row["policy"] not in policies:  # such as one with the prompt pinned
         policies = (*policies[: MAX_LANES - 1], row["policy"])
-    needed = row["turn"], row["call"], row["call_number"], row["slot"]
+    needed = (row["turn"], row["call"], row["call_number"]), row["slot"]
     token = next(
         int(mentions[-1][0])
         for demand, mentions in done.file.recording(dialog).evidence
-        if (demand.turn, demand.source, demand.call_number, demand.slot) == needed
+        if (demand.needed_by, demand.slot) == needed
     )
     values = [
         (choices.DIALOG, dialog),

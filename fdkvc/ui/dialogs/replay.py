@@ -162,14 +162,11 @@ def _about(done: Replayed, settings: Replay, file: DialogFile) -> None:
         st.info(
             plain(
                 "Dialogs of one task or with the same services resemble each other, so they count "
-                "as one cluster. "
-                f"An interval needs at least {MIN_CLUSTERS} clusters."
+                f"as one cluster. An interval needs at least {MIN_CLUSTERS} clusters."
             ),
             icon=":material/stacked_line_chart:",
         )
-    for sentence in pinned_notes(
-        done.file.transcripts, done.settings.policies, done.settings.budgets
-    ):
+    for sentence in _pinned(done):
         st.caption(plain(sentence))
     warn_cancelled((finished, requested), "dialogs")
     if missing := not_computed(done.table):
@@ -218,19 +215,16 @@ def _show(page: str, done: Replayed, budget: int) -> None:
         report_button(f"{page}/replay", lambda: report_of(done), what)
 
 
+@cached
 def recommendation(done: Replayed, budget: int) -> Markdown:
     """Return which policy to use for the file, or that it is a tie.
 
     The run's budget nearest to `budget` counts. The full cache and policies that need the future
     do not take part.
     """
-    policies = {each.name: each.title for each in usable(done.settings.policies)}
+    policies = _usable_titles(done)
     budget = min(done.settings.budgets, key=lambda each: abs(each - budget))
-    table = done.table[
-        done.table.policy.isin(list(policies))
-        & (done.table.heads == done.settings.heads[0])
-        & (done.table.budget == budget)
-    ].dropna(subset="value")
+    table = _compared(done, budget)
     key = next((key for key in ("call_recall", "state_recall") if (table.metric == key).any()), "")
     table = table[table.metric == key]
     if not key or len(policies) < 2:
@@ -274,15 +268,10 @@ def recommendation(done: Replayed, budget: int) -> Markdown:
 
 def _elsewhere(done: Replayed, key: str, budget: int, best: str) -> str:
     """Return at which other budgets another policy is distinguishable from the best, and above."""
-    policies = {each.name: each.title for each in usable(done.settings.policies)}
-    others = []
+    policies, others = _usable_titles(done), []
     for size in done.settings.budgets:
-        table = done.table[
-            (done.table.metric == key)
-            & done.table.policy.isin(list(policies))
-            & (done.table.heads == done.settings.heads[0])
-            & (done.table.budget == size)
-        ].dropna(subset="value")
+        table = _compared(done, size)
+        table = table[table.metric == key]
         means = table.groupby("policy", sort=False).value.mean()
         if size == budget or best not in means:
             continue
@@ -291,6 +280,24 @@ def _elsewhere(done: Replayed, key: str, budget: int, best: str) -> str:
         if len(above):
             others.append(f"{policies[str(above.idxmax())]} at {size:,}")
     return f" At other budgets another is above it: {listed(others)}." if others else ""
+
+
+def _usable_titles(done: Replayed) -> dict[str, str]:
+    return {each.name: each.title for each in usable(done.settings.policies)}
+
+
+def _compared(done: Replayed, budget: int) -> pd.DataFrame:
+    """Return the values at a budget under the policies to choose among, of the first heads."""
+    return done.table[
+        done.table.policy.isin(list(_usable_titles(done)))
+        & (done.table.heads == done.settings.heads[0])
+        & (done.table.budget == budget)
+    ].dropna(subset="value")
+
+
+@cached
+def _pinned(done: Replayed) -> list[str]:
+    return pinned_notes(done.file.transcripts, done.settings.policies, done.settings.budgets)
 
 
 @cached

@@ -102,7 +102,7 @@ def _text(recording: Recording, topics: tuple[str, ...], runs: tuple[Run, ...]) 
     demands: dict[tuple[int, str, int], list[tuple[str, tuple[str, ...], int]]] = {}
     for row in known:
         demand, mentions = row[0].demand, row[0].mentions
-        values = demands.setdefault((demand.turn, demand.source, demand.call_number), [])
+        values = demands.setdefault(demand.needed_by, [])
         lost = tuple("" if each.lost < 0 else each.words for each in row)
         # Every turn repeats its state, so only missing values are listed.
         if kind == "call" or any(lost):
