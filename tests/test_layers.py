@@ -54,7 +54,6 @@ PACKAGES = {
     "scipy": {"run", "experiments"},
     "threadpoolctl": {"experiments"},
     "distributed": {"experiments"},
-    "optuna": {"experiments"},
     "pandas": {
         "live",
         "explain",

@@ -19,7 +19,6 @@ from fdkvc.experiments.replay import Replay, not_computed, replay_summary
 from fdkvc.experiments.statistics import Paired, over_clusters
 from fdkvc.experiments.study import Study
 from fdkvc.experiments.sweep import Sweep
-from fdkvc.experiments.tuning import Tuned
 from fdkvc.explain.tables import turns_table
 from fdkvc.paper.tables import BASELINE
 from fdkvc.replication import tables
@@ -96,28 +95,6 @@ def sweep_text(sweep: Sweep, results: Results) -> str:
     figures = table[["mean", "ci_low", "ci_high"]].map(decimal)
     rows = table[["setting", "metric"]].join(figures).to_numpy().tolist()
     return text_table(["setting", "metric", "mean", "from", "to"], rows, 2, grouped=True)
-
-
-def tuning_text(tuned: Tuned) -> str:
-    """Return the table of a search: results on fresh dialogs, and gains."""
-    gains = {
-        (row["setting"], row["goal"]): ranged(
-            row["mean_diff"], row["ci_low"], row["ci_high"], write=signed
-        )
-        for row in tuned.gains.to_dict("records")
-    }
-    rows = [
-        [
-            row["setting"],
-            row["goal"],
-            "" if math.isnan(row["searched"]) else decimal(row["searched"]),
-            *(decimal(row[name]) for name in INTERVAL),
-            gains.get((row["setting"], row["goal"]), ""),
-        ]
-        for row in tuned.front.to_dict("records")
-    ]
-    heads = ["setting", "goal", "searched", "fresh", "from", "to", "gain"]
-    return text_table(heads, rows, 2, grouped=True)
 
 
 INTERVAL = ("mean", "ci_low", "ci_high")
