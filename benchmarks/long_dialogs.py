@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks import own_peak, run_alone
 from fdkvc.corpora.lexical import word_vector
 from fdkvc.corpora.word_frequencies import word_surprisal
-from fdkvc.experiments.benchmark import one_blas_thread
+from fdkvc.experiments.jobs import one_blas_thread
 from fdkvc.policies import read_policy
 from fdkvc.run.simulate import simulate
 from fdkvc.synthetic.batch import DialogBatch, one_dialog
