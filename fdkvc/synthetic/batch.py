@@ -542,8 +542,7 @@ def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
     Raises
     ------
     ValueError
-        If the batches differ in dimensions, heads or topic names, or only some have their own
-        queries or surprisal.
+        If the batches differ in dimensions, heads, topic names or which optional arrays they have.
     """
     first = batches[0]
     if len(batches) == 1:
@@ -557,17 +556,17 @@ def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
         ):
             if one != other:
                 raise ValueError(f"the dialogs differ in their {what}: {one} and {other}")
-        for name in ("queries", "surprisal"):
+        for name in (*BY_TOKEN, *BY_TURN, "topics", "projections"):
             if (getattr(batch, name) is None) != (getattr(first, name) is None):
                 raise ValueError(f"some of the dialogs have {name}, others do not")
     tokens = max(batch.embeddings.shape[1] for batch in batches)
     turns = max(batch.turns for batch in batches)
 
     def joined(name: str, length: int | None = None, axis: int = 0, **padding: Any) -> Any:
-        """Join an array of each batch, padded to so many columns; None if one has none."""
-        arrays = [getattr(batch, name) for batch in batches]
-        if any(array is None for array in arrays):
+        """Join an array of each batch, padded to so many columns; None if they have none."""
+        if getattr(first, name) is None:
             return None
+        arrays = [getattr(batch, name) for batch in batches]
         if length is not None:
             arrays = [
                 np.pad(
@@ -580,7 +579,7 @@ def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
         return np.concatenate(arrays, axis=axis)
 
     return DialogBatch(
-        **{name: joined(name, tokens) for name in BY_TOKEN if name != "positions"},
+        **{name: joined(name, tokens) for name in BY_TOKEN},
         **{name: joined(name, turns, constant_values=-1) for name in BY_TURN},
         bounds=joined("bounds", turns + 1, mode="edge"),
         turn_counts=joined("turn_counts"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -514,10 +515,40 @@ def test_dialogs_that_do_not_belong_together_get_one_clear_sentence() -> None:
         stack([one, generate(custom_scenario("AB"), world=World(dimension=30, head_dimension=5))])
 
 
-def test_dialogs_with_queries_of_their_own_do_not_mix_with_projected_ones() -> None:
-    drawn = generate(custom_scenario("AB"), world=SMALL)
-    vectors, _ = random_vectors(0, [2, 2], dimension=30, head_dimension=4)
-    own = one_dialog(**vectors, turn_lengths=[2, 2], turn_topics=["A", "B"])
+OPTIONAL = [field.name for field in dataclasses.fields(DialogBatch) if field.default is None]
 
-    with pytest.raises(ValueError, match="queries"):
-        stack([drawn, own])
+
+def with_everything(seed: int, lengths: list[int]) -> DialogBatch:
+    """Return a dialog with every optional array."""
+    random = np.random.default_rng(seed)
+    dialog, tokens = random_dialog(seed, lengths), sum(lengths)
+    dimension, head = dialog.embeddings.shape[2], dialog.keys.shape[2]
+    return dataclasses.replace(
+        dialog,
+        positions=np.arange(tokens)[None] * 2,
+        words=random.integers(9, size=(1, tokens)),
+        speakers=random.integers(3, size=(1, len(lengths))),
+        topics=random.normal(size=(1, 8, dimension)).astype(np.float32),
+        projections=random.normal(size=(3, 1, dimension, head)).astype(np.float32),
+    )
+
+
+def test_a_stack_keeps_every_optional_array() -> None:
+    rows = [with_everything(0, [2, 3]), with_everything(1, [4])]
+
+    for index, row in enumerate(rows):
+        again = stack(rows).row(index)
+        for name in OPTIONAL:
+            np.testing.assert_array_equal(getattr(again, name), getattr(row, name), name)
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_dialogs_of_which_only_some_have_an_array_are_refused_in_one_sentence(name: str) -> None:
+    rows = [with_everything(0, [2, 3]), with_everything(1, [4])]
+    for at in range(2):
+        some = [
+            dataclasses.replace(row, **{name: None}) if at == i else row
+            for i, row in enumerate(rows)
+        ]
+        with pytest.raises(ValueError, match=f"^some of the dialogs have {name}, others do not$"):
+            stack(some)
