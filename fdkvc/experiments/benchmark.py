@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from fdkvc.dialogs import DialogBatch
 from fdkvc.experiments.workers import DaemonThreads, Submit, cores, shared_workers
 from fdkvc.limits import MAX_CHUNK_NUMBERS, MAX_RESULT_NUMBERS, MAX_RUN_NAMES
 from fdkvc.paper.tables import BASELINE
@@ -33,7 +34,6 @@ from fdkvc.run.metrics import (
 )
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Rule
-from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.synthetic.draw import build, draw, generate, numbers_of_a_dialog
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS, Scenario, World
 
