@@ -19,6 +19,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("words",),
     ("attention",),
     ("cache",),
+    ("dialogs",),
     ("policies",),
     ("synthetic",),
     ("corpora",),

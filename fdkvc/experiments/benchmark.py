@@ -13,6 +13,7 @@ from typing import Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from fdkvc.dialogs import DialogBatch
 from fdkvc.experiments.jobs import (
     Execution,
     check_different,
@@ -35,7 +36,6 @@ from fdkvc.run.metrics import (
 )
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Rule
-from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.synthetic.draw import build, draw, generate, numbers_of_a_dialog
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS, Scenario, World
 

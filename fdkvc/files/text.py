@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from fdkvc.dialogs import DialogBatch
 from fdkvc.experiments.answers import MEASURES
 from fdkvc.experiments.arguments import COUNTED, source_rows
 from fdkvc.experiments.benchmark import ADAPTATION, Benchmark, Latency, Results, late_metrics
@@ -25,7 +26,6 @@ from fdkvc.replication import tables
 from fdkvc.replication.judge import PERCENTILES
 from fdkvc.run.metrics import late_metric, metric_named
 from fdkvc.run.trace import Trace
-from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.words import count, decimal, plus_minus, ranged, signed
 
 MAX_LINE = 100
