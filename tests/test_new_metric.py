@@ -35,10 +35,8 @@ def met(evidence: Evidence) -> float:
 
 
 ALWAYS = Metric("fullness", "Fullness", "How full the cache is.", fill)
-ASKED = Metric(
-    "asked_fullness", "Fullness when asked", "The same.", fill, optional=True, percent=False
-)
-MET = Metric("met", "Demands met", "How many.", met, needs="evidence", whole=True, percent=False)
+ASKED = Metric("asked_fullness", "Fullness when asked", "The same.", fill, optional=True, unit="")
+MET = Metric("met", "Demands met", "How many.", met, needs="evidence", whole=True, unit="")
 ASKED_MET = Metric("asked_met", "Met when asked", "The same.", met, "evidence", True, whole=True)
 SEED = 4321
 """Of dialogs that no other test has run, since pages keep what was run."""

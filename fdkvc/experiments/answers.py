@@ -8,7 +8,7 @@ and the same call.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -40,7 +40,7 @@ from fdkvc.lm.tokens import MARKED, EncodedPassage
 from fdkvc.parameters import BUDGET, check_parameter
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.policies.base import Available
-from fdkvc.run.evidence import OLD, RECENT
+from fdkvc.run.metrics import METRICS, metrics_of
 
 FULL = "full"
 """The control that evicts nothing; the others are compared with it."""
@@ -70,65 +70,8 @@ PAIRED = (
 Row = tuple[str, str, str, int, str, float, int]
 
 
-@dataclass(frozen=True)
-class Measure:
-    """A measure of answers."""
-
-    label: str
-    help: str
-    unit: str = "nats"
-    """``nats`` or ``%`` as displayed; values in % are stored as shares in [0, 1]."""
-    lower_is_better: bool = True
-
-
-def _share(label: str, help: str) -> Measure:
-    return Measure(label, help, "%", lower_is_better=False)
-
-
-_LIKELIHOOD = "Negative log-likelihood per token"
-_LAST = {
-    "recent": f"last mentioned at most {RECENT} turns before the call",
-    "middle": f"last mentioned {RECENT + 1} to {OLD} turns before the call",
-    "old": f"last mentioned more than {OLD} turns before the call",
-}
-
-MEASURES: Mapping[str, Measure] = {
-    "values_right": _share(
-        "Values right",
-        "Argument values of calls that are written correctly, each given the true text before it.",
-    ),
-    "values_right_recent": _share("Recent values right", f"Of values {_LAST['recent']}."),
-    "values_right_middle": _share("Older values right", f"Of values {_LAST['middle']}."),
-    "values_right_old": _share("Old values right", f"Of values {_LAST['old']}."),
-    "values_right_of_full": _share(
-        "Values right, of those right with the full cache",
-        "Values that are still right, as a share of those that the full cache gets right.",
-    ),
-    "nats": Measure("All tokens", f"{_LIKELIHOOD} of the dialog's text."),
-    "nats_arguments": Measure("Argument values", f"{_LIKELIHOOD} of the argument values of calls."),
-    "nats_recent": Measure("Recent values", f"{_LIKELIHOOD} of values {_LAST['recent']}."),
-    "nats_middle": Measure("Older values", f"{_LIKELIHOOD} of values {_LAST['middle']}."),
-    "nats_old": Measure("Old values", f"{_LIKELIHOOD} of values {_LAST['old']}."),
-    "kl": Measure("KL", "Kullback-Leibler divergence from the full cache's prediction, per token."),
-    "kl_p99": Measure("KL, 99th percentile", "Over a dialog's tokens."),
-    "same_best": _share(
-        "Same top token", "Tokens for which the likeliest prediction is the full cache's."
-    ),
-    "calls_exact": _share("Calls exact", "Calls written word for word, given the dialog so far."),
-    "arguments_right": _share("Arguments right", "Arguments of calls with the right value."),
-    "calls_exact_of_full": _share(
-        "Calls exact, of those exact with the full cache",
-        "Calls that are still exact, as a share of those that the full cache writes exactly.",
-    ),
-    "arguments_right_of_full": _share(
-        "Arguments right, of those right with the full cache",
-        "Arguments that are still right, as a share of those that the full cache gets right.",
-    ),
-}
-"""Every measure, in display order."""
-
 GRADED = ("values_right", "calls_exact", "arguments_right")
-"""Measures of what is written, each also among those that the full cache gets right."""
+"""Metrics of what is written, each also among those that the full cache gets right."""
 
 PROXIES = (
     *("call_recall", "late_attention_loss", "late_output_error"),
@@ -426,9 +369,9 @@ class _Reader:
             of_age = (value_ages > low) & (value_ages <= high)
             found[f"values_right_{age}"] = found["values_right"][of_age]
         return {
-            name: (float(np.mean(found[name], dtype=float)), len(found[name]))
-            for name in MEASURES
-            if len(found[name])
+            name: (float(np.mean(scores, dtype=float)), len(scores))
+            for name, metric in metrics_of("answers").items()
+            if len(scores := metric.measure(found))
         }
 
 
@@ -490,9 +433,8 @@ def answers_summary(measured: pd.DataFrame) -> pd.DataFrame:
 
     Dialogs are weighted by their tokens, calls or arguments; intervals of shares end at 0 and 1.
     """
-    shares = {metric for metric, measure in MEASURES.items() if measure.unit == "%"}
     rows = [
-        (*key, *_weighted_mean(group, group.value.to_numpy(), share=key[2] in shares))
+        (*key, *_weighted_mean(group, group.value.to_numpy(), share=METRICS[str(key[2])].percent))
         for key, group in measured.groupby(["policy", "budget", "metric"], sort=False)
     ]
     return pd.DataFrame(rows, columns=list(SUMMARY))

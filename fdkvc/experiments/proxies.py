@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from fdkvc.attention import Bools
 from fdkvc.experiments.answers import (
     FULL,
-    MEASURES,
     PROXIES,
     AnswerScores,
     answers_paired,
@@ -21,12 +20,13 @@ from fdkvc.experiments.answers import (
 )
 from fdkvc.experiments.known_services import by_services, known_services
 from fdkvc.experiments.statistics import cluster_numbers, jackknife_interval
+from fdkvc.run.metrics import METRICS
 
 DAMAGES = (
     *("values_right", "nats", "nats_arguments", "nats_old"),
     *("kl", "calls_exact", "arguments_right"),
 )
-"""Measures whose damage is predicted: 0 under the full cache, higher is worse."""
+"""Metrics whose damage is predicted: 0 under the full cache, higher is worse."""
 
 PROXIES_TABLE = (
     *("proxy", "damage", "over", "n", "services", "rho", "ci_low", "ci_high"),
@@ -128,7 +128,7 @@ def proxies_table(answers: pd.DataFrame, proxies: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for proxy in PROXIES:
         for damage in DAMAGES:
-            x, y = _aligned(predictors[proxy], damages[damage], MEASURES[damage].lower_is_better)
+            x, y = _aligned(predictors[proxy], damages[damage], METRICS[damage].lower_is_better)
             services = services_of.loc[y.index].tolist()
             if not x.size:
                 continue

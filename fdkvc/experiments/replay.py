@@ -35,7 +35,14 @@ from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.policies.together import Together
 from fdkvc.run.bounds import most_evidence
 from fdkvc.run.evidence import Evidence, lost_turns
-from fdkvc.run.metrics import Metric, first_late_turn, late_metric, metric_named, metrics_of
+from fdkvc.run.metrics import (
+    METRICS,
+    Metric,
+    first_late_turn,
+    late_metric,
+    metric_named,
+    metrics_of,
+)
 from fdkvc.run.simulate import simulate
 from fdkvc.words import count
 
@@ -111,7 +118,7 @@ class Replay:
         for mode in self.heads:
             HEADS.check(mode, "heads")
         for key in self.metrics:
-            metric_named(key, None)
+            metric_named(key, "dialogs", "evidence")
         if not (self.budgets and self.policies and self.heads):
             raise ValueError("a replay needs at least one policy and one budget")
         check_different("policy", [policy.name for policy in self.policies])
@@ -122,7 +129,7 @@ class Replay:
     @property
     def measured(self) -> tuple[Metric, ...]:
         """The metrics of evidence, then the requested ones."""
-        more = (metric_named(key, None) for key in self.metrics)
+        more = map(METRICS.__getitem__, self.metrics)
         return tuple(dict.fromkeys((*metrics_of("evidence", optional=False).values(), *more)))
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import pandas as pd
 
 from fdkvc.dialogs import DialogBatch
-from fdkvc.experiments.answers import MEASURES
 from fdkvc.experiments.arguments import COUNTED, source_rows
 from fdkvc.experiments.benchmark import ADAPTATION, Benchmark, Latency, Results, late_metrics
 from fdkvc.experiments.known_services import GROUPS, known_sentence
@@ -24,7 +23,7 @@ from fdkvc.explain.tables import turns_table
 from fdkvc.paper.tables import BASELINE
 from fdkvc.replication import tables
 from fdkvc.replication.judge import PERCENTILES
-from fdkvc.run.metrics import late_metric, metric_named
+from fdkvc.run.metrics import METRICS, Metric, late_metric, metric_named, metrics_of
 from fdkvc.run.trace import Trace
 from fdkvc.words import count, decimal, plus_minus, ranged, signed
 
@@ -108,12 +107,11 @@ def replay_text(replayed: pd.DataFrame) -> str:
     table = replay_summary(replayed)
     cells = []
     for metric in dict.fromkeys(replayed.metric):
-        scale, digits, unit = (100, 1, " %") if late_metric(metric).percent else (1, 2, "")
+        known = late_metric(metric)
         for row in table[table.metric == metric].to_dict("records"):
-            mean, low, high = (scale * row[name] for name in INTERVAL)
-            words = ranged(mean, low, high, digits)
             name = f"{row['policy']}{OF_HEADS[row['heads']]}"
-            over = f"{metric}{unit}, {count(int(row['n']), 'dialog')}"
+            over = f"{known.heading(metric)}, {count(int(row['n']), 'dialog')}"
+            words = known.figure(*(row[end] for end in INTERVAL))
             cells.append((over, name, row["budget"], words))
     parts = [
         "Means over dialogs by budget, with the 95 % interval, which is\n"
@@ -174,22 +172,20 @@ def answers_text(found: AnswersTables) -> str:
         if row["significant"] is False
     }
     budgets, cells = table.budget.unique().tolist(), []
-    for metric, measure in MEASURES.items():
-        scale, digits, unit = (100, 1, " %") if measure.unit == "%" else (1, 3, "")
+    for metric, known in metrics_of("answers").items():
         for row in table[table.metric == metric].to_dict("records"):
-            mean, low, high = (scale * row[name] for name in INTERVAL)
-            words = ranged(mean, low, high, digits)
+            words = known.figure(*(row[end] for end in INTERVAL))
             words += " =" if (metric, row["policy"], row["budget"]) in same else "  "
-            cells.append((f"{metric}{unit}", row["policy"], row["budget"], words))
+            cells.append((known.heading(metric), row["policy"], row["budget"], words))
     dialogs = count(int(table.n.max()), "dialog")
     text = (
         f"Means over {dialogs} by budget, with the 95 % interval, which is "
         f"{over_clusters(int(table.services.max()))};\n= where it is indistinguishable from "
         f"{found.baseline}\n\n"
-        f"{_columns_text(['measure', 'policy'], budgets, cells)}"
+        f"{_columns_text(['metric', 'policy'], budgets, cells)}"
     )
-    if known := known_sentence(found.known):
-        text = f"{known}\n\n{text}"
+    if trained_on := known_sentence(found.known):
+        text = f"{trained_on}\n\n{text}"
     parts = [text, _by_services_text(found.by_services, budgets), _proxies_text(found.proxies)]
     return "\n\n\n".join(filter(None, parts))
 
@@ -201,11 +197,10 @@ def _by_services_text(table: pd.DataFrame, budgets: Sequence[int]) -> str:
         return ""
     cells = []
     for row in table.to_dict("records"):
-        mean, low, high = (100 * row[name] for name in INTERVAL)
-        words = ranged(mean, low, high, 1)
+        words = METRICS["values_right"].figure(*(row[end] for end in INTERVAL))
         cells.append((GROUPS[row["known"]], row["policy"], row["budget"], words))
     return (
-        "values_right % by whether the model was trained on the dialogs' services\n\n"
+        "values_right, %, by whether the model was trained on the dialogs' services\n\n"
         f"{_columns_text(['dialogs with', 'policy'], budgets, cells)}"
     )
 
@@ -311,8 +306,7 @@ def _metric_header(benchmark: Benchmark) -> list[str]:
 
 
 def _metric_name(key: str) -> str:
-    metric = metric_named(key)
-    return f"{metric.label.lower()}{' %' if metric.percent else ''}"
+    return metric_named(key).heading(metric_named(key).label.lower())
 
 
 def _measured_beside_published(
@@ -322,11 +316,12 @@ def _measured_beside_published(
     place = {metric: 2 * at for at, metric in enumerate(late_metrics(benchmark))}
     texts: dict[tuple[Any, ...], list[str]] = {}
     for row in table.to_dict("records"):
-        percent = late_metric(row["metric"]).percent
-        scale, digits, printed_digits = (100, 1, 1) if percent else (1, 3, 4)  # as printed
-        measured = plus_minus(row["mean"], row["ci_high"], scale, digits)
-        figure = scale * row["published"]
-        printed = "" if math.isnan(figure) else decimal(figure, printed_digits)
+        metric = late_metric(row["metric"])
+        measured = plus_minus(row["mean"], row["ci_high"], metric.scale, metric.digits)
+        figure = metric.scale * row["published"]
+        # The paper prints its alignments with a digit more.
+        digits = metric.digits if metric.percent else metric.digits + 1
+        printed = "" if math.isnan(figure) else decimal(figure, digits)
         cells = texts.setdefault(tuple(row[name] for name in by), [""] * (2 * len(place)))
         at = place[row["metric"]]
         cells[at : at + 2] = measured, printed
@@ -378,7 +373,7 @@ def _paired_text(results: Results, baseline: str) -> str:
     rows = []
     for scenario, metric, policy, comparison in tables.comparisons(results, baseline):
         key = metric.removeprefix("late_")
-        difference = _difference(comparison, metric_named(key).percent)
+        difference = _difference(comparison, metric_named(key))
         rows.append([scenario, _metric_name(key), policy, *difference])
     if not rows:
         return ""
@@ -389,9 +384,8 @@ def _paired_text(results: Results, baseline: str) -> str:
     )
 
 
-def _difference(comparison: Paired, percent: bool) -> list[str]:
-    scale, digits = (100, 1) if percent else (1, 3)
-    mean = signed(scale * comparison.mean, digits)
+def _difference(comparison: Paired, metric: Metric) -> list[str]:
+    mean = metric.figure(comparison.mean, signs=True)
     match comparison.verdict:
         case "too few":
             return [mean, "", "too few dialogs"]
@@ -399,7 +393,7 @@ def _difference(comparison: Paired, percent: bool) -> list[str]:
             return ["0", "", "no difference in any dialog"]
         case "same":
             return [mean, "", "the same in every dialog"]
-    margin = f"{scale * (comparison.high - comparison.mean):.{digits}f}"
+    margin = metric.figure(comparison.high - comparison.mean)
     p = "< 0.001" if comparison.p < 0.001 else f"{comparison.p:.3f}"
     return [f"{mean} ± {margin}", decimal(comparison.t, 1), p]
 

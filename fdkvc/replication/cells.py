@@ -157,7 +157,10 @@ def _empty_tables(study: Study) -> Iterator[MeasuredTable]:
         values = [f"{getattr(policy, parameter):g}" for policy in swept.policies]
         label = parameters_of(POLICIES[ABLATED_POLICY])[parameter].label
         title = f"{label} on {swept.scenarios[0].label}"
-        columns = {f"late_{key}": _with_unit(key, metric_named(key).label) for key in swept.metrics}
+        columns = {
+            f"late_{key}": metric_named(key).heading(metric_named(key).label)
+            for key in swept.metrics
+        }
         yield MeasuredTable(
             number, title, parameter, dict(zip(values, values, strict=True)), columns
         )
@@ -169,12 +172,8 @@ def _empty_tables(study: Study) -> Iterator[MeasuredTable]:
     yield MeasuredTable(7, "Hyperparameters of FD-KVC", "parameter", rows, {DEFAULT: DEFAULT})
     for key in benchmark.metrics:
         if f"late_{key}" not in LATE:
-            title = _with_unit(key, metric_named(key).title)
+            title = metric_named(key).heading()
             yield MeasuredTable(key, title, "policy", policies, scenarios)
-
-
-def _with_unit(key: str, title: str) -> str:
-    return f"{title}, %" if metric_named(key).percent else title
 
 
 def cells_table(tables: list[MeasuredTable]) -> pd.DataFrame:

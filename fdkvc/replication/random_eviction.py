@@ -10,7 +10,7 @@ from fdkvc.policies import Policy
 from fdkvc.replication.judge import fact_of
 from fdkvc.replication.tables import comparisons
 from fdkvc.run.metrics import late_metric
-from fdkvc.words import listed, number, percent
+from fdkvc.words import listed
 
 CHANCE = "random"
 """The policy that evicts at random."""
@@ -72,4 +72,4 @@ def _whom(results: Results, name: str, behind: Sequence[str]) -> str:
 def _mean(results: Results, policy: str, name: str) -> str:
     fact = fact_of(results, COMPOSITE, policy, name)
     mean = float("nan") if fact is None else fact.mean
-    return percent(mean, 1) if late_metric(name).percent else number(mean)
+    return late_metric(name).with_unit(mean)

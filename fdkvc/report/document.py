@@ -15,7 +15,7 @@ import pandas as pd
 from fdkvc.charts.picture import picture
 from fdkvc.charts.theme import LIGHT, VARIABLES, Spec
 from fdkvc.corpora.recordings import Recording
-from fdkvc.experiments.answers import MEASURES, Answers
+from fdkvc.experiments.answers import Answers
 from fdkvc.experiments.benchmark import Benchmark, matches_paper
 from fdkvc.experiments.known_services import GROUPS, known_sentence
 from fdkvc.experiments.proxies import AnswersTables
@@ -36,7 +36,7 @@ from fdkvc.report import claims, tables
 from fdkvc.report.figures import titled_charts
 from fdkvc.report.page import css, page
 from fdkvc.report.scene import Scene, moment_scene, scene_html
-from fdkvc.run.metrics import late_metric
+from fdkvc.run.metrics import METRICS, late_metric, metrics_of
 from fdkvc.stage.moments import Failure, failed_call, nearly_kept, rescued
 from fdkvc.stage.run import DialogChoice, build_run
 from fdkvc.synthetic.scenarios import World, scenario_named
@@ -355,9 +355,7 @@ def replay_parts(
         for table in (replay_summary(replayed), replay_paired(replayed, baseline))
     )
     for metric in dict.fromkeys(summary.metric):
-        known = late_metric(metric)
-        title = f"{known.title}{', %' if known.percent else ''}"
-        body += _by_budget(title, summary, paired, metric, known.percent)
+        body += _by_budget(late_metric(metric).heading(), summary, paired, metric)
     if missing := not_computed(replayed):
         body += f"<p>{escape(missing)}</p>"
     parts = [Part("Real dialogs", body)]
@@ -390,13 +388,12 @@ def answers_parts(
         f"{escape(measured.baseline)}.</p>"
         f"<p>{escape(known_sentence(measured.known))}</p>"
     )
-    for metric, measure in MEASURES.items():
-        title, percent = f"{measure.label}, {measure.unit}", measure.unit == "%"
-        if metric in set(table.metric):
-            body += _by_budget(title, table, measured.paired, metric, percent, measure.help)
+    for key, metric in metrics_of("answers").items():
+        if key in set(table.metric):
+            body += _by_budget(metric.heading(), table, measured.paired, key, metric.help)
     rows = measured.by_services[measured.by_services.metric == "values_right"]
     for group, own in rows.groupby("known", sort=False) if rows.known.nunique() > 1 else ():
-        title = f"{MEASURES['values_right'].label}, %: dialogs with {GROUPS[str(group)]}"
+        title = f"{METRICS['values_right'].heading()}: dialogs with {GROUPS[str(group)]}"
         body += _by_budget(title, own, measured.paired[:0], "values_right")
     commands = [answers_command(settings, measured.baseline)]
     if settings == Answers():
@@ -410,14 +407,13 @@ def _by_budget(
     summary: pd.DataFrame,
     paired: pd.DataFrame,
     metric: str,
-    percent: bool = True,
     help: str = "",
 ) -> str:
     """Return a table with a row per policy and a column per budget, ≠ for significance."""
     rows, case = summary[summary.metric == metric], ["policy", "budget"]
     rows = rows.assign(ci_low=rows.ci_low.where(rows.ci_low != rows.ci_high))  # no interval
     differ = rows.merge(paired[paired.metric == metric][[*case, "significant"]], "left", case)
-    words = tables.interval_words(rows, *((100, 1) if percent else (1, 3)))
+    words = tables.figures(rows, late_metric(metric))
     marks = [" ≠" if each is True else "" for each in differ.significant]
     marked = list(map(add, words, marks))
     note = help and f"<p>{escape(help)}</p>"

@@ -14,6 +14,7 @@ from fdkvc.replication.cells import MeasuredTable, figure_words, sign_of, unit_o
 from fdkvc.replication.judge import Fact
 from fdkvc.replication.rules import RULES
 from fdkvc.report.page import css
+from fdkvc.run.metrics import Metric
 from fdkvc.words import decimal, minus, ranged, signed
 
 STYLE = css("tables") + "".join(
@@ -50,6 +51,11 @@ def _cell(fact: Fact | None) -> str:
         words = f"{sign_of(fact)} {minus(fact.printed)} ({difference})".strip()
         printed = f"<small>{escape(words)}</small>"
     return f"<td class='{name}'>{escape(figure_words(fact))}{printed}</td>"
+
+
+def figures(table: pd.DataFrame, metric: Metric) -> list[str]:
+    """Write the mean and the interval of each row."""
+    return [metric.figure(*row) for row in table[list(INTERVAL)].to_numpy(float).tolist()]
 
 
 def interval_words(

@@ -6,6 +6,7 @@ for each row and turn (B, T), NaN in turns beyond a row's end.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from fdkvc.dialogs import Bits, DialogBatch, topic_bit
 from fdkvc.run.bounds import least_attention_loss
 from fdkvc.run.evidence import OLD, RECENT, Demands, Evidence
 from fdkvc.run.trace import Trace
+from fdkvc.words import decimal, ranged, signed
 
 LATE_TURNS = 3
 """Number of last turns that the "late" metrics average over (the paper's evaluation metrics)."""
@@ -155,7 +157,7 @@ def regret(trace: Trace, dialogs: DialogBatch) -> Floats:
     return attention_loss(trace, dialogs) - least
 
 
-Need = Literal["dialogs", "evidence"]
+Need = Literal["dialogs", "evidence", "answers"]
 
 
 @dataclass(frozen=True)
@@ -166,14 +168,18 @@ class Metric:
     label: str
     help: str
     measure: Callable[..., Any]
-    """Of a trace and its dialogs, to a series (B, T); or of `Evidence`, to a dialog's number."""
+    """Of a trace and its dialogs, to a series (B, T); of `Evidence`, to a dialog's number; of what
+    was scored in a model's answers, by key, to that of its own key (n,)."""
     needs: Need = "dialogs"
-    """Dialogs of vectors, or a recording with the demands of later turns."""
+    """Dialogs of vectors, a recording with the demands of later turns, or answers of a model."""
     optional: bool = False
     """Whether it is measured only on request."""
     bounds: tuple[float, float] = (0.0, 1.0)
     """The range of its axis."""
-    percent: bool = True
+    unit: str = "%"
+    """Values in % are stored as shares in [0, 1]."""
+    digits: int = 1
+    """Decimals of a figure."""
     whole: bool = False
     """Whether a dialog's number is the mean of all turns, not of the late ones."""
     lower_is_better: bool = False
@@ -192,6 +198,49 @@ class Metric:
     def title(self) -> str:
         """The title of a dialog's number, such as Late retention."""
         return self.label if self.whole else f"Late {self.label[0].lower()}{self.label[1:]}"
+
+    @property
+    def percent(self) -> bool:
+        """Whether its figures are percentages."""
+        return self.unit == "%"
+
+    @property
+    def scale(self) -> int:
+        """What a value is multiplied by in a figure."""
+        return 100 if self.percent else 1
+
+    def heading(self, name: str = "") -> str:
+        """Return a name, by default the title, with the unit of its figures.
+
+        Examples
+        --------
+        >>> METRICS["retention"].heading(), METRICS["alignment"].heading("alignment")
+        ('Late retention, %', 'alignment')
+        """
+        return ", ".join(filter(None, (name or self.title, self.unit)))
+
+    def figure(
+        self, mean: float, low: float = math.nan, high: float = math.nan, *, signs: bool = False
+    ) -> str:
+        """Write a value, or a mean with its interval, without the unit; `signs` for a difference.
+
+        Examples
+        --------
+        >>> METRICS["retention"].figure(0.7512, 0.7, 0.8), METRICS["nats"].figure(0.25)
+        ('75.1 (70.0 to 80.0)', '0.250')
+        """
+        mean, low, high = (self.scale * value for value in (mean, low, high))
+        return ranged(mean, low, high, self.digits, signed if signs else decimal)
+
+    def with_unit(self, value: float) -> str:
+        """Write a value with its unit.
+
+        Examples
+        --------
+        >>> METRICS["retention"].with_unit(0.7512), METRICS["alignment"].with_unit(0.5)
+        ('75.1 %', '0.500')
+        """
+        return f"{self.figure(value)} {self.unit}".rstrip()
 
     def late(self, trace: Trace, dialogs: DialogBatch) -> Floats:
         """Return the mean over each row's last turns, or over all of them (B,)."""
@@ -213,7 +262,8 @@ def _alignment(space: str, label: str, optional: bool) -> Metric:
         partial(alignment, projection=space),
         optional=optional,
         bounds=(-1.0, 1.0),
-        percent=False,
+        unit="",
+        digits=3,
     )
 
 
@@ -226,6 +276,27 @@ def _recall(key: str, label: str, help: str, demands: Demands) -> Metric:
     measure = operator.methodcaller("recall", demands)
     return _of_evidence(key, label, help, measure, demands=demands)
 
+
+def _of_answers(key: str, label: str, help: str, unit: str = "nats") -> Metric:
+    """Return a metric of a model's answers: a share, or nats, of which fewer are better."""
+    scores, share = operator.itemgetter(key), unit == "%"
+    return Metric(
+        *(key, label, help, scores),
+        needs="answers",
+        unit=unit,
+        digits=1 if share else 3,
+        whole=True,
+        lower_is_better=not share,
+    )
+
+
+_right = partial(_of_answers, unit="%")
+_LIKELIHOOD = "Negative log-likelihood per token"
+_LAST = {
+    "recent": f"last mentioned at most {RECENT} turns before the call",
+    "middle": f"last mentioned {RECENT + 1} to {OLD} turns before the call",
+    "old": f"last mentioned more than {OLD} turns before the call",
+}
 
 METRICS: Mapping[str, Metric] = {
     metric.key: metric
@@ -335,7 +406,8 @@ METRICS: Mapping[str, Metric] = {
             "Mean token age",
             "Average age of a cached token in turns, over all cached tokens and turns.",
             Evidence.token_age,
-            percent=False,
+            unit="",
+            digits=2,
         ),
         _of_evidence(
             "peak_entries",
@@ -344,9 +416,54 @@ METRICS: Mapping[str, Metric] = {
             "exceed the budget unless they are read in parts.",
             Evidence.peak_entries,
             optional=True,
-            percent=False,
+            unit="",
+            digits=2,
             lower_is_better=True,
             cost=True,
+        ),
+        _right(
+            "values_right",
+            "Values right",
+            "Argument values of calls that are written correctly, each given the true text "
+            "before it.",
+        ),
+        _right("values_right_recent", "Recent values right", f"Of values {_LAST['recent']}."),
+        _right("values_right_middle", "Older values right", f"Of values {_LAST['middle']}."),
+        _right("values_right_old", "Old values right", f"Of values {_LAST['old']}."),
+        _right(
+            "values_right_of_full",
+            "Values right, of those right with the full cache",
+            "Values that are still right, as a share of those that the full cache gets right.",
+        ),
+        _of_answers("nats", "All tokens", f"{_LIKELIHOOD} of the dialog's text."),
+        _of_answers(
+            "nats_arguments", "Argument values", f"{_LIKELIHOOD} of the argument values of calls."
+        ),
+        _of_answers("nats_recent", "Recent values", f"{_LIKELIHOOD} of values {_LAST['recent']}."),
+        _of_answers("nats_middle", "Older values", f"{_LIKELIHOOD} of values {_LAST['middle']}."),
+        _of_answers("nats_old", "Old values", f"{_LIKELIHOOD} of values {_LAST['old']}."),
+        _of_answers(
+            "kl", "KL", "Kullback-Leibler divergence from the full cache's prediction, per token."
+        ),
+        _of_answers("kl_p99", "KL, 99th percentile", "Over a dialog's tokens."),
+        _right(
+            "same_best",
+            "Same top token",
+            "Tokens for which the likeliest prediction is the full cache's.",
+        ),
+        _right(
+            "calls_exact", "Calls exact", "Calls written word for word, given the dialog so far."
+        ),
+        _right("arguments_right", "Arguments right", "Arguments of calls with the right value."),
+        _right(
+            "calls_exact_of_full",
+            "Calls exact, of those exact with the full cache",
+            "Calls that are still exact, as a share of those that the full cache writes exactly.",
+        ),
+        _right(
+            "arguments_right_of_full",
+            "Arguments right, of those right with the full cache",
+            "Arguments that are still right, as a share of those that the full cache gets right.",
         ),
     )
 }
@@ -356,12 +473,12 @@ PROJECTED_ALIGNMENTS = ("alignment_key", "alignment_query")
 """The alignments of unrelated vectors; see `alignment`."""
 
 
-def metrics_of(needs: Need | None = "dialogs", optional: bool | None = None) -> dict[str, Metric]:
-    """Return the metrics with this need (None: any): always measured, optional, or both (None)."""
+def metrics_of(*needs: Need, optional: bool | None = None) -> dict[str, Metric]:
+    """Return the metrics of dialogs, or with these needs: always measured, optional, or both."""
     return {
         key: metric
         for key, metric in METRICS.items()
-        if needs in (None, metric.needs) and optional in (None, metric.optional)
+        if metric.needs in (needs or ("dialogs",)) and optional in (None, metric.optional)
     }
 
 
@@ -370,15 +487,15 @@ def default_metrics() -> tuple[str, ...]:
     return tuple(metrics_of(optional=False))
 
 
-def metric_named(key: str, needs: Need | None = "dialogs") -> Metric:
-    """Look a metric up by its key.
+def metric_named(key: str, *needs: Need) -> Metric:
+    """Look a metric up by its key: one of dialogs, or with one of these needs.
 
     Raises
     ------
     ValueError
-        If there is none with this need.
+        If there is none.
     """
-    known = metrics_of(needs)
+    known = metrics_of(*needs)
     if key not in known:
         raise ValueError(f"metric {key!r} is unknown: choose from {', '.join(known)}")
     return known[key]
@@ -386,7 +503,7 @@ def metric_named(key: str, needs: Need | None = "dialogs") -> Metric:
 
 def late_metric(name: str) -> Metric:
     """Return the metric by its name in tables, such as late_retention or call_recall."""
-    return metric_named(name.removeprefix("late_"), None)
+    return METRICS[name.removeprefix("late_")]
 
 
 def first_late_turn(dialogs: DialogBatch) -> int:

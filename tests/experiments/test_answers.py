@@ -23,7 +23,6 @@ from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.answers import (
     CUT_TEXT,
     FULL,
-    MEASURES,
     PROXIES,
     Answers,
     answer_chunk,
@@ -40,6 +39,7 @@ from fdkvc.lm.head_recordings import head_recordings
 from fdkvc.lm.language_model import LanguageModel, load_language_model
 from fdkvc.lm.text_cache import EvictingCache, TextCache, read
 from fdkvc.policies import policy_named, read_policy
+from fdkvc.run.metrics import metrics_of
 from tests.models import write_model
 
 CAPTURED = pytest.CaptureFixture[str]
@@ -120,7 +120,7 @@ def test_measures_are_what_reading_under_one_memory_gives(model: LanguageModel) 
             assert value(table, dialog.name, FULL, budget, "kl") == 0
             assert value(table, dialog.name, FULL, budget, "same_best") == 1
     assert set(table.policy) == {FULL, "fifo", "h2o", CUT_TEXT}
-    assert set(table.metric) <= set(MEASURES)
+    assert set(table.metric) <= set(metrics_of("answers"))
 
 
 def test_values_are_counted_by_the_turns_since_their_last_mention(model: LanguageModel) -> None:
@@ -506,7 +506,7 @@ def test_the_command_writes_what_its_help_and_document_say(
 
     said = capsys.readouterr().out
     assert said.startswith(f"{folder.name}\n\nMeans over 2 dialogs by budget")
-    assert "calls_exact %" in said
+    assert "calls_exact, %" in said
     assert said.endswith(f"Written to {out}\n")
     document = (EXAMPLES.parents[2] / "files" / "README.md").read_text("utf-8")
     listed = document.partition("| file of answers |")[2].partition("\n\n")[0]

@@ -21,7 +21,6 @@ from fdkvc.corpora.formats import EXAMPLES, read_transcripts
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.model_text import Writer
 from fdkvc.corpora.trace_file import trace_bytes
-from fdkvc.experiments.answers import MEASURES
 from fdkvc.explain.answer_causes import grade_call
 from fdkvc.files.record import digest
 from fdkvc.limits import MAX_TURNS
@@ -30,6 +29,7 @@ from fdkvc.lm.chat import Chat
 from fdkvc.report.answer import call_html
 from fdkvc.report.shipped_answers import TABLES
 from fdkvc.report.shipped_answers import shipped_report as report
+from fdkvc.run.metrics import METRICS
 from fdkvc.ui.answers import choices, conversation, scene
 from fdkvc.ui.answers.conversation import FULL, Conversation, bundled_model
 from fdkvc.ui.answers.measured import OTHERWISE, damage_rows
@@ -162,7 +162,7 @@ def test_what_was_measured_over_many_dialogs_is_shown_as_its_files_say() -> None
         mean, low, high = (f"{each:.1f}" for each in share)
         assert f"<td>{mean} ({low} to {high})</td>" in shown
     assert f"intervals are by {paired.services.max()} clusters" in words
-    measure = MEASURES["calls_exact_of_full"]
+    measure = METRICS["calls_exact_of_full"]
     assert f"{measure.label}: {measure.help}" in words
     (best,) = (
         pd.read_csv(MEASURED / "proxies.csv")

@@ -32,7 +32,7 @@ from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.past import Past
 from fdkvc.ui.kit.run_panel import run_panel
 from fdkvc.ui.kit.sidebar import DIALOG, POLICY, with_numbers_apart
-from fdkvc.words import decimal, ranged
+from fdkvc.words import decimal
 
 CHUNK = 20
 """Dialogs that go through all settings together: a step of the progress."""
@@ -132,7 +132,7 @@ def _heat(sweep: Sweep, table: pd.DataFrame, metric: str) -> Spec:
     (first, _), (second, _) = sweep.axes
     return heat_chart(
         cells.assign(label=label),
-        f"{late_metric(metric).title}{', %' if percent else ''}",
+        late_metric(metric).heading(),
         (_parameter_label(sweep, first), _parameter_label(sweep, second)),
         page_theme(),
     )
@@ -146,7 +146,7 @@ def _show(page: str, name: str, chart: Spec, sweep: Sweep, table: pd.DataFrame) 
     if rows.empty or st.session_state.get(f"{page}/picked-on") != name:
         return
     figures = [
-        f"{late_metric(metric).title.lower()} {ranged(mean, low, high)}"
+        f"{late_metric(metric).title.lower()} {late_metric(metric).figure(mean, low, high)}"
         for metric, mean, low, high in zip(
             rows.metric, rows["mean"], rows.ci_low, rows.ci_high, strict=True
         )

@@ -8,7 +8,6 @@ from dataclasses import replace
 import streamlit as st
 
 from fdkvc.corpora.transcripts import Transcript
-from fdkvc.experiments.answers import MEASURES
 from fdkvc.limits import MAX_ANSWERING_POLICIES, MAX_TURNS, MAX_TYPED_CHARACTERS
 from fdkvc.lm.head_eviction import DECIDES
 from fdkvc.lm.tokens import MARKED
@@ -16,6 +15,7 @@ from fdkvc.parameters import Field
 from fdkvc.policies import POLICIES as EVERY
 from fdkvc.policies import Policy
 from fdkvc.policies.base import Available
+from fdkvc.run.metrics import metrics_of
 from fdkvc.ui.answers.conversation import FULL, Conversation, bundled_model
 from fdkvc.ui.dialogs.choices import (
     DIALOG,
@@ -100,7 +100,7 @@ MEASURE = Field(
     "",
     name="measure",
     default="values_right",
-    choices={key: measure.label for key, measure in MEASURES.items()},
+    choices={key: metric.label for key, metric in metrics_of("answers").items()},
     chosen=False,
 )
 BY = Field("Entries per head", "", name="at", default=48, low=1, high=8192, chosen=False)

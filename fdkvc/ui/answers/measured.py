@@ -16,7 +16,7 @@ import streamlit as st
 from fdkvc.charts.dots import dots_chart
 from fdkvc.charts.lines import budgets_chart
 from fdkvc.charts.theme import Spec
-from fdkvc.experiments.answers import CUT_TEXT, FULL, MEASURES, Answers, Measure, with_proxies
+from fdkvc.experiments.answers import CUT_TEXT, FULL, Answers, with_proxies
 from fdkvc.experiments.known_services import GROUPS, known_sentence
 from fdkvc.files.text import by_policies
 from fdkvc.lm import MEASURED_ON
@@ -32,8 +32,8 @@ from fdkvc.report.shipped_answers import (
     pinned_tools,
     shipped,
 )
-from fdkvc.report.tables import interval_words, wide_columns
-from fdkvc.run.metrics import late_metric
+from fdkvc.report.tables import figures, interval_words, wide_columns
+from fdkvc.run.metrics import METRICS, Metric, late_metric, metrics_of
 from fdkvc.ui.answers.choices import BY, MEASURE
 from fdkvc.ui.answers.conversation import Answered
 from fdkvc.ui.dialogs.choices import DIGITS, OWN, POLICIES, keep_file
@@ -44,7 +44,7 @@ from fdkvc.ui.kit.fields import problems
 from fdkvc.ui.kit.files import brought_run
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.words import count, listed, percent, sentence, signed
+from fdkvc.words import count, listed, sentence, signed
 
 COST = {"bytes": "{:,.0f}".format} | dict.fromkeys(
     ("bytes_ratio", "read_per_second", "read_ratio", "written_per_second", "written_ratio"),
@@ -62,7 +62,7 @@ def damage_rows(metric: str, known: Shipped | None = None) -> pd.DataFrame:
     """Return the damage of each policy; above 0 is worse than the full cache."""
     paired = (known or shipped()).tables.paired
     rows = paired[paired.metric == metric].copy()
-    if not MEASURES[metric].lower_is_better:
+    if not METRICS[metric].lower_is_better:
         rows["mean_diff"] = -rows.mean_diff
         rows["ci_low"], rows["ci_high"] = -rows.ci_high, -rows.ci_low
     rows["title"] = rows.policy.map(_title)
@@ -87,21 +87,21 @@ def show_measured(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
             budget = st.selectbox(plain(BY.label), [*by], key=f"{page}/own/at", width=150)
     measured = set(known.tables.paired.metric)
     if metric not in measured:  # such as a run on dialogs without calls
-        missing, metric = metric, next(each for each in MEASURES if each in measured)
-        instead = f"{MEASURES[metric].label} is shown"
-        st.info(plain(f"This run has no values of {MEASURES[missing].label}: {instead}."))
-    measure, rows = MEASURES[metric], damage_rows(metric, known)
-    unit = "percentage points" if measure.unit == "%" else "nats per token"
+        missing, metric = metric, next(key for key in metrics_of("answers") if key in measured)
+        instead = f"{METRICS[metric].label} is shown"
+        st.info(plain(f"This run has no values of {METRICS[missing].label}: {instead}."))
+    measure, rows = METRICS[metric], damage_rows(metric, known)
+    unit = "percentage points" if measure.percent else "nats per token"
     loss = f"Damage is the loss against the full cache, in {unit}."
     st.caption(plain(f"{measure.label}: {measure.help} {loss}"))
     own = [policy.title for policy in answered.conversation.policies]
     with side_by_side("measured"):
         with panel("measured-budgets"):
             chosen = own if own_run is None else rows.title.unique().tolist()
-            show_chart(page, "budgets", _by_budget(rows, chosen, measure.unit == "%"))
+            show_chart(page, "budgets", _by_budget(rows, chosen, measure.percent))
         with panel("measured-policies"):
             show_chart(page, "policies", _by_policy(rows[rows.budget == budget], budget, measure))
-    st.html(table_html(_table(rows, measure.unit == "%"), f"Damage: {measure.label}"))
+    st.html(table_html(_table(rows, measure), f"Damage: {measure.label}"))
     if own_run is not None:
         return _show_own(page, own_run)
     tables = known.tables
@@ -134,7 +134,7 @@ def _show_pinned_tools(page: str) -> None:
             rows = table[table.metric == metric]
             full = rows[rows.policy == FULL]["mean"].iloc[0]
             rows = rows[rows.policy != FULL].assign(policy=rows.policy.map(_title))
-            title = f"{MEASURES[metric].label}; full cache: {percent(full, 1)}"
+            title = f"{METRICS[metric].label}; full cache: {METRICS[metric].with_unit(full)}"
             with panel(f"pinned-{metric}"):
                 show_chart(page, f"pinned-{metric}", budgets_chart(rows, title, page_theme()))
 
@@ -237,21 +237,20 @@ def _by_budget(rows: pd.DataFrame, own: Sequence[str], percent: bool) -> Spec:
     return budgets_chart(shown, "Damage by budget", page_theme(), percent=percent, top=top)
 
 
-def _by_policy(rows: pd.DataFrame, budget: int, measure: Measure) -> Spec:
+def _by_policy(rows: pd.DataFrame, budget: int, measure: Metric) -> Spec:
     ordered = rows.sort_values("mean")
-    scale = 100 if measure.unit == "%" else 1
-    data = scale * ordered[["mean", "ci_low", "ci_high"]]
+    data = measure.scale * ordered[["mean", "ci_low", "ci_high"]]
     data = data.assign(row=ordered.title, name="damage", words="")
     title = f"Every policy at {budget} entries per head"
     subtitle = "least damage on top, with 95 % intervals"
     return dots_chart(data, title, subtitle, page_theme(), "policy")
 
 
-def _table(rows: pd.DataFrame, percent: bool) -> dict[str, list[str]]:
+def _table(rows: pd.DataFrame, metric: Metric) -> dict[str, list[str]]:
     """Return a row for each policy, and its damage with the interval at each budget."""
     least = rows[rows.budget == rows.budget.min()].sort_values("mean").title
     rows = rows.assign(policy=rows.title).set_index("title").loc[least]
-    words = interval_words(rows, *((100, 1) if percent else (1, 3)))
+    words = figures(rows, metric)
     return wide_columns(rows, words, label="{} per head".format)
 
 
@@ -261,7 +260,7 @@ def services_columns(table: pd.DataFrame) -> dict[str, list[str]]:
     means = table.groupby("policy")["mean"].transform("mean")
     table = table.assign(order=means, policy=table.policy.map(_title))
     table = table.sort_values("order", ascending=False, kind="stable")
-    words = interval_words(table, 100, 1)
+    words = figures(table, METRICS["values_right"])
     return wide_columns(table, words, column="known", label=GROUPS.__getitem__)
 
 
@@ -271,4 +270,4 @@ def proxies_columns(table: pd.DataFrame) -> dict[str, list[str]]:
     table = table.assign(proxy=[late_metric(name).title for name in table.proxy])
     rho = interval_words(table, 1, 2, signed, ("rho", "ci_low", "ci_high"))
     words = map(add, rho, map(by_policies, table.policies_low, table.policies_high))
-    return wide_columns(table, [*words], ["proxy"], "damage", lambda each: MEASURES[each].label)
+    return wide_columns(table, [*words], ["proxy"], "damage", lambda each: METRICS[each].label)

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pandas as pd
 import streamlit as st
 
-from fdkvc.experiments.answers import MEASURES
 from fdkvc.files.export import csv_text
 from fdkvc.report.shipped_answers import PINNED_TOOLS, TABLES, shipped, shipped_report
+from fdkvc.run.metrics import metrics_of
 from fdkvc.ui.answers.choices import BY, SECTION
 from fdkvc.ui.answers.conversation import Answered, bundled_model, size_in_words
 from fdkvc.ui.answers.damage import show_damage
@@ -45,7 +45,7 @@ HELP = (
         "Nats",
         "−log of the probability of the text, per token: 0.7 more halves the probability.",
     ),
-    *((measure.label, measure.help) for measure in MEASURES.values()),
+    *((metric.label, metric.help) for metric in metrics_of("answers").values()),
 )
 
 

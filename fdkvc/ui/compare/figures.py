@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from statistics import fmean
 
 import pandas as pd
@@ -24,7 +23,7 @@ from fdkvc.ui.kit.frame import table_html
 from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.lanes import FORK, Lane
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.words import decimal, percent
+from fdkvc.words import percent
 
 FIRST, TIED, SAME = "★", "☆", "="
 
@@ -104,5 +103,4 @@ def _adaptation_words(table: pd.DataFrame) -> list[str]:
 
 
 def _words(values: pd.Series[float], metric: Metric) -> list[str]:
-    write = partial(percent, digits=1) if metric.percent else decimal
-    return ["–" if math.isnan(value) else write(value) for value in values]
+    return ["–" if math.isnan(value) else metric.with_unit(value) for value in values]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -134,8 +135,7 @@ def _figures(recording: Recording, lanes: Sequence[Lane]) -> dict[str, list[str]
     for metric in metrics_of("evidence", optional=False).values():
         values = [metric.measure(each) for each in evidence]
         columns[metric.label] = [
-            _percent(value) if metric.percent or value != value else f"{value:.1f}"
-            for value in values
+            "–" if math.isnan(value) else metric.with_unit(value) for value in values
         ]
     return columns
 

@@ -36,7 +36,7 @@ from fdkvc.limits import MAX_TURN_TOKENS
 from fdkvc.parameters import Field
 from fdkvc.policies import usable, with_pinned_prompts
 from fdkvc.report.document import dialogs_report, replay_parts
-from fdkvc.report.tables import wide_columns
+from fdkvc.report.tables import figures, wide_columns
 from fdkvc.run.metrics import late_metric
 from fdkvc.ui.dialogs.choices import VECTORS, Chosen, ways_of
 from fdkvc.ui.dialogs.files import DialogFile
@@ -359,12 +359,8 @@ def _by_services(done: Replayed, key: str) -> dict[str, list[str]]:
 
 def _by_budget(table: pd.DataFrame, key: str, rows: list[str]) -> dict[str, list[str]]:
     """Return a row for each of `rows` and a column for each budget: mean and interval."""
-    scale, digits, unit = (100, 1, " %") if late_metric(key).percent else (1, 2, "")
-    figures = (scale * table[["mean", "ci_low", "ci_high"]]).to_numpy()
-    words = [
-        TOO_LARGE if np.isnan(mean) else ranged(mean, low, high, digits) + unit
-        for mean, low, high in figures.tolist()
-    ]
+    means = table["mean"].isna()
+    words = np.where(means, TOO_LARGE, figures(table, late_metric(key))).tolist()
     columns = wide_columns(table, words, rows, missing=TOO_LARGE)
     dialogs = table.groupby(rows, sort=False).n.max()
     return {**columns, "dialogs": [*map(str, dialogs)]}

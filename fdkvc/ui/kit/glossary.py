@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 import streamlit as st
 
 from fdkvc.policies import Policy
-from fdkvc.run.metrics import metric_named
+from fdkvc.run.metrics import METRICS
 from fdkvc.ui.kit.markdown import Markdown
 
 
 def show_glossary(metrics: Iterable[str], policies: Iterable[Policy] = ()) -> None:
     """Explain these metrics and policies behind a click."""
-    declared = [metric_named(key, None) for key in metrics]
+    declared = [METRICS[key] for key in metrics]
     entries = [(metric.label, metric.help) for metric in declared]
     show_entries(entries + [(policy.title, policy.idea) for policy in policies])
 
