@@ -1,4 +1,4 @@
-"""Measure what policies hold of agent conversations: fdkvc/experiments/agents.csv.
+"""Measure what policies hold of agent conversations: agents.csv.
 
     python -m benchmarks.research.agents FILE DIALOGUES [--workers N]
 
@@ -25,23 +25,25 @@ from fdkvc.corpora.lexical import LexicalRecordings
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.corpora.word_frequencies import word_surprisal
-from fdkvc.experiments.agents import (
-    AS_READ,
-    BUDGETS,
-    COLUMNS,
-    FILE,
-    GENERAL,
-    METRICS,
-    PINNED,
-    PINNED_BUDGET,
-    POLICIES,
-    SEEDS,
-    SGD,
-    SGD_BUDGETS,
-)
 from fdkvc.experiments.replay import Replay, mean_over_services, replay
+from fdkvc.experiments.shipped_tables import FOLDER, TABLES
 from fdkvc.limits import MAX_DIALOG_FILE_BYTES
 from fdkvc.policies import read_policy, wrapped
+
+POLICIES = (
+    *("fifo", "sink", "h2o", "h2o:window=0.75", "h2o:window=0.9", "fd-kvc"),
+    *("random", "surprisal", "learned", "snapkv", "tova", "keydiff"),
+)
+BUDGETS = (128, 256, 512, 1024, 2048)
+SGD_BUDGETS = (32, 48, 64, 96, 128, 192, 256)
+METRICS = ("call_recall", "old_call_recall")
+SEEDS = (0, 1, 2, 3, 4)
+
+PINNED_BUDGET = 2048
+"""The only budget with room for a pinned system prompt."""
+
+AS_READ, PINNED, GENERAL, SGD = "as read", "pinned", "general", "sgd"
+"""The variants."""
 
 MOST = 0.75
 """Share of the budget that the pinned prompt may take: at half of it the prompt would not fit."""
@@ -94,7 +96,7 @@ def measured(
 
 
 def table(found: pd.DataFrame) -> pd.DataFrame:
-    """Return means, and paired differences from `AS_READ`, columns `COLUMNS`."""
+    """Return means, and paired differences from `AS_READ`."""
     case = ["policy", "budget", "metric"]
     as_read = found[found.variant == AS_READ].set_index(["dialog", *case]).value
     rows = []
@@ -108,7 +110,7 @@ def table(found: pd.DataFrame) -> pd.DataFrame:
             )
             numbers[-3:] = mean_over_services(gap, tasks)[2:]
         rows.append((*key, *numbers))
-    return pd.DataFrame(rows, columns=list(COLUMNS))
+    return pd.DataFrame(rows, columns=[*TABLES["agents"]])
 
 
 def read(file: Path, *, calls: bool) -> tuple[Transcript, ...]:
@@ -127,7 +129,7 @@ def main() -> None:
     found = pd.concat(runs)
     case = [name for name in found.columns if name not in ("seed", "value")]
     means = found.groupby(case, sort=False).value.mean().reset_index()
-    table(means).round(6).to_csv(FILE, index=False)
+    table(means).round(6).to_csv(FOLDER / "agents.csv", index=False)
     by = ["variant", "metric", "policy", "budget"]
     seeds = found.groupby([*by, "seed"], sort=False).value.mean().groupby(by, sort=False)
     print((100 * seeds.agg(["mean", "min", "max"])).round(1).to_string())

@@ -1,4 +1,4 @@
-"""Measure what page size costs, against eviction by entries: fdkvc/experiments/page_sizes.csv.
+"""Measure what page size costs, against eviction by entries: page_sizes.csv.
 
     python -m benchmarks.research.page_sizes FILE [--dialogs 200] [--seed 0]
 
@@ -20,10 +20,18 @@ from benchmarks import options
 from benchmarks.research.held_out import read_shuffled
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.recordings import Recording
-from fdkvc.experiments.page_sizes import BUDGETS, COLUMNS, FILE, INSIDE, METRIC, SIZES
 from fdkvc.experiments.replay import Replay, replay, replay_paired, replay_summary
+from fdkvc.experiments.shipped_tables import FOLDER, TABLES
 from fdkvc.policies import Policy, policy_named, wrapped
 from fdkvc.run.simulate import simulate
+
+INSIDE = ("fifo", "h2o", "snapkv", "fd-kvc")
+"""The policies that evict by pages."""
+
+SIZES = (1, 8, 16, 32)
+"""Entries of a page; 1 is eviction by entries."""
+
+BUDGETS, METRIC = (48, 96), "call_recall"
 
 
 def paged(key: str, size: int) -> Policy:
@@ -43,7 +51,7 @@ def filled(policy: Policy, budget: int, recordings: Sequence[Recording]) -> floa
 
 
 def measured(recordings: Sequence[Recording]) -> pd.DataFrame:
-    """Return a row for each policy, budget and page size, columns `COLUMNS`."""
+    """Return a row for each policy, budget and page size."""
     rows = []
     for key in INSIDE:
         every = {size: paged(key, size) for size in SIZES}
@@ -58,7 +66,7 @@ def measured(recordings: Sequence[Recording]) -> pd.DataFrame:
             filled(every[sizes[name]], budget, recordings)
             for name, budget in zip(found.policy, found.budget, strict=True)
         ]
-        rows.append(found.assign(size=found.policy.map(sizes), policy=key)[list(COLUMNS)])
+        rows.append(found.assign(size=found.policy.map(sizes), policy=key)[[*TABLES["page_sizes"]]])
         print(key, flush=True)
     return pd.concat(rows)
 
@@ -84,7 +92,7 @@ def main() -> None:
     transcripts = read_shuffled(asked.file, asked.seed)[: asked.dialogs]
     recordings = [lexical_recording(each, 0) for each in transcripts]
     table = measured(recordings)
-    table.round(6).to_csv(FILE, index=False)
+    table.round(6).to_csv(FOLDER / "page_sizes.csv", index=False)
     print(table.to_string())
     print(by_largest(recordings).to_string())
 

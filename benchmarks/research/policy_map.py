@@ -1,4 +1,4 @@
-"""Measure the map of policies: fdkvc/experiments/policy_map.csv.
+"""Measure the map of policies: fdkvc/experiments/shipped/policy_map.csv.
 
     python -m benchmarks.research.policy_map FILE FOLDER [--drawn N] [--dialogs N] [--answers N]
 
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from benchmarks import options
 from benchmarks.research.held_out import read_shuffled
@@ -22,13 +23,20 @@ from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.answers import Answers, run_answers
 from fdkvc.experiments.benchmark import Benchmark, measure_latency, run_benchmark
-from fdkvc.experiments.policy_map import AXES, COLUMNS, FILE, rank_policies
 from fdkvc.experiments.replay import Replay, replay
+from fdkvc.experiments.shipped_tables import AXES, FOLDER, TABLES
+from fdkvc.experiments.statistics import (
+    CONFIDENCE,
+    RESAMPLES,
+    cluster_interval,
+    cluster_numbers,
+)
 from fdkvc.lm import BUNDLED
 from fdkvc.lm.language_model import load_language_model
 from fdkvc.policies import POLICIES, Policy, policy_named, read_policy, synthetic_policies
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 
+COLUMNS = tuple(TABLES["policy_map"])
 BUDGET = 48
 
 OF_HEADS = (
@@ -118,6 +126,44 @@ def times(every: Sequence[Policy], repeats: int = 5) -> Iterator[tuple[object, .
         yield policy.name, "time", repeats, *figures, rank, *within
 
 
+def rank_policies(measured: pd.DataFrame, axis: str, seed: int = 0) -> pd.DataFrame:
+    """Return the mean and the rank of every policy on one of `AXES`, with 95 % intervals.
+
+    A rank's interval is over bootstrap resamples of clusters, shared by all policies.
+    `measured` has columns dialog, services, policy, value and count, a dialog's weight, of the same
+    dialogs for every policy; the result has `COLUMNS`.
+    """
+    values, counts = (
+        measured.pivot_table(column, "dialog", "policy", sort=False).dropna()
+        for column in ("value", "count")
+    )
+    services = measured.drop_duplicates("dialog").set_index("dialog").services[values.index]
+    clusters = cluster_numbers(services.tolist())
+    size = clusters.max() + 1
+    drawn = np.random.default_rng(seed).multinomial(size, [1 / size] * size, size=RESAMPLES)
+    weights = drawn[:, clusters].astype(float)
+    numbers, sizes = values.to_numpy(float), counts.loc[values.index].to_numpy(float)
+    sums, totals = weights @ (numbers * sizes), weights @ sizes
+    means = np.divide(sums, totals, out=np.full(sums.shape, np.nan), where=totals > 0)
+    mean = (numbers * sizes).sum(axis=0) / sizes.sum(axis=0)
+    lower = AXES[axis].lower_is_better
+    rank, ranks = _ranks(mean[None], lower)[0], _ranks(means, lower)
+    rows = []
+    for at, policy in enumerate(values.columns):
+        ends = cluster_interval(numbers[:, at], clusters.tolist(), sizes[:, at])
+        within = np.quantile(ranks[:, at], [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+        figures = (len(values), mean[at], *ends)
+        rows.append((policy, axis, *figures, int(rank[at]), *map(round, within.tolist())))
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _ranks(means: NDArray[np.float64], lower_is_better: bool) -> NDArray[np.float64]:
+    """Rank the columns of each row, 1 for the best; ties share the best rank."""
+    signed = means if lower_is_better else -means
+    better = signed[:, None, :] < signed[:, :, None]
+    return np.asarray(1.0 + better.sum(axis=2), np.float64)
+
+
 def _once(path: Path, measure: Callable[[], pd.DataFrame]) -> pd.DataFrame:
     if not path.exists():
         measure().to_csv(path, index=False)
@@ -147,8 +193,8 @@ def main() -> None:
         for axis in AXES
         if axis != "time"
     ]
-    whole = pd.concat([*rows, pd.DataFrame(times(wordless), columns=list(COLUMNS))])
-    whole.round(6).to_csv(FILE, index=False)
+    whole = pd.concat([*rows, pd.DataFrame(times(wordless), columns=COLUMNS)])
+    whole.round(6).to_csv(FOLDER / "policy_map.csv", index=False)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,9 @@ from fdkvc.commands.parser import build_parser
 
 ERROR = 2
 
+FORMER = {"study": ["benchmark", "--all"], "ablation": ["sweep"]}
+"""Commands of version 1.0 by their old name, which this version still takes."""
+
 MAX_MESSAGE_LENGTH = 1000
 """Characters of an error message; a longer one loses its middle."""
 
@@ -30,6 +33,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.stdout is None:
         return _fail("the output cannot be written: standard output is closed")
     code, options = 0, None
+    arguments = [*(sys.argv[1:] if arguments is None else arguments)]
+    if arguments[:1] and (now := FORMER.get(arguments[0])):
+        warn(f"fdkvc: {arguments[0]} is an old name: use {' '.join(now)}")
+        arguments[:1] = now
     try:
         with _ending_signals():
             with writing():  # the help; newer versions of argparse pass over errors
@@ -59,12 +66,8 @@ def _run(options: Namespace) -> None:
             from fdkvc.commands.app import app as run
         case "benchmark":
             from fdkvc.commands.benchmark import benchmark as run
-        case "study":
-            from fdkvc.commands.benchmark import study as run
         case "sweep":
             from fdkvc.commands.sweep import sweep as run
-        case "ablation":
-            from fdkvc.commands.sweep import ablation as run
         case "dialogs":
             from fdkvc.commands.dialogs import dialogs as run
         case "capture":

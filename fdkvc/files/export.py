@@ -85,11 +85,6 @@ def finished(results: Results) -> dict[str, int] | None:
     return None if results.complete else {key: results.dialogs(key) for key in keys}
 
 
-def ablation_files(results: Results, parameter: str) -> dict[str, str]:
-    """Return the files of an ablation by name."""
-    return {"ablation.csv": csv_text(tables.ablation_table(results, parameter))}
-
-
 def trace_files(trace: Trace, dialogs: DialogBatch, more: Iterable[str] = ()) -> dict[str, str]:
     """Return the files of a trace by name; see `turns_table`."""
     return {

@@ -11,7 +11,7 @@ import pandas as pd
 from fdkvc.experiments.benchmark import Results, default_baseline
 from fdkvc.experiments.study import Study
 from fdkvc.experiments.sweep import Sweep, swept_only
-from fdkvc.files.export import ablation_files, benchmark_files, csv_text, finished
+from fdkvc.files.export import benchmark_files, csv_text, finished
 from fdkvc.files.record import run_json
 from fdkvc.files.write import Files
 from fdkvc.replication import tables
@@ -77,7 +77,8 @@ def sweep_files(sweep: Sweep, results: Results) -> dict[str, str]:
     """Return the files of a sweep by name; ``ablation.csv`` only of one hyperparameter."""
     files = {"sweep.csv": csv_text(tables.sweep_table(sweep, results))}
     if len(sweep.axes) == 1:
-        files |= ablation_files(swept_only(sweep, results), sweep.parameters[0])
+        swept = tables.ablation_table(swept_only(sweep, results), sweep.parameters[0])
+        files["ablation.csv"] = csv_text(swept)
     record = run_json("sweep", sweep, files, results.seconds, finished=finished(results))
     return files | {"run.json": record}
 

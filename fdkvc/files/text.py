@@ -18,7 +18,7 @@ from fdkvc.experiments.proxies import AnswersTables
 from fdkvc.experiments.replay import Replay, not_computed, replay_summary
 from fdkvc.experiments.statistics import Paired, over_clusters
 from fdkvc.experiments.study import Study
-from fdkvc.experiments.sweep import Sweep
+from fdkvc.experiments.sweep import Sweep, swept_only
 from fdkvc.explain.tables import turns_table
 from fdkvc.paper.tables import BASELINE
 from fdkvc.replication import tables
@@ -74,8 +74,8 @@ def benchmark_text(results: Results, latencies: Iterable[Latency], baseline: str
     return "\n\n\n".join(part for part in parts if part)
 
 
-def ablation_text(results: Results, parameter: str) -> str:
-    """Return the table of an ablation, with published figures."""
+def _swept_text(results: Results, parameter: str) -> str:
+    """Return the table of the values of one hyperparameter, with published figures."""
     benchmark = results.benchmark
     table = tables.ablation_table(results, parameter)
     cells = _measured_beside_published(table, ["value"], benchmark)
@@ -89,11 +89,15 @@ def ablation_text(results: Results, parameter: str) -> str:
 
 
 def sweep_text(sweep: Sweep, results: Results) -> str:
-    """Return the table of a sweep."""
-    table = tables.sweep_table(sweep, results)
+    """Return the table of a sweep; of one hyperparameter, published figures and then the rest."""
+    table, parts = tables.sweep_table(sweep, results), []
+    if len(sweep.axes) == 1:
+        parts.append(_swept_text(swept_only(sweep, results), sweep.parameters[0]))
+        table = table[~table.swept]
     figures = table[["mean", "ci_low", "ci_high"]].map(decimal)
     rows = table[["setting", "metric"]].join(figures).to_numpy().tolist()
-    return text_table(["setting", "metric", "mean", "from", "to"], rows, 2, grouped=True)
+    heads = ["setting", "metric", "mean", "from", "to"]
+    return "\n\n\n".join([*parts, text_table(heads, rows, 2, grouped=True)])
 
 
 INTERVAL = ("mean", "ci_low", "ci_high")

@@ -141,7 +141,7 @@ def study_report(
         Part("What was easy, what was hard, what was not tried", _difficulty()),
         provenance(
             [
-                command_line("study", options_of(benchmark)),
+                command_line("benchmark --all", options_of(benchmark)),
                 "python -m fdkvc report --out report.html",
                 f"python -m fdkvc trace --scenario mixed --policy {MOMENT_POLICY} "
                 f"--seed {MOMENT_SEED} --out results/trace",

@@ -10,68 +10,74 @@ import pandas as pd
 
 from fdkvc.charts.lines import budgets_chart
 from fdkvc.charts.theme import LIGHT, Spec, Theme
-from fdkvc.experiments import agents
 from fdkvc.experiments.model_shape import SHAPE, SHAPES
 from fdkvc.experiments.plan import budget_columns, smallest_budgets
 from fdkvc.experiments.replay import BEST
+from fdkvc.experiments.shipped_tables import shipped_table
 from fdkvc.policies import read_policy
 from fdkvc.report.document import Part, drawing, report_html
 from fdkvc.report.tables import interval_words, table_html, wide_columns
 from fdkvc.words import signed
 
 TITLE = "Call-argument recall of agent conversations"
+MEASURED_ON = "24 November 2026"
+DRAWN = (BEST, "fifo", "h2o", "fd-kvc", "random", "surprisal", "learned", "keydiff")
+"""The policies of the figure."""
+
 PLAN_TITLE = "Smallest budgets for agent conversations and service dialogues"
 
 
-def _titles() -> dict[str, str]:
-    return {BEST: BEST.capitalize()} | {name: read_policy(name).title for name in agents.POLICIES}
+def _title(name: str) -> str:
+    return BEST.capitalize() if name == BEST else read_policy(name).title
 
 
 def _rows(variant: str) -> pd.DataFrame:
-    table = agents.agent_results()
-    return table[(table.metric == agents.METRICS[0]) & (table.variant == variant)]
+    table = shipped_table("agents")
+    return table[(table.metric == "call_recall") & (table.variant == variant)]
+
+
+def _best_first(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.sort_values("policy", key=lambda names: names != BEST, kind="stable")
 
 
 def agents_chart(theme: Theme) -> Spec:
     """Return recall by budget, a line for each policy."""
-    titles, rows = _titles(), _rows(agents.AS_READ)
+    rows = _rows("as read")
+    drawn = rows[rows.policy.isin(DRAWN)]
     return budgets_chart(
-        rows[rows.policy.isin(agents.DRAWN)].replace(titles),
+        drawn.assign(policy=drawn.policy.map(_title)),
         TITLE,
         theme,
-        policies=tuple(titles[name] for name in agents.DRAWN),
+        policies=tuple(map(_title, DRAWN)),
         intervals=False,  # of so many lines they hide each other; the table has them
     )
 
 
 def agents_columns() -> dict[str, list[str]]:
     """Return recall by policy and budget, and what a pinned system prompt changes."""
-    rows, pinned = _in_order(_rows(agents.AS_READ)), _rows(agents.PINNED)
+    rows, pinned = _best_first(_rows("as read")), _rows("pinned")
     columns = wide_columns(rows, interval_words(rows, 100, 0), label="{:,}".format)
     changes = dict(zip(pinned.policy, _changes(pinned), strict=True))
-    policies, titles = columns.pop("policy"), _titles()
-    columns[f"{agents.PINNED_BUDGET:,}, pinned"] = [changes.get(name, "") for name in policies]
-    return {"Recall in %": [titles[name] for name in policies], **columns}
-
-
-def _in_order(rows: pd.DataFrame) -> pd.DataFrame:
-    """Sort rows by policy, in the order of the titles."""
-    return rows.sort_values("policy", key=lambda names: names.map([*_titles()].index))
+    policies = columns.pop("policy")
+    columns[f"{pinned.budget.iloc[0]:,}, pinned"] = [changes.get(name, "") for name in policies]
+    return {"Recall in %": [*map(_title, policies)], **columns}
 
 
 def _changes(rows: pd.DataFrame) -> list[str]:
-    return interval_words(rows, 100, 1, signed, agents.CHANGE)
+    return interval_words(rows, 100, 1, signed, ("mean_diff", "diff_low", "diff_high"))
 
 
 @cache
 def plan_columns() -> dict[str, list[str]]:
     """Return the smallest budgets that hold so much, of agents and of service dialogues."""
-    titles, size = _titles(), SHAPES[SHAPE.default].entry_bytes
+    size = SHAPES[SHAPE.default].entry_bytes
     columns: dict[str, list[str]] = {}
-    for variant, dialogs in ((agents.AS_READ, "agents"), (agents.SGD, "SGD")):
+    for variant, dialogs in (("as read", "agents"), ("sgd", "SGD")):
         rows = _rows(variant)
         plan = rows.assign(heads="", recall=rows["mean"], bytes=size * rows.budget, saved=math.nan)
-        found = budget_columns(smallest_budgets(_in_order(plan)), lambda policy, _: titles[policy])
+        found = budget_columns(
+            smallest_budgets(_best_first(plan)), lambda policy, _: _title(policy)
+        )
         columns["Smallest budget"] = found.pop("policy")
         columns |= {f"{name}, {dialogs}": words for name, words in found.items()}
     return columns
@@ -79,24 +85,24 @@ def plan_columns() -> dict[str, list[str]]:
 
 def plan_words() -> str:
     """Return what the smallest budgets are of."""
-    rows = _rows(agents.SGD)
+    rows = _rows("sgd")
     return (
         "The smallest budget measured from which on the mean recall is as high, in entries and in "
         f"bytes of {SHAPES[SHAPE.default].name}; – where there is none. SGD: {rows.n.max()} "
         f"dialogues of the development part with {rows.clusters.max()} sets of services, at "
-        f"{agents.SGD_BUDGETS[0]} to {agents.SGD_BUDGETS[-1]} entries. The page Dialogs makes this "
+        f"{rows.budget.min()} to {rows.budget.max()} entries. The page Dialogs makes this "
         "table for a file of your own."
     )
 
 
 def agents_words() -> str:
     """Return what was measured."""
-    rows, general = _rows(agents.AS_READ), _rows(agents.GENERAL)[:1]
+    rows, general = _rows("as read"), _rows("general")[:1]
     return (
         f"{rows.n.max()} conversations with calls of τ-bench (sierra-research/tau-bench, MIT) "
-        f"on {rows.clusters.max()} tasks, lexical embedding (mean over {len(agents.SEEDS)} seeds), "
+        f"on {rows.clusters.max()} tasks, lexical embedding (mean over 5 seeds), "
         "calls read as text; 95 % intervals by task. Pinned: the change in points if the system "
-        f"prompt of {agents.PROMPT:,} words is never evicted. With word frequencies of general "
+        "prompt of 1,229 words is never evicted. With word frequencies of general "
         f"English, surprisal changes by {_changes(general)[0]} points at "
         f"{general.budget.iloc[0]} entries. "
         "Measured by benchmarks/research/agents.py."
@@ -108,4 +114,4 @@ def agents_report() -> str:
     drawn, table = drawing(agents_chart(LIGHT), "agents"), table_html(agents_columns(), TITLE)
     parts = [Part(TITLE, f"{drawn}{table}<p>{escape(agents_words())}</p>")]
     scope = ["What policies keep of the conversations of agents, whose calls need what was said."]
-    return report_html("Cache policies on agent conversations", scope, parts, agents.MEASURED_ON)
+    return report_html("Cache policies on agent conversations", scope, parts, MEASURED_ON)

@@ -24,10 +24,6 @@ TABLES = (
 """The shipped files, beside ``run.json``."""
 
 
-PINNED_TOOLS = MEASURED / "pinned_tools.csv"
-"""What a trial model that reads its tools writes if they may be evicted, and if they are pinned."""
-
-
 @dataclass(frozen=True, eq=False)
 class Shipped:
     """Results of a model: tables, and the run with the texts of its files."""
@@ -46,12 +42,6 @@ def shipped() -> Shipped:
     """Return the shipped results of the bundled model, read once."""
     texts = {name: (MEASURED / name).read_text("utf-8") for name in (*TABLES, "run.json")}
     return opened(replace(read_run(texts["run.json"], "answers"), texts=texts))
-
-
-@lru_cache(maxsize=1)
-def pinned_tools() -> pd.DataFrame:
-    """Read `PINNED_TOOLS`: columns of `fdkvc.experiments.answers.SUMMARY`."""
-    return pd.read_csv(PINNED_TOOLS)
 
 
 def opened(run: Record) -> Shipped:

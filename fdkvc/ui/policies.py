@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from fdkvc.charts.dots import dots_chart
 from fdkvc.charts.sweep import tradeoff_chart
 from fdkvc.experiments.benchmark import run_benchmark
-from fdkvc.experiments.page_sizes import BUDGETS, page_sizes
-from fdkvc.experiments.policy_map import AXES, Axis, map_points, policy_map
+from fdkvc.experiments.shipped_tables import AXES, Axis, shipped_table
 from fdkvc.experiments.statistics import summarize
+from fdkvc.experiments.sweep import join_axes
 from fdkvc.files.shipped import OVERVIEW, overview
 from fdkvc.policies import (
     POLICIES,
@@ -111,7 +111,7 @@ def show_overview(page: str) -> None:
 @st.fragment
 def show_map(page: str) -> None:
     """Say which policy is best on two axes, and show them as a map with links to Compare."""
-    table = policy_map()
+    table = shipped_table("policy_map")
     answer = st.container()
     labels = {axis: known.label for axis, known in AXES.items()}
     across, up = ("Horizontal axis", "call_recall"), ("Vertical axis", "calls_exact_of_full")
@@ -125,7 +125,7 @@ def show_map(page: str) -> None:
         for name in honest
         if stored.get(name, stored.get(policies[name].core.key, bound)) <= bound  # needs words
     }
-    points = map_points(table, x, y, frozenset(honest if "memory" in (x, y) else within))
+    points = map_points(table, x, y, honest if "memory" in (x, y) else within)
     group = [policies[name].core.label for name in points.setting]
     named = [policies[name].title for name in points.setting]
     points = points.assign(group=group, name=named)
@@ -152,6 +152,20 @@ def show_map(page: str) -> None:
         "The real dialogs are held-out 200 of fdkvc/results.md; its figures of other dialogs "
         "differ. Measured by benchmarks/research/policy_map.py."
     )
+
+
+def map_points(table: pd.DataFrame, x: str, y: str, eligible: Set[str]) -> pd.DataFrame:
+    """Join two axes of the map.
+
+    A row per policy that has both: setting, x, y, their intervals and ranks, and `front`, whether
+    it is on the Pareto front of the eligible policies.
+    """
+    named = table.rename(columns={"policy": "setting"})
+    one, other = (
+        (named[named.axis == axis].drop(columns=["axis", "n"]), AXES[axis].lower_is_better)
+        for axis in (x, y)
+    )
+    return join_axes(one, other, ["setting"], eligible.__contains__)
 
 
 def _answer(points: pd.DataFrame, axes: tuple[tuple[str, Axis, int], ...]) -> Markdown:
@@ -244,7 +258,8 @@ def show_each(page: str, policies: Sequence[Policy]) -> None:
 
 def show_page_sizes(page: str) -> None:
     """Show what page size costs, against eviction by entries."""
-    table = page_sizes()
+    table = shipped_table("page_sizes")
+    low, high = sorted(table.budget.unique())
     paged = table[table["size"] > 1]
     dots = paged.assign(
         row=[policy_named(key).label for key in paged.policy],
@@ -258,20 +273,20 @@ def show_page_sizes(page: str) -> None:
     dots = dots.drop(columns=["mean", "ci_low", "ci_high"]).rename(columns=ends)
     dots[[*ends.values()]] *= 100
     with side_by_side("page-sizes"):
-        for budget in BUDGETS:
+        for budget in (low, high):
             with panel(f"pages-{budget}"):
                 rows = dots[dots.budget == budget]
                 subtitle = "recall less that by entries, in points, by page size"
                 chart = dots_chart(rows, f"{budget} entries", subtitle, page_theme(), "policy")
                 show_chart(page, f"pages/{budget}", chart)
-    small = dots[dots.budget == min(BUDGETS)]
+    small = dots[dots.budget == low]
     fifo, snapkv = (
         dict(zip(rows["size"], rows["mean"], strict=True))
         for rows in (small[small.policy == key] for key in ("fifo", "snapkv"))
     )
     st.markdown(
         plain(
-            f"In a cache of {min(BUDGETS)} entries, pages cost FIFO what their empty places would "
+            f"In a cache of {low} entries, pages cost FIFO what their empty places would "
             f"hold: {count(round(-fifo[8]), 'point')} with pages of 8, {-fifo[16]:.0f} with pages "
             f"of 16, and {-fifo[32]:.0f} with pages of 32, of which only one fits. SnapKV picks "
             f"single entries and gains {snapkv[8]:.0f} and {snapkv[16]:.0f} with pages of 8 and "

@@ -172,14 +172,14 @@ def test_without_a_terminal_progress_is_a_line_every_ten_seconds(
     ]
 
 
-# ------------------------------------------------------------------------------- ablation
+# ------------------------------------------------------------------------------- sweep
 
 
 @pytest.mark.parametrize("parameter", ["w_c", "gamma"])
-def test_ablation_sweeps_what_the_paper_sweeps(
+def test_a_sweep_takes_the_values_of_the_paper(
     tmp_path: Path, capsys: CAPTURED, parameter: str
 ) -> None:
-    assert run("ablation", "--parameter", parameter, "--dialogs", "2", "--out", tmp_path) == 0
+    assert run("sweep", "--parameter", parameter, "--dialogs", "2", "--out", tmp_path) == 0
     table = pd.read_csv(tmp_path / "ablation.csv")
     assert list(table) == [
         *("parameter", "value", "metric", "n", "mean", "ci_low", "ci_high", "published")
@@ -187,37 +187,37 @@ def test_ablation_sweeps_what_the_paper_sweeps(
     assert table.value.unique().tolist() == list(published_sweep(parameter))
     assert set(table.parameter) == {parameter}
     assert (table.published.notna() == (table.metric != "late_diversity")).all()
-    assert [path.name for path in tmp_path.iterdir()] == ["ablation.csv"]
+    assert {path.name for path in tmp_path.iterdir()} == {"ablation.csv", "sweep.csv", "run.json"}
     assert "Mixed 3-Topic" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("parameter", sweepable("fd-kvc"))
-def test_ablation_takes_any_hyperparameter_and_value(tmp_path: Path, parameter: str) -> None:
+def test_a_sweep_takes_any_hyperparameter_and_value(tmp_path: Path, parameter: str) -> None:
     options = ("--parameter", parameter, "--values", "0.5", "0.25", "--dialogs", "2")
-    assert run("ablation", *options, "--budget", "30", "--seed", "1", "--out", tmp_path) == 0
+    assert run("sweep", *options, "--budget", "30", "--seed", "1", "--out", tmp_path) == 0
     table = pd.read_csv(tmp_path / "ablation.csv")
     assert table.value.unique().tolist() == [0.25, 0.5]
     assert table.published.isna().all()  # the paper's budget is another
 
 
-# ------------------------------------------------------------------------------- study
+# ------------------------------------------------------------------------------- all
 
 
-def test_study_writes_the_benchmarks_files_and_all_that_the_page_has(
+def test_all_writes_the_benchmarks_files_and_all_that_the_page_has(
     tmp_path: Path, capsys: CAPTURED
 ) -> None:
     few = ("--dialogs", "3", "--seed", "4")
-    assert run("study", *few, "--out", tmp_path / "study") == 0
+    assert run("benchmark", "--all", *few, "--out", tmp_path / "all") == 0
     assert "### Table 1: Late-turn alignment" in capsys.readouterr().out
     assert run("benchmark", *few, "--out", tmp_path / "benchmark") == 0
-    written = {path.name for path in (tmp_path / "study").iterdir()}
+    written = {path.name for path in (tmp_path / "all").iterdir()}
     expected = study_files(run_study(Benchmark(dialogs=3, seed=4)))
     assert written == set(expected)
     for name in NUMBERS_ONLY:
-        ours = (tmp_path / "study" / name).read_bytes()
+        ours = (tmp_path / "all" / name).read_bytes()
         assert ours == (tmp_path / "benchmark" / name).read_bytes()
     for name in written - {*TIMED, "run.json"}:
-        assert (tmp_path / "study" / name).read_bytes() == expected[name].encode()
+        assert (tmp_path / "all" / name).read_bytes() == expected[name].encode()
 
 
 def test_repeat_says_whether_the_numbers_are_the_same(tmp_path: Path, capsys: CAPTURED) -> None:
@@ -245,22 +245,24 @@ def test_repeat_says_whether_the_numbers_are_the_same(tmp_path: Path, capsys: CA
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("old", "now"),
     [
-        ("--parameter", "gamma"),
-        ("--parameter", "tau"),
-        ("--parameter", "w_c", "--values", "0.6", "0.2", "0.60", "--budget", "40"),
+        (["ablation", "--parameter", "gamma"], ["sweep", "--parameter", "gamma"]),
+        (["study", "--scenarios", "shift"], ["benchmark", "--all", "--scenarios", "shift"]),
     ],
-    ids=["the paper's values", "suggested values", "own values"],
 )
-def test_an_ablation_is_a_sweep_without_the_other_policies(
-    tmp_path: Path, options: tuple[str, ...]
+def test_an_old_name_goes_on_working_and_says_the_new_one(
+    tmp_path: Path, capsys: CAPTURED, old: list[str], now: list[str]
 ) -> None:
-    files = []
-    for name in ("sweep", "ablation"):
-        assert run(name, *options, "--dialogs", "2", "--out", tmp_path / name) == 0
-        files.append((tmp_path / name / "ablation.csv").read_bytes())
-    assert files[0] == files[1]
+    for name, words in (("old", old), ("now", now)):
+        assert run(*words, "--dialogs", "2", "--out", tmp_path / name) == 0
+    new = " ".join(now[: len(now) - 2])
+    assert capsys.readouterr().err == f"fdkvc: {old[0]} is an old name: use {new}\n"
+    paths = sorted((tmp_path / "now").iterdir())
+    assert {path.name for path in (tmp_path / "old").iterdir()} == {path.name for path in paths}
+    for path in paths:
+        if path.name not in (*TIMED, "run.json"):
+            assert (tmp_path / "old" / path.name).read_bytes() == path.read_bytes()
 
 
 def test_sweep_writes_one_or_two_hyperparameters(tmp_path: Path, capsys: CAPTURED) -> None:
@@ -326,7 +328,7 @@ DIALOGS, BUDGET, SEED, WORKERS = (
     for known in (parameters.DIALOGS, parameters.BUDGET, parameters.SEED, parameters.WORKERS)
 )
 COMMANDS = (
-    "'app', 'benchmark', 'study', 'sweep', 'ablation', 'dialogs', 'learn', 'capture', "
+    "'app', 'benchmark', 'sweep', 'dialogs', 'learn', 'capture', "
     "'answers', 'live', 'trace', 'report', 'repeat'"
 )
 HYPERPARAMETERS = "gamma, alpha_0, mu, tau, beta, w_c"
@@ -388,34 +390,34 @@ MISTAKES = {
         "the folder '{tmp}/file/out' cannot be created: '{tmp}/file' is not a folder"
     ),
     "benchmark --out {tmp}/file": "the folder '{tmp}/file' cannot be written: it is not a folder",
-    "ablation --parameter delta --out {tmp}/out": (
+    "sweep --parameter delta --out {tmp}/out": (
         f"parameter 'delta' is unknown to fd-kvc: choose from {HYPERPARAMETERS}"
     ),
-    "ablation --parameter gamma --values 0.8 1 --out {tmp}/out": (
+    "sweep --parameter gamma --values 0.8 1 --out {tmp}/out": (
         "gamma is 1.0, but must be a number above 0 and below 1"
     ),
-    "ablation --parameter gamma --values 0 --out {tmp}/out": (
+    "sweep --parameter gamma --values 0 --out {tmp}/out": (
         "gamma is 0.0, but must be a number above 0 and below 1"
     ),
-    "ablation --parameter w_c --values -0.1 --out {tmp}/out": (
+    "sweep --parameter w_c --values -0.1 --out {tmp}/out": (
         "w_c is -0.1, but must be a number from 0 to 1"
     ),
-    "ablation --parameter w_c --values 1.1 --out {tmp}/out": (
+    "sweep --parameter w_c --values 1.1 --out {tmp}/out": (
         "w_c is 1.1, but must be a number from 0 to 1"
     ),
-    "ablation --parameter w_c --values nan --out {tmp}/out": (
+    "sweep --parameter w_c --values nan --out {tmp}/out": (
         "w_c has the value 'nan', but takes numbers"
     ),
-    "ablation --parameter w_c --values half --out {tmp}/out": (
+    "sweep --parameter w_c --values half --out {tmp}/out": (
         "w_c has the value 'half', but takes numbers"
     ),
-    "ablation --parameter w_c --dialogs 0 --out {tmp}/out": f"dialogs is 0, {DIALOGS}",
-    "ablation --parameter w_c --workers 0 --out {tmp}/out": f"workers is 0, {WORKERS}",
-    "ablation --parameter w_c --out {tmp}/file/out": (
+    "sweep --parameter w_c --dialogs 0 --out {tmp}/out": f"dialogs is 0, {DIALOGS}",
+    "sweep --parameter w_c --workers 0 --out {tmp}/out": f"workers is 0, {WORKERS}",
+    "sweep --parameter w_c --out {tmp}/file/out": (
         "the folder '{tmp}/file/out' cannot be created: '{tmp}/file' is not a folder"
     ),
-    "ablation --parameter w_c": (
-        "the following arguments are required: --out (see python -m fdkvc ablation --help)"
+    "sweep --parameter w_c": (
+        "the following arguments are required: --out (see python -m fdkvc sweep --help)"
     ),
     "learn --out {tmp}/own.json": (
         "the following arguments are required: --dialogs (see python -m fdkvc learn --help)"
@@ -451,11 +453,12 @@ MISTAKES = {
     "benchmark --policies fd-kvc:gamma=2": (
         "gamma is 2.0, but must be a number above 0 and below 1"
     ),
+    "benchmark --all --baseline fifo": "--all and --baseline do not go together: give one of them",
     "benchmark --dask tcp://host:8786 --workers 2": (
         "--dask and --workers do not go together: give one of them"
     ),
-    "study --dialogs 0 --out {tmp}/out": f"dialogs is 0, {DIALOGS}",
-    "study --out {tmp}/file/out": (
+    "benchmark --all --dialogs 0 --out {tmp}/out": f"dialogs is 0, {DIALOGS}",
+    "benchmark --all --out {tmp}/file/out": (
         "the folder '{tmp}/file/out' cannot be created: '{tmp}/file' is not a folder"
     ),
     "sweep --parameter gamma --values 0.5 2 --out {tmp}/out": (
@@ -481,7 +484,7 @@ MISTAKES = {
     "benchmark --seed {huge}": f"seed is {{huge}}, {SEED}",
     "benchmark --budget 1000000000": f"budget is 1000000000, {BUDGET}",
     "benchmark --workers 1000000": f"workers is 1000000, {WORKERS}",
-    "study --dialogs 100000 --out {tmp}/out": (
+    "benchmark --all --dialogs 100000 --out {tmp}/out": (
         "the run has 277,600,000 results, but at most 134,217,728 are kept: ask for fewer "
         "dialogs, policies, scenarios or metrics"
     ),
@@ -676,7 +679,7 @@ def test_defaults_are_the_packages() -> None:
     assert (one.dialogs, one.seed, one.budget) == (
         *(Benchmark.dialogs, Benchmark.seed, Benchmark.budget),
     )
-    assert parsed("ablation --parameter w_c --out x").dialogs == ABLATION_DIALOGS
+    assert parsed("sweep --parameter w_c --out x").dialogs == ABLATION_DIALOGS
     assert parsed("trace --out x").budget == Benchmark.budget
 
 

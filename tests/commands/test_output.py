@@ -16,7 +16,6 @@ COMMANDS = NAMES.replace("'", "").split(", ")
 
 PRINTS = {
     "benchmark": "benchmark --dialogs 1 --scenarios shift --policies fifo",
-    "ablation": "ablation --parameter gamma --values 0.8 --dialogs 1 --out {out}",
     "sweep": "sweep --parameter gamma --values 0.8 --dialogs 1 --metrics retention --out {out}",
     "dialogs": "dialogs --policies fifo --budgets 32",
     "trace": "trace --schedule AB --out {out}",

@@ -105,8 +105,7 @@ def test_a_worker_that_dies_costs_no_result(
     "command",
     [
         ("benchmark", "--scenarios", "mixed", "adaptation"),
-        ("study", "--scenarios", "shift", "--policies", "h2o", "fifo", "--budget", "40"),
-        ("ablation", "--parameter", "gamma"),
+        ("benchmark", "--all", "--scenarios", "shift", "--policies", "h2o", "fifo"),
         ("sweep", "--parameter", "gamma", "--values", "0.7", "0.8"),
     ],
 )

@@ -11,12 +11,12 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from benchmarks.research.policy_map import policies
-from fdkvc.experiments import agents
-from fdkvc.experiments import page_sizes as pages
+from benchmarks.research import agents
+from benchmarks.research import page_sizes as pages
+from benchmarks.research.policy_map import COLUMNS, policies, rank_policies
 from fdkvc.experiments.benchmark import Results, run_benchmark
-from fdkvc.experiments.policy_map import AXES, COLUMNS, map_points, policy_map, rank_policies
 from fdkvc.experiments.replay import BEST
+from fdkvc.experiments.shipped_tables import AXES, FOLDER, TABLES, shipped_table
 from fdkvc.files.shipped import OVERVIEW, overview
 from fdkvc.policies import read_policy, synthetic_policies
 from fdkvc.run.metrics import metric_named
@@ -61,16 +61,21 @@ def test_the_front_is_of_those_that_may_be_on_it() -> None:
         for axis, mean in (("call_recall", x), ("nats", -y))
     ]
     table = pd.DataFrame(rows, columns=list(COLUMNS))
-    points = map_points(table, "call_recall", "nats", frozenset("abc")).set_index("setting")
+    points = ui.map_points(table, "call_recall", "nats", frozenset("abc")).set_index("setting")
 
     assert points.index[points["front"]].tolist() == ["a", "b"]
     assert points[["x", "x_low", "y"]].T["a"].tolist() == pytest.approx([1, 0.9, -3])
 
 
-def test_what_is_shipped_is_whole() -> None:
-    table = policy_map()
+def test_every_shipped_table_has_the_columns_that_are_declared() -> None:
+    assert {path.stem for path in FOLDER.iterdir()} == TABLES.keys()
+    for name, columns in TABLES.items():
+        assert list(shipped_table(name).columns) == list(columns), name
 
-    assert list(table.columns) == list(COLUMNS)
+
+def test_what_is_shipped_is_whole() -> None:
+    table = shipped_table("policy_map")
+
     assert set(table.axis) == set(AXES)
     assert {policy.name for policy in policies()} == set(table.policy)
     assert set(synthetic_policies()) <= set(table[table.axis == "call_recall"].policy)
@@ -90,7 +95,7 @@ def within_budget(axis: str, other: str) -> pd.DataFrame:
 
     The oracle, which knows the future, is left out.
     """
-    table = policy_map()
+    table = shipped_table("policy_map")
     memory = table[table.axis == "memory"].set_index("policy")["mean"]
     both = set(table[table.axis == other].policy) - {"oracle"}
     rows = table[(table.axis == axis) & table.policy.isin(both)]
@@ -155,9 +160,8 @@ def check_overview(metric: str, results: Results) -> None:
 
 
 def test_what_pages_cost_is_whole_and_drawn() -> None:
-    table = pages.page_sizes()
+    table = shipped_table("page_sizes")
 
-    assert list(table.columns) == list(pages.COLUMNS)
     assert len(table) == len(pages.INSIDE) * len(pages.SIZES) * len(pages.BUDGETS)
     by_entries = table[table["size"] == 1]
     assert (by_entries.mean_diff == 0).all()
@@ -169,9 +173,8 @@ def test_what_pages_cost_is_whole_and_drawn() -> None:
 
 
 def test_agent_results_are_whole_and_no_policy_is_above_the_best() -> None:
-    table = agents.agent_results()
+    table = shipped_table("agents")
 
-    assert list(table.columns) == list(agents.COLUMNS)
     assert not table.duplicated(["variant", "policy", "budget", "metric"]).any()
     as_read = table[table.variant == agents.AS_READ]
     assert set(as_read.policy) == {*agents.POLICIES, BEST}
@@ -196,10 +199,10 @@ def test_the_page_shows_agent_results() -> None:
         for each in open_page("policies").get("html")
         if "agent conversations" in each.proto.body
     )
-    for row in agents.agent_results().to_dict("records"):
+    for row in shipped_table("agents").to_dict("records"):
         if row["variant"] == agents.AS_READ and row["metric"] == agents.METRICS[0]:
             assert f"<td>{100 * row['mean']:.0f} (" in shown
-    recall: Any = agents.agent_results().query("metric == 'call_recall'").set_index("policy")
+    recall: Any = shipped_table("agents").query("metric == 'call_recall'").set_index("policy")
     assert recall[recall.variant == agents.SGD].loc["fifo", "budget"].tolist() == [
         *agents.SGD_BUDGETS
     ]

@@ -21,17 +21,18 @@ from hypothesis import strategies as st
 import fdkvc
 from fdkvc.corpora.arrays import one_dialog
 from fdkvc.experiments.benchmark import Benchmark, Latency, Results, run_benchmark
+from fdkvc.experiments.sweep import Sweep
 from fdkvc.explain.tables import entries_table, turns_table
 from fdkvc.files.export import (
-    ablation_files,
     benchmark_files,
     csv_text,
     trace_files,
 )
 from fdkvc.files.record import run_json, source_digest
-from fdkvc.files.text import ablation_text, at_least, benchmark_text, text_table, trace_text
+from fdkvc.files.text import at_least, benchmark_text, sweep_text, text_table, trace_text
 from fdkvc.files.write import check_folder, write_files
 from fdkvc.policies import POLICIES, policy_named
+from fdkvc.replication.tables import ablation_table
 from fdkvc.run.simulate import simulate
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
@@ -166,7 +167,7 @@ def test_the_file_of_an_ablation() -> None:
             scenarios=(SCENARIOS["mixed"],), policies=(policy_named("fd-kvc", tau=0.1),), dialogs=2
         )
     )
-    (text,) = ablation_files(ran, "tau").values()
+    text = csv_text(ablation_table(ran, "tau"))
     assert text.startswith("parameter,value,metric,n,mean,ci_low,ci_high,published\ntau,0.1,late_")
 
 
@@ -426,10 +427,12 @@ def test_one_dialog_is_too_few_for_intervals_and_tests() -> None:
     assert "nan" not in text
 
 
-def test_the_text_of_an_ablation() -> None:
-    policies = tuple(policy_named("fd-kvc", w_c=value) for value in (0.1, 0.2))
-    ran = run_benchmark(Benchmark(scenarios=(SCENARIOS["mixed"],), policies=policies, dialogs=3))
-    title, _, header, *rows = ablation_text(ran, "w_c").split("\n")
+def test_the_text_of_a_sweep() -> None:
+    sweep = Sweep(axes=(("w_c", (0.1, 0.2)),), dialogs=3)
+    swept, others = sweep_text(sweep, run_benchmark(sweep.benchmark)).split("\n\n\n")
+    assert "fd-kvc w_c" not in others
+    assert len(others.split("\n\n")) == len(sweep.benchmark.policies) - 1
+    title, _, header, *rows = swept.split("\n")
     assert title.startswith("Mixed 3-Topic: means over the last turns of 3 dialogs")
     assert header.split()[0] == "w_c"
     assert [row.split()[0] for row in rows] == ["0.1", "0.2"]

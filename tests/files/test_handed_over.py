@@ -134,7 +134,7 @@ def test_a_report_says_every_claim_table_figure_command_version_and_hash() -> No
     for number in range(1, 5):
         assert f"(Figure {number})</h3>" in text
     assert text.count("<figure>") == len(figure_charts(few_dialogs(), LIGHT))
-    assert "python -m fdkvc study --dialogs 6 --seed 4 --budget 56 --out results" in text
+    assert "python -m fdkvc benchmark --all --dialogs 6 --seed 4 --budget 56 --out results" in text
     for word in ("What was easy", "What was hard", "What was not tried", "SHA-256", "source"):
         assert word in text
     for moment in ("An eviction", "A rescue", "A failed call"):

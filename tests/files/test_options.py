@@ -60,7 +60,7 @@ def test_a_field_that_is_added_is_seen_everywhere(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("command", "settings", "fixed"),
     [
-        ("study", Benchmark(SEVERAL, POLICIES, 7, 3, 40, metrics=("regret",)), {}),
+        ("benchmark --all", Benchmark(SEVERAL, POLICIES, 7, 3, 40, metrics=("regret",)), {}),
         ("benchmark", Benchmark(), {}),
         (
             "sweep --parameter gamma",

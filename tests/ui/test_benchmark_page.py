@@ -59,7 +59,7 @@ def test_the_page_opens_on_the_papers_run_and_says_how_to_run_more() -> None:
     assert f"At most {DIALOGS_HERE.high:,} dialogs per scenario run here" in " ".join(
         caption.value for caption in app.caption
     )
-    assert "python -m fdkvc study --dialogs 6000 --seed 0" in app.code[0].value
+    assert "python -m fdkvc benchmark --all --dialogs 6000 --seed 0" in app.code[0].value
 
 
 def test_each_verdict_of_the_scorecard_leads_to_what_it_counts() -> None:

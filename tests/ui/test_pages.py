@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from fdkvc.experiments.policy_map import AXES, policy_map
+from fdkvc.experiments.shipped_tables import AXES, shipped_table
 from fdkvc.explain.tables import entries_table
 from fdkvc.policies import POLICIES, policy_named, synthetic_policies
 from fdkvc.run.metrics import metrics_of
@@ -347,7 +347,7 @@ def test_the_policies_page_says_which_to_use_and_calls_a_tie_a_tie(axis: str, ot
         e.value for e in open_page("policies", chosen).markdown if "Best or tied" in e.value
     )
     (line,) = (each for each in words.splitlines() if AXES[axis].label in each)
-    table = policy_map().query("axis == @axis").set_index("policy")
+    table = shipped_table("policy_map").query("axis == @axis").set_index("policy")
     assert f"{table.n.max()} dialogs" in line
     named = table.loc[["learned", "surprisal", "fifo"]].sort_values("rank")
     best, second, _ = named.to_dict("records")

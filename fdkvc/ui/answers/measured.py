@@ -18,6 +18,7 @@ from fdkvc.charts.lines import budgets_chart
 from fdkvc.charts.theme import Spec
 from fdkvc.experiments.answers import CUT_TEXT, FULL, Answers, with_proxies
 from fdkvc.experiments.known_services import GROUPS, known_sentence
+from fdkvc.experiments.shipped_tables import shipped_table
 from fdkvc.files.text import by_policies
 from fdkvc.lm import MEASURED_ON
 from fdkvc.lm.head_eviction import DECIDES
@@ -25,11 +26,9 @@ from fdkvc.policies import read_policy
 from fdkvc.policies.pyramid import Pyramid
 from fdkvc.policies.wrapper import inside
 from fdkvc.report.shipped_answers import (
-    PINNED_TOOLS,
     TABLES,
     Shipped,
     opened,
-    pinned_tools,
     shipped,
 )
 from fdkvc.report.tables import figures, interval_words, wide_columns
@@ -114,12 +113,13 @@ def show_measured(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     st.markdown(plain(_what_predicts()))
     st.html(table_html(proxies_columns(tables.proxies), "Rank correlation of proxy and damage"))
     shown = (tables.summary, tables.paired, tables.proxies, tables.known, tables.by_services)
-    return {**dict(zip(TABLES, shown, strict=True)), PINNED_TOOLS.name: pinned_tools()}
+    pinned = {"pinned_tools.csv": shipped_table("pinned_tools")}
+    return dict(zip(TABLES, shown, strict=True)) | pinned
 
 
 def _show_pinned_tools(page: str) -> None:
     """Show what a model loses if its tools are evicted, and what it costs to pin them."""
-    table = pinned_tools()
+    table = shipped_table("pinned_tools")
     st.subheader("Dialogs that begin with their tools", anchor=False)
     st.markdown(
         plain(

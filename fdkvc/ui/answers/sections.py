@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from fdkvc.files.export import csv_text
-from fdkvc.report.shipped_answers import PINNED_TOOLS, TABLES, shipped, shipped_report
+from fdkvc.report.shipped_answers import TABLES, shipped, shipped_report
 from fdkvc.run.metrics import metrics_of
 from fdkvc.ui.answers.choices import BY, SECTION
 from fdkvc.ui.answers.conversation import Answered, bundled_model, size_in_words
@@ -53,8 +53,8 @@ PICTURES = {
     "damage": "damage.csv",
     "budgets": "answers_paired.csv",
     "policies": "answers_paired.csv",
-    "pinned-values_right": PINNED_TOOLS.name,
-    "pinned-calls_exact": PINNED_TOOLS.name,
+    "pinned-values_right": "pinned_tools.csv",
+    "pinned-calls_exact": "pinned_tools.csv",
 }
 """Each chart and its table."""
 
