@@ -25,8 +25,9 @@ from fdkvc.corpora.lexical import LexicalRecordings
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.corpora.word_frequencies import word_surprisal
-from fdkvc.experiments.replay import Replay, mean_over_services, replay
+from fdkvc.experiments.replay import Replay, replay
 from fdkvc.experiments.shipped_tables import FOLDER, TABLES
+from fdkvc.experiments.summary import mean_by_cluster
 from fdkvc.limits import MAX_DIALOG_FILE_BYTES
 from fdkvc.policies import read_policy, wrapped
 
@@ -102,13 +103,13 @@ def table(found: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for key, group in found.groupby(["variant", *case], sort=False):
         tasks, values = group.services.tolist(), group.value.to_numpy()
-        numbers = list(mean_over_services(values, tasks, share=True))
+        numbers = list(mean_by_cluster(values, tasks, share=True))
         numbers += [math.nan] * 3
         if key[0] in {PINNED, GENERAL}:
             gap = (
                 values - as_read.loc[pd.MultiIndex.from_frame(group[["dialog", *case]])].to_numpy()
             )
-            numbers[-3:] = mean_over_services(gap, tasks)[2:]
+            numbers[-3:] = mean_by_cluster(gap, tasks)[2:]
         rows.append((*key, *numbers))
     return pd.DataFrame(rows, columns=[*TABLES["agents"]])
 

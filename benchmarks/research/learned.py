@@ -23,7 +23,8 @@ from benchmarks.research.held_out import HELD_OUT, parted, read_dialogues
 from fdkvc.corpora.formats import read_transcripts
 from fdkvc.corpora.lexical import LexicalRecordings
 from fdkvc.experiments.learning import Weights, draw_pairs, fit, split_by_cluster
-from fdkvc.experiments.replay import Replay, replay, replay_summary
+from fdkvc.experiments.replay import Replay, replay
+from fdkvc.experiments.summary import mean_table
 from fdkvc.policies import policy_named
 from fdkvc.policies.learned import FEATURES, GROUPS, SHIPPED
 
@@ -51,7 +52,7 @@ def recall(weights: Weights, dialogs: LexicalRecordings) -> Sequence[float]:
         file.write(json.dumps({"features": weights.record()}))
         file.flush()
         policy = policy_named("learned", weights=Path(file.name).name)
-        table = replay_summary(replay(Replay((policy,), BUDGETS, best=False), dialogs))
+        table = mean_table(replay(Replay((policy,), BUDGETS, best=False), dialogs))
     return [100 * mean for mean in table[table.metric == "call_recall"]["mean"]]
 
 

@@ -20,8 +20,9 @@ from benchmarks import options
 from benchmarks.research.held_out import read_shuffled
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.recordings import Recording
-from fdkvc.experiments.replay import Replay, replay, replay_paired, replay_summary
+from fdkvc.experiments.replay import Replay, replay
 from fdkvc.experiments.shipped_tables import FOLDER, TABLES
+from fdkvc.experiments.summary import mean_table, paired_differences
 from fdkvc.policies import Policy, policy_named, wrapped
 from fdkvc.run.simulate import simulate
 
@@ -57,10 +58,10 @@ def measured(recordings: Sequence[Recording]) -> pd.DataFrame:
         every = {size: paged(key, size) for size in SIZES}
         replayed = replay(Replay(tuple(every.values()), BUDGETS, best=False), recordings)
         replayed = replayed[replayed.metric == METRIC]
-        paired = replay_paired(replayed, every[1].name)
+        paired = paired_differences(replayed, every[1].name)
         paired = paired.rename(columns={"ci_low": "diff_low", "ci_high": "diff_high"})
         gaps = paired[["policy", "budget", "mean_diff", "diff_low", "diff_high"]]
-        found = replay_summary(replayed).merge(gaps, "left", ["policy", "budget"]).fillna(0.0)
+        found = mean_table(replayed).merge(gaps, "left", ["policy", "budget"]).fillna(0.0)
         sizes = {policy.name: size for size, policy in every.items()}
         found["filled"] = [
             filled(every[sizes[name]], budget, recordings)
@@ -82,7 +83,7 @@ def by_largest(recordings: Sequence[Recording]) -> pd.DataFrame:
             )
             replayed = replay(Replay((mean, largest), BUDGETS[:1], best=False), recordings)
             replayed = replayed[replayed.metric == METRIC]
-            rows.append(replay_paired(replayed, mean.name))
+            rows.append(paired_differences(replayed, mean.name))
     return pd.concat(rows)
 
 

@@ -29,7 +29,7 @@ from fdkvc.experiments.jobs import (
     run_jobs,
     worker_count,
 )
-from fdkvc.experiments.replay import Replay, mean_over_services, paired_rows, replay
+from fdkvc.experiments.replay import Replay, replay
 from fdkvc.explain.answer_causes import grade_call
 from fdkvc.lm.chat import generate_passages
 from fdkvc.lm.head_eviction import DECIDES, EVERY, check_no_future
@@ -40,7 +40,7 @@ from fdkvc.lm.tokens import MARKED, EncodedPassage
 from fdkvc.parameters import BUDGET, check_parameter
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.policies.base import Available
-from fdkvc.run.metrics import METRICS, metrics_of
+from fdkvc.run.metrics import metrics_of
 
 FULL = "full"
 """The control that evicts nothing; the others are compared with it."""
@@ -61,11 +61,6 @@ EXTRA_TOKENS = 24
 """How much longer than the right call a written one may be."""
 
 MEASURED = ("dialog", "services", "policy", "budget", "metric", "value", "count")
-SUMMARY = ("policy", "budget", "metric", "n", "services", "count", "mean", "ci_low", "ci_high")
-PAIRED = (
-    *("budget", "metric", "policy", "baseline", "n", "services", "count"),
-    *("mean_diff", "ci_low", "ci_high", "significant"),
-)
 
 Row = tuple[str, str, str, int, str, float, int]
 
@@ -423,37 +418,3 @@ def _proxies(
     key: Any
     for key, values in found.groupby(["policy", "budget", "metric"], sort=False).value:
         yield *key, float(values.to_numpy().mean())
-
-
-# ------------------------------------------------------------------------------- tables
-
-
-def answers_summary(measured: pd.DataFrame) -> pd.DataFrame:
-    """Return the mean of each measure with its 95 % interval over clusters (`SUMMARY`).
-
-    Dialogs are weighted by their tokens, calls or arguments; intervals of shares end at 0 and 1.
-    """
-    rows = [
-        (*key, *_weighted_mean(group, group.value.to_numpy(), share=METRICS[str(key[2])].percent))
-        for key, group in measured.groupby(["policy", "budget", "metric"], sort=False)
-    ]
-    return pd.DataFrame(rows, columns=list(SUMMARY))
-
-
-def answers_paired(measured: pd.DataFrame, baseline: str) -> pd.DataFrame:
-    """Return the differences of every policy from a baseline over the same dialogs (`PAIRED`).
-
-    `significant` is whether the interval excludes 0, None without one.
-    """
-    groups: Any = measured.groupby(["policy", "budget", "metric"], sort=False)
-    rows = paired_rows(dict(iter(groups)), baseline, _weighted_mean)
-    return pd.DataFrame(rows, columns=list(PAIRED))
-
-
-def _weighted_mean(
-    group: pd.DataFrame, values: NDArray[Any], *, share: bool = False
-) -> tuple[Any, ...]:
-    """Return dialogs, clusters, count, and the weighted mean with its interval."""
-    weights = group["count"].to_numpy(float)
-    n, services, *mean = mean_over_services(values, group.services.tolist(), weights, share=share)
-    return n, services, int(weights.sum()), *mean

@@ -12,7 +12,8 @@ from typing import Any
 import pandas as pd
 
 from fdkvc.corpora.transcripts import SPAN_KINDS
-from fdkvc.experiments.replay import Replay, mean_over_services
+from fdkvc.experiments.replay import Replay
+from fdkvc.experiments.summary import mean_by_cluster
 from fdkvc.limits import MAX_TURNS
 from fdkvc.run.evidence import OLD, RECENT
 from fdkvc.words import ranged
@@ -70,7 +71,7 @@ def source_recall(arguments: pd.DataFrame) -> pd.DataFrame:
                     calls = some.groupby(CALL, sort=False).held
                     dialogs = calls.mean().groupby(CALL[:2], sort=False).mean()
                     services = dialogs.index.get_level_values("services").tolist()
-                    found = mean_over_services(dialogs.to_numpy(), services, share=True)
+                    found = mean_by_cluster(dialogs.to_numpy(), services, share=True)
                     rows.append((*case, source, age, len(some), *found))
     return pd.DataFrame(rows, columns=list(SOURCE_RECALL))
 

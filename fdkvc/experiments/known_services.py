@@ -7,12 +7,11 @@ from collections.abc import Set
 import numpy as np
 import pandas as pd
 
-from fdkvc.experiments.answers import FULL, SUMMARY, answers_summary
+from fdkvc.experiments.answers import FULL
+from fdkvc.experiments.summary import mean_table
 from fdkvc.words import count, decimal, listed
 
 KNOWN_SERVICES = ("known", "dialogs", "services", "calls", "calls_exact", "values", "values_right")
-
-BY_SERVICES = ("known", *SUMMARY)
 
 NOT_NAMED = "not named"
 GROUPS = {
@@ -54,18 +53,15 @@ def known_services(answers: pd.DataFrame, trained_on: Set[str]) -> pd.DataFrame:
 
 
 def by_services(answers: pd.DataFrame, trained_on: Set[str]) -> pd.DataFrame:
-    """Return the means of values and calls for each group of `known_services` (`BY_SERVICES`).
+    """Return the means of values and calls for each group of `known_services` (`mean_table`).
 
-    They are those of `answers_summary`, for the values that are right, of all and of those right
-    with the full cache, and the calls that are exact.
+    They are of the values that are right, of all and of those right with the full cache, and of
+    the calls that are exact.
     """
     metrics = ("values_right", "values_right_of_full", "calls_exact")
     chosen = answers[answers.metric.isin(metrics)]
-    tables = [
-        answers_summary(own).assign(known=group)[list(BY_SERVICES)]
-        for group, own in _groups(chosen, trained_on)
-    ]
-    return pd.concat(tables) if tables else pd.DataFrame(columns=list(BY_SERVICES))
+    groups = [own.assign(known=group) for group, own in _groups(chosen, trained_on)]
+    return mean_table(pd.concat([chosen[:0].assign(known=""), *groups]))
 
 
 def _groups(answers: pd.DataFrame, trained_on: Set[str]) -> list[tuple[str, pd.DataFrame]]:

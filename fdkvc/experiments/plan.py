@@ -12,8 +12,9 @@ from fdkvc.corpora.lexical import LexicalRecordings
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.transcripts import word_spans
 from fdkvc.experiments.model_shape import ModelShape
-from fdkvc.experiments.replay import BEST, Replay, replay_paired, replay_summary
+from fdkvc.experiments.replay import BEST, Replay
 from fdkvc.experiments.statistics import MIN_CLUSTERS
+from fdkvc.experiments.summary import mean_table, paired_differences
 from fdkvc.policies import usable
 from fdkvc.words import count, listed, percent, ranged, written_bytes
 
@@ -50,7 +51,7 @@ def plan_table(
     full = float(np.mean(tokens))
     policies = {each.name: each for each in usable(settings.policies)}
     rows = []
-    found = replay_summary(replayed[replayed.metric == "call_recall"])
+    found = mean_table(replayed[replayed.metric == "call_recall"])
     for row in found[found.policy.isin(list(policies))].to_dict("records"):
         budget, policy = int(row["budget"]), policies[row["policy"]]
         stored = policy.slots(budget, 1, 1) + policy.tier_places(budget, int(full))
@@ -134,7 +135,7 @@ def plan_sentence(
         & (replayed.policy != BEST)
         & replayed.policy.isin(plan.policy)
     ]
-    paired = replay_paired(some, best["policy"])
+    paired = paired_differences(some, best["policy"])
     differ = [each is True for each in paired.significant]
     ties = [titles[name] for name, one in zip(paired.policy, differ, strict=True) if not one]
     if best["services"] < MIN_CLUSTERS:

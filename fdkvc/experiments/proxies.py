@@ -11,15 +11,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fdkvc.attention import Bools
-from fdkvc.experiments.answers import (
-    FULL,
-    PROXIES,
-    AnswerScores,
-    answers_paired,
-    answers_summary,
-)
+from fdkvc.experiments.answers import FULL, PROXIES, AnswerScores
 from fdkvc.experiments.known_services import by_services, known_services
 from fdkvc.experiments.statistics import cluster_numbers, jackknife_interval
+from fdkvc.experiments.summary import mean_table, paired_differences
 from fdkvc.run.metrics import METRICS
 
 DAMAGES = (
@@ -156,7 +151,7 @@ class AnswersTables:
     proxies: pd.DataFrame
     known: pd.DataFrame
     by_services: pd.DataFrame
-    """As `answers_summary`, `answers_paired`, `proxies_table`, `known_services` and `by_services`
+    """As `summary`, `paired`, `proxies_table`, `known_services` and `by_services`
     return them."""
 
 
@@ -166,8 +161,8 @@ def answers_tables(
     """Return all tables of answers; `trained_on` has the model's services, none if unknown."""
     return AnswersTables(
         baseline,
-        answers_summary(measured.answers),
-        answers_paired(measured.answers, baseline),
+        mean_table(measured.answers),
+        paired_differences(measured.answers, baseline),
         proxies_table(measured.answers, measured.proxies),
         known_services(measured.answers, trained_on),
         by_services(measured.answers, trained_on),

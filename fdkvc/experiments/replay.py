@@ -8,7 +8,7 @@ mean. `BEST` is the upper bound of any cache of the same size.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -16,7 +16,6 @@ from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from fdkvc.attention import BLOCK
 from fdkvc.corpora.recordings import Recording, stack_recordings
@@ -28,7 +27,7 @@ from fdkvc.experiments.jobs import (
     run_jobs,
     worker_count,
 )
-from fdkvc.experiments.statistics import cluster_interval, differences
+from fdkvc.experiments.summary import comparable, lacks_value
 from fdkvc.limits import MAX_TURN_TOKENS
 from fdkvc.parameters import BUDGET, Field, check_count
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
@@ -39,7 +38,6 @@ from fdkvc.run.metrics import (
     METRICS,
     Metric,
     first_late_turn,
-    late_metric,
     metric_named,
     metrics_of,
 )
@@ -76,17 +74,6 @@ HEADS = Field(
 )
 
 REPLAYED = ("dialog", "services", "policy", "heads", "budget", "metric", "value")
-REPLAY_SUMMARY = (
-    *("policy", "heads", "budget", "metric"),
-    *("n", "services", "mean", "ci_low", "ci_high"),
-)
-REPLAY_PAIRED = (
-    *("heads", "budget", "metric", "policy", "baseline"),
-    *("n", "services", "mean_diff", "ci_low", "ci_high", "significant"),
-)
-REPLAY_SERVICES = ("services", "policy", "heads", "budget", "metric", "n", "mean")
-
-
 ARGUMENTS = (
     *("dialog", "services", "policy", "heads", "budget"),
     *("turn", "call", "call_number", "slot", "value", "source", "mentioned", "age", "held", "lost"),
@@ -291,7 +278,7 @@ def _best(settings: Replay, recordings: Sequence[Recording]) -> Iterator[Row]:
 
 def not_computed(replayed: pd.DataFrame) -> str:
     """Return where the best possible was too large to compute; empty if nowhere."""
-    missing = replayed[_lacks_best(replayed)]
+    missing = replayed[(replayed.policy == BEST) & lacks_value(replayed)]
     if missing.empty:
         return ""
     budgets = ", ".join(map(str, sorted(missing.budget.unique())))
@@ -299,96 +286,8 @@ def not_computed(replayed: pd.DataFrame) -> str:
     return f"{BEST}: {TOO_LARGE} for {dialogs} at budget {budgets}; those means are left out"
 
 
-def _lacks_best(replayed: pd.DataFrame) -> pd.Series[bool]:
-    """Mark the rows of `BEST` that were not computed though the dialog demands evidence."""
-    case = ["dialog", "budget", "metric"]
-    best, defined = replayed.policy == BEST, replayed.value.notna()
-    demanded = pd.MultiIndex.from_frame(replayed.loc[defined & ~best, case])
-    return best & ~defined & pd.MultiIndex.from_frame(replayed[case]).isin(demanded)
-
-
-def _defined(replayed: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with a value, without a `BEST` that some dialogs lack."""
-    missing = replayed[_lacks_best(replayed)]
-    case = ["policy", "budget", "metric"]
-    partial = pd.MultiIndex.from_frame(replayed[case]).isin(pd.MultiIndex.from_frame(missing[case]))
-    return replayed[replayed.value.notna() & ~partial]
-
-
-def replay_summary(replayed: pd.DataFrame) -> pd.DataFrame:
-    """Return the mean over dialogs of each metric with its 95 % interval over clusters.
-
-    Columns `REPLAY_SUMMARY`, over the dialogs for which a metric is defined; none, no row. The
-    interval is NaN for too few clusters.
-    """
-    rows = [
-        (*key, *mean_over_services(group.value.to_numpy(), group.services.tolist(), share=share))
-        for key, group in _groups(replayed)
-        for share in [late_metric(key[3]).percent]
-    ]
-    return pd.DataFrame(rows, columns=list(REPLAY_SUMMARY))
-
-
-def replay_services(replayed: pd.DataFrame) -> pd.DataFrame:
-    """Return the mean over the dialogs of each cluster, columns `REPLAY_SERVICES`."""
-    by = [name for name in REPLAY_SERVICES if name not in ("n", "mean")]
-    values = _defined(replayed).groupby(by, sort=False).value
-    return values.agg(["size", "mean"]).reset_index().set_axis(list(REPLAY_SERVICES), axis=1)
-
-
-def replay_paired(replayed: pd.DataFrame, baseline: str) -> pd.DataFrame:
-    """Return the paired differences of every policy from a baseline over the same dialogs.
-
-    Columns `REPLAY_PAIRED`; `significant` as `fdkvc.experiments.answers.answers_paired` has it.
-    """
-    rows = paired_rows(
-        dict(_groups(replayed)),
-        baseline,
-        lambda group, values: mean_over_services(values, group.services.tolist()),
-    )
-    return pd.DataFrame(rows, columns=list(REPLAY_PAIRED))
-
-
-def paired_rows(
-    groups: Mapping[tuple[Any, ...], pd.DataFrame],
-    baseline: str,
-    mean: Callable[[pd.DataFrame, NDArray[np.float64]], tuple[Any, ...]],
-) -> Iterator[tuple[Any, ...]]:
-    """Yield a row for each policy and case that the baseline has, too.
-
-    `groups` are the dialogs' values by policy and case; a row has the case, both policies, the
-    `mean` of the differences of a group, which ends with its interval, and whether that excludes 0.
-    """
-    for (policy, *case), group in groups.items():
-        if policy != baseline and (baseline, *case) in groups:
-            other = groups[baseline, *case]
-            found = mean(group, differences(group.value.to_numpy(), other.value.to_numpy()))
-            yield *case, policy, baseline, *found, excludes_zero(*found[-2:])
-
-
-def mean_over_services(
-    values: NDArray[np.float64],
-    services: Sequence[str],
-    weights: NDArray[np.float64] | None = None,
-    *,
-    share: bool = False,
-) -> tuple[int, int, float, float, float]:
-    """Return dialogs, clusters, and the weighted mean with its `cluster_interval`.
-
-    That of a share ends at 0 and 1.
-    """
-    interval = cluster_interval(values, services, weights)
-    low, high = np.clip(interval, 0, 1).tolist() if share else interval
-    mean = float(np.average(values, weights=weights))
-    return len(values), len(set(services)), mean, low, high
-
-
-def excludes_zero(low: float, high: float) -> bool | None:
-    """Return whether an interval excludes 0; None for NaN."""
-    return None if np.isnan(low) else bool(low > 0 or high < 0)
-
-
-def _groups(replayed: pd.DataFrame) -> Iterator[tuple[tuple[Any, ...], pd.DataFrame]]:
-    """Yield the defined rows by policy, mode, budget and metric, in the order of the run."""
-    by = ["policy", "heads", "budget", "metric"]
-    yield from _defined(replayed).groupby(by, sort=False)
+def cluster_means(replayed: pd.DataFrame) -> pd.DataFrame:
+    """Return the mean over the dialogs of each cluster: its columns, `n` and `mean`."""
+    by = [name for name in REPLAYED if name not in ("dialog", "value")]
+    values = comparable(replayed).groupby(by, sort=False).value
+    return values.agg(["size", "mean"]).reset_index().rename(columns={"size": "n"})

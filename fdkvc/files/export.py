@@ -11,14 +11,9 @@ from fdkvc.experiments.answers import Answers, AnswerScores
 from fdkvc.experiments.arguments import forgotten, source_recall
 from fdkvc.experiments.benchmark import Latency, Results
 from fdkvc.experiments.proxies import AnswersTables
-from fdkvc.experiments.replay import (
-    Replay,
-    not_computed,
-    replay_paired,
-    replay_services,
-    replay_summary,
-)
+from fdkvc.experiments.replay import Replay, cluster_means, not_computed
 from fdkvc.experiments.study import Study
+from fdkvc.experiments.summary import mean_table, paired_differences
 from fdkvc.explain.tables import entries_table, turns_table
 from fdkvc.files.record import run_json
 from fdkvc.limits import MAX_ENTRY_ROWS
@@ -111,9 +106,9 @@ def replay_files(
     """
     numbers = {
         "replay.csv": csv_text(replayed),
-        "replay_summary.csv": csv_text(replay_summary(replayed)),
-        "replay_paired.csv": csv_text(replay_paired(replayed, baseline)),
-        "replay_services.csv": csv_text(replay_services(replayed)),
+        "replay_summary.csv": csv_text(mean_table(replayed)),
+        "replay_paired.csv": csv_text(paired_differences(replayed, baseline)),
+        "replay_services.csv": csv_text(cluster_means(replayed)),
         **{name: csv_text(table) for name, table in (more or {}).items()},
     }
     about = {"source": source, "file": file, "dialogs": int(replayed.dialog.nunique())}

@@ -15,9 +15,10 @@ from fdkvc.experiments.known_services import GROUPS, known_sentence
 from fdkvc.experiments.model_shape import ModelShape
 from fdkvc.experiments.plan import budget_columns
 from fdkvc.experiments.proxies import AnswersTables
-from fdkvc.experiments.replay import Replay, not_computed, replay_summary
+from fdkvc.experiments.replay import Replay, not_computed
 from fdkvc.experiments.statistics import Paired, over_clusters
 from fdkvc.experiments.study import Study
+from fdkvc.experiments.summary import mean_table
 from fdkvc.experiments.sweep import Sweep, swept_only
 from fdkvc.explain.tables import turns_table
 from fdkvc.paper.tables import BASELINE
@@ -108,7 +109,7 @@ OF_HEADS = {"each": "", "together": ", heads together", "kv": ", by KV head"}
 
 def replay_text(replayed: pd.DataFrame) -> str:
     """Return the means of a replay, a column per budget."""
-    table = replay_summary(replayed)
+    table = mean_table(replayed)
     cells = []
     for metric in dict.fromkeys(replayed.metric):
         known = late_metric(metric)

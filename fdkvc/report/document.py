@@ -19,9 +19,10 @@ from fdkvc.experiments.answers import Answers
 from fdkvc.experiments.benchmark import Benchmark, matches_paper
 from fdkvc.experiments.known_services import GROUPS, known_sentence
 from fdkvc.experiments.proxies import AnswersTables
-from fdkvc.experiments.replay import Replay, not_computed, replay_paired, replay_summary
+from fdkvc.experiments.replay import Replay, not_computed
 from fdkvc.experiments.statistics import over_clusters
 from fdkvc.experiments.study import Study
+from fdkvc.experiments.summary import mean_table, paired_differences
 from fdkvc.experiments.workers import processor
 from fdkvc.files.options import options_of
 from fdkvc.files.record import digest, versions
@@ -352,7 +353,7 @@ def replay_parts(
     )
     summary, paired = (
         table.assign(policy=table.policy + table.heads.map(OF_HEADS))
-        for table in (replay_summary(replayed), replay_paired(replayed, baseline))
+        for table in (mean_table(replayed), paired_differences(replayed, baseline))
     )
     for metric in dict.fromkeys(summary.metric):
         body += _by_budget(late_metric(metric).heading(), summary, paired, metric)

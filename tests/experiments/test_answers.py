@@ -20,18 +20,10 @@ from fdkvc.commands.main import main
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.model_text import model_text
 from fdkvc.corpora.transcripts import Transcript
-from fdkvc.experiments.answers import (
-    CUT_TEXT,
-    FULL,
-    PROXIES,
-    Answers,
-    answer_chunk,
-    answers_paired,
-    answers_summary,
-    run_answers,
-)
+from fdkvc.experiments.answers import CUT_TEXT, FULL, PROXIES, Answers, answer_chunk, run_answers
 from fdkvc.experiments.proxies import OVER, proxies_table, rank_correlation
 from fdkvc.experiments.replay import Replay, replay
+from fdkvc.experiments.summary import mean_table, paired_differences
 from fdkvc.files.record import read_run
 from fdkvc.lm import BUNDLED
 from fdkvc.lm.chat import generate
@@ -365,8 +357,8 @@ def test_means_weigh_dialogs_by_what_they_count_and_differences_are_paired() -> 
     table = measured({FULL: base.tolist(), "fifo": worse.tolist(), "sink": (base + 1e-9).tolist()})
     weights = 1 + np.arange(12) % 3
 
-    summary = answers_summary(table).set_index("policy")
-    paired = answers_paired(table, FULL).set_index("policy")
+    summary = mean_table(table).set_index("policy")
+    paired = paired_differences(table, FULL).set_index("policy")
 
     assert summary["mean"][FULL] == pytest.approx(np.average(base, weights=weights))
     assert summary.services[FULL] == 6
@@ -382,7 +374,7 @@ def test_the_interval_of_a_share_ends_at_0_and_1() -> None:
         {FULL: [1.0] * 10 + [0.0, 1.0], "fifo": [0.0] * 10 + [1.0, 0.0]}, "calls_exact"
     )
 
-    summary = answers_summary(table).set_index("policy")
+    summary = mean_table(table).set_index("policy")
     assert summary.ci_high[FULL] == 1
     assert summary.ci_low["fifo"] == 0
     assert 0 < summary.ci_low[FULL] < summary["mean"][FULL]
@@ -391,8 +383,8 @@ def test_the_interval_of_a_share_ends_at_0_and_1() -> None:
 def test_too_few_sets_of_services_have_no_interval() -> None:
     table = measured({FULL: [1.0, 2, 3, 4], "fifo": [2.0, 3, 5, 5]})
 
-    assert answers_summary(table).ci_low.isna().all()
-    assert answers_paired(table, FULL).significant.tolist() == [None]
+    assert mean_table(table).ci_low.isna().all()
+    assert paired_differences(table, FULL).significant.tolist() == [None]
 
 
 def test_a_rank_correlation_leaves_out_what_is_undefined() -> None:

@@ -9,13 +9,8 @@ from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.transcripts import SPAN_KINDS
 from fdkvc.experiments.arguments import AGES, ANY, SOURCE_RECALL, forgotten, source_recall
-from fdkvc.experiments.replay import (
-    ARGUMENTS,
-    Replay,
-    replay,
-    replay_arguments,
-    replay_summary,
-)
+from fdkvc.experiments.replay import ARGUMENTS, Replay, replay, replay_arguments
+from fdkvc.experiments.summary import mean_table
 from fdkvc.files.text import forgotten_text
 from fdkvc.policies import policy_named
 from fdkvc.run.evidence import lost_turns
@@ -67,7 +62,7 @@ def test_the_recall_of_any_source_is_that_of_the_metric(age: str, metric: str) -
     found = source_recall(FOUND)
     assert tuple(found) == SOURCE_RECALL
     some = found[(found.source == ANY) & (found.age == age)].set_index(["policy", "budget"])
-    known = replay_summary(TABLE)
+    known = mean_table(TABLE)
     known = known[known.metric == metric].set_index(["policy", "budget"])
     for name in ("n", "services", "mean", "ci_low", "ci_high"):
         np.testing.assert_allclose(some[name], known[name].reindex(some.index), atol=1e-6)

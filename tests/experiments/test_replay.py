@@ -27,13 +27,12 @@ from fdkvc.experiments.replay import (
     REPLAYED,
     TOO_LARGE,
     Replay,
+    cluster_means,
     not_computed,
     replay,
-    replay_paired,
-    replay_services,
-    replay_summary,
 )
 from fdkvc.experiments.statistics import cluster_interval, summarize
+from fdkvc.experiments.summary import mean_table, paired_differences
 from fdkvc.files.export import replay_files
 from fdkvc.files.text import replay_text
 from fdkvc.policies import policy_named, read_policy
@@ -140,7 +139,7 @@ def test_a_cancelled_replay_returns_what_is_finished(monkeypatch: pytest.MonkeyP
 
 
 def test_the_summary_is_over_dialogs_that_a_metric_speaks_of() -> None:
-    table = replay_summary(REPLAYED_ONCE).set_index(["policy", "heads", "budget", "metric"])
+    table = mean_table(REPLAYED_ONCE).set_index(["policy", "heads", "budget", "metric"])
 
     known = values("h2o", 64, "state_recall")
     assert np.isnan(known).sum() == 3  # chats have no states
@@ -166,15 +165,15 @@ def test_intervals_are_over_sets_of_services() -> None:
     own = [level[kind] + 0.01 * random.random() for kind in kinds]
     table = pd.concat([of_kinds(own, kinds, "fifo"), of_kinds([0.1] * 40, kinds, "h2o")])
 
-    summary: Any = replay_summary(table).set_index("policy").loc["fifo"]
+    summary: Any = mean_table(table).set_index("policy").loc["fifo"]
     assert (summary.n, summary.services) == (40, 8)
     assert (summary.ci_low, summary.ci_high) == cluster_interval(own, list(kinds))
     naive = summarize(own)
     assert summary.ci_high - summary.ci_low > 1.5 * (naive.high - naive.low)
-    paired: Any = replay_paired(table, "h2o").iloc[0]
+    paired: Any = paired_differences(table, "h2o").iloc[0]
     assert (paired.policy, paired.services, paired.significant) == ("fifo", 8, True)
     assert paired.mean_diff == pytest.approx(np.mean(own) - 0.1)
-    by = replay_services(table).set_index(["services", "policy"])
+    by = cluster_means(table).set_index(["services", "policy"])
     assert by.loc[("C", "fifo"), "mean"] == pytest.approx(np.mean(own[2::8]))
     assert by.loc[("C", "fifo"), "n"] == 5
 
@@ -191,7 +190,7 @@ def test_no_policy_holds_more_than_the_best_possible() -> None:
 
 
 def test_differences_are_paired_over_the_same_dialogs() -> None:
-    table = replay_paired(REPLAYED_ONCE, "h2o").set_index(["policy", "budget", "metric"])
+    table = paired_differences(REPLAYED_ONCE, "h2o").set_index(["policy", "budget", "metric"])
 
     assert set(table.index.get_level_values("policy")) == {"fd-kvc gamma=0.8", BEST}
     difference = values("fd-kvc gamma=0.8", 24, "call_recall") - values("h2o", 24, "call_recall")
@@ -209,10 +208,10 @@ def test_a_bound_that_is_too_large_is_named_and_never_averaged_over_other_dialog
 
     assert best.value[best.budget == 4].isna().any()
     assert not best.value[best.budget == 64].isna().any()
-    summary = replay_summary(found).set_index(["policy", "budget", "metric"])
+    summary = mean_table(found).set_index(["policy", "budget", "metric"])
     assert (BEST, 4, "call_recall") not in summary.index
     assert summary.loc[(BEST, 64, "call_recall"), "n"] == summary.n["h2o", 64, "call_recall"]
-    paired = replay_paired(found, "h2o").set_index(["policy", "budget", "metric"])
+    paired = paired_differences(found, "h2o").set_index(["policy", "budget", "metric"])
     assert (BEST, 4, "call_recall") not in paired.index
     told = not_computed(found)
     assert re.fullmatch(
@@ -262,7 +261,7 @@ def test_files_and_text_hold_every_table() -> None:
 
 def test_a_dialog_without_evidence_has_only_an_age() -> None:
     turns = (Turn("User", "nothing to remember"), Turn("Bot", "good"))
-    found = replay_summary(replay(SMALL, [lexical_recording(Transcript("chat", turns))]))
+    found = mean_table(replay(SMALL, [lexical_recording(Transcript("chat", turns))]))
 
     assert set(found.metric) == {"token_age"}
     assert found["mean"].tolist() == [1 * 3 / 7] * 4  # three tokens of a turn ago among seven
@@ -290,7 +289,7 @@ SGD = Path(os.environ.get("FDKVC_SGD_FILE", "no dialogues"))
 )
 def test_on_sgd_the_papers_policy_forgets_what_calls_need() -> None:
     recordings = [lexical_recording(dialog) for dialog in read_file(SGD)]
-    found = replay_summary(replay(Replay(budgets=BUDGETS[1:2]), recordings))
+    found = mean_table(replay(Replay(budgets=BUDGETS[1:2]), recordings))
     recall = found[found.metric == "call_recall"].set_index("policy")["mean"]
 
     assert recall["fifo"] == pytest.approx(0.82, abs=0.01)

@@ -22,13 +22,12 @@ from fdkvc.experiments.replay import (
     BUDGETS,
     TOO_LARGE,
     Replay,
+    cluster_means,
     not_computed,
     replay_arguments,
-    replay_paired,
-    replay_services,
-    replay_summary,
 )
 from fdkvc.experiments.statistics import MIN_CLUSTERS, over_clusters
+from fdkvc.experiments.summary import mean_table, paired_differences
 from fdkvc.explain.notes import pinned_notes
 from fdkvc.files.export import argument_files, replay_files
 from fdkvc.files.text import OF_HEADS
@@ -234,7 +233,7 @@ def recommendation(done: Replayed, budget: int) -> Markdown:
         )
     means = table.groupby("policy", sort=False).value.mean().sort_values(ascending=False)
     best, second = means.index[:2]
-    paired = replay_paired(table, best).set_index("policy")
+    paired = paired_differences(table, best).set_index("policy")
     low, high = -100 * paired.ci_high[second], -100 * paired.ci_low[second]
     most = Markdown(
         "{} has the highest {} of the {} policies run at {} entries: {} (mean over {}, {})"
@@ -275,7 +274,7 @@ def _elsewhere(done: Replayed, key: str, budget: int, best: str) -> str:
         means = table.groupby("policy", sort=False).value.mean()
         if size == budget or best not in means:
             continue
-        paired = replay_paired(table, best).set_index("policy")
+        paired = paired_differences(table, best).set_index("policy")
         above = means[(means > means[best]) & paired.significant.reindex(means.index).eq(True)]
         if len(above):
             others.append(f"{policies[str(above.idxmax())]} at {size:,}")
@@ -302,7 +301,7 @@ def _pinned(done: Replayed) -> list[str]:
 
 @cached
 def _summary(done: Replayed) -> pd.DataFrame:
-    table = replay_summary(done.table)
+    table = mean_table(done.table)
     return table.assign(policy=_titles(done, table))
 
 
@@ -350,7 +349,7 @@ def report_of(done: Replayed) -> str:
 
 def _by_services(done: Replayed, key: str) -> dict[str, list[str]]:
     """Return a row for each cluster and policy, and a column for each budget."""
-    table = replay_services(done.table[done.table.metric == key])
+    table = cluster_means(done.table[done.table.metric == key])
     table = table.assign(policy=_titles(done, table))
     table = table.drop_duplicates(["services", "policy", "budget"])
     table = pd.concat(own for _, own in table.groupby("services", sort=False))

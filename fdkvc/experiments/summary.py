@@ -1,0 +1,106 @@
+"""From the rows of an experiment to means with intervals, and to paired differences.
+
+A row is the `value` of a `metric` in one `dialog`, whose cluster is named in `services`, under a
+`policy` and a `budget`; it may also have `heads`, a group `known`, and a `count`, its weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from fdkvc.experiments.statistics import cluster_interval, differences
+from fdkvc.run.metrics import late_metric
+
+CASE = ("known", "policy", "heads", "budget", "metric")
+"""Columns that a mean is by, of those that the rows have."""
+
+INTERVAL = ("mean", "ci_low", "ci_high")
+
+
+def mean_table(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the mean of each case with its 95 % interval over clusters.
+
+    Columns `CASE`, n (dialogs), services (clusters), count and `INTERVAL`, those that the rows
+    have; see `comparable`. The interval of a share ends at 0 and 1, and is NaN for too few
+    clusters.
+    """
+    by = [name for name in CASE if name in rows]
+    found = [
+        (
+            *key,
+            *_mean(group, group.value.to_numpy(), share=late_metric(group.metric.iloc[0]).percent),
+        )
+        for key, group in _cases(rows, by)
+    ]
+    return pd.DataFrame(found, columns=[*by, *_over(rows), *INTERVAL])
+
+
+def paired_differences(rows: pd.DataFrame, baseline: str) -> pd.DataFrame:
+    """Return the differences of every policy from a baseline over the same dialogs.
+
+    Columns `CASE` without the policy, policy, baseline, n, services, count, mean_diff, ci_low,
+    ci_high and `significant`: whether the interval excludes 0, None without one.
+    """
+    case = [name for name in CASE if name in rows and name != "policy"]
+    groups = dict(_cases(rows, ["policy", *case]))
+    found = []
+    for (policy, *key), group in groups.items():
+        if policy != baseline and (other := groups.get((baseline, *key))) is not None:
+            change = differences(group.value.to_numpy(), other.value.to_numpy())
+            *over, low, high = _mean(group, change)
+            significant = None if np.isnan(low) else bool(low > 0 or high < 0)
+            found.append((*key, policy, baseline, *over, low, high, significant))
+    columns = [*case, "policy", "baseline", *_over(rows), "mean_diff", "ci_low", "ci_high"]
+    return pd.DataFrame(found, columns=[*columns, "significant"])
+
+
+def comparable(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with a value, without a policy's where it lacks a dialog that others have."""
+    lacking, case = rows[lacks_value(rows)], ["policy", "budget", "metric"]
+    partial = pd.MultiIndex.from_frame(rows[case]).isin(pd.MultiIndex.from_frame(lacking[case]))
+    return rows[rows.value.notna() & ~partial]
+
+
+def lacks_value(rows: pd.DataFrame) -> pd.Series[bool]:
+    """Mark the rows without a value where another policy has one."""
+    case, defined = ["dialog", "budget", "metric"], rows.value.notna()
+    elsewhere = pd.MultiIndex.from_frame(rows.loc[defined, case])
+    return ~defined & pd.MultiIndex.from_frame(rows[case]).isin(elsewhere)
+
+
+def mean_by_cluster(
+    values: NDArray[np.float64],
+    clusters: Sequence[str],
+    weights: NDArray[np.float64] | None = None,
+    *,
+    share: bool = False,
+) -> tuple[int, int, float, float, float]:
+    """Return dialogs, clusters, and the weighted mean with its `cluster_interval`.
+
+    That of a share ends at 0 and 1.
+    """
+    interval = cluster_interval(values, clusters, weights)
+    low, high = np.clip(interval, 0, 1).tolist() if share else interval
+    mean = float(np.average(values, weights=weights))
+    return len(values), len(set(clusters)), mean, low, high
+
+
+def _cases(rows: pd.DataFrame, by: list[str]) -> Iterator[tuple[Any, pd.DataFrame]]:
+    yield from comparable(rows).groupby(by, sort=False)
+
+
+def _over(rows: pd.DataFrame) -> list[str]:
+    return ["n", "services", *(["count"] if "count" in rows else [])]
+
+
+def _mean(group: pd.DataFrame, values: NDArray[Any], *, share: bool = False) -> tuple[Any, ...]:
+    """Return dialogs, clusters, the weight where there is one, and the mean with its interval."""
+    weights = group["count"].to_numpy(float) if "count" in group else None
+    found = mean_by_cluster(values, group.services.tolist(), weights, share=share)
+    total = () if weights is None else (int(weights.sum()),)
+    return *found[:2], *total, *found[2:]
