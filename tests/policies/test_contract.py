@@ -151,7 +151,7 @@ def test_every_field_is_a_described_hyperparameter(key: str) -> None:
 
 @every_turn
 def test_steps_name_quantities_that_a_trace_holds(name: str, dialogs: DialogBatch) -> None:
-    trace = simulate(read_policy(name), dialogs.until(2), BUDGET)
+    trace = simulate(read_policy(name), dialogs, BUDGET, stop=3)
     entries = all_entries(trace)
     held = {
         **dict.fromkeys(("score", "protected", "attention_before", "attention_after")),
@@ -573,9 +573,9 @@ def test_rows_with_values_of_their_own_come_out_as_if_alone(
     name: str, dialogs: DialogBatch
 ) -> None:
     # To where a topic returns; a row has nothing of the products of the whole dialog.
-    policy, dialog = read_policy(name), dialogs.until(7).row(0)
+    policy, dialog = read_policy(name), dialogs.row(0)
     four = stack([dialog] * 4)
-    decided = partial(simulate, budget=BUDGET, entries=False, outputs_from=dialog.turns)
+    decided = partial(simulate, budget=BUDGET, entries=False, outputs_from=dialog.turns, stop=8)
     for parameter, known in policy.settings.items():
         if not known.by_row:
             continue
