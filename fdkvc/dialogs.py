@@ -296,13 +296,11 @@ class DialogBatch:
 
     def observe(self, turn: int) -> Observation:
         """Return the observation of a turn."""
-        if turn not in self._arrivals:
-            self._arrivals[turn] = Arrivals(self.new_tokens(turn))
         return Observation(turn, self._arrivals[turn], self)
 
     @cached_property
-    def _arrivals(self) -> dict[int, Arrivals]:
-        return {}
+    def _arrivals(self) -> list[Arrivals]:
+        return [Arrivals(self.new_tokens(turn)) for turn in range(self.turns)]
 
     def projection(self, space: str) -> Floats:
         """Return W_Q, W_K or W_V of each row (B, d, h) for ``query``, ``key`` or ``value``.
@@ -341,27 +339,6 @@ class DialogBatch:
         ]
         return np.array(words, object)[which]
 
-    def until(self, turn: int) -> DialogBatch:
-        """Return these dialogs up to and including a turn, as if they ended there.
-
-        Examples
-        --------
-        >>> from fdkvc.synthetic.draw import generate
-        >>> from fdkvc.synthetic.scenarios import SCENARIOS
-        >>> generate(SCENARIOS["shift"]).until(4).turns
-        5
-        """
-        turns, tokens = turn + 1, int(self.bounds[:, turn + 1].max())
-        part = self._cut(slice(None), turns, tokens)
-        kept = np.arange(tokens) < part.bounds[:, -1:]
-        part = dataclasses.replace(part, topic_bits=np.where(kept, part.topic_bits, np.uint32(0)))
-        # Products of another shape may round differently, so these are sliced, not recomputed.
-        kept_columns = [*range(tokens), -1]
-        for name in ("logits", "similarities", "future_attention"):
-            part.__dict__[name] = getattr(self, name)[:, :turns].take(kept_columns, axis=2)
-        part.__dict__["token_queries"] = self.token_queries[:, :tokens]
-        return part
-
     def in_parts(self, tokens: int) -> tuple[DialogBatch, Ints]:
         """Return the dialogs with their turns in parts of so many tokens, each a turn of its own.
 
@@ -399,20 +376,17 @@ class DialogBatch:
 
     def row(self, index: int) -> DialogBatch:
         """Return one row as a batch of its own, without padding."""
-        turns = int(self.turn_counts[index])
-        one = self._cut(slice(index, index + 1), turns, int(self.bounds[index, turns]))
-        return dataclasses.replace(one, heads=1)
-
-    def _cut(self, rows: slice, turns: int, tokens: int) -> DialogBatch:
-        """Return some rows up to so many turns and tokens."""
+        turns, rows = int(self.turn_counts[index]), slice(index, index + 1)
+        tokens = int(self.bounds[index, turns])
         ends = {**dict.fromkeys(BY_TOKEN, tokens), **dict.fromkeys(BY_TURN, turns)}
         given = {name: getattr(self, name) for name in ends if getattr(self, name) is not None}
         return dataclasses.replace(
             self,
             bounds=self.bounds[rows, : turns + 1],
-            turn_counts=np.minimum(self.turn_counts[rows], turns),
+            turn_counts=self.turn_counts[rows],
             topics=None if self.topics is None else self.topics[rows],
             projections=None if self.projections is None else self.projections[:, rows],
+            heads=1,
             **{name: array[rows, : ends[name]] for name, array in given.items()},
         )
 

@@ -287,6 +287,19 @@ def fields_of(owner: Any, of: str = "") -> list[Field]:
     ]
 
 
+def changed(owner: Any, letters: bool = False) -> list[str]:
+    """Return NAME=VALUE of each parameter of an instance that is not at its default.
+
+    With `letters`, a name that only spells a Greek letter is that letter.
+    """
+    defaults, found = defaults_of(owner), []
+    for name, known in parameters_of(owner).items():
+        if (value := getattr(owner, name)) != defaults[name]:
+            spelled = known.letters if letters and known.symbol == f"\\{name}" else name
+            found.append(f"{spelled}={value}")
+    return found
+
+
 class Checked:
     """Mixin for a frozen dataclass that checks its parameters on creation."""
 

@@ -33,7 +33,14 @@ from fdkvc.experiments.statistics import (
 )
 from fdkvc.lm import BUNDLED
 from fdkvc.lm.language_model import load_language_model
-from fdkvc.policies import POLICIES, Policy, policy_named, read_policy, synthetic_policies
+from fdkvc.policies import (
+    POLICIES,
+    Policy,
+    looks_at_words,
+    policy_named,
+    read_policy,
+    synthetic_policies,
+)
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 
 COLUMNS = tuple(TABLES["policy_map"])
@@ -176,7 +183,7 @@ def main() -> None:
     asked.folder.mkdir(parents=True, exist_ok=True)
     every = policies()
     alone = [policy for policy in every if policy.name not in OF_HEADS]
-    wordless = [policy for policy in alone if not policy.needs_words]
+    wordless = [policy for policy in alone if not looks_at_words(policy)]
     transcripts = read_shuffled(asked.file, asked.seed)
     steps = {
         "drawn": partial(drawn, wordless, asked.drawn, asked.seed),

@@ -189,9 +189,9 @@ def counterfactual(
         )
 
     repeated = []
-    unrepeated = _without_repetition(runs.dialog, policy, token) if evicted else None
+    unrepeated = runs.unrepeated(token) if evicted else None
     if unrepeated is not None:
-        after = 0 if token in _kept_at_end(unrepeated, policy, budget) else None
+        after = 0 if token in unrepeated else None
         repeated = [NotRepeated("repeated", "Said again", 1, after, 0, 1, 1)]
     places = Field(
         "Budget", "Most entries after a turn.", default=budget, low=1, high=max(tokens, budget)
@@ -215,7 +215,7 @@ class _Runs:
     def __init__(
         self, dialogs: DialogBatch, row: int, turn: int, policy: Policy, budget: int
     ) -> None:
-        self.dialog, self.policy, self.budget = dialogs.row(row).until(turn), policy, budget
+        self.dialog, self.turn, self.policy, self.budget = dialogs.row(row), turn, policy, budget
         self.settings = policy.settings
         self.kept = cache(self._kept)
         self.reads = cache(self._reads)
@@ -223,45 +223,46 @@ class _Runs:
     def _kept(self, name: str, values: tuple[Number, ...]) -> list[Ints]:
         """Return the tokens that the last turn keeps for V values of a setting (V, C)."""
         if name == BUDGET:
-            return [_kept_at_end(self.dialog, self.policy, int(value)) for value in values]
+            return [self._run(self.policy, int(value)) for value in values]
         if not self.settings[name].by_row:
             variants = [self.policy.variant(**{name: value}) for value in values]
-            return [_kept_at_end(self.dialog, variant, self.budget) for variant in variants]
+            return [self._run(variant, self.budget) for variant in variants]
         varied = by_row(self.policy, name, values)
-        return [_kept_at_end(self.dialog, varied, self.budget, len(values))]
+        return [self._run(varied, self.budget, len(values))]
 
     def _reads(self, name: str) -> bool:
         """Whether a run reads a hyperparameter; assumed of those that cannot run by row."""
         if name == BUDGET or not self.settings[name].by_row:
             return True
         watched = by_row(self.policy, name, [self.settings[name].default])
-        _kept_at_end(self.dialog, watched, self.budget)
+        self._run(watched, self.budget)
         return bool(watched.settings[name].default.was_read)
 
+    def unrepeated(self, token: int) -> Ints | None:
+        """Return the tokens kept without this token's word (1, C); None if it did not matter."""
+        if "repeated" not in self.policy.channels or self.dialog.traits is None:
+            return None
+        traits = self.dialog.traits.copy()
+        word = traits[0, : self.dialog.bounds[0, self.turn + 1], TRAITS.index("word")]
+        if not word[token] or not (word[token + 1 :] == word[token]).any():
+            return None
+        word[token] = 0
+        return self._run(self.policy, self.budget, dialog=replace(self.dialog, traits=traits))
 
-def _kept_at_end(dialog: DialogBatch, policy: Policy, budget: int, rows: int = 1) -> Ints:
-    """Run one dialog as B rows; return the tokens that each keeps at the end (B, C)."""
-    tokens, head_dimension = dialog.keys.shape[1:]
-    capacity = policy.capacity(budget, tokens)
-    state = initial_state(policy, rows, capacity, head_dimension, tokens)
-    for number in range(dialog.turns):
-        turn = dialog.observe(number)
-        if turn.all_active:  # one without tokens changes nothing
-            alike = turn.with_new(np.repeat(turn.new, rows, axis=0))
-            state = take_turn(policy, state, alike, capacity).after
-    return state.cache.token
-
-
-def _without_repetition(dialog: DialogBatch, policy: Policy, token: int) -> DialogBatch | None:
-    """Return the dialog without this token's word; None if it did not matter to the policy."""
-    if "repeated" not in policy.channels or dialog.traits is None:
-        return None
-    traits = dialog.traits.copy()
-    word = traits[0, :, TRAITS.index("word")]
-    if not word[token] or not (word[token + 1 :] == word[token]).any():
-        return None
-    word[token] = 0
-    return replace(dialog, traits=traits)
+    def _run(
+        self, policy: Policy, budget: int, rows: int = 1, dialog: DialogBatch | None = None
+    ) -> Ints:
+        """Run the dialog as B rows; return the tokens that each keeps after the turn (B, C)."""
+        dialog = dialog or self.dialog
+        tokens, head_dimension = int(dialog.bounds[0, self.turn + 1]), dialog.keys.shape[2]
+        capacity = policy.capacity(budget, tokens)
+        state = initial_state(policy, rows, capacity, head_dimension, tokens)
+        for number in range(self.turn + 1):
+            turn = dialog.observe(number)
+            if turn.all_active:  # one without tokens changes nothing
+                alike = turn.with_new(np.repeat(turn.new, rows, axis=0))
+                state = take_turn(policy, state, alike, capacity).after
+        return state.cache.token
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ def term_courses(trace: Trace) -> list[TermCourse]:
 
 def _course(policy: Policy, term: str, results: list[TurnResult]) -> TermCourse:
     changes = [step for step in policy.steps if step.kind == "change"]
-    steps = [step for step in changes if policy.channel_of(step) == term]
+    steps = [step for step in changes if step.channel(policy.channels) == term]
     scale = _carried([_scale(result, term) for result in results])
     if scale is None or not steps:
         remembers = "history" in policy.looks_at

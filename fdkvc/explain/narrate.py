@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fdkvc.attention import Bools, Floats
 from fdkvc.dialogs import DialogBatch
 from fdkvc.explain.explain import TurnView, turn_view
-from fdkvc.policies.base import Step, StepKind
+from fdkvc.policies.card import Step, StepKind
 from fdkvc.run.trace import Rule, Trace
 from fdkvc.words import all_of, contrast, count, listed, number, percent, sentence
 
@@ -239,7 +239,7 @@ def _describe_change(view: _View, step: Step) -> str:
     """Describe the gains and losses of old entries, and the values of new ones."""
     before, after, known = view.change(step)
     policy, new = view.made.policy, view.made.new
-    subject = policy.quantity_name(policy.channel_of(step) or step.writes[0])
+    subject = policy.quantity_name(step.channel(policy.channels) or step.writes[0])
     known &= ~new
     if known.any():
         share = _common_factor(before[known], after[known])

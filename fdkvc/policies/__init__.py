@@ -84,8 +84,13 @@ WRAPPERS: dict[str, type[Wrapper]] = {
 
 
 def synthetic_policies() -> dict[str, type[Policy]]:
-    """Return the policies for synthetic dialogs, by key: all but those that need words."""
-    return {key: policy for key, policy in POLICIES.items() if not policy.needs_words}
+    """Return the policies for synthetic dialogs, by key: all but those that look at words."""
+    return {key: policy for key, policy in POLICIES.items() if not looks_at_words(policy())}
+
+
+def looks_at_words(policy: Policy) -> bool:
+    """Whether a policy makes no sense for synthetic dialogs, whose tokens have no words."""
+    return not {"words", "traits"}.isdisjoint(policy.looks_at)
 
 
 AnyPolicy = TypeVar("AnyPolicy", bound=Policy)

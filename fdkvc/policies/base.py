@@ -13,6 +13,7 @@ The loop over turns calls a policy in this order:
 
 Only `terms` has no default. The loop itself removes entries below a threshold, inserts and evicts.
 A `fdkvc.policies.wrapper.Wrapper` overrides some of these methods of the policy that it wraps.
+A policy imports from here, also the steps that `fdkvc.policies.card` defines.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ import numpy as np
 
 from fdkvc.attention import Bools, Floats, Ints, Observation
 from fdkvc.cache import Cache, Ties, newest
-from fdkvc.parameters import Checked, Field, defaults_of, fields_of, parameter, parameters_of, share
-
-StepKind = Literal["value", "change", "rate", "protect", "evict", "attention"]
-"""What a step does, by which it is narrated; see `Step`."""
-
+from fdkvc.parameters import Checked, Field, changed, fields_of, parameter, share
+from fdkvc.policies.card import EVICTION as EVICTION
+from fdkvc.policies.card import RECENT_WINDOW as RECENT_WINDOW
+from fdkvc.policies.card import SUMMED_ATTENTION as SUMMED_ATTENTION
+from fdkvc.policies.card import Available as Available
+from fdkvc.policies.card import Card
+from fdkvc.policies.card import Step as Step
 
 Look = Literal[
     "positions",
@@ -57,62 +60,6 @@ is the rest of the dialog.
 """
 
 
-@dataclass(frozen=True)
-class Step:
-    """One step of a policy's turn, as readers see it."""
-
-    name: str
-    equation: str
-    """LaTeX."""
-    source: str
-    """Where the equation is published."""
-    reads: tuple[str, ...] = ()
-    writes: tuple[str, ...] = ()
-    """Recorded quantities, before and after: channels, row states, terms, or what `update`
-    records."""
-    kind: StepKind = "value"
-    """``value`` computes what it writes. ``change`` turns the first quantity it reads into the
-    first it writes, entry by entry; a quantity that it both reads and writes starts as the last
-    turn left it. ``rate`` sets row states, in the order of their dependence. ``protect`` marks
-    entries that must stay. ``evict`` removes and inserts; with a threshold it reads the thresholded
-    score and the threshold, in this order. ``attention`` bends the first quantity it reads into the
-    first it writes."""
-    includes_new: bool = False
-    """Whether the turn's own tokens take part in a ``change``."""
-
-
-EVICTION = Step(
-    "Eviction and insertion",
-    r"\begin{gathered} \text{insert the new, keep the top } B \\ "
-    r"\text{by } s_i,\text{ ties to the older} \end{gathered}",
-    "the budget's rule, the same for every policy",
-    writes=("score",),
-    kind="evict",
-)
-"""The last step of a policy that leaves eviction to the budget alone."""
-
-SUMMED_ATTENTION = Step(
-    "Cumulative attention",
-    r"\begin{gathered} c_i \leftarrow c_i + \sum_q \operatorname{softmax}"
-    r"(q^\top k_i / \sqrt d) \\ q = \bar q_t \text{ or each query} \end{gathered}",
-    "over old and new entries; a new entry starts at 0",
-    reads=("cumulative",),
-    writes=("cumulative",),
-    kind="change",
-    includes_new=True,
-)
-"""The step of a policy that sums each turn's attention, new tokens included."""
-
-RECENT_WINDOW = Step(
-    "Protection",
-    r"i \text{ among the newest } \lfloor r B \rfloor \;\Rightarrow\; \text{keep}",
-    "recent window",
-    writes=("protected",),
-    kind="protect",
-)
-"""The step of a policy that protects a share of the budget for the newest entries."""
-
-
 Score = Callable[[Cache], Floats]
 """Computes the score of entries (B, C): the sum of the terms, as eviction will see it."""
 
@@ -131,53 +78,8 @@ class Update:
     explanations."""
 
 
-@dataclass(frozen=True)
-class Available:
-    """What the dialogs that a policy runs on provide."""
-
-    speakers: tuple[str, ...] = ()
-    """Whose words are marked, of `fdkvc.attention.SPEAKERS`."""
-    words: bool = False
-    """Whether words of tokens are known."""
-    heads: int = 1
-    layers: int = 1
-    """How many decide separately."""
-
-
-@dataclass(frozen=True)
-class Policy(Checked, ABC):
-    """An eviction policy; its dataclass fields are its hyperparameters.
-
-    Class attributes
-    ----------------
-    key, label : str
-        Its name in files and links, and on screen.
-    idea : str
-        What it does in a sentence or two.
-    source : str
-        The paper that defines it.
-    needs_words : bool
-        Whether it makes no sense for synthetic dialogs, whose tokens have no words.
-
-    The properties below are mostly attributes of a class, too; where one depends on hyperparameters
-    the class has a property.
-    """
-
-    key: ClassVar[str]
-    label: ClassVar[str]
-    idea: ClassVar[str]
-    source: ClassVar[str]
-    needs_words: ClassVar[bool] = False
-
-    @property
-    def looks_at(self) -> tuple[Look, ...]:
-        """What it decides by; see `Look`."""
-        return ()
-
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        """The steps of its turn."""
-        return ()
+class Room:
+    """How many entries a cache may hold, and where: what wrappers change, and few policies."""
 
     @property
     def bounded(self) -> bool:
@@ -193,34 +95,6 @@ class Policy(Checked, ABC):
     def page_size(self) -> int:
         """How many neighbouring positions are evicted only together."""
         return 1
-
-    @property
-    def channels(self) -> tuple[str, ...]:
-        """Names of the numbers that it stores for each entry."""
-        return ()
-
-    @property
-    def ties(self) -> Ties:
-        """Which scores count as equal, so that the older entry stays."""
-        return Ties()
-
-    @property
-    def quantity_names(self) -> Mapping[str, str]:
-        """Display names of quantities whose own name is unclear."""
-        return {}
-
-    @property
-    def core(self) -> Policy:
-        """The innermost wrapped policy; this one, if it wraps none."""
-        return self
-
-    def without_effect(self, available: Available) -> tuple[str, ...]:
-        """Return a sentence for each setting that has no effect on such dialogs."""
-        return ()
-
-    def initial_state(self) -> Mapping[str, float]:
-        """Return the row states and their initial values."""
-        return {}
 
     def capacity(self, budget: int, tokens: int) -> int:
         """Return how many entries the cache may hold: the budget, or all tokens if unbounded."""
@@ -244,6 +118,61 @@ class Policy(Checked, ABC):
         They start as new entries and then take part in the turn as cached ones.
         """
         return np.zeros_like(tier, np.bool_)
+
+    def budgets(self, budget: int, turn: Observation) -> int | Ints:
+        """Return the budget of each row (B, 1), or one for all; the mean over layers is `budget`.
+
+        Protection and places follow from it.
+        """
+        return budget
+
+    def places(
+        self, score: Floats, cache: Cache, protected: Bools, budgets: int | Ints, heads: int
+    ) -> int | Ints:
+        """Return how many entries each row keeps (B, 1), or one number for all.
+
+        Parameters
+        ----------
+        score, protected : array (B, C)
+        heads : int
+            Consecutive rows that may share their budgets.
+        """
+        return budgets
+
+
+@dataclass(frozen=True)
+class Policy(Card, Room, Checked, ABC):
+    """An eviction policy; its dataclass fields are its hyperparameters.
+
+    `Card` has what is displayed of it. Properties, also those of `Card` and `Room`, are mostly
+    attributes of a class; where one depends on hyperparameters the class has a property.
+
+    Class attributes
+    ----------------
+    key : str
+        Its name in files and links.
+    """
+
+    key: ClassVar[str]
+
+    @property
+    def looks_at(self) -> tuple[Look, ...]:
+        """What it decides by; see `Look`."""
+        return ()
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """Names of the numbers that it stores for each entry."""
+        return ()
+
+    @property
+    def ties(self) -> Ties:
+        """Which scores count as equal, so that the older entry stays."""
+        return Ties()
+
+    def initial_state(self) -> Mapping[str, float]:
+        """Return the row states and their initial values."""
+        return {}
 
     def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
         """Update the entries that were cached before this turn.
@@ -269,29 +198,14 @@ class Policy(Checked, ABC):
         """Mark entries that stay whatever their score (B, C), at most `budget` a row."""
         return np.zeros_like(cache.token, np.bool_)
 
-    def budgets(self, budget: int, turn: Observation) -> int | Ints:
-        """Return the budget of each row (B, 1), or one for all; the mean over layers is `budget`.
-
-        Protection and places follow from it.
-        """
-        return budget
-
-    def places(
-        self, score: Floats, cache: Cache, protected: Bools, budgets: int | Ints, heads: int
-    ) -> int | Ints:
-        """Return how many entries each row keeps (B, 1), or one number for all.
-
-        Parameters
-        ----------
-        score, protected : array (B, C)
-        heads : int
-            Consecutive rows that may share their budgets.
-        """
-        return budgets
-
     def modulate(self, weights: Floats, cache: Cache) -> Floats:
         """Bend the attention weights (B, C) over the kept entries; they sum to 1."""
         return weights
+
+    @property
+    def core(self) -> Policy:
+        """The innermost wrapped policy; this one, if it wraps none."""
+        return self
 
     @property
     def name(self) -> str:
@@ -303,56 +217,12 @@ class Policy(Checked, ABC):
         >>> policy_named("fd-kvc", gamma=0.8, w_c=0.3).name
         'fd-kvc gamma=0.8 w_c=0.3'
         """
-        return " ".join([self.key, *self._changed()])
-
-    @property
-    def title(self) -> str:
-        """The label, and every hyperparameter that is not at its default, for display.
-
-        Examples
-        --------
-        >>> from fdkvc.policies import policy_named
-        >>> policy_named("fd-kvc", gamma=0.8, w_c=0.3).title
-        'FD-KVC γ=0.8 w_c=0.3'
-        """
-        return " ".join([self.label, *self._changed(shown=True)])
-
-    def _changed(self, shown: bool = False) -> list[str]:
-        """Return NAME=VALUE of each hyperparameter of its own that is not at its default.
-
-        Where it is `shown`, a name that only spells a Greek letter is that letter.
-        """
-        own, defaults = parameters_of(self), defaults_of(self)
-        names = {
-            name: known.letters if shown and known.symbol == f"\\{name}" else name
-            for name, known in own.items()
-        }
-        values = {name: getattr(self, name) for name in own}
-        return [f"{names[each]}={values[each]}" for each in own if values[each] != defaults[each]]
+        return " ".join([self.key, *changed(self)])
 
     @property
     def settings(self) -> Mapping[str, Field]:
         """Every hyperparameter by name, with its value as the field's default."""
         return {field.name: field for field in fields_of(self, self.key)}
-
-    def quantity_name(self, quantity: str) -> str:
-        """Return the display name of a channel, term, row state or recorded quantity.
-
-        Examples
-        --------
-        >>> from fdkvc.policies import policy_named
-        >>> policy_named("fd-kvc").quantity_name("cumulative")
-        'cumulative attention'
-        """
-        return self.quantity_names.get(quantity, quantity.replace("_", " "))
-
-    def channel_of(self, step: Step) -> str | None:
-        """Return the channel that a ``change`` changes: what it writes begins with its name."""
-        return next((name for name in self.channels if step.writes[0].startswith(name)), None)
-
-    def is_a_variant_of(self, other: Policy) -> bool:
-        """Whether it is the same policy with the same wrappers, whatever the numbers."""
-        return type(self) is type(other)
 
     def variant(self, **changes: float | int | str) -> Policy:
         """Return this policy with other hyperparameters."""

@@ -65,7 +65,6 @@ class Learned(Policy):
         "dialogues need. A share of the budget goes to the newest entries."
     )
     source = "this project; fitted on the Schema-Guided Dialogue dataset"
-    needs_words = True
     looks_at = ("traits", "positions", "history")
     channels = ("age", "repeated")
     ties = UNIT_SCALE

@@ -9,7 +9,7 @@ import numpy as np
 from fdkvc.attention import SPEAKERS, Bools, Observation
 from fdkvc.cache import Cache
 from fdkvc.limits import MAX_TURNS
-from fdkvc.parameters import parameter, share
+from fdkvc.parameters import changed, parameter, share
 from fdkvc.policies.base import Available, Look, Step, within
 from fdkvc.policies.wrapper import Wrapper, before_eviction
 
@@ -85,7 +85,7 @@ class Whitelist(Wrapper):
     @property
     def title(self) -> str:
         """The wrapped policy's with what is pinned, if that is the system prompt alone."""
-        if self._changed() == ["first=0", "speaker=prompt"]:
+        if changed(self) == ["first=0", "speaker=prompt"]:
             return f"{self.policy.title}, prompt pinned"
         return super().title
 

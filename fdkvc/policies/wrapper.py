@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fdkvc.parameters import Field, parameters_of
+from fdkvc.parameters import Field, changed, parameters_of
 from fdkvc.policies.base import Look, Policy, Step
 
 
@@ -106,20 +106,15 @@ class Wrapper(Policy):
         >>> read_policy("recall(h2o window=0.25, tier=2)").name
         'recall(h2o window=0.25, tier=2.0)'
         """
-        return f"{self.key}({', '.join([self.policy.name, *self._changed()])})"
+        return f"{self.key}({', '.join([self.policy.name, *changed(self)])})"
 
     @property
     def title(self) -> str:
-        return f"{self.label} ({', '.join([self.policy.title, *self._changed(shown=True)])})"
+        return f"{self.label} ({', '.join([self.policy.title, *changed(self, letters=True)])})"
 
     @property
     def settings(self) -> Mapping[str, Field]:
         return {**self.policy.settings, **super().settings}
-
-    def is_a_variant_of(self, other: Policy) -> bool:
-        if not (isinstance(other, Wrapper) and type(self) is type(other)):
-            return False
-        return self.policy.is_a_variant_of(other.policy)
 
     def variant(self, **changes: float | int | str) -> Policy:
         own = {name: changes.pop(name) for name in super().settings if name in changes}

@@ -11,6 +11,7 @@ from fdkvc.cache import EMPTY, Cache, contains, empty_cache, enqueue
 from fdkvc.dialogs import DialogBatch
 from fdkvc.parameters import check_count
 from fdkvc.policies.base import Policy
+from fdkvc.policies.wrapper import inside
 from fdkvc.run.simulate import choose, simulate
 from fdkvc.run.trace import Attended, State, Trace, computed_state
 
@@ -39,12 +40,12 @@ class Fork:
         >>> Fork(5, policy=fd_kvc.variant(gamma=0.8), budget=40, pinned=70).changes(fd_kvc, 56)
         ['recency decay at 0.8 instead of 0.88', 'budget 40 instead of 56', 'token 70 protected']
         """
-        words = []
-        if self.policy is not None and not self.policy.is_a_variant_of(policy):
-            words.append(f"{self.policy.title} instead of {policy.title}")
-        elif self.policy is not None:
-            settings = zip(policy.settings.values(), self.policy.settings.values(), strict=True)
-            words += [
+        other = self.policy or policy
+        if [*map(type, inside(other))] != [*map(type, inside(policy))]:
+            words = [f"{other.title} instead of {policy.title}"]
+        else:
+            settings = zip(policy.settings.values(), other.settings.values(), strict=True)
+            words = [
                 f"{before.label.lower()} at {after.default} instead of {before.default}"
                 for before, after in settings
                 if after != before

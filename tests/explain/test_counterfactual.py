@@ -23,7 +23,6 @@ from fdkvc.synthetic.scenarios import SCENARIOS
 from tests.explain.test_explain import fd_kvc, three_turns
 from tests.worlds import (
     all_entries,
-    assert_same_run,
     evictions,
     kept_tokens,
     plain_dialog,
@@ -123,13 +122,13 @@ def test_a_narrow_range_of_values_near_the_present_one_is_found(
     )  # of what runs one by one, and slowly
     dialogs = generate(SCENARIOS["complex"], seed=33)
     trace = simulate(policy_named("fd-kvc"), dialogs, budget=56)
-    policy, until = trace.policy, dialogs.until(13)
+    policy = trace.policy
 
     best = nearest_first(counterfactual(trace, dialogs, 0, turn=13, token=326))[0]
 
     assert (best.name, best.after) == ("gamma", 0.892)
     for gamma, kept in ((0.891, False), (0.892, True), (0.898, True), (0.899, False)):
-        run = simulate(policy.variant(gamma=gamma), until, 56, entries=False)
+        run = simulate(policy.variant(gamma=gamma), dialogs, 56, entries=False, stop=14)
         assert (326 in run.kept[0, 13]) == kept
 
 
@@ -189,18 +188,6 @@ def test_a_row_of_a_batch_is_searched_as_if_it_were_alone() -> None:
     assert counterfactual(trace, dialogs, 1, 2, token) == counterfactual(
         simulate(policy_named("fd-kvc"), alone, budget=10), alone, 0, 2, token
     )
-
-
-def test_a_dialog_cut_short_runs_the_same_to_the_last_bit() -> None:
-    dialogs = stack([random_dialog(1, [8, 9, 0, 11]), random_dialog(2, [9, 7])])
-    for policy in map(policy_named, POLICIES):
-        whole = simulate(policy, dialogs, budget=10)
-        for turn in range(4):
-            part = dialogs.until(turn)
-            assert part.turns == turn + 1
-            assert part.turn_counts.tolist() == [turn + 1, min(turn + 1, 2)]
-            for row in range(2):
-                assert_same_run(simulate(policy, part, budget=10), whole, row, row)
 
 
 # ------------------------------------------------------------------------------- odd settings

@@ -16,6 +16,8 @@ from fdkvc.dialogs import DialogBatch, stack
 from fdkvc.parameters import Parameter, defaults_of, parameters_of
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named, read_policy
 from fdkvc.policies.by_row import ByRow, by_row
+from fdkvc.policies.card import Card
+from fdkvc.policies.wrapper import Wrapper
 from fdkvc.run.online import OnlineCache
 from fdkvc.run.simulate import initial_state, simulate, take_turn
 from fdkvc.run.trace import Rule, Status, Trace
@@ -146,12 +148,37 @@ def test_every_field_is_a_described_hyperparameter(key: str) -> None:
             assert low <= default <= high, name
 
 
+def undisplayed(policy: Policy) -> Policy:
+    """Return the policy, and what it wraps, without anything that readers see of it."""
+
+    def refuse(_: Policy) -> None:
+        raise AssertionError("a decision read what is displayed")
+
+    names = [name for name in (*Card.__annotations__, *vars(Card)) if not name.startswith("_")]
+    bare: Policy = object.__new__(
+        type("Bare", (type(policy),), dict.fromkeys(names, property(refuse)))
+    )
+    vars(bare).update(vars(policy))
+    if isinstance(policy, Wrapper):
+        vars(bare)["policy"] = undisplayed(policy.policy)
+    return bare
+
+
+@every_turn
+def test_what_is_displayed_of_it_decides_nothing(name: str, dialogs: DialogBatch) -> None:
+    policy = read_policy(name)
+    run = simulate(policy, dialogs, BUDGET, stop=4)
+
+    again = simulate(undisplayed(policy), dialogs, BUDGET, stop=4)
+    assert_same_run(run, dataclasses.replace(again, policy=policy))
+
+
 # ------------------------------------------------------------------------------- its turn
 
 
 @every_turn
 def test_steps_name_quantities_that_a_trace_holds(name: str, dialogs: DialogBatch) -> None:
-    trace = simulate(read_policy(name), dialogs.until(2), BUDGET)
+    trace = simulate(read_policy(name), dialogs, BUDGET, stop=3)
     entries = all_entries(trace)
     held = {
         **dict.fromkeys(("score", "protected", "attention_before", "attention_after")),
@@ -573,9 +600,9 @@ def test_rows_with_values_of_their_own_come_out_as_if_alone(
     name: str, dialogs: DialogBatch
 ) -> None:
     # To where a topic returns; a row has nothing of the products of the whole dialog.
-    policy, dialog = read_policy(name), dialogs.until(7).row(0)
+    policy, dialog = read_policy(name), dialogs.row(0)
     four = stack([dialog] * 4)
-    decided = partial(simulate, budget=BUDGET, entries=False, outputs_from=dialog.turns)
+    decided = partial(simulate, budget=BUDGET, entries=False, outputs_from=dialog.turns, stop=8)
     for parameter, known in policy.settings.items():
         if not known.by_row:
             continue

@@ -68,8 +68,8 @@ def test_expected_attention_leaves_the_sinks_out_and_keeps_them() -> None:
 
 
 def test_random_keeps_every_entry_equally_often() -> None:
-    dialogs = generate(SCENARIOS["shift"], dialogs=400, seed=3).until(1)
-    kept = simulate(policy_named("random"), dialogs, 32, entries=False).kept[:, 1]
+    dialogs = generate(SCENARIOS["shift"], dialogs=400, seed=3)
+    kept = simulate(policy_named("random"), dialogs, 32, entries=False, stop=2).kept[:, 1]
     often = np.bincount(kept.ravel(), minlength=64)
 
     # Of 64 entries 32 stay: each in half of the dialogs, with a standard deviation of 10.

@@ -100,7 +100,7 @@ def test_the_last_queries_alone_attend_as_among_all() -> None:
 @pytest.mark.parametrize("key", ["fd-kvc", "surprisal"])
 def test_a_state_does_not_keep_the_one_before_alive(key: str) -> None:
     policy = POLICIES[key]()
-    first = simulate(policy, WHOLE.until(0), BUDGET, entries=False).last
+    first = simulate(policy, WHOLE, BUDGET, entries=False, stop=1).last
     earlier = weakref.ref(first)
     last = take_turn(policy, first, WHOLE.observe(1), BUDGET).after
     del first
