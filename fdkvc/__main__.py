@@ -4,8 +4,7 @@ import io
 import signal
 import sys
 
-from fdkvc.commands.main import main
-from fdkvc.files.endings import handle_endings
+from fdkvc.commands.main import handle_endings, main
 
 
 def run() -> int:

@@ -7,9 +7,11 @@ import signal
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from typing import Any
 
 from fdkvc.commands.console import flush, warn, writing
 from fdkvc.commands.parser import build_parser
+from fdkvc.files.endings import ENDINGS
 
 ERROR = 2
 
@@ -81,6 +83,14 @@ def _run(options: Namespace) -> None:
         case _:
             from fdkvc.commands.report import repeat as run
     run(options)
+
+
+def handle_endings(handler: Any = ENDINGS) -> None:
+    """Set the handler of Ctrl-C, SIGTERM and SIGHUP, where they are not ignored."""
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        if number is not None and signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 def _fail(message: str, code: int = ERROR) -> int:

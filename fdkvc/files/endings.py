@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from typing import Any
 
 
 class Endings:
@@ -25,12 +24,4 @@ class Endings:
 
 
 ENDINGS = Endings()
-"""Of this process, once its program handles signals with it."""
-
-
-def handle_endings(handler: Any = ENDINGS) -> None:
-    """Set the handler of Ctrl-C, SIGTERM and SIGHUP, where they are not ignored."""
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)  # Windows has no SIGHUP
-        if number is not None and signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, handler)
+"""Of this process, once its program has made it a handler."""
