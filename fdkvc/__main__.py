@@ -1,16 +1,20 @@
 """``python -m fdkvc`` and ``fdkvc``: the command line."""
 
 import io
+import signal
 import sys
 
-from fdkvc.commands.main import main
+from fdkvc.commands.main import handle_endings, main
 
 
 def run() -> int:
     """Run the command line of this process, and return its exit code."""
+    handle_endings()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # for a terminal without ±
-    return main()
+    code = main()
+    handle_endings(signal.SIG_IGN)  # what has ended is not interrupted
+    return code
 
 
 if __name__ == "__main__":

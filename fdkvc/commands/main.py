@@ -6,12 +6,12 @@ import os
 import signal
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import NoReturn
+from collections.abc import Sequence
+from typing import Any
 
 from fdkvc.commands.console import flush, warn, writing
 from fdkvc.commands.parser import build_parser
+from fdkvc.files.endings import ENDINGS
 
 ERROR = 2
 
@@ -25,8 +25,8 @@ MAX_MESSAGE_LENGTH = 1000
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command, of the process by default, and return its exit code.
 
-    It is 0; 2 after an error, with one sentence on stderr; 128 plus the signal number after Ctrl-C,
-    SIGTERM or SIGHUP.
+    It is 0; 2 after an error, with one sentence on stderr; 128 plus the signal number after a
+    KeyboardInterrupt.
     """
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115, it stays open as long as the process
@@ -38,11 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         warn(f"fdkvc: {arguments[0]} is an old name: use {' '.join(now)}")
         arguments[:1] = now
     try:
-        with _ending_signals():
-            with writing():  # the help; newer versions of argparse pass over errors
-                options = build_parser().parse_args(arguments)
-            if options:
-                _run(options)
+        with writing():  # the help; newer versions of argparse pass over errors
+            options = build_parser().parse_args(arguments)
+        if options:
+            _run(options)
     except SystemExit as end:  # argparse after printing its help, or the app's server
         code = end.code if isinstance(end.code, int) else 0
     except ValueError as error:
@@ -87,24 +86,12 @@ def _run(options: Namespace) -> None:
     run(options)
 
 
-@contextmanager
-def _ending_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end a command as Ctrl-C does, unless they are ignored."""
-
-    def end(number: int, _: object) -> NoReturn:
-        for each in handled:
-            signal.signal(each, signal.SIG_IGN)  # a second one would interrupt the cleanup
-        raise KeyboardInterrupt(number)
-
-    endings = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")]  # Windows has one
-    handled = [each for each in endings if each and signal.getsignal(each) == signal.SIG_DFL]
-    try:
-        for each in handled:
-            signal.signal(each, end)
-        yield
-    finally:
-        for each in handled:
-            signal.signal(each, signal.SIG_DFL)
+def handle_endings(handler: Any = ENDINGS) -> None:
+    """Set the handler of Ctrl-C, SIGTERM and SIGHUP, where they are not ignored."""
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        if number is not None and signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 def _fail(message: str, code: int = ERROR) -> int:

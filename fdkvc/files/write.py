@@ -9,10 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from fdkvc.files.endings import ENDINGS
+
 Files = Mapping[str, str | bytes]
 
-UNFINISHED, FINISHED = ".fdkvc-unfinished", ".fdkvc-finished"
-"""Folders where files are prepared; renaming the first to the second commits the write."""
+UNFINISHED = ".fdkvc-unfinished"
+"""The folder where files are prepared."""
 
 
 def check_folder(folder: str | os.PathLike[str], names: Iterable[str] = ()) -> None:
@@ -21,77 +23,95 @@ def check_folder(folder: str | os.PathLike[str], names: Iterable[str] = ()) -> N
     It and its missing parents may still have to be created; `names` are of files that the user
     chose. Raises a ValueError if it is not a folder, cannot be created, or is not writable.
     """
-    with _writable(folder) as (path, unfinished):
+    with _writable(folder) as (path, _, new):
         for name in names:
             _check_file(path / name)
-            (unfinished / name).touch()
+            (new / name).touch()
+
+
+def write_files(folder: str | os.PathLike[str], files: Files) -> None:
+    """Write files into a folder, all of them or none; files of the same names are replaced.
+
+    One rename places a single file, or a new folder with its missing parents. Several files are
+    placed in an existing folder by a rename each; after a kill between these, the next call for the
+    folder, of this function or of `check_folder`, undoes them. If anything fails, or a signal that
+    `ENDINGS` handles comes before them, the folder is as it was; a later signal has no effect. A
+    text is written as UTF-8. Raises a ValueError if the folder or a file cannot be written.
+    """
+    with _writable(folder) as (path, there, new):
+        for name, content in files.items():
+            _check_file(path / name)
+            (new / name).write_bytes(content.encode() if isinstance(content, str) else content)
+            _sync(new / name)
+            ENDINGS.check()
+        _sync(new)
+        _move(path, there)
+        ENDINGS.written = True
 
 
 @contextmanager
-def _writable(folder: str | os.PathLike[str]) -> Iterator[tuple[Path, Path]]:
-    """Yield a folder, created if missing and removed if it stays empty, and one within it."""
+def _writable(folder: str | os.PathLike[str]) -> Iterator[tuple[Path, Path, Path]]:
+    """Yield a folder, the innermost of it and its parents that exists, and where to prepare it.
+
+    That is within the existing one, so that moving from there is a rename and not a copy.
+    """
     if not os.fspath(folder):
         raise ValueError("the folder '' cannot be written: it has no name")
-    path, made = Path(folder), []
+    path = Path(os.path.realpath(folder))
     try:
-        if path.exists() and not path.is_dir():
-            raise ValueError(f"the folder {str(path)!r} cannot be written: it is not a folder")
-        missing = _missing(path)
-        there = missing[-1].parent if missing else path
-        if not there.is_dir():
-            raise ValueError(
-                f"the folder {str(path)!r} cannot be created: {str(there)!r} is not a folder"
-            )
-        made = missing
-        path.mkdir(parents=True, exist_ok=True)
-        with _locked(path):
+        with _locked(path) as there:
+            parts = path.relative_to(there).parts
+            new = there.joinpath(UNFINISHED, *(parts[1:] if parts else ["new"]))
+            ENDINGS.held = True
             try:
-                _recover(path)
-                # In the folder itself, so that moving from there is a rename and not a copy.
-                (path / UNFINISHED).mkdir()
-                yield path, path / UNFINISHED
+                _undo(there)
+                new.mkdir(parents=True)
+                yield path, there, new
             finally:
-                try:
-                    _recover(path)
-                except BaseException:  # a signal came between
-                    _recover(path)
-                    raise
+                _undo(there)
+                ENDINGS.held = ENDINGS.written
+            ENDINGS.check()
     except OSError as error:
-        raise ValueError(f"the folder {str(path)!r} cannot be written: {_reason(error)}") from error
-    finally:
-        for folder_made in made:
-            with suppress(OSError):
-                folder_made.rmdir()
+        reason = error.strerror or str(error)
+        reason = reason[:1].lower() + reason[1:]
+        raise ValueError(f"the folder {str(path)!r} cannot be written: {reason}") from error
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Wait until no other process writes to a folder; a lock ends with its process.
+def _locked(path: Path) -> Iterator[Path]:
+    """Yield the innermost existing folder of a path, once no other process writes to it.
 
-    Windows has no such lock: there, two processes should not write to one folder at once.
+    A lock ends with its process. Windows has no such lock: there, two processes should not write to
+    one folder at once.
     """
+    there = _innermost(path)
+    if not there.is_dir():
+        what = "written: it" if there == path else f"created: {str(there)!r}"
+        raise ValueError(f"the folder {str(path)!r} cannot be {what} is not a folder")
     if sys.platform == "win32":
-        yield
+        yield there
         return
     import fcntl
 
-    handle = os.open(folder, os.O_RDONLY)
+    handle = os.open(there, os.O_RDONLY)
     try:
         with suppress(OSError):  # some network file systems have no locks
             fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+        if _innermost(path) == there:
+            yield there
+            return
     finally:
         os.close(handle)
+    with _locked(path) as there:  # another process has created more of it
+        yield there
 
 
-def _recover(folder: Path) -> None:
-    """Complete a committed write, and remove an unfinished one."""
-    new = folder / FINISHED / "new"
-    if new.is_dir():
-        for path in new.iterdir():
-            path.replace(folder / path.name)
-    for name in (UNFINISHED, FINISHED):
-        shutil.rmtree(folder / name, ignore_errors=True)
+def _innermost(path: Path) -> Path:
+    for folder in (path, *path.parents):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            folder.lstat()
+            break
+    return folder
 
 
 def _check_file(path: Path) -> None:
@@ -100,53 +120,37 @@ def _check_file(path: Path) -> None:
         raise ValueError(f"the file {str(path)!r} cannot be written: it is {what}")
 
 
-def write_files(folder: str | os.PathLike[str], files: Files) -> None:
-    """Write files into a folder, all of them or none; files of the same names are replaced.
+def _move(path: Path, there: Path) -> None:
+    """Move what is prepared to its place; unless it is committed, `_undo` moves it back."""
+    unfinished = there / UNFINISHED
+    if path != there:
+        os.replace(unfinished, there / path.relative_to(there).parts[0])
+    else:
+        new, old = unfinished / "new", unfinished / "old"
+        names = os.listdir(new)
+        if len(names) > 1:
+            old.mkdir()
+            for name in names:
+                if (path / name).exists():
+                    shutil.copy2(path / name, old / name)
+            (unfinished / "names").write_text("\n".join(names))
+            _sync(unfinished / "names")
+        for name in names:
+            os.replace(new / name, path / name)
+        _sync(path)
+        (unfinished / "names").unlink(missing_ok=True)  # committed
 
-    If anything fails or interrupts, the folder is as it was before. After a kill, the next call for
-    the folder, of this function or of `check_folder`, makes its files all old or all new. The
-    folder and its missing parents are created; a text is written as UTF-8. Raises a ValueError if
-    the folder cannot be written, or a file in it cannot.
-    """
-    with _writable(folder) as (path, unfinished):
-        _replace_all(path, files, unfinished)
 
-
-def _missing(folder: Path) -> list[Path]:
-    """Return the folder and its parents that do not exist, innermost first."""
-    above = [folder.absolute(), *folder.absolute().parents]
-    return [each for each in above if not each.exists()]
-
-
-def _replace_all(folder: Path, files: Files, unfinished: Path) -> None:
-    """Write all files to a temporary folder, back up those they replace, then move them."""
-    new, old = unfinished / "new", unfinished / "old"
-    new.mkdir()
-    old.mkdir()
-    for name, content in files.items():
-        _check_file(folder / name)
-        (new / name).write_bytes(content.encode() if isinstance(content, str) else content)
-        _sync(new / name)
-        if (folder / name).exists():
-            shutil.copy2(folder / name, old / name)
-    _sync(new)
-    finished = folder / FINISHED
-    unfinished.rename(finished)  # committed: from here on, a later run would move the rest
-    new, old = finished / "new", finished / "old"
-    try:
-        _sync(folder)
-        for name in files:
-            os.replace(new / name, folder / name)
-    except BaseException:
-        # At each step, every new file is in the folder or in `new`.
-        for name in files:
-            if (new / name).exists():
-                continue  # it was not moved
-            (folder / name).rename(new / name)
-            if (old / name).exists():
+def _undo(folder: Path) -> None:
+    """Undo a write that is not committed, and remove what is left of any; may be repeated."""
+    new, old = folder / UNFINISHED / "new", folder / UNFINISHED / "old"
+    with suppress(FileNotFoundError):
+        for name in (folder / UNFINISHED / "names").read_text().splitlines():
+            if (folder / name).exists() and not (new / name).exists():
+                (folder / name).rename(new / name)
+            if (old / name).exists() and not (folder / name).exists():
                 (old / name).rename(folder / name)
-        finished.rename(unfinished)
-        raise
+    shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
 
 
 def _sync(path: Path) -> None:
@@ -157,8 +161,3 @@ def _sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _reason(error: OSError) -> str:
-    reason = error.strerror or str(error)
-    return reason[:1].lower() + reason[1:]

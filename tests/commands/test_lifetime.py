@@ -23,6 +23,7 @@ import sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
+from fdkvc import __main__ as program
 from fdkvc.commands import main as command
 from fdkvc.experiments import workers
 
@@ -41,7 +42,7 @@ class Worker(workers._Worker):
         return result
 
 command.build_parser, workers._Worker = parser, Worker
-sys.exit(command.main(sys.argv[1:]))
+sys.exit(program.run())
 """
 """The command, which prints what its workers do."""
 

@@ -235,8 +235,7 @@ def test_files_have_the_permissions_that_any_file_gets(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
-@pytest.mark.parametrize("at", [0, 1, 2])
-@pytest.mark.parametrize("existing", [True, False])
+@pytest.mark.parametrize(("existing", "at"), [(True, 0), (True, 1), (True, 2), (False, 0)])
 def test_a_failure_leaves_the_folder_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, at: int, existing: bool
 ) -> None:
@@ -347,7 +346,7 @@ def test_a_folder_below_one_that_may_not_be_read_is_named(
     def refuse(path: Path) -> bool:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "exists", refuse)
+    monkeypatch.setattr(Path, "lstat", refuse)
     with pytest.raises(ValueError, match="out' cannot be written: permission denied"):
         check_folder(tmp_path / "out")
 

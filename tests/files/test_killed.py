@@ -21,17 +21,19 @@ AT_EACH_STEP = """
 import json, os, signal, sys
 from pathlib import Path
 
+from fdkvc import __main__ as program
 from fdkvc.commands import main as command
-from fdkvc.files.write import write_files
+from fdkvc.files import endings, write
 
-scratch, ending = Path(sys.argv[1]), signal.Signals[sys.argv[2]]
-old, new = map(json.loads, sys.argv[3:])
-command.build_parser = lambda: sys.exit(write_files(folder, new))
+scratch, ending, target = Path(sys.argv[1]), signal.Signals[sys.argv[2]], sys.argv[3]
+old, new = map(json.loads, sys.argv[4:])
+places = {module.__file__ for module in (program, command, endings, write)}
 
 step = 0
-while True:
+while not (scratch / "complete").exists():
     step += 1
-    folder = scratch / str(step)
+    folder = scratch / str(step) / target
+    folder.parents[target.count("/")].mkdir()
     if old:
         folder.mkdir()
         for name, text in old.items():
@@ -43,59 +45,87 @@ while True:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
         left = step
 
-        def audit(event, arguments):
+        def count(operation):
             global left
-            if event == "open" or event.startswith(("os.", "shutil.")) and event != "os.kill":
-                left -= 1
-                if left == 0:
-                    os.kill(os.getpid(), ending)
+            left -= operation
+            if operation and left == 0:
+                os.kill(os.getpid(), ending)
 
+        def audit(event, arguments):
+            count(event == "open" or event.startswith(("os.", "shutil.")) and event != "os.kill")
+
+        def trace(frame, event, argument):
+            if frame.f_code.co_filename in places:
+                count(event == "line")
+                return trace
+
+        def parser():
+            sys.addaudithook(audit)
+            for depth in (1, 2):
+                sys._getframe(depth).f_trace = trace
+            sys.settrace(trace)
+            sys.exit(write.write_files(folder, new))
+
+        command.build_parser = parser
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        sys.addaudithook(audit)
-        os._exit(command.main([]))
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    print(json.dumps(code), flush=True)
-    if code == 0:
-        break
+        code = program.run()
+        sys.settrace(None)
+        if left > 0:
+            left = -1
+            (scratch / "complete").touch()
+        os._exit(code)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
-"""Write files again and again, and end the process at the next of its operations on files."""
+"""Write files again and again, and end the process at the next of its lines and operations."""
 
 
 def content(folder: Path) -> dict[str, str]:
-    return {path.name: path.read_text() for path in folder.iterdir()} if folder.exists() else {}
+    """Return the text of each file below a folder, and "" for each folder."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_text() if path.is_file() else ""
+        for path in folder.rglob("*")
+    }
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("old", [OLD, {}], ids=["into a folder", "into a new one"])
+@pytest.mark.parametrize(
+    ("target", "old"), [("out", OLD), ("out", {}), ("a/b", {})], ids=["old", "new", "below new"]
+)
 @pytest.mark.parametrize("ending", ["SIGKILL", "SIGTERM", "SIGHUP", "SIGINT"])
 def test_files_are_all_old_or_all_new_at_whichever_step_a_command_ends(
-    tmp_path: Path, ending: str, old: dict[str, str]
+    tmp_path: Path, ending: str, target: str, old: dict[str, str]
 ) -> None:
+    """And only a command that left them as they were says that it was interrupted."""
+    texts = json.dumps(old), json.dumps(NEW)
     ended = subprocess.run(
-        [sys.executable, "-c", AT_EACH_STEP, tmp_path, ending, json.dumps(old), json.dumps(NEW)],
+        [sys.executable, "-c", AT_EACH_STEP, tmp_path, ending, target, *texts],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
     )
-    *codes, last = map(json.loads, ended.stdout.splitlines())
-    number = signal.Signals[ending]
-    assert set(codes) == {-number if ending == "SIGKILL" else 128 + number}
-    assert len(codes) >= 15
+    *codes, last = map(int, ended.stdout.splitlines())
+    assert len(codes) >= 60
     assert last == 0
 
-    seen = []
-    for step in range(1, len(codes) + 1):
-        folder = tmp_path / str(step)
+    folders = {"a": "", target: ""} if "/" in target else {target: ""}
+    before, after = (
+        {**folders, **{f"{target}/{name}": text for name, text in files.items()}} if files else {}
+        for files in (old, {**old, **NEW})
+    )
+    seen, number = [], signal.Signals[ending]
+    for step, code in enumerate(codes, start=1):
         if ending == "SIGKILL":
-            check_folder(folder)  # as the next run does before it begins
-        found = content(folder)
-        assert found in (old, {**old, **NEW}), (step, found)
-        assert folder.exists() == bool(found) or ending == "SIGKILL"
-        seen.append(found == old)
+            assert code == -number
+            check_folder(tmp_path / str(step) / target)  # as the next run does before it begins
+        found = content(tmp_path / str(step))
+        assert found in (before, after), (step, found)
+        if ending != "SIGKILL":
+            assert code == (128 + number if found == before else 0), step
+        seen.append(found == before)
     assert seen == sorted(seen, reverse=True), "once they are new they stay so"
     assert set(seen) == {True, False}
-    assert content(tmp_path / str(len(codes) + 1)) == {**old, **NEW}
+    assert content(tmp_path / str(len(codes) + 1)) == after
 
 
 def test_two_commands_write_to_a_folder_one_after_the_other(tmp_path: Path) -> None:
