@@ -62,6 +62,8 @@ class Cache:
     """Arrays of shape (B, C) by name. A policy's numbers for each entry; 0 in empty slots."""
     state: Mapping[str, Floats] = field(default_factory=dict)
     """Arrays of shape (B,) by name. A policy's number for each row."""
+    filled: bool | None = None
+    """Whether no slot of any row is empty, where that is known already; see `full`."""
 
     def __getitem__(self, channel: str) -> Floats:
         return self.channels[channel]
@@ -75,7 +77,7 @@ class Cache:
     @cached_property
     def full(self) -> bool:
         """Whether no slot of any row is empty."""
-        return bool(self.present.all())
+        return bool(self.present.all()) if self.filled is None else self.filled
 
     @cached_property
     def count(self) -> Ints:
@@ -87,17 +89,11 @@ class Cache:
 
     def with_channels(self, **channels: Floats) -> Cache:
         """Replace the named channels."""
-        return self._same_slots(Cache(self.token, {**self.channels, **channels}, self.state))
+        return Cache(self.token, {**self.channels, **channels}, self.state, self.filled)
 
     def with_state(self, **state: Floats) -> Cache:
         """Replace the named row states."""
-        return self._same_slots(Cache(self.token, self.channels, {**self.state, **state}))
-
-    def _same_slots(self, other: Cache) -> Cache:
-        """Pass on `full`, so that it is not computed again."""
-        if "full" in self.__dict__:
-            other.__dict__["full"] = self.full
-        return other
+        return Cache(self.token, self.channels, {**self.state, **state}, self.filled)
 
     def rows(self, rows: slice) -> Cache:
         """Return some of the rows."""
@@ -121,16 +117,15 @@ class Cache:
         some_empty = bool(empty.any())
         if some_empty:
             channels = {name: np.where(empty, 0, start) for name, start in channels.items()}
-        together = Cache(
+        return Cache(
             np.concatenate([self.token, token], axis=1),
             {
                 name: np.concatenate([column, channels[name]], axis=1)
                 for name, column in self.channels.items()
             },
             self.state,
+            self.full and not some_empty,
         )
-        together.__dict__["full"] = self.full and not some_empty
-        return together
 
     def keep(self, kept: Bools, slots: int) -> Cache:
         """Keep the marked entries (B, C), at most `slots` a row; spare slots are empty."""
@@ -143,10 +138,7 @@ class Cache:
             return column.reshape(-1).take(slot).reshape(shape)
 
         channels = {name: pick(column) for name, column in self.channels.items()}
-        chosen = Cache(pick(self.token), channels, self.state)
-        if self.full:
-            chosen.__dict__["full"] = True
-        return chosen
+        return Cache(pick(self.token), channels, self.state, self.full or None)
 
     def sorted_by(self, place: Ints) -> Cache:
         """Return the entries sorted by `place` (B, C), empty slots last."""

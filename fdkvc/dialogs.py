@@ -303,13 +303,7 @@ class DialogBatch:
         return [Arrivals(self.new_tokens(turn)) for turn in range(self.turns)]
 
     def projection(self, space: str) -> Floats:
-        """Return W_Q, W_K or W_V of each row (B, d, h) for ``query``, ``key`` or ``value``.
-
-        Raises
-        ------
-        ValueError
-            If the space is unknown or these dialogs have no projections.
-        """
+        """Return W_Q, W_K or W_V of each row (B, d, h) for ``query``, ``key`` or ``value``."""
         spaces = ("query", "key", "value")
         if space not in spaces:
             raise ValueError(f"projection {space!r} is unknown: choose from {', '.join(spaces)}")

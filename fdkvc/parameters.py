@@ -319,7 +319,7 @@ def check_parameter(name: str, declared: Parameter, value: object, kind: type) -
         raise ValueError(f"{name} is {value!r}, but must be {declared.allowed(kind)}")
 
 
-def check_count(name: str, value: object, low: int = 1, high: float = math.inf) -> None:
+def check_count(name: str, value: Any, low: int = 1, high: float = math.inf) -> None:
     """Raise a ValueError unless `value` is a whole number from `low` to `high`.
 
     Examples
@@ -328,7 +328,10 @@ def check_count(name: str, value: object, low: int = 1, high: float = math.inf) 
     Traceback (most recent call last):
     ValueError: budget is 0, but must be a whole number of at least 1
     """
-    check_parameter(name, Parameter(name, "", low=low, high=high), value, int)
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not (whole and low <= value <= high):
+        allowed = f"of at least {low}" if math.isinf(high) else f"from {low} to {high}"
+        raise ValueError(f"{name} is {value!r}, but must be a whole number {allowed}")
 
 
 def check_most(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,6 +28,13 @@ class OnlineTurn:
     0."""
     attention: Floats
     """Shape (k,). Attention weight of each kept token."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Slots(DialogBatch):
+    """The slots of a stream, followed by the tokens of its turn."""
+
+    born: Ints = field(kw_only=True)  # also in earlier turns
 
 
 class OnlineCache:
@@ -128,7 +135,7 @@ class OnlineCache:
         ids = np.concatenate([self._ids, np.arange(self.fed, self.fed + count)])
         born = np.concatenate([self._born, np.full(count, self._turns)])
         held = {name: np.concatenate([self._held[name], new[name]]) for name in new}
-        dialog = DialogBatch(
+        dialog = _Slots(
             embeddings=held["embeddings"][None],
             queries=held["queries"][None],
             keys=held["keys"][None],
@@ -141,8 +148,8 @@ class OnlineCache:
             positions=ids[None],
             surprisal=held["surprisal"].T if "surprisal" in held else None,
             traits=held["traits"][None] if "traits" in held else None,
+            born=born[None],
         )
-        dialog.__dict__["born"] = born[None]  # from earlier turns
         turn = dialog.observe(0)
         state = self._state.with_tier(self.policy.tier_places(self.budget, self.fed + count))
         after = take_turn(self.policy, state, turn, capacity).after

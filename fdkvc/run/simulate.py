@@ -12,7 +12,7 @@ import numpy as np
 from fdkvc.attention import Bools, Floats, Ints, Observation
 from fdkvc.cache import EMPTY, Cache, Pages, contains, empty_cache, enqueue, select
 from fdkvc.dialogs import DialogBatch
-from fdkvc.parameters import Parameter, check_count, check_parameter
+from fdkvc.parameters import check_count
 from fdkvc.policies.base import Policy, total, within
 from fdkvc.run.trace import Attended, State, Trace, TurnResult, computed_state, joined
 
@@ -219,7 +219,7 @@ def simulate(
         policy, rows, budget, head_dimension, tokens, dialogs.layers, dialogs.heads
     )
     first, state = start or (0, nothing)
-    check_parameter("the first turn", Parameter("", "", low=0, high=dialogs.turns - 1), first, int)
+    check_count("the first turn", first, low=0, high=dialogs.turns - 1)
     if pinned is not None:
         check_count("budget", budget, low=max(1, int((pinned >= 0).sum(axis=1).max())))
     end = dialogs.turns if stop is None else min(stop, dialogs.turns)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fdkvc.attention import Bools, Floats, Ints
 from fdkvc.cache import EMPTY, Cache, Pages, Ties, pad_kept, ranking, snap_ties
-from fdkvc.parameters import Parameter, check_parameter
+from fdkvc.parameters import check_count
 from fdkvc.policies.base import Policy, Update
 
 Codes = NDArray[np.uint8]
@@ -344,8 +344,7 @@ class Trace:
         ValueError
             If the turn or its entries were not recorded.
         """
-        recorded = Parameter("", "", low=self.first_turn, high=self.first_turn + self.turns - 1)
-        check_parameter("turn", recorded, turn, int)
+        check_count("turn", turn, self.first_turn, self.first_turn + self.turns - 1)
         if self.results is None:
             raise ValueError(
                 "this trace was recorded without entries: simulate it with entries=True"
