@@ -140,6 +140,7 @@ def test_the_first_document_is_short_and_links_to_all_others() -> None:
 
     assert len(first.splitlines()) <= 130
     assert linked == set(DOCUMENTS[1:])
+    assert all(len(row["answer"].split()) <= 40 for row in table("question"))
 
 
 def test_every_link_between_documents_leads_somewhere() -> None:
@@ -358,23 +359,6 @@ def test_what_the_readme_says_of_alignment_holds(results: Path) -> None:
     flat = gamma[gamma["metric"] == "late_alignment"].set_index("value")["mean"]
     assert flat[:0.85].between(0.90, 0.93).all()
     assert flat[0.88:].max() < 0.85
-
-
-@pytest.mark.long
-def test_the_presets_keep_what_the_benchmark_gives(results: Path) -> None:
-    summary = pd.read_csv(results / "presets" / "summary.csv")
-    adaptation = pd.read_csv(results / "presets" / "adaptation.csv")
-
-    rows = table("late, synthetic")
-    assert [row["late, synthetic"] for row in rows] == list(summary["policy"].unique())
-    for row in rows:
-        policy = row.pop("late, synthetic")
-        assert_printed(row.pop("adaptation"), cell(adaptation, "mean", policy=policy))
-        assert list(row) == list(summary["scenario"].unique())
-        for scenario, texts in row.items():
-            for metric, text in zip(("retention", "diversity"), texts.split(" / "), strict=True):
-                where = {"scenario": scenario, "policy": policy, "metric": f"late_{metric}"}
-                assert_printed(text, 100 * cell(summary, "mean", **where))
 
 
 @pytest.mark.long
