@@ -4,6 +4,7 @@ import io
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -513,8 +514,9 @@ def test_joined_calls_and_ticks_take_linear_time() -> None:
         for _ in range(200)
     ] + [{"agent_chunk": {"content": "so ", "utterance_ids": [1]}}] * 30_000
     began = process_time()
-    (called,) = read(json.dumps({"input": calls, "output": [{"role": "user", "content": "hi"}]}))
-    (spoken,) = read(json.dumps({"simulations": [{"ticks": ticks}]}))
+    hello = {"role": "user", "content": "hi"}
+    (called,) = read_transcripts(encoded({"input": calls, "output": [hello]}))
+    (spoken,) = read_transcripts(encoded({"simulations": [{"ticks": ticks}]}))
     assert process_time() - began < 10
     assert len(called.calls) == 60_000
     assert spoken.texts == ("so " * 30_400,)
