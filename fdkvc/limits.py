@@ -2,7 +2,8 @@
 
 # Files that are read
 MAX_DIALOG_FILE_BYTES = 50_000_000
-MAX_DIALOG_FILE_LINES = 1_000_000  # of plain text
+MAX_DIALOG_FILE_LINES = 1_000_000  # of plain text or JSON Lines
+MAX_SCHEMA_BYTES = 1_000_000  # those of SGD have 75,000
 MAX_JSON_DEPTH = 32  # nested lists and objects; the supported formats need 12
 MAX_JSON_VALUES = 3_000_000  # a parsed value takes about 100 bytes
 MAX_MODEL_JSON_BYTES = 50_000_000  # also of a weights header; large tokenizers take 34 million
@@ -26,8 +27,9 @@ MAX_TOKENS = 131_072  # of a dialog
 MAX_TURN_TOKENS = 32_768  # of a turn
 MAX_DIALOG_CHARACTERS = 1_000_000  # of a dialog
 MAX_NAME_CHARACTERS = 128  # of the name of a dialog, a speaker, a topic or a slot
-MAX_TOPICS = 32  # of a dialog: a batch keeps them as bits of one number
+MAX_TOPICS = 32  # of a dialog, and its services: a batch keeps topics as bits of one number
 MAX_DEMANDS = 4096  # of a dialog
+MAX_DEMAND_CHARACTERS = 4_000_000  # of the values that a dialog demands, and their mentions
 MAX_WORDINGS = 8  # of a demanded value; the rest is ignored
 MAX_MENTIONS = 32  # of a wording, the newest
 

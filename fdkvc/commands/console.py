@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import os
 import sys
+import threading
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
@@ -68,26 +70,42 @@ def finish(options: Namespace, files: Mapping[str, str | bytes], text: str) -> N
 
 
 @contextmanager
-def progress() -> Iterator[Callable[[Progress], None]]:
-    """Yield a function that shows progress: in one line of a terminal, else line by line."""
+def progress(text: str = "Starting") -> Iterator[Callable[[Progress], None]]:
+    """Yield a function that shows progress: in one line of a terminal, else line by line.
+
+    The last text, at first the given one, is shown again with the time when nothing else was.
+    """
     terminal = sys.stderr.isatty()
-    due = SECONDS_PER_LINE
+    due, began, ended = SECONDS_PER_LINE, perf_counter(), threading.Event()
+    shown = began
+
+    def print_line(line: str) -> None:
+        nonlocal shown
+        shown = perf_counter()
+        warn(f"\r\x1b[K{line}" if terminal else line, end="" if terminal else "\n")
+
+    def repeat() -> None:
+        while not ended.wait(SECONDS_PER_LINE / 20):
+            if perf_counter() - shown > 0.9 * SECONDS_PER_LINE:
+                print_line(f"{text}, after {perf_counter() - began:.0f} s")
 
     def show(progress: Progress) -> None:
-        nonlocal due
+        nonlocal due, text
         share = progress.done / progress.total
         text = f"{share:4.0%}  {progress.title}"
         if math.isfinite(progress.seconds_left):
             text += f", about {progress.seconds_left:.0f} s left"
-        if terminal:
-            warn(f"\r\x1b[K{text}", end="")
-        elif progress.seconds >= due:
+        if terminal or progress.seconds >= due:
             due = progress.seconds + SECONDS_PER_LINE
-            warn(text)
+            print_line(text)
 
+    repeating = threading.Thread(target=repeat, daemon=True)
+    repeating.start()
     try:
         yield show
     finally:
+        ended.set()
+        repeating.join()
         if terminal:
             warn("\r\x1b[K", end="")
 

@@ -134,7 +134,8 @@ def read_transcripts(
     """
     name = str(file or EXAMPLES / "dialogues.json")
     content = read_bytes(name, MAX_DIALOG_FILE_BYTES)
-    transcripts, skipped = read_dialogs(content, name, calls)
+    with progress(f"Reading {Path(name).name}"):
+        transcripts, skipped = read_dialogs(content, name, calls)
     if skipped:
         warn(skipped_text(skipped))
     for sentence in not_read_notes(transcripts):

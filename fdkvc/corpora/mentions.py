@@ -7,10 +7,16 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
+from functools import cached_property
 from itertools import accumulate
 
+import numpy as np
+from numpy.typing import NDArray
+
+from fdkvc.attention import Bools
 from fdkvc.corpora.transcripts import Mention, TooLargeError, clean
-from fdkvc.limits import MAX_DEMANDS, MAX_MENTIONS
+from fdkvc.limits import MAX_DEMAND_CHARACTERS, MAX_DEMANDS, MAX_DIALOG_CHARACTERS, MAX_MENTIONS
+from fdkvc.parameters import check_most
 
 NO_EVIDENCE = frozenset(("", "yes", "no", "true", "false", "dontcare", "free", "none"))
 """Values whose words also occur with other meanings, so that a mention is not evidence."""
@@ -19,7 +25,9 @@ _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,15})?(e-?\d{1,2})?")
 _FIGURES = re.compile(r"[\d.,]+")
 _THREE = re.compile(r"\d{3}(?!\d)")  # the end of a number with a comma between thousands
 _ID = re.compile(r"#?[^\W\d][\w.@/-]*")
-_SPACES = re.compile(r"\s+")
+# A word, a run of spaces or a mark; the letter of an escape is not of the word after it.
+_SYMBOL = re.compile(r"(?<=\\)[bfnrt](?=\w)|\w+|\s+|[^\w\s]")
+_ESCAPED = re.compile(r"[bfnrt]\w")
 _BETWEEN_TURNS = "\0"
 
 
@@ -38,6 +46,8 @@ def wordings_of(value: str) -> tuple[str, ...]:
     ('5" disk', '5\\" disk')
     """
     found = [value]
+    if len(value) > MAX_DIALOG_CHARACTERS:  # no dialog can have it
+        return (value,)
     if _NUMBER.fullmatch(value):
         exact = Decimal(value)
         places = max(0, -int(exact.normalize().as_tuple().exponent))
@@ -66,56 +76,101 @@ class MentionFinder:
     """
 
     def __init__(self, texts: Sequence[str], name: str = "dialog") -> None:
-        self._name, self._requests = name, 0
-        joined = "".join(_BETWEEN_TURNS + _lower(text) for text in texts)
-        self._starts = [*accumulate((len(text) + 1 for text in texts[:-1]), initial=1)]
-        self._text = _SPACES.sub(" ", joined)
-        self._found: dict[str, list[Mention]] = {}
-        # From which places of the text how many spaces are left out.
-        self._places, self._left_out = [0], [0]
-        for run in _SPACES.finditer(joined):
-            if run.end() - run.start() > 1:
-                self._places.append(run.start() - self._left_out[-1] + 1)
-                self._left_out.append(self._left_out[-1] + run.end() - run.start() - 1)
+        self._name, self._requests, self._characters = name, 0, 0
+        self._text = "".join(_BETWEEN_TURNS + _lower(text) for text in texts)
+        symbols = _SYMBOL.findall(self._text)
+        self._starts = [*accumulate(map(len, symbols), initial=0)]
+        self._turns = [at for at, symbol in enumerate(symbols) if symbol == _BETWEEN_TURNS]
+        # Each different symbol is a character, so that a search compares few.
+        self._letters = {symbol: chr(at) for at, symbol in enumerate(dict.fromkeys(symbols))}
+        spaces = [" ", *filter(str.isspace, self._letters)]
+        self._letters |= dict.fromkeys(spaces, chr(len(self._letters)))
+        self._coded = "".join(map(self._letters.__getitem__, symbols))
+        self._matched: dict[str, NDArray[np.int8]] = {}
 
-    def mentions(self, wordings: Iterable[str], before: int) -> tuple[Mention, ...]:
-        """Return the mentions of wordings in turns before one, oldest first.
+    def mentions(
+        self, wordings: Iterable[str], before: int, known: Iterable[Mention] = ()
+    ) -> tuple[Mention, ...]:
+        """Return the mentions of wordings in turns before one and the known ones, oldest first.
 
-        Of each wording, only the latest `MAX_MENTIONS` are returned. More than `MAX_DEMANDS` calls
-        are a TooLargeError.
+        Of each wording, only the latest `MAX_MENTIONS` are returned. More than `MAX_DEMANDS` calls,
+        or too many characters of wordings and mentions, are a TooLargeError.
         """
         self._requests += 1
-        if self._requests > MAX_DEMANDS:
-            raise TooLargeError(f"{self._name}: it demands more than {MAX_DEMANDS:,} values")
-        found: set[Mention] = set()
+        mentioned = "characters, of values and their mentions"
+        demands = f"{self._name}: it demands"
+        check_most(demands, self._requests, "values", MAX_DEMANDS, TooLargeError)
+        end = self._turns[before] if before < len(self._turns) else len(self._coded)
+        found = {*known}
         for wording in wordings:
-            mentions = self._mentions(" ".join(_lower(clean(wording)).split()))
-            end = bisect_left(mentions, Mention(before, 0, 0))
-            found.update(mentions[max(end - MAX_MENTIONS, 0) : end])
+            self._characters += len(wording)
+            check_most(demands, self._characters, mentioned, MAX_DEMAND_CHARACTERS, TooLargeError)
+            found.update(self._latest(" ".join(_lower(clean(wording)).split()), end))
+        self._characters += sum(mention.end - mention.start for mention in found)
+        check_most(demands, self._characters, mentioned, MAX_DEMAND_CHARACTERS, TooLargeError)
         return tuple(sorted(found))
 
-    def _mentions(self, wording: str) -> list[Mention]:
-        if wording not in self._found:
-            self._found[wording] = list(self._search(wording)) if wording else []
-        return self._found[wording]
+    def _latest(self, wording: str, end: int) -> Iterator[Mention]:
+        """Yield the latest mentions of a wording among the first symbols."""
+        forms = [_SYMBOL.findall(wording)] if wording else []
+        if _ESCAPED.match(wording):
+            forms.append([wording[0], *_SYMBOL.findall(wording[1:])])
+        for symbols in forms:
+            if not self._letters.keys() >= {*symbols}:
+                continue
+            coded = "".join(map(self._letters.__getitem__, symbols))
+            before, after = _around(wording)
+            latest: list[int] = []
+            for found in self._places(coded, end - len(coded) + 1):
+                places = found[self._match(before, found)]
+                places = places[self._match(after, places + len(coded))]
+                latest[:0] = places[-MAX_MENTIONS:].tolist()
+                if len(latest) >= MAX_MENTIONS:
+                    break
+            for place in latest[-MAX_MENTIONS:]:
+                turn = bisect_right(self._turns, place) - 1
+                begin = self._starts[self._turns[turn]] + 1
+                start, stop = self._starts[place], self._starts[place + len(coded)]
+                yield Mention(turn, start - begin, stop - begin)
 
-    def _search(self, wording: str) -> Iterator[Mention]:
-        at = self._text.find(wording)  # faster than by the pattern
-        if at < 0:
+    def _places(self, coded: str, end: int) -> Iterator[NDArray[np.intp]]:
+        """Yield where symbols begin before an end: places in order, the latest at first."""
+
+        def first(place: int) -> str:
+            return self._coded[place : place + len(coded)]
+
+        suffixes, ranks = self._sorted
+        low = bisect_left(suffixes, coded, key=first)
+        high = bisect_right(suffixes, coded, low, key=first)
+        if (high - low) * 16 < len(suffixes):
+            yield np.array(sorted(place for place in suffixes[low:high] if place < end), np.intp)
             return
-        pattern = _whole(wording)
-        while at >= 0:
-            after = at + 1
-            if pattern.match(self._text, at):
-                after = at + len(wording)
-                start, end = self._original(at), self._original(after - 1) + 1
-                turn = bisect_right(self._starts, start) - 1
-                yield Mention(turn, start - self._starts[turn], end - self._starts[turn])
-            at = self._text.find(wording, after)
+        size = 1024
+        while end > 0:
+            begin = max(end - size, 0)
+            some = ranks[begin:end]
+            yield begin + np.flatnonzero((some >= low) & (some < high))
+            end, size = begin, 2 * size
 
-    def _original(self, place: int) -> int:
-        """Return the place of a character before spaces were left out."""
-        return place + self._left_out[bisect_right(self._places, place) - 1]
+    @cached_property
+    def _sorted(self) -> tuple[list[int], NDArray[np.int32]]:
+        """The places of the symbols, sorted by all symbols from there on, and the rank of each."""
+        count, step = len(self._coded), 1
+        ranks = np.array([*map(ord, self._coded)], np.intp)
+        while True:  # the ranks are by twice as many symbols each time
+            later = np.zeros(count, np.intp)
+            later[:-step] = ranks[step:] + 1
+            different, ranks = np.unique(ranks * (count + 2) + later, return_inverse=True)
+            if len(different) == count:
+                return np.argsort(ranks).tolist(), ranks.astype(np.int32)
+            step *= 2
+
+    def _match(self, pattern: str, places: NDArray[np.intp]) -> Bools:
+        """Return whether a pattern of no characters matches at the start of symbols."""
+        matched = self._matched.setdefault(pattern, np.full(len(self._starts), -1, np.int8))
+        new, match = places[matched[places] < 0], re.compile(pattern).match
+        matched[new] = [bool(match(self._text, self._starts[at])) for at in new.tolist()]
+        return matched[places] > 0
 
 
 def _lower(text: str) -> str:
@@ -126,9 +181,8 @@ def _lower(text: str) -> str:
     return "".join(small if len(small := letter.lower()) == 1 else letter for letter in text)
 
 
-def _whole(wording: str) -> re.Pattern[str]:
-    """Return a pattern of a wording where neither a word, a number nor an id goes on around it."""
-    # The letter of an escape, as of a line's end within JSON, is not of the word after it.
+def _around(wording: str) -> tuple[str, str]:
+    """Return what matches before and after a wording that is no part of a word, number or id."""
     before, after = r"(?:(?<!\w)|(?<=\\[bfnrt]))", r"(?!\w)"
     if wording[0].isdigit():
         before += r"(?<!\d[.:/-])" + (r"(?<!\d,)" if _THREE.match(wording) else "")
@@ -139,4 +193,4 @@ def _whole(wording: str) -> re.Pattern[str]:
     if _ID.fullmatch(wording) and re.search(r"[\d@]", wording):
         before += r"(?<!\w[.@-])"
         after += r"(?![.@-]\w)"
-    return re.compile(before + re.escape(wording) + after)
+    return before, after

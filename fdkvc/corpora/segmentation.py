@@ -51,18 +51,26 @@ def cohesion(texts: Sequence[str], block: int = BLOCK) -> Doubles:
     It is the cosine of the weighted word counts of up to `block` turns on each side.
     """
     check_count("block", block)
+    block = min(block, len(texts))
     words = [[text[start:end].casefold() for start, end in word_spans(text)] for text in texts]
     vocabulary = {word: at for at, word in enumerate(sorted({w for turn in words for w in turn}))}
-    counts = np.zeros((len(texts), max(len(vocabulary), 1)))
-    for turn, own in enumerate(words):
-        np.add.at(counts[turn], [vocabulary[word] for word in own if word[0].isalnum()], 1)
-    turns_with = np.maximum((counts > 0).sum(axis=0), 1)
-    sums = np.concatenate([np.zeros((1, counts.shape[1])), np.cumsum(counts, axis=0)])
-    sums *= np.log((len(texts) + 1) / turns_with)
-    gaps = np.arange(1, len(texts))
-    before = sums[gaps] - sums[np.maximum(gaps - block, 0)]
-    after = sums[np.minimum(gaps + block, len(texts))] - sums[gaps]
-    return np.asarray(cosine(before, after), np.float64)
+    turns = [
+        np.array([vocabulary[word] for word in turn if word[0].isalnum()], np.intp)
+        for turn in words
+    ]
+    turns_with = np.bincount(np.concatenate([*map(np.unique, turns)]), minlength=len(vocabulary))
+    weights = np.log((len(texts) + 1) / np.maximum(turns_with, 1))
+    similarity = np.zeros(max(len(texts) - 1, 0))
+    # Counts before the block, before the gap and before the end of the block after it.
+    sums = np.zeros((3, len(vocabulary)))
+    for gap in range(1 - block, len(texts)):
+        for count, turn in zip(sums, (gap - block - 1, gap - 1, gap + block - 1), strict=True):
+            if 0 <= turn < len(texts):
+                np.add.at(count, turns[turn], 1)
+        if gap > 0:
+            before, after = np.diff(sums * weights, axis=0)
+            similarity[gap - 1] = cosine(before, after)
+    return similarity
 
 
 def boundaries(similarity: Doubles) -> list[int]:

@@ -21,6 +21,8 @@ from fdkvc.corpora.transcripts import (
     Turn,
     clean_name,
 )
+from fdkvc.limits import MAX_SCHEMA_BYTES
+from fdkvc.parameters import check_most
 
 Schema = Mapping[str, tuple[Tool, ...]]
 """The tools of each service."""
@@ -66,6 +68,7 @@ def read_schema(content: bytes) -> Schema:
 
     Raises a ValueError that names the place.
     """
+    check_most("the schema has", len(content), "bytes", MAX_SCHEMA_BYTES)
     try:
         check_structure(content)
         services = parse_json(content.decode("utf-8-sig"))

@@ -163,10 +163,8 @@ class Transcript:
     """Whether its file gives its name twice, and a number tells this one apart."""
 
     def __post_init__(self) -> None:
-        check_turns(self.name, len(self.turns))
-        it_has, characters = f"{self.name}: it has", sum(len(turn.text) for turn in self.turns)
-        check_most(it_has, characters, "characters", MAX_DIALOG_CHARACTERS, TooLargeError)
-        check_size(self.name, [len(_WORD.findall(turn.text)) for turn in self.turns])
+        check_texts(self.name, self.texts)
+        it_has = f"{self.name}: it has"
         check_most(it_has, len(self.topics), "topics", MAX_TOPICS, TooLargeError)
         check_most(it_has, len(self.demands), "demands", MAX_DEMANDS, TooLargeError)
 
@@ -275,6 +273,13 @@ class Transcript:
 def check_turns(name: str, turns: int) -> None:
     """Raise a TooLargeError if a dialog has too many turns."""
     check_most(f"{name}: it has", turns, "turns", MAX_TURNS, TooLargeError)
+
+
+def check_texts(name: str, texts: Sequence[str]) -> None:
+    """Raise a TooLargeError if the texts of a dialog's turns are too long, as `check_size`."""
+    characters = sum(map(len, texts))
+    check_most(f"{name}: it has", characters, "characters", MAX_DIALOG_CHARACTERS, TooLargeError)
+    check_size(name, [len(_WORD.findall(text)) for text in texts])
 
 
 def check_size(name: str, tokens: Sequence[int]) -> None:

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
@@ -18,7 +19,10 @@ import pandas as pd
 import pytest
 
 from fdkvc import parameters
+from fdkvc.commands import console as console_module
+from fdkvc.commands import dialogs as dialogs_module
 from fdkvc.commands.main import main
+from fdkvc.corpora.formats import read_dialogs
 from fdkvc.experiments import benchmark as benchmark_module
 from fdkvc.experiments import study as study_module
 from fdkvc.experiments.benchmark import Benchmark, Latency, run_benchmark
@@ -170,6 +174,24 @@ def test_without_a_terminal_progress_is_a_line_every_ten_seconds(
         " 38%  3 of 8 dialogs, about 20 s left",
         " 75%  6 of 8 dialogs, about 8 s left",
     ]
+
+
+def test_a_line_comes_every_ten_seconds_from_the_start_of_reading(
+    monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
+) -> None:
+    def slow(*arguments: Any) -> Any:
+        time.sleep(1)
+        return read_dialogs(*arguments)
+
+    monkeypatch.setattr(dialogs_module, "read_dialogs", slow)
+    monkeypatch.setattr(console_module, "SECONDS_PER_LINE", 0.2)
+    assert run("dialogs", "--policies", "fifo", "--budgets", "32", "--workers", "1") == 0
+
+    reading = [line for line in capsys.readouterr().err.splitlines() if "Reading" in line]
+    assert {re.sub(r"\d+ s", "N s", line) for line in reading} == {
+        "Reading dialogues.json, after N s"
+    }
+    assert 2 <= len(reading) <= 6
 
 
 # ------------------------------------------------------------------------------- sweep

@@ -4,6 +4,7 @@ import io
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -503,3 +504,19 @@ def test_what_is_spoken_is_read_and_what_is_not_read_is_counted() -> None:
 def test_a_file_that_is_not_right_gets_one_sentence(value: Any, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         read_transcripts(encoded(value))
+
+
+def test_joined_calls_and_ticks_take_linear_time() -> None:
+    calls = [{"type": "function_call", "name": "f", "arguments": "{}"}] * 60_000
+    ticks = [
+        {"agent_chunk": {"content": "so ", "utterance_ids": [at, *range(4000)]}}
+        for at in (1, 2)
+        for _ in range(200)
+    ] + [{"agent_chunk": {"content": "so ", "utterance_ids": [1]}}] * 30_000
+    began = process_time()
+    hello = {"role": "user", "content": "hi"}
+    (called,) = read_transcripts(encoded({"input": calls, "output": [hello]}))
+    (spoken,) = read_transcripts(encoded({"simulations": [{"ticks": ticks}]}))
+    assert process_time() - began < 10
+    assert len(called.calls) == 60_000
+    assert spoken.texts == ("so " * 30_400,)

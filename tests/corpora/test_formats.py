@@ -28,6 +28,7 @@ from fdkvc.corpora.formats import (
     read_transcripts,
 )
 from fdkvc.corpora.formats.base import Format
+from fdkvc.corpora.mentions import MentionFinder
 from fdkvc.corpora.transcripts import Demand, Mention, Transcript, Turn
 from fdkvc.limits import (
     MAX_DIALOG_FILE_BYTES,
@@ -788,6 +789,48 @@ def test_looking_for_evidence_takes_a_while_at_most() -> None:
     assert (len(dialog.demands), dialog.missing) == (1, 1000)
     assert time.perf_counter() - began < 5
     assert sum(len(text.split()) for text in dialog.texts) <= MAX_TOKENS
+
+
+def test_sizes_are_checked_before_values_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: Any) -> None:
+        raise AssertionError("values were looked for")
+
+    monkeypatch.setattr(MentionFinder, "__init__", never)
+    long = "a " * (MAX_TURN_TOKENS + 1)
+    for content in (chatted(content=long), changed("turns.0.utterance", long)):
+        with pytest.raises(ValueError, match=r"it has 32,.* tokens, but at most 32,768"):
+            read_transcripts(content)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (
+            changed("turns.0.frames.0.slots", [span("a", 0, 9)] * 120_000),
+            "7_00001: its slots have 1,080,.* characters, but at most 1,000,000",
+        ),
+        (
+            changed("turns.0.frames", [{"service": f"S{at}"} for at in range(40)]),
+            "7_00001: it has 4. services, but at most 32",
+        ),
+        (
+            chatted(tool_calls=[{"function": {"name": "f", "arguments": {"a": "b" * 4_000_001}}}]),
+            "dialog 0: it demands 4,000,001 characters, of values and their mentions, but at most",
+        ),
+        (
+            chatted(
+                tool_calls=[{"function": {"name": "f", "arguments": {"k" * 1_000_000: [1] * 4097}}}]
+            ),
+            "dialog 0: it demands 4,097 values, but at most 4,096",
+        ),
+        (b"{}\n" * 1_000_001, "the file has 1,000,002 lines, but at most 1,000,000"),
+    ],
+)
+def test_work_has_a_bound(content: bytes, sentence: str) -> None:
+    began = time.process_time()
+    with pytest.raises(ValueError, match=sentence):
+        read_transcripts(content)
+    assert time.process_time() - began < 5
 
 
 JSON = any_json(

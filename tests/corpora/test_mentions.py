@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from time import process_time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdkvc.corpora.mentions import MentionFinder
+from fdkvc.corpora.mentions import MentionFinder, wordings_of
 from fdkvc.corpora.transcripts import Mention
-from fdkvc.limits import MAX_MENTIONS
+from fdkvc.limits import MAX_DEMANDS, MAX_MENTIONS
 
 TEXT = st.text(st.sampled_from("aB2é .:\nİ-"), max_size=12)
 
@@ -28,16 +29,44 @@ def test_a_mention_is_the_wording_where_it_stands(
         assert text.lower().split() == wording.lower().split() or "İ" in text
 
 
-@given(st.lists(st.text(st.sampled_from("aB ,é"), max_size=12), min_size=1, max_size=4))
+@given(st.lists(st.text(st.sampled_from("aB ,\\nA"), max_size=24), min_size=1, max_size=4))
 def test_words_are_found_as_a_regular_expression_finds_them(texts: list[str]) -> None:
-    for wording in ("a", "ab", "a b", "a a"):
-        pattern = rf"(?<!\w){wording}(?!\w)".replace(" ", r"\s+")
-        expected = [
-            Mention(turn, *found.span())
-            for turn, text in enumerate(texts)
-            for found in re.finditer(pattern, text, re.IGNORECASE)
-        ]
-        assert list(MentionFinder(texts).mentions([wording], len(texts))) == expected
+    finder = MentionFinder(texts)
+    for wording in ("a", "ab", "a b", "a a", "na", r"a\na", "a,", ",,"):
+        escaped = re.escape(wording).replace(r"\ ", r"\s+")
+        pattern = rf"(?:(?<!\w)|(?<=\\n))(?=({escaped})(?!\w))"
+        for before in range(len(texts) + 1):
+            expected = [
+                Mention(turn, *found.span(1))
+                for turn, text in enumerate(texts[:before])
+                for found in re.finditer(pattern, text, re.IGNORECASE)
+            ]
+            assert list(finder.mentions([wording], before)) == expected[-MAX_MENTIONS:]
+
+
+WORST = {
+    "letters": ("a" * 990_000, ["a" * (2 + at) for at in range(1400)]),
+    "words": ("a " * 32_768, [("a " * (1 + at)).strip() for at in range(340)]),
+    "rarely whole": ("1." * 16_384, [("1." * (1 + at)) + "1" for at in range(1400)]),
+    "one value": ("a " * 32_768, ["a"] * MAX_DEMANDS),
+    "two words": (
+        " ".join(f"{at:015b}"[-at % 7 :].replace("", " ") for at in range(2900))[:65_000],
+        [" ".join(f"{at:012b}") for at in range(MAX_DEMANDS)],
+    ),
+    "long": ("a b " * 16_384, [("a b " * 120).strip() + f" c{at}" for at in range(4000)]),
+}
+"""The text of a turn, and the values that a later one needs."""
+
+
+@pytest.mark.parametrize("case", WORST)
+def test_the_most_values_in_the_longest_texts_are_found_soon(case: str) -> None:
+    text, values = WORST[case]
+    turns = [text] if len(text) > 300_000 else [text] * 3
+    began = process_time()
+    finder = MentionFinder(turns)
+    found = [finder.mentions(wordings_of(value), len(turns)) for value in values]
+    assert process_time() - began < 10
+    assert len(found[0]) <= MAX_MENTIONS
 
 
 @pytest.mark.parametrize(

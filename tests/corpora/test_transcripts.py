@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import tracemalloc
 from itertools import pairwise
+from time import process_time
 
 import numpy as np
 import pytest
@@ -62,6 +65,41 @@ def test_cohesion_is_the_cosine_of_weighted_counts() -> None:
     expected = first @ second / np.linalg.norm(first) / np.linalg.norm(second)
 
     np.testing.assert_allclose(cohesion(["a b", "A c!", ""], block=1), [expected, 0])
+
+
+@given(
+    st.lists(st.text(st.sampled_from("abcdE !"), max_size=12), min_size=1, max_size=9),
+    st.integers(1, 12),
+)
+def test_cohesion_is_that_of_a_table_of_turns_by_words(texts: list[str], block: int) -> None:
+    words = [re.findall(r"\w+", text.casefold()) for text in texts]
+    known = sorted({word for turn in words for word in turn})
+    counts = np.array([[turn.count(word) for word in known] for turn in words], float)
+    counts *= np.log((len(texts) + 1) / np.maximum((counts > 0).sum(axis=0), 1))
+    sides = [
+        (counts[max(gap - block, 0) : gap].sum(axis=0), counts[gap : gap + block].sum(axis=0))
+        for gap in range(1, len(texts))
+    ]
+    lengths = [np.linalg.norm(before) * np.linalg.norm(after) for before, after in sides]
+    expected = [
+        before @ after / (length or 1)
+        for (before, after), length in zip(sides, lengths, strict=True)
+    ]
+
+    np.testing.assert_allclose(cohesion(texts, block), expected, atol=1e-12)
+
+
+def test_segmenting_the_largest_dialog_takes_little_memory() -> None:
+    turns = [" ".join(f"w{at}x{word}" for word in range(64)) for at in range(2048)]
+    tracemalloc.start()
+    try:
+        began = process_time()
+        similarity = cohesion(turns)
+        assert process_time() - began < 20
+        assert tracemalloc.get_traced_memory()[1] < 150_000_000
+    finally:
+        tracemalloc.stop()
+    assert not similarity.any()
 
 
 def test_the_deepest_valleys_are_boundaries() -> None:

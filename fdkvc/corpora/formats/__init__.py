@@ -19,7 +19,7 @@ from fdkvc.corpora.json_input import check_object, check_structure, parse_json
 from fdkvc.corpora.tools import listed_tools
 from fdkvc.corpora.transcripts import SkippedError, Transcript, different_names
 from fdkvc.extensions import register_installed
-from fdkvc.limits import MAX_DIALOG_FILE_BYTES, MAX_DIALOGS
+from fdkvc.limits import MAX_DIALOG_FILE_BYTES, MAX_DIALOG_FILE_LINES, MAX_DIALOGS
 from fdkvc.parameters import check_most
 
 FORMATS: dict[str, Format] = {
@@ -210,6 +210,7 @@ def _is_lines(text: str) -> bool:
 
 
 def _lines(text: str) -> list[Any]:
+    check_most("the file has", text.count("\n") + 1, "lines", MAX_DIALOG_FILE_LINES)
     return [
         parse_json(line, number)
         for number, line in enumerate(text.split("\n"), start=1)

@@ -27,13 +27,16 @@ from fdkvc.corpora.transcripts import (
     Call,
     Demand,
     Mention,
+    TooLargeError,
     Transcript,
     Turn,
+    check_texts,
     check_turns,
     clean,
     clean_name,
 )
-from fdkvc.limits import MAX_MENTIONS, MAX_WORDINGS
+from fdkvc.limits import MAX_DIALOG_CHARACTERS, MAX_MENTIONS, MAX_TOPICS, MAX_WORDINGS
+from fdkvc.parameters import check_most
 
 NO_INTENT = "NONE"
 """The intent of an inactive service."""
@@ -85,12 +88,21 @@ def read_dialogue(
         turns.append(Turn(speaker, words, topic, call_characters=len(words) - len(text)))
         framed.append(frames)
         services.append(_services(frames, services[-1] if services else frozenset()))
-    demands = _Demands(MentionFinder([turn.text for turn in turns], place), services)
+    texts, name = [turn.text for turn in turns], name or f"dialog {number}"
+    check_texts(name, texts)
+    every = [frame for frames in framed for frame in frames]
+    spanned = sum(end - start for frame in every for _, start, end in frame.spans)
+    check_most(
+        f"{name}: its slots have", spanned, "characters", MAX_DIALOG_CHARACTERS, TooLargeError
+    )
+    used = len({frame.service for frame in every})
+    check_most(f"{name}: it has", used, "services", MAX_TOPICS, TooLargeError)
+    demands = _Demands(MentionFinder(texts, name), services)
     for at, frames in enumerate(framed):
         for frame in frames:
             demands.add_frame(at, frame, turns[at])
     yield Transcript(
-        name or f"dialog {number}",
+        name,
         tuple(turns),
         tuple(demands.found),
         demands.missing + len(demands.missing_values),
@@ -172,11 +184,9 @@ class _Demands:
         """Add a demand if it has mentions; return these, or None for a value without evidence."""
         if all(wording.lower() in NO_EVIDENCE for wording in wordings):
             return None
-        found = {*self.finder.mentions(wordings, before=turn)}
-        for wording in wordings:
-            annotated = self.spans.get((service, slot, wording.lower()), [])
-            found.update(annotated[-MAX_MENTIONS:])
-        mentions = tuple(sorted(found))
+        spans = (self.spans.get((service, slot, wording.lower()), []) for wording in wordings)
+        known = [mention for some in spans for mention in some[-MAX_MENTIONS:]]
+        mentions = self.finder.mentions(wordings, turn, known)
         carried = False
         if kind == "state":
             mentions, carried = self._own_mentions(service, slot, mentions)

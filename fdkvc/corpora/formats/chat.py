@@ -29,10 +29,12 @@ from fdkvc.corpora.transcripts import (
     Demand,
     Transcript,
     Turn,
+    check_texts,
     check_turns,
     clean,
     clean_name,
 )
+from fdkvc.limits import MAX_NAME_CHARACTERS
 
 Placed = tuple[Mapping[str, Any], str]
 """A message and its place in the file."""
@@ -117,7 +119,9 @@ def transcript_of(
         turns.append(Turn(role, words, topic or None, kind, len(words) - len(text)))
         found_calls += [(at, *call) for call in called]
 
-    finder = MentionFinder([turn.text for turn in turns], place)
+    texts, name = [turn.text for turn in turns], name or place
+    check_texts(name, texts)
+    finder = MentionFinder(texts, name)
     demands: list[Demand] = []
     calls: list[Call] = []
     missing = malformed = 0
@@ -136,7 +140,7 @@ def transcript_of(
             made.append(Argument(slot, value, mentions[-1] if mentions else None))
         calls.append(Call(at, method, tuple(sorted(made, key=lambda each: each.slot))))
     return Transcript(
-        name or place,
+        name,
         tuple(turns),
         tuple(demands),
         missing,
@@ -236,7 +240,8 @@ def _values(value: Any, name: str) -> Iterator[tuple[str, str]]:
     """Yield the path and text of every text and finite number in a value."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            yield from _values(inner, f"{name}.{key}" if name else key)
+            path = f"{name}.{key}" if name else key
+            yield from _values(inner, path[: 2 * MAX_NAME_CHARACTERS])
     elif isinstance(value, list):
         for at, inner in enumerate(value):
             yield from _values(inner, f"{name}.{at}")

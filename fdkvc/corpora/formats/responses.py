@@ -83,7 +83,8 @@ def _turns(items: Iterable[Placed], unread: Counter[str]) -> Iterator[Placed]:
                     case {"type": "function_call_output" | "custom_tool_call_output"}:
                         yield {"role": "tool", "content": item.get("output")}, where
                     case {"type": "message", "role": "assistant"} | {"role": "assistant"}:
-                        turn = {**item}
+                        called = optional(item, "tool_calls", list, where)
+                        turn = {**item, "tool_calls": [*called]}
                     case {"type": "reasoning"}:
                         left_out = not item.get("content") or bool(item.get("summary"))
                         unread[part_name("reasoning")] += left_out
@@ -95,8 +96,8 @@ def _turns(items: Iterable[Placed], unread: Counter[str]) -> Iterator[Placed]:
                         yield item, where
                 continue
         if turn is None:
-            turn, begun = {"role": "assistant", "content": None}, where
-        turn["tool_calls"] = [*optional(turn, "tool_calls", list, begun), call]
+            turn, begun = {"role": "assistant", "content": None, "tool_calls": []}, where
+        turn["tool_calls"].append(call)
     if turn is not None:
         yield turn, begun
 

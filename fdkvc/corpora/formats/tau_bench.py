@@ -117,25 +117,28 @@ def _from_ticks(value: Mapping[str, Any], place: str) -> Iterator[Placed]:
         for side, role in (("agent", "assistant"), ("user", "user")):
             chunk = optional(tick, f"{side}_chunk", dict, where)
             if chunk.get("contains_speech", True) and (text := _spoken(chunk, where)):
-                ids = optional(chunk, "utterance_ids", list, where)
+                ids = {*map(str, optional(chunk, "utterance_ids", list, where))}
                 if joined.get("role") != role:
-                    if joined:
-                        yield joined, where
-                    joined = {"role": role, "content": text, "ids": ids}
+                    yield from _joined(joined, where)
+                    joined = {"role": role, "parts": [text], "ids": ids}
                 else:
-                    new = bool(ids and joined["ids"] and not any(x in joined["ids"] for x in ids))
-                    joined.update(content=joined["content"] + " " * new + text, ids=ids)
+                    new = bool(ids and joined["ids"] and ids.isdisjoint(joined["ids"]))
+                    joined["parts"].append(" " * new + text)
+                    joined["ids"] = ids
             called = optional(tick, f"{side}_tool_calls", list, where)
             results = optional(tick, f"{side}_tool_results", list, where)
             if called or results:
-                if joined:
-                    yield joined, where
+                yield from _joined(joined, where)
                 joined = {}
             if called:
                 yield {"role": role, "content": None, "tool_calls": called}, where
             yield from objects(results, "result", where)
-    if joined:
-        yield joined, where
+    yield from _joined(joined, where)
+
+
+def _joined(message: Mapping[str, Any], place: str) -> Iterator[Placed]:
+    if message:
+        yield {"role": message["role"], "content": "".join(message["parts"])}, place
 
 
 def _spoken(chunk: Mapping[str, Any], place: str) -> str:

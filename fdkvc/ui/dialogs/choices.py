@@ -252,7 +252,8 @@ def _shown(
 ) -> tuple[Recording, tuple[str, ...]]:
     """Return the dialog as `shown_recording`, without the bundled model where it is too long."""
     try:
-        return shown_recording(file, dialog, way, schedule, kv_head)
+        with st.spinner("Reading the dialog …", show_time=True):
+            return shown_recording(file, dialog, way, schedule, kv_head)
     except ValueError as error:
         if kv_head is None:
             raise
@@ -324,7 +325,8 @@ def _read_upload(page: str) -> tuple[DialogFile | None, str]:
         name, content = given[new[-1]] if new else next(iter(given.values()))
         problem = ""
         try:
-            before = read_dialog_file(content(), name)
+            with st.spinner("Reading the dialogs …", show_time=True):
+                before = read_dialog_file(content(), name)
             keep_file(page, before)
         except ValueError as error:
             problem = f"{name} cannot be read: {error}."
