@@ -7,11 +7,20 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from fdkvc.commands.console import finish, progress, running, skipped_text, warn, warn_no_effect
+from fdkvc.commands.console import (
+    finish,
+    progress,
+    running,
+    skipped_text,
+    warn,
+    warn_no_effect,
+    without_library_warnings,
+)
 from fdkvc.commands.dialogs import read_transcripts, record_all
 from fdkvc.corpora.trace_file import trace_bytes
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.answers import CUT_TEXT, FULL, Answers, encode_dialog, readable, run_answers
+from fdkvc.experiments.benchmark import Progress
 from fdkvc.experiments.proxies import AnswersTables, answers_tables
 from fdkvc.files.export import answers_files, csv_text
 from fdkvc.files.options import settings_from
@@ -42,6 +51,7 @@ def answers(options: Namespace) -> None:
     finish(options, files, f"{model.name}\n\n{answers_text(tables)}")
 
 
+@without_library_warnings()
 def live(options: Namespace) -> None:
     """Measure the answers of any model that transformers runs, and what its caches cost."""
     settings, baseline = _settings(options)
@@ -60,24 +70,28 @@ def live(options: Namespace) -> None:
         ) from None
     for policy in settings.policies:
         check_within_a_cache(policy, with_text=True)
-    model = load_live(options.model, pool=options.pool, positions=options.positions)
-    available = {"heads": 2, "layers": 2}  # several, whatever their number
-    warn_no_effect(settings.policies, speakers=MARKED, words=True, **available)
-    dialogs = readable_dialogs(model, options.dialogs, options.tools)
     with progress() as on_progress:
+        model = load_live(options.model, pool=options.pool, positions=options.positions)
+        available = {"heads": 2, "layers": 2}  # several, whatever their number
+        warn_no_effect(settings.policies, speakers=MARKED, words=True, **available)
+        dialogs = readable_dialogs(model, options.dialogs, options.tools)
         arguments = {"workers": 1, "on_progress": on_progress}
         tables, csv = measure(settings, baseline, model, dialogs, arguments, more=model.about)
-    transcripts, _ = dialogs
-    turns = [[turn.ids for turn in encode_dialog(model, each)] for each in transcripts]
-    longest = max(turns, key=lambda dialog: sum(map(len, dialog)))
-    cost = measure_cost(
-        model,
-        settings.policies,
-        settings.budgets,
-        longest,
-        decides=settings.decides,
-        every=settings.every,
-    )
+        transcripts, _ = dialogs
+        turns = [[turn.ids for turn in encode_dialog(model, each)] for each in transcripts]
+        longest = max(turns, key=lambda dialog: sum(map(len, dialog)))
+        began = perf_counter()
+        cost = measure_cost(
+            model,
+            settings.policies,
+            settings.budgets,
+            longest,
+            decides=settings.decides,
+            every=settings.every,
+            on_case=lambda done, total: on_progress(
+                Progress(done, total, "of the timing", perf_counter() - began)
+            ),
+        )
     files: dict[str, str | bytes] = {**csv, "live_cost.csv": csv_text(cost)}
     skipped: list[str] = []
     if options.trace:

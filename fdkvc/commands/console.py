@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 import os
 import sys
+import threading
+import warnings
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
@@ -27,6 +30,15 @@ def warn(text: str, end: str = "\n") -> None:
         print(text, end=end, file=sys.stderr, flush=True)
     except OSError:
         _discard(sys.stderr)
+
+
+@contextmanager
+def without_library_warnings() -> Iterator[None]:
+    """Hide what *transformers* and torch warn a programmer of, unless Python is run with ``-W``."""
+    with warnings.catch_warnings():
+        for category in () if sys.warnoptions else (UserWarning, FutureWarning):
+            warnings.simplefilter("ignore", category)
+        yield
 
 
 def flush(text: str = "") -> None:
@@ -69,25 +81,41 @@ def finish(options: Namespace, files: Mapping[str, str | bytes], text: str) -> N
 
 @contextmanager
 def progress() -> Iterator[Callable[[Progress], None]]:
-    """Yield a function that shows progress: in one line of a terminal, else line by line."""
-    terminal = sys.stderr.isatty()
-    due = SECONDS_PER_LINE
+    """Yield a function that shows progress: in one line of a terminal, else line by line.
+
+    Lines also come while no progress is reported.
+    """
+    terminal, ended = sys.stderr.isatty(), threading.Event()
+    due, text, left = SECONDS_PER_LINE, "  0%", math.inf
+    reported = printed = monotonic()
+
+    def write() -> None:
+        nonlocal printed
+        printed = monotonic()
+        seconds = max(0.0, left - (printed - reported))
+        line = f"{text}, about {seconds:.0f} s left" if math.isfinite(left) else text
+        warn(f"\r\x1b[K{line}" if terminal else line, end="" if terminal else "\n")
 
     def show(progress: Progress) -> None:
-        nonlocal due
-        share = progress.done / progress.total
+        nonlocal due, text, left, reported
+        share, left, reported = progress.done / progress.total, progress.seconds_left, monotonic()
         text = f"{share:4.0%}  {progress.title}"
-        if math.isfinite(progress.seconds_left):
-            text += f", about {progress.seconds_left:.0f} s left"
-        if terminal:
-            warn(f"\r\x1b[K{text}", end="")
-        elif progress.seconds >= due:
+        if terminal or progress.seconds >= due:
             due = progress.seconds + SECONDS_PER_LINE
-            warn(text)
+            write()
 
+    def repeat() -> None:
+        while not ended.wait(max(0.0, printed + SECONDS_PER_LINE - monotonic())):
+            if monotonic() >= printed + SECONDS_PER_LINE:
+                write()
+
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
     try:
         yield show
     finally:
+        ended.set()
+        thread.join()
         if terminal:
             warn("\r\x1b[K", end="")
 

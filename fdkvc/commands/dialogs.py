@@ -19,6 +19,7 @@ from fdkvc.commands.console import (
     skipped_text,
     warn,
     warn_no_effect,
+    without_library_warnings,
 )
 from fdkvc.corpora import capture as recorder
 from fdkvc.corpora.formats import EXAMPLES, read_bytes, read_dialogs
@@ -92,6 +93,7 @@ def dialogs(options: Namespace) -> None:
     finish(options, files, "\n\n".join(parts))
 
 
+@without_library_warnings()
 def capture(options: Namespace) -> None:
     """Write a trace file of what a model attends to while it reads dialogs."""
     out = check_file(options.out, ".npz")

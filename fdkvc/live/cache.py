@@ -126,7 +126,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
 
     Examples
     --------
-    ``model.generate(**turn, past_key_values=PolicyCache(policy, budget=256, model=model))``
+    ``model.generate(**turn, cache=PolicyCache(policy, budget=256, model=model))``
     """
 
     def __init__(
@@ -478,7 +478,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
 
         Examples
         --------
-        ``model.generate(**turn, past_key_values=cache, streamer=cache.streamer())``
+        ``model.generate(**turn, cache=cache, streamer=cache.streamer())``
         """
         return _TurnEnd(self, more)
 

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
@@ -18,10 +19,11 @@ import pandas as pd
 import pytest
 
 from fdkvc import parameters
+from fdkvc.commands import console
 from fdkvc.commands.main import main
 from fdkvc.experiments import benchmark as benchmark_module
 from fdkvc.experiments import study as study_module
-from fdkvc.experiments.benchmark import Benchmark, Latency, run_benchmark
+from fdkvc.experiments.benchmark import Benchmark, Latency, Progress, run_benchmark
 from fdkvc.experiments.study import run_study
 from fdkvc.experiments.sweep import MAX_SETTINGS, sweepable
 from fdkvc.files.export import benchmark_files, trace_files
@@ -170,6 +172,26 @@ def test_without_a_terminal_progress_is_a_line_every_ten_seconds(
         " 38%  3 of 8 dialogs, about 20 s left",
         " 75%  6 of 8 dialogs, about 8 s left",
     ]
+
+
+def test_without_a_terminal_lines_come_while_nothing_is_reported(
+    monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
+) -> None:
+    monkeypatch.setattr(console, "SECONDS_PER_LINE", 0.05)
+    monkeypatch.setattr(console, "monotonic", lambda: 100 * time.monotonic())
+    with console.progress() as show:
+        time.sleep(0.2)
+        show(Progress(1, 4, "1 of 4 dialogs", 30.0))
+        time.sleep(0.5)
+    first, *lines = dict.fromkeys(capsys.readouterr().err.splitlines())
+    assert first == "  0%"
+    form = re.compile(r" 25%  1 of 4 dialogs, about (\d+) s left")
+    left = [int(match[1]) for line in lines if (match := form.fullmatch(line))]
+    assert len(left) == len(lines)
+    # 90 s are left at the pace so far, less what has passed since, 50 s here.
+    assert left == sorted(left, reverse=True)
+    assert left[0] > 80
+    assert left[-1] < 60
 
 
 # ------------------------------------------------------------------------------- ablation
