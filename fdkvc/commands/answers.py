@@ -30,6 +30,7 @@ from fdkvc.lm import BUNDLED, BUNDLED_SERVICES
 from fdkvc.lm.language_model import load_language_model
 from fdkvc.lm.tokens import MARKED
 from fdkvc.policies import read_policy
+from fdkvc.run.sinks import sinks_notes
 
 if TYPE_CHECKING:
     from fdkvc.lm.language_model import AnyModel, LanguageModel
@@ -45,6 +46,8 @@ def answers(options: Namespace) -> None:
     dialogs = readable_dialogs(model, options.dialogs, options.tools)
     shape = model.decoder.shape
     available = {"heads": shape.heads, "layers": shape.layers}
+    if options.model is not None:  # the bundled one has no sinks
+        _warn_of_sinks(settings)
     warn_no_effect(settings.policies, speakers=MARKED, words=True, **available)
     with running(options) as arguments:
         tables, files = measure(settings, baseline, model, dialogs, arguments, trained_on)
@@ -70,6 +73,7 @@ def live(options: Namespace) -> None:
         ) from None
     for policy in settings.policies:
         check_within_a_cache(policy, with_text=True)
+    _warn_of_sinks(settings)
     with progress() as on_progress:
         model = load_live(options.model, pool=options.pool, positions=options.positions)
         available = {"heads": 2, "layers": 2}  # several, whatever their number
@@ -119,6 +123,11 @@ def _settings(options: Namespace) -> tuple[Answers, str]:
         raise ValueError(f"baseline {baseline!r} is not among the policies: choose from {names}")
     check_folder(options.out)
     return settings, baseline
+
+
+def _warn_of_sinks(settings: Answers) -> None:
+    for sentence in sinks_notes(settings.policies, settings.budgets):
+        warn(sentence)
 
 
 def language_model(folder: str | None) -> tuple[LanguageModel, frozenset[str]]:

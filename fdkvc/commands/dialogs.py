@@ -45,6 +45,7 @@ from fdkvc.files.text import forgotten_text, plan_text, replay_text
 from fdkvc.files.write import check_folder, write_files
 from fdkvc.limits import MAX_DIALOG_FILE_BYTES, MAX_TRACE_BYTES
 from fdkvc.policies import with_pinned_prompts
+from fdkvc.run.sinks import PROTECT, RECALL_ONLY
 from fdkvc.words import count
 
 
@@ -85,7 +86,7 @@ def dialogs(options: Namespace) -> None:
         smallest = smallest_budgets(plan)
         more |= {"plan.csv": plan, "plan_budgets.csv": smallest}
         parts.append(plan_text(smallest, shape))
-        parts.append(plan_sentence(settings, table, plan, tokens, shape))
+        parts += [plan_sentence(settings, table, plan, tokens, shape), RECALL_ONLY, PROTECT]
     files = {}
     if options.out is not None:
         seconds = perf_counter() - began
