@@ -46,11 +46,11 @@ def answers(options: Namespace) -> None:
     dialogs = readable_dialogs(model, options.dialogs, options.tools)
     shape = model.decoder.shape
     available = {"heads": shape.heads, "layers": shape.layers}
-    if options.model is not None:  # the bundled one has no sinks
-        _warn_of_sinks(settings)
     warn_no_effect(settings.policies, speakers=MARKED, words=True, **available)
     with running(options) as arguments:
         tables, files = measure(settings, baseline, model, dialogs, arguments, trained_on)
+    if options.model is not None:  # the bundled one has no sinks
+        _warn_of_sinks(settings)
     finish(options, files, f"{model.name}\n\n{answers_text(tables)}")
 
 
@@ -73,9 +73,9 @@ def live(options: Namespace) -> None:
         ) from None
     for policy in settings.policies:
         check_within_a_cache(policy, with_text=True)
-    _warn_of_sinks(settings)
     with progress() as on_progress:
         model = load_live(options.model, pool=options.pool, positions=options.positions)
+        _warn_of_sinks(settings)
         available = {"heads": 2, "layers": 2}  # several, whatever their number
         warn_no_effect(settings.policies, speakers=MARKED, words=True, **available)
         dialogs = readable_dialogs(model, options.dialogs, options.tools)

@@ -32,9 +32,11 @@ from fdkvc.experiments.answers import Answers, run_answers
 from fdkvc.lm import BUNDLED
 from fdkvc.lm.language_model import load_language_model
 from fdkvc.lm.text_cache import read
+from fdkvc.lm.tokens import Tokens
 from fdkvc.policies import WRAPPERS, Policy, policy_named, read_policy
 from fdkvc.policies.together import Together
 from fdkvc.run.simulate import simulate
+from fdkvc.run.sinks import PROTECT
 from tests.corpora.test_agent_formats import TALKS, encoded
 from tests.experiments.test_answers import shortened
 from tests.library import Numbers
@@ -49,7 +51,7 @@ else:
     torch = pytest.importorskip("torch", reason=NO_TRANSFORMERS)
     transformers = pytest.importorskip("transformers", reason=NO_TRANSFORMERS)
 
-from fdkvc.live import PolicyCache
+from fdkvc.live import FirstTokensWarning, PolicyCache
 from fdkvc.live.cost import COST
 from fdkvc.live.loop import LiveModel, load_live
 from fdkvc.live.recorded import record_dialog, recorded_text
@@ -599,6 +601,20 @@ def test_what_generate_said_is_recorded_with_the_models_own_tokens(llama: Any) -
         PolicyCache(policy_named("h2o"), 6, llama).recorded("keys")
 
 
+@pytest.mark.parametrize("policy", ["fifo", "surprisal", "whitelist(fifo, first=0)"])
+def test_a_policy_that_can_evict_the_first_tokens_is_warned_of(llama: Any, policy: str) -> None:
+    how = {"budget": 16, "model": llama, "tokenizer": Tokens(None, (), {}, 0)}
+    with pytest.warns(FirstTokensWarning) as warned:
+        PolicyCache(read_policy(policy), **how)
+    (only,) = warned
+    assert only.filename == __file__
+    assert str(only.message).endswith(PROTECT)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name in ("sink", "full", "whitelist(surprisal)"):
+            PolicyCache(read_policy(name), **how).fork()
+
+
 # ------------------------------------------------------------------------------- the command
 
 
@@ -622,7 +638,9 @@ def test_the_command_writes_what_its_document_says(
     how = ("--pool", "max", "--positions", "slots", "--trace")
     assert run("live", *files, *how, "--out", out) == 0
 
-    said = capsys.readouterr().out
+    said, beside = capsys.readouterr()
+    (line,) = [each for each in beside.splitlines() if "first tokens" in each]
+    assert line == f"The first tokens of a text are not protected under FIFO and H2O. {PROTECT}"
     assert said.startswith("a model\n\nMeans over 2 dialogs by budget")
     document = (BUNDLED.parents[1] / "live" / "README.md").read_text("utf-8")
     written = sorted(path.name for path in out.iterdir())
@@ -764,6 +782,8 @@ def test_the_documents_example_answers_turn_after_turn(tmp_path: Path) -> None:
     names = {"model": model, "tokenizer": tokenizer, "chat": []}
     text = document.read_text("utf-8").replace("cache=cache", f"{CACHE}=cache")
     example = doctest.DocTestParser().get_doctest(text, names, document.name, str(document), 0)
-    found = doctest.DocTestRunner().run(example)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FirstTokensWarning)
+        found = doctest.DocTestRunner().run(example)
     assert found.attempted > 4
     assert found.failed == 0
