@@ -19,6 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks import medians, options, peak_with_workers, run_alone
 from fdkvc.corpora.formats import read_file
+from fdkvc.corpora.model_folder import cache_name
 from fdkvc.corpora.model_text import model_text
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.answers import Answers, run_answers
@@ -56,13 +57,11 @@ def library(folder: Path) -> Callable[[Dialogs], None] | None:
 
     def read_theirs(dialogs: Dialogs) -> None:
         for turns in dialogs:
-            past = None
+            past, name = None, cache_name(model)
             with torch.inference_mode():
                 for ids in turns:
-                    output = model(
-                        input_ids=torch.tensor([list(ids)]), past_key_values=past, use_cache=True
-                    )
-                    past = output.past_key_values
+                    given = {"input_ids": torch.tensor([list(ids)]), name: past}
+                    past = getattr(model(use_cache=True, **given), name)
 
     return read_theirs
 

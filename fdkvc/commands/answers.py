@@ -7,11 +7,20 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from fdkvc.commands.console import finish, progress, running, skipped_text, warn, warn_no_effect
+from fdkvc.commands.console import (
+    finish,
+    progress,
+    running,
+    skipped_text,
+    warn,
+    warn_no_effect,
+    without_library_warnings,
+)
 from fdkvc.commands.dialogs import read_transcripts, record_all
 from fdkvc.corpora.trace_file import trace_bytes
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.answers import CUT_TEXT, FULL, Answers, encode_dialog, readable, run_answers
+from fdkvc.experiments.jobs import Progress
 from fdkvc.experiments.proxies import AnswersTables, answers_tables
 from fdkvc.files.export import answers_files, csv_text
 from fdkvc.files.options import settings_from
@@ -21,6 +30,7 @@ from fdkvc.lm import BUNDLED, BUNDLED_SERVICES
 from fdkvc.lm.language_model import load_language_model
 from fdkvc.lm.tokens import MARKED
 from fdkvc.policies import read_policy
+from fdkvc.run.sinks import sinks_notes
 
 if TYPE_CHECKING:
     from fdkvc.lm.language_model import AnyModel, LanguageModel
@@ -39,9 +49,12 @@ def answers(options: Namespace) -> None:
     warn_no_effect(settings.policies, speakers=MARKED, words=True, **available)
     with running(options) as arguments:
         tables, files = measure(settings, baseline, model, dialogs, arguments, trained_on)
+    if options.model is not None:  # the bundled one has no sinks
+        _warn_of_sinks(settings)
     finish(options, files, f"{model.name}\n\n{answers_text(tables)}")
 
 
+@without_library_warnings()
 def live(options: Namespace) -> None:
     """Measure the answers of any model that transformers runs, and what its caches cost."""
     settings, baseline = _settings(options)
@@ -60,24 +73,29 @@ def live(options: Namespace) -> None:
         ) from None
     for policy in settings.policies:
         check_within_a_cache(policy, with_text=True)
-    model = load_live(options.model, pool=options.pool, positions=options.positions)
-    available = {"heads": 2, "layers": 2}  # several, whatever their number
-    warn_no_effect(settings.policies, speakers=MARKED, words=True, **available)
-    dialogs = readable_dialogs(model, options.dialogs, options.tools)
     with progress() as on_progress:
+        model = load_live(options.model, pool=options.pool, positions=options.positions)
+        _warn_of_sinks(settings)
+        available = {"heads": 2, "layers": 2}  # several, whatever their number
+        warn_no_effect(settings.policies, speakers=MARKED, words=True, **available)
+        dialogs = readable_dialogs(model, options.dialogs, options.tools)
         arguments = {"workers": 1, "on_progress": on_progress}
         tables, csv = measure(settings, baseline, model, dialogs, arguments, more=model.about)
-    transcripts, _ = dialogs
-    turns = [[turn.ids for turn in encode_dialog(model, each)] for each in transcripts]
-    longest = max(turns, key=lambda dialog: sum(map(len, dialog)))
-    cost = measure_cost(
-        model,
-        settings.policies,
-        settings.budgets,
-        longest,
-        decides=settings.decides,
-        every=settings.every,
-    )
+        transcripts, _ = dialogs
+        turns = [[turn.ids for turn in encode_dialog(model, each)] for each in transcripts]
+        longest = max(turns, key=lambda dialog: sum(map(len, dialog)))
+        began = perf_counter()
+        cost = measure_cost(
+            model,
+            settings.policies,
+            settings.budgets,
+            longest,
+            decides=settings.decides,
+            every=settings.every,
+            on_case=lambda done, total: on_progress(
+                Progress(done, total, "of the timing", perf_counter() - began)
+            ),
+        )
     files: dict[str, str | bytes] = {**csv, "live_cost.csv": csv_text(cost)}
     skipped: list[str] = []
     if options.trace:
@@ -105,6 +123,11 @@ def _settings(options: Namespace) -> tuple[Answers, str]:
         raise ValueError(f"baseline {baseline!r} is not among the policies: choose from {names}")
     check_folder(options.out)
     return settings, baseline
+
+
+def _warn_of_sinks(settings: Answers) -> None:
+    for sentence in sinks_notes(settings.policies, settings.budgets):
+        warn(sentence)
 
 
 def language_model(folder: str | None) -> tuple[LanguageModel, frozenset[str]]:

@@ -6,10 +6,11 @@ import math
 import os
 import sys
 import threading
+import warnings
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from time import perf_counter
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
@@ -29,6 +30,15 @@ def warn(text: str, end: str = "\n") -> None:
         print(text, end=end, file=sys.stderr, flush=True)
     except OSError:
         _discard(sys.stderr)
+
+
+@contextmanager
+def without_library_warnings() -> Iterator[None]:
+    """Hide what *transformers* and torch warn a programmer of, unless Python is run with ``-W``."""
+    with warnings.catch_warnings():
+        for category in () if sys.warnoptions else (UserWarning, FutureWarning):
+            warnings.simplefilter("ignore", category)
+        yield
 
 
 def flush(text: str = "") -> None:
@@ -73,39 +83,39 @@ def finish(options: Namespace, files: Mapping[str, str | bytes], text: str) -> N
 def progress(text: str = "Starting") -> Iterator[Callable[[Progress], None]]:
     """Yield a function that shows progress: in one line of a terminal, else line by line.
 
-    The last text, at first the given one, is shown again with the time when nothing else was.
+    The last text, at first the given one, is shown again when nothing else was.
     """
-    terminal = sys.stderr.isatty()
-    due, began, ended = SECONDS_PER_LINE, perf_counter(), threading.Event()
-    shown = began
+    terminal, ended = sys.stderr.isatty(), threading.Event()
+    due, left = SECONDS_PER_LINE, math.inf
+    began = reported = printed = monotonic()
 
-    def print_line(line: str) -> None:
-        nonlocal shown
-        shown = perf_counter()
+    def write(line: str) -> None:
+        nonlocal printed
+        printed = monotonic()
+        if math.isfinite(left):
+            line = f"{text}, about {max(0.0, left - (printed - reported)):.0f} s left"
         warn(f"\r\x1b[K{line}" if terminal else line, end="" if terminal else "\n")
 
-    def repeat() -> None:
-        while not ended.wait(SECONDS_PER_LINE / 20):
-            if perf_counter() - shown > 0.9 * SECONDS_PER_LINE:
-                print_line(f"{text}, after {perf_counter() - began:.0f} s")
-
     def show(progress: Progress) -> None:
-        nonlocal due, text
-        share = progress.done / progress.total
+        nonlocal due, text, left, reported
+        share, left, reported = progress.done / progress.total, progress.seconds_left, monotonic()
         text = f"{share:4.0%}  {progress.title}"
-        if math.isfinite(progress.seconds_left):
-            text += f", about {progress.seconds_left:.0f} s left"
         if terminal or progress.seconds >= due:
             due = progress.seconds + SECONDS_PER_LINE
-            print_line(text)
+            write(text)
 
-    repeating = threading.Thread(target=repeat, daemon=True)
-    repeating.start()
+    def repeat() -> None:
+        while not ended.wait(max(0.0, printed + SECONDS_PER_LINE - monotonic())):
+            if monotonic() >= printed + SECONDS_PER_LINE:
+                write(f"{text}, after {monotonic() - began:.0f} s")
+
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
     try:
         yield show
     finally:
         ended.set()
-        repeating.join()
+        thread.join()
         if terminal:
             warn("\r\x1b[K", end="")
 

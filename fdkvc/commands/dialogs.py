@@ -19,6 +19,7 @@ from fdkvc.commands.console import (
     skipped_text,
     warn,
     warn_no_effect,
+    without_library_warnings,
 )
 from fdkvc.corpora import capture as recorder
 from fdkvc.corpora.formats import EXAMPLES, read_bytes, read_dialogs
@@ -45,6 +46,7 @@ from fdkvc.files.text import forgotten_text, plan_text, replay_text
 from fdkvc.files.write import check_folder, write_files
 from fdkvc.limits import MAX_DIALOG_FILE_BYTES, MAX_TRACE_BYTES
 from fdkvc.policies import with_pinned_prompts
+from fdkvc.run.sinks import PROTECT, RECALL_ONLY
 from fdkvc.words import count
 
 
@@ -85,7 +87,7 @@ def dialogs(options: Namespace) -> None:
         smallest = smallest_budgets(plan)
         more |= {"plan.csv": plan, "plan_budgets.csv": smallest}
         parts.append(plan_text(smallest, shape))
-        parts.append(plan_sentence(settings, table, plan, tokens, shape))
+        parts += [plan_sentence(settings, table, plan, tokens, shape), RECALL_ONLY, PROTECT]
     files = {}
     if options.out is not None:
         seconds = perf_counter() - began
@@ -93,6 +95,7 @@ def dialogs(options: Namespace) -> None:
     finish(options, files, "\n\n".join(parts))
 
 
+@without_library_warnings()
 def capture(options: Namespace) -> None:
     """Write a trace file of what a model attends to while it reads dialogs."""
     out = check_file(options.out, ".npz")

@@ -18,6 +18,7 @@ from transformers.masking_utils import AttentionMaskInterface
 from fdkvc.attention import Bools, Floats, Ints
 from fdkvc.conformance.masked import Pairs, mixed
 from fdkvc.conformance.subject import Reading, Restored, TurnCache
+from fdkvc.corpora.model_folder import cache_name
 
 INTERFACE = "fdkvc_masked"
 """The name of the reference attention in the library."""
@@ -135,7 +136,7 @@ class LibraryCache(TurnCache):
         def read(tokens: Ints) -> Floats:
             with torch.inference_mode():
                 given = torch.from_numpy(np.asarray(tokens))
-                output = model(input_ids=given, past_key_values=cache, use_cache=True)
+                output = model(input_ids=given, use_cache=True, **{cache_name(model): cache})
             logits: Floats = output.logits.float().numpy()
             return logits
 

@@ -27,7 +27,12 @@ from typing import Any
 import numpy as np
 
 from fdkvc.attention import Bools, Floats, softmax
-from fdkvc.corpora.model_folder import as_model_error, check_loaded, check_model_folder
+from fdkvc.corpora.model_folder import (
+    as_model_error,
+    cache_name,
+    check_loaded,
+    check_model_folder,
+)
 from fdkvc.corpora.recordings import Recording, Token
 from fdkvc.corpora.tokenizer_file import as_value_error, error_reason, stderr_silenced
 from fdkvc.corpora.transcripts import Transcript, check_size, clean_name
@@ -322,10 +327,10 @@ def _read_causally(model: Model, name: str, turns: Sequence[list[int]]) -> Itera
     total = sum(map(len, turns))
     if total > model.most_tokens:
         raise ValueError(f"{name}: {total} tokens, but the model holds at most {model.most_tokens}")
-    past, seen, last = None, 0, None
+    past, seen, last, cache = None, 0, None, cache_name(model.model)
     for ids in filter(None, turns):
-        output = _forward(model, ids, past_key_values=past, use_cache=True)
-        past, seen = output.past_key_values, seen + len(ids)
+        output = _forward(model, ids, use_cache=True, **{cache: past})
+        past, seen = getattr(output, cache), seen + len(ids)
         _check_sees_all(model, name, seen)
         nats = np.zeros(0, np.float32)
         if model.predicts_tokens:

@@ -6,6 +6,7 @@ A folder of Hugging Face *transformers* has ``config.json``, a tokenizer, and we
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -63,6 +64,15 @@ def check_loaded(loaded: Mapping[str, Any], needless: str = "") -> None:
     missing = sorted(key for key in loaded["missing_keys"] if not needless or needless not in key)
     if missing:
         raise ValueError(f"its weights lack {missing[0]} ({len(missing)} missing in all)")
+
+
+def cache_name(model: Any) -> str:
+    """Return what the library calls the cache of a model's forward pass, given and returned.
+
+    It is ``cache`` from *transformers* 5.24 on, where ``past_key_values`` is deprecated.
+    """
+    new = "cache" in inspect.signature(model.forward).parameters
+    return "cache" if new else "past_key_values"
 
 
 def as_model_error(name: str, act: str = "be loaded") -> AbstractContextManager[None]:

@@ -8,10 +8,11 @@ and the same call.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
+from time import perf_counter
 from typing import Any, Unpack
 
 import numpy as np
@@ -24,6 +25,7 @@ from fdkvc.corpora.transcripts import Argument, Call, Transcript
 from fdkvc.experiments.arguments import AGES
 from fdkvc.experiments.jobs import (
     Execution,
+    Progress,
     check_different,
     one_blas_thread,
     run_jobs,
@@ -146,11 +148,15 @@ def run_answers(
     differ. Raises a ValueError if a dialog is longer than the model's context, or `workers` is
     below 1.
     """
-    worker_count(how)
-    for transcript in transcripts:
-        encode_dialog(model, transcript)
+    alone = worker_count(how) == 1 and how.get("executor") is None
+    on_progress = how.get("on_progress")
+    sizes = [sum(len(each.ids) for each in encode_dialog(model, own)) for own in transcripts]
     jobs = [transcripts[first : first + CHUNK] for first in range(0, len(transcripts), CHUNK)]
-    chunks = run_jobs(partial(answer_chunk, settings, model), jobs, **how)
+    run = partial(answer_chunk, settings, model)
+    if alone and on_progress is not None:  # in this process, where each passage is reported
+        how["on_progress"] = None
+        run = partial(run, on_read=_reporting(sizes, on_progress))
+    chunks = run_jobs(run, jobs, **how)
     tables = (
         pd.DataFrame([row for chunk in chunks for row in chunk[at]], columns=list(MEASURED))
         for at in range(2)
@@ -158,17 +164,36 @@ def run_answers(
     return AnswerScores(*tables)
 
 
+def _reporting(sizes: Sequence[int], report: Callable[[Progress], None]) -> Callable[[int], None]:
+    """Return a function that reports, with the number of tokens read, the progress so far."""
+    ends, began, done = np.cumsum(sizes), perf_counter(), 0
+
+    def on_read(tokens: int) -> None:
+        nonlocal done
+        done += tokens
+        title = f"{(ends <= done).sum()} of {len(sizes)} dialogs"
+        report(Progress(done, int(ends[-1]), title, perf_counter() - began))
+
+    return on_read
+
+
 def answer_chunk(
-    settings: Answers, model: AnyModel, transcripts: Sequence[Transcript]
+    settings: Answers,
+    model: AnyModel,
+    transcripts: Sequence[Transcript],
+    on_read: Callable[[int], None] = lambda tokens: None,
 ) -> tuple[list[Row], list[Row]]:
-    """Return the rows of some dialogs: of answers and of proxies."""
+    """Return the rows of some dialogs: of answers and of proxies.
+
+    `on_read` gets the number of tokens of each passage that was read.
+    """
     one_blas_thread()  # here too, since this may be another process
     answers: list[Row] = []
     proxies: list[Row] = []
     for transcript in transcripts:
         passages = encode_dialog(model, transcript)
         dialog = transcript.name, transcript.services
-        rows, full = _read(settings, model, passages)
+        rows, full = _read(settings, model, passages, on_read)
         answers += [(*dialog, *row) for row in rows]
         if settings.proxies:
             found = _proxies(settings, model, full, transcript, passages)
@@ -177,13 +202,17 @@ def answer_chunk(
 
 
 def _read(
-    settings: Answers, model: AnyModel, passages: Sequence[EncodedPassage]
+    settings: Answers,
+    model: AnyModel,
+    passages: Sequence[EncodedPassage],
+    on_read: Callable[[int], None],
 ) -> tuple[list[tuple[str, int, str, float, int]], ModelCache]:
     """Return a dialog's rows from the policy on, and its full cache; the others can go."""
     caches = settings.caches(model)
     reader = _Reader(settings, model, list(caches.values()))
     for passage in passages:
         reader.read_passage(passage)
+        on_read(len(passage.ids))
     rows = [
         (name, each, metric, value, count)
         for at, (name, budget) in enumerate(caches)

@@ -4,5 +4,6 @@ Needs the packages of ``requirements-capture.txt``.
 """
 
 from fdkvc.live.cache import PolicyCache
+from fdkvc.run.sinks import FirstTokensWarning
 
-__all__ = ["PolicyCache"]
+__all__ = ["FirstTokensWarning", "PolicyCache"]

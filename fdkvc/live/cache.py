@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -40,6 +41,7 @@ from fdkvc.lm.tokens import TOKEN_FEATURES, Tokens
 from fdkvc.parameters import Field, check_parameter
 from fdkvc.policies import Policy
 from fdkvc.policies.together import POOL
+from fdkvc.run.sinks import FirstTokensWarning, sinks_notes
 
 POSITIONS = Field(
     "Positions",
@@ -119,6 +121,11 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         For an unsupported policy, option or model; in use, for another number of texts, for beams,
         or for a text that ends in padding.
 
+    Warns
+    -----
+    FirstTokensWarning
+        If the policy can evict the first tokens of a text, which pretrained models attend to.
+
     Notes
     -----
     A policy sees logits as q·k/√h with the model's scaling, but without logit caps or attention
@@ -126,7 +133,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
 
     Examples
     --------
-    ``model.generate(**turn, past_key_values=PolicyCache(policy, budget=256, model=model))``
+    ``model.generate(**turn, cache=PolicyCache(policy, budget=256, model=model))``
     """
 
     def __init__(
@@ -147,6 +154,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     ) -> None:
         check_eviction(policy, budget, decides, pool)
         check_within_a_cache(policy, with_text=tokenizer is not None)
+        for sentence in sinks_notes([policy], [budget]):
+            warnings.warn(sentence, FirstTokensWarning, stacklevel=2)
         POSITIONS.check(positions, "positions")
         if every is not None:
             check_parameter("every", EVERY, every, int)
@@ -478,7 +487,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
 
         Examples
         --------
-        ``model.generate(**turn, past_key_values=cache, streamer=cache.streamer())``
+        ``model.generate(**turn, cache=cache, streamer=cache.streamer())``
         """
         return _TurnEnd(self, more)
 

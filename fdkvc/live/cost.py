@@ -11,6 +11,7 @@ import pandas as pd
 import torch
 from transformers.cache_utils import DynamicCache
 
+from fdkvc.corpora.model_folder import cache_name
 from fdkvc.live.cache import PolicyCache, bytes_of
 from fdkvc.live.loop import LiveModel
 from fdkvc.policies import Policy
@@ -38,6 +39,7 @@ def measure_cost(
     *,
     decides: str,
     every: int | None = None,
+    on_case: Callable[[int, int], None] = lambda done, total: None,
 ) -> pd.DataFrame:
     """Let a model read a text turn by turn and continue it, under each policy and budget.
 
@@ -50,6 +52,8 @@ def measure_cost(
         The tokens of each turn of the text.
     decides, every
         As for `fdkvc.experiments.answers.Answers`.
+    on_case : function (int, int)
+        Gets the number of timings done, and of all.
 
     Returns
     -------
@@ -62,7 +66,7 @@ def measure_cost(
     reads = sum(map(len, turns))
     writes = min(WRITTEN, model.decoder.shape.positions - reads)
     held, seconds = np.zeros(len(cases), int), np.zeros((REPEATS, len(cases), 2))
-    for timed in seconds:
+    for round_, timed in enumerate(seconds):
         for at, case in enumerate(cases):
             cache = (
                 DynamicCache(config=model.model.config)
@@ -70,6 +74,7 @@ def measure_cost(
                 else model.evicting(*case, decides).cache
             )
             held[at], *timed[at] = read_and_write(model.model, cache, turns, writes, every)
+            on_case(round_ * len(cases) + at + 1, REPEATS * len(cases))
     speed = (reads, writes) / np.median(seconds, axis=0)
     ratio = np.median(seconds[:, :1] / seconds, axis=0)
     found: list[tuple[Any, ...]] = []
@@ -112,7 +117,7 @@ def read_and_write(
 
     def took(ids: Any, *, end: bool) -> Any:
         nonlocal most
-        given: Any = {"past_key_values": cache, "use_cache": True, "logits_to_keep": 1}
+        given: Any = {cache_name(model): cache, "use_cache": True, "logits_to_keep": 1}
         logits = model(input_ids=ids, **given).logits
         most = max(most, bytes_of(cache))
         if ends and end:

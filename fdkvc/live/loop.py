@@ -18,7 +18,12 @@ import transformers
 from transformers.utils.logging import disable_progress_bar, set_verbosity_error
 
 from fdkvc.attention import Floats, Ints
-from fdkvc.corpora.model_folder import as_model_error, check_loaded, check_model_folder
+from fdkvc.corpora.model_folder import (
+    as_model_error,
+    cache_name,
+    check_loaded,
+    check_model_folder,
+)
 from fdkvc.corpora.transcripts import clean_name
 from fdkvc.live.cache import POSITIONS, PolicyCache
 from fdkvc.live.rotary import head_width
@@ -82,7 +87,8 @@ class LiveModel:
         texts, logits = torch.tensor(ids, device=self.model.device), []
         with torch.inference_mode():
             for own, memory in zip(texts, caches, strict=True):
-                read = self.model(input_ids=own[None], past_key_values=memory.cache, use_cache=True)
+                cache = {cache_name(self.model): memory.cache}
+                read = self.model(input_ids=own[None], use_cache=True, **cache)
                 logits.append(read.logits[:, first:].float().cpu().numpy())
         return np.concatenate(logits)
 

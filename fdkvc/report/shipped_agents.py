@@ -17,6 +17,7 @@ from fdkvc.experiments.shipped_tables import shipped_table
 from fdkvc.policies import read_policy
 from fdkvc.report.document import Part, drawing, report_html
 from fdkvc.report.tables import interval_words, table_html, wide_columns
+from fdkvc.run.sinks import PROTECT, RECALL_ONLY
 from fdkvc.words import signed
 
 TITLE = "Call-argument recall of agent conversations"
@@ -113,5 +114,8 @@ def agents_report() -> str:
     """Return the shipped results as a report."""
     drawn, table = drawing(agents_chart(LIGHT), "agents"), table_html(agents_columns(), TITLE)
     parts = [Part(TITLE, f"{drawn}{table}<p>{escape(agents_words())}</p>")]
-    scope = ["What policies keep of the conversations of agents, whose calls need what was said."]
+    scope = [
+        "What policies keep of the conversations of agents, whose calls need what was said.",
+        f"{RECALL_ONLY} {PROTECT}",
+    ]
     return report_html("Cache policies on agent conversations", scope, parts, MEASURED_ON)

@@ -31,6 +31,7 @@ from fdkvc.policies.base import Step
 from fdkvc.replication.random_eviction import behind_random
 from fdkvc.report import shipped_agents
 from fdkvc.run.metrics import metric_named, metrics_of
+from fdkvc.run.sinks import PROTECT, RECALL_ONLY
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import show_chart, show_pickable
@@ -144,6 +145,7 @@ def show_map(page: str) -> None:
         for at, axis in (("x", x), ("y", y))
     )
     answer.markdown(plain(_answer(points[points.setting.isin(within)], axes)))
+    answer.caption(plain(f"{RECALL_ONLY} {PROTECT}"))
     _show_picked(page, table, policies)
     st.caption(
         "Lines and brackets: 95 % intervals. Policies whose ranks overlap over resampled dialogs "

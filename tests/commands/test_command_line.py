@@ -26,6 +26,7 @@ from fdkvc.corpora.formats import read_dialogs
 from fdkvc.experiments import benchmark as benchmark_module
 from fdkvc.experiments import study as study_module
 from fdkvc.experiments.benchmark import Benchmark, Latency, run_benchmark
+from fdkvc.experiments.jobs import Progress
 from fdkvc.experiments.study import run_study
 from fdkvc.experiments.sweep import MAX_SETTINGS, sweepable
 from fdkvc.files.export import benchmark_files, trace_files
@@ -192,6 +193,29 @@ def test_a_line_comes_every_ten_seconds_from_the_start_of_reading(
         "Reading dialogues.json, after N s"
     }
     assert 2 <= len(reading) <= 6
+
+
+def test_without_a_terminal_lines_come_while_nothing_is_reported(
+    monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
+) -> None:
+    monkeypatch.setattr(console_module, "SECONDS_PER_LINE", 0.05)
+    monkeypatch.setattr(console_module, "monotonic", lambda: 100 * time.monotonic())
+    with console_module.progress() as show:
+        time.sleep(0.2)
+        show(Progress(1, 4, "1 of 4 dialogs", 30.0))
+        time.sleep(0.5)
+    every = [*dict.fromkeys(capsys.readouterr().err.splitlines())]
+    before = [line for line in every if re.fullmatch(r"Starting, after \d+ s", line)]
+    assert before
+    assert every[: len(before)] == before
+    lines = every[len(before) :]
+    form = re.compile(r" 25%  1 of 4 dialogs, about (\d+) s left")
+    left = [int(match[1]) for line in lines if (match := form.fullmatch(line))]
+    assert len(left) == len(lines)
+    # 90 s are left at the pace so far, less what has passed since, 50 s here.
+    assert left == sorted(left, reverse=True)
+    assert left[0] > 80
+    assert left[-1] < 60
 
 
 # ------------------------------------------------------------------------------- sweep

@@ -19,6 +19,7 @@ from fdkvc.corpora.trace_file import trace_bytes
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.replay import BEST
 from fdkvc.policies import PAPER_POLICIES
+from fdkvc.run.sinks import PROTECT, RECALL_ONLY
 
 CAPTURED = pytest.CaptureFixture[str]
 
@@ -295,6 +296,7 @@ def test_a_plan_names_policy_budget_and_memory(tmp_path: Path, capsys: CAPTURED)
     assert "Smallest budget, in entries and in bytes of config.json" in out
     assert "Call-argument recall % by source and age at budget 1024" in out
     assert "What whitelist(fifo, first=0, speaker=prompt) forgot" not in out, "all is held at 1024"
+    assert out.endswith(f"\n\n{RECALL_ONLY}\n\n{PROTECT}\n\nWritten to {tmp_path / 'out'}\n")
     assert re.search(r"FIFO.* at 1,024 entries has a call-argument recall of 100\.0 %", out)
     smallest = pd.read_csv(tmp_path / "out" / "plan_budgets.csv")
     assert set(smallest.policy) == {"fifo", "whitelist(fifo, first=0, speaker=prompt)"}

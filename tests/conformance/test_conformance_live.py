@@ -13,6 +13,7 @@ from conftest import NO_TRANSFORMERS
 from fdkvc.conformance import Fault, Restored, Subject, checks
 from fdkvc.conformance.subject import key_difference, last_attention
 from fdkvc.policies import policy_named, read_policy
+from fdkvc.run.sinks import sinks_of
 from tests.library import CONFIGS, Numbers, model_of
 
 if os.environ.get("FDKVC_REQUIRE_CAPTURE") == "1":
@@ -40,7 +41,8 @@ def subject(model: Any, key: str = "h2o", promises: Any = None, **options: Any) 
         return LibraryCache(model, cache, held, live.PolicyCache.end_turn)
 
     full = TransformersModel(model, live.PolicyCache(policy_named("h2o"), BUDGET, model).decided)
-    return Subject(begin, full, BUDGET, samples=3, every=EVERY, **(promises or {}))
+    promises = {"sinks": sinks_of(read_policy(key), BUDGET), **(promises or {})}
+    return Subject(begin, full, BUDGET, samples=3, every=EVERY, **promises)
 
 
 def run(found: Subject) -> None:
@@ -71,12 +73,15 @@ def test_it_passes_on_the_models_device(key: str, decides: str) -> None:
     ("key", "promises"),
     [
         ("sink", {"sinks": 4}),
+        ("whitelist(h2o)", {"sinks": 4}),
+        ("whitelist(surprisal)", {"sinks": 4}),
         ("tova", {"scores": last_attention}),
         ("keydiff", {"scores": key_difference}),
     ],
 )
 def test_what_a_policy_promises_besides_is_held(key: str, promises: dict[str, Any]) -> None:
-    run(subject(model_of("llama"), key, promises))
+    assert sinks_of(read_policy(key), BUDGET) == promises.get("sinks", 0)
+    run(subject(model_of("llama"), key, promises, tokenizer=Numbers()))
 
 
 def in_bits(bits: int) -> Restored:

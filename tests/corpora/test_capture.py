@@ -31,6 +31,9 @@ else:
     torch = pytest.importorskip("torch", reason=NO_TRANSFORMERS)
     transformers = pytest.importorskip("transformers", reason=NO_TRANSFORMERS)
 
+# A former name of the library's is a failure.
+pytestmark = pytest.mark.filterwarnings("error:.*past_key_values:FutureWarning")
+
 (DIALOG,) = read_transcripts(
     b"User: a table for two in rome\nSystem: at six?\nUser: at six, in rome\nSystem:\nUser: a rome"
 )

@@ -32,6 +32,7 @@ from fdkvc.lm.language_model import LanguageModel, load_language_model
 from fdkvc.lm.text_cache import EvictingCache, TextCache, read
 from fdkvc.policies import policy_named, read_policy
 from fdkvc.run.metrics import metrics_of
+from fdkvc.run.sinks import PROTECT
 from tests.models import write_model
 
 CAPTURED = pytest.CaptureFixture[str]
@@ -496,7 +497,8 @@ def test_the_command_writes_what_its_help_and_document_say(
     files = ("--model", folder, "--dialogs", tmp_path / "chat.json", "--out", out)
     assert run("answers", *files, *few) == 0
 
-    said = capsys.readouterr().out
+    said, beside = capsys.readouterr()
+    assert f"The first tokens of a text are not protected under FIFO and H2O. {PROTECT}\n" in beside
     assert said.startswith(f"{folder.name}\n\nMeans over 2 dialogs by budget")
     assert "calls_exact, %" in said
     assert said.endswith(f"Written to {out}\n")

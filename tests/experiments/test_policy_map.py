@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from html import unescape
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,9 @@ from fdkvc.experiments.replay import BEST
 from fdkvc.experiments.shipped_tables import AXES, FOLDER, TABLES, shipped_table
 from fdkvc.files.shipped import OVERVIEW, overview
 from fdkvc.policies import read_policy, synthetic_policies
+from fdkvc.report.shipped_agents import agents_report
 from fdkvc.run.metrics import metric_named
+from fdkvc.run.sinks import PROTECT, RECALL_ONLY
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS
 from fdkvc.ui import policies as ui
 from tests.app_pages import open_page
@@ -124,6 +127,8 @@ def check_answer(app: AppTest, axis: str, other: str) -> None:
 def test_the_page_names_the_best_on_two_axes_and_opens_compare() -> None:
     app = open_page("policies")
     assert not app.exception
+    assert f"{RECALL_ONLY} {PROTECT}" in [each.value for each in app.caption]
+    assert f"{RECALL_ONLY} {PROTECT}" in unescape(agents_report())
     assert any(
         "pages cost FIFO what their empty places would" in said.value for said in app.markdown
     )

@@ -6,7 +6,9 @@ import doctest
 import io
 import json
 import os
+import re
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -19,8 +21,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import NO_TRANSFORMERS
+from fdkvc.commands import console
 from fdkvc.commands.main import main
 from fdkvc.corpora.formats import EXAMPLES, read_file
+from fdkvc.corpora.model_folder import cache_name
 from fdkvc.corpora.model_text import model_text
 from fdkvc.corpora.trace_file import read_trace_file, trace_bytes
 from fdkvc.corpora.transcripts import SPAN_KINDS
@@ -28,9 +32,11 @@ from fdkvc.experiments.answers import Answers, run_answers
 from fdkvc.lm import BUNDLED
 from fdkvc.lm.language_model import load_language_model
 from fdkvc.lm.text_cache import read
+from fdkvc.lm.tokens import Tokens
 from fdkvc.policies import WRAPPERS, Policy, policy_named, read_policy
 from fdkvc.policies.together import Together
 from fdkvc.run.simulate import simulate
+from fdkvc.run.sinks import PROTECT
 from tests.corpora.test_agent_formats import TALKS, encoded
 from tests.experiments.test_answers import shortened
 from tests.library import Numbers
@@ -45,10 +51,18 @@ else:
     torch = pytest.importorskip("torch", reason=NO_TRANSFORMERS)
     transformers = pytest.importorskip("transformers", reason=NO_TRANSFORMERS)
 
-from fdkvc.live import PolicyCache
+from fdkvc.live import FirstTokensWarning, PolicyCache
 from fdkvc.live.cost import COST
-from fdkvc.live.loop import load_live
+from fdkvc.live.loop import LiveModel, load_live
 from fdkvc.live.recorded import record_dialog, recorded_text
+
+CACHE = cache_name(transformers.LlamaForCausalLM)
+"""The argument of the installed library that takes a cache."""
+
+NO_OLD_NAME = pytest.mark.filterwarnings("error:.*past_key_values:FutureWarning")
+"""A former name of the library's is a failure."""
+
+pytestmark = NO_OLD_NAME
 
 NEAR = 1e-5
 """Logits are the same to so much of the largest, where sums round otherwise."""
@@ -125,7 +139,7 @@ def read_in_turns(model: Any, cache: Any, ids: Any, lengths: Sequence[int]) -> A
     found = []
     for first, end in pairwise(np.cumsum([0, *lengths]).tolist()):
         if end > first:
-            found.append(model(ids[:, first:end], past_key_values=cache).logits[0])
+            found.append(model(ids[:, first:end], **{CACHE: cache}).logits[0])
         if isinstance(cache, PolicyCache):
             cache.end_turn()
     return torch.cat(found).numpy()
@@ -257,14 +271,14 @@ def turns_of(model: Any, cache: Any, prompts: Sequence[int], **how: Any) -> Iter
     for seed, length in enumerate(prompts):
         ids = torch.cat([ids, text(length, seed)], dim=1)
         given = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-        ids = model.generate(**given, past_key_values=cache, max_new_tokens=7, **how)
+        ids = model.generate(**given, **{CACHE: cache}, max_new_tokens=7, **how)
         yield ids
 
 
 def test_a_long_prompt_is_read_in_parts(llama: Any) -> None:
     cache = PolicyCache(policy_named("snapkv"), 6, llama)
     ids = text(23)
-    given = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "past_key_values": cache}
+    given = {"input_ids": ids, "attention_mask": torch.ones_like(ids), CACHE: cache}
     llama.generate(**given, max_new_tokens=2, prefill_chunk_size=8, do_sample=False)
     assert cache.ends == [8, 16, 23]
     assert cache.held.shape == (3, 2, 7)
@@ -307,7 +321,7 @@ def test_what_was_written_ends_its_turn_before_the_next_prompt_is_read(llama: An
     by_hand = PolicyCache(policy_named("fifo"), 6, llama, by_itself=False)
     ids = said[1]
     for first, end in pairwise([0, *cache.ends]):
-        logits = llama(ids[:, first:end], past_key_values=by_hand).logits[0, -1]
+        logits = llama(ids[:, first:end], **{CACHE: by_hand}).logits[0, -1]
         by_hand.end_turn()
     assert logits.argmax() == ids[0, cache.ends[-1]]
     np.testing.assert_array_equal(by_hand.held, cache.decisions[-1].held)
@@ -362,8 +376,8 @@ def test_closed_up_positions_are_turned_from_keys_without_any(llama: Any) -> Non
         _, keys = turn(keys[None], keys[None], *angles)
         afresh.update(keys, cache.layers[layer].values, layer)
     more, places = text(4, seed=1), torch.arange(5, 9)[None]
-    theirs = llama(more, past_key_values=afresh, position_ids=places).logits[0].numpy()
-    ours = llama(more, past_key_values=cache).logits[0].numpy()
+    theirs = llama(more, **{CACHE: afresh}, position_ids=places).logits[0].numpy()
+    ours = llama(more, **{CACHE: cache}).logits[0].numpy()
     np.testing.assert_allclose(ours, theirs, atol=1e-4 * np.abs(theirs).max())
 
 
@@ -397,12 +411,12 @@ def test_layers_with_a_window_are_left_to_the_model_and_told() -> None:
 
 def test_other_texts_beams_and_the_way_back_are_refused(llama: Any) -> None:
     cache = PolicyCache(policy_named("h2o"), 5, llama)
-    llama(text(4), past_key_values=cache)
+    llama(text(4), **{CACHE: cache})
     with pytest.raises(ValueError, match="began with 1 texts cannot go on with 2: make a new one"):
-        llama(text(8).reshape(2, 4), past_key_values=cache)
+        llama(text(8).reshape(2, 4), **{CACHE: cache})
     cache = PolicyCache(policy_named("h2o"), 5, llama)
     with pytest.raises(ValueError, match="a text of the batch ends in padding: pad on the left"):
-        llama(text(4), attention_mask=torch.tensor([[1, 1, 1, 0]]), past_key_values=cache)
+        llama(text(4), attention_mask=torch.tensor([[1, 1, 1, 0]]), **{CACHE: cache})
     refused: Any = {
         "reset": (),
         "crop": (-1,),
@@ -445,14 +459,14 @@ def test_attention_that_is_changed_afterwards_is_refused(key: str, began: bool) 
     model = made()
     cache = PolicyCache(policy_named(key), 5, model)
     if began:
-        model(text(8), past_key_values=cache)
+        model(text(8), **{CACHE: cache})
     model.set_attn_implementation("eager")
     sentence = "attention was set to 'eager' after this PolicyCache was made"
     with pytest.raises(ValueError, match=sentence) as caught:
-        model(text(8), past_key_values=cache)
+        model(text(8), **{CACHE: cache})
     assert_one_sentence(caught.value)
     again = PolicyCache(policy_named(key), 5, model)
-    model(text(8), past_key_values=again)
+    model(text(8), **{CACHE: again})
     assert again.held.shape[2] == 5
 
 
@@ -471,7 +485,7 @@ def test_a_model_that_cannot_be_listened_to_is_refused(llama: Any) -> None:
         "attention takes other values than|attention does not go through the interface of the"
     )
     with pytest.raises(ValueError, match=sentence) as caught:
-        model(text(8), past_key_values=PolicyCache(policy_named("h2o"), 5, model))
+        model(text(8), **{CACHE: PolicyCache(policy_named("h2o"), 5, model)})
     assert_one_sentence(caught.value)
     transformers.AttentionInterface.register("other", lambda *_, **__: None)
     with pytest.raises(ValueError, match="attention is 'other', but must be one of eager, sdpa"):
@@ -587,6 +601,20 @@ def test_what_generate_said_is_recorded_with_the_models_own_tokens(llama: Any) -
         PolicyCache(policy_named("h2o"), 6, llama).recorded("keys")
 
 
+@pytest.mark.parametrize("policy", ["fifo", "surprisal", "whitelist(fifo, first=0)"])
+def test_a_policy_that_can_evict_the_first_tokens_is_warned_of(llama: Any, policy: str) -> None:
+    how = {"budget": 16, "model": llama, "tokenizer": Tokens(None, (), {}, 0)}
+    with pytest.warns(FirstTokensWarning) as warned:
+        PolicyCache(read_policy(policy), **how)
+    (only,) = warned
+    assert only.filename == __file__
+    assert str(only.message).endswith(PROTECT)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name in ("sink", "full", "whitelist(surprisal)"):
+            PolicyCache(read_policy(name), **how).fork()
+
+
 # ------------------------------------------------------------------------------- the command
 
 
@@ -610,7 +638,9 @@ def test_the_command_writes_what_its_document_says(
     how = ("--pool", "max", "--positions", "slots", "--trace")
     assert run("live", *files, *how, "--out", out) == 0
 
-    said = capsys.readouterr().out
+    said, beside = capsys.readouterr()
+    (line,) = [each for each in beside.splitlines() if "first tokens" in each]
+    assert line == f"The first tokens of a text are not protected under FIFO and H2O. {PROTECT}"
     assert said.startswith("a model\n\nMeans over 2 dialogs by budget")
     document = (BUNDLED.parents[1] / "live" / "README.md").read_text("utf-8")
     written = sorted(path.name for path in out.iterdir())
@@ -635,6 +665,35 @@ def test_the_command_writes_what_its_document_says(
         name for name in written if name != "trace.npz"
     ]
     assert json.loads((tmp_path / "often/run.json").read_text())["parameters"]["every"] == 3
+
+
+def test_the_command_shows_its_progress_from_the_start_and_no_warning_of_the_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    messages = [{"role": "user", "content": "to Trieste"}, {"role": "user", "content": "at noon"}]
+    conversations = [{"id": name, "messages": messages} for name in ("one", "two")]
+    (tmp_path / "chat.json").write_text(json.dumps(conversations))
+    files = ("--model", write_model(tmp_path / "model"), "--dialogs", tmp_path / "chat.json")
+    took = LiveModel.read
+
+    def read(*given: Any, **named: Any) -> Any:
+        warnings.warn("of torch", UserWarning, stacklevel=2)
+        warnings.warn("of transformers", FutureWarning, stacklevel=2)
+        return took(*given, **named)
+
+    monkeypatch.setattr(LiveModel, "read", read)
+    monkeypatch.setattr(console, "SECONDS_PER_LINE", 1e-4)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        few = ("--policies", "sink", "--budgets", "8", "--out", tmp_path / "out")
+        assert run("live", *files, *few) == 0
+    assert not caught
+
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "  0%"
+    left = re.compile(r" *\d+%  ([012] of 2 dialogs|of the timing), about ")
+    found = [match[1] for line in lines if (match := left.match(line))]
+    assert [*dict.fromkeys(found)] == [*(f"{n} of 2 dialogs" for n in range(3)), "of the timing"]
 
 
 def test_the_command_reads_an_agents_conversation(tmp_path: Path) -> None:
@@ -721,6 +780,10 @@ def test_the_documents_example_answers_turn_after_turn(tmp_path: Path) -> None:
     model = transformers.AutoModelForCausalLM.from_pretrained(folder)
     model.generation_config.max_new_tokens = 12
     names = {"model": model, "tokenizer": tokenizer, "chat": []}
-    found = doctest.testfile(str(document), module_relative=False, globs=names)
+    text = document.read_text("utf-8").replace("cache=cache", f"{CACHE}=cache")
+    example = doctest.DocTestParser().get_doctest(text, names, document.name, str(document), 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FirstTokensWarning)
+        found = doctest.DocTestRunner().run(example)
     assert found.attempted > 4
     assert found.failed == 0

@@ -30,8 +30,10 @@ from fdkvc.live import PolicyCache
 from fdkvc.live.device_array import Device, DeviceArray
 from tests.library import Numbers
 from tests.live.test_live import (
+    CACHE,
     EVICTING,
     LENGTHS,
+    NO_OLD_NAME,
     RAGGED,
     SIZES,
     WITHIN,
@@ -44,6 +46,8 @@ from tests.live.test_live import (
 )
 from tests.refusals import assert_one_sentence
 from tests.worlds import policies, turn_lengths
+
+pytestmark = NO_OLD_NAME
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +153,7 @@ def test_vectors_are_copied_of_one_layer_at_a_time(
         how: Any = {"decides": decides, "on_device": on_device, "by_itself": False}
         cache = PolicyCache(read_policy(policy), 48, deep, tokenizer=Numbers(), **how)
         read_in_turns(deep, cache, text(56), [48, 8])
-        deep(text(8), past_key_values=cache)
+        deep(text(8), **{CACHE: cache})
         with Largest() as largest:
             cache.end_turn()
         found.append(largest.most)
@@ -239,7 +243,7 @@ def test_flash_attention_gets_no_mask_but_padding(
         cache = PolicyCache(read_policy(RAGGED), 6, each, decides="layer")
         both = []
         for first, end in ((0, 9), (9, 10), (10, 20)):
-            given = {"attention_mask": mask[:, :end], "past_key_values": cache}
+            given = {"attention_mask": mask[:, :end], CACHE: cache}
             positions = (mask.cumsum(1) - 1).clamp(min=0)[:, first:end]
             logits = each(ids[:, first:end], position_ids=positions, **given).logits
             both.append(logits[:, 3 if padded and not first else 0 :])
@@ -269,11 +273,11 @@ def test_texts_of_a_batch_are_read_as_each_alone(policy: str, decides: str, atte
         for at, whole in enumerate(texts):
             n, end = counts[at, turn], ends[at, turn]
             ids[at, most - n :], real[at, most - n :] = whole[0, end - n : end], 1
-            expected.append(model(whole[:, end - n : end], past_key_values=alone[at]).logits[0])
+            expected.append(model(whole[:, end - n : end], **{CACHE: alone[at]}).logits[0])
             alone[at].end_turn()
         mask = torch.cat([mask, real], dim=1)
         positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -int(most) :]
-        given = {"attention_mask": mask, "position_ids": positions, "past_key_values": cache}
+        given = {"attention_mask": mask, "position_ids": positions, CACHE: cache}
         ours = model(ids, **given).logits
         cache.end_turn()
         for at, logits in enumerate(expected):
@@ -288,7 +292,7 @@ def test_generate_answers_a_padded_batch_turn_after_turn(llama: Any) -> None:
     for seed, n in enumerate(lengths):
         cache, ids = PolicyCache(read_policy("h2o"), 6, llama), text(n, seed)
         for more in (4, 0):
-            given = {"attention_mask": torch.ones_like(ids), "past_key_values": cache}
+            given = {"attention_mask": torch.ones_like(ids), CACHE: cache}
             how: Any = {"max_new_tokens": 5, "do_sample": False, "pad_token_id": 0}
             ids = llama.generate(ids, **given, streamer=cache.streamer(), **how)
             ids = torch.cat([ids, text(more, 9)], dim=1)
@@ -298,7 +302,7 @@ def test_generate_answers_a_padded_batch_turn_after_turn(llama: Any) -> None:
     mask = torch.ones_like(ids)
     mask[1, :4] = 0
     for more in (4, 0):
-        given = {"attention_mask": mask, "past_key_values": cache}
+        given = {"attention_mask": mask, CACHE: cache}
         ids = llama.generate(ids, **given, streamer=cache.streamer(), **how)
         ids = torch.cat([ids, text(more, 9).expand(2, -1)], dim=1)
         mask = torch.cat([mask, torch.ones(2, ids.shape[1] - mask.shape[1], dtype=int)], dim=1)
@@ -306,7 +310,7 @@ def test_generate_answers_a_padded_batch_turn_after_turn(llama: Any) -> None:
     assert ids[1, 4:].tolist() == alone[1]
     assert cache.held.shape[:3] == (2, 3, 2)
     with pytest.raises(ValueError, match="cannot serve several beams"):
-        llama.generate(ids[:1], num_beams=2, past_key_values=cache, **how)
+        llama.generate(ids[:1], num_beams=2, **{CACHE: cache}, **how)
 
 
 # ------------------------------------------------------------------------------- turns
@@ -316,11 +320,11 @@ def test_a_prompt_of_one_token_is_one_where_it_is_announced(llama: Any) -> None:
     silent, told = (PolicyCache(read_policy("h2o"), 6, llama) for _ in range(2))
     for cache in (silent, told):
         for n in (1, 7):
-            llama(text(n), past_key_values=cache)
+            llama(text(n), **{CACHE: cache})
         if cache is told:
             cache.begin_turn()
         for _ in range(3):
-            llama(text(1), past_key_values=cache)
+            llama(text(1), **{CACHE: cache})
     assert silent.ends == [1, 8], "a single token seems to be written"
     assert told.ends == [1, 8, 9]
 
@@ -328,7 +332,7 @@ def test_a_prompt_of_one_token_is_one_where_it_is_announced(llama: Any) -> None:
 def test_a_streamer_knows_how_long_its_prompt_is(llama: Any) -> None:
     cache = PolicyCache(read_policy("h2o"), 6, llama)
     ids = text(17)
-    given = {"attention_mask": torch.ones_like(ids), "past_key_values": cache}
+    given = {"attention_mask": torch.ones_like(ids), CACHE: cache}
     how: Any = {"max_new_tokens": 4, "do_sample": False, "prefill_chunk_size": 8}
     llama.generate(ids, **given, streamer=cache.streamer(), **how)
     assert cache.ends == [8, 16, 17, 20], "a part of one token is prompt, too"
@@ -343,7 +347,7 @@ def test_keys_and_values_in_few_bits_are_rounded_once(llama: Any, key: str, bits
     whole, few = (PolicyCache(read_policy(key), 6, llama, bits=each) for each in (None, bits))
     ids = text(24)
     for cache in (whole, few):
-        llama(ids[:, :12], past_key_values=cache)
+        llama(ids[:, :12], **{CACHE: cache})
     for one, other in zip(whole.layers, few.layers, strict=True):
         for name in ("keys", "values"):
             exact, rounded = one.slots(name)[:, :6], other.slots(name)[:, :6]
@@ -352,7 +356,7 @@ def test_keys_and_values_in_few_bits_are_rounded_once(llama: Any, key: str, bits
             assert not torch.equal(exact, rounded)
             setattr(one, name, rounded[None])  # so that the other reads what this one stores
         assert other.keys.shape[2] == 0
-    one, other = (llama(ids[:, 12:], past_key_values=cache).logits[0] for cache in (whole, few))
+    one, other = (llama(ids[:, 12:], **{CACHE: cache}).logits[0] for cache in (whole, few))
     assert_same_logits(other.numpy(), one.numpy())
 
 
@@ -377,12 +381,12 @@ def test_few_bits_take_few_bytes_and_stay_as_they_are() -> None:
 def test_rare_words_stay_and_hidden_ids_are_refused(llama: Any) -> None:
     cache = PolicyCache(read_policy("surprisal redundancy=1"), 6, llama, tokenizer=Numbers())
     ids = torch.tensor([[3, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0]])  # Ljubljana, Friday, and the
-    llama(ids, past_key_values=cache)
+    llama(ids, **{CACHE: cache})
     assert (cache.held == [0, 1, 7, 9, 10, 11]).all(), "the two, the newest, the oldest of equals"
     again = PolicyCache(read_policy("surprisal"), 6, llama, tokenizer=Numbers())
     embedded = llama.get_input_embeddings()(ids) * 2
     with pytest.raises(ValueError, match="input_ids instead of inputs_embeds") as caught:
-        llama(inputs_embeds=embedded, past_key_values=again)
+        llama(inputs_embeds=embedded, **{CACHE: again})
     assert_one_sentence(caught.value)
 
 
@@ -429,7 +433,7 @@ def test_hybrids_are_managed_where_they_attend_to_the_whole_text(name: str) -> N
         assert_same_logits(ours, masked(model, ids, what_was_seen(cache, lengths)), rounding)
         assert np.abs(ours[15:] - plain[15:]).max() > 1e-3 * np.abs(plain).max()
         other = cache.fork()
-        one, two = (model(text(3, 4), past_key_values=each).logits for each in (cache, other))
+        one, two = (model(text(3, 4), **{CACHE: each}).logits for each in (cache, other))
         assert torch.equal(one, two)
 
 
@@ -457,7 +461,7 @@ def test_a_model_in_half_precision_is_served_where_it_is(decides: str) -> None:
         how: Any = {"decides": decides, "tokenizer": Numbers(), "on_device": True}
         cache = PolicyCache(read_policy(policy), 5, model, **how)
         for n in LENGTHS:
-            logits = model(text(n), past_key_values=cache).logits
+            logits = model(text(n), **{CACHE: cache}).logits
             cache.end_turn()
             assert torch.isfinite(logits).all()
         assert cache.held.shape == (3, 2, 5)

@@ -30,6 +30,7 @@ from fdkvc.report.document import replay_command
 from fdkvc.run import bounds
 from fdkvc.run.evidence import demand_results, lost_turns
 from fdkvc.run.simulate import simulate
+from fdkvc.run.sinks import PROTECT, RECALL_ONLY
 from fdkvc.run.trace import Status
 from fdkvc.ui.dialogs import choices, files
 from fdkvc.ui.dialogs import forgotten as forgotten_page
@@ -427,6 +428,7 @@ def test_all_dialogs_are_measured_and_give_the_command_lines_files() -> None:
     app = section(open_dialogs(policies="fifo,h2o"), "All dialogs of the file")
     run_until(press(app, "Run"), "Shown: 2 dialogs")
 
+    assert f"{RECALL_ONLY} {PROTECT}" in words_of(app)
     assert specs(app)[0]["title"]["text"] == "Call-argument recall"
     check_specs(app)
     assert "budget 128" in html(app)

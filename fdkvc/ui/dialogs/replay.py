@@ -37,6 +37,7 @@ from fdkvc.policies import usable, with_pinned_prompts
 from fdkvc.report.document import dialogs_report, replay_parts
 from fdkvc.report.tables import figures, wide_columns
 from fdkvc.run.metrics import late_metric
+from fdkvc.run.sinks import PROTECT, RECALL_ONLY
 from fdkvc.ui.dialogs.choices import VECTORS, Chosen, ways_of
 from fdkvc.ui.dialogs.files import DialogFile
 from fdkvc.ui.dialogs.forgotten import Replayed, show_forgotten, show_plan
@@ -184,6 +185,7 @@ def _show(page: str, done: Replayed, budget: int) -> None:
         return
     metrics = [key for key in dict.fromkeys(done.table.metric) if key in set(summary.metric)]
     st.markdown(plain(recommendation(done, budget)))
+    st.caption(plain(f"{RECALL_ONLY} {PROTECT}"))
     titles = {key: late_metric(key).title for key in metrics}
     rows = summary.drop_duplicates(["metric", "policy", "budget"])
     drawn = partial(budgets_chart, theme=page_theme(), policies=tuple(rows.policy.unique()))

@@ -1,0 +1,102 @@
+"""Which policies keep the first tokens of a text: what they say of it is what they do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fdkvc.cache import EMPTY
+from fdkvc.policies import POLICIES, Policy, policy_named, read_policy
+from fdkvc.run.simulate import simulate
+from fdkvc.run.sinks import PROTECT, RECALL_ONLY, SINKS, sinks_notes, sinks_of
+from tests.worlds import policies, random_dialog
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("name", "budget", "kept"),
+    [
+        ("fifo", 128, 0),
+        ("surprisal", 128, 0),
+        ("learned", 128, 0),
+        ("sink", 128, 4),
+        ("sink sinks=3", 128, 3),
+        ("sink", 2, 2),
+        ("expected-attention", 128, 4),
+        ("full", 1, 4),
+        ("retrieval", 8, 0),  # it reads only the nearest
+        ("whitelist(surprisal, first=1)", 128, 4),
+        ("whitelist(surprisal, first=1)", 6, 3),  # half of the budget at most
+        ("whitelist(surprisal, first=0)", 128, 0),
+        ("whitelist(surprisal, first=0, at_turn=0)", 128, 4),
+        ("whitelist(surprisal, first=0, at_turn=1)", 128, 0),
+        ("whitelist(surprisal, first=0, speaker=prompt)", 128, 0),  # a text may have none
+        ("window(sink)", 128, 4),
+        ("window(surprisal)", 128, 0),
+        ("blocks(sink, size=8)", 128, 4),
+        ("recall(sink)", 128, 4),
+        ("recall(fifo)", 128, 0),
+    ],
+)
+def test_a_policy_is_asked_what_it_keeps(name: str, budget: int, kept: int) -> None:
+    assert sinks_of(read_policy(name), budget) == kept
+
+
+@given(policies(), st.integers(8, 24), st.integers(0, 1000))
+def test_what_it_says_is_kept_in_a_run(policy: Policy, budget: int, seed: int) -> None:
+    dialog = random_dialog(seed, (SINKS, budget + 3, 5, budget, 2))
+    kept = simulate(policy, dialog, budget).kept[0]
+    first = set(range(sinks_of(policy, budget)))
+    for turn in kept:
+        assert first <= {*turn[turn != EMPTY].tolist()}
+
+
+@pytest.mark.parametrize("key", [key for key in POLICIES if not sinks_of(policy_named(key), 8)])
+def test_the_others_evict_them_in_some_dialog(key: str) -> None:
+    lengths = (20, 20, 20)
+    unlike = random_dialog(0, lengths)  # the first get no attention from others
+    unlike.keys[0, :SINKS] = -10 * unlike.token_queries[0].mean(axis=0)
+    for dialog in (unlike, *(random_dialog(seed, lengths) for seed in range(4))):
+        trace = simulate(policy_named(key), dialog, 8)
+        if not {*range(SINKS)} <= {*trace.kept[0, -1].tolist()}:
+            return
+    pytest.fail(f"{key} evicted none of the first tokens")
+
+
+def test_a_note_names_the_policies_at_any_of_the_budgets() -> None:
+    named = [read_policy(each) for each in ("fifo", "whitelist(h2o)", "sink", "full")]
+    assert sinks_notes(named, [128]) == [
+        f"The first tokens of a text are not protected under FIFO. {PROTECT}"
+    ]
+    (note,) = sinks_notes(named, [4, 128])
+    assert "are not protected under FIFO and Whitelist (H2O). " in note
+    assert sinks_notes(named[2:], [4, 128]) == []
+
+
+def test_documents_say_it_in_the_same_words() -> None:
+    said = ("README.md", "fdkvc/live/README.md", "fdkvc/results.md", "fdkvc/corpora/README.md")
+    documents = ((ROOT / each).read_text("utf-8").replace("`", "") for each in said)
+    *whole, plan = (" ".join(text.split()) for text in documents)
+    assert all(PROTECT in text and RECALL_ONLY in text for text in whole)
+    assert RECALL_ONLY.rstrip(".") in plan
+
+
+@pytest.mark.parametrize(
+    ("row", "column", "number"),
+    [
+        ("surprisal", 1, "0.68"),
+        ("surprisal, first four tokens protected", 1, "0.19"),
+        ("H2O, by the full cache's mean attention", 1, "0.29"),
+        ("random, first four tokens protected", 1, "0.30"),
+    ],
+)
+def test_its_numbers_are_those_of_the_results(row: str, column: int, number: str) -> None:
+    _, text = (ROOT / "fdkvc/results.md").read_text("utf-8").split("### In a pretrained model")
+    text = text.partition("\n###")[0]
+    (line,) = [line for line in text.splitlines() if line.startswith(f"| {row} | ")]
+    assert line.split(" | ")[column].startswith(number)
+    assert number in PROTECT
