@@ -11,8 +11,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import pandas as pd
-
 from fdkvc.attention import SPEAKERS
 from fdkvc.commands.console import (
     finish,
@@ -31,17 +29,11 @@ from fdkvc.corpora.tools import read_schema, with_tools
 from fdkvc.corpora.trace_file import read_trace_file, trace_bytes, trace_size
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.benchmark import Progress, check_baseline, default_baseline
-from fdkvc.experiments.model_shape import ModelShape, read_shape
-from fdkvc.experiments.plan import (
-    PLAN_BUDGETS,
-    dialog_lengths,
-    plan_sentence,
-    plan_table,
-    smallest_budgets,
-)
+from fdkvc.experiments.model_shape import read_shape
+from fdkvc.experiments.plan import PLAN_BUDGETS, dialog_lengths, plan_sentence
 from fdkvc.experiments.replay import Replay, default_heads, replay_arguments
 from fdkvc.explain.notes import missing_value_notes, not_read_notes, pinned_notes
-from fdkvc.files.export import argument_files, replay_files
+from fdkvc.files.export import replay_files, replay_tables
 from fdkvc.files.options import settings_from
 from fdkvc.files.text import forgotten_text, plan_text, replay_text
 from fdkvc.files.write import check_folder, write_files
@@ -91,21 +83,6 @@ def dialogs(options: Namespace) -> None:
         seconds = perf_counter() - began
         files = replay_files(settings, table, baseline, **about, seconds=seconds)
     finish(options, files, "\n\n".join(parts))
-
-
-def replay_tables(
-    settings: Replay,
-    recordings: Sequence[Recording],
-    table: pd.DataFrame,
-    calls: pd.DataFrame,
-    shape: ModelShape | None,
-) -> dict[str, pd.DataFrame]:
-    """Return the tables of arguments and, for a model's shape, of the plan by file name."""
-    more = argument_files(calls)
-    if shape is not None:
-        plan = plan_table(settings, table, dialog_lengths(recordings), shape)
-        more |= {"plan.csv": plan, "plan_budgets.csv": smallest_budgets(plan)}
-    return more
 
 
 def capture(options: Namespace) -> None:

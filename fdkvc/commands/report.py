@@ -10,12 +10,7 @@ from typing import Any
 
 from fdkvc.commands.answers import language_model, measure, readable_dialogs
 from fdkvc.commands.console import print_results, running
-from fdkvc.commands.dialogs import (
-    check_file,
-    read_recordings,
-    read_transcripts,
-    replay_tables,
-)
+from fdkvc.commands.dialogs import check_file, read_recordings, read_transcripts
 from fdkvc.corpora.formats import read_bytes
 from fdkvc.corpora.lexical import LEXICAL, LexicalRecordings
 from fdkvc.corpora.transcripts import CALLS_NOTE
@@ -24,7 +19,7 @@ from fdkvc.experiments.benchmark import default_baseline, run_benchmark
 from fdkvc.experiments.replay import Replay, replay, replay_arguments
 from fdkvc.experiments.study import run_study
 from fdkvc.experiments.tuning import tune
-from fdkvc.files.export import benchmark_files, replay_files
+from fdkvc.files.export import benchmark_files, replay_files, replay_tables
 from fdkvc.files.record import Record, read_run
 from fdkvc.files.repeat import NOTHING_COMPARED, compare, comparison_sentence
 from fdkvc.files.studies import study_files, sweep_files, tuning_files

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
+from fdkvc.corpora.recordings import Recording
 from fdkvc.experiments.answers import Answers, AnswerScores
 from fdkvc.experiments.arguments import forgotten, source_recall
 from fdkvc.experiments.benchmark import Latency, Results
 from fdkvc.experiments.model_shape import ModelShape
+from fdkvc.experiments.plan import dialog_lengths, plan_table, smallest_budgets
 from fdkvc.experiments.proxies import AnswersTables
 from fdkvc.experiments.replay import (
     Replay,
@@ -138,6 +140,21 @@ def argument_files(arguments: pd.DataFrame) -> dict[str, pd.DataFrame]:
         "replay_sources.csv": source_recall(arguments),
         "replay_forgotten.csv": forgotten(arguments),
     }
+
+
+def replay_tables(
+    settings: Replay,
+    recordings: Sequence[Recording],
+    table: pd.DataFrame,
+    calls: pd.DataFrame,
+    shape: ModelShape | None,
+) -> dict[str, pd.DataFrame]:
+    """Return the tables of arguments and, for a model's shape, of the plan by file name."""
+    more = argument_files(calls)
+    if shape is not None:
+        plan = plan_table(settings, table, dialog_lengths(recordings), shape)
+        more |= {"plan.csv": plan, "plan_budgets.csv": smallest_budgets(plan)}
+    return more
 
 
 def answers_files(
