@@ -11,6 +11,7 @@ from html import escape
 import pytest
 from streamlit.testing.v1 import AppTest
 
+import fdkvc
 from fdkvc.commands.parser import build_parser
 from fdkvc.experiments.benchmark import Benchmark
 from fdkvc.experiments.sweep import Sweep, sweepable
@@ -55,7 +56,9 @@ def test_the_page_opens_on_the_papers_run_and_says_how_to_run_more() -> None:
     assert app.title[0].value == "Benchmark"
     (shown,) = [caption.value for caption in app.caption if SHOWN in caption.value]
     assert shown.startswith("Shown: 600 dialogs per scenario, seed 0")
-    assert f"Measured on {papers_run().made} with version {papers_run().version}" in shown
+    version, now = papers_run().version, fdkvc.__version__
+    assert f"Measured on {papers_run().made} with version {version} of this project" in shown
+    assert (f"(this is version {now})" in shown) == (version != now)
     assert f"At most {DIALOGS_HERE.high:,} dialogs per scenario run here" in " ".join(
         caption.value for caption in app.caption
     )

@@ -14,6 +14,7 @@ import pandas as pd
 import streamlit as st
 
 from fdkvc.experiments.benchmark import Results
+from fdkvc.files.record import version_words
 from fdkvc.files.shipped import papers_run
 from fdkvc.parameters import Field
 from fdkvc.policies import read_policy
@@ -149,7 +150,7 @@ def about(
     origin = ""
     if past.is_shipped:
         run = papers_run()
-        origin = f" Measured on {run.made} with version {run.version} of this project, and shipped."
+        origin = f" Measured on {run.made} with {version_words(run.version)}, and shipped."
     st.caption(plain(f"Shown: {kind.describe(past.content)}{took}.{origin}"))
     warn_cancelled(finished, of)
     if past.content != chosen:
