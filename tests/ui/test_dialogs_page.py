@@ -6,6 +6,7 @@ import dataclasses
 import json
 import re
 import threading
+from io import StringIO
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,8 @@ from fdkvc.experiments.arguments import forgotten
 from fdkvc.experiments.replay import ARGUMENTS, REPLAYED, Replay, replay
 from fdkvc.experiments.statistics import MIN_CLUSTERS
 from fdkvc.explain.explain import explain
-from fdkvc.files.export import csv_text
+from fdkvc.explain.overlap import all_entries
+from fdkvc.files.export import csv_text, trace_files
 from fdkvc.files.record import digest
 from fdkvc.limits import MAX_RECORDED_ENTRIES, MAX_SHOWN_HEADS
 from fdkvc.policies import policy_named, with_pinned_prompts
@@ -29,8 +31,11 @@ from fdkvc.policies.together import Together
 from fdkvc.report.document import replay_command
 from fdkvc.run import bounds
 from fdkvc.run.evidence import demand_results, lost_turns
+from fdkvc.run.fork import Fork
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Status
+from fdkvc.stage.moments import Spoken
+from fdkvc.stage.run import build_run, continue_run
 from fdkvc.ui.dialogs import choices, files
 from fdkvc.ui.dialogs import forgotten as forgotten_page
 from fdkvc.ui.dialogs.choices import VIEW
@@ -293,6 +298,19 @@ def test_text_of_a_file_is_escaped_and_never_markdown(view: str) -> None:
 def test_a_dialog_that_begins_in_silence_is_shown(view: str) -> None:
     for turn in (0, 2):
         assert shown_turn(open_dialogs(nasty_file(), turn=turn, view=view)) == turn
+
+
+def test_files_name_the_entries_of_a_real_dialog_by_their_words() -> None:
+    trunk = build_run(Spoken("dialog", RECORDING), policy_named("fifo"), 16)
+    compared = {"fifo": trunk, "fork": continue_run(trunk, Fork(4, policy_named("h2o")))}
+    files = trace_files(trunk.trace, trunk.dialogs, words=RECORDING.words)
+    for table in (
+        all_entries({name: run.entries for name, run in compared.items()}),
+        pd.read_csv(StringIO(files["entries.csv"]), keep_default_na=False),
+    ):
+        assert [*table].index("word") == [*table].index("token") + 1
+        said = [token.text for turn in RECORDING.tokens for token in turn]
+        assert table.word.tolist() == [said[token] for token in table.token]
 
 
 @pytest.mark.parametrize("view", ["words", "lanes"])
