@@ -14,12 +14,13 @@ from time import process_time
 import numpy as np
 
 from benchmarks import own_peak, run_alone
+from fdkvc.corpora.arrays import one_dialog
 from fdkvc.corpora.lexical import word_vector
 from fdkvc.corpora.word_frequencies import word_surprisal
-from fdkvc.experiments.benchmark import one_blas_thread
+from fdkvc.dialogs import DialogBatch
+from fdkvc.experiments.jobs import one_blas_thread
 from fdkvc.policies import read_policy
 from fdkvc.run.simulate import simulate
-from fdkvc.synthetic.batch import DialogBatch, one_dialog
 
 POLICIES = ("fifo", "h2o", "fd-kvc", "surprisal")
 TOKENS = (9_375, 18_750, 37_500, 75_000, 150_000)

@@ -38,7 +38,6 @@ MAX_RESULT_NUMBERS = 2**27  # of a run's results: 512 MB
 MAX_QUERY_LOGITS = 2**27  # of each query of a turn with each token before: 512 MB
 MAX_RUN_NAMES = 512  # policies of a run, or scenarios, or metrics
 MAX_CACHED_WORDS = 2**15  # whose id or vector is cached
-MAX_FRONT_SETTINGS = 12  # of a search's Pareto front that are validated, spread evenly
 MAX_RESTORED_SPANS = 8  # restored one at a time to see which repairs an answer
 MAX_WRITTEN_TOKENS = 128  # that a model generates
 MAX_REPEATS = 6  # of the same tokens, after which a chat's passage ends

@@ -1,13 +1,13 @@
-"""Ablation: any hyperparameter of any policy over many values, or searched for several goals."""
+"""Ablation: any hyperparameter of any policy over many values."""
 
-from fdkvc.ui.ablation import tabs
+from fdkvc.ui.ablation import choices, sections
 from fdkvc.ui.kit.frame import page
 
 with page(
     "ablation",
     "Ablation",
-    "What does a hyperparameter of a policy do? Vary one, or two at once, on the same dialogs, "
-    "or search for the values that serve several goals best.",
-    tabs.fields_of,
+    "What does a hyperparameter of a policy do? Vary one, or two at once, on the same dialogs.",
+    choices.link_fields,
+    adopt=choices.adopt,
 ) as shown:
-    tabs.show(shown.name)
+    sections.show(shown.name)

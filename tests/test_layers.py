@@ -19,6 +19,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("words",),
     ("attention",),
     ("cache",),
+    ("dialogs",),
     ("policies",),
     ("synthetic",),
     ("corpora",),
@@ -54,7 +55,6 @@ PACKAGES = {
     "scipy": {"run", "experiments"},
     "threadpoolctl": {"experiments"},
     "distributed": {"experiments"},
-    "optuna": {"experiments"},
     "pandas": {
         "live",
         "explain",

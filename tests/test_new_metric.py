@@ -12,6 +12,7 @@ import pytest
 
 from fdkvc.attention import Floats
 from fdkvc.commands.main import main
+from fdkvc.dialogs import DialogBatch
 from fdkvc.experiments.benchmark import Benchmark, run_benchmark
 from fdkvc.experiments.study import Study
 from fdkvc.policies import policy_named
@@ -19,7 +20,6 @@ from fdkvc.replication.cells import cells_table, measured_tables
 from fdkvc.run.evidence import Evidence
 from fdkvc.run.metrics import METRICS, Metric
 from fdkvc.run.trace import Trace
-from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.synthetic.scenarios import SCENARIOS
 from tests.app_pages import html, open_page, specs
 

@@ -15,14 +15,15 @@ from numpy.typing import NDArray
 
 from fdkvc.attention import SPEAKERS, TRAITS, word_id
 from fdkvc.cache import EMPTY
+from fdkvc.corpora.arrays import one_dialog
 from fdkvc.corpora.recordings import Recording
+from fdkvc.dialogs import DialogBatch, stack
 from fdkvc.parameters import Parameter, defaults_of, parameters_of
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.policies.wrapper import Wrapper, inside
 from fdkvc.run.evidence import Evidence
 from fdkvc.run.metrics import metrics_of
 from fdkvc.run.trace import EntryTrace, Rule, State, Status, Trace
-from fdkvc.synthetic.batch import DialogBatch, one_dialog, stack
 from tests import reference
 
 CLEAR = 1e-6

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
-    from fdkvc.experiments.benchmark import Progress
+    from fdkvc.experiments.jobs import Progress
     from fdkvc.policies import Policy
 
 SECONDS_PER_LINE = 10.0

@@ -27,7 +27,8 @@ from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.tools import read_schema, with_tools
 from fdkvc.corpora.trace_file import read_trace_file, trace_bytes, trace_size
 from fdkvc.corpora.transcripts import Transcript
-from fdkvc.experiments.benchmark import Progress, check_baseline, default_baseline
+from fdkvc.experiments.benchmark import check_baseline, default_baseline
+from fdkvc.experiments.jobs import Progress
 from fdkvc.experiments.model_shape import read_shape
 from fdkvc.experiments.plan import (
     PLAN_BUDGETS,

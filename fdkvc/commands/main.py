@@ -65,8 +65,6 @@ def _run(options: Namespace) -> None:
             from fdkvc.commands.sweep import sweep as run
         case "ablation":
             from fdkvc.commands.sweep import ablation as run
-        case "tune":
-            from fdkvc.commands.sweep import tune as run
         case "dialogs":
             from fdkvc.commands.dialogs import dialogs as run
         case "capture":

@@ -115,21 +115,6 @@ def build_parser() -> argparse.ArgumentParser:
     sweep.option("--out", "DIR", "write sweep.csv and run.json to this folder", required=True)
     ablation.option("--out", "DIR", "write ablation.csv to this folder", required=True)
 
-    tune = command("tune", "search the hyperparameters of a policy for several goals at once")
-    tune.option("--policy", "KEY", "policy to tune", default="fd-kvc")
-    tune.several("--names", "NAME", "hyperparameters to search; default: all", default=[])
-    goals = ["retention", "diversity"]
-    optimized = f"metrics to optimize; default: {' '.join(goals)}"
-    tune.several("--metrics", "KEY", optimized, default=goals)
-    tune.several("--scenarios", "KEY", "scenarios to run; default: the paper's five")
-    tune.option("--trials", "N", "settings to try", type=read_value, default=200)
-    tune.number(replace(DIALOGS, default=20), "dialogs per scenario in the search")
-    fresh = "new dialogs per scenario, on which the settings found are measured"
-    tune.option("--fresh", "N", fresh, type=read_value, default=200)
-    tune.seed_and_budget()
-    resumed = "write tables, run.json and a journal to this folder; run again to resume from it"
-    tune.option("--out", "DIR", resumed, required=True)
-
     dialogs = command("dialogs", "replay real dialogs and measure what the cache still holds")
     dialogs.option("--dialogs", "FILE", f"{FORMATS}; {EXAMPLES}")
     dialogs.option("--trace", "FILE", "replay a model's trace file instead")

@@ -17,11 +17,10 @@ from fdkvc.experiments.answers import FULL, Answers
 from fdkvc.experiments.benchmark import default_baseline, run_benchmark
 from fdkvc.experiments.replay import Replay, replay
 from fdkvc.experiments.study import run_study
-from fdkvc.experiments.tuning import tune
 from fdkvc.files.export import benchmark_files, replay_files
 from fdkvc.files.record import Record, read_run
 from fdkvc.files.repeat import NOTHING_COMPARED, compare, comparison_sentence
-from fdkvc.files.studies import study_files, sweep_files, tuning_files
+from fdkvc.files.studies import study_files, sweep_files
 from fdkvc.files.write import check_folder, write_files
 from fdkvc.limits import MAX_RUN_JSON_BYTES
 from fdkvc.parameters import SEED
@@ -129,8 +128,6 @@ def _run_again(
     match record.kind:
         case "answers":
             return _answer_again(options, record, arguments)
-        case "search":
-            return tuning_files(settings, tune(settings, on_progress=arguments["on_progress"]))
         case "study":
             return study_files(run_study(settings, **arguments))
         case "sweep":

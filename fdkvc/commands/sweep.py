@@ -1,20 +1,16 @@
-"""``sweep``, its preset ``ablation``, and ``tune``: hyperparameters of a policy."""
+"""``sweep`` and its preset ``ablation``: hyperparameters of a policy."""
 
 from __future__ import annotations
 
 from argparse import Namespace
-from pathlib import Path
-from time import perf_counter
 
-from fdkvc.commands.console import finish, progress, running, warn_no_effect
+from fdkvc.commands.console import finish, running, warn_no_effect
 from fdkvc.experiments.benchmark import Benchmark, Results, run_benchmark
 from fdkvc.experiments.sweep import Sweep, read_values, suggested_values
-from fdkvc.experiments.tuning import Tuning
-from fdkvc.experiments.tuning import tune as run_search
 from fdkvc.files.export import ablation_files
 from fdkvc.files.options import settings_from
-from fdkvc.files.studies import sweep_files, tuning_files
-from fdkvc.files.text import ablation_text, sweep_text, tuning_text
+from fdkvc.files.studies import sweep_files
+from fdkvc.files.text import ablation_text, sweep_text
 from fdkvc.files.write import check_folder
 from fdkvc.policies import read_policy
 
@@ -58,15 +54,3 @@ def _measure(options: Namespace, benchmark: Benchmark) -> Results:
     check_folder(options.out)
     with running(options) as arguments:
         return run_benchmark(benchmark, **arguments)
-
-
-def tune(options: Namespace) -> None:
-    """Search hyperparameters, and measure the settings found on fresh dialogs."""
-    settings = settings_from(Tuning, options)
-    check_folder(options.out)
-    warn_no_effect([settings.policy])
-    began = perf_counter()
-    with progress() as on_progress:
-        found = run_search(settings, Path(options.out) / "journal.log", on_progress)
-    files = tuning_files(settings, found, perf_counter() - began)
-    finish(options, files, tuning_text(found))

@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 from fdkvc.commands.console import finish, warn_no_effect
-from fdkvc.experiments.benchmark import check_different
+from fdkvc.experiments.jobs import check_different
 from fdkvc.files.export import check_entries, trace_files
 from fdkvc.files.text import trace_text
 from fdkvc.files.write import check_folder

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdkvc.attention import SPEAKERS, Floats
+from fdkvc.corpora.arrays import check_surprisal, check_vectors, one_dialog
 from fdkvc.corpora.token_traits import token_traits
 from fdkvc.corpora.transcripts import (
     SPAN_KINDS,
@@ -22,7 +23,7 @@ from fdkvc.corpora.transcripts import (
     check_size,
     word_ids,
 )
-from fdkvc.synthetic.batch import DialogBatch, check_surprisal, check_vectors, one_dialog, stack
+from fdkvc.dialogs import DialogBatch, stack
 
 
 class Token(NamedTuple):

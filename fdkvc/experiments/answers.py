@@ -22,11 +22,11 @@ from fdkvc.attention import Bools, Floats
 from fdkvc.corpora.model_text import SEPARATOR, model_text
 from fdkvc.corpora.transcripts import Argument, Call, Transcript
 from fdkvc.experiments.arguments import AGES
-from fdkvc.experiments.benchmark import (
+from fdkvc.experiments.jobs import (
     Execution,
     check_different,
     one_blas_thread,
-    run_chunks,
+    run_jobs,
     worker_count,
 )
 from fdkvc.experiments.replay import Replay, mean_over_services, paired_rows, replay
@@ -212,7 +212,7 @@ def run_answers(
     for transcript in transcripts:
         encode_dialog(model, transcript)
     jobs = [transcripts[first : first + CHUNK] for first in range(0, len(transcripts), CHUNK)]
-    chunks = run_chunks(partial(answer_chunk, settings, model), jobs, **how)
+    chunks = run_jobs(partial(answer_chunk, settings, model), jobs, **how)
     tables = (
         pd.DataFrame([row for chunk in chunks for row in chunk[at]], columns=list(MEASURED))
         for at in range(2)

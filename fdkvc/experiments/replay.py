@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from fdkvc.attention import BLOCK
 from fdkvc.corpora.recordings import Recording, stack_recordings
 from fdkvc.corpora.transcripts import TooLargeError
-from fdkvc.experiments.benchmark import (
+from fdkvc.experiments.jobs import (
     Execution,
     check_different,
     one_blas_thread,
-    run_chunks,
+    run_jobs,
     worker_count,
 )
 from fdkvc.experiments.statistics import cluster_interval, differences
@@ -161,7 +161,7 @@ def replay_arguments(
     run = partial(_replay_chunk, settings, with_arguments)
     if how.get("executor") is None and (workers == 1 or len(jobs) == 1):
         run = partial(run, cancelled=how.get("cancelled"))  # an event stays in its process
-    chunks = run_chunks(run, jobs, **how)
+    chunks = run_jobs(run, jobs, **how)
     tables = (
         pd.DataFrame([row for chunk in chunks if chunk for row in chunk[at]], columns=list(names))
         for at, names in enumerate((REPLAYED, ARGUMENTS))

@@ -17,15 +17,14 @@ from fdkvc.experiments.benchmark import (
     LATENCY_DIALOGS,
     TIMED,
     Benchmark,
-    Execution,
     Latency,
-    Progress,
     Results,
     Values,
     matches_paper,
     measure_latency,
     run_benchmark,
 )
+from fdkvc.experiments.jobs import Execution, Progress
 from fdkvc.paper.tables import (
     ABLATED_POLICY,
     ABLATED_SCENARIO,

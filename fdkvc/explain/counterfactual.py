@@ -10,13 +10,13 @@ from functools import cache, cached_property, lru_cache
 import numpy as np
 
 from fdkvc.attention import TRAITS, Ints
+from fdkvc.dialogs import DialogBatch
 from fdkvc.explain.explain import explain
 from fdkvc.parameters import Field, Parameter, written
 from fdkvc.policies.base import Policy
 from fdkvc.policies.by_row import by_row
 from fdkvc.run.simulate import initial_state, take_turn
 from fdkvc.run.trace import Trace
-from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.words import percent
 
 FINE, COARSE = 1000, 50

@@ -17,9 +17,9 @@ import numpy as np
 
 from fdkvc.attention import Bools, Floats, Ints
 from fdkvc.cache import EMPTY, Cache, Pages, select
+from fdkvc.dialogs import DialogBatch
 from fdkvc.policies.base import Policy, total
 from fdkvc.run.trace import EntryTrace, Rule, Status, Trace, TurnResult
-from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.words import all_of, contrast, digits_for, gap, listed, number, ordinal, sentence
 
 # ------------------------------------------------------------------------------- one decision

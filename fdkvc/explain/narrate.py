@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdkvc.attention import Bools, Floats
+from fdkvc.dialogs import DialogBatch
 from fdkvc.explain.explain import TurnView, turn_view
 from fdkvc.policies.base import Step, StepKind
 from fdkvc.run.trace import Rule, Trace
-from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.words import all_of, contrast, count, listed, number, percent, sentence
 
 NAMED_GROUPS = 4

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from fdkvc.attention import SPEAKERS
 from fdkvc.corpora.transcripts import Transcript, word_spans
+from fdkvc.dialogs import DialogBatch
 from fdkvc.policies import Policy
 from fdkvc.policies.base import Available
 from fdkvc.policies.whitelist import Whitelist
-from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.words import count, listed
 
 

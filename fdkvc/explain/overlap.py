@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 
 from fdkvc.attention import Floats
+from fdkvc.dialogs import DialogBatch
 from fdkvc.run.metrics import adaptation_of, default_metrics, metric_named
 from fdkvc.run.trace import Status, Trace
-from fdkvc.synthetic.batch import DialogBatch
 
 DIFFERENCE = (
     *("turn", "token", "topic", "born", "keeper"),

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from fdkvc.dialogs import DialogBatch
 from fdkvc.explain.explain import turn_view
 from fdkvc.run.metrics import default_metrics, metric_named
 from fdkvc.run.trace import Rule, Status, Trace
-from fdkvc.synthetic.batch import DialogBatch
 
 _TURN_STATES = ("ownership_loss", "learning_rate")
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
+from fdkvc.dialogs import DialogBatch
 from fdkvc.experiments.answers import Answers, AnswerScores
 from fdkvc.experiments.arguments import forgotten, source_recall
 from fdkvc.experiments.benchmark import Latency, Results
@@ -26,7 +27,6 @@ from fdkvc.paper.tables import BASELINE
 from fdkvc.policies import Policy
 from fdkvc.replication import tables
 from fdkvc.run.trace import Trace
-from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.synthetic.scenarios import Scenario, World
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")

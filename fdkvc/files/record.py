@@ -22,7 +22,6 @@ from fdkvc.corpora.json_input import WORDS
 from fdkvc.experiments.answers import Answers
 from fdkvc.experiments.benchmark import Benchmark, default_baseline
 from fdkvc.experiments.sweep import Sweep
-from fdkvc.experiments.tuning import Tuning
 from fdkvc.experiments.workers import processor
 from fdkvc.limits import MAX_RUN_JSON_BYTES
 from fdkvc.policies import Policy, as_record, recorded_policy
@@ -50,12 +49,14 @@ KINDS: Mapping[str, Kind] = {
     "benchmark": Kind(Benchmark, {"baseline": str, **FINISHED}),
     "study": Kind(Benchmark, FINISHED),
     "sweep": Kind(Sweep, FINISHED),
-    "search": Kind(Tuning),
     "answers": Kind(
         Answers, {"baseline": str, "model": dict[str, Any], "file": str, "dialogs": int}
     ),
 }
 """Runs that can be repeated."""
+
+NO_SEARCH = "the search of hyperparameters was removed: sweep one or two of them instead"
+"""Said of links and files of a search, which earlier versions had."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,6 +218,8 @@ def read_run(content: bytes | str, *kinds: str) -> Record:
     parts = {"format": int, "kind": str, "parameters": dict[str, Any], "seconds": float, **texts}
     found = _read_fields(parts, run, "")
     name, parameters = found["kind"], found["parameters"]
+    if name == "search":
+        raise ValueError(NO_SEARCH)
     if name not in KINDS:
         raise ValueError(
             f"the file is a run of kind {name!r}, but must be one of {', '.join(KINDS)}"

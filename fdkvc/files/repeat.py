@@ -5,22 +5,13 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from io import StringIO
-from itertools import product
 from typing import Any
 
-import numpy as np
-import pandas as pd
-from pandas.api.types import is_numeric_dtype
-
 from fdkvc.attention import TOLERANCE
-from fdkvc.experiments.tuning import FRONT, GAINS, Tuned, Tuning
 from fdkvc.experiments.workers import processor
 from fdkvc.files.record import Record, digest, versions
-from fdkvc.parameters import read_number
-from fdkvc.policies import read_policy
 from fdkvc.words import count, listed
 
 QUOTIENTS = {"t": 1e-3, "p": 1e-3, "p_holm": 1e-3, "effect_size": 1e-3}
@@ -30,66 +21,6 @@ WORDS = ("words",)
 """Columns that repeat their row's numbers in words."""
 
 NOTHING_COMPARED = "nothing was compared, because the file has no digests of the run's numbers"
-
-
-def found_by(record: Record) -> Tuned:
-    """Return the result of a search from the texts of its record; without a trials.csv, no trials.
-
-    Raises a ValueError if its tables are not those of a search.
-    """
-    tuning: Tuning = record.settings
-    front, gains = _kept(record, "front.csv", FRONT), _kept(record, "gains.csv", GAINS)
-    settings, start = list(dict.fromkeys(front["setting"])), tuning.policy.name
-    searched = set(tuning.searched)
-    for table, name, known in (
-        (front, "front.csv", settings),
-        (gains, "gains.csv", [each for each in settings if each != start]),
-    ):
-        numbers = table.drop(columns=["setting", "goal", "searched"], errors="ignore")
-        rows = sorted(zip(table["setting"], table["goal"], strict=True))
-        if (
-            rows != sorted(product(known, tuning.metrics))
-            or not all(map(is_numeric_dtype, numbers.dtypes))
-            or not np.isfinite(numbers.to_numpy(float)).all()
-        ):
-            raise ValueError(f"{name} is not of this search")
-    if start not in settings or any(
-        read_policy(name).key != tuning.policy.key
-        or not searched <= set(read_policy(name).settings)
-        for name in settings
-    ):
-        raise ValueError("front.csv is of another policy")
-    columns = ("trial", "setting", *tuning.metrics, "front")
-    kept = "trials.csv" in record.texts
-    trials = _kept(record, "trials.csv", columns) if kept else pd.DataFrame(columns=list(columns))
-    return Tuned(trials, front, gains)
-
-
-NO_FRACTIONS = {"trial", "setting", "goal", "n", "front"}
-"""Columns of a search's tables that hold words, counts or booleans."""
-
-
-def _kept(record: Record, name: str, columns: Sequence[str]) -> pd.DataFrame:
-    try:
-        table = pd.read_csv(
-            StringIO(record.texts.get(name, "")),
-            dtype={"setting": str},
-            converters=dict.fromkeys(set(columns) - NO_FRACTIONS, _number),
-        )
-    except ValueError:  # as pandas' parser errors are
-        table = pd.DataFrame()
-    if list(table.columns) != list(columns):
-        raise ValueError(f"its {name} is missing, or not as the run wrote it")
-    return table.astype({"setting": str} | ({"goal": str} if "goal" in columns else {}))
-
-
-def _number(text: str) -> float:
-    """Read a number exactly, unlike some versions of pandas; NaN if it is none."""
-    number = read_number(text)
-    return math.nan if isinstance(number, str) else number
-
-
-# ------------------------------------------------------------------------------- compared
 
 
 @dataclass(frozen=True)

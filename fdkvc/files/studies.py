@@ -11,7 +11,6 @@ import pandas as pd
 from fdkvc.experiments.benchmark import Results, default_baseline
 from fdkvc.experiments.study import Study
 from fdkvc.experiments.sweep import Sweep, swept_only
-from fdkvc.experiments.tuning import Tuned, Tuning
 from fdkvc.files.export import ablation_files, benchmark_files, csv_text, finished
 from fdkvc.files.record import run_json
 from fdkvc.files.write import Files
@@ -81,12 +80,6 @@ def sweep_files(sweep: Sweep, results: Results) -> dict[str, str]:
         files |= ablation_files(swept_only(sweep, results), sweep.parameters[0])
     record = run_json("sweep", sweep, files, results.seconds, finished=finished(results))
     return files | {"run.json": record}
-
-
-def tuning_files(tuning: Tuning, tuned: Tuned, seconds: float = 0.0) -> dict[str, str]:
-    """Return the files of a search by name."""
-    files = {f"{name}.csv": csv_text(table) for name, table in vars(tuned).items()}
-    return files | {"run.json": run_json("search", tuning, files, seconds)}
 
 
 def dialogs_table(results: Results) -> pd.DataFrame:

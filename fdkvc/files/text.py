@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from fdkvc.dialogs import DialogBatch
 from fdkvc.experiments.answers import MEASURES
 from fdkvc.experiments.arguments import COUNTED, source_rows
 from fdkvc.experiments.benchmark import ADAPTATION, Benchmark, Latency, Results, late_metrics
@@ -19,14 +20,12 @@ from fdkvc.experiments.replay import Replay, not_computed, replay_summary
 from fdkvc.experiments.statistics import Paired, over_clusters
 from fdkvc.experiments.study import Study
 from fdkvc.experiments.sweep import Sweep
-from fdkvc.experiments.tuning import Tuned
 from fdkvc.explain.tables import turns_table
 from fdkvc.paper.tables import BASELINE
 from fdkvc.replication import tables
 from fdkvc.replication.judge import PERCENTILES
 from fdkvc.run.metrics import late_metric, metric_named
 from fdkvc.run.trace import Trace
-from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.words import count, decimal, plus_minus, ranged, signed
 
 MAX_LINE = 100
@@ -96,28 +95,6 @@ def sweep_text(sweep: Sweep, results: Results) -> str:
     figures = table[["mean", "ci_low", "ci_high"]].map(decimal)
     rows = table[["setting", "metric"]].join(figures).to_numpy().tolist()
     return text_table(["setting", "metric", "mean", "from", "to"], rows, 2, grouped=True)
-
-
-def tuning_text(tuned: Tuned) -> str:
-    """Return the table of a search: results on fresh dialogs, and gains."""
-    gains = {
-        (row["setting"], row["goal"]): ranged(
-            row["mean_diff"], row["ci_low"], row["ci_high"], write=signed
-        )
-        for row in tuned.gains.to_dict("records")
-    }
-    rows = [
-        [
-            row["setting"],
-            row["goal"],
-            "" if math.isnan(row["searched"]) else decimal(row["searched"]),
-            *(decimal(row[name]) for name in INTERVAL),
-            gains.get((row["setting"], row["goal"]), ""),
-        ]
-        for row in tuned.front.to_dict("records")
-    ]
-    heads = ["setting", "goal", "searched", "fresh", "from", "to", "gain"]
-    return text_table(heads, rows, 2, grouped=True)
 
 
 INTERVAL = ("mean", "ci_low", "ci_high")

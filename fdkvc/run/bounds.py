@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from fdkvc.attention import Bools, Floats
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.transcripts import TooLargeError
+from fdkvc.dialogs import DialogBatch
 from fdkvc.limits import (
     MAX_BOUND_NODES,
     MAX_BOUND_SECONDS,
@@ -35,7 +36,6 @@ from fdkvc.limits import (
 )
 from fdkvc.parameters import check_count
 from fdkvc.run.evidence import Demands
-from fdkvc.synthetic.batch import DialogBatch
 
 _KNOWN: WeakKeyDictionary[DialogBatch, dict[int, Floats]] = WeakKeyDictionary()
 """Least losses by dialogs and budget, cached while the dialogs are in use."""

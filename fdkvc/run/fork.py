@@ -8,11 +8,11 @@ import numpy as np
 
 from fdkvc.attention import Ints, Observation, normalize
 from fdkvc.cache import EMPTY, Cache, contains, empty_cache, enqueue
+from fdkvc.dialogs import DialogBatch
 from fdkvc.parameters import check_count
 from fdkvc.policies.base import Policy
 from fdkvc.run.simulate import choose, simulate
 from fdkvc.run.trace import Attended, State, Trace, computed_state
-from fdkvc.synthetic.batch import DialogBatch
 
 
 @dataclass(frozen=True)

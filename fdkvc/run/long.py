@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from fdkvc.dialogs import DialogBatch
 from fdkvc.limits import MAX_KEPT_ENTRIES
 from fdkvc.policies.base import Policy
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import BY_TURN, State, Trace, TurnResult, computed_state, joined
-from fdkvc.synthetic.batch import DialogBatch
 
 BLOCK = 16
 """Turns per block."""

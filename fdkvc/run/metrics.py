@@ -15,10 +15,10 @@ from typing import Any, Literal
 import numpy as np
 
 from fdkvc.attention import Bools, Floats, cosine
+from fdkvc.dialogs import Bits, DialogBatch, topic_bit
 from fdkvc.run.bounds import least_attention_loss
 from fdkvc.run.evidence import OLD, RECENT, Demands, Evidence
 from fdkvc.run.trace import Trace
-from fdkvc.synthetic.batch import Bits, DialogBatch, topic_bit
 
 LATE_TURNS = 3
 """Number of last turns that the "late" metrics average over (the paper's evaluation metrics)."""

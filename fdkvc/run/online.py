@@ -9,11 +9,12 @@ from numpy.typing import ArrayLike
 
 from fdkvc.attention import TRAITS, Floats, Ints
 from fdkvc.cache import Cache
+from fdkvc.corpora.arrays import check_surprisal, check_vectors
+from fdkvc.dialogs import DialogBatch
 from fdkvc.parameters import check_count
 from fdkvc.policies.base import Policy
 from fdkvc.run.simulate import initial_state, take_turn
 from fdkvc.run.trace import State, computed_state
-from fdkvc.synthetic.batch import DialogBatch, check_surprisal, check_vectors
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,10 +11,10 @@ import numpy as np
 
 from fdkvc.attention import Bools, Floats, Ints, Observation
 from fdkvc.cache import EMPTY, Cache, Pages, contains, empty_cache, enqueue, select
+from fdkvc.dialogs import DialogBatch
 from fdkvc.parameters import Parameter, check_count, check_parameter
 from fdkvc.policies.base import Policy, total, within
 from fdkvc.run.trace import Attended, State, Trace, TurnResult, computed_state, joined
-from fdkvc.synthetic.batch import DialogBatch
 
 
 def initial_state(

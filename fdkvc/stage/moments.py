@@ -11,13 +11,13 @@ import numpy as np
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.segmentation import segmented
 from fdkvc.corpora.transcripts import Demand, Transcript
+from fdkvc.dialogs import DialogBatch
 from fdkvc.explain.explain import explain, sentences, turn_view
 from fdkvc.limits import MAX_TOPICS
 from fdkvc.policies import Policy
 from fdkvc.run.evidence import lost_turns
 from fdkvc.run.trace import Rule, Status
 from fdkvc.stage.run import ChosenDialog, Run, build_run
-from fdkvc.synthetic.batch import DialogBatch
 
 LETTERS = (*ascii_uppercase, *(f"A{number}" for number in range(MAX_TOPICS - 26)))
 """Names of as many topics as a dialog may have."""

@@ -19,13 +19,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fdkvc.charts.theme import GREYS, TOPICLESS, TOPICS, letter_ink, tint_places
+from fdkvc.dialogs import DialogBatch
 from fdkvc.explain.course import term_courses
 from fdkvc.explain.explain import turn_view
 from fdkvc.explain.narrate import headline
 from fdkvc.explain.tables import topic_changes
 from fdkvc.run.trace import Rule, Status, Trace
 from fdkvc.stage.run import ChosenDialog, Run
-from fdkvc.synthetic.batch import DialogBatch
 
 RULE_BIT, PROTECTED_BIT = 3, 5
 """Where a flag keeps the rule and the protection; the status has the bits below."""

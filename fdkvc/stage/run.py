@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from fdkvc.charts.timeline import Line
+from fdkvc.dialogs import DialogBatch
 from fdkvc.explain.tables import entries_table, turns_table
 from fdkvc.limits import MAX_RECORDED_ENTRIES
 from fdkvc.policies import Policy
@@ -19,7 +20,6 @@ from fdkvc.run.long import BlockResults
 from fdkvc.run.metrics import default_metrics, metric_named
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Trace
-from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import Scenario, World
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fdkvc.corpora.recordings import Recording
+from fdkvc.dialogs import DialogBatch
 from fdkvc.experiments.benchmark import Benchmark
 from fdkvc.policies import Policy, policy_named
 from fdkvc.run.evidence import demand_results
@@ -16,7 +17,6 @@ from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Trace
 from fdkvc.stage.moments import Spoken, failed_call, ranks_of, rescued
 from fdkvc.stage.run import DialogChoice, Run, build_run
-from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.synthetic.scenarios import World, scenario_named
 from fdkvc.words import count, percent
 

@@ -9,9 +9,12 @@ import numpy as np
 from numpy.random import SFC64, Generator, SeedSequence
 
 from fdkvc.attention import Floats
+from fdkvc.dialogs import Bits, DialogBatch, lengths_of
 from fdkvc.parameters import check_count
-from fdkvc.synthetic.batch import TOPIC_THRESHOLD, Bits, DialogBatch, lengths_of
 from fdkvc.synthetic.scenarios import Scenario, World
+
+TOPIC_THRESHOLD = 0.3
+"""A token has a topic if its cosine with it exceeds this (the paper's evaluation metrics)."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -326,7 +326,7 @@ DIALOGS, BUDGET, SEED, WORKERS = (
     for known in (parameters.DIALOGS, parameters.BUDGET, parameters.SEED, parameters.WORKERS)
 )
 COMMANDS = (
-    "'app', 'benchmark', 'study', 'sweep', 'ablation', 'tune', 'dialogs', 'learn', 'capture', "
+    "'app', 'benchmark', 'study', 'sweep', 'ablation', 'dialogs', 'learn', 'capture', "
     "'answers', 'live', 'trace', 'report', 'repeat'"
 )
 HYPERPARAMETERS = "gamma, alpha_0, mu, tau, beta, w_c"

@@ -33,6 +33,7 @@ from fdkvc.limits import (
     MAX_DIALOG_FILE_BYTES,
     MAX_DIALOGS,
     MAX_JSON_DEPTH,
+    MAX_MENTIONS,
     MAX_TOKENS,
     MAX_TOPICS,
     MAX_TURN_TOKENS,
@@ -186,6 +187,19 @@ def test_multiwoz_has_no_calls_and_copies_slots_and_yes_is_no_evidence() -> None
     assert dialog.demands == (
         Demand("state", 1, "hotel", "hotel-pricerange", "cheap", (Mention(0, 2, 7),)),
     )
+
+
+def test_of_many_annotated_spans_the_newest_count() -> None:
+    # The finder takes neither half of a word for a mention, so these are the annotated ones.
+    named = [
+        said("USER", "Bedoux", frame("food", slots=[span("name", 0, 5)]))
+        for _ in range(MAX_MENTIONS + 5)
+    ]
+    call = {"method": "Find", "parameters": {"name": "Bedou"}}
+    dialogue = {"turns": [*named, said("SYSTEM", "Done", frame("food", service_call=call))]}
+    (dialog,) = read_transcripts(encoded(dialogue))
+
+    assert [mention.turn for mention in dialog.demands[0].mentions] == [*range(5, len(named))]
 
 
 def known(dialog: Transcript, turn: int) -> dict[str, tuple[list[int], bool]]:

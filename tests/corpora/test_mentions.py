@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fdkvc.corpora.mentions import MentionFinder
 from fdkvc.corpora.transcripts import Mention
+from fdkvc.limits import MAX_MENTIONS
 
 TEXT = st.text(st.sampled_from("aB2é .:\nİ-"), max_size=12)
 
@@ -56,6 +57,7 @@ def test_words_are_found_as_a_regular_expression_finds_them(texts: list[str]) ->
         ("[12,34,5] and 12,345", "12", [(1, 3)]),
         ("[12,34,5] and 12,345", "345", []),
         ("[50,-7]", "7", []),
+        ("[12,3456]", "12", [(1, 3)]),
         ("HAT001-XL, X-HAT001, a HAT001.", "hat001", [(23, 29)]),
         ("from 2pm-3pm", "3pm", [(9, 12)]),
         ("A#W1-4 or #W1-4", "#W1-4", [(10, 15)]),
@@ -71,3 +73,13 @@ def test_what_is_within_another_word_number_or_id_is_no_mention(
 ) -> None:
     mentions = MentionFinder([text]).mentions([wording], 1)
     assert [(mention.start, mention.end) for mention in mentions] == found
+
+
+def test_the_newest_mentions_before_the_turn_are_returned() -> None:
+    turns = MAX_MENTIONS + 9
+    finder = MentionFinder(["Rome"] * turns)
+
+    for before in (turns, turns - 4):
+        newest = range(before - MAX_MENTIONS, before)
+        mentions = finder.mentions(["rome"], before)
+        assert mentions == tuple(Mention(turn, 0, 4) for turn in newest)

@@ -14,8 +14,9 @@ from threadpoolctl import threadpool_info
 
 from fdkvc.commands.main import main
 from fdkvc.experiments import cluster as cluster_module
-from fdkvc.experiments.benchmark import Benchmark, Progress, Results, run_benchmark
+from fdkvc.experiments.benchmark import Benchmark, Results, run_benchmark
 from fdkvc.experiments.cluster import dask_cluster
+from fdkvc.experiments.jobs import Progress
 from fdkvc.files.export import benchmark_files
 from tests.refusals import assert_one_sentence
 

@@ -7,14 +7,11 @@ import numpy as np
 import pytest
 from scipy.stats import mannwhitneyu
 
-from benchmarks.research import labels
 from fdkvc.commands.main import main
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.transcripts import Demand, Mention, Transcript, Turn
 from fdkvc.experiments.learning import draw_pairs, fit, split_by_cluster
-from fdkvc.lm import BUNDLED
-from fdkvc.lm.language_model import load_language_model
 from fdkvc.policies.learned import FEATURES, Learned
 from fdkvc.run.simulate import simulate
 from tests.worlds import all_entries
@@ -175,19 +172,3 @@ def test_what_cannot_be_learnt_from_gets_one_sentence(
         assert sentence in found
         assert found.count("\n") == 1
     assert not Path("own.json").exists()
-
-
-def test_labels_are_of_whole_words_and_of_what_the_text_after_a_turn_loses() -> None:
-    model = load_language_model(BUNDLED)
-    (said,) = read_file(EXAMPLES / "evening.json")
-    recording, weights = labels.record(model, said)
-    texts = [token.text for turn in recording.tokens for token in turn]
-
-    assert [texts[at] for at in labels.word_of(recording, 7)] == [" h", "ung", "ry"]
-    assert [texts[at] for at in labels.word_of(recording, 3)] == ["."]
-    np.testing.assert_allclose(weights.sum(axis=1), 1, rtol=1e-5)
-    city = texts.index(" Jose")
-    turns, tokens = np.array([2, recording.dialogs.turns - 1]), np.array([city, city])
-    before, after = labels.nats_lost(model, recording, turns, tokens)
-    assert before > 1  # later calls need the city
-    assert after == 0  # nothing follows the last turn

@@ -20,7 +20,7 @@ from fdkvc.corpora.lexical import LexicalRecordings, lexical_recording
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.transcripts import Transcript, Turn
 from fdkvc.experiments import replay as replay_module
-from fdkvc.experiments.benchmark import CHUNKS_PER_WORKER, Progress
+from fdkvc.experiments.jobs import CHUNKS_PER_WORKER, Progress
 from fdkvc.experiments.replay import (
     BEST,
     BUDGETS,

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from fdkvc.experiments import study as study_module
-from fdkvc.experiments.benchmark import Benchmark, Progress, run_benchmark
+from fdkvc.experiments.benchmark import Benchmark, run_benchmark
+from fdkvc.experiments.jobs import Progress
 from fdkvc.experiments.study import Study, _Progress, ablation, run_study, timed_policies
 from fdkvc.paper.tables import ABLATION_DIALOGS, published_sweep
 from fdkvc.policies import policy_named

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from fdkvc.experiments import workers
-from fdkvc.experiments.benchmark import Benchmark, Progress, run_benchmark, run_chunks
+from fdkvc.experiments.benchmark import Benchmark, run_benchmark
+from fdkvc.experiments.jobs import Progress, run_jobs
 from fdkvc.files.export import benchmark_files
 
 ROOT = Path(__file__).parents[2]
@@ -73,7 +74,7 @@ def _killed_elsewhere(here: int, job: list[int]) -> int:
 def test_a_worker_that_is_killed_is_mentioned(caplog: pytest.LogCaptureFixture) -> None:
     run = partial(_killed_elsewhere, os.getpid())
 
-    assert run_chunks(run, [[1, 2], [3]], workers=2) == [3, 3]
+    assert run_jobs(run, [[1, 2], [3]], workers=2) == [3, 3]
     assert caplog.messages == 2 * [
         "A worker failed or was killed: its part of the run was run again here, with the same "
         "numbers."

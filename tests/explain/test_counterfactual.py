@@ -12,12 +12,12 @@ import pytest
 
 from fdkvc.attention import Bools, Floats, Observation
 from fdkvc.cache import Cache
+from fdkvc.dialogs import DialogBatch, stack
 from fdkvc.explain.counterfactual import INSIDE, Change, NotRepeated, counterfactual, nearest_first
 from fdkvc.parameters import parameter
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Trace
-from fdkvc.synthetic.batch import DialogBatch, stack
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
 from tests.explain.test_explain import fd_kvc, three_turns

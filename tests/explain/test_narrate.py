@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from fdkvc.attention import Floats, Observation
 from fdkvc.cache import Cache
+from fdkvc.dialogs import DialogBatch
 from fdkvc.explain.narrate import StepStory, headline, narrate
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.policies.base import Step
 from fdkvc.run.metrics import retention
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Rule
-from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
 from tests.explain.test_explain import EVICTING, budgets, fd_kvc, three_turns

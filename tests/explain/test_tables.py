@@ -12,6 +12,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from fdkvc.corpora.arrays import one_dialog
+from fdkvc.dialogs import DialogBatch, stack
 from fdkvc.experiments.benchmark import Benchmark, Latency, PolicyScores, Results, run_benchmark
 from fdkvc.experiments.study import Study
 from fdkvc.explain.tables import entries_table, turns_table
@@ -32,7 +34,6 @@ from fdkvc.replication.tables import (
 from fdkvc.run.metrics import alignment, diversity, retention
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Status, Trace
-from fdkvc.synthetic.batch import DialogBatch, one_dialog, stack
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS, World, custom_scenario
 from tests.worlds import all_entries

@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fdkvc
+from fdkvc.corpora.arrays import one_dialog
 from fdkvc.experiments.benchmark import Benchmark, Latency, Results, run_benchmark
 from fdkvc.explain.tables import entries_table, turns_table
 from fdkvc.files.export import (
@@ -32,7 +33,6 @@ from fdkvc.files.text import ablation_text, at_least, benchmark_text, text_table
 from fdkvc.files.write import check_folder, write_files
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.run.simulate import simulate
-from fdkvc.synthetic.batch import one_dialog
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
 

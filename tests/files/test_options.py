@@ -15,7 +15,6 @@ from fdkvc.experiments.answers import Answers
 from fdkvc.experiments.benchmark import Benchmark
 from fdkvc.experiments.replay import Replay
 from fdkvc.experiments.sweep import Sweep
-from fdkvc.experiments.tuning import Tuning
 from fdkvc.files import record
 from fdkvc.files.options import options_of, settings_from
 from fdkvc.files.record import Kind, read_run, run_json
@@ -68,7 +67,6 @@ def test_a_field_that_is_added_is_seen_everywhere(monkeypatch: pytest.MonkeyPatc
             Sweep(scenario=SCENARIOS["shift"], dialogs=3, metrics=("regret", "retention")),
             {"axes": Sweep().axes},
         ),
-        ("tune", Tuning(POLICIES[0], ("gamma",), ("retention",), ("shift",), 9, 8, 7, 6, 50), {}),
         ("dialogs", Replay(POLICIES, (32, 40), ("each", "kv"), ("attention_loss",)), {}),
         ("answers", Answers(POLICIES, (40,), decides="layer", every=3), {}),
     ],

@@ -19,11 +19,10 @@ from fdkvc.commands.main import main
 from fdkvc.experiments.answers import Answers
 from fdkvc.experiments.benchmark import Benchmark, default_baseline, run_benchmark
 from fdkvc.experiments.sweep import Sweep
-from fdkvc.experiments.tuning import Tuning, remeasured_front
 from fdkvc.files.export import benchmark_files, csv_text
 from fdkvc.files.record import INFORMATIVE, KINDS, Record, digest, read_run, run_json
 from fdkvc.files.repeat import Comparison, compare, comparison_sentence, difference
-from fdkvc.files.studies import study_files, sweep_files, tuning_files
+from fdkvc.files.studies import study_files, sweep_files
 from fdkvc.limits import MAX_RUN_JSON_BYTES
 from fdkvc.policies import policy_named, read_policy
 from fdkvc.synthetic.scenarios import SCENARIOS, World, custom_scenario
@@ -242,6 +241,10 @@ def changed(**parts: Any) -> str:
         ("[]", "the file is not a run.json: it has no parameters"),
         ("{}", "the file is not a run.json: it has no parameters"),
         (" " * (MAX_RUN_JSON_BYTES + 1), "but a run.json has at most 1,000,000"),
+        (
+            changed(kind="search"),
+            "the search of hyperparameters was removed: sweep one or two of them instead",
+        ),
         (changed(seed="0"), "at parameters.seed: it is not a whole number"),
         (changed(seed=-1), "seed is -1, but must be a whole number from 0 to 2147483648"),
         (changed(dialogs=0), "dialogs is 0"),
@@ -343,18 +346,15 @@ SMALL = Benchmark(
     dialogs=2,
 )
 SWEEP = Sweep(axes=(("gamma", (0.8, 0.9)),), dialogs=2, metrics=("retention",))
-SEARCH = Tuning(policy_named("h2o"), ("window",), trials=3, dialogs=2, fresh=3)
 
 
 def small_runs() -> dict[str, dict[str, str]]:
     """Return the files of a small run of each kind but answers, by kind."""
-    start = [(SEARCH.policy.name, [0.0] * len(SEARCH.metrics))]
     swept = run_benchmark(SWEEP.benchmark)
     return {
         "benchmark": benchmark_files(run_benchmark(SMALL), [], "fifo"),
         "study": study_files(few_dialogs()),
         "sweep": sweep_files(SWEEP, swept),
-        "search": tuning_files(SEARCH, remeasured_front(SEARCH, start)),
         "answers": {
             "run.json": run_json(
                 "answers",

@@ -5,11 +5,12 @@ import math
 import numpy as np
 import pytest
 
+from fdkvc.corpora.arrays import one_dialog
+from fdkvc.dialogs import DialogBatch
 from fdkvc.policies import policy_named
 from fdkvc.run.metrics import METRICS
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Status, Trace
-from fdkvc.synthetic.batch import DialogBatch, one_dialog
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 from tests.worlds import all_entries, by_token, evictions, kept_tokens

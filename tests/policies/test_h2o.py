@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from fdkvc.corpora.arrays import one_dialog
 from fdkvc.policies import policy_named
 from fdkvc.run.simulate import simulate
-from fdkvc.synthetic.batch import one_dialog
 from tests.worlds import all_entries, by_token, evictions, kept_tokens, plain_dialog
 
 

@@ -5,11 +5,12 @@ import math
 import numpy as np
 import pytest
 
+from fdkvc.corpora.arrays import one_dialog
+from fdkvc.dialogs import DialogBatch
 from fdkvc.policies import policy_named
 from fdkvc.run.metrics import cache_bytes
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Trace
-from fdkvc.synthetic.batch import DialogBatch, one_dialog
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
 from tests.worlds import all_entries, by_token, kept_tokens, plain_dialog, random_dialog

@@ -64,6 +64,18 @@ def test_what_scores_highest_stays_and_the_terms_say_why(folder: Path) -> None:
     assert kept_tokens(trace, 0, 2) == [0, 3, 4, 6]
 
 
+def test_a_repeated_word_stays_marked_once_the_newer_entry_is_evicted(folder: Path) -> None:
+    name = write_weights(folder, repeated=-1, capital=2)
+    turns = (Turn("User", "to Rome now"), Turn("System", "rome"), Turn("User", "yes"))
+    dialogs = lexical_recording(Transcript("own", turns)).dialogs
+    trace = simulate(policy_named("learned", window=0, weights=name), dialogs, budget=3)
+    entries = all_entries(trace)
+
+    # to 0, Rome 1, now 2 | rome 3, the newest of those that score 0 | yes 4.
+    assert kept_tokens(trace, 0, 1) == [0, 1, 2]
+    assert by_token(entries, entries.score, 0, 2) == {0: 0, 1: 1, 2: 0, 4: 0}
+
+
 def test_what_went_because_its_word_came_again_would_have_stayed(folder: Path) -> None:
     name = write_weights(folder, age=-1, repeated=-3, capital=2, digit=1)
     turns = (Turn("User", "to Rome at 5 to"), Turn("System", "Rome ?"), Turn("User", "to yes"))
@@ -111,6 +123,13 @@ def test_traits_are_those_of_the_words() -> None:
     assert named["near_surprisal"][2] == pytest.approx(
         (surprisal[0] + surprisal[1] + surprisal[3] + surprisal[4]) / 4
     )
+
+
+def test_a_sentence_begins_after_its_end_and_not_after_a_colon() -> None:
+    for mark, capital in ((".", 0), ("!", 0), ("?", 0), (":", 1), (",", 1)):
+        text = f"so{mark} Rome"
+        traits = token_traits(text, word_spans(text), user=True)
+        assert traits[-1, TRAITS.index("capital")] == capital, mark
 
 
 def test_equal_words_have_the_same_number_and_parts_of_a_word_different_ones() -> None:

@@ -20,10 +20,10 @@ from fdkvc.attention import (
     row_products,
     softmax,
 )
+from fdkvc.dialogs import DialogBatch, stack
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Rule, Status
-from fdkvc.synthetic.batch import DialogBatch, stack
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS, World
 from tests.worlds import (

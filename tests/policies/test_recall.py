@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from fdkvc.dialogs import DialogBatch
 from fdkvc.explain.explain import explain
 from fdkvc.explain.tables import entries_table, turns_table
 from fdkvc.policies import policy_named, read_policy
@@ -11,7 +12,6 @@ from fdkvc.run.metrics import cache_bytes, metric_named
 from fdkvc.run.online import OnlineCache
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Rule, Status, Trace
-from fdkvc.synthetic.batch import DialogBatch
 from tests.worlds import EAST, NORTH, all_entries, by_token, kept_tokens, pointing
 
 

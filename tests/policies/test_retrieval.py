@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fdkvc.corpora.arrays import one_dialog
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.explain.explain import explain, sentences
@@ -12,7 +13,6 @@ from fdkvc.policies import policy_named, read_policy
 from fdkvc.run.evidence import Demands, Evidence
 from fdkvc.run.metrics import METRICS, cache_bytes
 from fdkvc.run.simulate import simulate
-from fdkvc.synthetic.batch import one_dialog
 from tests.worlds import EAST, NORTH, kept_tokens, plain_dialog, random_dialog
 
 

@@ -6,14 +6,15 @@ import math
 import numpy as np
 import pytest
 
+from fdkvc.corpora.arrays import one_dialog
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.lexical import lexical_recording
+from fdkvc.dialogs import stack
 from fdkvc.policies import Policy, policy_named
 from fdkvc.run.metrics import metric_named
 from fdkvc.run.online import OnlineCache
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Trace
-from fdkvc.synthetic.batch import one_dialog, stack
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
 from tests.worlds import all_entries, by_token, evictions, kept_tokens, random_dialog

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from fdkvc.attention import SPEAKERS, word_id
+from fdkvc.corpora.arrays import one_dialog
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.recordings import Recording, Token
 from fdkvc.corpora.transcripts import Transcript, Turn
+from fdkvc.dialogs import DialogBatch, stack
 from fdkvc.explain.counterfactual import counterfactual
 from fdkvc.explain.explain import explain, sentences
 from fdkvc.explain.narrate import narrate
@@ -32,7 +34,6 @@ from fdkvc.policies.together import Together
 from fdkvc.run.fork import Fork
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Rule
-from fdkvc.synthetic.batch import DialogBatch, one_dialog, stack
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
 from tests.refusals import assert_one_sentence

@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from fdkvc.dialogs import DialogBatch
 from fdkvc.paper.tables import (
     ABLATION_DIALOGS,
     DIALOGS,
@@ -19,7 +20,6 @@ from fdkvc.paper.tables import (
 from fdkvc.policies import PAPER_POLICIES, policy_named
 from fdkvc.run.metrics import adaptation, default_metrics, late, metrics_of, retention
 from fdkvc.run.simulate import simulate
-from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 

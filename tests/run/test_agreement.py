@@ -16,11 +16,11 @@ from itertools import compress
 import numpy as np
 import pytest
 
+from fdkvc.dialogs import DialogBatch, stack
 from fdkvc.parameters import parameters_of
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named, read_policy
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Trace
-from fdkvc.synthetic.batch import DialogBatch, stack
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS, World
 from tests import reference

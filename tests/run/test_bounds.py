@@ -17,6 +17,7 @@ from scipy.optimize import linprog
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.transcripts import Demand, Mention, TooLargeError, Transcript, Turn
+from fdkvc.dialogs import DialogBatch
 from fdkvc.experiments.benchmark import Benchmark
 from fdkvc.limits import MAX_TURNS
 from fdkvc.policies import POLICIES, Policy, policy_named
@@ -30,7 +31,6 @@ from fdkvc.run.bounds import (
 from fdkvc.run.evidence import Demands
 from fdkvc.run.metrics import attention_loss, metric_named
 from fdkvc.run.simulate import simulate
-from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS, World, custom_scenario
 from tests.worlds import policies, ragged

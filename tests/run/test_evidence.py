@@ -51,6 +51,19 @@ def test_recall_by_hand() -> None:
     assert measure(trace, recording)["token_age"] == pytest.approx((0 * 2 + 1 + 2 + 3) / 11)
 
 
+def test_what_was_never_cached_whole_is_lost_in_the_turn_of_its_last_mention() -> None:
+    turns = tuple(Turn("User", text) for text in ("a b", "c d e f", "g", "h"))
+    demands = (
+        call(3, "long", (1, 0, 7)),  # c d e f
+        call(3, "again", (0, 0, 3), (1, 0, 7)),  # a b was whole until turn 0
+    )
+    recording = lexical_recording(Transcript("own", turns, demands))
+    # FIFO of 3 keeps a b; d e f; e f g; f g h.
+    lost = lost_turns(run(recording, "fifo", 3), recording)
+
+    assert [int(turn[0]) for turn in lost] == [1, 1]
+
+
 def plain(trace: Trace, recording: Recording, row: int, older_than: int) -> float:
     """Work call-argument recall out by sets of tokens."""
     calls: dict[tuple[int, str, int], list[bool]] = {}

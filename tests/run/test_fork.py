@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fdkvc.dialogs import DialogBatch, stack
 from fdkvc.parameters import parameters_of
 from fdkvc.policies import POLICIES, Policy, policy_named, read_policy
 from fdkvc.run import simulate as simulation
 from fdkvc.run.fork import Fork, fork, state_at_fork
 from fdkvc.run.simulate import initial_state, simulate, take_turn
 from fdkvc.run.trace import Rule, Trace
-from fdkvc.synthetic.batch import DialogBatch, stack
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
 from tests.worlds import (

@@ -12,6 +12,7 @@ from fdkvc.cache import Cache
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.recordings import Recording
+from fdkvc.dialogs import stack
 from fdkvc.experiments.replay import Replay, default_heads, replay
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.policies.base import total
@@ -19,7 +20,6 @@ from fdkvc.policies.together import Together
 from fdkvc.run.evidence import Evidence
 from fdkvc.run.metrics import METRICS
 from fdkvc.run.simulate import simulate
-from fdkvc.synthetic.batch import stack
 from tests.worlds import all_entries
 
 HEADS = 3

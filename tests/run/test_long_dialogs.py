@@ -7,14 +7,13 @@ import weakref
 import numpy as np
 import pytest
 
-from fdkvc import attention
+from fdkvc import attention, dialogs
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.recordings import stack_recordings
+from fdkvc.dialogs import DialogBatch
 from fdkvc.policies import POLICIES
 from fdkvc.run.simulate import simulate, take_turn
-from fdkvc.synthetic import batch
-from fdkvc.synthetic.batch import DialogBatch
 
 BUDGET = 24
 TRANSCRIPT = read_file(EXAMPLES / "dialogues.json")[0]
@@ -32,7 +31,7 @@ WHOLE = dialog()
 def in_parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> DialogBatch:
     """Return the dialog, of whose products few numbers are computed at once."""
     assert request.param < WHOLE.turns * WHOLE.keys.shape[1]
-    for module in (attention, batch):
+    for module in (attention, dialogs):
         monkeypatch.setattr(module, "BLOCK", request.param)
     return dialog()
 

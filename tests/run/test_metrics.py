@@ -9,6 +9,8 @@ import re
 import numpy as np
 import pytest
 
+from fdkvc.corpora.arrays import one_dialog
+from fdkvc.dialogs import DialogBatch, stack
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.run.fork import Fork, fork
 from fdkvc.run.metrics import (
@@ -25,7 +27,6 @@ from fdkvc.run.metrics import (
 )
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Trace
-from fdkvc.synthetic.batch import DialogBatch, one_dialog, stack
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS, World
 from tests.worlds import by_cosine, plain_dialog, random_dialog

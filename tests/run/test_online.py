@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fdkvc.corpora.arrays import one_dialog
+from fdkvc.dialogs import DialogBatch
 from fdkvc.policies import Policy, policy_named
 from fdkvc.run.online import OnlineCache, OnlineTurn
 from fdkvc.run.simulate import simulate
-from fdkvc.synthetic.batch import DialogBatch, one_dialog
 from tests.worlds import (
     CLEAR,
     ORACLE_POLICIES,

@@ -9,7 +9,6 @@ from fdkvc.corpora.transcripts import Transcript, Turn
 from fdkvc.policies import policy_named, read_policy
 from fdkvc.run.evidence import Evidence
 from fdkvc.run.simulate import simulate
-from fdkvc.synthetic import batch
 
 PART = 4
 TURNS = ("one two three four five six seven eight nine", "ten", "six seven five ten one two eight")
@@ -61,7 +60,7 @@ def test_queries_of_a_turn_that_is_too_long_are_refused_before_their_products(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     dialogs = spoken(*TURNS).dialogs  # the last turn has 7 queries over 17 tokens
-    monkeypatch.setattr(batch, "MAX_QUERY_LOGITS", 100)
+    monkeypatch.setattr("fdkvc.dialogs.MAX_QUERY_LOGITS", 100)
     simulate(policy_named("fifo"), dialogs, 6)
     with pytest.raises(ValueError, match=r"turn 2 has 7 queries over 17 tokens, .*--chunk"):
         simulate(policy_named("snapkv"), dialogs, 6)

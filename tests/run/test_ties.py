@@ -10,11 +10,11 @@ import pytest
 
 from fdkvc.attention import Floats, Observation
 from fdkvc.cache import UNIT_SCALE, Cache, Ties, top_k
+from fdkvc.corpora.arrays import one_dialog
 from fdkvc.explain.explain import explain
 from fdkvc.policies import policy_named
 from fdkvc.policies.base import EVICTION, Policy, below_threshold
 from fdkvc.run.simulate import simulate
-from fdkvc.synthetic.batch import one_dialog
 
 A_LITTLE = 1 + 2**-23
 """The next number after 1 in single precision."""

@@ -170,8 +170,8 @@ def test_a_link_says_all_that_was_chosen_and_what_is_wrong_with_it() -> None:
 def test_a_link_to_a_sweep_says_all_that_was_chosen() -> None:
     link = {"policy": "h2o", "first": "window", "values": "0 0.5", "second": "–"}
     link |= {"scenario": "return", "metrics": "retention"}
-    link |= {"section": "sweep", "around": "", "dialogs": "7", "seed": "3", "budget": "40"}
-    app = open_page("ablation", **link)
+    link |= {"around": "", "dialogs": "7", "seed": "3", "budget": "40"}
+    app = open_page("ablation", section="sweep", **link)  # as earlier versions wrote it
     assert not app.error
     assert link_of(app) == link
     paged = {"policy": "blocks(h2o,size=8)", "first": "size", "values": "4 8", "dialogs": "2"}
@@ -186,6 +186,15 @@ def test_a_link_to_a_sweep_says_all_that_was_chosen() -> None:
     app = open_page("ablation", **two)
     assert {name: link_of(app)[name] for name in two} == two
     assert "--second w_c --second-values 0.2 0.4" in app.code[0].value
+
+
+def test_a_link_to_a_search_of_an_earlier_version_says_what_to_use_instead() -> None:
+    app = open_page("ablation", section="search", policy="blocks(h2o,size=8)", trials="3")
+    (error,) = app.error
+    assert error.value == (
+        "The search of hyperparameters was removed: sweep one or two of them instead."
+    )
+    assert link_of(app)["policy"] == "fd-kvc"
 
 
 def listed(app: AppTest) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fdkvc.experiments.benchmark import Progress
+from fdkvc.experiments.jobs import Progress
 from fdkvc.limits import MAX_ENDED_JOBS
 from fdkvc.ui.kit.jobs import Job, Jobs, Report
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from fdkvc.experiments.sweep import Number, Sweep, read_values, suggested_values, sweepable
 from fdkvc.files.options import options_of
+from fdkvc.files.record import NO_SEARCH
 from fdkvc.files.shipped import papers_run
 from fdkvc.files.studies import sweep_files
 from fdkvc.limits import MAX_SWEEP_VALUES
@@ -29,7 +30,7 @@ from fdkvc.ui.kit.sidebar import (
     choose_around,
     held_policy,
 )
-from fdkvc.words import command_line, count
+from fdkvc.words import command_line, count, sentence
 
 NONE = "–"
 
@@ -88,6 +89,17 @@ def values_of(policy: str, name: str, which: str = "values") -> Field:
         default=" ".join(f"{value:g}" for value in suggested_values(policy, name)),
         of=f"{policy}/{name}",
     )
+
+
+def adopt(page: str, link: Mapping[str, str]) -> list[str]:
+    """Apply a link; return a sentence for each error.
+
+    Earlier versions named the section, a sweep or a search.
+    """
+    if link.get("section") == "search":
+        return [sentence(NO_SEARCH)]
+    link = {name: value for name, value in link.items() if name != "section"}
+    return fields.adopt_link(page, link_fields(page, link), link)
 
 
 def link_fields(page: str, link: Mapping[str, str]) -> list[Field]:

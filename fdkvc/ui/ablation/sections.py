@@ -20,7 +20,6 @@ from fdkvc.replication.claims import judged_claims
 from fdkvc.replication.tables import sweep_table
 from fdkvc.report.claims import STYLE, claims_html
 from fdkvc.run.metrics import late_metric
-from fdkvc.synthetic.scenarios import Scenario
 from fdkvc.ui.ablation import choices
 from fdkvc.ui.kit import past
 from fdkvc.ui.kit.downloads import show_pickable, shown_charts
@@ -152,22 +151,14 @@ def _show(page: str, name: str, chart: Spec, sweep: Sweep, table: pd.DataFrame) 
             rows.metric, rows["mean"], rows.ci_low, rows.ci_high, strict=True
         )
     ]
-    policy = read_policy(setting)
-    words = Markdown("**{}**: {}.").format(policy.title, ", ".join(figures))
-    show_setting(words, policy, sweep.scenario, sweep.seed, sweep.budget)
-
-
-def show_setting(
-    words: Markdown, policy: Policy, scenario: Scenario, seed: int, budget: int
-) -> None:
-    """Show a selected setting in words, and link to the first dialog of a scenario under it."""
+    policy, scenario = read_policy(setting), sweep.scenario
     with st.container(border=True, key="picked-setting"):
-        st.markdown(plain(words))
+        st.markdown(plain(Markdown("**{}**: {}.").format(policy.title, ", ".join(figures))))
         st.page_link(
             "pages/step.py",
             label=plain(f"Step through a dialog of {scenario.label} with {policy.title}"),
             icon=":material/step_over:",
-            query_params=link_to_step(policy, scenario.key, seed, budget),
+            query_params=link_to_step(policy, scenario.key, sweep.seed, sweep.budget),
         )
 
 

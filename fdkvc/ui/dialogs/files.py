@@ -17,6 +17,7 @@ from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.segmentation import segmented
 from fdkvc.corpora.trace_file import read_trace_file
 from fdkvc.corpora.transcripts import Transcript
+from fdkvc.dialogs import DialogBatch, stack
 from fdkvc.experiments.answers import encode_dialog
 from fdkvc.limits import (
     MAX_KEPT_UPLOAD_MEGABYTES,
@@ -37,7 +38,6 @@ from fdkvc.run.long import simulate_long
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Trace
 from fdkvc.stage.moments import Spoken, lettered
-from fdkvc.synthetic.batch import DialogBatch, stack
 from fdkvc.ui.answers.conversation import bundled_model
 from fdkvc.ui.kit.lru import ByteLRU, cached
 

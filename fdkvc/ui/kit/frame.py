@@ -14,7 +14,7 @@ from streamlit.delta_generator import DeltaGenerator
 from streamlit.navigation.page import StreamlitPage
 
 from fdkvc.charts.theme import DARK, LIGHT, ROOT, Theme
-from fdkvc.experiments.benchmark import one_blas_thread
+from fdkvc.experiments.jobs import one_blas_thread
 from fdkvc.parameters import Field
 from fdkvc.report import tables
 from fdkvc.report.page import css

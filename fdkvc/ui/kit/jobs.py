@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from fdkvc.experiments.benchmark import Progress
+from fdkvc.experiments.jobs import Progress
 from fdkvc.experiments.workers import DaemonThreads
 from fdkvc.limits import MAX_ENDED_JOBS, MAX_RESULTS_MEGABYTES, MAX_RUNNING_JOBS
 from fdkvc.ui.kit.lru import size_of

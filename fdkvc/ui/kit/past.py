@@ -34,11 +34,7 @@ SHIPPED = "shipped"
 
 @dataclass(frozen=True)
 class Kind:
-    """What a page runs: settings of type `content`, and what can be done with their results.
-
-    The session holds its runs under `page`; `held_by` is the page that holds the settings, if
-    another.
-    """
+    """What a page runs: settings of type `content`, and what can be done with their results."""
 
     page: str
     content: type
@@ -48,7 +44,6 @@ class Kind:
     results: Callable[[Any], Results] | None
     files: Callable[[Any], Mapping[str, str]]
     shipped: Callable[[], Mapping[Any, Any]]
-    held_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -126,10 +121,10 @@ def _title(page: str, name: str) -> str:
     return f"{page}/runs/{name}"
 
 
-def offer(button: str = "Run") -> None:
+def offer() -> None:
     """Report that these settings have no results yet."""
     st.info(
-        plain(f"These settings have no results yet: press {button} to measure them."),
+        "These settings have no results yet: press Run to measure them.",
         icon=":material/play_arrow:",
     )
 
@@ -140,7 +135,6 @@ def about(
     chosen: Hashable,
     seconds: float,
     finished: tuple[int, int],
-    of: str = "dialogs of each scenario",
 ) -> None:
     """Describe the run that is shown: what ran, whether it was cancelled, and changed settings.
 
@@ -152,7 +146,7 @@ def about(
         run = papers_run()
         origin = f" Measured on {run.made} with {version_words(run.version)}, and shipped."
     st.caption(plain(f"Shown: {kind.describe(past.content)}{took}.{origin}"))
-    warn_cancelled(finished, of)
+    warn_cancelled(finished, "dialogs of each scenario")
     if past.content != chosen:
         st.info(
             "The sidebar's settings differ from this run's: press Run to measure them.",
@@ -209,7 +203,7 @@ def _row(kind: Kind, past: Past, is_shown: bool) -> None:
 
 def _choose(kind: Kind, name: str, content: Hashable) -> None:
     link = kind.link(content)
-    fields.adopt(kind.held_by or kind.page, kind.fields(link), link)
+    fields.adopt(kind.page, kind.fields(link), link)
     _view(kind.page).showing = name
 
 

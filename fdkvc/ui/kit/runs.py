@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from fdkvc.dialogs import DialogBatch
 from fdkvc.policies import Policy
 from fdkvc.stage.run import ChosenDialog, Run, build_run, continue_run
-from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.ui.kit.lru import cached
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from fdkvc.dialogs import DialogBatch
 from fdkvc.limits import MAX_SCHEDULE_TURNS
 from fdkvc.parameters import BUDGET, SEED, Field, fields_of
 from fdkvc.policies import (
@@ -27,7 +28,6 @@ from fdkvc.policies.wrapper import Wrapper, inside
 from fdkvc.run.metrics import default_metrics, metrics_of
 from fdkvc.run.trace import Trace
 from fdkvc.stage.run import DialogChoice
-from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.synthetic.scenarios import SCENARIOS, Scenario, World, custom_scenario, scenario_named
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold

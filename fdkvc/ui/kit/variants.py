@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import streamlit as st
 
+from fdkvc.dialogs import DialogBatch
 from fdkvc.explain.notes import available_in, no_effect_notes
 from fdkvc.limits import MAX_BENCHMARK_POLICIES
 from fdkvc.parameters import Field
@@ -19,7 +20,6 @@ from fdkvc.policies import (
     synthetic_policies,
 )
 from fdkvc.policies.base import Available
-from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold, key_of
 from fdkvc.ui.kit.markdown import plain

@@ -7,11 +7,11 @@ from typing import Any
 
 import streamlit as st
 
+from fdkvc.dialogs import DialogBatch
 from fdkvc.report.scene import Scene, scene_html, sentences_of
 from fdkvc.stage.drawn import Kind
 from fdkvc.stage.moments import nearly_kept as nearly_kept
 from fdkvc.stage.run import Run
-from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.ui.kit.downloads import offer_file
 from fdkvc.ui.kit.fields import held, hold, key_of
 from fdkvc.ui.kit.scroll import scroll_to

@@ -1,4 +1,4 @@
-"""Synthetic dialogs, dialogs from given arrays, and their batch."""
+"""Scenarios, and the dialogs drawn from them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+from fdkvc.dialogs import DialogBatch
 from fdkvc.policies import PAPER_POLICIES, policy_named
 from fdkvc.run.metrics import diversity, retention
 from fdkvc.run.simulate import simulate
-from fdkvc.synthetic.batch import DialogBatch, one_dialog, stack
 from fdkvc.synthetic.draw import build, draw, generate
 from fdkvc.synthetic.scenarios import (
     BENCHMARK_SCENARIOS,
@@ -23,8 +21,7 @@ from fdkvc.synthetic.scenarios import (
     custom_scenario,
     scenario_named,
 )
-from tests.worlds import by_cosine, random_dialog, random_vectors
-from tests.worlds import dialogs as some_dialogs
+from tests.worlds import by_cosine, random_dialog
 
 SMALL = World(tokens_per_turn=3, dimension=30, head_dimension=4)
 
@@ -351,173 +348,3 @@ def test_projections_need_what_a_dialog_of_ones_own_has_not() -> None:
     for dialogs in (own, generate(SCENARIOS["shift"], world=SMALL)):
         with pytest.raises(ValueError, match=r"'v' is unknown: choose from query, key, value$"):
             dialogs.projection("v")
-
-
-# ------------------------------------------------------------------------------- one's own
-
-
-def test_a_dialog_of_ones_own() -> None:
-    vectors, _ = random_vectors(1, [2, 0, 3])
-    dialog = one_dialog(**vectors, turn_lengths=[2, 0, 3], turn_topics=["cats", None, "dogs"])
-
-    assert dialog.topic_names == ("cats", "dogs")
-    assert dialog.bounds.tolist() == [[0, 2, 2, 5]]
-    assert dialog.turn_counts.tolist() == [3]
-    assert dialog.current.tolist() == [[0, -1, 1]]
-    assert dialog.topic_bits.tolist() == [[1, 1, 2, 2, 2]]
-    assert dialog.topic_counts.tolist() == [2]
-    assert dialog.born.tolist() == [[0, 0, 2, 2, 2]]
-    assert [dialog.new_tokens(turn).tolist() for turn in range(3)] == [[[0, 1]], [[]], [[2, 3, 4]]]
-    queries = vectors["queries"]
-    means = [queries[:2].mean(axis=0), np.zeros(4), queries[2:].mean(axis=0)]
-    np.testing.assert_allclose(dialog.mean_queries[0], means, atol=1e-6)
-    np.testing.assert_allclose(dialog.keys[0], vectors["keys"], atol=1e-6)
-
-
-def test_a_dialog_of_ones_own_needs_no_topics() -> None:
-    vectors, _ = random_vectors(1, [2, 3])
-    dialog = one_dialog(**vectors, turn_lengths=(2, 3))
-
-    assert dialog.topic_names == ()
-    assert dialog.current.tolist() == [[-1, -1]]
-    assert dialog.topic_counts.tolist() == [0]
-
-
-NAMES = ("embeddings", "queries", "keys", "values")
-NAN = [[0.0, 1.0], [math.nan, 1.0], [0.0, 0.0]]
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(
-    ("array", "sentence"),
-    [
-        (NAN, "{} holds a number that is not finite"),
-        (np.full((3, 2), math.inf), "{} holds a number that is not finite"),
-        (np.full((3, 2), 1e39), "{} holds a number that is not finite"),
-        (np.zeros(3), "{} has 1 axes, but must have 2"),
-        (np.zeros((1, 3, 2)), "{} has 3 axes, but must have 2"),
-        (np.zeros((4, 2)), "{} holds 4 tokens, but the turns add up to 3"),
-        (np.zeros((3, 0)), "{} has no dimensions, but must have at least 1"),
-        ([["a", "b"]] * 3, "{} must be numbers"),
-        ([[1.0], [1.0, 2.0], [1.0]], "{} must be numbers"),
-        (None, "{} "),
-    ],
-)
-def test_arrays_that_will_not_do_get_one_clear_sentence(
-    name: str, array: Any, sentence: str
-) -> None:
-    good: dict[str, Any] = dict.fromkeys(NAMES, np.ones((3, 2)))
-    with pytest.raises(ValueError, match=f"^{sentence.format(name)}"):
-        one_dialog(**{**good, name: array}, turn_lengths=[1, 2])
-
-
-@pytest.mark.parametrize("name", ["queries", "values"])
-def test_queries_and_values_must_have_the_shape_of_keys(name: str) -> None:
-    good: dict[str, Any] = dict.fromkeys(NAMES, np.ones((3, 2)))
-    with pytest.raises(ValueError, match=rf"^{name} has shape \(3, 5\), but keys have \(3, 2\)$"):
-        one_dialog(**{**good, name: np.ones((3, 5))}, turn_lengths=[3])
-
-
-@pytest.mark.parametrize(
-    ("lengths", "sentence"),
-    [
-        ([], "number of turns is 0, but must be a whole number of at least 1"),
-        ([0], "number of tokens is 0, but must be a whole number of at least 1"),
-        ([4, -1], "is -1, but must be a whole number of at least 0"),
-        ([1.5, 1.5], "is 1.5, but must be a whole number of at least 0"),
-        ([math.nan, 3], "is nan, but must be a whole number of at least 0"),
-        (["2", 1], "is '2', but must be a whole number of at least 0"),
-        ([[3]], r"is \[3\], but must be a whole number of at least 0"),
-    ],
-)
-def test_turn_lengths_that_will_not_do_get_one_clear_sentence(lengths: Any, sentence: str) -> None:
-    arrays: dict[str, Any] = dict.fromkeys(NAMES, np.ones((3, 2)))
-    if lengths == [0]:
-        arrays = {name: array[:0] for name, array in arrays.items()}
-    with pytest.raises(ValueError, match=sentence):
-        one_dialog(**arrays, turn_lengths=lengths)
-
-
-def test_topics_of_turns_must_fit_the_turns() -> None:
-    arrays: dict[str, Any] = dict.fromkeys(NAMES, np.ones((40, 2)))
-    with pytest.raises(ValueError, match="there are 1 turn topics for 2 turns"):
-        one_dialog(**arrays, turn_lengths=[20, 20], turn_topics=["A"])
-    with pytest.raises(ValueError, match="has 33 topics, but at most 32 are allowed"):
-        one_dialog(
-            **arrays, turn_lengths=[1] * 32 + [8], turn_topics=[str(turn) for turn in range(33)]
-        )
-
-
-# ------------------------------------------------------------------------------- stack and row
-
-
-def assert_same_dialogs(one: DialogBatch, other: DialogBatch) -> None:
-    """Assert that two batches hold the same, and derive the same from it, to the last bit."""
-    for name in (
-        *("embeddings", "keys", "values", "queries", "bounds", "turn_counts", "topic_bits"),
-        *("current", "topics", "projections", "mean_embeddings", "mean_queries", "logits"),
-        *("similarities", "born", "in_turns", "topic_counts"),
-    ):
-        mine, theirs = getattr(one, name), getattr(other, name)
-        assert (mine is None) == (theirs is None), name
-        if mine is not None:
-            np.testing.assert_array_equal(mine, theirs, err_msg=name, strict=True)
-    assert one.topic_names == other.topic_names
-
-
-@given(some_dialogs(rows=4))
-def test_a_row_of_a_stack_is_the_dialog_that_went_in(rows: list[DialogBatch]) -> None:
-    batch = stack(rows)
-
-    assert batch.rows == len(rows)
-    assert batch.turns == max(row.turns for row in rows)
-    for index, row in enumerate(rows):
-        assert_same_dialogs(batch.row(index), row)
-
-
-@given(st.permutations(["shift", "return", "adaptation", "gradual"]), st.integers(0, 1000))
-def test_a_row_of_generated_dialogs_is_the_dialog_that_went_in(order: list[str], seed: int) -> None:
-    rows = [generate(SCENARIOS[key], 1, seed, World(tokens_per_turn=5)) for key in order]
-
-    for index, row in enumerate(rows):
-        assert_same_dialogs(stack(rows).row(index), row)
-
-
-def test_stacks_can_be_stacked() -> None:
-    rows = [random_dialog(seed, [seed + 1, 2]) for seed in range(4)]
-
-    assert_same_dialogs(stack([stack(rows[:2]), stack(rows[2:])]), stack(rows))
-
-
-def test_padding_belongs_to_no_turn() -> None:
-    batch = stack([random_dialog(0, [2]), random_dialog(1, [1, 0, 4])])
-
-    assert batch.bounds.tolist() == [[0, 2, 2, 2], [0, 1, 1, 5]]
-    assert batch.turn_counts.tolist() == [1, 3]
-    assert batch.in_turns.tolist() == [[True, False, False], [True, True, True]]
-    assert batch.current[0, 1:].tolist() == [-1, -1]
-    assert batch.new_tokens(0).tolist() == [[0, 1], [0, -1]]
-    assert batch.new_tokens(2).tolist() == [[-1] * 4, [1, 2, 3, 4]]
-    assert batch.turn_tokens == 4
-
-
-def test_dialogs_that_do_not_belong_together_get_one_clear_sentence() -> None:
-    one = generate(custom_scenario("AB"), world=SMALL)
-
-    with pytest.raises(
-        ValueError, match=r"differ in their topic names: \('A', 'C'\) and \('A', 'B'\)"
-    ):
-        stack([one, generate(custom_scenario("AC"), world=SMALL)])
-    with pytest.raises(ValueError, match="embedding dimension: 31 and 30"):
-        stack([one, generate(custom_scenario("AB"), world=World(dimension=31, head_dimension=4))])
-    with pytest.raises(ValueError, match="head dimension: 5 and 4"):
-        stack([one, generate(custom_scenario("AB"), world=World(dimension=30, head_dimension=5))])
-
-
-def test_dialogs_with_queries_of_their_own_do_not_mix_with_projected_ones() -> None:
-    drawn = generate(custom_scenario("AB"), world=SMALL)
-    vectors, _ = random_vectors(0, [2, 2], dimension=30, head_dimension=4)
-    own = one_dialog(**vectors, turn_lengths=[2, 2], turn_topics=["A", "B"])
-
-    with pytest.raises(ValueError, match="queries"):
-        stack([drawn, own])

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from fdkvc.attention import (
     BLOCK,
@@ -28,13 +28,7 @@ from fdkvc.attention import (
     softmax,
 )
 from fdkvc.limits import MAX_QUERY_LOGITS
-from fdkvc.parameters import check_count, check_most
-
-TOPIC_THRESHOLD = 0.3
-"""A token has a topic if its cosine with it exceeds this (the paper's evaluation metrics)."""
-
-LARGEST = 1e15
-"""Largest allowed coordinate of a vector, so that no inner product overflows float32."""
+from fdkvc.parameters import check_count
 
 BY_TOKEN = (
     *("embeddings", "keys", "values", "topic_bits"),
@@ -443,107 +437,13 @@ def _mean_of_tokens(x: Floats) -> Floats:
     return mean
 
 
-def one_dialog(
-    *,
-    embeddings: ArrayLike,
-    queries: ArrayLike,
-    keys: ArrayLike,
-    values: ArrayLike,
-    turn_lengths: Sequence[int],
-    turn_topics: Sequence[str | None] | None = None,
-    surprisal: ArrayLike | None = None,
-) -> DialogBatch:
-    """Make a batch of one dialog from arrays.
-
-    Parameters
-    ----------
-    embeddings : array (N, d)
-    queries, keys, values : array (N, h)
-    turn_lengths : sequence of int
-        Tokens of each turn; their sum is N. A turn may have none.
-    turn_topics : sequence of str or None, optional
-        The current topic of each turn and of its tokens.
-    surprisal : array (N,), optional
-        −log of the probability of each token, in nats.
-
-    Raises
-    ------
-    ValueError
-        If shapes differ, a number is not finite, or there are no tokens.
-    """
-    arrays = {"embeddings": embeddings, "queries": queries, "keys": keys, "values": values}
-    checked = {name: check_vectors(name, array, 2) for name, array in arrays.items()}
-    check_count("the number of turns", len(turn_lengths))
-    for turn, length in enumerate(turn_lengths):
-        check_count(f"the number of tokens in turn {turn}", length, low=0)
-    lengths = np.array(turn_lengths, np.intp)
-    tokens = int(lengths.sum())
-    check_count("the number of tokens", tokens)
-    for name, array in checked.items():
-        if len(array) != tokens:
-            raise ValueError(f"{name} holds {len(array)} tokens, but the turns add up to {tokens}")
-    for name in ("queries", "values"):
-        array = checked[name]
-        if array.shape != checked["keys"].shape:
-            raise ValueError(
-                f"{name} has shape {array.shape}, but keys have {checked['keys'].shape}"
-            )
-    names = tuple(dict.fromkeys(topic for topic in turn_topics or () if topic is not None))
-    if turn_topics is not None and len(turn_topics) != len(lengths):
-        raise ValueError(f"there are {len(turn_topics)} turn topics for {len(lengths)} turns")
-    check_most("the dialog has", len(names), "topics", 32)
-    topics = turn_topics or [None] * len(lengths)
-    current = np.array([-1 if each is None else names.index(each) for each in topics], np.intp)
-    return DialogBatch(
-        embeddings=checked["embeddings"][None],
-        queries=checked["queries"][None],
-        surprisal=None if surprisal is None else check_surprisal(surprisal, tokens)[None],
-        keys=checked["keys"][None],
-        values=checked["values"][None],
-        bounds=np.concatenate([[0], np.cumsum(lengths)])[None],
-        turn_counts=np.array([len(lengths)]),
-        topic_bits=np.repeat(topic_bit(current), lengths)[None],
-        current=current[None],
-        topic_names=names,
-    )
-
-
-def check_vectors(name: str, array: ArrayLike, axes: int) -> Floats:
-    """Return `array` as float32, or raise a ValueError that names it."""
-    try:
-        with np.errstate(over="ignore"):  # infinity is rejected below
-            checked = np.asarray(array, dtype=np.float32)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be numbers in an array of {axes} axes") from None
-    if checked.ndim != axes:
-        raise ValueError(f"{name} has {checked.ndim} axes, but must have {axes}")
-    if not checked.shape[-1]:
-        raise ValueError(f"{name} has no dimensions, but must have at least 1")
-    if not np.isfinite(checked).all():
-        raise ValueError(f"{name} holds a number that is not finite (NaN or infinity)")
-    if np.abs(checked).max(initial=0) > LARGEST:
-        raise ValueError(f"{name} holds a number beyond ±{LARGEST:.0e}, whose products overflow")
-    return checked
-
-
-def check_surprisal(surprisal: ArrayLike, tokens: int) -> Floats:
-    """Return the surprisal of the tokens (N,) as float32, or raise a ValueError."""
-    checked = check_vectors("surprisal", surprisal, 1) if tokens else np.zeros(0, np.float32)
-    if len(checked) != tokens:
-        raise ValueError(f"surprisal holds {len(checked)} numbers, but there are {tokens} tokens")
-    if (checked < 0).any():
-        raise ValueError("surprisal holds a number below 0, but no probability is above 1")
-    return checked
-
-
 def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
     """Put the rows of several batches into one, padded to the longest.
 
     Raises
     ------
     ValueError
-        If the batches differ in dimensions, heads or topic names, or only some have their own
-        queries or surprisal.
+        If the batches differ in dimensions, heads, topic names or which optional arrays they have.
     """
     first = batches[0]
     if len(batches) == 1:
@@ -557,17 +457,17 @@ def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
         ):
             if one != other:
                 raise ValueError(f"the dialogs differ in their {what}: {one} and {other}")
-        for name in ("queries", "surprisal"):
+        for name in (*BY_TOKEN, *BY_TURN, "topics", "projections"):
             if (getattr(batch, name) is None) != (getattr(first, name) is None):
                 raise ValueError(f"some of the dialogs have {name}, others do not")
     tokens = max(batch.embeddings.shape[1] for batch in batches)
     turns = max(batch.turns for batch in batches)
 
     def joined(name: str, length: int | None = None, axis: int = 0, **padding: Any) -> Any:
-        """Join an array of each batch, padded to so many columns; None if one has none."""
-        arrays = [getattr(batch, name) for batch in batches]
-        if any(array is None for array in arrays):
+        """Join an array of each batch, padded to so many columns; None if they have none."""
+        if getattr(first, name) is None:
             return None
+        arrays = [getattr(batch, name) for batch in batches]
         if length is not None:
             arrays = [
                 np.pad(
@@ -580,7 +480,7 @@ def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
         return np.concatenate(arrays, axis=axis)
 
     return DialogBatch(
-        **{name: joined(name, tokens) for name in BY_TOKEN if name != "positions"},
+        **{name: joined(name, tokens) for name in BY_TOKEN},
         **{name: joined(name, turns, constant_values=-1) for name in BY_TURN},
         bounds=joined("bounds", turns + 1, mode="edge"),
         turn_counts=joined("turn_counts"),
