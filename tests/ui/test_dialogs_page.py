@@ -33,8 +33,8 @@ from fdkvc.run import bounds
 from fdkvc.run.evidence import demand_results, lost_turns
 from fdkvc.run.fork import Fork
 from fdkvc.run.simulate import simulate
-from fdkvc.run.trace import Status
-from fdkvc.stage.moments import Spoken
+from fdkvc.run.trace import Rule, Status
+from fdkvc.stage.moments import Spoken, deciding_token
 from fdkvc.stage.run import build_run, continue_run
 from fdkvc.ui.dialogs import choices, files
 from fdkvc.ui.dialogs import forgotten as forgotten_page
@@ -127,15 +127,36 @@ def test_the_stage_says_of_a_word_why_each_policy_let_it_go() -> None:
     assert f"was evicted in turn {why.left[0]} by the budget." in first
 
 
+@pytest.mark.parametrize("key", ["surprisal", "learned", "h2o", "fifo"])
+@pytest.mark.parametrize("name", ["rental", "errands", "chat"])
+def test_every_piece_of_a_value_has_the_verdict_of_the_call(name: str, key: str) -> None:
+    recording = shipped_file(name).recording(0)
+    run = build_run(Spoken("dialog", recording), policy_named(key), 48)
+    apart = 0
+    for (demand, mentions), turns in zip(
+        recording.evidence, lost_turns(run.trace, recording), strict=True
+    ):
+        before, lost = demand.turn - 1, int(turns[0])
+        kept = {*run.trace.kept[0, before].tolist()}
+        for token in {token for mention in mentions for token in mention}:
+            piece = deciding_token(run, before, token, mentions)
+            assert (piece in kept) == (lost < 0)
+            apart += (token in kept) != (lost < 0)
+            if lost >= 0:
+                result = run.trace.result(lost)
+                assert result.rule[0][result.token[0] == piece] != Rule.none
+    assert apart or name != "rental" or key == "fifo"
+
+
 @pytest.mark.parametrize("kind", ["call", "state"])
 def test_a_turn_says_what_it_needed_and_what_each_policy_had_lost_of_it(kind: str) -> None:
     demands = tuple(demand for demand in DIALOG.demands if demand.kind == kind)
     file = DialogFile("one.json", kind[0] * 64, (dataclasses.replace(DIALOG, demands=demands),))
     asked = text_of(open_dialogs(file, policies="fifo,fd-kvc"))["demands"]
     told_of = [
-        (each["turn"], each["source"], what, *lost, token)
+        (each["turn"], each["source"], what, *lost, mentions[-1][0])
         for each in asked
-        for what, lost, token in each["values"]
+        for what, lost, mentions in each["values"]
     ]
 
     recording = lexical_recording(file.transcripts[0])
