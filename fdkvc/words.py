@@ -48,6 +48,19 @@ def number(x: float, digits: int = 3) -> str:
     return minus(np.format_float_positional(x, precision=1, fractional=False))
 
 
+def short(value: object) -> str:
+    """Write a cell of a table: a fraction with three decimals, "" where it is missing.
+
+    Examples
+    --------
+    >>> short(0.41234), short(3), short(float("nan")), short(None)
+    ('0.412', '3', '', '')
+    """
+    if isinstance(value, float):
+        return "" if np.isnan(value) else decimal(value)
+    return "" if value is None else str(value)
+
+
 def digits_for(*numbers: float, least: int = 3) -> int:
     """Return the fewest decimals, `least` to 6, at which different numbers look different.
 

@@ -14,7 +14,8 @@ import pytest
 import fdkvc
 from fdkvc.commands.main import main
 from fdkvc.corpora import trace_file
-from fdkvc.files.record import FORMAT, read_run
+from fdkvc.files.record import FORMAT
+from fdkvc.kinds import read_run
 from tests.app_pages import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))

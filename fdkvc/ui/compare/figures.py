@@ -19,7 +19,7 @@ from fdkvc.run.metrics import (
     metrics_of,
 )
 from fdkvc.stage.run import Run
-from fdkvc.ui.kit.frame import table_html
+from fdkvc.ui.kit.frame import show_grid
 from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.lanes import FORK, Lane
 from fdkvc.ui.kit.markdown import plain
@@ -52,7 +52,7 @@ def show_figures(lanes: Sequence[Lane]) -> None:
     add("evictions", table["evictions"], table["evictions"].astype(str).tolist())
     latency = table["latency_ms"]
     add("latency", latency, [f"{ms:.2f} ms" for ms in latency])
-    st.html(table_html(columns, "Figures of the whole run"))
+    show_grid(columns, "Figures of the whole run")
     shown = dict.fromkeys((*default_metrics(), *more, *COSTS))
     show_glossary(shown, (lane.run.trace.policy for lane in lanes))
     st.caption(
