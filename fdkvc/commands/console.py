@@ -80,7 +80,7 @@ def finish(options: Namespace, files: Mapping[str, str | bytes], text: str) -> N
 
 
 @contextmanager
-def progress(text: str = "Starting") -> Iterator[Callable[[Progress], None]]:
+def progress(text: str = "Preparing") -> Iterator[Callable[[Progress], None]]:
     """Yield a function that shows progress: in one line of a terminal, else line by line.
 
     The last text, at first the given one, is shown again when nothing else was.

@@ -66,9 +66,11 @@ def dialogs(options: Namespace) -> None:
         check_folder(options.out)
 
     recordings, transcripts, file = _recordings(options)
-    source, heads = recordings[0].source, len(recordings[0].heads)
+    with progress():
+        first = recordings[0]  # computed on access, which takes long
+    source, heads = first.source, len(first.heads)
     if options.heads is None:
-        settings = replace(settings, heads=(default_heads(recordings[0]),))
+        settings = replace(settings, heads=(default_heads(first),))
     warn_no_effect(settings.policies, speakers=SPEAKERS, words=True, heads=heads)
     for sentence in pinned_notes(transcripts, settings.policies, settings.budgets):
         warn(sentence)

@@ -116,6 +116,22 @@ def test_a_mention_has_the_tokens_that_stand_for_any_of_it() -> None:
     assert recording.tokens_of(Mention(1, 2, 3)) == ()
 
 
+SPAN = st.tuples(st.integers(0, 9), st.integers(0, 9)).map(sorted)
+
+
+@given(st.lists(SPAN, min_size=1, max_size=6), SPAN)
+def test_tokens_of_a_mention_are_found_in_any_order(
+    spans: list[list[int]], mention: list[int]
+) -> None:
+    recording = lexical_recording(said(" ".join("a" for _ in spans)))
+    tokens = tuple(Token("a", *span) for span in spans)
+
+    found = dataclasses.replace(recording, tokens=(tokens,)).tokens_of(Mention(0, *mention))
+
+    places = range(mention[0], mention[1])
+    assert found == tuple(at for at, span in enumerate(spans) if {*range(*span)} & {*places})
+
+
 def test_tokens_may_overlap_or_stand_for_nothing() -> None:
     recording = lexical_recording(said("naïve x"))
     tokens = (Token("<s>", 0, 0), Token("na", 0, 3), Token("ïve", 2, 5))
