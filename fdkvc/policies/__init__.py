@@ -27,7 +27,6 @@ from fdkvc.policies.oracle import Oracle
 from fdkvc.policies.pyramid import Pyramid
 from fdkvc.policies.random import Random
 from fdkvc.policies.recall import Recall
-from fdkvc.policies.renamed import check_current, without_idle
 from fdkvc.policies.retrieval import Retrieval
 from fdkvc.policies.scissorhands import Scissorhands
 from fdkvc.policies.sink import SinkWindow
@@ -142,7 +141,6 @@ def policy_named(key: str, /, **hyperparameters: float | int | str) -> Policy:
     """
     if key in WRAPPERS:
         raise ValueError(f"{key} is a wrapper: write {key}(POLICY), such as {key}(h2o)")
-    check_current(key, hyperparameters)
     if key not in POLICIES:
         raise ValueError(f"policy {key!r} is unknown: choose from {', '.join(POLICIES)}")
     _check_known(POLICIES[key], hyperparameters)
@@ -310,7 +308,7 @@ def recorded_policy(key: str, policy: Mapping[str, Any] | None = None, **values:
         around.append((key, values))
         values = {**policy}
         key, policy = values.pop("key", ""), values.pop("policy", None)
-    return _built(around, policy_named(key, **without_idle(key, values)))
+    return _built(around, policy_named(key, **values))
 
 
 register_installed("fdkvc.policies", register)

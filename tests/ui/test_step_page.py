@@ -15,7 +15,6 @@ WRONG = (
     ("policy", "lru", "choose from fifo"),
     ("budget", 0, "must be a whole number from 1 to"),
     ("colour", "red", "unknown parameter 'colour'"),
-    ("kappa", "1", "'kappa' is no longer a hyperparameter of fd-kvc: write fd-kvc-adaptive"),
 )
 """Parts of a link with what is said of each."""
 

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 import streamlit as st
 
 from fdkvc.parameters import Field, Parameter
-from fdkvc.policies.renamed import instead_of
 from fdkvc.ui.kit import address
 from fdkvc.ui.kit.markdown import Markdown, plain
 
@@ -143,9 +142,7 @@ def adopt_link(page: str, fields: Sequence[Field], link: Mapping[str, str]) -> l
     st.session_state[_LOOKED_AT] = page
     names = {field.name for field in fields}
     return adopt(page, fields, link) + [
-        "This link has an error: "
-        + (instead_of(name) or f"it has an unknown parameter {name!r}")
-        + "."
+        f"This link has an error: it has an unknown parameter {name!r}."
         for name in link
         if name not in names
     ]
