@@ -148,15 +148,16 @@ def run_answers(
     differ. Raises a ValueError if a dialog is longer than the model's context, or `workers` is
     below 1.
     """
-    alone = worker_count(how) == 1 and how.get("executor") is None
-    on_progress = how.get("on_progress")
+    alone, on_progress = worker_count(how) == 1, how.get("on_progress")
     sizes = [sum(len(each.ids) for each in encode_dialog(model, own)) for own in transcripts]
     jobs = [transcripts[first : first + CHUNK] for first in range(0, len(transcripts), CHUNK)]
     run = partial(answer_chunk, settings, model)
-    if alone and on_progress is not None:  # in this process, where each passage is reported
-        how["on_progress"] = None
-        run = partial(run, on_read=_reporting(sizes, on_progress))
-    chunks = run_jobs(run, jobs, **how)
+    if alone and on_progress is not None and how.get("executor") is None:
+        # In this thread, each passage is reported, and Ctrl-C ends no thread within torch.
+        on_read = _reporting(sizes, on_progress)
+        chunks = [run(job, on_read) for job in jobs]
+    else:
+        chunks = run_jobs(run, jobs, **how)
     tables = (
         pd.DataFrame([row for chunk in chunks for row in chunk[at]], columns=list(MEASURED))
         for at in range(2)
