@@ -69,7 +69,7 @@ export class WhyInAll {
   fate(lane, turn, token) {
     const decides = decidingToken(lane, turn, token, this.mentions.get(token) ?? []);
     const fate = fateWords(lane, turn, decides);
-    return decides === token ? fate : { ...fate, how: [`by “${lane.dialog.words[decides]}” of turn ${lane.dialog.born[decides]}`, fate.how].filter(Boolean).join(' · ') };
+    return decides === token ? fate : { ...fate, how: [`decided by “${lane.dialog.words[decides]}” of turn ${lane.dialog.born[decides]}`, fate.how].filter(Boolean).join(' · ') };
   }
 
   /**
