@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,9 @@ from fdkvc.run.trace import Rule, Status, Trace
 _TURN_STATES = ("ownership_loss", "learning_rate")
 
 
-def entries_table(trace: Trace, dialogs: DialogBatch, row: int = 0) -> pd.DataFrame:
+def entries_table(
+    trace: Trace, dialogs: DialogBatch, row: int = 0, words: Sequence[str] = ()
+) -> pd.DataFrame:
     """Return a row for each turn and entry that took part in it; the run has recorded its entries.
 
     In each turn the entries cached before it, older first, then the new ones. `turn` and `born`
@@ -25,6 +27,7 @@ def entries_table(trace: Trace, dialogs: DialogBatch, row: int = 0) -> pd.DataFr
     or new_evicted; `rule` is budget or threshold for an evicted entry; `attention_…` are of the
     kept entries. Each channel and term of the policy has a column ``channel_…`` or ``term_…``, with
     the values used by eviction; an entry evicted by the threshold has no terms, score and rank.
+    There is a column `word` if `words` has the text of each token.
     """
     end = min(trace.first_turn + trace.turns, int(dialogs.turn_counts[row]))
     views = [turn_view(trace, dialogs, row, turn) for turn in range(trace.first_turn, end)]
@@ -46,6 +49,7 @@ def entries_table(trace: Trace, dialogs: DialogBatch, row: int = 0) -> pd.DataFr
         {
             "turn": np.repeat([view.turn for view in views], [len(view.token) for view in views]),
             "token": token,
+            **({"word": np.asarray(words, object)[token]} if words else {}),
             "born": dialogs.born[row, token],
             "topic": topic,
             "status": _names(Status)[pick("status")],

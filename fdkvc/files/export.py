@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
@@ -80,10 +80,12 @@ def finished(results: Results) -> dict[str, int] | None:
     return None if results.complete else {key: results.dialogs(key) for key in keys}
 
 
-def trace_files(trace: Trace, dialogs: DialogBatch, more: Iterable[str] = ()) -> dict[str, str]:
-    """Return the files of a trace by name; see `turns_table`."""
+def trace_files(
+    trace: Trace, dialogs: DialogBatch, more: Iterable[str] = (), words: Sequence[str] = ()
+) -> dict[str, str]:
+    """Return the files of a trace by name; see `turns_table` and `entries_table`."""
     return {
-        "entries.csv": csv_text(entries_table(trace, dialogs)),
+        "entries.csv": csv_text(entries_table(trace, dialogs, words=words)),
         "turns.csv": csv_text(turns_table(trace, dialogs, metrics=more)),
     }
 

@@ -163,6 +163,12 @@ def versions() -> dict[str, str]:
     }
 
 
+def version_words(version: str) -> str:
+    """Return a version of the project in words, with the one that runs if it is another."""
+    now = fdkvc.__version__
+    return f"version {version} of this project" + f" (this is version {now})" * (version != now)
+
+
 def digest(text: str) -> str:
     """Return the SHA-256 of a text as UTF-8."""
     return hashlib.sha256(text.encode()).hexdigest()

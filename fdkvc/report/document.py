@@ -110,7 +110,7 @@ def papers_report(recordings: Sequence[Recording]) -> str:
     run = papers_run()
     seed = run.study.results.benchmark.seed
     ran = ran_on(seed, {"fdkvc-lab": run.version}, run.processor)
-    return study_report(run.study, recordings, ran, run.made)
+    return study_report(run.study, recordings, ran, f"{run.made} with version {run.version}")
 
 
 def study_report(

@@ -13,7 +13,7 @@ from fdkvc.limits import MAX_EXPLAINED_ENTRIES
 from fdkvc.report.page import css, page
 from fdkvc.stage.drawn import Kind, script, style
 from fdkvc.stage.moments import why_sentences
-from fdkvc.stage.payload import pack
+from fdkvc.stage.payload import DialogText, pack
 from fdkvc.stage.run import Run
 
 Sentences = Mapping[str, Sequence[str]]
@@ -38,10 +38,13 @@ class Scene:
     hues: str = "auto"
 
 
-def sentences_of(runs: Sequence[Run], entry: int | None, *, every: bool = True) -> Sentences:
+def sentences_of(
+    runs: Sequence[Run], entry: int | None, *, every: bool = True, text: DialogText | None = None
+) -> Sentences:
     """Return the sentences of every entry and turn, joined over the runs.
 
-    Of a large run, or unless `every`, those of `entry` only; of a long run, none.
+    Of a large run, or unless `every`, those of `entry` only; of a long run, none. With a `text`, a
+    piece of a value that is needed later has those of the value.
     """
     if any(run.long for run in runs):
         return {}
@@ -56,7 +59,8 @@ def sentences_of(runs: Sequence[Run], entry: int | None, *, every: bool = True) 
         pairs |= {(turn, entry) for turn in range(runs[0].dialogs.turns)}
     found = {}
     for turn, token in sorted(pairs):
-        of_runs = [why_sentences(run, turn, token) for run in runs]
+        mentions = text.mentions(token) if text else ()
+        of_runs = [why_sentences(run, turn, token, mentions) for run in runs]
         joined = [" ".join(each) for each in of_runs]
         found[f"{turn} {token}"] = of_runs[0] if len(runs) == 1 else joined
     return found

@@ -8,6 +8,7 @@ from string import ascii_uppercase
 
 import numpy as np
 
+from fdkvc.attention import Ints
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.segmentation import segmented
 from fdkvc.corpora.transcripts import Demand, Transcript
@@ -133,8 +134,37 @@ def failed_call(recordings: Sequence[Recording], policy: Policy, budget: int) ->
     return None
 
 
-def why_sentences(run: Run, turn: int, token: int) -> list[str]:
-    """Explain why a turn kept or evicted an entry; for one evicted earlier, why that turn did."""
+def deciding_token(run: Run, turn: int, token: int, mentions: Sequence[Sequence[int]]) -> int:
+    """Return the token that says what became of a value, of which `token` is a piece.
+
+    A value is held if all tokens of one of its `mentions` are. Then it is `token`, or else the
+    first of a whole mention; if none is whole, what was evicted first of the one that broke last.
+    """
+    begun = [each for each in mentions if each[0] < run.dialogs.bounds[0, turn + 1]]
+    if token >= run.dialogs.bounds[0, turn + 1] or not begun:
+        return token
+    kept, born, found = run.trace.kept[0, : turn + 1], run.dialogs.born[0], []
+    for tokens in sorted(begun, key=lambda each: token in each):
+        ends = [(_left(kept, int(born[each]), each), each) for each in tokens]
+        end, piece = min(ends, key=lambda each: each[0])
+        whole = end > turn
+        found.append((end, token if whole and token in tokens else piece))
+    return max(reversed(found), key=lambda each: each[0])[1]
+
+
+def _left(kept: Ints, born: int, token: int) -> int:
+    """Return the turn that evicted a token for good, one beyond the last if it is cached."""
+    return 1 + max(np.flatnonzero((kept == token).any(axis=1)).tolist(), default=born - 1)
+
+
+def why_sentences(
+    run: Run, turn: int, token: int, mentions: Sequence[Sequence[int]] = ()
+) -> list[str]:
+    """Explain why a turn kept or evicted an entry; for one evicted earlier, why that turn did.
+
+    With the `mentions` of a value that it is a piece of, explain what became of the value.
+    """
+    token = deciding_token(run, turn, token, mentions)
     own = run.at(turn)
     why = explain(own.trace, own.dialogs, 0, turn, token)
     if why.left is not None and why.left[0] < turn:

@@ -58,7 +58,7 @@ class DialogText:
     `turns` has each turn's text with its `Recording.piece_lengths`, and `topics` the name of each
     letter. `needed` are tokens that a `source`, such as a service call, needs later. `demands` has
     the turn, the source and the values of each; a value has words on every lane, empty where the
-    lane held it, and the first token of its last mention.
+    lane held it, and the tokens of its mentions.
     """
 
     speakers: tuple[str, ...]
@@ -67,6 +67,11 @@ class DialogText:
     needed: tuple[int, ...]
     source: str
     demands: Sequence[Mapping[str, Any]]
+
+    def mentions(self, token: int) -> Sequence[Sequence[int]]:
+        """Return the mentions of the last needed value that the token is a piece of, or none."""
+        values = (value for demand in reversed(self.demands) for value in demand["values"][::-1])
+        return next((some for *_, some in values if any(token in each for each in some)), ())
 
 
 def pack_lanes(

@@ -9,7 +9,7 @@
  * @typedef {{ label: string, hued?: boolean, long?: boolean, budgets: number[], pages: number[], counts: number[], cutoffs: (number | null)[], terms: Term[] }} LaneHead
  * @typedef {{ states: State[], headlines: string[] }} OneHead what a run that is alone has besides
  * @typedef {{ tint: number, places: number, note: string, figures: [name: string, values: string[]][], forks: [lane: number, turn: number] | null }} RowHead what one of several has besides
- * @typedef {{ turn: number, source: string, values: [what: string, lost: string[], token: number][] }} Demands
+ * @typedef {{ turn: number, source: string, values: [what: string, lost: string[], mentions: number[][]][] }} Demands
  * @typedef {{ speakers: string[], turns: [text: string, lengths: number[]][], topics: string[], needed: number[], source: string, demands: Demands[] }} DialogText
  * @typedef {{ name: string, dialog: DialogHead, palette: Paint[], topicless: Paint, lanes: (LaneHead & OneHead & RowHead)[], text: DialogText, columns: Column[] }} Packed
  * @typedef {Float32Array | Uint32Array | Uint8Array} Column

@@ -109,7 +109,7 @@ class Run:
     @cached_property
     def entries(self) -> pd.DataFrame:
         """The entries that took part in each turn."""
-        own = entries_table(self.trace, self.dialogs)
+        own = entries_table(self.trace, self.dialogs, words=self.dialog.words)
         past = None if self.trunk is None else self.trunk.entries
         return own if past is None else _continued(past, own, self.trace.first_turn)
 

@@ -7,7 +7,7 @@ import { headline } from './explain.js';
 import { lanesOf } from './long.js';
 import { EVICTED, SPANS } from './record.js';
 import { mountWith } from './stage.js';
-import { WhyInAll, fateWords } from './why_lanes.js';
+import { WhyInAll } from './why_lanes.js';
 
 /**
  * @typedef {import('./record.js').Demands} Demands
@@ -45,7 +45,9 @@ class Transcript {
     this.marked = new Map();
     /** @type {HTMLElement[]} */
     this.ringed = [];
-    this.why = new WhyInAll(this.lanes, () => stage.choose(null));
+    /** @type {Map<number, number[][]>} of each piece of a needed value, the value's mentions */
+    this.mentions = new Map(text.demands.flatMap(({ values }) => values.flatMap(([, , mentions]) => mentions.flat().map((token) => /** @type {const} */ ([token, mentions])))));
+    this.why = new WhyInAll(this.lanes, () => stage.choose(null), this.mentions);
     this.shown = 0;
     this.arriving = false; // at a turn that has yet to be brought into view
     this.turns = text.turns.map(([text], turn) => this.#turn(text, turn));
@@ -160,12 +162,12 @@ class Transcript {
    * @param {Demands} demands
    */
   #demands({ source, values }) {
-    const chips = values.map(([what, lost, token]) => {
+    const chips = values.map(([what, lost, mentions]) => {
       const held = this.lanes.filter((_, k) => !lost[k]).map(({ label }) => label);
       const gone = this.lanes.flatMap(({ label }, k) => (lost[k] ? [`${label} ${lost[k]}`] : []));
       const all = held.length === this.lanes.length && held.length > 1 ? ['all'] : held;
       const parts = [held.length ? `✓ ${all.join(', ')}` : '', gone.length ? `✗ ${gone.join(', ')}` : ''].filter(Boolean);
-      const look = { className: gone.length ? 'unmet' : 'met', title: 'Where it was last mentioned, and why it was kept or evicted', 'data-token': token };
+      const look = { className: gone.length ? 'unmet' : 'met', title: 'Where it was last mentioned, and why it was kept or evicted', 'data-token': mentions[mentions.length - 1][0] };
       return make('span', look, make('b', {}, what), ` ${parts.join(' · ')}`);
     });
     return make('div', { className: 'demands', role: 'none', hidden: '' }, make('b', {}, source), ...chips);
@@ -274,8 +276,16 @@ class Transcript {
     const { stage } = this;
     const { entry } = stage.state;
     for (const piece of this.ringed) piece.classList.remove('pointed', 'picked');
-    this.ringed = [entry, stage.hover].flatMap((each) => (each === null ? [] : this.words.get(each) ?? []));
-    for (const piece of this.ringed) piece.classList.add(Number(piece.dataset.token) === entry ? 'picked' : 'pointed');
+    const ring = (/** @type {number | null} */ token, /** @type {string} */ look) => {
+      // A value is one thing: all pieces of the mention are marked.
+      const tokens = this.mentions.get(token ?? -1)?.find((each) => each.includes(token ?? -1)) ?? [token ?? -1];
+      const pieces = tokens.flatMap((each) => this.words.get(each) ?? []);
+      for (const piece of pieces) piece.classList.add(look);
+      this.ringed.push(...pieces);
+    };
+    this.ringed = [];
+    ring(entry, 'picked');
+    ring(stage.hover, 'pointed');
     this.why.show(turn, token, stage.holds(), stage.sentences());
     if (this.arriving) this.#arrive();
   }
@@ -312,7 +322,7 @@ class Transcript {
       this.box.removeAttribute('aria-activedescendant');
       return;
     }
-    const fates = this.lanes.map((lane) => `${lane.label}: ${fateWords(lane, this.stage.state.turn, token).words}`);
+    const fates = this.lanes.map((lane) => `${lane.label}: ${this.why.fate(lane, this.stage.state.turn, token).words}`);
     word.setAttribute('aria-label', [`“${word.textContent}”`, `token ${token}`, ...fates].join(', '));
     this.box.setAttribute('aria-activedescendant', word.id);
   }

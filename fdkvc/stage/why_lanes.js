@@ -24,17 +24,52 @@ export function fateWords(lane, turn, token) {
   return { words: gone ? evictedWhen(fate, turn) : 'kept', gone, how };
 }
 
+/**
+ * The token that says what became of a value, as `deciding_token` in moments.py.
+ * @param {Lane} lane
+ * @param {number} turn
+ * @param {number} token
+ * @param {number[][]} mentions
+ */
+export function decidingToken(lane, turn, token, mentions) {
+  const begun = lane.dialog.bounds[turn + 1];
+  if (token >= begun) return token;
+  let [last, decides] = [-1, token];
+  const owns = (/** @type {number[]} */ tokens) => tokens.includes(token);
+  const known = mentions.filter(([first]) => first < begun);
+  for (const tokens of [...known.filter((each) => !owns(each)), ...known.filter(owns)]) {
+    const ends = tokens.map((each) => fateOf(lane, turn, each)).map(({ fate, left }) => (fate === 'kept' ? turn + 1 : left ?? turn));
+    const end = Math.min(...ends);
+    if (end >= last) [last, decides] = [end, owns(tokens) && end > turn ? token : tokens[ends.indexOf(end)]];
+  }
+  return decides;
+}
+
 export class WhyInAll {
   /**
    * @param {Lane[]} lanes
    * @param {() => void} unpin
+   * @param {Map<number, number[][]>} [mentions] of the value that a token is a piece of
    */
-  constructor(lanes, unpin) {
+  constructor(lanes, unpin, mentions = new Map()) {
+    this.mentions = mentions;
     this.box = make('aside', { className: 'panel why', 'aria-label': 'Why' });
     this.lanes = lanes;
     this.unpin = unpin;
     this.dialog = lanes[0].dialog;
     this.shown = '';
+  }
+
+  /**
+   * What became of an entry, or of the value that it is a piece of: of one that is held, or else lost, elsewhere.
+   * @param {Lane} lane
+   * @param {number} turn
+   * @param {number} token
+   */
+  fate(lane, turn, token) {
+    const decides = decidingToken(lane, turn, token, this.mentions.get(token) ?? []);
+    const fate = fateWords(lane, turn, decides);
+    return decides === token ? fate : { ...fate, how: [`decided by “${lane.dialog.words[decides]}” of turn ${lane.dialog.born[decides]}`, fate.how].filter(Boolean).join(' · ') };
   }
 
   /**
@@ -85,7 +120,7 @@ export class WhyInAll {
    */
   #entry(turn, token, chosen, sentences) {
     const { dialog, lanes } = this;
-    const fates = lanes.map((lane) => fateWords(lane, turn, token));
+    const fates = lanes.map((lane) => this.fate(lane, turn, token));
     const held = fates.filter(({ words }) => words === 'kept').length;
     const sections = lanes.map((lane, k) => make('section', { className: 'of-lane' },
       make('h2', { 'data-policy': lane.hued }, lane.label),

@@ -19,7 +19,7 @@ from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.experiments.replay import Replay, replay
 from fdkvc.limits import MAX_UPLOAD_MEGABYTES
 from fdkvc.policies import policy_named
-from fdkvc.run.evidence import demand_results
+from fdkvc.run.evidence import demand_results, lost_turns
 from fdkvc.run.simulate import simulate
 from fdkvc.ui.dialogs.choices import SECTION
 from tests.browser.address import expect_linked
@@ -251,6 +251,33 @@ def test_all_dialogs_of_a_file_give_curves_and_the_command_lines_files(
     waiting.value.save_as(tmp_path / "report.html")
     digest = hashlib.sha256((tmp_path / "replay.csv").read_bytes()).hexdigest()
     assert digest in (tmp_path / "report.html").read_text("utf-8")
+
+
+def test_each_piece_of_a_value_has_the_verdict_of_the_value(page: Page) -> None:
+    recording = lexical_recording(read_file(EXAMPLES / "rental.json")[0])
+    trace = simulate(policy_named("surprisal"), recording.dialogs, 48)
+    demand, mentions, lost = next(
+        (demand, mentions, int(turns[0]))
+        for (demand, mentions), turns in zip(
+            recording.evidence, lost_turns(trace, recording), strict=True
+        )
+        if len(mentions) == 1
+        and int(turns[0]) not in (-1, demand.turn)
+        and {*mentions[0]} & {*trace.kept[0, demand.turn].tolist()}
+    )
+    open_dialogs(page, file="rental", policies="surprisal,fifo", turn=demand.turn)
+    what = f"{demand.slot} “{demand.value}”"
+    chip = page.locator(".demands:not([hidden]) [data-token]", has_text=what).last
+    expect(chip).to_contain_text(re.compile(rf"Surprisal lost (at once, )?in turn {lost}"))
+    chip.click()
+    for token in mentions[0]:
+        word = transcript(page).locator(f".word[data-token='{token}']")
+        word.click()
+        expect_linked(page, entry=token)
+        panel = page.locator(".why .of-lane", has_text="Surprisal")
+        expect(panel.locator(".fate")).to_have_text(f"evicted in turn {lost}")
+        expect(panel.locator(".hint")).to_contain_text(f"was evicted in turn {lost} by")
+        expect(transcript(page).locator(".picked")).to_have_count(len(mentions[0]))
 
 
 def test_on_a_narrow_window_the_transcript_has_room_and_scrolls(page: Page) -> None:

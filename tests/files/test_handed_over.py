@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import fdkvc
 from fdkvc.charts.theme import LIGHT
 from fdkvc.commands.main import main
 from fdkvc.corpora.formats import EXAMPLES, read_transcripts
@@ -158,7 +159,8 @@ def test_the_command_writes_a_report_of_the_papers_run(
     out = tmp_path / "report.html"
     assert main(["report", "--out", str(out)]) == 0
     text = out.read_text("utf-8")
-    assert f"Measured on {papers_run().made}" in text
+    version = f"with version {papers_run().version}; written by FD-KVC Lab {fdkvc.__version__}."
+    assert f"Measured on {papers_run().made} {version}" in text
     assert "600 dialogs of each of 6 scenarios" in text
     counts = verdicts_of(measured_tables(papers_run().study))
     assert f"reproduced {counts['reproduced']}" in text

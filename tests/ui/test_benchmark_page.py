@@ -6,13 +6,17 @@ import dataclasses
 import math
 import re
 import shlex
+import threading
+import time
 from html import escape
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
+import fdkvc
 from fdkvc.commands.parser import build_parser
-from fdkvc.experiments.benchmark import Benchmark
+from fdkvc.experiments import study
+from fdkvc.experiments.benchmark import Benchmark, run_benchmark
 from fdkvc.experiments.sweep import Sweep, sweepable
 from fdkvc.files.options import settings_from
 from fdkvc.files.shipped import papers_run
@@ -28,6 +32,7 @@ from fdkvc.ui.benchmark.choices import DIALOGS_HERE
 from fdkvc.ui.benchmark.figures import OTHER
 from fdkvc.ui.benchmark.sections import SECTIONS
 from fdkvc.ui.benchmark.tables import frames, sortable_words
+from fdkvc.ui.kit.jobs import Report
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.run_panel import shared_jobs
 from tests.app_pages import html, link_of, open_page, press, run_until, settled
@@ -55,7 +60,9 @@ def test_the_page_opens_on_the_papers_run_and_says_how_to_run_more() -> None:
     assert app.title[0].value == "Benchmark"
     (shown,) = [caption.value for caption in app.caption if SHOWN in caption.value]
     assert shown.startswith("Shown: 600 dialogs per scenario, seed 0")
-    assert f"Measured on {papers_run().made} with version {papers_run().version}" in shown
+    version, now = papers_run().version, fdkvc.__version__
+    assert f"Measured on {papers_run().made} with version {version} of this project" in shown
+    assert (f"(this is version {now})" in shown) == (version != now)
     assert f"At most {DIALOGS_HERE.high:,} dialogs per scenario run here" in " ".join(
         caption.value for caption in app.caption
     )
@@ -205,7 +212,8 @@ def test_runs_are_listed_named_compared_shown_again_and_deleted() -> None:
     app.number_input(key="benchmark/dialogs").set_value(600).run()
     assert shown_in(app).startswith("Shown: 600 dialogs")  # at hand, and shown at once
     assert listed(app)[0].startswith("The paper's run: 600 dialogs")
-    assert listed(app)[-1].startswith("Run: 4 dialogs")
+    described = listed(app)[-1].split("per scenario, ")[1]
+    assert re.match(r"Run at \d\d \w{3} \d\d:\d\d:\d\d: 4 dialogs", listed(app)[-1])
     app.main.text_input[-1].set_value("mine").run()
     assert "mine" in app.selectbox(key="benchmark/runs-pair/one").options
     (table,) = [each.value for each in app.dataframe if "difference (one − other)" in each.value]
@@ -213,7 +221,7 @@ def test_runs_are_listed_named_compared_shown_again_and_deleted() -> None:
 
     again = open_page("benchmark", **link_of(app))  # as a reload or another tab does
     assert listed(again)[0].startswith("The paper's run: 600 dialogs per scenario")
-    assert listed(again)[-1].startswith("Run: 4 dialogs per scenario")
+    assert listed(again)[-1].endswith(": 4 dialogs per scenario, " + described)
 
     show = [button for button in app.button if button.label in ("Show", "Shown")]
     show[-1].click().run()
@@ -226,6 +234,42 @@ def test_runs_are_listed_named_compared_shown_again_and_deleted() -> None:
     assert listed(app) == before[:-1]
     assert not app.exception
     assert any("These settings have no results yet" in info.value for info in app.info)
+
+
+@pytest.mark.parametrize("done", [0, 2, 4])
+def test_a_cancelled_run_says_so_and_runs_of_equal_settings_differ_by_their_time(
+    monkeypatch: pytest.MonkeyPatch, done: int
+) -> None:
+    app = open_page("benchmark", dialogs=4, seed=70 + done)
+    run_until(press(app, "Run"), f"{SHOWN}4 dialogs")
+    assert not app.warning
+    whole = listed(app)
+
+    def cancel(
+        benchmark: Benchmark, on_progress: Report, cancelled: threading.Event
+    ) -> study.Study:
+        cancelled.set()
+        part = run_benchmark(dataclasses.replace(benchmark, dialogs=done or 1))
+        measured = part.measured if done else {each: {} for each in part.measured}
+        return study.Study(dataclasses.replace(part, benchmark=benchmark, measured=measured))
+
+    monkeypatch.setattr("fdkvc.ui.benchmark.sections.run_study", cancel)
+    time.sleep(max(0.0, 1 - time.time() % 1))  # the next second begins
+    app = press(app, "Run")
+    while len(listed(app)) == len(whole):
+        settled(app.run())
+
+    expected = {
+        0: "Cancelled: results of 0 of 4 dialogs of each scenario.",
+        2: "Cancelled: results of 2 of 4 dialogs of each scenario.",
+        4: "Cancelled after all 4 dialogs of each scenario had finished: their results are "
+        "complete. What follows them (ablations, times, memory, probes) is not.",
+    }
+    assert [warning.value for warning in app.warning] == [expected[done]]
+    assert listed(app)[:-1] == whole
+    assert f", cancelled after {done} of 4 dialogs: 4 dialogs" in listed(app)[-1]
+    assert listed(app)[-1].split(",")[0] != whole[-1].split(":")[0]
+    assert plain(listed(app)[-1].split(",")[0].removeprefix("Run at ")) in shown_in(app)
 
 
 def test_an_old_link_that_names_runs_opens_with_one_sentence() -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import re
 import threading
+from io import StringIO
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,8 @@ from fdkvc.experiments.arguments import forgotten
 from fdkvc.experiments.replay import ARGUMENTS, REPLAYED, Replay, replay
 from fdkvc.experiments.statistics import MIN_CLUSTERS
 from fdkvc.explain.explain import explain
-from fdkvc.files.export import csv_text
+from fdkvc.explain.overlap import all_entries
+from fdkvc.files.export import csv_text, trace_files
 from fdkvc.files.record import digest
 from fdkvc.limits import MAX_RECORDED_ENTRIES, MAX_SHOWN_HEADS
 from fdkvc.policies import policy_named, with_pinned_prompts
@@ -29,9 +31,12 @@ from fdkvc.policies.together import Together
 from fdkvc.report.document import replay_command
 from fdkvc.run import bounds
 from fdkvc.run.evidence import demand_results, lost_turns
+from fdkvc.run.fork import Fork
 from fdkvc.run.simulate import simulate
 from fdkvc.run.sinks import PROTECT, RECALL_ONLY
-from fdkvc.run.trace import Status
+from fdkvc.run.trace import Rule, Status
+from fdkvc.stage.moments import Spoken, deciding_token
+from fdkvc.stage.run import build_run, continue_run
 from fdkvc.ui.dialogs import choices, files
 from fdkvc.ui.dialogs import forgotten as forgotten_page
 from fdkvc.ui.dialogs.choices import VIEW
@@ -40,6 +45,7 @@ from fdkvc.ui.dialogs.forgotten import Replayed
 from fdkvc.ui.dialogs.replay import FILES, files_of, recommendation, replay_file, report_of
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.markdown import plain
+from fdkvc.ui.kit.run_panel import shared_jobs
 from tests.app_pages import (
     check_specs,
     html,
@@ -123,15 +129,36 @@ def test_the_stage_says_of_a_word_why_each_policy_let_it_go() -> None:
     assert f"was evicted in turn {why.left[0]} by the budget." in first
 
 
+@pytest.mark.parametrize("key", ["surprisal", "learned", "h2o", "fifo"])
+@pytest.mark.parametrize("name", ["rental", "errands", "chat"])
+def test_every_piece_of_a_value_has_the_verdict_of_the_call(name: str, key: str) -> None:
+    recording = shipped_file(name).recording(0)
+    run = build_run(Spoken("dialog", recording), policy_named(key), 48)
+    apart = 0
+    for (demand, mentions), turns in zip(
+        recording.evidence, lost_turns(run.trace, recording), strict=True
+    ):
+        before, lost = demand.turn - 1, int(turns[0])
+        kept = {*run.trace.kept[0, before].tolist()}
+        for token in {token for mention in mentions for token in mention}:
+            piece = deciding_token(run, before, token, mentions)
+            assert (piece in kept) == (lost < 0)
+            apart += (token in kept) != (lost < 0)
+            if lost >= 0:
+                result = run.trace.result(lost)
+                assert result.rule[0][result.token[0] == piece] != Rule.none
+    assert apart or name != "rental" or key == "fifo"
+
+
 @pytest.mark.parametrize("kind", ["call", "state"])
 def test_a_turn_says_what_it_needed_and_what_each_policy_had_lost_of_it(kind: str) -> None:
     demands = tuple(demand for demand in DIALOG.demands if demand.kind == kind)
     file = DialogFile("one.json", kind[0] * 64, (dataclasses.replace(DIALOG, demands=demands),))
     asked = text_of(open_dialogs(file, policies="fifo,fd-kvc"))["demands"]
     told_of = [
-        (each["turn"], each["source"], what, *lost, token)
+        (each["turn"], each["source"], what, *lost, mentions[-1][0])
         for each in asked
-        for what, lost, token in each["values"]
+        for what, lost, mentions in each["values"]
     ]
 
     recording = lexical_recording(file.transcripts[0])
@@ -294,6 +321,19 @@ def test_text_of_a_file_is_escaped_and_never_markdown(view: str) -> None:
 def test_a_dialog_that_begins_in_silence_is_shown(view: str) -> None:
     for turn in (0, 2):
         assert shown_turn(open_dialogs(nasty_file(), turn=turn, view=view)) == turn
+
+
+def test_files_name_the_entries_of_a_real_dialog_by_their_words() -> None:
+    trunk = build_run(Spoken("dialog", RECORDING), policy_named("fifo"), 16)
+    compared = {"fifo": trunk, "fork": continue_run(trunk, Fork(4, policy_named("h2o")))}
+    files = trace_files(trunk.trace, trunk.dialogs, words=RECORDING.words)
+    for table in (
+        all_entries({name: run.entries for name, run in compared.items()}),
+        pd.read_csv(StringIO(files["entries.csv"]), keep_default_na=False),
+    ):
+        assert [*table].index("word") == [*table].index("token") + 1
+        said = [token.text for turn in RECORDING.tokens for token in turn]
+        assert table.word.tolist() == [said[token] for token in table.token]
 
 
 @pytest.mark.parametrize("view", ["words", "lanes"])
@@ -525,6 +565,12 @@ def test_a_bound_that_is_too_large_is_said_in_the_table(monkeypatch: pytest.Monk
     app.session_state["dialogs/budgets"] = ["16", "128"]
 
     run_until(press(section(app, "All dialogs of the file"), "Run"), "Shown: 2 dialogs")
+    assert "Cancelled" not in words_of(app)
+    job = shared_jobs().find(app.session_state["dialogs/replay/shown"])
+    assert job is not None
+    job.cancelled.set()  # too late to stop it
+    all_done = "Cancelled after all 2 dialogs had finished: their results are complete."
+    assert [each.value for each in settled(app.run()).warning] == [all_done]
 
     assert "Best possible: not computed (too large) for 2 dialogs at budget 16; those" in (
         words_of(app)

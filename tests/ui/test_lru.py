@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 import weakref
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from fdkvc.corpora.formats import EXAMPLES, read_file
+from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.policies import policy_named
-from fdkvc.stage.run import DialogChoice
+from fdkvc.stage.moments import Spoken
+from fdkvc.stage.run import DialogChoice, build_run
 from fdkvc.synthetic.scenarios import World, scenario_named
 from fdkvc.ui.dialogs.files import DialogFile, read_dialog_file
 from fdkvc.ui.kit import lru
@@ -17,6 +22,7 @@ from fdkvc.ui.kit.lru import ByteLRU, cached, size_of
 from fdkvc.ui.kit.runs import load_run
 
 MEGABYTE = 1_000_000
+DIALOG = read_file(EXAMPLES / "rental.json")[0]
 
 
 @pytest.mark.parametrize(
@@ -35,6 +41,19 @@ MEGABYTE = 1_000_000
 )
 def test_a_size_counts_all_that_is_held_and_each_of_it_once(value: object) -> None:
     assert size_of(value) == pytest.approx(MEGABYTE, rel=0.01)
+
+
+def test_a_size_is_the_memory_that_a_run_over_a_real_dialog_takes() -> None:
+    build_run(Spoken("first", lexical_recording(DIALOG)), policy_named("fd-kvc"), 64)  # imports
+    gc.collect()
+    tracemalloc.start()
+    try:
+        run = build_run(Spoken("rental", lexical_recording(DIALOG)), policy_named("fd-kvc"), 64)
+        gc.collect()
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert size_of(run) == pytest.approx(taken, rel=0.25)
 
 
 def test_a_size_counts_no_code() -> None:

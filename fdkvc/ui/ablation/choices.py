@@ -194,13 +194,17 @@ def _described(sweep: Sweep) -> str:
 
 def runs_of(page: str) -> Kind:
     """Return the kind of runs of the page."""
+
+    def adopt_sweep(sweep: Sweep) -> None:
+        link = _link(sweep)
+        fields.adopt(page, link_fields(page, link), link)
+
     return Kind(
         page,
         Sweep,
-        link=_link,
-        fields=lambda link: link_fields(page, link),
+        adopt=adopt_sweep,
         describe=_described,
         results=lambda swept: swept[1],
         files=lambda swept: files_of(*swept),
-        shipped=lambda: {each[0]: each for each in papers_run().sweeps.items()},
+        shipped={each[0]: each for each in papers_run().sweeps.items()},
     )

@@ -45,17 +45,16 @@ def show(page: str) -> None:
         above = st.container()
         chosen = choices.choose_sweep(page)
         with above:
-            run_panel(page, "Run", partial(_run, chosen), content=chosen)
-    shown = past.at_hand(runs, chosen)
+            job = run_panel(page, "Run", partial(_run, chosen), content=chosen)
+    shown = past.at_hand(runs, chosen, job)
     past.show_runs(runs, shown)
     if shown is None:
         past.offer()
         return
     sweep, results = shown.result
-    finished = results.dialogs(sweep.scenario.key), sweep.dialogs
-    past.about(runs, shown, chosen, results.seconds, finished)
+    past.about(runs, shown, chosen)
     show_sweep(page, shown)
-    if finished[0]:
+    if results.dialogs(sweep.scenario.key):
         show_run_files(page, choices.files_of(sweep, results), "fdkvc-sweep.zip")
 
 

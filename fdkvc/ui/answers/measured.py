@@ -19,6 +19,7 @@ from fdkvc.charts.theme import Spec
 from fdkvc.experiments.answers import CUT_TEXT, FULL, Answers, with_proxies
 from fdkvc.experiments.known_services import GROUPS, known_sentence
 from fdkvc.experiments.shipped_tables import shipped_table
+from fdkvc.files.record import version_words
 from fdkvc.files.text import by_policies
 from fdkvc.lm import MEASURED_ON
 from fdkvc.lm.head_eviction import DECIDES
@@ -205,7 +206,7 @@ def _summary(known: Shipped, own: bool) -> str:
     policies = count(tables.paired.policy.nunique(), "policy", "policies")
     dialogs = count(int(tables.summary.n.max()), "dialog")
     at = f"at {count(len(known.budgets), 'budget')}"
-    version = f"with version {known.run.versions['fdkvc-lab']} of this project."
+    version = f"with {version_words(known.run.versions['fdkvc-lab'])}."
     if own:
         return f"{known.run.about['model']['name']}: {policies} over {dialogs}, {at}, {version}"
     clusters = count(int(tables.paired.services.max()), "cluster")

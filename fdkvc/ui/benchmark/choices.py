@@ -68,10 +68,9 @@ def runs_of(page: str) -> Kind:
     return Kind(
         page,
         Benchmark,
-        link=_link,
-        fields=lambda _: FIELDS,
+        adopt=lambda benchmark: fields.adopt(page, FIELDS, _link(benchmark)),
         describe=described,
         results=lambda study: study.results,
         files=study_files,
-        shipped=lambda: {papers_run().study.results.benchmark: papers_run().study},
+        shipped={papers_run().study.results.benchmark: papers_run().study},
     )

@@ -7,6 +7,7 @@ from functools import partial
 
 import streamlit as st
 
+from fdkvc.experiments.benchmark import matches_paper
 from fdkvc.experiments.study import Study, run_study
 from fdkvc.ui.benchmark import repeat
 from fdkvc.ui.benchmark.alignment import show_alignment
@@ -40,9 +41,9 @@ def show(page: str) -> None:
         above = st.container()
         benchmark = choose_benchmark(page)
         with above:
-            run_panel(page, "Run", partial(run_study, benchmark), content=benchmark)
+            job = run_panel(page, "Run", partial(run_study, benchmark), content=benchmark)
     warn_no_effect(benchmark.policies)
-    shown = past.at_hand(runs, benchmark)
+    shown = past.at_hand(runs, benchmark, job)
     with st.container(horizontal=True, vertical_alignment="center", key="benchmark-runs"):
         past.show_runs(runs, shown)
         repeat.choose_record(page)
@@ -55,11 +56,11 @@ def show(page: str) -> None:
     if shown is None:
         past.offer()
         return
-    results = shown.result.results
-    done = min(results.dialogs(each.key) for each in results.benchmark.scenarios)
-    finished = done, results.benchmark.dialogs
-    past.about(runs, shown, benchmark, shown.result.seconds, finished)
-    study = shown.result
+    study: Study = shown.result
+    results, rest = study.results, ""
+    if not study.seconds or (matches_paper(results.benchmark) and study.probes is None):
+        rest = "What follows them (ablations, times, memory, probes) is not."
+    past.about(runs, shown, benchmark, rest)
     repeat.show_comparison(page, study)
     if not any(results.measured.values()):
         st.info("The run was cancelled before its first dialogs finished.")

@@ -45,13 +45,18 @@ GIVEN_BY: Mapping[SpanKind, str] = {
 def show_headline(page: str, recording: Recording, lane: Lane) -> None:
     """Show a value that a policy had lost when it was needed, or that there is none.
 
-    It is the value of the entry on the stage, if that turn needed it, or else the first one.
+    It is the value that the entry on the stage is a piece of, if that turn needed it, or else the
+    first one.
     """
     kind, name = demand_kind(recording)
     own = [each for each in verdicts(lane.run, recording) if each.demand.kind == kind]
     losses = [each for each in own if each.lost >= 0]
-    pinned = held(page, TURN), held(page, ENTRY)
-    shown = [each for each in losses if (each.demand.turn, each.mentions[-1][0]) == pinned]
+    turn, entry = held(page, TURN), held(page, ENTRY)
+    shown = [
+        each
+        for each in losses
+        if each.demand.turn == turn and any(entry in tokens for tokens in each.mentions)
+    ]
     lost = next(iter(shown or losses), None)
     unread = recording.transcript.malformed_calls
     besides = f", except {count(unread, 'call')} that cannot be read" if unread else ""

@@ -106,9 +106,10 @@ def show_replay(page: str, chosen: Chosen, lanes: Sequence[Lane], metrics: tuple
     if not file.traced and held(page, VECTORS) == "bundled":
         st.caption("This run has the lexical embedding, not the bundled model's vectors.")
     settings = _choose(page, file, lanes, metrics)
-    done: Replayed | None = run_panel(f"{page}/replay", "Run", partial(replay_file, settings, file))
-    if done is not None:
-        _about(done, settings, file)
+    job = run_panel(f"{page}/replay", "Run", partial(replay_file, settings, file))
+    if job is not None:
+        done: Replayed = job.result
+        _about(done, settings, file, job.cancelled.is_set())
         _show(page, done, chosen.budget)
 
 
@@ -146,7 +147,7 @@ def _choose(page: str, file: DialogFile, lanes: Sequence[Lane], metrics: tuple[s
     return Replay(policies, tuple(map(int, budgets)), modes, metrics, chunk=chunk or None)
 
 
-def _about(done: Replayed, settings: Replay, file: DialogFile) -> None:
+def _about(done: Replayed, settings: Replay, file: DialogFile, cancelled: bool) -> None:
     finished, requested = done.table.dialog.nunique(), done.file.measured
     services = done.table.services.nunique()
     st.caption(
@@ -168,7 +169,8 @@ def _about(done: Replayed, settings: Replay, file: DialogFile) -> None:
         )
     for sentence in _pinned(done):
         st.caption(plain(sentence))
-    warn_cancelled((finished, requested), "dialogs")
+    if cancelled:
+        warn_cancelled((finished, requested), "dialogs")
     if missing := not_computed(done.table):
         st.info(plain(f"{missing.capitalize()}."), icon=":material/hourglass_disabled:")
     if done.settings != settings or done.file.key != file.key:

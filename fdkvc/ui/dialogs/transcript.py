@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 import streamlit as st
 
@@ -28,11 +29,12 @@ def show_transcript(
     `write` writes the address after the stage has moved.
     """
     recording = head.recording
-    show_lanes(page, lanes, _text(recording, head.topic_names, tuple(lane.run for lane in lanes)))
+    text = _text(recording, head.topic_names, tuple(lane.run for lane in lanes))
+    show_lanes(page, lanes, text)
 
     @st.fragment
     def following() -> None:
-        follow_lanes(page, lanes)
+        follow_lanes(page, lanes, text)
         write()
 
     return following
@@ -99,14 +101,14 @@ def _text(recording: Recording, topics: tuple[str, ...], runs: tuple[Run, ...]) 
     kind, name = demand_kind(recording)
     rows = zip(*(verdicts(run, recording) for run in runs), strict=True)
     known = [row for row in rows if row[0].demand.kind == kind]
-    demands: dict[tuple[int, str, int], list[tuple[str, tuple[str, ...], int]]] = {}
+    demands: dict[tuple[int, str, int], list[tuple[Any, ...]]] = {}
     for row in known:
         demand, mentions = row[0].demand, row[0].mentions
         values = demands.setdefault(demand.needed_by, [])
         lost = tuple("" if each.lost < 0 else each.words for each in row)
         # Every turn repeats its state, so only missing values are listed.
         if kind == "call" or any(lost):
-            values.append((f"{demand.slot} “{demand.value}”", lost, int(mentions[-1][0])))
+            values.append((f"{demand.slot} “{demand.value}”", lost, mentions))
     return DialogText(
         tuple(turn.speaker for turn in recording.transcript.turns),
         tuple(

@@ -67,7 +67,15 @@ def run_app() -> None:
 def _navigation() -> StreamlitPage:
     # First, or the browser would ask another machine for a picture of the page's own icon.
     st.set_page_config(page_title="FD-KVC Lab", page_icon="🧊", layout="wide")
-    return st.navigation([st.Page(path, title=title, icon=icon) for path, title, icon in PAGES])
+    (path, title, icon), *others = PAGES
+    pages = [st.Page(path, title=title, icon=icon, url_path="", default=True)]
+    pages += [st.Page(path, title=title, icon=icon) for path, title, icon in others]
+
+    def first() -> None:
+        st.switch_page(pages[0], query_params=st.query_params.to_dict())
+
+    # Streamlit serves the first page at / alone.
+    return st.navigation([*pages, st.Page(first, url_path="step", visibility="hidden")])
 
 
 @dataclass(frozen=True)

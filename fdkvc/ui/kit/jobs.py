@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from time import perf_counter
 from typing import Any
 from uuid import uuid4
 
@@ -29,10 +31,15 @@ It returns what is finished once that event is set.
 
 @dataclass(eq=False)
 class Job:
-    """One run with its latest progress; jobs of equal content have equal results."""
+    """One run with its latest progress; jobs of equal content have equal results.
+
+    `seconds` is how long it took, once it has ended.
+    """
 
     name: str
     content: Hashable = None
+    requested: datetime = field(default_factory=lambda: datetime.now(UTC))
+    seconds: float = 0.0
     cancelled: threading.Event = field(default_factory=threading.Event)
     progress: Progress | None = None
     size: int = 0
@@ -123,7 +130,9 @@ class Jobs:
             self._jobs.pop(name, None)
 
     def _run(self, work: Work, job: Job) -> Any:
+        began = perf_counter()
         result = work(on_progress=job.report, cancelled=job.cancelled)
+        job.seconds = perf_counter() - began
         job.size = size_of(result)
         room = self.most - job.size
         with self._lock:

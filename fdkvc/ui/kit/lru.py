@@ -2,61 +2,51 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from functools import wraps
-from itertools import chain
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from types import ModuleType
 from typing import Any, Generic, TypeVar, TypeVarTuple
 
 import numpy as np
 import pandas as pd
 
-from fdkvc.corpora.recordings import Recording, Token
+from fdkvc.corpora.recordings import Token
 from fdkvc.limits import MAX_COMPUTED_MEGABYTES
-
-_SIZES: weakref.WeakKeyDictionary[Recording, int] = weakref.WeakKeyDictionary()
-_TABLES = (pd.DataFrame, pd.Series, pd.Index)
-_SHARED = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
 
 Value = TypeVar("Value")
 Arguments = TypeVarTuple("Arguments")
 
 
 def size_of(value: object) -> int:
-    """Return the bytes of a value and of all that it refers to, each once; no code.
-
-    A recording has many parts and is shared by many values: it is measured once.
-    """
-    size, seen, found = 0, set[int](), [value]
-    while found:
-        fresh = {id(each): each for each in found if not isinstance(each, _SHARED)}
-        new = [each for key, each in fresh.items() if key not in seen]
-        seen.update(fresh)
-        parts = [each for each in new if isinstance(each, Recording) and each is not value]
-        size += sum(map(_size_of_recording, parts))
-        new = [each for each in new if not any(each is part for part in parts)]
-        # A table would also count what it refers to, which is counted here anyway, and faster.
-        size += sum(sys.getsizeof(each) for each in new if not isinstance(each, _TABLES))
-        # The many tokens of a dialog have their text and numbers for themselves.
-        tokens = [each for each in new if type(each) is Token]
-        size += sum(map(sys.getsizeof, chain.from_iterable(tokens)))
-        found = gc.get_referents(*(each for each in new if type(each) is not Token))
-        # The collector does not know the base of a view, nor the elements of an object array.
-        for each in new:
-            if isinstance(each, np.ndarray):
-                found += [each.base, *(each.ravel().tolist() if each.dtype.hasobject else ())]
+    """Return the bytes of a value and of all that it holds, each once; no code."""
+    size, seen, waiting = 0, set[int](), [value]
+    while waiting:
+        part = waiting.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if type(part) is Token:  # of which there are many: not looked up one by one
+            size += sys.getsizeof(part) + sum(map(sys.getsizeof, part))
+            continue
+        if isinstance(part, type | ModuleType) or callable(part):
+            continue
+        if isinstance(part, pd.DataFrame | pd.Series | pd.Index):
+            size += int(np.sum(part.memory_usage(deep=True)))
+            continue
+        size += sys.getsizeof(part)
+        if isinstance(part, np.ndarray):
+            waiting += [part.base, *(part.ravel().tolist() if part.dtype.hasobject else ())]
+        elif isinstance(part, Mapping):
+            waiting += [*part, *part.values()]
+        elif isinstance(part, list | tuple | set | frozenset):
+            waiting += part
+        elif hasattr(part, "__dict__"):
+            waiting += vars(part).values()
     return size
-
-
-def _size_of_recording(recording: Recording) -> int:
-    if recording not in _SIZES:
-        _SIZES[recording] = size_of(recording)
-    return _SIZES[recording]
 
 
 class ByteLRU(Generic[Value]):

@@ -7,94 +7,115 @@ or the sidebar has their settings.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta, timezone
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
 from fdkvc.experiments.benchmark import Results
+from fdkvc.files.record import version_words
 from fdkvc.files.shipped import papers_run
-from fdkvc.parameters import Field
 from fdkvc.policies import read_policy
 from fdkvc.replication.cells import scenario_label
 from fdkvc.replication.pairs import runs_table, same_dialogs
 from fdkvc.run.metrics import late_metric
-from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import offer_zip
 from fdkvc.ui.kit.fields import pick_two
+from fdkvc.ui.kit.jobs import Job
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.kit.run_panel import latest_job, shared_jobs
+from fdkvc.ui.kit.run_panel import shared_jobs
 from fdkvc.words import count, minus
-
-SHIPPED = "shipped"
-"""Prefix of the name of a shipped result."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What a page runs: settings of type `content`, and what can be done with their results."""
+    """What a page runs: settings of type `content`, and what can be done with their results.
+
+    `adopt` makes settings those of the page.
+    """
 
     page: str
     content: type
-    link: Callable[[Any], Mapping[str, str]]
-    fields: Callable[[Mapping[str, str]], list[Field]]
+    adopt: Callable[[Any], object]
     describe: Callable[[Any], str]
-    results: Callable[[Any], Results] | None
+    results: Callable[[Any], Results]
     files: Callable[[Any], Mapping[str, str]]
-    shipped: Callable[[], Mapping[Any, Any]]
+    shipped: Mapping[Any, Any]
+
+    def finished(self, result: Any) -> tuple[int, int]:
+        """Return how many dialogs of each scenario have finished, and how many were requested."""
+        results = self.results(result)
+        benchmark = results.benchmark
+        return min(results.dialogs(each.key) for each in benchmark.scenarios), benchmark.dialogs
 
 
 @dataclass(frozen=True)
 class Past:
-    """A run whose result is available; it is whole unless it was cancelled."""
+    """A run whose result is available; one that is shipped with the code has no job."""
 
     name: str
     content: Hashable
     title: str
     result: Any
-    whole: bool = True
+    job: Job | None = None
 
     @property
     def is_shipped(self) -> bool:
         """Whether it is shipped with the code."""
-        return self.name.startswith(SHIPPED)
+        return self.job is None
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether it was cancelled."""
+        return self.job is not None and self.job.cancelled.is_set()
+
+    @property
+    def time(self) -> str:
+        """When it was requested, on the reader's clock."""
+        if self.job is None:
+            return papers_run().made
+        zone = timezone(timedelta(minutes=-(st.context.timezone_offset or 0)))
+        return f"{self.job.requested.astimezone(zone):%d %b %H:%M:%S}"
 
 
 def available_runs(kind: Kind) -> dict[str, Past]:
     """Return every run with a result by name: those shipped and seen here, then oldest first."""
-    shipped = (
-        (f"{SHIPPED} {kind.describe(content)}", content, result, True)
-        for content, result in kind.shipped().items()
+    runs = [
+        Past(f"shipped {kind.describe(content)}", content, "The paper's run", result)
+        for content, result in kind.shipped.items()
         if content in _view(kind.page).seen
-    )
-    ran = (
-        (job.name, job.content, job.result, not job.cancelled.is_set())
-        for job in shared_jobs().results(kind.content)
-    )
+    ]
+    for job in shared_jobs().results(kind.content):
+        past = Past(job.name, job.content, "", job.result, job)
+        done, requested = kind.finished(job.result)
+        cancelled = f", cancelled after {done:,} of {requested:,} dialogs" * past.cancelled
+        runs.append(replace(past, title=f"Run at {past.time}{cancelled}"))
     found = {}
-    for name, content, result, whole in (*shipped, *ran):
-        beginning = "The paper's run" if name.startswith(SHIPPED) else "Run"
-        usual = f"{beginning}: {kind.describe(content)}"
-        title = st.session_state.setdefault(_title(kind.page, name), usual)
-        found[name] = Past(name, content, title or kind.describe(content), result, whole)
+    for past in runs:
+        described = kind.describe(past.content)
+        usual = f"{past.title}: {described}"
+        title = st.session_state.setdefault(_title(kind.page, past.name), usual)
+        found[past.name] = replace(past, title=title or described)
     return found
 
 
-def at_hand(kind: Kind, content: Hashable) -> Past | None:
+def at_hand(kind: Kind, content: Hashable, job: Job | None) -> Past | None:
     """Return the run to show for these settings, None if there is none.
 
-    That is a run that has just ended, else the last whole one of these settings, else the one
-    shown.
+    That is the run of `job` if it has just ended, else the last one of these settings that was not
+    cancelled, else the one shown.
     """
-    view, job = _view(kind.page), latest_job(kind.page)
+    view = _view(kind.page)
     if content not in view.seen:
         view.seen.append(content)
     every = available_runs(kind)
     if job is not None and job.name != view.ended:
         view.ended = view.showing = job.name
     elif view.looked_for != content:
-        same = [past.name for past in every.values() if past.content == content and past.whole]
+        same = [each.name for each in every.values() if each.content == content]
+        same = [name for name in same if not every[name].cancelled]
         if same and view.showing not in same:
             view.showing = same[-1]
     view.looked_for = content
@@ -128,24 +149,19 @@ def offer() -> None:
     )
 
 
-def about(
-    kind: Kind,
-    past: Past,
-    chosen: Hashable,
-    seconds: float,
-    finished: tuple[int, int],
-) -> None:
+def about(kind: Kind, past: Past, chosen: Hashable, rest: str = "") -> None:
     """Describe the run that is shown: what ran, whether it was cancelled, and changed settings.
 
-    `finished` counts the parts of a run: done, and requested.
+    `rest` as for `warn_cancelled`.
     """
-    took = f", took {seconds:.1f} s" if seconds else ""
-    origin = ""
-    if past.is_shipped:
-        run = papers_run()
-        origin = f" Measured on {run.made} with version {run.version} of this project, and shipped."
-    st.caption(plain(f"Shown: {kind.describe(past.content)}{took}.{origin}"))
-    warn_cancelled(finished, "dialogs of each scenario")
+    if past.job is None:
+        version = version_words(papers_run().version)
+        origin = f". Measured on {past.time} with {version}, and shipped."
+    else:
+        origin = f", run at {past.time}, took {past.job.seconds:.1f} s."
+    st.caption(plain(f"Shown: {kind.describe(past.content)}{origin}"))
+    if past.cancelled:
+        warn_cancelled(kind.finished(past.result), "dialogs of each scenario", rest)
     if past.content != chosen:
         st.info(
             "The sidebar's settings differ from this run's: press Run to measure them.",
@@ -153,14 +169,17 @@ def about(
         )
 
 
-def warn_cancelled(finished: tuple[int, int], of: str) -> None:
-    """Report if only some parts of a run were done."""
+def warn_cancelled(finished: tuple[int, int], of: str, rest: str = "") -> None:
+    """Say that a run was cancelled, and how much of it had finished.
+
+    `rest` is a sentence on what is not complete although all of that had finished.
+    """
     done, requested = finished
-    if done < requested:
-        st.warning(
-            plain(f"Cancelled: results of {done:,} of {requested:,} {of}."),
-            icon=":material/cancel:",
-        )
+    words = f"Cancelled: results of {done:,} of {requested:,} {of}."
+    if done == requested:
+        every = f"all {done:,}" if done > 1 else "its"
+        words = f"Cancelled after {every} {of} had finished: their results are complete. {rest}"
+    st.warning(plain(words.strip()), icon=":material/cancel:")
 
 
 # ------------------------------------------------------------------------------- the list
@@ -174,8 +193,8 @@ def show_runs(kind: Kind, shown: Past | None) -> None:
     with st.popover(plain(f"Runs ({len(every)})"), icon=":material/history:"):
         for past in every.values():
             _row(kind, past, past.name == (shown and shown.name))
-        if len(every) > 1 and kind.results is not None:
-            _compare(kind, kind.results, every)
+        if len(every) > 1:
+            _compare(kind, every)
 
 
 def _row(kind: Kind, past: Past, is_shown: bool) -> None:
@@ -201,8 +220,7 @@ def _row(kind: Kind, past: Past, is_shown: bool) -> None:
 
 
 def _choose(kind: Kind, name: str, content: Hashable) -> None:
-    link = kind.link(content)
-    fields.adopt(kind.page, kind.fields(link), link)
+    kind.adopt(content)
     _view(kind.page).showing = name
 
 
@@ -214,11 +232,11 @@ def _delete(page: str, name: str) -> None:
 
 
 @st.fragment
-def _compare(kind: Kind, of: Callable[[Any], Results], every: Mapping[str, Past]) -> None:
+def _compare(kind: Kind, every: Mapping[str, Past]) -> None:
     titles = {name: past.title for name, past in every.items()}
     last = list(titles)[-1]
     one, other = pick_two(f"{kind.page}/runs-pair", titles, ("Compare", last), ("with", ""))
-    results = [of(every[name].result) for name in (one, other)]
+    results = [kind.results(every[name].result) for name in (one, other)]
     table = runs_table(*results)
     if table.empty:
         st.info("These runs have no scenario, policy and metric in common.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from typing import Any
 
 import streamlit as st
 
@@ -21,11 +20,11 @@ def shared_jobs() -> Jobs:
     return Jobs()
 
 
-def run_panel(page: str, name: str, work: Work, content: Hashable = None) -> Any:
-    """Show the button that runs, the progress and Cancel; return the latest result, or None.
+def run_panel(page: str, name: str, work: Work, content: Hashable = None) -> Job | None:
+    """Show the button that runs, the progress and Cancel; return the latest job with a result.
 
     Each page has one run, which is found again when the user comes back. While it is under way, the
-    result before it is returned.
+    job before it is returned.
     """
     jobs, job_key, shown_key = shared_jobs(), f"{page}/job", f"{page}/shown"
     job = jobs.find(st.session_state.get(job_key))
@@ -55,18 +54,13 @@ def run_panel(page: str, name: str, work: Work, content: Hashable = None) -> Any
             "The last results were dropped to free memory: run again.", icon=":material/history:"
         )
         del st.session_state[shown_key]
-    return None if shown is None else shown.result
+    return shown
 
 
 def show_command(limit: str, command: str) -> None:
     """Say how much runs here, and show the command that runs more."""
     st.caption(plain(f"{limit} run here. The command line runs more:"))
     st.code(command, language=None, wrap_lines=True)
-
-
-def latest_job(page: str) -> Job | None:
-    """Return the job whose result `run_panel` shows last, None if there is none."""
-    return shared_jobs().find(st.session_state.get(f"{page}/shown"))
 
 
 def start_run(page: str, work: Work, content: Hashable = None) -> None:

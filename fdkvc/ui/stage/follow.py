@@ -105,7 +105,8 @@ def save_scene(
     def content() -> bytes:
         turn, entry = stands["turn"], stands["entry"]
         look = {field.name: stands[field.name] for field in (ORDER, HUES)}
-        scene = Scene(title, *shown(), turn, entry, sentences_of(runs, entry), **look)
+        sentences = sentences_of(runs, entry, text=stands.get("text"))
+        scene = Scene(title, *shown(), turn, entry, sentences, **look)
         return scene_html(scene).encode()
 
     offer_file(

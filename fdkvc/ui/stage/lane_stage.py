@@ -32,14 +32,22 @@ def shown(stands: Mapping[str, Any], lanes: Sequence[Lane]) -> tuple[Kind, bytes
     return "transcript" if text else "lanes", packed
 
 
-def follow_lanes(page: str, lanes: Sequence[Lane]) -> int:
-    """Follow the stage, and send it the explanation of its entry in each lane."""
+def follow_lanes(page: str, lanes: Sequence[Lane], text: DialogText | None = None) -> int:
+    """Follow the stage, and send it the explanation of its entry in each lane.
+
+    With a `text`, of a piece of a value that is needed later, that of the value.
+    """
     rows = beside(lanes)
+
+    def tell(turn: int, token: int) -> list[str]:
+        mentions = text.mentions(token) if text else ()
+        return [" ".join(why_sentences(lane.run, turn, token, mentions)) for lane in rows]
+
     return follow(
         page,
         name_of_all([lane.run for lane in rows]),
         rows[0].run.dialogs,
-        lambda turn, token: [" ".join(why_sentences(lane.run, turn, token)) for lane in rows],
+        tell,
     )
 
 

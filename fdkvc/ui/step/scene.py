@@ -154,5 +154,6 @@ def downloads(page: str, run: Run, *, own: bool = False) -> None:
         show_address(own)
         title = f"{run.trace.policy.title} on {run.dialog.title}"
         save_scene(page, title, lambda: ("one", payload(run)), [run])
-        download_files(page, lambda: trace_files(run.trace, run.dialogs, run.more), FILES)
+        parts = run.trace, run.dialogs, run.more, run.dialog.words
+        download_files(page, lambda: trace_files(*parts), FILES)
         download_pictures(page, shown_charts(page), ["metrics"])
