@@ -9,6 +9,7 @@ from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 from fdkvc.attention import SPEAKERS
 from fdkvc.commands.console import (
@@ -31,16 +32,10 @@ from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.benchmark import check_baseline, default_baseline
 from fdkvc.experiments.jobs import Progress
 from fdkvc.experiments.model_shape import read_shape
-from fdkvc.experiments.plan import (
-    PLAN_BUDGETS,
-    dialog_lengths,
-    plan_sentence,
-    plan_table,
-    smallest_budgets,
-)
+from fdkvc.experiments.plan import PLAN_BUDGETS, dialog_lengths, plan_sentence
 from fdkvc.experiments.replay import Replay, default_heads, replay_arguments
 from fdkvc.explain.notes import missing_value_notes, not_read_notes, pinned_notes
-from fdkvc.files.export import argument_files, replay_files
+from fdkvc.files.export import replay_files, replay_tables
 from fdkvc.files.options import settings_from
 from fdkvc.files.text import forgotten_text, plan_text, replay_text
 from fdkvc.files.write import check_folder, write_files
@@ -65,10 +60,10 @@ def dialogs(options: Namespace) -> None:
     if options.out is not None:
         check_folder(options.out)
 
-    recordings, transcripts, file = _recordings(options)
+    recordings, transcripts, file = read_recordings(options)
     with progress():
         first = recordings[0]  # computed on access, which takes long
-    source, heads = first.source, len(first.heads)
+    heads = len(first.heads)
     if options.heads is None:
         settings = replace(settings, heads=(default_heads(first),))
     warn_no_effect(settings.policies, speakers=SPEAKERS, words=True, heads=heads)
@@ -77,23 +72,22 @@ def dialogs(options: Namespace) -> None:
     began = perf_counter()
     with running(options) as arguments:
         table, calls = replay_arguments(settings, recordings, **arguments)
-    about = {"source": source, "file": file, "seed": options.seed}
-    parts = [source, replay_text(table), *missing_value_notes(transcripts)]
-    more = argument_files(calls)
+    parts = [first.source, replay_text(table), *missing_value_notes(transcripts)]
+    more = replay_tables(settings, recordings, table, calls, shape)
     if not calls.empty:
-        by_source, lost = more.values()
-        parts.append(forgotten_text(by_source, lost, settings))
+        lost = more["replay_sources.csv"], more["replay_forgotten.csv"]
+        parts.append(forgotten_text(*lost, settings))
     if shape is not None:
         tokens = dialog_lengths(recordings)
-        plan = plan_table(settings, table, tokens, shape)
-        smallest = smallest_budgets(plan)
-        more |= {"plan.csv": plan, "plan_budgets.csv": smallest}
-        parts.append(plan_text(smallest, shape))
-        parts += [plan_sentence(settings, table, plan, tokens, shape), RECALL_ONLY, PROTECT]
+        parts.append(plan_text(more["plan_budgets.csv"], shape))
+        parts.append(plan_sentence(settings, table, more["plan.csv"], tokens, shape))
+        parts += [RECALL_ONLY, PROTECT]
     files = {}
     if options.out is not None:
+        about: dict[str, Any] = {"source": first.source, "file": file, "seed": options.seed}
+        about |= {"name": options.trace or options.dialogs, "shape": shape, "more": more}
         seconds = perf_counter() - began
-        files = replay_files(settings, table, baseline, **about, seconds=seconds, more=more)
+        files = replay_files(settings, table, baseline, **about, seconds=seconds)
     finish(options, files, "\n\n".join(parts))
 
 
@@ -157,7 +151,7 @@ def read_transcripts(
     return transcripts, hashlib.sha256(content).hexdigest()
 
 
-def _recordings(options: Namespace) -> tuple[Sequence[Recording], Sequence[Transcript], str]:
+def read_recordings(options: Namespace) -> tuple[Sequence[Recording], Sequence[Transcript], str]:
     """Return the recordings to replay, their dialogs, and the SHA-256 of their file."""
     if options.trace is None:
         transcripts, file = read_transcripts(options.dialogs, options.calls, options.tools)

@@ -137,7 +137,7 @@ def build_parser() -> argparse.ArgumentParser:
     dialogs.option("--plan", "MODEL", plan, nargs="?", const="llama-3.1-8b")
     dialogs.number(SEED, "random seed of the lexical embedding")
     dialogs.workers()
-    dialogs.option("--out", "DIR", "write CSV tables and replay.json to this folder")
+    dialogs.option("--out", "DIR", "write CSV tables and run.json to this folder")
 
     learn = command("learn", "fit the weights of the policy 'learned' to dialogs with tool calls")
     learn.option("--dialogs", "FILE", FORMATS, required=True)
@@ -210,7 +210,9 @@ def build_parser() -> argparse.ArgumentParser:
     repeat = command("repeat", "repeat the run of a run.json and compare the numbers")
     repeat.add_argument("file", metavar="FILE", help="run.json to repeat")
     repeat.option("--model", "FOLDER", "model whose answers it measured; default: the bundled one")
-    repeat.option("--dialogs", "FILE", f"dialogs that it answered; {EXAMPLES}")
+    named = "default: the file that it names"
+    repeat.option("--dialogs", "FILE", f"dialogs that it read; {named}, or two example dialogs")
+    repeat.option("--trace", "FILE", f"trace file that it replayed; {named}")
     repeat.tools()
     repeat.workers()
     return parser

@@ -10,14 +10,15 @@ from typing import Any
 
 from fdkvc.commands.answers import language_model, measure, readable_dialogs
 from fdkvc.commands.console import print_results, running
-from fdkvc.commands.dialogs import check_file, read_transcripts
+from fdkvc.commands.dialogs import check_file, read_recordings, read_transcripts
 from fdkvc.corpora.formats import read_bytes
-from fdkvc.corpora.lexical import LexicalRecordings
+from fdkvc.corpora.lexical import LEXICAL, LexicalRecordings
+from fdkvc.corpora.transcripts import CALLS_NOTE
 from fdkvc.experiments.answers import FULL, Answers
 from fdkvc.experiments.benchmark import default_baseline, run_benchmark
-from fdkvc.experiments.replay import Replay, replay
+from fdkvc.experiments.replay import Replay, replay, replay_arguments
 from fdkvc.experiments.study import run_study
-from fdkvc.files.export import benchmark_files, replay_files
+from fdkvc.files.export import benchmark_files, replay_files, replay_tables
 from fdkvc.files.record import Record, read_run
 from fdkvc.files.repeat import NOTHING_COMPARED, compare, comparison_sentence
 from fdkvc.files.studies import study_files, sweep_files
@@ -33,6 +34,11 @@ from fdkvc.report.document import (
     study_report,
 )
 from fdkvc.report.gallery import gallery_files
+
+OTHER_FILE = {
+    "dialogs": "another file of dialogs: name it with --dialogs, or its tools with --tools",
+    "trace": "another trace file: name it with --trace",
+}
 
 
 def report(options: Namespace) -> None:
@@ -128,12 +134,39 @@ def _run_again(
     match record.kind:
         case "answers":
             return _answer_again(options, record, arguments)
+        case "replay":
+            return _replay_again(options, record, arguments)
         case "study":
             return study_files(run_study(settings, **arguments))
         case "sweep":
             return sweep_files(settings, run_benchmark(settings.benchmark, **arguments))
         case _:
             return benchmark_files(run_benchmark(settings, **arguments), [], record.baseline)
+
+
+def _replay_again(
+    options: Namespace, record: Record, arguments: Mapping[str, Any]
+) -> Mapping[str, str]:
+    about, settings = record.about, record.settings
+    source, name, shape = about["source"], about.get("name"), about.get("shape")
+    traced = options.trace or not source.startswith(LEXICAL) or Path(name or "").suffix == ".npz"
+    kind = "trace" if traced else "dialogs"
+    if getattr(options, kind) is None and name is not None:
+        if not Path(name).is_file():
+            raise ValueError(
+                f"the run read the file {name!r}, which is missing here: name it with --{kind}"
+            )
+        setattr(options, kind, name)
+    options.seed, options.calls = about["seed"], not traced and CALLS_NOTE in source
+    recordings, _, file = read_recordings(options)
+    if file != about["file"]:
+        raise ValueError(f"the run read {OTHER_FILE[kind]}")
+    recordings = recordings[: max(1, about["dialogs"])]
+    table, calls = replay_arguments(settings, recordings, **arguments)
+    again: dict[str, Any] = {key: about.get(key) for key in ("name", "file", "seed", "shape")}
+    again["source"] = recordings[0].source
+    more = replay_tables(settings, recordings, table, calls, shape)
+    return replay_files(settings, table, record.baseline, **again, seconds=0.0, more=more)
 
 
 def _answer_again(
@@ -144,8 +177,5 @@ def _answer_again(
         raise ValueError("the run used another model: name its folder with --model")
     dialogs = readable_dialogs(model, options.dialogs, options.tools)
     if dialogs[1] != record.about["file"]:
-        raise ValueError(
-            "the run read another file of dialogs: name it with --dialogs, or its tools with "
-            "--tools"
-        )
+        raise ValueError(f"the run read {OTHER_FILE['dialogs']}")
     return measure(record.settings, record.baseline, model, dialogs, arguments, trained_on)[1]

@@ -28,6 +28,9 @@ from fdkvc.synthetic.scenarios import custom_scenario
 DemandKind = Literal["call", "state"]
 SpanKind = Literal["system", "user", "assistant", "call", "result"]
 
+CALLS_NOTE = ", with the text of calls"
+"""In `Recording.source`, where calls are part of the text."""
+
 SPAN_KINDS: Mapping[SpanKind, str] = {
     "system": "system prompt",
     "user": "user",
@@ -171,8 +174,9 @@ class Transcript:
     @property
     def source_note(self) -> str:
         """Suffix for `Recording.source` that says whether calls and tools are in the text."""
-        calls = ", with the text of calls" if self.calls_in_text else ""
-        return calls + (", beginning with its tools" if self.tools_in_text else "")
+        return (CALLS_NOTE if self.calls_in_text else "") + (
+            ", beginning with its tools" if self.tools_in_text else ""
+        )
 
     @cached_property
     def spoken_by(self) -> tuple[Literal["user", "system"], ...]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
+from fdkvc.corpora.recordings import Recording
 from fdkvc.dialogs import DialogBatch
 from fdkvc.experiments.answers import Answers, AnswerScores
 from fdkvc.experiments.arguments import forgotten, source_recall
 from fdkvc.experiments.benchmark import Latency, Results
+from fdkvc.experiments.model_shape import ModelShape
+from fdkvc.experiments.plan import dialog_lengths, plan_table, smallest_budgets
 from fdkvc.experiments.proxies import AnswersTables
 from fdkvc.experiments.replay import Replay, cluster_means, not_computed
 from fdkvc.experiments.study import Study
@@ -99,12 +103,15 @@ def replay_files(
     file: str,
     seed: int,
     seconds: float,
+    name: str | None = None,
+    shape: ModelShape | None = None,
     more: Mapping[str, pd.DataFrame] | None = None,
 ) -> dict[str, str]:
-    """Return the files of a replay by name: its tables and ``replay.json``.
+    """Return the files of a replay by name: its tables and ``run.json``.
 
-    `source` is that of the vectors, `file` the SHA-256 of the file of dialogs, `seed` that of the
-    lexical embedding, and `more` has other tables by file name.
+    `source` is that of the vectors, `name` that of the file of dialogs, if it is not the examples,
+    and `file` its SHA-256, `seed` that of the lexical embedding, and `shape` that of the model of a
+    plan. `more` has other tables by file name.
     """
     numbers = {
         "replay.csv": csv_text(replayed),
@@ -113,11 +120,10 @@ def replay_files(
         "replay_services.csv": csv_text(cluster_means(replayed)),
         **{name: csv_text(table) for name, table in (more or {}).items()},
     }
-    about = {"source": source, "file": file, "dialogs": int(replayed.dialog.nunique())}
-    about |= {"baseline": baseline, "seed": seed}
-    missing = not_computed(replayed) or None
-    record = run_json("replay", settings, numbers, seconds, **about, missing=missing)
-    return {**numbers, "replay.json": record}
+    about: dict[str, Any] = {"source": source, "name": name, "file": file, "seed": seed}
+    about |= {"dialogs": int(replayed.dialog.nunique()), "baseline": baseline, "shape": shape}
+    about["missing"] = not_computed(replayed) or None
+    return {**numbers, "run.json": run_json("replay", settings, numbers, seconds, **about)}
 
 
 def argument_files(arguments: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -126,6 +132,21 @@ def argument_files(arguments: pd.DataFrame) -> dict[str, pd.DataFrame]:
         "replay_sources.csv": source_recall(arguments),
         "replay_forgotten.csv": forgotten(arguments),
     }
+
+
+def replay_tables(
+    settings: Replay,
+    recordings: Sequence[Recording],
+    table: pd.DataFrame,
+    calls: pd.DataFrame,
+    shape: ModelShape | None,
+) -> dict[str, pd.DataFrame]:
+    """Return the tables of arguments and, for a model's shape, of the plan by file name."""
+    more = argument_files(calls)
+    if shape is not None:
+        plan = plan_table(settings, table, dialog_lengths(recordings), shape)
+        more |= {"plan.csv": plan, "plan_budgets.csv": smallest_budgets(plan)}
+    return more
 
 
 def answers_files(

@@ -21,6 +21,8 @@ import fdkvc
 from fdkvc.corpora.json_input import WORDS
 from fdkvc.experiments.answers import Answers
 from fdkvc.experiments.benchmark import Benchmark, default_baseline
+from fdkvc.experiments.model_shape import ModelShape
+from fdkvc.experiments.replay import Replay
 from fdkvc.experiments.sweep import Sweep
 from fdkvc.experiments.workers import processor
 from fdkvc.limits import MAX_RUN_JSON_BYTES
@@ -51,6 +53,13 @@ KINDS: Mapping[str, Kind] = {
     "sweep": Kind(Sweep, FINISHED),
     "answers": Kind(
         Answers, {"baseline": str, "model": dict[str, Any], "file": str, "dialogs": int}
+    ),
+    "replay": Kind(
+        Replay,
+        {
+            **{"source": str, "name": str | None, "file": str, "dialogs": int, "baseline": str},
+            **{"seed": int, "shape": ModelShape | None, "missing": str | None},
+        },
     ),
 }
 """Runs that can be repeated."""
@@ -121,7 +130,7 @@ def run_json(
     `files` are those that the same run writes again byte for byte; their digests are stored.
     `about` is what else the numbers depend on, in values that JSON can hold; None is omitted.
     """
-    known = {name: value for name, value in about.items() if value is not None}
+    known = {name: as_values(value) for name, value in about.items() if value is not None}
     run = {
         "format": FORMAT,
         "kind": kind,
@@ -232,8 +241,9 @@ def read_run(content: bytes | str, *kinds: str) -> Record:
     beside = {key: value for key, value in parameters.items() if key in kind.about}
     own = {key: value for key, value in parameters.items() if key not in kind.about}
     about = _read_fields(kind.about, beside, "parameters")
-    for missing in kind.about.keys() - about.keys() - FINISHED.keys():
-        _refuse(f"parameters.{missing}", "it is missing")
+    for missing in kind.about.keys() - about.keys():
+        if NoneType not in get_args(kind.about[missing]):
+            _refuse(f"parameters.{missing}", "it is missing")
     settings = _read(kind.settings, own, "parameters")
     if "baseline" in about:
         names = getattr(settings, "names", None) or [each.name for each in settings.policies]

@@ -39,7 +39,7 @@ def test_dialogs_replays_the_projects_own_by_default(tmp_path: Path, capsys: CAP
     assert summary.policy.unique().tolist() == [*PAPER_POLICIES, "random", BEST]
     assert summary.budget.unique().tolist() == [32, 64]
     assert set(pd.read_csv(tmp_path / "out" / "replay_paired.csv").baseline) == {"h2o"}
-    about = json.loads((tmp_path / "out" / "replay.json").read_text())
+    about = json.loads((tmp_path / "out" / "run.json").read_text())
     assert about["parameters"]["dialogs"] == 2
 
 
@@ -69,7 +69,7 @@ def test_the_text_of_calls_is_read_if_that_is_asked_for(
         assert run("dialogs", "--dialogs", chat, *calls, *few, "--out", tmp_path / "out") == 0
         table = pd.read_csv(tmp_path / "out" / "replay.csv")
         ages.append(table[table.metric == "token_age"].value.item())
-        about = json.loads((tmp_path / "out" / "replay.json").read_text())["parameters"]
+        about = json.loads((tmp_path / "out" / "run.json").read_text())["parameters"]
         source = "lexical embedding, seed 0" + ", with the text of calls" * bool(calls)
         assert about["source"] == source
         assert capsys.readouterr().out.startswith(f"{source}\n")
@@ -102,7 +102,7 @@ def test_a_trace_whose_heads_share_keys_is_replayed_as_its_cache_must(
     assert run("dialogs", *asked, "--out", tmp_path / "out") == 0
     assert "tova, by KV head" in capsys.readouterr().out
     assert set(pd.read_csv(tmp_path / "out" / "replay.csv").heads) == {"kv"}
-    about = json.loads((tmp_path / "out" / "replay.json").read_text())
+    about = json.loads((tmp_path / "out" / "run.json").read_text())
     assert about["parameters"]["heads"] == ["kv"]
     assert run("dialogs", *asked, "--heads", "each", "together") == 0
     assert "by KV head" not in capsys.readouterr().out
@@ -312,10 +312,81 @@ def test_a_plan_names_policy_budget_and_memory(tmp_path: Path, capsys: CAPTURED)
     lost = pd.read_csv(tmp_path / "out" / "replay_forgotten.csv")
     assert set(lost.budget) == {32}
     assert (lost.held < 1).all()
-    about = json.loads((tmp_path / "out" / "replay.json").read_text())["parameters"]
+    about = json.loads((tmp_path / "out" / "run.json").read_text())["parameters"]
     assert about["chunk"] == 16
 
     assert run("dialogs", "--plan", "gpt") == 2
     assert "shape 'gpt' is unknown: choose from llama-3.1-8b" in capsys.readouterr().err
     assert run("dialogs", "--chunk", "0") == 2
     assert "chunk is 0" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------- repeated
+
+FEW = ("--policies", "fifo", "fd-kvc:gamma=0.8", "--budgets", "32", "64", "--baseline", "fifo")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("--seed", "5", "--dialogs", "own.json"),
+        ("--calls", "--dialogs", "own.json"),
+        ("--tools", "--dialogs", str(EXAMPLES / "errands.json")),
+        ("--plan", "4x2x64x8", "--pin", "--chunk", "16", "--seed", "2"),
+        ("--trace", "trace.npz", "--metrics", "retention"),
+    ],
+    ids=["examples", "file", "calls", "tools", "plan", "trace"],
+)
+def test_repeat_gives_the_numbers_of_dialogs_again(
+    options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own.json").write_bytes((EXAMPLES / "chat.json").read_bytes())
+    recordings = [lexical_recording(dialog) for dialog in read_file(EXAMPLES / "chat.json")]
+    Path("trace.npz").write_bytes(trace_bytes(recordings))
+    assert run("dialogs", *FEW, *options, "--out", "out") == 0
+    capsys.readouterr()
+
+    tools = ("--tools",) if "--tools" in options else ()
+    assert run("repeat", "out/run.json", *tools) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("Repeated: the numbers are the same, byte for byte, in replay.csv, ")
+    assert {path.name for path in Path("out").iterdir()} == {
+        *json.loads(Path("out/run.json").read_text())["digests"],
+        "run.json",
+    }
+
+
+def test_repeat_names_a_file_of_dialogs_that_is_missing_or_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own.json").write_bytes((EXAMPLES / "chat.json").read_bytes())
+    assert run("dialogs", *FEW, "--dialogs", "own.json", "--out", "out") == 0
+    capsys.readouterr()
+    Path("own.json").rename("moved.json")
+
+    assert run("repeat", "out/run.json") == 2
+    assert capsys.readouterr().err == (
+        "fdkvc: the run read the file 'own.json', which is missing here: name it with --dialogs\n"
+    )
+    Path("own.json").write_bytes((EXAMPLES / "dialogues.json").read_bytes())
+    assert run("repeat", "out/run.json") == 2
+    assert capsys.readouterr().err.startswith("fdkvc: the run read another file of dialogs: name ")
+    assert run("repeat", "out/run.json", "--dialogs", "moved.json") == 0
+
+
+def test_repeat_reads_the_record_of_an_earlier_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    chat = ("--dialogs", str(EXAMPLES / "chat.json"))
+    assert run("dialogs", *FEW, "--calls", *chat, "--out", "out") == 0
+    record = json.loads(Path("out/run.json").read_text())
+    del record["parameters"]["name"]
+    Path("out/replay.json").write_text(json.dumps(record))
+    capsys.readouterr()
+
+    assert run("repeat", "out/replay.json", *chat) == 0
+    assert capsys.readouterr().out.startswith("Repeated: the numbers are the same, byte for byte")

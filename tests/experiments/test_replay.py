@@ -220,7 +220,7 @@ def test_a_bound_that_is_too_large_is_named_and_never_averaged_over_other_dialog
     )
     assert told in replay_text(found)
     files = replay_files(settings, found, "h2o", source="x", file="0", seed=3, seconds=1.0)
-    assert json.loads(files["replay.json"])["parameters"]["missing"] == told
+    assert json.loads(files["run.json"])["parameters"]["missing"] == told
     parts = replay_parts(settings, found, RECORDINGS, "h2o", 0, files)
     assert told in parts[0].body
     assert not_computed(REPLAYED_ONCE) == ""
@@ -249,8 +249,8 @@ def test_files_and_text_hold_every_table() -> None:
     other = replay_files(SMALL, replay(SMALL, RECORDINGS), "h2o", seconds=2.0, **about)
 
     tables = {"replay.csv", "replay_summary.csv", "replay_paired.csv", "replay_services.csv"}
-    assert set(one) == {*tables, "replay.json"}
-    assert one["replay.json"] != other.pop("replay.json")
+    assert set(one) == {*tables, "run.json"}
+    assert one["run.json"] != other.pop("run.json")
     assert all(one[name] == text for name, text in other.items())
     text = replay_text(REPLAYED_ONCE)
     mean = 100 * values("h2o", 64, "call_recall").mean()

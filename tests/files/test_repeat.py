@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 from fdkvc.commands.main import main
 from fdkvc.experiments.answers import Answers
 from fdkvc.experiments.benchmark import Benchmark, default_baseline, run_benchmark
+from fdkvc.experiments.model_shape import ModelShape
+from fdkvc.experiments.replay import Replay
 from fdkvc.experiments.sweep import Sweep
 from fdkvc.files.export import benchmark_files, csv_text
 from fdkvc.files.record import INFORMATIVE, KINDS, Record, digest, read_run, run_json
@@ -364,6 +366,20 @@ def small_runs() -> dict[str, dict[str, str]]:
                 model={"name": "x", "digest": "y"},
                 file="z",
                 dialogs=2,
+            )
+        },
+        "replay": {
+            "run.json": run_json(
+                "replay",
+                Replay(heads=("each", "kv"), chunk=9),
+                {},
+                source="lexical embedding, seed 3",
+                name="own.json",
+                file="z",
+                dialogs=2,
+                baseline="h2o",
+                seed=3,
+                shape=ModelShape("x", 4, 256),
             )
         },
     }

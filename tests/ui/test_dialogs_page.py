@@ -587,7 +587,7 @@ def test_the_work_of_a_file_is_the_command_lines() -> None:
     files = files_of(done)
     assert files["replay.csv"] == csv_text(own)
     assert list(files) == FILES
-    about = json.loads(files["replay.json"])["parameters"]
+    about = json.loads(files["run.json"])["parameters"]
     assert (about["file"], about["source"]) == (file.digest, RECORDING.source)
 
     report = report_of(done)

@@ -57,7 +57,7 @@ from fdkvc.words import count, listed, percent, ranged
 
 FILES = [
     *("replay.csv", "replay_summary.csv", "replay_paired.csv", "replay_services.csv"),
-    *("replay_sources.csv", "replay_forgotten.csv", "replay.json"),
+    *("replay_sources.csv", "replay_forgotten.csv", "run.json"),
 ]
 TRIED = Field(
     "Budgets",
@@ -325,6 +325,7 @@ def files_of(done: Replayed) -> Mapping[str, str]:
         done.table,
         default_baseline(done.settings.policies),
         source=done.file.recording(0).source,
+        name=done.file.name,
         file=done.file.digest,
         seed=SEED,
         seconds=done.seconds,
