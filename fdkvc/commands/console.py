@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import sys
+import unicodedata
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,10 +23,37 @@ MAX_SKIPPED = 10
 """Skipped dialogs that are listed with their reason."""
 
 
-def warn(text: str, end: str = "\n") -> None:
-    """Print to stderr, if that can be written."""
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""What takes no place (Default_Ignorable in Unicode), though Python calls it printable."""
+
+
+def visible(text: str) -> str:
+    r"""Return a text as a terminal may show it.
+
+    What is not printable, such as marks of direction, or takes no place, is written as its number,
+    but for line ends; spaces are plain.
+
+    Examples
+    --------
+    >>> visible("a\u202eb\xa0c")
+    'a\\u202eb c'
+    """
+    return "".join(
+        letter
+        if letter == "\n" or (letter.isprintable() and not _UNSEEN.match(letter))
+        else " "
+        if unicodedata.category(letter) == "Zs"
+        else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
+
+
+def warn(text: str, end: str = "\n", begin: str = "") -> None:
+    """Print to stderr, if that can be written; `begin` and `end` as they are."""
     try:
-        print(text, end=end, file=sys.stderr, flush=True)
+        print(begin + visible(text), end=end, file=sys.stderr, flush=True)
     except OSError:
         _discard(sys.stderr)
 
@@ -32,7 +61,7 @@ def warn(text: str, end: str = "\n") -> None:
 def flush(text: str = "") -> None:
     """Print to stdout at once."""
     with writing():
-        print(text, end="", flush=True)
+        print(visible(text), end="", flush=True)
 
 
 @contextmanager
@@ -80,7 +109,7 @@ def progress() -> Iterator[Callable[[Progress], None]]:
         if math.isfinite(progress.seconds_left):
             text += f", about {progress.seconds_left:.0f} s left"
         if terminal:
-            warn(f"\r\x1b[K{text}", end="")
+            warn(text, end="", begin="\r\x1b[K")
         elif progress.seconds >= due:
             due = progress.seconds + SECONDS_PER_LINE
             warn(text)
@@ -89,7 +118,7 @@ def progress() -> Iterator[Callable[[Progress], None]]:
         yield show
     finally:
         if terminal:
-            warn("\r\x1b[K", end="")
+            warn("", end="", begin="\r\x1b[K")
 
 
 @contextmanager
