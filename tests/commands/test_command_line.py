@@ -494,7 +494,7 @@ MISTAKES = {
     "benchmark --policies \x1b[31m": (
         f"policy '\\x1b[31m' is unknown: choose from {', '.join(POLICIES)}"
     ),
-    "benchmark \x1b[31m": "unrecognized arguments:  [31m (see python -m fdkvc --help)",
+    "benchmark \x1b[31m": "unrecognized arguments: \\x1b[31m (see python -m fdkvc --help)",
     "benchmark --out {tmp}/{long}": (
         "the folder '{tmp}/{long}' cannot be written: file name too long"
     ),
