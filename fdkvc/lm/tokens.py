@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdkvc.attention import SPEAKERS
+from fdkvc.corpora.gguf_file import GgufFile
 from fdkvc.corpora.model_text import Passage, Writer
 from fdkvc.corpora.token_traits import token_traits
-from fdkvc.corpora.tokenizer_file import FILE, as_value_error, stderr_silenced
+from fdkvc.corpora.tokenizer_file import FILE, as_value_error, check_tokenizer, stderr_silenced
 from fdkvc.corpora.transcripts import word_ids
 from fdkvc.corpora.word_frequencies import surprisal_in
 
@@ -132,18 +134,21 @@ class EncodedPassage:
         )
 
 
-def load_tokens(folder: Path, vocabulary: int) -> Tokens:
-    """Read the tokenizer of a model with a vocabulary of this size.
+def load_tokens(stored: Path | GgufFile, vocabulary: int) -> Tokens:
+    """Read the tokenizer of a model with a vocabulary of this size, from its folder or file.
 
     Raises a ValueError that names the file and the problem.
     """
     from tokenizers import Tokenizer
 
-    path = folder / FILE
-    if not path.is_file():
+    if isinstance(stored, Path) and not (stored / FILE).is_file():
         raise ValueError(f"there is no file {FILE}")
     with stderr_silenced(), as_value_error(f"{FILE} cannot be read"):
-        tokenizer = Tokenizer.from_file(str(path))
+        if isinstance(stored, Path):
+            tokenizer = Tokenizer.from_file(str(stored / FILE))
+        else:
+            check_tokenizer(content := stored.tokenizer)
+            tokenizer = Tokenizer.from_str(json.dumps(content))
         vocabulary_ids = tokenizer.get_vocab()
     highest = max(vocabulary_ids.values(), default=0)
     if highest >= vocabulary:
