@@ -167,7 +167,12 @@ def build_parser() -> argparse.ArgumentParser:
     learn.option("--out", "FILE", "write this file, such as own.json", required=True)
 
     capture = command("capture", "record a model's attention vectors while it reads dialogs")
-    capture.option("--model", "NAME", "folder, GGUF file, smollm2, or name on the Hugging Face Hub", required=True)
+    capture.option(
+        "--model",
+        "NAME",
+        "folder, GGUF file, smollm2, or name on the Hugging Face Hub",
+        required=True,
+    )
     capture.option("--dialogs", "FILE", f"{FORMATS}; {EXAMPLES}")
     capture.calls()
     capture.option("--layer", "L", "layer to record, from 0", type=read_value, required=True)
@@ -187,7 +192,12 @@ def build_parser() -> argparse.ArgumentParser:
     answers.option("--model", "FOLDER", small)
     answers.workers()
     live = command("live", "measure what answers lose and caches cost in any transformers model")
-    live.option("--model", "FOLDER", "folder of any causal model, a GGUF file of a Llama model, or smollm2", required=True)
+    live.option(
+        "--model",
+        "FOLDER",
+        "folder of any causal model, a GGUF file of a Llama model, or smollm2",
+        required=True,
+    )
     live.option("--pool", "HOW", "score of heads that decide together: mean or max", default="mean")
     positions = "kept: rotary positions stay; slots: they are renumbered without gaps"
     live.option("--positions", "HOW", positions, default="kept")

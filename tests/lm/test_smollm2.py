@@ -6,6 +6,7 @@ import random
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -117,3 +118,23 @@ def test_it_takes_little_memory(model: LanguageModel) -> None:
     peak = re.search(rb"VmHWM:\s+(\d+) kB", status)
     assert peak is not None
     assert int(peak[1]) * 1024 < 1.3e9
+
+
+@pytest.mark.long
+def test_live_and_capture_read_it_through_transformers(model: LanguageModel, path: Path) -> None:
+    from fdkvc.corpora.capture import load_capture_model, record
+    from fdkvc.live.loop import load_live
+
+    ids = model.tokens.encode("A train from Ljubljana to Trieste, on Friday at 7:30.")[0]
+    live = load_live("smollm2")
+    assert (live.name, live.digest) == (model.name, model.digest)
+    assert np.abs(read([live.full()], ids) - read([model.full()], ids)).max() < 1e-3
+
+    dialog = read_file(EXAMPLES / "chat.json")[0]
+    dialog = replace(dialog, turns=dialog.turns[:1], demands=(), calls=())
+    recording = record(load_capture_model("smollm2", 3), dialog)
+    read([cache := model.full()], model.tokens.encode(dialog.turns[0].text)[0])
+    keys = np.repeat(cache.vectors("keys")[3], 3, axis=0)
+    ours = cache.vectors("queries")[3] @ keys.swapaxes(1, 2)
+    theirs = recording.queries @ recording.keys.swapaxes(1, 2)  # and the end of its line
+    assert np.allclose(theirs[:, : ours.shape[1], : ours.shape[2]], ours, atol=0.05)
