@@ -70,6 +70,7 @@ PACKAGES = {
     "vl_convert": {"charts"},
     "streamlit": {"ui", "app", "pages"},
     "gguf": {"corpora"},
+    "jinja2": {"lm"},
     "safetensors": {"corpora", "lm"},
     "tokenizers": {"lm"},
     "torch": {"corpora", "live", "conformance"},

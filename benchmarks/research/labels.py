@@ -189,7 +189,7 @@ def main() -> None:
             policies[title] = policy_named("learned", weights=path.as_posix())
             heaviest = sorted(each.record().items(), key=lambda one: -abs(one[1]["weight"]))
             print(title, *(f"{name} {found['weight']:+.2f}" for name, found in heaviest[:5]))
-        settings = Answers(tuple(policies.values()), BUDGETS, cut_text=False, proxies=False)
+        settings = Answers(tuple(policies.values()), BUDGETS, cut_text=False, write_calls=True)
         found = run_answers(settings, model, rest[: asked.answers])
     titles = {policy.name: title for title, policy in policies.items()}
     means = answers_summary(found.answers)

@@ -211,6 +211,8 @@ def build_parser() -> argparse.ArgumentParser:
         decides = "head: each KV head evicts on its own; layer or model: all its heads together"
         each.option("--decides", "WHO", decides, default="head")
         each.option("--every", "N", "evict also after every N generated tokens", type=read_value)
+        each.flag("--write-calls", "let the model also write each call, token by token")
+        each.flag("--proxies", "also replay the dialogs, for the metrics that stand in for answers")
         each.option("--baseline", "KEY", "policy to compare with; default: full, without eviction")
         each.option("--out", "DIR", tables, required=True)
 
