@@ -75,7 +75,7 @@ class Tokens:
         return [self.encode_passage(each, first=not at) for at, each in enumerate(passages)]
 
     def encode_passage(self, passage: Passage, *, first: bool = False) -> EncodedPassage:
-        """Return a passage in tokens; the first of a dialog has the model's own prompt before it."""
+        """Return a passage in tokens; the first of a dialog after the model's own prompt."""
         ids, spans = self.encode(passage.text)
         mark = self.kinds.get(passage.kind or "", self.marks[passage.writer])
         if first and passage.kind != "system":

@@ -39,10 +39,9 @@ def test_chatml_is_taken_apart() -> None:
 
 
 def test_a_role_that_the_template_refuses_is_the_nearest_other() -> None:
-    known = (
-        "{% if message.role not in ('user', 'assistant') %}{{ raise_exception('no') }}{% endif %}"
-    )
-    found = chat_template(CHATML.replace("<|im_start|>{{", known + "<|im_start|>{{"))
+    check = "{% if message.role not in ('user', 'assistant') %}"
+    check += "{{ raise_exception('no') }}{% endif %}<|im_start|>{{"
+    found = chat_template(CHATML.replace("<|im_start|>{{", check))
     assert found is not None
     assert found.starts["tool"] == found.starts["user"]
     assert found.starts["system"] == found.starts["assistant"]
@@ -76,7 +75,9 @@ def test_what_is_no_template_of_single_messages_is_not_used(
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = write_model(tmp_path_factory.mktemp("chat"), seed=3, marks=MARKS)
+    folder = write_model(
+        tmp_path_factory.mktemp("chat"), seed=3, marks=MARKS, max_position_embeddings=4096
+    )
     (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": CHATML}))
     return folder
 
@@ -133,10 +134,8 @@ def test_a_call_is_json_with_the_characters_of_each_value(tokens: Tokens) -> Non
         assert values == {one.slot: dialog.wording(one) for one in call.arguments}
         for argument, (low, high) in zip(call.arguments, each.passage.spans, strict=True):
             assert json.loads(f'"{each.passage.text[low:high]}"') == dialog.wording(argument)
-            covered = each.tokens_of(low, high)
-            assert tokens.text([each.ids[at] for at in covered]).strip('" ') == dialog.wording(
-                argument
-            )
+            covered = tokens.text([each.ids[at] for at in each.tokens_of(low, high)])
+            assert covered.strip('" ') == dialog.wording(argument)
 
 
 def test_a_chat_ends_its_turns_where_the_template_does(folder: Path) -> None:
