@@ -218,7 +218,7 @@ def sentence(text: str) -> str:
 
 
 def command_line(command: str, options: Mapping[str, object]) -> str:
-    """Write a command line; an option with several words is a sequence.
+    """Write a command line; an option with several words is a sequence, and one without is True.
 
     Examples
     --------
@@ -229,7 +229,7 @@ def command_line(command: str, options: Mapping[str, object]) -> str:
     """
     words = []
     for name, value in {**options, "out": "results"}.items():
-        several = value if isinstance(value, list | tuple) else (value,)
+        several = value if isinstance(value, list | tuple) else () if value is True else (value,)
         words += [f"--{name.replace('_', '-')}"]
         words += [shlex.quote(str(each).replace(", ", ",").replace(" ", ":")) for each in several]
     return " ".join(["python -m fdkvc", command, *words])

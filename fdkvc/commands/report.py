@@ -105,7 +105,7 @@ def _lexical_recordings(file: str | None, calls: bool = False) -> tuple[LexicalR
 
 
 def _answers_parts(file: str, arguments: Mapping[str, Any]) -> list[Part]:
-    settings = Answers()
+    settings = Answers(write_calls=True, proxies=True)
     model, trained_on = language_model(None)
     dialogs = readable_dialogs(model, file)
     tables, files = measure(settings, FULL, model, dialogs, arguments, trained_on)

@@ -20,7 +20,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fdkvc.attention import Bools, Floats
-from fdkvc.corpora.model_text import SEPARATOR, model_text
+from fdkvc.corpora.model_text import SEPARATOR
 from fdkvc.corpora.transcripts import Argument, Call, Transcript
 from fdkvc.experiments.arguments import AGES
 from fdkvc.experiments.jobs import (
@@ -91,7 +91,9 @@ class Answers:
     """``head`` or ``layer``; see `fdkvc.lm.text_cache.EvictingCache`."""
     every: int | None = None
     """Also evict every so many tokens while the model writes."""
-    proxies: bool = True
+    write_calls: bool = False
+    """Whether the model also writes the calls."""
+    proxies: bool = False
     """Whether to replay the dialogs as well."""
 
     def __post_init__(self) -> None:
@@ -225,7 +227,7 @@ def _read(
 
 def encode_dialog(model: AnyModel, transcript: Transcript) -> list[EncodedPassage]:
     """Return the passages of a dialog in tokens; ValueError if the model's context holds fewer."""
-    passages = [model.tokens.encode_passage(passage) for passage in model_text(transcript)]
+    passages = model.tokens.encode_dialog(transcript)
     count = len(model.tokens.first) + sum(len(passage.ids) for passage in passages)
     most = model.decoder.shape.positions
     if count > most:
@@ -268,7 +270,8 @@ class _Reader:
         self.ages: list[NDArray[np.intp]] = []  # of values (n,), see `_ages`
         self.value_ages: list[int] = []  # in turns, 0 if never mentioned
         none = np.zeros((len(caches), 0), bool)
-        self.right = {name: [none] for name in GRADED}  # (C, n)
+        graded = GRADED if settings.write_calls else GRADED[:1]
+        self.right = {name: [none] for name in graded}  # (C, n)
         self._next: Floats | None = None  # logits of the next token (C, 1, V)
         if model.tokens.first:
             self._next = read(caches, model.tokens.first, last=1)
@@ -276,9 +279,10 @@ class _Reader:
     def read_passage(self, passage: EncodedPassage) -> None:
         """Read a passage as a turn; before a call's turn ends, see what would be written."""
         call, start = passage.passage.call is not None, self.caches[0].count
+        writes = call and self.settings.write_calls
         # Without eviction inside a turn, a fork can go back to its start.
         before = self.caches
-        if call and self.settings.every is not None:
+        if writes and self.settings.every is not None:
             before = [cache.fork() for cache in before]
         ages, best = _ages(passage), []
         for first, end in self._parts(passage):
@@ -292,9 +296,13 @@ class _Reader:
                 best.append(self._score(logits, np.asarray(passage.ids[first:end])))
                 self.ages.append(ages[first:end])
         if call:
-            rest = passage.ids[len(self.model.tokens.marks["call"]) :]
-            likeliest = np.concatenate(best, axis=1)[:, -len(rest) :]
+            # The model writes neither the mark nor what follows the end.
+            stop = len(passage.ids) - passage.tail
+            rest = passage.ids[passage.start : stop]
+            at = stop - len(passage.ids) + sum(each.shape[1] for each in best)
+            likeliest = np.concatenate(best, axis=1)[:, at - len(rest) : at]
             self._grade_values(passage, likeliest)
+        if writes:
             exact = np.asarray((likeliest == rest).all(axis=1))
             others = [each for each, found in zip(before, exact, strict=True) if not found]
             self._grade(passage, start, others, exact)
@@ -304,7 +312,7 @@ class _Reader:
     def _parts(self, passage: EncodedPassage) -> Iterator[tuple[int, int]]:
         """Yield the bounds of parts to read; evict where `every` would while writing."""
         every, writer, size = self.settings.every, passage.passage.writer, len(passage.ids)
-        mark = len(self.model.tokens.marks[writer])
+        mark = passage.start
         stops = set() if every is None or writer == "user" else {*range(mark + every, size, every)}
         bounds = sorted({0, size, *range(LOGITS_AT_ONCE, size, LOGITS_AT_ONCE), *stops})
         for first, end in pairwise(bounds):
@@ -330,16 +338,17 @@ class _Reader:
         """Note which values each cache would write, by the likeliest tokens after the mark."""
         tokens, call = self.model.tokens, passage.passage.call
         assert call is not None
-        rest = np.asarray(passage.ids[-likeliest.shape[1] :])
+        rest = np.asarray(passage.ids[passage.start :][: likeliest.shape[1]])
+        closes = '"' if tokens.calls_as_json else SEPARATOR.strip()
         # As long as greedy decoding writes the true tokens, it has read what was read here.
         for argument, span in zip(call.arguments, passage.passage.spans, strict=True):
-            at = np.array(passage.tokens_of(*span), np.intp) - (len(passage.ids) - len(rest))
+            at = np.array(passage.tokens_of(*span), np.intp) - passage.start
             if not at.size:
                 continue
             after = at[-1] + 1
             ends = [
                 token in (rest[after], tokens.end)
-                or tokens.text([token]).lstrip().startswith(SEPARATOR.strip())
+                or tokens.text([token]).lstrip().startswith(closes)
                 for token in likeliest[:, after].tolist()
             ]
             right = (likeliest[:, at] == rest[at]).all(axis=1) & ends
@@ -396,7 +405,7 @@ class _Reader:
         return {
             name: (float(np.mean(scores, dtype=float)), len(scores))
             for name, metric in metrics_of("answers").items()
-            if len(scores := metric.measure(found))
+            if name in found and len(scores := metric.measure(found))
         }
 
 

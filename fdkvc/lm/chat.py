@@ -121,7 +121,9 @@ class Chat:
 
     def add_message(self, text: str, writer: Writer = "user") -> None:
         """Read a message under every cache, and end the turn."""
-        ids = self.model.tokens.encode_passage(Passage(writer, text, 0)).ids
+        tokens = self.model.tokens
+        first = all(cache.count == len(tokens.first) for cache in self.caches.values())
+        ids = tokens.encode_passage(Passage(writer, text, 0), first=first).ids
         logits = read([*self.caches.values()], ids, last=1)[:, 0]
         self._logits = dict(zip(self.caches, logits, strict=True))
         for name, cache in self.caches.items():
@@ -161,7 +163,7 @@ class Chat:
             for chosen in generate(tokens, caches, np.stack(logits), most=most, stop_loops=True):
                 yield {names[at]: (writers[names[at]], token) for at, token in chosen.items()}
         finally:
-            after = read(caches, (tokens.end,), last=1)[:, 0]
+            after = read(caches, tokens.closing, last=1)[:, 0]
             for name, start, next_logits in zip(names, starts, after, strict=True):
                 self._logits[name] = next_logits
                 self._close(name, writers[name], start)

@@ -397,7 +397,7 @@ def answers_parts(
         title = f"{METRICS['values_right'].heading()}: dialogs with {GROUPS[str(group)]}"
         body += _by_budget(title, own, measured.paired[:0], "values_right")
     commands = [answers_command(settings, measured.baseline)]
-    if settings == Answers():
+    if settings == Answers(write_calls=True, proxies=True):
         commands.append("python -m fdkvc report --answers FILE --out report.html")
     again = provenance(commands, ran or ran_on(None), files, "the answers")
     return [Part("Answers of a model", body), again]
