@@ -13,14 +13,11 @@ addEventListener('click', ({ target }) => { if (target instanceof Element && tar
 /** @type {{ [what: string]: ReturnType<typeof setTimeout> }} */
 const waiting = {};
 
-/**
- * Passes the server's messages to the stage, and the stage's to the server.
- *
+/** Passes the server's messages to the stage, and the stage's to the server.
  * A message waits while the app runs or a link has just been followed: if another page is opening,
  * Streamlit would run a part of this one in the midst of it, and the browser would show nothing. The
  * newest message counts.
- * @param {{ data: any, setStateValue: (name: string, value: object) => void }} component
- */
+ * @param {{ data: any, setStateValue: (name: string, value: object) => void }} component */
 export function mount({ data, setStateValue }) {
   const { what } = data;
   /** @type {any} */ (hub)[what] = data;

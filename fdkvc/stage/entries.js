@@ -4,22 +4,14 @@
 import { make, one } from './dom.js';
 import { entryName } from './explain.js';
 
-/**
- * @typedef {import('./record.js').Lane} Lane
- * @typedef {import('./stage.js').Stage} Stage
- * @typedef {import('./views.js').Cells} Cells
- * @typedef {import('./views.js').River} River
- * @typedef {import('./marks.js').Marks} Marks
- */
+/** @import { Lane } from './record.js' */
+/** @import { Stage } from './stage.js' */
+/** @import { Cells, River } from './views.js' */
+/** @import { Marks } from './marks.js' */
 
-/**
- * Writes the name of each entry where its tile stands, also for a finger that looks for one.
- * @param {Stage} stage
- * @param {HTMLElement} box
- * @param {Cells} cells
- * @param {Lane} lane
- * @param {string} prefix
- */
+/** Writes the name of each entry where its tile stands, also for a finger that looks for one.
+ * @param {Stage} stage @param {HTMLElement} box @param {Cells} cells @param {Lane} lane
+ * @param {string} prefix */
 export function nameOptions(stage, box, cells, lane, prefix) {
   const { turn, entry } = stage.state;
   const options = one(box, '.options');
@@ -40,25 +32,15 @@ export function nameOptions(stage, box, cells, lane, prefix) {
   options.dataset.turn = turn;
 }
 
-/**
- * Says which entry the pointer or the keys have come to.
- * @param {Stage} stage
- * @param {HTMLElement} list
- * @param {Lane} lane
- * @param {string} prefix
- */
+/** Says which entry the pointer or the keys have come to.
+ * @param {Stage} stage @param {HTMLElement} list @param {Lane} lane @param {string} prefix */
 export function activateOption(stage, list, lane, prefix) {
   const token = stage.hover ?? stage.state.entry;
   if (token !== null && lane.find(stage.state.turn, token) !== undefined) list.setAttribute('aria-activedescendant', `${prefix}-${token}`);
   else list.removeAttribute('aria-activedescendant');
 }
 
-/**
- * @param {Stage} stage
- * @param {HTMLElement} box
- * @param {Marks} marks
- * @param {number} reach
- */
+/** @param {Stage} stage @param {HTMLElement} box @param {Marks} marks @param {number} reach */
 export function listenToMarks(stage, box, marks, reach) {
   const token = (/** @type {MouseEvent} */ event) => {
     const { left, top } = box.getBoundingClientRect();
@@ -72,11 +54,7 @@ export function listenToMarks(stage, box, marks, reach) {
   });
 }
 
-/**
- * @param {Stage} stage
- * @param {HTMLElement} box
- * @param {River} river
- */
+/** @param {Stage} stage @param {HTMLElement} box @param {River} river */
 export function listenToRiver(stage, box, river) {
   const at = (/** @type {MouseEvent} */ event) => {
     const { left, top } = box.getBoundingClientRect();
@@ -93,12 +71,9 @@ export function listenToRiver(stage, box, river) {
   });
 }
 
-/**
- * A click leaves the keys with the turns: they come to the entries by Tab.
- * @param {Stage} stage
- * @param {HTMLElement} box
- * @param {(token: number | null, key: string) => number | null} beside
- */
+/** A click leaves the keys with the turns: they come to the entries by Tab.
+ * @param {Stage} stage @param {HTMLElement} box
+ * @param {(token: number | null, key: string) => number | null} beside */
 export function listenToKeys(stage, box, beside) {
   box.addEventListener('mousedown', (event) => event.preventDefault());
   box.addEventListener('keydown', (event) => {

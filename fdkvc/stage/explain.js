@@ -5,7 +5,7 @@
 import { EVICTED, STATUS } from './record.js';
 import { contrast, count, difference, digitsFor, gap } from './numbers.js';
 
-/** @typedef {import('./record.js').Lane} Lane */
+/** @import { Lane } from './record.js' */
 
 /**
  * @typedef {object} Fate what became of an entry, up to a turn
@@ -22,12 +22,7 @@ import { contrast, count, difference, digitsFor, gap } from './numbers.js';
 
 const RULE = /** @type {const} */ (['', 'budget', 'threshold']);
 
-/**
- * @param {Lane} lane
- * @param {number} turn
- * @param {number} token
- * @returns {Fate}
- */
+/** @param {Lane} lane @param {number} turn @param {number} token @returns {Fate} */
 export function fateOf(lane, turn, token) {
   const left = lane.left(turn, token);
   const at = left ?? turn;
@@ -47,31 +42,21 @@ export function fateOf(lane, turn, token) {
   };
 }
 
-/**
- * @param {Fate} fate
- * @param {number} turn
- */
+/** @param {Fate} fate @param {number} turn */
 export const evictedWhen = ({ left }, turn) => (left === turn ? 'evicted in this turn' : `evicted in turn ${left}`);
 
 /** @param {Fate} fate */
 export const rankOf = ({ rank, stood, shielded }) => (rank ? `rank ${rank} of ${shielded ? 'all ' : ''}${stood}` : 'below the threshold');
 
-/**
- * The entry that one is measured by: of what was evicted the last kept, else the first evicted.
- * @param {Lane} lane
- * @param {Fate} fate of an entry that takes part in the turn
- */
+/** The entry that one is measured by: of what was evicted the last kept, else the first evicted.
+ * @param {Lane} lane @param {Fate} fate of an entry that takes part in the turn */
 export function rivalOf(lane, { at, rule }) {
   const { stayed, missed } = lane.turn(at);
   if (rule === 'threshold') return undefined;
   return rule === 'budget' ? stayed.at(-1) : missed[0];
 }
 
-/**
- * An entry by its word, token and topic.
- * @param {Lane} lane
- * @param {number} i
- */
+/** An entry by its word, token and topic. @param {Lane} lane @param {number} i */
 export function called(lane, i) {
   const token = lane.token[i];
   const topic = lane.dialog.topicOf(token);
@@ -79,11 +64,7 @@ export function called(lane, i) {
   return `${word}token ${token}${topic ? ` of ${topic}` : ''}`;
 }
 
-/**
- * The decision on an entry in a sentence.
- * @param {Lane} lane
- * @param {Fate} fate
- */
+/** The decision on an entry in a sentence. @param {Lane} lane @param {Fate} fate */
 export function verdict(lane, fate) {
   const { kept, missed, cutoff } = lane.turn(fate.at);
   const rival = rivalOf(lane, fate);
@@ -102,24 +83,17 @@ export function verdict(lane, fate) {
   return gone ? `${apart} short of ${measure}, ${them}.` : `${apart} above ${measure}, ${them}.`;
 }
 
-/**
- * The decimals at which an entry's score differs from that of its rival, and from the cutoff.
- * @param {Lane} lane
- * @param {Fate} fate
- * @param {number} rival
- */
+/** The decimals at which an entry's score differs from that of its rival, and from the cutoff.
+ * @param {Lane} lane @param {Fate} fate @param {number} rival */
 function scoreDigits(lane, fate, rival) {
   const { cutoff } = lane.turn(fate.at);
   const scores = [lane.score[fate.i ?? NaN], lane.score[rival]];
   return digitsFor(...scores, ...(fate.rule === '' && cutoff !== null ? [cutoff] : []));
 }
 
-/**
- * An entry's score and its terms beside those of its rival; of a single term, the score alone.
- * @param {Lane} lane
- * @param {Fate} fate of an entry that takes part in the turn
- * @param {number} rival
- */
+/** An entry's score and its terms beside those of its rival; of a single term, the score alone.
+ * @param {Lane} lane @param {Fate} fate of an entry that takes part in the turn
+ * @param {number} rival */
 export function comparison(lane, fate, rival) {
   const i = fate.i ?? NaN;
   const terms = lane.terms.length > 1 ? lane.terms.map(({ name }, k) => ({ name, column: lane.values[k] })) : [];
@@ -132,12 +106,8 @@ export function comparison(lane, fate, rival) {
 
 const FATE = { empty: '', kept: 'kept', new: 'new', evicted: 'evicted', new_evicted: 'new, evicted' };
 
-/**
- * What there is to say of an entry that takes part in a turn, for those who hear the page.
- * @param {Lane} lane
- * @param {number} turn
- * @param {number} token
- */
+/** What there is to say of an entry that takes part in a turn, for those who hear the page.
+ * @param {Lane} lane @param {number} turn @param {number} token */
 export function entryName(lane, turn, token) {
   const { dialog } = lane;
   const i = lane.find(turn, token) ?? NaN;
@@ -154,11 +124,7 @@ export function entryName(lane, turn, token) {
   ].join(', ');
 }
 
-/**
- * A turn of several runs in a sentence.
- * @param {Lane[]} lanes
- * @param {number} turn
- */
+/** A turn of several runs in a sentence. @param {Lane[]} lanes @param {number} turn */
 export function headline(lanes, turn) {
   const { dialog } = lanes[0];
   const topic = dialog.label(dialog.hue(turn));

@@ -9,8 +9,6 @@
  * @typedef {{ [what: string]: (message: object) => void }} Tell
  */
 
-/**
- * A saved file has no server: `alone` has its sentences by turn and token.
- * @type {{ view: View | null, answer: Answer | null, alone: { sentences: { [moment: string]: string[] } } | null, tell: Tell, changed: (what: string) => void }}
- */
+/** A saved file has no server: `alone` has its sentences by turn and token.
+ * @type {{ view: View | null, answer: Answer | null, alone: { sentences: { [moment: string]: string[] } } | null, tell: Tell, changed: (what: string) => void }} */
 export const hub = (/** @type {any} */ (globalThis).fdkvcStage ??= { view: null, answer: null, alone: null, tell: {}, changed: () => {} });

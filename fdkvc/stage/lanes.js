@@ -19,12 +19,7 @@ import { WhyInAll } from './why_lanes.js';
 
 // One run: what it is, its river and its cache.
 class Row {
-  /**
-   * @param {Stage} stage
-   * @param {Lane[]} lanes
-   * @param {number} k
-   * @param {Head} head
-   */
+  /** @param {Stage} stage @param {Lane[]} lanes @param {number} k @param {Head} head */
   constructor(stage, lanes, k, head) {
     const lane = lanes[k];
     const part = (/** @type {string} */ className, /** @type {(Node | string | null)[]} */ ...children) => make('div', { className }, ...children);
@@ -59,11 +54,7 @@ class Row {
     if (this.head.forks) this.river.begin(this.head.forks[1] + 1);
   }
 
-  /**
-   * @param {number} turn
-   * @param {string} order
-   * @param {boolean} glide
-   */
+  /** @param {number} turn @param {string} order @param {boolean} glide */
   show(turn, order, glide) {
     const { lane } = this;
     const { kept, gone } = lane.turn(turn);
@@ -80,10 +71,7 @@ class Row {
 
 /** @implements {Scene} */
 class Lanes {
-  /**
-   * @param {Stage} stage
-   * @param {Packed} run
-   */
+  /** @param {Stage} stage @param {Packed} run */
   constructor(stage, run) {
     this.stage = stage;
     const lanes = lanesOf(run);
@@ -113,20 +101,13 @@ class Lanes {
     this.arrived = true;
   }
 
-  /**
-   * @param {number} turn
-   * @param {string} order
-   * @param {boolean} glide
-   */
+  /** @param {number} turn @param {string} order @param {boolean} glide */
   show(turn, order, glide) {
     for (const row of this.rows) row.show(turn, order, glide);
     return headline(this.lanes, turn);
   }
 
-  /**
-   * @param {number} turn
-   * @param {number | null} token
-   */
+  /** @param {number} turn @param {number | null} token */
   point(turn, token) {
     this.why.show(turn, token, this.stage.holds(), this.stage.sentences()); // before any text on a canvas
     for (const { river } of this.rows) river.paint(turn, token);

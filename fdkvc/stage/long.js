@@ -3,21 +3,12 @@
 
 import { Dialog, EVICTED, KEPT, Lane, NEW, NEW_EVICTED } from './record.js';
 
-/**
- * @typedef {import('./record.js').Column} Column
- * @typedef {import('./record.js').LaneHead} LaneHead
- * @typedef {import('./record.js').Neighbours} Neighbours
- * @typedef {import('./record.js').Packed} Packed
- */
+/** @import { Column, LaneHead, Neighbours, Packed } from './record.js' */
 
 const SHOWN = 3; // turns whose entries are held at once
 
 class LongLane {
-  /**
-   * @param {LaneHead} head
-   * @param {Column[]} columns
-   * @param {Dialog} dialog
-   */
+  /** @param {LaneHead} head @param {Column[]} columns @param {Dialog} dialog */
   constructor(head, [difference, first, end], dialog) {
     this.long = true;
     this.label = head.label;
@@ -67,10 +58,7 @@ class LongLane {
     return now;
   }
 
-  /**
-   * @param {number} turn
-   * @param {number} part
-   */
+  /** @param {number} turn @param {number} part */
   ordered(turn, part) {
     const { dialog: { bounds, born }, first, end, stays, status } = this;
     const base = part * born.length;
@@ -91,17 +79,11 @@ class LongLane {
     };
   }
 
-  /**
-   * @param {number} turn
-   * @param {number} token
-   */
+  /** @param {number} turn @param {number} token */
   find(turn, token) { return this.turn(turn).at.get(token); }
 
-  /**
-   * When a token was evicted for good, up to a turn; null while it is in the cache.
-   * @param {number} turn
-   * @param {number} token
-   */
+  /** When a token was evicted for good, up to a turn; null while it is in the cache.
+   * @param {number} turn @param {number} token */
   left(turn, token) {
     if (this.dialog.born[token] > turn || this.#stays(token).some(([first, end]) => first <= turn && turn < end)) return null;
     const ends = this.#stays(token).map(([, end]) => end).filter((end) => end <= turn);
@@ -127,10 +109,8 @@ class LongLane {
 
   course() { return []; }
 
-  /**
-   * Each turn's runs of neighbours by age that are of one topic: turn by turn what each past turn has left.
-   * @returns {Neighbours[]}
-   */
+  /** Each turn's runs of neighbours by age that are of one topic: turn by turn what each past turn has left.
+   * @returns {Neighbours[]} */
   river() {
     const { dialog, first, end, stays } = this;
     const { turns, born } = dialog;
@@ -158,11 +138,8 @@ class LongLane {
     return runs;
   }
 
-  /**
-   * The slot by age of a token at the end of each turn that keeps it.
-   * @param {number} token
-   * @returns {[turn: number, slot: number][]}
-   */
+  /** The slot by age of a token at the end of each turn that keeps it.
+   * @param {number} token @returns {[turn: number, slot: number][]} */
   path(token) {
     const { dialog: { turns }, first, end, stays } = this;
     const older = new Int32Array(turns + 1);
@@ -176,10 +153,7 @@ class LongLane {
   }
 }
 
-/**
- * The runs of a packed run over several.
- * @param {Packed} run
- */
+/** The runs of a packed run over several. @param {Packed} run */
 export function lanesOf(run) {
   const dialog = new Dialog(run.dialog, run.palette, run.topicless);
   return run.lanes.map((head, k) => {

@@ -46,12 +46,9 @@ export function readTheme(root) {
 export const resolution = { picture: 0 };
 const pixels = () => resolution.picture || devicePixelRatio || 1;
 
-/**
- * Fits a canvas to its box; returns its context in CSS pixels, and the size. To ask a box for its
+/** Fits a canvas to its box; returns its context in CSS pixels, and the size. To ask a box for its
  * size makes the browser lay the page out: once, and not in every frame.
- * @param {HTMLCanvasElement} canvas
- * @returns {Surface}
- */
+ * @param {HTMLCanvasElement} canvas @returns {Surface} */
 export function fitted(canvas) {
   const { clientWidth: width, clientHeight: height } = canvas;
   const ratio = pixels();
@@ -63,13 +60,8 @@ export function fitted(canvas) {
   return { pen, width, height };
 }
 
-/**
- * @param {Pen} pen
- * @param {string | number} text
- * @param {number} x
- * @param {number} y
- * @param {{ size?: number, bold?: boolean, align?: CanvasTextAlign, fill?: string, base?: CanvasTextBaseline }} look
- */
+/** @param {Pen} pen @param {string | number} text @param {number} x @param {number} y
+ * @param {{ size?: number, bold?: boolean, align?: CanvasTextAlign, fill?: string, base?: CanvasTextBaseline }} look */
 export function words(pen, text, x, y, { size = 11, bold = false, align = 'left', fill = theme.soft, base = 'alphabetic' } = {}) {
   pen.font = `${bold ? 600 : 400} ${size}px ${theme.font}`;
   pen.textAlign = align;
@@ -78,10 +70,7 @@ export function words(pen, text, x, y, { size = 11, bold = false, align = 'left'
   pen.fillText(`${text}`, x, y, align === 'right' ? x : undefined); // narrower rather than cut off
 }
 
-/**
- * @param {Pen} pen
- * @param {Point[]} points
- */
+/** @param {Pen} pen @param {Point[]} points */
 export function line(pen, points, { stroke = theme.ink, width = 1, dash = /** @type {number[]} */ ([]) } = {}) {
   pen.beginPath();
   points.forEach(([x, y], place) => (place ? pen.lineTo(x, y) : pen.moveTo(x, y)));
@@ -92,13 +81,8 @@ export function line(pen, points, { stroke = theme.ink, width = 1, dash = /** @t
   pen.setLineDash([]);
 }
 
-/**
- * Where an axis leaves something out.
- * @param {Pen} pen
- * @param {number} from
- * @param {number} to
- * @param {number} y
- */
+/** Where an axis leaves something out.
+ * @param {Pen} pen @param {number} from @param {number} to @param {number} y */
 export function zigzag(pen, from, to, y) {
   pen.fillStyle = theme.paper;
   pen.fillRect(from, y - 3, to - from, 6);
@@ -110,13 +94,8 @@ export function zigzag(pen, from, to, y) {
   }
 }
 
-/**
- * @param {Pen} pen
- * @param {number} x
- * @param {number} y
- * @param {number} width
- * @param {number} height
- */
+/** @param {Pen} pen @param {number} x @param {number} y @param {number} width
+ * @param {number} height */
 export function hatch(pen, x, y, width, height) {
   pen.save();
   pen.beginPath();
@@ -131,14 +110,9 @@ export function hatch(pen, x, y, width, height) {
 /** @type {Map<string, OffscreenCanvas>} */
 const sprites = new Map();
 
-/**
- * A tile, drawn once for each look and then only copied.
- * @param {Dialog} dialog
- * @param {number} hue
- * @param {string} look
- * @param {number} width
- * @param {number} height
- */
+/** A tile, drawn once for each look and then only copied.
+ * @param {Dialog} dialog @param {number} hue @param {string} look @param {number} width
+ * @param {number} height */
 function sprite(dialog, hue, look, width, height) {
   const ratio = pixels();
   const { fill, ink, hatched } = dialog.paint(hue);
@@ -205,11 +179,9 @@ export class Marks {
     this.begun = 0;
   }
 
-  /**
-   * Those that come start at `from(at)`, those that go end at `to(at)`.
+  /** Those that come start at `from(at)`, those that go end at `to(at)`.
    * @param {Map<number, Target>} targets by token
-   * @param {{ from: (at: At) => At, to: (at: At) => At, glide: boolean }} way
-   */
+   * @param {{ from: (at: At) => At, to: (at: At) => At, glide: boolean }} way */
   go(targets, { from, to, glide }) {
     const now = performance.now();
     this.settle(now);
@@ -229,10 +201,8 @@ export class Marks {
     this.begun = glide ? now : -Infinity;
   }
 
-  /**
-   * Moves every mark to where it stands now; returns whether any still moves.
-   * @param {number} now
-   */
+  /** Moves every mark to where it stands now; returns whether any still moves.
+   * @param {number} now */
   settle(now) {
     const share = Math.min(1, (now - this.begun) / GLIDE);
     const part = eased(share);
@@ -243,10 +213,7 @@ export class Marks {
     return share < 1;
   }
 
-  /**
-   * @param {Pen} pen
-   * @param {Dialog} dialog
-   */
+  /** @param {Pen} pen @param {Dialog} dialog */
   draw(pen, dialog) {
     const ratio = pixels();
     const snap = (/** @type {number} */ x) => Math.round(x * ratio) / ratio;
@@ -263,11 +230,7 @@ export class Marks {
     pen.globalAlpha = 1;
   }
 
-  /**
-   * @param {Pen} pen
-   * @param {number} token
-   * @param {number} width
-   */
+  /** @param {Pen} pen @param {number} token @param {number} width */
   ring(pen, token, width, hue = theme.ink) {
     const mark = this.shown.get(token);
     if (!mark) return;
@@ -282,12 +245,8 @@ export class Marks {
     pen.drawImage(sprite(mark.dialog, mark.hue, mark.look, mark.at[2], mark.at[3]), x, y, w, h);
   }
 
-  /**
-   * The token at a point, or the nearest within so many pixels.
-   * @param {number} x
-   * @param {number} y
-   * @returns {number | null}
-   */
+  /** The token at a point, or the nearest within so many pixels.
+   * @param {number} x @param {number} y @returns {number | null} */
   near(x, y, reach = 3) {
     let best = null;
     let least = reach;
@@ -300,10 +259,7 @@ export class Marks {
   }
 }
 
-/**
- * @param {Lane} lane
- * @param {number} i
- */
+/** @param {Lane} lane @param {number} i */
 export function lookOf(lane, i) {
   const status = lane.status[i];
   return [

@@ -3,11 +3,8 @@
 
 const MOST_DIGITS = 6;
 
-/**
- * A number with so many decimals, halves to the even digit, as Python rounds.
- * @param {number} x
- * @param {number} digits
- */
+/** A number with so many decimals, halves to the even digit, as Python rounds.
+ * @param {number} x @param {number} digits */
 export function decimal(x, digits) {
   const size = Math.abs(x);
   // Only multiples of a power of two lie in the middle of two decimals; the product is exact.
@@ -17,10 +14,8 @@ export function decimal(x, digits) {
   return x < 0 && Number(text) !== 0 ? `−${text}` : text;
 }
 
-/**
- * A number with three decimals, a whole one without, a tiny one with one digit.
- * @param {number} x
- */
+/** A number with three decimals, a whole one without, a tiny one with one digit.
+ * @param {number} x */
 export function number(x, digits = 3) {
   if (!Number.isFinite(x)) return '–';
   if (Number.isInteger(x)) return `${BigInt(x)}`.replace('-', '−');
@@ -29,10 +24,7 @@ export function number(x, digits = 3) {
   return `${x < 0 ? '−' : ''}0.${digit.padStart(Number(places), '0')}`;
 }
 
-/**
- * As many decimals as it takes to tell numbers apart, up to six.
- * @param {number[]} numbers
- */
+/** As many decimals as it takes to tell numbers apart, up to six. @param {number[]} numbers */
 export function digitsFor(...numbers) {
   const apart = new Set(numbers).size;
   for (let digits = 3; digits <= MOST_DIGITS; digits += 1) {
@@ -41,11 +33,8 @@ export function digitsFor(...numbers) {
   return 3;
 }
 
-/**
- * Two numbers with as many decimals as it takes to tell them apart.
- * @param {number} one
- * @param {number} other
- */
+/** Two numbers with as many decimals as it takes to tell them apart.
+ * @param {number} one @param {number} other */
 export function contrast(one, other, least = 3) {
   const digits = Math.max(least, digitsFor(one, other));
   return [number(one, digits), number(other, digits)];
@@ -54,11 +43,8 @@ export function contrast(one, other, least = 3) {
 /** @param {string} text */
 const read = (text) => Number(text.replace('−', '-'));
 
-/**
- * How far apart two numbers are as `contrast` writes them, so that a reader who subtracts finds the same.
- * @param {number} one
- * @param {number} other
- */
+/** How far apart two numbers are as `contrast` writes them, so that a reader who subtracts finds the same.
+ * @param {number} one @param {number} other */
 export function gap(one, other, least = 3) {
   const [first, second] = contrast(one, other, least);
   if (first === second) return number(Math.abs(one - other));
@@ -67,22 +53,11 @@ export function gap(one, other, least = 3) {
   return places ? apart.toFixed(places) : number(apart);
 }
 
-/**
- * A written number with its sign; nothing has none.
- * @param {string} text
- */
+/** A written number with its sign; nothing has none. @param {string} text */
 export const plus = (text) => (read(text) > 0 ? `+${text}` : text);
 
-/**
- * The difference of two numbers, with its sign.
- * @param {number} one
- * @param {number} other
- */
+/** The difference of two numbers, with its sign. @param {number} one @param {number} other */
 export const difference = (one, other, least = 3) => (one < other ? `−${gap(one, other, least)}` : plus(gap(one, other, least)));
 
-/**
- * How many there are of something.
- * @param {number} n
- * @param {string} noun
- */
+/** How many there are of something. @param {number} n @param {string} noun */
 export const count = (n, noun, plural = `${noun}s`) => `${n} ${n === 1 ? noun : plural}`;

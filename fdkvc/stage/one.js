@@ -10,21 +10,15 @@ import { mountWith } from './stage.js';
 import { Cells, River, Scores, States } from './views.js';
 import { Why } from './why.js';
 
-/**
- * @typedef {import('./hub.js').Answer} Answer
- * @typedef {import('./record.js').Packed} Packed
- * @typedef {import('./stage.js').Scene} Scene
- * @typedef {import('./stage.js').Stage} Stage
- */
+/** @import { Answer } from './hub.js' */
+/** @import { Packed } from './record.js' */
+/** @import { Scene, Stage } from './stage.js' */
 
 const SEARCHED = 500; // milliseconds of rest after which it looks for what would have decided otherwise
 
 /** @implements {Scene} */
 class One {
-  /**
-   * @param {Stage} stage
-   * @param {Packed} run
-   */
+  /** @param {Stage} stage @param {Packed} run */
   constructor(stage, run) {
     this.stage = stage;
     this.run = run.name;
@@ -53,11 +47,7 @@ class One {
     for (const view of [this.river, this.states, this.cells, this.scores]) view.layOut();
   }
 
-  /**
-   * @param {number} turn
-   * @param {string} order
-   * @param {boolean} glide
-   */
+  /** @param {number} turn @param {string} order @param {boolean} glide */
   show(turn, order, glide) {
     const { lane } = this;
     const now = lane.turn(turn);
@@ -76,10 +66,7 @@ class One {
     return this.headlines[turn];
   }
 
-  /**
-   * @param {number} turn
-   * @param {number | null} token
-   */
+  /** @param {number} turn @param {number | null} token */
   point(turn, token) {
     // First what changes elements: text on a canvas makes the browser bring all styles up to date.
     this.why.show(turn, token, this.stage.holds(), this.stage.sentences(), this.#found());
@@ -117,9 +104,7 @@ class One {
     return same && answer.done ? answer : null;
   }
 
-  /**
-   * Requests what would have decided otherwise, and repeats until the answer arrives.
-   */
+  /** Requests what would have decided otherwise, and repeats until the answer arrives. */
   settled(wait = SEARCHED) {
     clearTimeout(this.searching);
     if (hub.alone || this.stage.scene !== this || !this.#question() || this.#found()) return;

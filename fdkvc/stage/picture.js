@@ -8,11 +8,8 @@ export const PICTURE_PIXELS = 3; // to the unit
 const PRESSED = 'button, input, select, .order, .options, .sr-only';
 const MARGIN = 12;
 
-/**
- * Draws parts of a page, which stand below one another, under a line of words.
- * @param {string} title
- * @param {Element[]} parts
- */
+/** Draws parts of a page, which stand below one another, under a line of words.
+ * @param {string} title @param {Element[]} parts */
 export function pictureOf(title, ...parts) {
   const boxes = parts.map((part) => part.getBoundingClientRect());
   const left = Math.min(...boxes.map((box) => box.left)) - MARGIN;
@@ -31,10 +28,7 @@ export function pictureOf(title, ...parts) {
   return canvas;
 }
 
-/**
- * @param {CanvasRenderingContext2D} pen
- * @param {Element} element
- */
+/** @param {CanvasRenderingContext2D} pen @param {Element} element */
 function paintElement(pen, element) {
   if (element.matches(PRESSED) || !element.checkVisibility()) return;
   const style = getComputedStyle(element);
@@ -55,11 +49,7 @@ function paintElement(pen, element) {
   pen.restore();
 }
 
-/**
- * @param {CanvasRenderingContext2D} pen
- * @param {DOMRect} box
- * @param {CSSStyleDeclaration} style
- */
+/** @param {CanvasRenderingContext2D} pen @param {DOMRect} box @param {CSSStyleDeclaration} style */
 function paintBox(pen, { x, y, width, height }, style) {
   pen.beginPath();
   pen.roundRect(x, y, width, height, parseFloat(style.borderTopLeftRadius) || 0);
@@ -82,11 +72,7 @@ function paintBox(pen, { x, y, width, height }, style) {
   pen.fillRect(x, y + height - bottom, width, bottom);
 }
 
-/**
- * @param {CanvasRenderingContext2D} pen
- * @param {Text} text
- * @param {CSSStyleDeclaration} style
- */
+/** @param {CanvasRenderingContext2D} pen @param {Text} text @param {CSSStyleDeclaration} style */
 function paintText(pen, text, style) {
   pen.font = `${style.fontWeight} ${style.fontSize} ${style.fontFamily}`;
   pen.fillStyle = style.color;

@@ -25,10 +25,7 @@ export const BY_THRESHOLD = 2;
 /** @type {{ [kind: string]: new (buffer: ArrayBuffer) => Column }} */
 const KINDS = { f4: Float32Array, u4: Uint32Array, u1: Uint8Array };
 
-/**
- * @param {Uint8Array<ArrayBuffer>} bytes
- * @returns {Promise<Packed>}
- */
+/** @param {Uint8Array<ArrayBuffer>} bytes @returns {Promise<Packed>} */
 export async function unpack(bytes) {
   const packed = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('deflate'));
   const all = new Uint8Array(await new Response(packed).arrayBuffer());
@@ -53,11 +50,7 @@ const KINDS_OF_SPAN = Object.keys(SPANS);
 const BY_KIND = 1000; // the first hue of a kind of span; those before are of topics
 
 export class Dialog {
-  /**
-   * @param {DialogHead} head
-   * @param {Paint[]} palette
-   * @param {Paint} topicless
-   */
+  /** @param {DialogHead} head @param {Paint[]} palette @param {Paint} topicless */
   constructor({ topics, current, bounds, changes, names, named, words, spans }, palette, topicless) {
     this.topics = topics;
     this.current = current;
@@ -98,10 +91,8 @@ export class Dialog {
   /** @param {number} hue */
   letter(hue) { return hue < BY_KIND ? this.label(hue).slice(0, 1) : KINDS_OF_SPAN[hue - BY_KIND][0].toUpperCase(); }
 
-  /**
-   * Beyond the last colour they begin again, and a pattern tells them from those before.
-   * @param {number} hue
-   */
+  /** Beyond the last colour they begin again, and a pattern tells them from those before.
+   * @param {number} hue */
   paint(hue) {
     const place = hue % BY_KIND;
     const [fill, ink] = hue < 0 ? this.topicless : this.palette[place % this.palette.length];
@@ -110,11 +101,7 @@ export class Dialog {
 }
 
 export class Lane {
-  /**
-   * @param {LaneHead} head
-   * @param {Column[]} columns
-   * @param {Dialog} dialog
-   */
+  /** @param {LaneHead} head @param {Column[]} columns @param {Dialog} dialog */
   constructor(head, columns, dialog) {
     this.long = false;
     this.label = head.label;
@@ -150,18 +137,12 @@ export class Lane {
     }
   }
 
-  /**
-   * The page of an entry; where entries leave by themselves, each is one.
-   * @param {number} turn
-   * @param {number} i
-   */
+  /** The page of an entry; where entries leave by themselves, each is one.
+   * @param {number} turn @param {number} i */
   pageOf(turn, i) { return Math.floor(this.token[i] / this.pages[turn]); }
 
-  /**
-   * The place of each of these entries: one after the other, each page with all of its places.
-   * @param {number} turn
-   * @param {number[]} entries
-   */
+  /** The place of each of these entries: one after the other, each page with all of its places.
+   * @param {number} turn @param {number[]} entries */
   laid(turn, entries) {
     const size = this.pages[turn];
     /** @type {Map<number, number>} */
@@ -177,10 +158,8 @@ export class Lane {
     return { places, begins: [...begins.values()] };
   }
 
-  /**
-   * How a turn's memory is spent, where it comes in pages; nothing where it does not.
-   * @param {number} turn
-   */
+  /** How a turn's memory is spent, where it comes in pages; nothing where it does not.
+   * @param {number} turn */
   paged(turn) {
     const size = this.pages[turn];
     if (size === 1) return '';
@@ -197,10 +176,7 @@ export class Lane {
     ].join(' · ');
   }
 
-  /**
-   * All of a turn, sorted when first needed.
-   * @param {number} turn
-   */
+  /** All of a turn, sorted when first needed. @param {number} turn */
   turn(turn) {
     return (this.turns[turn] ??= this.ordered(turn));
   }
@@ -240,18 +216,12 @@ export class Lane {
     };
   }
 
-  /**
-   * The place of an entry in the columns; undefined where it takes no part in a turn.
-   * @param {number} turn
-   * @param {number} token
-   */
+  /** The place of an entry in the columns; undefined where it takes no part in a turn.
+   * @param {number} turn @param {number} token */
   find(turn, token) { return this.turn(turn).at.get(token); }
 
-  /**
-   * When a token was evicted for good, up to a turn; null while it is in the cache.
-   * @param {number} turn
-   * @param {number} token
-   */
+  /** When a token was evicted for good, up to a turn; null while it is in the cache.
+   * @param {number} turn @param {number} token */
   left(turn, token) {
     for (let past = turn; past >= this.dialog.born[token]; past -= 1) {
       const i = this.find(past, token);
@@ -260,11 +230,8 @@ export class Lane {
     return null;
   }
 
-  /**
-   * Where the terms of an entry's score came from: what each turn took and gave, in order.
-   * @param {number} turn
-   * @param {number} token
-   */
+  /** Where the terms of an entry's score came from: what each turn took and gave, in order.
+   * @param {number} turn @param {number} token */
   course(turn, token) {
     let first = turn;
     while (first > 0) {
@@ -295,10 +262,8 @@ export class Lane {
     return parts.sort((a, b) => a.turn - b.turn);
   }
 
-  /**
-   * Each turn's runs of neighbours by age that are of one topic, as [turn, low, high, hue].
-   * @returns {Neighbours[]}
-   */
+  /** Each turn's runs of neighbours by age that are of one topic, as [turn, low, high, hue].
+   * @returns {Neighbours[]} */
   river() {
     /** @type {Neighbours[]} */
     const runs = [];
@@ -314,11 +279,8 @@ export class Lane {
     return runs;
   }
 
-  /**
-   * The slot by age of a token at the end of each turn that keeps it.
-   * @param {number} token
-   * @returns {[turn: number, slot: number][]}
-   */
+  /** The slot by age of a token at the end of each turn that keeps it.
+   * @param {number} token @returns {[turn: number, slot: number][]} */
   path(token) {
     /** @type {[number, number][]} */
     const path = [];

@@ -41,10 +41,7 @@ const RESTED = 120; // milliseconds after a step until entries are named, and it
 let current = null;
 
 export class Stage {
-  /**
-   * @param {HTMLElement & { given?: unknown }} root
-   * @param {MakeScene} makeScene
-   */
+  /** @param {HTMLElement & { given?: unknown }} root @param {MakeScene} makeScene */
   constructor(root, makeScene) {
     this.root = root;
     this.makeScene = makeScene;
@@ -67,10 +64,8 @@ export class Stage {
     root.addEventListener('transitionend', ({ target }) => { if (target === root) this.layOut(); });
   }
 
-  /**
-   * Takes a run; what is looked at comes from the server's view (hub.view).
-   * @param {Uint8Array<ArrayBuffer>} bytes
-   */
+  /** Takes a run; what is looked at comes from the server's view (hub.view).
+   * @param {Uint8Array<ArrayBuffer>} bytes */
   async take(bytes) {
     const run = await unpack(bytes);
     if (current !== this) return;
@@ -185,10 +180,8 @@ export class Stage {
     if (scene.paint(moment)) this.frame = requestAnimationFrame((now) => this.#draw(now));
   }
 
-  /**
-   * Saves what is shown as a PNG, each view drawn anew with as many pixels as the picture has.
-   * @param {Scene} scene
-   */
+  /** Saves what is shown as a PNG, each view drawn anew with as many pixels as the picture has.
+   * @param {Scene} scene */
   #savePicture(scene) {
     const drawn = (/** @type {number} */ pixels) => {
       resolution.picture = pixels;
@@ -326,10 +319,8 @@ export class Stage {
     this.timers.report = setTimeout(() => this.#send(REPORTED * 8), REPORTED);
   }
 
-  /**
-   * Repeats the message until the server has received it: a busy server may miss it.
-   * @param {number} wait
-   */
+  /** Repeats the message until the server has received it: a busy server may miss it.
+   * @param {number} wait */
   #send(wait) {
     const { actions, session } = this;
     if (hub.view?.received === actions || !this.root.isConnected) return;
@@ -401,10 +392,8 @@ function focused({ target }) {
   if (current?.scene?.rests && current.root.isConnected && !current.root.contains(target)) current.pause();
 }
 
-/**
- * Returns what draws a run within an element, and takes another when it is called again.
- * @param {MakeScene} makeScene
- */
+/** Returns what draws a run within an element, and takes another when it is called again.
+ * @param {MakeScene} makeScene */
 export function mountWith(makeScene) {
   // Once for the window, whichever stage stands in it.
   document.addEventListener('keydown', pressed);

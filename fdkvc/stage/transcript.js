@@ -9,13 +9,8 @@ import { EVICTED, SPANS } from './record.js';
 import { mountWith } from './stage.js';
 import { WhyInAll, fateWords } from './why_lanes.js';
 
-/**
- * @typedef {import('./record.js').Demands} Demands
- * @typedef {import('./record.js').Lane} Lane
- * @typedef {import('./record.js').Packed} Packed
- * @typedef {import('./stage.js').Scene} Scene
- * @typedef {import('./stage.js').Stage} Stage
- */
+/** @import { Demands, Lane, Packed } from './record.js' */
+/** @import { Scene, Stage } from './stage.js' */
 
 const WHOLE = 5000; // tokens of a dialog whose words are all elements; of a longer one, those near the view are
 const NEAR = 100; // pixels above and below it
@@ -26,10 +21,7 @@ const LETTER = 0.5; // of the font's size: what a character takes of a line, abo
 
 /** @implements {Scene} */
 class Transcript {
-  /**
-   * @param {Stage} stage
-   * @param {Packed} run
-   */
+  /** @param {Stage} stage @param {Packed} run */
   constructor(stage, run) {
     const { text } = run;
     this.stage = stage;
@@ -70,10 +62,7 @@ class Transcript {
     listenToKeys(stage, this.box, (token, key) => this.#beside(token, key));
   }
 
-  /**
-   * @param {string} text
-   * @param {number} turn
-   */
+  /** @param {string} text @param {number} turn */
   #turn(text, turn) {
     const topic = this.dialog.hue(turn) < 0 ? null : tile(this.dialog, this.dialog.hue(turn));
     const speaker = this.text.speakers[turn];
@@ -141,10 +130,7 @@ class Transcript {
     return opens.length > 0;
   }
 
-  /**
-   * @param {string} text
-   * @param {number} token
-   */
+  /** @param {string} text @param {number} token */
   #word(text, token) {
     const word = make('span', { role: 'option', id: `word-${token}`, 'data-token': token }, text);
     if (this.dialog.kindOf(token) === 'call') word.dataset.kind = 'call';
@@ -155,10 +141,8 @@ class Transcript {
     return word;
   }
 
-  /**
-   * What a turn needed, and who held it. It is a figure of the page, and no word of the transcript.
-   * @param {Demands} demands
-   */
+  /** What a turn needed, and who held it. It is a figure of the page, and no word of the transcript.
+   * @param {Demands} demands */
   #demands({ source, values }) {
     const chips = values.map(([what, lost, token]) => {
       const held = this.lanes.filter((_, k) => !lost[k]).map(({ label }) => label);
@@ -224,10 +208,8 @@ class Transcript {
     return headline(this.lanes, turn);
   }
 
-  /**
-   * Marks words by what became of them up to the turn that is shown.
-   * @param {Iterable<number>} tokens
-   */
+  /** Marks words by what became of them up to the turn that is shown.
+   * @param {Iterable<number>} tokens */
   #mark(tokens) {
     const turns = this.lanes.map((lane) => lane.turn(this.shown));
     const known = this.dialog.bounds[this.shown + 1];
@@ -241,10 +223,7 @@ class Transcript {
     }
   }
 
-  /**
-   * @param {number} token
-   * @param {ReturnType<Lane['turn']>[]} turns
-   */
+  /** @param {number} token @param {ReturnType<Lane['turn']>[]} turns */
   #marks(token, turns) {
     let marks = '';
     turns.forEach(({ at }, k) => {
@@ -254,10 +233,7 @@ class Transcript {
     return marks;
   }
 
-  /**
-   * The turn is in view, with what came right before it.
-   * @param {number} turn
-   */
+  /** The turn is in view, with what came right before it. @param {number} turn */
   #scroll(turn) {
     const { row } = this.turns[turn];
     const { box } = this;
@@ -266,10 +242,7 @@ class Transcript {
     }
   }
 
-  /**
-   * @param {number} turn
-   * @param {number | null} token
-   */
+  /** @param {number} turn @param {number | null} token */
   point(turn, token) {
     const { stage } = this;
     const { entry } = stage.state;
@@ -319,11 +292,8 @@ class Transcript {
 
   // ------------------------------------------------------------------------------ doing
 
-  /**
-   * The word that a key leads to: along the words, or to where the turn before or after begins.
-   * @param {number | null} token
-   * @param {string} key
-   */
+  /** The word that a key leads to: along the words, or to where the turn before or after begins.
+   * @param {number | null} token @param {string} key */
   #beside(token, key) {
     const last = this.dialog.born.length - 1;
     const { bounds, born } = this.dialog;

@@ -23,12 +23,8 @@ import { EVICTED } from './record.js';
 // ---------------------------------------------------------------------------------- the river
 
 export class River {
-  /**
-   * @param {HTMLElement} box
-   * @param {Lane} lane
-   * @param {number} places
-   * @param {HTMLElement} name has the hue of its frame and of an entry's path
-   */
+  /** @param {HTMLElement} box @param {Lane} lane @param {number} places
+   * @param {HTMLElement} name has the hue of its frame and of an entry's path */
   constructor(box, lane, places, name = box) {
     this.lane = lane;
     this.name = name;
@@ -75,10 +71,7 @@ export class River {
     }
   }
 
-  /**
-   * Of a fork: the turns before are those of the run that it continues.
-   * @param {number} turn
-   */
+  /** Of a fork: the turns before are those of the run that it continues. @param {number} turn */
   begin(turn) {
     const { pen } = fitted(this.base);
     const x = turn * this.step;
@@ -89,10 +82,7 @@ export class River {
     line(pen, [[x, 0], [x, this.bottom + 4]], { width: 2, dash: [4, 3] });
   }
 
-  /**
-   * @param {number} turn
-   * @param {number | null} token
-   */
+  /** @param {number} turn @param {number | null} token */
   paint(turn, token) {
     const { step, bottom, surface: { pen, width, height } } = this;
     pen.clearRect(0, 0, width, height);
@@ -130,10 +120,8 @@ export class River {
     words(pen, turn, label, height - 3, { align: 'center', bold: true, fill: this.hue });
   }
 
-  /**
-   * Where an entry stands in each turn, and when it is evicted for good: the same in all steps.
-   * @param {number} token
-   */
+  /** Where an entry stands in each turn, and when it is evicted for good: the same in all steps.
+   * @param {number} token */
   #trace(token) {
     if (this.traced.token !== token) {
       const { lane, step, bottom } = this;
@@ -144,11 +132,7 @@ export class River {
     return this.traced;
   }
 
-  /**
-   * The turn and the token at a point.
-   * @param {number} x
-   * @param {number} y
-   */
+  /** The turn and the token at a point. @param {number} x @param {number} y */
   at(x, y) {
     const turn = Math.min(Math.max(Math.floor(x / this.step), 0), this.lane.dialog.turns - 1);
     const slot = Math.floor(((this.bottom - y) / this.bottom) * this.places);
@@ -162,9 +146,7 @@ export class River {
 /** @type {Surface} before its box is measured */
 const NOWHERE = /** @type {any} */ ({});
 
-/**
- * @param {number[]} values
- */
+/** @param {number[]} values */
 function commonest(values) {
   if (values.length === 1) return values[0];
   /** @type {Map<number, number>} */
@@ -176,14 +158,9 @@ function commonest(values) {
 const SINGLE = 2000; // cells that may each show one entry
 const EDGE = 5; // around the cells, for the ring of those at the border
 
-/**
- * Of a page: what frames it in each row, and its empty places, unless it has left.
- * @param {number} first
- * @param {number} many
- * @param {(place: number) => Point} at
- * @param {Set<number> | null} taken
- * @param {number} size
- */
+/** Of a page: what frames it in each row, and its empty places, unless it has left.
+ * @param {number} first @param {number} many @param {(place: number) => Point} at
+ * @param {Set<number> | null} taken @param {number} size */
 function page(first, many, at, taken, size) {
   /** @type {Map<number, [left: number, right: number]>} */
   const rows = new Map();
@@ -206,11 +183,8 @@ function page(first, many, at, taken, size) {
 }
 
 export class Cells {
-  /**
-   * @param {HTMLElement} box
-   * @param {Lane} lane
-   * @param {HTMLElement} name has the hue of the ring of an entry
-   */
+  /** @param {HTMLElement} box @param {Lane} lane
+   * @param {HTMLElement} name has the hue of the ring of an entry */
   constructor(box, lane, name = box) {
     this.lane = lane;
     this.name = name;
@@ -257,10 +231,8 @@ export class Cells {
     this.goneTitle.style.top = `${this.below - 21}px`;
   }
 
-  /**
-   * So many columns or a few less, such that no page of the last turn ends within a row.
-   * @param {number} columns
-   */
+  /** So many columns or a few less, such that no page of the last turn ends within a row.
+   * @param {number} columns */
   #fitting(columns) {
     const size = this.lane.pages[this.lane.pages.length - 1];
     for (let some = columns; 2 * some > columns; some -= 1) {
@@ -269,11 +241,7 @@ export class Cells {
     return columns;
   }
 
-  /**
-   * @param {number} turn
-   * @param {string} order
-   * @param {boolean} glide
-   */
+  /** @param {number} turn @param {string} order @param {boolean} glide */
   show(turn, order, glide) {
     const { lane, side, columns } = this;
     const now = lane.turn(turn);
@@ -340,11 +308,7 @@ export class Cells {
     pen.setLineDash([]);
   }
 
-  /**
-   * @param {number} moment
-   * @param {number | null} hover
-   * @param {number | null} chosen
-   */
+  /** @param {number} moment @param {number | null} hover @param {number | null} chosen */
   paint(moment, hover, chosen) {
     const moves = this.marks.settle(moment);
     const { pen, width, height } = this.surface;
@@ -356,23 +320,14 @@ export class Cells {
     return moves;
   }
 
-  /**
-   * The cell that shows a token, named after its first one.
-   * @param {number} token
-   */
+  /** The cell that shows a token, named after its first one. @param {number} token */
   cellOf(token) { return [...this.members].find(([, some]) => some.includes(token))?.[0] ?? token; }
 
-  /**
-   * Where the tile of an entry goes.
-   * @param {number} token
-   */
+  /** Where the tile of an entry goes. @param {number} token */
   place(token) { return /** @type {Mark} */ (this.marks.shown.get(token)).at; }
 
-  /**
-   * The neighbour of a token in the grid: kept and evicted are one sequence of rows.
-   * @param {number | null} token
-   * @param {string} key
-   */
+  /** The neighbour of a token in the grid: kept and evicted are one sequence of rows.
+   * @param {number | null} token @param {string} key */
   beside(token, key) {
     const rows = this.order.map((each) => {
       const [x, y] = this.place(each);
@@ -402,10 +357,7 @@ const LEFT = 46;
 const BREAK = 9;
 
 export class Scores {
-  /**
-   * @param {HTMLElement} box
-   * @param {Lane} lane
-   */
+  /** @param {HTMLElement} box @param {Lane} lane */
   constructor(box, lane) {
     this.lane = lane;
     this.marks = new Marks();
@@ -432,11 +384,8 @@ export class Scores {
     this.tall = Math.min(15, Math.max(9, (this.bottom - this.top) / 9));
   }
 
-  /**
-   * Returns whether the axis is zoomed to the cutoff.
-   * @param {number} turn
-   * @param {boolean} glide
-   */
+  /** Returns whether the axis is zoomed to the cutoff.
+   * @param {number} turn @param {boolean} glide */
   show(turn, glide) {
     const { lane } = this;
     const now = lane.turn(turn);
@@ -463,12 +412,9 @@ export class Scores {
     return this.axis.zoomed;
   }
 
-  /**
-   * A term is shown by how much more it is than that of the last kept; where none had to go,
+  /** A term is shown by how much more it is than that of the last kept; where none had to go,
    * as it stands. Returns what it is measured from, and what fills the lane.
-   * @param {Turn} now
-   * @param {number} k
-   */
+   * @param {Turn} now @param {number} k */
   #span(now, k) {
     const column = this.lane.values[k];
     const last = now.missed.length ? now.stayed[now.stayed.length - 1] : undefined;
@@ -477,20 +423,15 @@ export class Scores {
     return { from, most, both: last !== undefined };
   }
 
-  /**
-   * @param {number} k
-   * @param {number} value
-   */
+  /** @param {number} k @param {number} value */
   #share(k, value) {
     const { from, most } = this.spans[k];
     return Number.isFinite(value) ? (value - from) / most : 0;
   }
 
-  /**
-   * Where each entry stands from left to right: protected, kept, evicted, below the threshold. The
+  /** Where each entry stands from left to right: protected, kept, evicted, below the threshold. The
    * nearer to the cutoff, the wider, where not all can be.
-   * @param {Turn} now
-   */
+   * @param {Turn} now */
   #columns(now) {
     const contending = [...now.stayed, ...now.missed];
     const groups = [now.shielded, contending, now.stale].filter((group) => group.length);
@@ -527,11 +468,9 @@ export class Scores {
     return placed;
   }
 
-  /**
-   * The scores near the cutoff get most of the height; what is far above or below is pressed
+  /** The scores near the cutoff get most of the height; what is far above or below is pressed
    * together beyond a break, unless all fits.
-   * @param {Turn} now
-   */
+   * @param {Turn} now */
   #axis(now) {
     const { lane, top, bottom, tall } = this;
     const scores = now.stood.map((i) => lane.score[i]);
@@ -567,11 +506,7 @@ export class Scores {
     };
   }
 
-  /**
-   * @param {number} moment
-   * @param {number | null} hover
-   * @param {number | null} chosen
-   */
+  /** @param {number} moment @param {number | null} hover @param {number | null} chosen */
   paint(moment, hover, chosen) {
     const moves = this.marks.settle(moment);
     const { pen, width, height } = this.surface;
@@ -585,10 +520,7 @@ export class Scores {
     return moves;
   }
 
-  /**
-   * @param {Pen} pen
-   * @param {number} width
-   */
+  /** @param {Pen} pen @param {number} width */
   #frame(pen, width) {
     const { axis, now, lane, top, bottom } = this;
     const { cutoff } = now;
@@ -650,13 +582,8 @@ export class Scores {
     pen.globalAlpha = 1;
   }
 
-  /**
-   * @param {Pen} pen
-   * @param {{ name: string }} term
-   * @param {number} k
-   * @param {number} width
-   * @param {(number | null)[]} pointed
-   */
+  /** @param {Pen} pen @param {{ name: string }} term @param {number} k @param {number} width
+   * @param {(number | null)[]} pointed */
   #term(pen, term, k, width, pointed) {
     const foot = this.bottom + 12 + (k + 1) * (LANE + 16) - 8;
     const { most, both } = this.spans[k];
@@ -679,11 +606,7 @@ export class Scores {
 
 // A line over the turns for each, on an axis that is zoomed to its movement.
 export class States {
-  /**
-   * @param {HTMLElement} box
-   * @param {State[]} states
-   * @param {number[]} changes
-   */
+  /** @param {HTMLElement} box @param {State[]} states @param {number[]} changes */
   constructor(box, states, changes) {
     this.changes = changes;
     this.lines = states.map((state) => ({ state, value: make('b'), canvas: make('canvas'), surface: NOWHERE }));
@@ -704,11 +627,7 @@ export class States {
     }
   }
 
-  /**
-   * @param {Surface} surface
-   * @param {State} state
-   * @param {number} turn
-   */
+  /** @param {Surface} surface @param {State} state @param {number} turn */
   #paint({ pen, width, height }, { low, high, start, values }, turn) {
     const [top, foot] = [4, height - 4]; // room for the dot
     const x = (/** @type {number} */ at) => ((at + 0.5) * width) / values.length;
@@ -734,15 +653,10 @@ export class States {
 
 // ---------------------------------------------------------------------------------- the waterfall
 
-/**
- * Where a score came from: every part begins where the one before it ended. What it began with would
+/** Where a score came from: every part begins where the one before it ended. What it began with would
  * leave the rest no height: where it does, the axis is broken below the rest.
- * @param {HTMLCanvasElement} canvas
- * @param {Lane} lane
- * @param {number} turn
- * @param {Part[]} parts
- * @param {number | null} cutoff
- */
+ * @param {HTMLCanvasElement} canvas @param {Lane} lane @param {number} turn
+ * @param {Part[]} parts @param {number | null} cutoff */
 export function drawCourse(canvas, lane, turn, parts, cutoff) {
   const { pen, width, height } = fitted(canvas);
   pen.clearRect(0, 0, width, height);

@@ -9,24 +9,13 @@ import { count, number, plus } from './numbers.js';
 import { EVICTED, SPANS } from './record.js';
 import { drawCourse } from './views.js';
 
-/**
- * @typedef {import('./explain.js').Fate} Fate
- * @typedef {import('./hub.js').Answer} Answer
- * @typedef {import('./record.js').Dialog} Dialog
- * @typedef {import('./record.js').Lane} Lane
- * @typedef {import('./record.js').Part} Part
- */
+/** @import { Fate } from './explain.js' */
+/** @import { Answer } from './hub.js' */
+/** @import { Dialog, Lane, Part } from './record.js' */
 
-/**
- * The entry, its topic and turn; beside it what became of it, and whether it is pinned.
- * @param {Dialog} dialog
- * @param {number} token
- * @param {boolean} chosen
- * @param {string} fate
- * @param {string} below
- * @param {boolean} gone
- * @param {() => void} unpin
- */
+/** The entry, its topic and turn; beside it what became of it, and whether it is pinned.
+ * @param {Dialog} dialog @param {number} token @param {boolean} chosen @param {string} fate
+ * @param {string} below @param {boolean} gone @param {() => void} unpin */
 export function heading(dialog, token, chosen, fate, below, gone, unpin) {
   const word = dialog.words.length ? `“${dialog.words[token]}” · ` : '';
   const close = chosen ? make('button', { className: 'close', 'aria-label': 'Unpin this entry', title: 'Unpin (Esc)' }, '×') : null;
@@ -41,11 +30,7 @@ export function heading(dialog, token, chosen, fate, below, gone, unpin) {
 }
 
 export class Why {
-  /**
-   * @param {HTMLElement} box
-   * @param {Lane} lane
-   * @param {() => void} unpin
-   */
+  /** @param {HTMLElement} box @param {Lane} lane @param {() => void} unpin */
   constructor(box, lane, unpin) {
     this.box = box;
     this.lane = lane;
@@ -55,14 +40,9 @@ export class Why {
     this.course = /** @type {readonly [turn: number, parts: Part[], cutoff: number | null]} */ ([0, [], null]);
   }
 
-  /**
-   * `chosen` says whether the entry is pinned, `sentences` the server's explanation, and `found` what would have decided otherwise.
-   * @param {number} turn
-   * @param {number | null} token
-   * @param {boolean} chosen
-   * @param {string[] | null} sentences
-   * @param {Answer | null} found
-   */
+  /** `chosen` says whether the entry is pinned, `sentences` the server's explanation, and `found` what would have decided otherwise.
+   * @param {number} turn @param {number | null} token @param {boolean} chosen
+   * @param {string[] | null} sentences @param {Answer | null} found */
   show(turn, token, chosen, sentences, found) {
     const shown = JSON.stringify([turn, token, chosen, sentences, found, theme.ink, this.lane.dialog.byKind]);
     if (shown === this.shown) return;
@@ -79,10 +59,7 @@ export class Why {
     if (canvas) drawCourse(canvas, this.lane, ...this.course);
   }
 
-  /**
-   * Of a turn as a whole: what each topic kept and lost.
-   * @param {number} turn
-   */
+  /** Of a turn as a whole: what each topic kept and lost. @param {number} turn */
   #turn(turn) {
     const { lane } = this;
     const { dialog } = lane;
@@ -110,13 +87,8 @@ export class Why {
     ];
   }
 
-  /**
-   * @param {number} turn
-   * @param {number} token
-   * @param {boolean} chosen
-   * @param {string[] | null} sentences
-   * @param {Answer | null} found
-   */
+  /** @param {number} turn @param {number} token @param {boolean} chosen
+   * @param {string[] | null} sentences @param {Answer | null} found */
   #entry(turn, token, chosen, sentences, found) {
     const { lane } = this;
     const fate = fateOf(lane, turn, token);
@@ -137,10 +109,7 @@ export class Why {
     return parts;
   }
 
-  /**
-   * @param {Fate} fate
-   * @param {number} rival
-   */
+  /** @param {Fate} fate @param {number} rival */
   #comparison(fate, rival) {
     const names = ['this entry', fate.rule ? 'last kept' : 'first evicted', 'difference'];
     const rows = comparison(this.lane, fate, rival);
@@ -158,12 +127,8 @@ export class Why {
     return element;
   }
 
-  /**
-   * The waterfall, and its sums: by part, and of what was gained, by the topic that was on.
-   * @param {Fate} fate
-   * @param {number} token
-   * @param {number | undefined} rival
-   */
+  /** The waterfall, and its sums: by part, and of what was gained, by the topic that was on.
+   * @param {Fate} fate @param {number} token @param {number | undefined} rival */
   #origin(fate, token, rival) {
     const { lane } = this;
     if (fate.rule === 'threshold') return [];
@@ -189,10 +154,8 @@ export class Why {
     return from;
   }
 
-  /**
-   * A line for each part; of what an entry gained, how much while which topic was on.
-   * @param {Part[]} parts
-   */
+  /** A line for each part; of what an entry gained, how much while which topic was on.
+   * @param {Part[]} parts */
   #sums(parts) {
     const { dialog } = this.lane;
     const signed = (/** @type {number} */ x) => plus(number(x));
@@ -223,10 +186,7 @@ export class Why {
     return list;
   }
 
-  /**
-   * @param {boolean} gone
-   * @param {Answer | null} found
-   */
+  /** @param {boolean} gone @param {Answer | null} found */
   #search(gone, found) {
     const heading = make('h3', {}, gone ? 'What would have kept it?' : 'What would have evicted it?');
     if (!found) return [heading, make('p', { className: 'hint busy' }, 'Running the dialog again with one setting changed at a time …')];

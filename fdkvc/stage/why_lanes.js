@@ -6,14 +6,10 @@ import { evictedWhen, fateOf, rankOf } from './explain.js';
 import { theme } from './marks.js';
 import { heading } from './why.js';
 
-/** @typedef {import('./record.js').Lane} Lane */
+/** @import { Lane } from './record.js' */
 
-/**
- * What became of an entry in a lane in a few words, and below them by which rule.
- * @param {Lane} lane
- * @param {number} turn
- * @param {number} token
- */
+/** What became of an entry in a lane in a few words, and below them by which rule.
+ * @param {Lane} lane @param {number} turn @param {number} token */
 export function fateWords(lane, turn, token) {
   const fate = fateOf(lane, turn, token);
   if (fate.fate === 'to come') return { words: `arrives in turn ${lane.dialog.born[token]}`, gone: false, how: '' };
@@ -25,10 +21,7 @@ export function fateWords(lane, turn, token) {
 }
 
 export class WhyInAll {
-  /**
-   * @param {Lane[]} lanes
-   * @param {() => void} unpin
-   */
+  /** @param {Lane[]} lanes @param {() => void} unpin */
   constructor(lanes, unpin) {
     this.box = make('aside', { className: 'panel why', 'aria-label': 'Why' });
     this.lanes = lanes;
@@ -37,13 +30,9 @@ export class WhyInAll {
     this.shown = '';
   }
 
-  /**
-   * `chosen` says whether the entry is pinned, and `sentences` has the server's explanation for each lane.
-   * @param {number} turn
-   * @param {number | null} token
-   * @param {boolean} chosen
-   * @param {string[] | null} sentences
-   */
+  /** `chosen` says whether the entry is pinned, and `sentences` has the server's explanation for each lane.
+   * @param {number} turn @param {number | null} token @param {boolean} chosen
+   * @param {string[] | null} sentences */
   show(turn, token, chosen, sentences) {
     const shown = JSON.stringify([turn, token, chosen, sentences, theme.ink, this.dialog.byKind]);
     if (shown === this.shown) return;
@@ -77,12 +66,8 @@ export class WhyInAll {
     ];
   }
 
-  /**
-   * @param {number} turn
-   * @param {number} token
-   * @param {boolean} chosen
-   * @param {string[] | null} sentences
-   */
+  /** @param {number} turn @param {number} token @param {boolean} chosen
+   * @param {string[] | null} sentences */
   #entry(turn, token, chosen, sentences) {
     const { dialog, lanes } = this;
     const fates = lanes.map((lane) => fateWords(lane, turn, token));

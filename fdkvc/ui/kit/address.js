@@ -28,11 +28,8 @@ function visit() {
   send({ link, visit: visits, session }, 2000);
 }
 
-/**
- * Sends a visit until the server has received it, as a busy server may miss it.
- * @param {Visit} message
- * @param {number} wait in milliseconds
- */
+/** Sends a visit until the server has received it, as a busy server may miss it.
+ * @param {Visit} message @param {number} wait in milliseconds */
 function send(message, wait) {
   if (message.visit !== visits || message.session !== session || received === visits) return;
   tell('visited', message);
