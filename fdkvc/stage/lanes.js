@@ -5,7 +5,6 @@ import { make, one } from './dom.js';
 import { activateOption, listenToKeys, listenToMarks, listenToRiver, nameOptions } from './entries.js';
 import { headline } from './explain.js';
 import { lanesOf } from './long.js';
-import { mountWith } from './stage.js';
 import { Cells, River } from './views.js';
 import { WhyInAll } from './why_lanes.js';
 
@@ -70,7 +69,7 @@ class Row {
 }
 
 /** @implements {Scene} */
-class Lanes {
+export class Lanes {
   /** @param {Stage} stage @param {Packed} run */
   constructor(stage, run) {
     this.stage = stage;
@@ -138,5 +137,3 @@ class Lanes {
 
   settled() {} // only the stage of one run requests what would have decided otherwise
 }
-
-export const mount = mountWith((stage, run) => new Lanes(stage, run));

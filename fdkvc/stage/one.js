@@ -6,7 +6,6 @@ import { activateOption, listenToKeys, listenToMarks, listenToRiver, nameOptions
 import { hub } from './hub.js';
 import { PANELS } from './markup.js';
 import { Dialog, Lane } from './record.js';
-import { mountWith } from './stage.js';
 import { Cells, River, Scores, States } from './views.js';
 import { Why } from './why.js';
 
@@ -17,7 +16,7 @@ import { Why } from './why.js';
 const SEARCHED = 500; // milliseconds of rest after which it looks for what would have decided otherwise
 
 /** @implements {Scene} */
-class One {
+export class One {
   /** @param {Stage} stage @param {Packed} run */
   constructor(stage, run) {
     this.stage = stage;
@@ -115,5 +114,3 @@ class One {
     }, wait);
   }
 }
-
-export const mount = mountWith((stage, run) => new One(stage, run));

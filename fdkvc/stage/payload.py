@@ -33,7 +33,7 @@ RULE_BIT, PROTECTED_BIT = 3, 5
 
 def pack(run: Run, name: str) -> bytes:
     """Return a run for the browser, with all that any turn shows; `name` identifies it."""
-    return _packed(run, name, [_lane(run)], _columns(run.entries, run.terms), {})
+    return _packed("one", run, name, [_lane(run)], _columns(run.entries, run.terms), {})
 
 
 @dataclass(frozen=True)
@@ -82,11 +82,12 @@ def pack_lanes(
         for run in runs
         for column in (_stays(run.trace) if run.long else _columns(run.entries, ()))
     ]
-    more = {} if text is None else {"text": vars(text)}
-    return _packed(runs[0], name, lanes, columns, more)
+    kind, more = ("lanes", {}) if text is None else ("transcript", {"text": vars(text)})
+    return _packed(kind, runs[0], name, lanes, columns, more)
 
 
 def _packed(
+    kind: str,
     run: Run,
     name: str,
     lanes: Sequence[Mapping[str, Any]],
@@ -95,6 +96,7 @@ def _packed(
 ) -> bytes:
     head = {
         **more,
+        "kind": kind,
         "name": name,
         "dialog": _dialog(run.dialogs, run.dialog),
         "lanes": lanes,

@@ -11,7 +11,7 @@
  * @typedef {{ tint: number, places: number, note: string, figures: [name: string, values: string[]][], forks: [lane: number, turn: number] | null }} RowHead what one of several has besides
  * @typedef {{ turn: number, source: string, values: [what: string, lost: string[], token: number][] }} Demands
  * @typedef {{ speakers: string[], turns: [text: string, lengths: number[]][], topics: string[], needed: number[], source: string, demands: Demands[] }} DialogText
- * @typedef {{ name: string, dialog: DialogHead, palette: Paint[], topicless: Paint, lanes: (LaneHead & OneHead & RowHead)[], text: DialogText, columns: Column[] }} Packed
+ * @typedef {{ kind: 'one' | 'lanes' | 'transcript', name: string, dialog: DialogHead, palette: Paint[], topicless: Paint, lanes: (LaneHead & OneHead & RowHead)[], text: DialogText, columns: Column[] }} Packed
  * @typedef {Float32Array | Uint32Array | Uint8Array} Column
  * @typedef {{ turn: number, term: number, name: string, value: number, own: boolean }} Part of a score: what a turn took or gave
  * @typedef {{ turn: number, low: number, high: number, hue: number }} Neighbours of one topic by age

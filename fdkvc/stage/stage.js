@@ -4,7 +4,6 @@
 import { make, one, tile } from './dom.js';
 import { hub } from './hub.js';
 import { readTheme, resolution, still } from './marks.js';
-import { STAGE } from './markup.js';
 import { PICTURE_PIXELS, pictureOf } from './picture.js';
 import { unpack } from './record.js';
 
@@ -35,16 +34,13 @@ const RESTED = 120; // milliseconds after a step until entries are named, and it
  * @property {() => void} settled learns that another entry is selected
  */
 
-/** @typedef {(stage: Stage, run: Packed) => Scene} MakeScene */
-
-/** @type {Stage | null} */
-let current = null;
+/** @typedef {{ [kind in Packed['kind']]: new (stage: Stage, run: Packed) => Scene }} Scenes */
 
 export class Stage {
-  /** @param {HTMLElement & { given?: unknown }} root @param {MakeScene} makeScene */
-  constructor(root, makeScene) {
+  /** @param {HTMLElement & { given?: unknown }} root @param {Scenes} scenes by their kind */
+  constructor(root, scenes) {
     this.root = root;
-    this.makeScene = makeScene;
+    this.scenes = scenes;
     /** @type {State} */
     this.state = { turn: 0, entry: null, order: 'age', hues: 'auto' };
     this.hover = /** @type {number | null} */ (null);
@@ -68,11 +64,15 @@ export class Stage {
    * @param {Uint8Array<ArrayBuffer>} bytes */
   async take(bytes) {
     const run = await unpack(bytes);
-    if (current !== this) return;
+    if (this.root.given !== bytes) return; // it has been given another meanwhile
     clearTimeout(this.timers.rested); // of the run before, whose entries are gone
     this.ready = false;
     this.name = run.name;
-    this.scene = this.makeScene(this, run);
+    const frame = this.part('.frame');
+    frame.className = 'frame';
+    frame.removeAttribute('style');
+    this.part('[data-go=picture]').hidden = false;
+    this.scene = new this.scenes[run.kind](this, run);
     const { dialog } = this.scene;
     this.part('input').max = dialog.turns - 1;
     this.part('.scrub').style.setProperty('--turns', dialog.turns);
@@ -368,50 +368,4 @@ export class Stage {
     });
     this.part('.speed').value = '2';
   }
-}
-
-/** @type {{ [key: string]: string }} */
-const KEYS = {
-  ArrowLeft: 'back', ArrowRight: 'next', Home: 'first', End: 'last', p: 'play', P: 'play', '[': 'before', ']': 'ahead',
-};
-const TYPES = 'input:not([type=range]), textarea, select, [contenteditable], [role=combobox], [role=tab], [role=radiogroup] input';
-
-/** @param {any} event */
-function pressed(event) {
-  if (!current?.scene || !current.root.isConnected || event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.target.closest?.(TYPES)) return;
-  if (event.key === 'Escape' && current.state.entry !== null) current.choose(null);
-  const name = KEYS[event.key];
-  if (!name) return;
-  event.preventDefault();
-  current.act(name);
-}
-
-/** @param {any} event */
-function focused({ target }) {
-  if (current?.scene?.rests && current.root.isConnected && !current.root.contains(target)) current.pause();
-}
-
-/** Returns what draws a run within an element, and takes another when it is called again.
- * @param {MakeScene} makeScene */
-export function mountWith(makeScene) {
-  // Once for the window, whichever stage stands in it.
-  document.addEventListener('keydown', pressed);
-  document.addEventListener('focusin', focused);
-  return (/** @type {{ data: Uint8Array<ArrayBuffer>, parentElement: Element }} */ { data, parentElement }) => {
-    let root = one(parentElement, '.stage');
-    if (!root) {
-      parentElement.insertAdjacentHTML('beforeend', STAGE);
-      root = one(parentElement, '.stage');
-    }
-    if (current?.root !== root) {
-      const stage = new Stage(root, makeScene);
-      current = stage;
-      // Each kind of stage is its own script: messages go to the one that is shown.
-      hub.changed = (what) => stage.receive(what);
-      hub.answer = null;
-    }
-    if (root.given !== data) current?.take(data);
-    root.given = data;
-  };
 }

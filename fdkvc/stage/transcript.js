@@ -6,7 +6,6 @@ import { listenToKeys } from './entries.js';
 import { headline } from './explain.js';
 import { lanesOf } from './long.js';
 import { EVICTED, SPANS } from './record.js';
-import { mountWith } from './stage.js';
 import { WhyInAll, fateWords } from './why_lanes.js';
 
 /** @import { Demands, Lane, Packed } from './record.js' */
@@ -20,7 +19,7 @@ const LATER = 300; // milliseconds after the first rows until all are laid out
 const LETTER = 0.5; // of the font's size: what a character takes of a line, about
 
 /** @implements {Scene} */
-class Transcript {
+export class Transcript {
   /** @param {Stage} stage @param {Packed} run */
   constructor(stage, run) {
     const { text } = run;
@@ -324,5 +323,3 @@ class Transcript {
     });
   }
 }
-
-export const mount = mountWith((stage, run) => new Transcript(stage, run));

@@ -8,7 +8,6 @@ from typing import Any
 import streamlit as st
 
 from fdkvc.report.scene import Scene, scene_html, sentences_of
-from fdkvc.stage.drawn import Kind
 from fdkvc.stage.moments import nearly_kept as nearly_kept
 from fdkvc.stage.run import Run
 from fdkvc.synthetic.batch import DialogBatch
@@ -93,19 +92,17 @@ def follow(page: str, name: str, dialogs: DialogBatch, tell: Callable[[int, int]
     return turn
 
 
-def save_scene(
-    page: str, title: str, shown: Callable[[], tuple[Kind, bytes]], runs: Sequence[Run]
-) -> None:
+def save_scene(page: str, title: str, shown: Callable[[], bytes], runs: Sequence[Run]) -> None:
     """Offer the stage as a file that works without this app.
 
-    `shown` returns the kind of stage and its runs packed, which are `runs` in the same order.
+    `shown` returns its runs packed, which are `runs` in the same order.
     """
     stands = standing(page)
 
     def content() -> bytes:
         turn, entry = stands["turn"], stands["entry"]
         look = {field.name: stands[field.name] for field in (ORDER, HUES)}
-        scene = Scene(title, *shown(), turn, entry, sentences_of(runs, entry), **look)
+        scene = Scene(title, shown(), turn, entry, sentences_of(runs, entry), **look)
         return scene_html(scene).encode()
 
     offer_file(

@@ -153,6 +153,6 @@ def downloads(page: str, run: Run, *, own: bool = False) -> None:
     with st.popover("Download", icon=":material/download:"):
         show_address(own)
         title = f"{run.trace.policy.title} on {run.dialog.title}"
-        save_scene(page, title, lambda: ("one", payload(run)), [run])
+        save_scene(page, title, lambda: payload(run), [run])
         download_files(page, lambda: trace_files(run.trace, run.dialogs, run.more), FILES)
         download_pictures(page, shown_charts(page), ["metrics"])

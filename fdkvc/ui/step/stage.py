@@ -20,7 +20,7 @@ from fdkvc.words import percent
 
 def show(page: str, run: Run) -> None:
     """Show the run as the stage, which steps through it in the browser."""
-    draw("one", f"{page}/stage", payload(run))
+    draw(page, payload(run))
 
 
 def follow(page: str, run: Run) -> int:
