@@ -2,7 +2,7 @@
 // The entries of a turn for those who hear the page, and what pointer and keys do with them.
 
 import { make, one } from './dom.js';
-import { entryName } from './explain.js';
+import { entryName } from './fate.js';
 
 /** @import { Lane } from './record.js' */
 /** @import { Stage } from './stage.js' */

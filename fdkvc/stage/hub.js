@@ -4,8 +4,8 @@
 
 /**
  * @typedef {{ session: string, received: number, run: string, turn: number, entry: number | null, order: string, hues: string, sentences: string[] }} View
- * @typedef {{ label: string, before: string, after: string, share: string, words: string, exhaustive: boolean }} Change
- * @typedef {{ run: string, turn: number, entry: number, done: boolean, words?: string, changes: Change[] }} Answer
+ * @typedef {{ label: string, before: string, after: string, share: string, words: string }} Change
+ * @typedef {{ run: string, turn: number, entry: number, done: boolean, words: string, tried: string, changes: Change[] }} Answer
  * @typedef {{ [what: string]: (message: object) => void }} Tell
  */
 

@@ -3,7 +3,6 @@
 
 import { make, one } from './dom.js';
 import { activateOption, listenToKeys, listenToMarks, listenToRiver, nameOptions } from './entries.js';
-import { headline } from './explain.js';
 import { lanesOf } from './long.js';
 import { Cells, River } from './views.js';
 import { WhyInAll } from './why_lanes.js';
@@ -77,6 +76,7 @@ export class Lanes {
     this.lanes = lanes;
     this.dialog = lanes[0].dialog;
     this.title = '';
+    this.headlines = run.headlines;
     this.arrived = false; // at a fork, beside its parent
     this.rests = true; // what is changed around the lanes is changed from the turn that is shown
     this.rows = lanes.map((_, k) => new Row(stage, lanes, k, run.lanes[k]));
@@ -103,7 +103,7 @@ export class Lanes {
   /** @param {number} turn @param {string} order @param {boolean} glide */
   show(turn, order, glide) {
     for (const row of this.rows) row.show(turn, order, glide);
-    return headline(this.lanes, turn);
+    return this.headlines[turn];
   }
 
   /** @param {number} turn @param {number | null} token */

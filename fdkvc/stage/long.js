@@ -16,6 +16,7 @@ class LongLane {
     this.budgets = head.budgets;
     this.budget = Math.max(...head.budgets);
     this.pages = head.pages;
+    this.digits = head.digits;
     this.terms = [];
     this.dialog = dialog;
     this.first = first;

@@ -23,7 +23,7 @@ export class One {
     this.run = run.name;
     this.dialog = new Dialog(run.dialog, run.palette, run.topicless);
     this.lane = new Lane(run.lanes[0], run.columns, this.dialog);
-    this.headlines = run.lanes[0].headlines;
+    this.headlines = run.headlines;
     this.title = this.lane.label;
     this.rests = false;
     this.searching = 0;
@@ -34,7 +34,7 @@ export class One {
     this.states = new States(this.part('.states'), run.lanes[0].states, this.dialog.changes);
     this.cells = new Cells(this.part('.cells'), this.lane);
     this.scores = new Scores(this.part('.scores'), this.lane);
-    this.why = new Why(this.part('.why'), this.lane, () => stage.choose(null));
+    this.why = new Why(this.part('.why'), this.lane, run.lanes[0].origin, () => stage.choose(null));
     this.part('.river').setAttribute('aria-label', `The kept entries of ${this.dialog.turns} turns by age and topic`);
     listenToMarks(stage, this.part('.cells'), this.cells.marks, 3);
     listenToMarks(stage, this.part('.scores'), this.scores.marks, 8);

@@ -6,12 +6,12 @@
  * @typedef {[fill: string, ink: string]} Paint
  * @typedef {{ name: string, remembers: boolean, gained: string, shares: { name: string, values: number[] }[] }} Term
  * @typedef {{ label: string, low: number, high: number, start: number | null, digits: number, values: (number | null)[] }} State
- * @typedef {{ label: string, hued?: boolean, long?: boolean, budgets: number[], pages: number[], counts: number[], cutoffs: (number | null)[], terms: Term[] }} LaneHead
- * @typedef {{ states: State[], headlines: string[] }} OneHead what a run that is alone has besides
+ * @typedef {{ label: string, hued?: boolean, long?: boolean, budgets: number[], pages: number[], counts: number[], cutoffs: (number | null)[], digits: number[], terms: Term[] }} LaneHead
+ * @typedef {{ states: State[], origin: string }} OneHead what a run that is alone has besides
  * @typedef {{ tint: number, places: number, note: string, figures: [name: string, values: string[]][], forks: [lane: number, turn: number] | null }} RowHead what one of several has besides
  * @typedef {{ turn: number, source: string, values: [what: string, lost: string[], token: number][] }} Demands
  * @typedef {{ speakers: string[], turns: [text: string, lengths: number[]][], topics: string[], needed: number[], source: string, demands: Demands[] }} DialogText
- * @typedef {{ kind: 'one' | 'lanes' | 'transcript', name: string, dialog: DialogHead, palette: Paint[], topicless: Paint, lanes: (LaneHead & OneHead & RowHead)[], text: DialogText, columns: Column[] }} Packed
+ * @typedef {{ kind: 'one' | 'lanes' | 'transcript', name: string, headlines: string[], dialog: DialogHead, palette: Paint[], topicless: Paint, lanes: (LaneHead & OneHead & RowHead)[], text: DialogText, columns: Column[] }} Packed
  * @typedef {Float32Array | Uint32Array | Uint8Array} Column
  * @typedef {{ turn: number, term: number, name: string, value: number, own: boolean }} Part of a score: what a turn took or gave
  * @typedef {{ turn: number, low: number, high: number, hue: number }} Neighbours of one topic by age
@@ -110,6 +110,7 @@ export class Lane {
     this.budget = Math.max(...head.budgets);
     this.pages = head.pages;
     this.cutoffs = head.cutoffs;
+    this.digits = head.digits;
     this.terms = head.terms;
     this.dialog = dialog;
     const [difference, flags, score, ...terms] = columns;

@@ -3,7 +3,6 @@
 
 import { make, tile } from './dom.js';
 import { listenToKeys } from './entries.js';
-import { headline } from './explain.js';
 import { lanesOf } from './long.js';
 import { EVICTED, SPANS } from './record.js';
 import { WhyInAll, fateWords } from './why_lanes.js';
@@ -27,6 +26,7 @@ export class Transcript {
     this.lanes = lanesOf(run);
     this.dialog = this.lanes[0].dialog;
     this.title = '';
+    this.headlines = run.headlines;
     this.rests = true;
     this.text = text;
     this.needed = new Set(text.needed);
@@ -204,7 +204,7 @@ export class Transcript {
       figure.textContent = `${turns[k].kept.length} kept${values.length ? ` · ${met} of ${values.length} needed values held` : ''}`;
     });
     this.box.dataset.turn = `${turn}`;
-    return headline(this.lanes, turn);
+    return this.headlines[turn];
   }
 
   /** Marks words by what became of them up to the turn that is shown.

@@ -3,7 +3,7 @@
 
 import { make, one } from './dom.js';
 import { Marks, NARROW, fitted, hatch, line, lookOf, theme, words, zigzag } from './marks.js';
-import { digitsFor, gap, number, decimal } from './numbers.js';
+import { decimal, number, signed } from './numbers.js';
 import { EVICTED } from './record.js';
 
 /**
@@ -368,6 +368,7 @@ export class Scores {
     this.top = 36;
     this.bottom = 0;
     this.tall = 9;
+    this.turn = 0;
     this.now = lane.turn(0);
     this.axis = /** @type {Axis} */ ({ zoomed: false, ticks: [], breaks: [], y: () => 0 });
     this.spans = /** @type {{ from: number, most: number, both: boolean }[]} */ ([]);
@@ -389,6 +390,7 @@ export class Scores {
   show(turn, glide) {
     const { lane } = this;
     const now = lane.turn(turn);
+    this.turn = turn;
     this.now = now;
     this.axis = this.#axis(now);
     this.spans = this.lanes.map((_, k) => this.#span(now, k));
@@ -524,7 +526,7 @@ export class Scores {
   #frame(pen, width) {
     const { axis, now, lane, top, bottom } = this;
     const { cutoff } = now;
-    const digits = digitsFor(...axis.ticks, ...(cutoff === null ? [] : [cutoff]));
+    const digits = lane.digits[this.turn];
     const taken = cutoff === null ? [] : [axis.y(cutoff)];
     for (const tick of axis.ticks) {
       const y = axis.y(tick);
@@ -551,7 +553,7 @@ export class Scores {
       const x = this.edge - 0.5;
       const [last, first] = [lane.score[now.stayed[now.stayed.length - 1]], lane.score[now.missed[0]]];
       line(pen, [[x, top - 14], [x, bottom]], { width: 1.2 });
-      const label = last === first ? 'tie: the older is kept' : `gap ${gap(last, first)}`;
+      const label = last === first ? 'tie' : `gap ${signed(last, first, digits).slice(1)}`;
       pen.font = `600 12px ${theme.font}`;
       const half = pen.measureText(label).width / 2 + 8;
       const middle = Math.min(Math.max(x, LEFT + half + 90), width - half - 90);
@@ -588,10 +590,9 @@ export class Scores {
     const foot = this.bottom + 12 + (k + 1) * (LANE + 16) - 8;
     const { most, both } = this.spans[k];
     const [ground, tall] = both ? [foot - LANE / 2, LANE / 2] : [foot, LANE];
-    const digits = digitsFor(most, 0);
     words(pen, `${term.name}${both ? ', relative to the last kept' : ''}`, LEFT, foot - LANE - 3, {});
-    words(pen, `${both ? '+' : ''}${number(most, digits)}`, LEFT - 8, foot - LANE + 8, { align: 'right' });
-    words(pen, both ? `−${number(most, digits)}` : '0', LEFT - 8, foot + 2, { align: 'right' });
+    words(pen, `${both ? '+' : ''}${number(most)}`, LEFT - 8, foot - LANE + 8, { align: 'right' });
+    words(pen, both ? `−${number(most)}` : '0', LEFT - 8, foot + 2, { align: 'right' });
     line(pen, [[LEFT - 4, ground + 0.5], [width, ground + 0.5]], { stroke: theme.faint });
     for (const [token, { now: [x, , w, , opacity, ...extra], look }] of this.marks.shown) {
       pen.globalAlpha = opacity * (look.includes('gone') ? 0.5 : 1);
@@ -649,57 +650,4 @@ export class States {
       pen.fill();
     }
   }
-}
-
-// ---------------------------------------------------------------------------------- the waterfall
-
-/** Where a score came from: every part begins where the one before it ended. What it began with would
- * leave the rest no height: where it does, the axis is broken below the rest.
- * @param {HTMLCanvasElement} canvas @param {Lane} lane @param {number} turn
- * @param {Part[]} parts @param {number | null} cutoff */
-export function drawCourse(canvas, lane, turn, parts, cutoff) {
-  const { pen, width, height } = fitted(canvas);
-  pen.clearRect(0, 0, width, height);
-  if (!parts.length) return;
-  const turns = [...new Set(parts.map((part) => part.turn))];
-  const [top, bottom, left] = [8, height - 22, 44];
-  const step = (width - left) / turns.length;
-  /** @type {number[]} */
-  const ends = [];
-  parts.reduce((sum, { value }) => (ends.push(sum + value), sum + value), 0);
-  const score = ends[ends.length - 1];
-  const levels = [...ends, ...(cutoff === null ? [] : [cutoff])];
-  const high = Math.max(0, ...levels);
-  const begun = parts.filter((part) => part.turn === parts[0].turn).length;
-  const least = Math.min(...ends.slice(begun - 1), ...levels.slice(ends.length));
-  const broken = ends.length > begun && least > 0.4 * high && ends.every((end) => end >= 0);
-  const low = broken ? least - 0.2 * (high - least) : Math.min(0, ...levels);
-  const y = (/** @type {number} */ value) => top + ((high - Math.max(value, low)) / (high - low || 1)) * (bottom - top);
-  const digits = digitsFor(score, cutoff ?? score);
-  line(pen, [[left - 4, bottom], [width, bottom]], { stroke: theme.faint });
-  words(pen, broken ? number(low, digits) : number(low), left - 8, bottom + 4, { align: 'right' });
-  words(pen, number(score, digits), left - 8, y(score) + 4, { align: 'right', bold: true, fill: theme.ink });
-  let from = 0;
-  turns.forEach((at, place) => {
-    const own = parts.filter((part) => part.turn === at && part.value !== 0);
-    const thick = (step * 0.86) / Math.max(own.length, 1);
-    own.forEach((part, k) => {
-      const to = from + part.value;
-      pen.fillStyle = theme.terms[part.term % theme.terms.length];
-      pen.globalAlpha = part.value < 0 ? 0.45 : 1;
-      pen.fillRect(left + place * step + step * 0.07 + k * thick, Math.min(y(from), y(to)), Math.max(thick - 0.6, 0.8), Math.max(Math.abs(y(to) - y(from)), 1));
-      from = to;
-    });
-    pen.globalAlpha = 1;
-    const hue = lane.dialog.hue(at);
-    const { fill, ink, hatched } = lane.dialog.paint(hue);
-    const side = Math.min(step - 1, 15);
-    const box = /** @type {const} */ ([left + (place + 0.5) * step - side / 2, height - 15, side, 14]);
-    pen.fillStyle = fill;
-    pen.fillRect(...box);
-    if (hatched) hatch(pen, ...box);
-    if (side >= 8) words(pen, lane.dialog.letter(hue), box[0] + side / 2, height - 4, { size: 10, bold: true, align: 'center', fill: ink });
-  });
-  if (broken) zigzag(pen, left - 4, width, bottom - 5);
-  if (cutoff !== null) line(pen, [[left, y(cutoff)], [width, y(cutoff)]], { dash: [5, 3], width: 1.2 });
 }

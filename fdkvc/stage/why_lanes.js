@@ -2,7 +2,7 @@
 // Why an entry stays or goes in several runs, a section for each.
 
 import { make, tile } from './dom.js';
-import { evictedWhen, fateOf, rankOf } from './explain.js';
+import { evictedWhen, fateOf, rankOf } from './fate.js';
 import { theme } from './marks.js';
 import { heading } from './why.js';
 
@@ -78,7 +78,7 @@ export class WhyInAll {
       make('span', { className: 'how' }, fates[k].how),
       chosen && (!sentences || sentences.length) ? make('p', { className: 'hint' }, sentences?.[k] ?? '…') : null));
     const hint = chosen ? [] : [make('p', { className: 'hint' }, 'Click to pin it.')];
-    const head = heading(dialog, token, chosen, `${held}\u00a0of\u00a0${lanes.length}`, 'keep\u00a0it', false, this.unpin);
+    const head = heading(dialog, token, chosen, { fate: `${held}\u00a0of\u00a0${lanes.length}`, below: 'keep\u00a0it', gone: false }, this.unpin);
     if (chosen) head.lastElementChild?.before(this.#unfold());
     return [head, ...sections, ...hint];
   }

@@ -1,0 +1,87 @@
+// @ts-check
+// What became of an entry up to a turn, and the numbers that decided; sentences come from the server.
+
+import { number, signed } from './numbers.js';
+import { STATUS } from './record.js';
+
+/** @import { Lane } from './record.js' */
+
+/**
+ * @typedef {object} Fate
+ * @property {'to come' | 'kept' | 'evicted' | 'absent'} fate
+ * @property {number | null} left the turn that evicted it
+ * @property {number} at the turn that decided: of what has gone, the one that evicted it
+ * @property {number | undefined} i its place in the columns of that turn
+ * @property {number | undefined} rank among all that the budget ranked, the protected too
+ * @property {number} stood for the budget's decision in that turn
+ * @property {boolean} shielded whether any of these was protected
+ * @property {'' | 'budget' | 'threshold'} rule that evicted it
+ * @property {boolean} isProtected
+ */
+
+const RULE = /** @type {const} */ (['', 'budget', 'threshold']);
+
+/** @param {Lane} lane @param {number} turn @param {number} token @returns {Fate} */
+export function fateOf(lane, turn, token) {
+  const left = lane.left(turn, token);
+  const at = left ?? turn;
+  const i = lane.find(at, token);
+  const now = lane.turn(at);
+  const here = i === undefined ? 'absent' : left === null ? 'kept' : 'evicted';
+  return {
+    fate: lane.dialog.born[token] > turn ? 'to come' : here,
+    left,
+    at,
+    i,
+    rank: i === undefined ? undefined : now.rank.get(i),
+    stood: now.stood.length,
+    shielded: now.shielded.length > 0,
+    rule: i === undefined ? '' : RULE[lane.rule[i]],
+    isProtected: i !== undefined && lane.isProtected[i] === 1,
+  };
+}
+
+/** @param {Fate} fate @param {number} turn */
+export const evictedWhen = ({ left }, turn) => (left === turn ? 'evicted in this turn' : `evicted in turn ${left}`);
+
+/** @param {Fate} fate */
+export const rankOf = ({ rank, stood, shielded }) => (rank ? `rank ${rank} of ${shielded ? 'all ' : ''}${stood}` : 'below the threshold');
+
+/** The entry whose score is the cutoff; for that entry itself, the first evicted. None without a cutoff.
+ * @param {Lane} lane @param {Fate} fate */
+export function rivalOf(lane, { at, i, rule }) {
+  const { stayed, missed } = lane.turn(at);
+  if (i === undefined || rule === 'threshold' || !stayed.length) return undefined;
+  return i === stayed.at(-1) ? missed[0] : missed.length ? stayed.at(-1) : undefined;
+}
+
+/** An entry's score and the terms of it, beside those of its rival.
+ * @param {Lane} lane @param {Fate} fate @param {number | undefined} rival */
+export function comparison(lane, { at, i = NaN }, rival) {
+  const digits = lane.digits[at];
+  const terms = lane.terms.length > 1 ? lane.terms.map(({ name }, k) => ({ name, column: lane.values[k] })) : [];
+  return [{ name: 'score', column: lane.score }, ...terms].map(({ name, column }) => {
+    const [own, other] = [column[i], rival === undefined ? NaN : column[rival]];
+    return { name, own: number(own, digits), other: number(other, digits), margin: signed(own, other, digits) };
+  });
+}
+
+const STANDS = { empty: '', kept: 'kept', new: 'new', evicted: 'evicted', new_evicted: 'new, evicted' };
+
+/** What there is to say of an entry that takes part in a turn, for those who hear the page.
+ * @param {Lane} lane @param {number} turn @param {number} token */
+export function entryName(lane, turn, token) {
+  const { dialog } = lane;
+  const i = lane.find(turn, token) ?? NaN;
+  const { rank, stood } = lane.turn(turn);
+  const word = dialog.words.length ? `“${dialog.words[token]}”, ` : '';
+  return [
+    `${word}token ${token}`,
+    `topic ${dialog.topicOf(token) || 'none'}`,
+    `from turn ${dialog.born[token]}`,
+    STANDS[/** @type {keyof typeof STANDS} */ (STATUS[lane.status[i]])],
+    ...(lane.isProtected[i] ? ['protected'] : []),
+    ...(lane.pages[turn] > 1 ? [`page ${lane.pageOf(turn, i)}`] : []),
+    ...(lane.long ? [] : [rank.has(i) ? `rank ${rank.get(i)} of ${stood.length}` : 'below the threshold']),
+  ].join(', ');
+}
