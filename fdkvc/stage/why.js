@@ -139,14 +139,17 @@ export class Why {
     const { lane } = this;
     const rival = rivalOf(lane, fate);
     const pair = rival !== undefined;
-    const names = pair ? ['this entry', lane.rule[rival] ? 'first evicted' : 'last kept', 'margin'] : ['this entry'];
+    const { words } = lane.dialog;
+    const called = pair && (words.length ? `“${words[lane.token[rival]]}”` : `token ${lane.token[rival]}`);
+    const other = called && [lane.rule[rival] ? 'first evicted ' : 'last kept ', make('small', {}, called)];
+    const names = other ? [['this entry'], other, ['margin']] : [['this entry']];
     const rows = comparison(lane, fate, rival).map(({ name, own, other, margin }, k) => row(
       k ? [swatch(k - 1), name] : [name], pair ? [own, other, margin] : [own], k ? '' : 'sum',
     ));
     if (pair && !this.origin) {
       rows.push(row(['built up over'], [turnsOf(course), turnsOf(lane.course(fate.at, lane.token[rival])), '']));
     }
-    return table([make('td'), ...names.map((name) => column(name))], rows, 'comparison');
+    return table([make('td'), ...names.map((name) => column(...name))], rows, 'comparison');
   }
 
   /** The waterfall, and its sums: by part, and of what was gained, by the topic that was on.
