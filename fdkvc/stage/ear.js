@@ -1,4 +1,3 @@
-// @ts-check
 import { hub } from './hub.js';
 
 const AT_REST = '[data-testid=stApp][data-test-script-state=notRunning]';

@@ -1,13 +1,9 @@
-// @ts-check
 // The entries of a turn for those who hear the page, and what pointer and keys do with them.
 
 import { make, one } from './dom.js';
 import { entryName } from './fate.js';
 
-/** @import { Lane } from './record.js' */
-/** @import { Stage } from './stage.js' */
-/** @import { Cells, River } from './views.js' */
-/** @import { Marks } from './marks.js' */
+/** @import { Cells, Lane, Marks, River, Stage } from './types.js' */
 
 /** Writes the name of each entry where its tile stands, also for a finger that looks for one.
  * @param {Stage} stage @param {HTMLElement} box @param {Cells} cells @param {Lane} lane
@@ -17,7 +13,7 @@ export function nameOptions(stage, box, cells, lane, prefix) {
   const options = one(box, '.options');
   const active = stage.hover ?? entry ?? cells.order[0];
   // Where a cell shows several entries, only the one that is pointed at is named.
-  const named = cells.group === 1 ? cells.order : [cells.cellOf(active)].filter((token) => cells.order.includes(token));
+  const named = cells.grid.group === 1 ? cells.order : [cells.cellOf(active)].filter((token) => cells.order.includes(token));
   while (options.children.length < named.length) options.append(make('div', { role: 'option' }));
   while (options.children.length > named.length) options.lastChild.remove();
   named.forEach((token, place) => {
@@ -40,34 +36,38 @@ export function activateOption(stage, list, lane, prefix) {
   else list.removeAttribute('aria-activedescendant');
 }
 
+/** Follows the mouse in a box, and what is clicked there.
+ * @param {Stage} stage @param {HTMLElement} box @param {(event: MouseEvent) => number | null} find
+ * @param {(event: MouseEvent) => void} click */
+export function listenToPointer(stage, box, find, click) {
+  box.addEventListener('pointermove', (event) => { if (event.pointerType === 'mouse') stage.look(find(event)); });
+  box.addEventListener('pointerleave', () => stage.look(null));
+  box.addEventListener('click', click);
+}
+
+/** @param {MouseEvent} event @param {HTMLElement} box @returns {[x: number, y: number]} */
+function inside(event, box) {
+  const { left, top } = box.getBoundingClientRect();
+  return [event.clientX - left, event.clientY - top];
+}
+
 /** @param {Stage} stage @param {HTMLElement} box @param {Marks} marks @param {number} reach */
 export function listenToMarks(stage, box, marks, reach) {
-  const token = (/** @type {MouseEvent} */ event) => {
-    const { left, top } = box.getBoundingClientRect();
-    return marks.near(event.clientX - left, event.clientY - top, reach);
-  };
-  box.addEventListener('pointermove', (event) => { if (event.pointerType === 'mouse') stage.look(token(event)); });
-  box.addEventListener('pointerleave', () => stage.look(null));
-  box.addEventListener('click', (event) => {
-    const hit = token(event);
+  const find = (/** @type {MouseEvent} */ event) => marks.near(...inside(event, box), reach);
+  listenToPointer(stage, box, find, (event) => {
+    const hit = find(event);
     if (hit !== null) stage.choose(hit);
   });
 }
 
 /** @param {Stage} stage @param {HTMLElement} box @param {River} river */
 export function listenToRiver(stage, box, river) {
-  const at = (/** @type {MouseEvent} */ event) => {
-    const { left, top } = box.getBoundingClientRect();
-    return river.at(event.clientX - left, event.clientY - top);
-  };
-  box.addEventListener('pointermove', (event) => { if (event.pointerType === 'mouse') stage.look(at(event).token); });
-  box.addEventListener('pointerleave', () => stage.look(null));
-  box.addEventListener('click', (event) => {
-    const { turn, token } = at(event);
+  listenToPointer(stage, box, (event) => river.at(...inside(event, box)).token, (event) => {
+    const { turn, token } = river.at(...inside(event, box));
     stage.hover = null;
     stage.pause();
     stage.go(turn, token ?? stage.state.entry);
-    stage.scene?.settled();
+    stage.scene?.settled?.();
   });
 }
 

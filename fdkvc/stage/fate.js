@@ -1,23 +1,9 @@
-// @ts-check
 // What became of an entry up to a turn, and the numbers that decided; sentences come from the server.
 
 import { number, signed } from './numbers.js';
 import { STATUS } from './record.js';
 
-/** @import { Lane } from './record.js' */
-
-/**
- * @typedef {object} Fate
- * @property {'to come' | 'kept' | 'evicted' | 'absent'} fate
- * @property {number | null} left the turn that evicted it
- * @property {number} at the turn that decided: of what has gone, the one that evicted it
- * @property {number | undefined} i its place in the columns of that turn
- * @property {number | undefined} rank among all that the budget ranked, the protected too
- * @property {number} stood for the budget's decision in that turn
- * @property {boolean} shielded whether any of these was protected
- * @property {'' | 'budget' | 'threshold'} rule that evicted it
- * @property {boolean} isProtected
- */
+/** @import { Fate, Lane } from './types.js' */
 
 const RULE = /** @type {const} */ (['', 'budget', 'threshold']);
 

@@ -1,9 +1,8 @@
-// @ts-check
 // A lane of a long dialog: when each token was cached, and the entries of the turns that are shown.
 
 import { Dialog, EVICTED, KEPT, Lane, NEW, NEW_EVICTED } from './record.js';
 
-/** @import { Column, LaneHead, Neighbours, Packed } from './record.js' */
+/** @import { Column, LaneHead, Neighbours, Packed } from './types.js' */
 
 const SHOWN = 3; // turns whose entries are held at once
 

@@ -1,11 +1,10 @@
-// @ts-check
 // Where a stage begins: it draws a run within an element, and takes another when it is called again.
 
 import { one } from './dom.js';
 import { hub } from './hub.js';
 import { Lanes } from './lanes.js';
-import { STAGE } from './markup.js';
 import { One } from './one.js';
+import STAGE from './stage.html';
 import { Stage } from './stage.js';
 import { Transcript } from './transcript.js';
 

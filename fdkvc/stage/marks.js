@@ -1,25 +1,14 @@
-// @ts-check
 // What every view draws with: colours, words and lines on a canvas, and entries as tiles that move.
 
+import { NARROW, between, distance } from './layout/marks.js';
 import { EVICTED, NEW, NEW_EVICTED } from './record.js';
 
-/**
- * @typedef {import('./record.js').Dialog} Dialog
- * @typedef {import('./record.js').Lane} Lane
- * @typedef {CanvasRenderingContext2D | OffscreenCanvasRenderingContext2D} Pen
- * @typedef {{ pen: CanvasRenderingContext2D, width: number, height: number }} Surface
- * @typedef {[x: number, y: number]} Point
- * @typedef {number[]} At x, y, width, height, opacity, and what else a view draws of a mark
- * @typedef {{ at: At, hue: number, look: string, dialog: Dialog }} Target
- * @typedef {Target & { now: At, start: At, leaves?: boolean }} Mark
- */
+/** @import { At, Dialog, Lane, Mark, Pen, Point, Surface, Target } from './types.js' */
 
 // Entries as tiles on a canvas. As elements that move, 176 of them took 37 ms to the first frame
 // and 1,088 took 260; drawn, 4 and 11.
 
 const GLIDE = 220; // milliseconds; the next step begins wherever the last one has come to
-
-export const NARROW = 5; // pixels; a tile of less has no room for a letter, and is a stripe
 
 export const still = matchMedia('(prefers-reduced-motion: reduce)');
 
@@ -45,6 +34,9 @@ export function readTheme(root) {
 /** Pixels to the unit: of the screen, or of a picture while one is made. */
 export const resolution = { picture: 0 };
 const pixels = () => resolution.picture || devicePixelRatio || 1;
+
+/** @type {Surface} before its box is measured */
+export const NOWHERE = /** @type {any} */ ({});
 
 /** Fits a canvas to its box; returns its context in CSS pixels, and the size. To ask a box for its
  * size makes the browser lay the page out: once, and not in every frame.
@@ -79,6 +71,14 @@ export function line(pen, points, { stroke = theme.ink, width = 1, dash = /** @t
   pen.lineWidth = width;
   pen.stroke();
   pen.setLineDash([]);
+}
+
+/** @param {Pen} pen @param {number} x @param {number} y @param {number} radius @param {string} fill */
+export function disc(pen, x, y, radius, fill) {
+  pen.beginPath();
+  pen.arc(x, y, radius, 0, 7);
+  pen.fillStyle = fill;
+  pen.fill();
 }
 
 /** Where an axis leaves something out.
@@ -168,8 +168,6 @@ function sprite(dialog, hue, look, width, height) {
   return canvas;
 }
 
-const eased = (/** @type {number} */ share) => 1 - (1 - share) ** 3;
-
 // Marks that keep their identity: each token's numbers glide from where they are to where they go.
 // The first five are x, y, width, height, opacity; others are what else a view draws of it.
 export class Marks {
@@ -205,10 +203,9 @@ export class Marks {
    * @param {number} now */
   settle(now) {
     const share = Math.min(1, (now - this.begun) / GLIDE);
-    const part = eased(share);
     for (const [token, mark] of this.shown) {
       if (share === 1 && mark.leaves) this.shown.delete(token);
-      else mark.now = share === 1 ? mark.at : mark.start.map((x, k) => x + (mark.at[k] - x) * part);
+      else mark.now = between(mark.start, mark.at, share);
     }
     return share < 1;
   }
@@ -250,9 +247,8 @@ export class Marks {
   near(x, y, reach = 3) {
     let best = null;
     let least = reach;
-    for (const [token, { at: [left, top, width, height], leaves }] of this.shown) {
-      if (leaves) continue;
-      const away = Math.max(left - x, x - left - width, top - y, y - top - height, 0);
+    for (const [token, { at, leaves }] of this.shown) {
+      const away = leaves ? reach : distance(x, y, at);
       if (away < least) [best, least] = [token, away];
     }
     return best;

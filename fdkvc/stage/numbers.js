@@ -1,4 +1,3 @@
-// @ts-check
 // Numbers as the server writes them (fdkvc/words.py); it also says with how many digits.
 
 /** A number with so many decimals, halves to the even digit. @param {number} x @param {number} digits */

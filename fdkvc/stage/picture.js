@@ -1,7 +1,7 @@
-// @ts-check
 // The stage as it stands, as one picture: its canvases with more pixels, and the boxes and words
 // around them where the page has put them. What is only there to be pressed is left out.
 
+import { make } from './dom.js';
 import { theme, words } from './marks.js';
 
 export const PICTURE_PIXELS = 3; // to the unit
@@ -16,8 +16,8 @@ export function pictureOf(title, ...parts) {
   const top = Math.min(...boxes.map((box) => box.top)) - (title ? 2 : 1) * MARGIN;
   const width = Math.max(...boxes.map((box) => box.right)) + MARGIN - left;
   const height = Math.max(...boxes.map((box) => box.bottom)) + MARGIN - top;
-  const canvas = document.createElement('canvas');
-  Object.assign(canvas, { width: Math.round(width * PICTURE_PIXELS), height: Math.round(height * PICTURE_PIXELS) });
+  const [wide, high] = [width, height].map((size) => Math.round(size * PICTURE_PIXELS));
+  const canvas = make('canvas', { width: wide, height: high });
   const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext('2d'));
   pen.scale(PICTURE_PIXELS, PICTURE_PIXELS);
   pen.fillStyle = theme.paper;
@@ -26,6 +26,15 @@ export function pictureOf(title, ...parts) {
   pen.translate(-left, -top);
   for (const part of parts) paintElement(pen, part);
   return canvas;
+}
+
+/** @param {HTMLCanvasElement} canvas @param {string} name */
+export function savePicture(canvas, name) {
+  canvas.toBlob((blob) => {
+    const link = make('a', { href: URL.createObjectURL(/** @type {Blob} */ (blob)), download: name });
+    link.click();
+    URL.revokeObjectURL(link.href);
+  });
 }
 
 /** @param {CanvasRenderingContext2D} pen @param {Element} element */

@@ -1,21 +1,6 @@
-// @ts-check
 // A run as the server packed it (payload.py), and all that views need of a turn.
 
-/**
- * @typedef {{ topics: string[], current: number[], bounds: number[], changes: number[], names: string[], named: number[] | null, words: string[], spans: [token: number, kind: string][] }} DialogHead
- * @typedef {[fill: string, ink: string]} Paint
- * @typedef {{ name: string, remembers: boolean, gained: string, shares: { name: string, values: number[] }[] }} Term
- * @typedef {{ label: string, low: number, high: number, start: number | null, digits: number, values: (number | null)[] }} State
- * @typedef {{ label: string, hued?: boolean, long?: boolean, budgets: number[], pages: number[], counts: number[], cutoffs: (number | null)[], digits: number[], terms: Term[] }} LaneHead
- * @typedef {{ states: State[], origin: string }} OneHead what a run that is alone has besides
- * @typedef {{ tint: number, places: number, note: string, figures: [name: string, values: string[]][], forks: [lane: number, turn: number] | null }} RowHead what one of several has besides
- * @typedef {{ turn: number, source: string, values: [what: string, lost: string[], token: number][] }} Demands
- * @typedef {{ speakers: string[], turns: [text: string, lengths: number[]][], topics: string[], needed: number[], source: string, demands: Demands[] }} DialogText
- * @typedef {{ kind: 'one' | 'lanes' | 'transcript', name: string, headlines: string[], dialog: DialogHead, palette: Paint[], topicless: Paint, lanes: (LaneHead & OneHead & RowHead)[], text: DialogText, columns: Column[] }} Packed
- * @typedef {Float32Array | Uint32Array | Uint8Array} Column
- * @typedef {{ turn: number, term: number, name: string, value: number, own: boolean }} Part of a score: what a turn took or gave
- * @typedef {{ turn: number, low: number, high: number, hue: number }} Neighbours of one topic by age
- */
+/** @import { Column, DialogHead, LaneHead, Neighbours, Packed, Paint, Part } from './types.js' */
 
 export const STATUS = ['empty', 'kept', 'new', 'evicted', 'new_evicted'];
 export const [, KEPT, NEW, EVICTED, NEW_EVICTED] = STATUS.keys();

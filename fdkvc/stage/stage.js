@@ -1,51 +1,28 @@
-// @ts-check
 // The stage: the transport above a scene, which turn and entry it shows, and what the server receives.
 
 import { make, one, tile } from './dom.js';
 import { hub } from './hub.js';
+import { cellStarts, leadsTo } from './layout/transport.js';
 import { readTheme, resolution, still } from './marks.js';
-import { PICTURE_PIXELS, pictureOf } from './picture.js';
+import { PICTURE_PIXELS, pictureOf, savePicture } from './picture.js';
 import { unpack } from './record.js';
 
+/** @import { Scene, Scenes, Standing } from './types.js' */
+
 const REPORTED = 250; // milliseconds of rest after which the server receives the turn
-const MERGED = 120; // turns above which neighbours of one topic are one cell
 const RESTED = 120; // milliseconds after a step until entries are named, and its neighbours prepared
-
-/**
- * @typedef {import('./record.js').Dialog} Dialog
- * @typedef {import('./record.js').Packed} Packed
- * @typedef {{ turn: number, entry: number | null, order: string, hues: string }} State its hues are 'topic' or 'kind', or 'auto' before a person has chosen
- */
-
-/**
- * What a stage shows of a packed run.
- * @typedef {object} Scene
- * @property {Dialog} dialog
- * @property {string} title of a picture
- * @property {boolean} rests whether it pauses when something else on the page is used
- * @property {() => void} layOut measures its boxes
- * @property {(turn: number, order: string, glide: boolean) => string} show shows a turn; returns its headline
- * @property {(turn: number, token: number | null) => void} point draws what follows the pointer
- * @property {(moment: number) => boolean} paint draws what moves; returns whether any still does
- * @property {() => void} draw draws again what stands beside the entries
- * @property {() => void} name names the entries for screen readers
- * @property {(turn: number) => void} prepare computes what a turn beside the shown one needs
- * @property {() => void} activate names the one that is pointed at
- * @property {() => void} settled learns that another entry is selected
- */
-
-/** @typedef {{ [kind in Packed['kind']]: new (stage: Stage, run: Packed) => Scene }} Scenes */
 
 export class Stage {
   /** @param {HTMLElement & { given?: unknown }} root @param {Scenes} scenes by their kind */
   constructor(root, scenes) {
     this.root = root;
     this.scenes = scenes;
-    /** @type {State} */
+    /** @type {Standing} */
     this.state = { turn: 0, entry: null, order: 'age', hues: 'auto' };
     this.hover = /** @type {number | null} */ (null);
     this.scene = /** @type {Scene | null} */ (null);
     this.name = '';
+    this.headlines = /** @type {string[]} */ ([]);
     this.session = '';
     this.actions = 0;
     this.timers = /** @type {{ [name: string]: number }} */ ({});
@@ -68,6 +45,7 @@ export class Stage {
     clearTimeout(this.timers.rested); // of the run before, whose entries are gone
     this.ready = false;
     this.name = run.name;
+    this.headlines = run.headlines;
     const frame = this.part('.frame');
     frame.className = 'frame';
     frame.removeAttribute('style');
@@ -76,8 +54,7 @@ export class Stage {
     const { dialog } = this.scene;
     this.part('input').max = dialog.turns - 1;
     this.part('.scrub').style.setProperty('--turns', dialog.turns);
-    const merged = dialog.turns > MERGED;
-    const starts = dialog.current.flatMap((hue, turn) => (merged && turn && dialog.current[turn - 1] === hue ? [] : [turn]));
+    const starts = cellStarts(dialog.current);
     this.part('.turns').replaceChildren(...starts.map((turn, at) => {
       const hue = dialog.current[turn];
       const { fill, ink, hatched } = dialog.paint(hue);
@@ -138,7 +115,7 @@ export class Stage {
       this.layOut();
     } else if (this.#standing() === before) this.point(); // only what the server says of it is new
     else this.show(false);
-    this.scene.settled();
+    this.scene.settled?.();
   }
 
   #standing() { return JSON.stringify([this.state.turn, this.state.order, this.state.entry]); }
@@ -147,7 +124,8 @@ export class Stage {
     const { scene } = this;
     if (!scene || !this.ready) return;
     const { turn, order } = this.state;
-    this.#announce(scene.show(turn, order, glide && !still.matches));
+    scene.show({ turn, order, glide: glide && !still.matches });
+    this.#announce();
     this.point();
     clearTimeout(this.timers.rested);
     this.timers.rested = setTimeout(() => this.#rest(), RESTED);
@@ -180,30 +158,24 @@ export class Stage {
     if (scene.paint(moment)) this.frame = requestAnimationFrame((now) => this.#draw(now));
   }
 
-  /** Saves what is shown as a PNG, each view drawn anew with as many pixels as the picture has.
-   * @param {Scene} scene */
+  /** Each view is drawn anew with as many pixels as the picture has. @param {Scene} scene */
   #savePicture(scene) {
     const drawn = (/** @type {number} */ pixels) => {
       resolution.picture = pixels;
       this.layOut();
       this.#draw(performance.now());
-      scene.draw();
+      scene.draw?.();
     };
     drawn(PICTURE_PIXELS);
-    const canvas = pictureOf(scene.title, this.part('.headline'), this.part('.frame'));
+    const picture = pictureOf(scene.title, this.part('.headline'), this.part('.frame'));
     drawn(0);
-    canvas.toBlob((blob) => {
-      const link = make('a', { href: URL.createObjectURL(/** @type {Blob} */ (blob)), download: `turn-${this.state.turn}.png` });
-      link.click();
-      URL.revokeObjectURL(link.href);
-    });
+    savePicture(picture, `turn-${this.state.turn}.png`);
   }
 
   // Whether the entry that is pointed at is the one that is pinned.
   holds() { return this.hover === null && this.state.entry !== null; }
 
-  /** @param {string} headline */
-  #announce(headline) {
+  #announce() {
     const { dialog } = /** @type {Scene} */ (this.scene);
     const { turn } = this.state;
     const range = this.part('input');
@@ -212,7 +184,7 @@ export class Stage {
     // No variable of what is around it: the browser would go through the style of all that is in that.
     this.part('.here').style.left = `${(100 * (turn + 0.5)) / dialog.turns}%`;
     this.part('.where').textContent = `${turn} of ${dialog.turns - 1}`;
-    this.part('.headline').textContent = headline;
+    this.part('.headline').textContent = this.headlines[turn];
     for (const button of this.root.querySelectorAll('[data-order]')) {
       button.setAttribute('aria-checked', `${button.getAttribute('data-order') === this.state.order}`);
     }
@@ -237,7 +209,7 @@ export class Stage {
     this.point();
     this.scene?.name();
     this.#report();
-    this.scene?.settled();
+    this.scene?.settled?.();
   }
 
   /** @param {number | null} token */
@@ -291,21 +263,11 @@ export class Stage {
   /** @param {string} name */
   act(name) {
     if (!this.scene) return;
-    const { turn } = this.state;
-    const { changes, turns } = this.scene.dialog;
     if (name === 'play') this.play();
     else if (name === 'picture') this.#savePicture(this.scene);
     else {
       this.pause();
-      const to = /** @type {{ [name: string]: number }} */ ({
-        first: 0,
-        back: turn - 1,
-        next: turn + 1,
-        last: turns - 1,
-        before: changes.findLast((each) => each < turn) ?? 0,
-        ahead: changes.find((each) => each > turn) ?? turns - 1,
-      });
-      this.go(to[name]);
+      this.go(leadsTo(name, this.state.turn, this.scene.dialog));
     }
   }
 

@@ -1,17 +1,15 @@
-// @ts-check
 // The text of a dialog, and under each word a line for every lane that holds it.
 
 import { make, tile } from './dom.js';
-import { listenToKeys } from './entries.js';
+import { listenToKeys, listenToPointer } from './entries.js';
+import { piecesOf, rowsNear, scrolledTo, wordBeside } from './layout/transcript.js';
 import { lanesOf } from './long.js';
 import { EVICTED, SPANS } from './record.js';
 import { WhyInAll, fateWords } from './why_lanes.js';
 
-/** @import { Demands, Lane, Packed } from './record.js' */
-/** @import { Scene, Stage } from './stage.js' */
+/** @import { Demands, Lane, Packed, Scene, Shown, Stage } from './types.js' */
 
 const WHOLE = 5000; // tokens of a dialog whose words are all elements; of a longer one, those near the view are
-const NEAR = 100; // pixels above and below it
 const AHEAD = 2; // turns before and after the shown one whose words are made elements while nothing moves
 const AGAIN = 3; // times that a turn is brought into view
 const LATER = 300; // milliseconds after the first rows until all are laid out
@@ -26,7 +24,6 @@ export class Transcript {
     this.lanes = lanesOf(run);
     this.dialog = this.lanes[0].dialog;
     this.title = '';
-    this.headlines = run.headlines;
     this.rests = true;
     this.text = text;
     this.needed = new Set(text.needed);
@@ -58,7 +55,7 @@ export class Transcript {
     this.box.classList.toggle('long', this.long);
     if (!this.long) this.turns.forEach((_, turn) => this.#open(turn));
     this.#listen();
-    listenToKeys(stage, this.box, (token, key) => this.#beside(token, key));
+    listenToKeys(stage, this.box, (token, key) => wordBeside(this.dialog, stage.state.turn, token, key));
   }
 
   /** @param {string} text @param {number} turn */
@@ -82,16 +79,8 @@ export class Transcript {
     this.opened.add(turn);
     this.turns[turn].row.style.contentVisibility = 'visible'; // its height is known at once
     const [text, lengths] = this.text.turns[turn];
-    const letters = /[\ud800-\udfff]/.test(text) ? Array.from(text) : text; // as the server counts them
-    let token = this.dialog.bounds[turn];
-    let at = 0;
-    const pieces = lengths.map((length) => {
-      const some = letters.slice(at, (at += Math.abs(length)));
-      const piece = typeof some === 'string' ? some : some.join('');
-      if (length < 0) return piece;
-      token += 1;
-      return length ? this.#word(piece, token - 1) : ''; // it has no characters of its own
-    });
+    const pieces = piecesOf(text, lengths, this.dialog.bounds[turn])
+      .map((piece) => (piece.token === null || !piece.text ? piece.text : this.#word(piece.text, piece.token)));
     this.turns[turn].words.replaceChildren(...pieces);
     this.#mark(this.#tokens(turn));
   }
@@ -114,15 +103,7 @@ export class Transcript {
   #openNear() {
     if (!this.long) return false;
     const { scrollTop, clientHeight } = this.box;
-    let [first, last] = [0, this.turns.length - 1];
-    while (first < last) {
-      const middle = (first + last) >> 1;
-      const { row } = this.turns[middle];
-      if (row.offsetTop + row.offsetHeight < scrollTop - NEAR) first = middle + 1;
-      else last = middle;
-    }
-    const near = new Set([this.shown]);
-    for (let turn = first; turn < this.turns.length && this.turns[turn].row.offsetTop <= scrollTop + clientHeight + NEAR; turn += 1) near.add(turn);
+    const near = new Set([this.shown, ...rowsNear(this.turns.length, (turn) => this.#boxOf(turn), scrollTop, clientHeight)]);
     for (const turn of this.opened) if (!near.has(turn) && Math.abs(turn - this.shown) > AHEAD) this.#close(turn);
     const opens = [...near].filter((turn) => !this.opened.has(turn));
     for (const turn of opens) this.#open(turn);
@@ -184,8 +165,8 @@ export class Transcript {
     }, LATER);
   }
 
-  /** @param {number} turn */
-  show(turn) {
+  /** @param {Shown} shown */
+  show({ turn }) {
     this.shown = turn;
     const turns = this.lanes.map((lane) => lane.turn(turn));
     this.arriving = true;
@@ -204,7 +185,6 @@ export class Transcript {
       figure.textContent = `${turns[k].kept.length} kept${values.length ? ` · ${met} of ${values.length} needed values held` : ''}`;
     });
     this.box.dataset.turn = `${turn}`;
-    return this.headlines[turn];
   }
 
   /** Marks words by what became of them up to the turn that is shown.
@@ -234,11 +214,15 @@ export class Transcript {
 
   /** The turn is in view, with what came right before it. @param {number} turn */
   #scroll(turn) {
-    const { row } = this.turns[turn];
-    const { box } = this;
-    if (row.offsetTop < box.scrollTop || row.offsetTop + row.offsetHeight > box.scrollTop + box.clientHeight) {
-      box.scrollTop = row.offsetTop - Math.max(0, box.clientHeight - row.offsetHeight) * 0.6;
-    }
+    const { scrollTop, clientHeight } = this.box;
+    const top = scrolledTo(this.#boxOf(turn), { top: scrollTop, height: clientHeight });
+    if (top !== scrollTop) this.box.scrollTop = top;
+  }
+
+  /** @param {number} turn */
+  #boxOf(turn) {
+    const { offsetTop: top, offsetHeight: height } = this.turns[turn].row;
+    return { top, height };
   }
 
   /** @param {number} turn @param {number | null} token */
@@ -264,8 +248,6 @@ export class Transcript {
 
   paint() { return false; } // nothing moves
 
-  draw() {}
-
   name() { this.activate(); }
 
   /** @param {number} turn */
@@ -274,8 +256,6 @@ export class Transcript {
     const beyond = 2 * turn - this.shown; // a step brings it near the view
     for (const each of [turn, beyond]) if (this.turns[each] && this.#tokens(each).length <= WHOLE) this.#open(each);
   }
-
-  settled() {}
 
   activate() {
     const token = this.stage.hover ?? this.stage.state.entry;
@@ -291,28 +271,13 @@ export class Transcript {
 
   // ------------------------------------------------------------------------------ doing
 
-  /** The word that a key leads to: along the words, or to where the turn before or after begins.
-   * @param {number | null} token @param {string} key */
-  #beside(token, key) {
-    const last = this.dialog.born.length - 1;
-    const { bounds, born } = this.dialog;
-    const from = token ?? bounds[this.stage.state.turn];
-    const to = /** @type {{ [key: string]: number }} */ ({
-      ArrowLeft: from - 1, ArrowRight: from + 1, Home: 0, End: last,
-      ArrowUp: bounds[Math.max(0, born[from] - 1)], ArrowDown: bounds[born[from] + 1],
-    });
-    return token === null && key.startsWith('Arrow') ? from : Math.min(Math.max(to[key], 0), last);
-  }
-
   #listen() {
     const numberAt = (/** @type {Event} */ event, /** @type {string} */ what) => {
       const value = /** @type {Element} */ (event.target).closest(`[${what}]`)?.getAttribute(what);
       return value === null || value === undefined ? null : Number(value);
     };
-    this.box.addEventListener('pointermove', (event) => { if (event.pointerType === 'mouse') this.stage.look(numberAt(event, 'data-token')); });
-    this.box.addEventListener('pointerleave', () => this.stage.look(null));
     this.box.addEventListener('scroll', () => { if (!this.arriving) this.#openNear(); }, { passive: true });
-    this.box.addEventListener('click', (event) => {
+    listenToPointer(this.stage, this.box, (event) => numberAt(event, 'data-token'), (event) => {
       const turn = numberAt(event, 'data-turn');
       const hit = numberAt(event, 'data-token');
       if (hit !== null) this.stage.choose(hit);

@@ -1,4 +1,3 @@
-// @ts-check
 // Why an entry of a run stays or goes: its numbers at once, and the server's sentences once it is pinned.
 
 import { drawCourse } from './course.js';
@@ -9,9 +8,7 @@ import { theme } from './marks.js';
 import { number, signed } from './numbers.js';
 import { EVICTED, SPANS } from './record.js';
 
-/** @import { Fate } from './fate.js' */
-/** @import { Answer } from './hub.js' */
-/** @import { Dialog, Lane, Part } from './record.js' */
+/** @import { Answer, Dialog, Fate, Lane, Part } from './types.js' */
 
 /** The entry, its topic and turn; beside it what became of it, and whether it is pinned.
  * @param {Dialog} dialog @param {number} token @param {boolean} chosen

@@ -1,4 +1,3 @@
-// @ts-check
 // Why an entry stays or goes in several runs, a section for each.
 
 import { make, tile } from './dom.js';
@@ -6,7 +5,7 @@ import { evictedWhen, fateOf, rankOf } from './fate.js';
 import { theme } from './marks.js';
 import { heading } from './why.js';
 
-/** @import { Lane } from './record.js' */
+/** @import { Lane } from './types.js' */
 
 /** What became of an entry in a lane in a few words, and below them by which rule.
  * @param {Lane} lane @param {number} turn @param {number} token */

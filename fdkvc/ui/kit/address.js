@@ -1,4 +1,3 @@
-// @ts-check
 // Writes the page's address, and tells the server where Back and Forward go.
 //
 // These variables live as long as the window, whichever page it shows and however often the server
