@@ -53,8 +53,7 @@ export class Cells {
       const taken = gone ? null : new Set(places.values());
       return begins.map((first) => pageOf(grid, first, lane.pages[turn], taken));
     });
-    /** @type {Map<number, Target>} */
-    const targets = new Map();
+    const targets = /** @type {Map<number, Target>} */ (new Map());
     this.members.clear();
     parts.forEach((entries, gone) => {
       for (let first = 0; first < entries.length; first += group) {

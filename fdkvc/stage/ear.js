@@ -9,8 +9,7 @@ const leave = () => { left = performance.now(); };
 addEventListener('popstate', leave);
 addEventListener('click', ({ target }) => { if (target instanceof Element && target.closest('a')) leave(); }, true);
 
-/** @type {{ [what: string]: ReturnType<typeof setTimeout> }} */
-const waiting = {};
+const waiting = /** @type {{ [what: string]: ReturnType<typeof setTimeout> }} */ ({});
 
 /** Passes the server's messages to the stage, and the stage's to the server.
  * A message waits while the app runs or a link has just been followed: if another page is opening,

@@ -27,11 +27,17 @@ export function fateOf(lane, turn, token) {
   };
 }
 
-/** @param {Fate} fate @param {number} turn */
-export const evictedWhen = ({ left }, turn) => (left === turn ? 'evicted in this turn' : `evicted in turn ${left}`);
-
-/** @param {Fate} fate */
-export const rankOf = ({ rank, stood, shielded }) => (rank ? `rank ${rank} of ${shielded ? 'all ' : ''}${stood}` : 'below the threshold');
+/** What became of an entry in a few words, and under them its rank.
+ * @param {Lane} lane @param {number} turn @param {number} token @returns {{ words: string, below: string, gone: boolean }} */
+export function fateWords(lane, turn, token) {
+  const { fate, left, rank, stood, shielded, isProtected } = fateOf(lane, turn, token);
+  if (fate === 'to come') return { words: `arrives in turn ${lane.dialog.born[token]}`, below: '', gone: false };
+  if (fate === 'absent') return { words: 'dropped', below: 'by the fork', gone: true };
+  const ranked = rank ? `rank ${rank} of ${shielded ? 'all ' : ''}${stood}` : 'below the threshold';
+  const kept = isProtected ? 'kept: protected' : 'kept';
+  const gone = fate === 'evicted';
+  return { words: !gone ? kept : left === turn ? 'evicted in this turn' : `evicted in turn ${left}`, below: lane.long ? '' : ranked, gone };
+}
 
 /** The entry whose score is the cutoff; for that entry itself, the first evicted. None without a cutoff.
  * @param {Lane} lane @param {Fate} fate */

@@ -16,8 +16,7 @@ const KEYS = {
 };
 const TYPES = 'input:not([type=range]), textarea, select, [contenteditable], [role=combobox], [role=tab], [role=radiogroup] input';
 
-/** @type {Stage | null} */
-let current = null;
+let current = /** @type {Stage | null} */ (null);
 const shown = () => (current?.scene && current.root.isConnected ? current : null);
 
 /** @param {any} event */

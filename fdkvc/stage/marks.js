@@ -87,8 +87,7 @@ export function zigzag(pen, from, to, y) {
   pen.fillStyle = theme.paper;
   pen.fillRect(from, y - 3, to - from, 6);
   for (const shift of [-3, 3]) {
-    /** @type {Point[]} */
-    const points = [];
+    const points = /** @type {Point[]} */ ([]);
     for (let x = from, up = 1; x <= to; x += 6, up = -up) points.push([x, y + shift + 1.2 * up]);
     line(pen, points, { stroke: theme.faint });
   }
@@ -107,8 +106,7 @@ export function hatch(pen, x, y, width, height) {
   pen.restore();
 }
 
-/** @type {Map<string, OffscreenCanvas>} */
-const sprites = new Map();
+const sprites = /** @type {Map<string, OffscreenCanvas>} */ (new Map());
 
 /** A tile, drawn once for each look and then only copied.
  * @param {Dialog} dialog @param {number} hue @param {string} look @param {number} width
@@ -172,8 +170,7 @@ function sprite(dialog, hue, look, width, height) {
 // The first five are x, y, width, height, opacity; others are what else a view draws of it.
 export class Marks {
   constructor() {
-    /** @type {Map<number, Mark>} */
-    this.shown = new Map();
+    this.shown = /** @type {Map<number, Mark>} */ (new Map());
     this.begun = 0;
   }
 
@@ -183,8 +180,7 @@ export class Marks {
   go(targets, { from, to, glide }) {
     const now = performance.now();
     this.settle(now);
-    /** @type {Map<number, Mark>} */
-    const next = new Map();
+    const next = /** @type {Map<number, Mark>} */ (new Map());
     for (const [token, target] of targets) {
       const before = this.shown.get(token);
       next.set(token, { ...target, start: target.at, now: glide ? (before?.now ?? from(target.at)) : target.at });

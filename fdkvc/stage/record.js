@@ -1,6 +1,6 @@
 // A run as the server packed it (payload.py), and all that views need of a turn.
 
-/** @import { Column, DialogHead, LaneHead, Neighbours, Packed, Paint, Part } from './types.js' */
+/** @import { Column, DialogHead, LaneHead, Neighbours, Packed, Paint, Part, Turn } from './types.js' */
 
 export const STATUS = ['empty', 'kept', 'new', 'evicted', 'new_evicted'];
 export const [, KEPT, NEW, EVICTED, NEW_EVICTED] = STATUS.keys();
@@ -109,8 +109,7 @@ export class Lane {
     this.values = terms.length ? terms : [score];
     this.first = [0];
     for (const count of head.counts) this.first.push(this.first[this.first.length - 1] + count);
-    /** @type {ReturnType<Lane['ordered']>[]} */
-    this.turns = [];
+    this.turns = /** @type {Turn[]} */ ([]);
     this.most = { kept: 1, gone: 0 }; // places of any turn, so that the cells stay where they are
     for (let turn = 0; turn < dialog.turns; turn += 1) {
       const size = this.pages[turn];
@@ -131,10 +130,8 @@ export class Lane {
    * @param {number} turn @param {number[]} entries */
   laid(turn, entries) {
     const size = this.pages[turn];
-    /** @type {Map<number, number>} */
-    const begins = new Map();
-    /** @type {Map<number, number>} */
-    const places = new Map();
+    const begins = /** @type {Map<number, number>} */ (new Map());
+    const places = /** @type {Map<number, number>} */ (new Map());
     for (const i of entries) {
       const page = this.pageOf(turn, i);
       const first = begins.get(page) ?? begins.size * size;
@@ -162,17 +159,13 @@ export class Lane {
     ].join(' · ');
   }
 
-  /** All of a turn, sorted when first needed. @param {number} turn */
-  turn(turn) {
-    return (this.turns[turn] ??= this.ordered(turn));
-  }
+  /** All of a turn, sorted when first needed. @param {number} turn @returns {Turn} */
+  turn(turn) { return (this.turns[turn] ??= this.#ordered(turn)); }
 
   /** @param {number} turn */
-  ordered(turn) {
-    /** @type {number[]} */
-    const all = [];
-    /** @type {Map<number, number>} */
-    const at = new Map();
+  #ordered(turn) {
+    const all = /** @type {number[]} */ ([]);
+    const at = /** @type {Map<number, number>} */ (new Map());
     for (let i = this.first[turn]; i < this.first[turn + 1]; i += 1) {
       all.push(i);
       at.set(this.token[i], i);
@@ -225,8 +218,7 @@ export class Lane {
       if (before === undefined || this.status[before] >= EVICTED) break;
       first -= 1;
     }
-    /** @type {Part[]} */
-    const parts = [];
+    const parts = /** @type {Part[]} */ ([]);
     this.terms.forEach((term, k) => {
       let value = 0;
       for (let past = term.remembers ? first : turn; past <= turn; past += 1) {
@@ -251,11 +243,9 @@ export class Lane {
   /** Each turn's runs of neighbours by age that are of one topic, as [turn, low, high, hue].
    * @returns {Neighbours[]} */
   river() {
-    /** @type {Neighbours[]} */
-    const runs = [];
+    const runs = /** @type {Neighbours[]} */ ([]);
     for (let turn = 0; turn < this.dialog.turns; turn += 1) {
-      /** @type {Neighbours | null} */
-      let open = null;
+      let open = /** @type {Neighbours | null} */ (null);
       this.turn(turn).kept.forEach((i, slot) => {
         const hue = this.dialog.hueOf(this.token[i]);
         if (open && open.hue === hue) open.high = slot + 1;
@@ -268,8 +258,7 @@ export class Lane {
   /** The slot by age of a token at the end of each turn that keeps it.
    * @param {number} token @returns {[turn: number, slot: number][]} */
   path(token) {
-    /** @type {[number, number][]} */
-    const path = [];
+    const path = /** @type {[number, number][]} */ ([]);
     for (let turn = this.dialog.born[token]; turn < this.dialog.turns; turn += 1) {
       const i = this.find(turn, token);
       if (i !== undefined && this.status[i] < EVICTED) {

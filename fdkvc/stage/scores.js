@@ -124,8 +124,7 @@ export class Scores {
   #drawStems(pen) {
     const { cutoff } = this.now;
     const ground = cutoff === null ? this.band.bottom : this.axis.y(cutoff);
-    /** @type {Map<string, Path2D>} */
-    const stems = new Map(); // one stroke for each colour
+    const stems = /** @type {Map<string, Path2D>} */ (new Map()); // one stroke for each colour
     for (const { now: [x, y, w, h], hue, look, leaves } of this.marks.shown.values()) {
       if (leaves || look.includes('held')) continue; // what is protected is not measured by the cutoff
       const { fill } = this.lane.dialog.paint(hue);

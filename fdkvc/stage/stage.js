@@ -83,8 +83,6 @@ export class Stage {
     this.part('.kinds').hidden = !kinds;
   }
 
-  // ------------------------------------------------------------------------------ showing
-
   layOut() {
     if (!this.scene || !this.root.isConnected) return;
     this.root.hidden = false;
@@ -190,8 +188,6 @@ export class Stage {
     }
   }
 
-  // ------------------------------------------------------------------------------ doing
-
   /** @param {number} turn */
   go(turn, entry = this.state.entry) {
     if (!this.scene) return;
@@ -271,8 +267,6 @@ export class Stage {
     }
   }
 
-  // ------------------------------------------------------------------------------ the server
-
   #report() {
     if (hub.alone) return;
     this.actions += 1;
@@ -303,8 +297,6 @@ export class Stage {
     if (what === 'view') this.looked();
     else if (this.scene) this.point();
   }
-
-  // ------------------------------------------------------------------------------ listening
 
   #listen() {
     this.root.addEventListener('click', (event) => {

@@ -2,12 +2,13 @@
 
 import { make, tile } from './dom.js';
 import { listenToKeys, listenToPointer } from './entries.js';
+import { fateWords } from './fate.js';
 import { piecesOf, rowsNear, scrolledTo, wordBeside } from './layout/transcript.js';
 import { lanesOf } from './long.js';
 import { EVICTED, SPANS } from './record.js';
-import { WhyInAll, fateWords } from './why_lanes.js';
+import { WhyInAll } from './why_lanes.js';
 
-/** @import { Demands, Lane, Packed, Scene, Shown, Stage } from './types.js' */
+/** @import { Demands, Packed, Scene, Shown, Stage, Turn } from './types.js' */
 
 const WHOLE = 5000; // tokens of a dialog whose words are all elements; of a longer one, those near the view are
 const AHEAD = 2; // turns before and after the shown one whose words are made elements while nothing moves
@@ -27,12 +28,9 @@ export class Transcript {
     this.rests = true;
     this.text = text;
     this.needed = new Set(text.needed);
-    /** @type {Map<number, HTMLElement[]>} */
-    this.words = new Map();
-    /** @type {Map<number, string>} */
-    this.marked = new Map();
-    /** @type {HTMLElement[]} */
-    this.ringed = [];
+    this.words = /** @type {Map<number, HTMLElement[]>} */ (new Map());
+    this.marked = /** @type {Map<number, string>} */ (new Map());
+    this.ringed = /** @type {HTMLElement[]} */ ([]);
     this.why = new WhyInAll(this.lanes, () => stage.choose(null));
     this.shown = 0;
     this.arriving = false; // at a turn that has yet to be brought into view
@@ -147,8 +145,6 @@ export class Transcript {
     return make('div', { className: 'key' }, ...signs.map((sign) => make('span', {}, ...sign)));
   }
 
-  // ------------------------------------------------------------------------------ showing
-
   // The page does: at first the rows in view, while others have the height of their text, about; then all.
   layOut() {
     if (!this.long || this.box.classList.contains('whole')) return;
@@ -202,7 +198,7 @@ export class Transcript {
     }
   }
 
-  /** @param {number} token @param {ReturnType<Lane['turn']>[]} turns */
+  /** @param {number} token @param {Turn[]} turns */
   #marks(token, turns) {
     let marks = '';
     turns.forEach(({ at }, k) => {
@@ -268,8 +264,6 @@ export class Transcript {
     word.setAttribute('aria-label', [`“${word.textContent}”`, `token ${token}`, ...fates].join(', '));
     this.box.setAttribute('aria-activedescendant', word.id);
   }
-
-  // ------------------------------------------------------------------------------ doing
 
   #listen() {
     const numberAt = (/** @type {Event} */ event, /** @type {string} */ what) => {

@@ -1,6 +1,6 @@
 // The types that the stage's scripts share: what the server packs (payload.py) and sends, and what they draw.
 
-import type { Dialog, Lane } from './record.js';
+import type { Dialog } from './record.js';
 import type { Stage } from './stage.js';
 
 export type { Cells } from './cells.js';
@@ -74,7 +74,26 @@ export interface DialogText {
 
 // ------------------------------------------------------------------------------ a lane
 
-export type Turn = ReturnType<Lane['ordered']>;
+/** The entries of a turn, as places in the columns of the lane. */
+export interface Turn {
+  /** Of a token. */
+  at: { get(token: number): number | undefined };
+  byAge: number[];
+  byScore: number[];
+  kept: number[];
+  gone: number[];
+  /** What the budget ranked, best first, and what the threshold had evicted before. */
+  stood: number[];
+  stale: number[];
+  rank: Map<number, number>;
+  contenders: number[];
+  /** The protected; the others that the budget kept, and those that it evicted. */
+  shielded: number[];
+  stayed: number[];
+  missed: number[];
+  cutoff: number | null;
+}
+
 /** What became of an entry, up to a turn. */
 export interface Fate {
   fate: 'to come' | 'kept' | 'evicted' | 'absent';

@@ -2,7 +2,7 @@
 
 import { drawCourse } from './course.js';
 import { make, tile } from './dom.js';
-import { comparison, evictedWhen, fateOf, rankOf, rivalOf } from './fate.js';
+import { comparison, fateOf, fateWords, rivalOf } from './fate.js';
 import { hub } from './hub.js';
 import { theme } from './marks.js';
 import { number, signed } from './numbers.js';
@@ -12,8 +12,8 @@ import { EVICTED, SPANS } from './record.js';
 
 /** The entry, its topic and turn; beside it what became of it, and whether it is pinned.
  * @param {Dialog} dialog @param {number} token @param {boolean} chosen
- * @param {{ fate: string, below: string, gone: boolean }} became @param {() => void} unpin */
-export function heading(dialog, token, chosen, { fate, below, gone }, unpin) {
+ * @param {{ words: string, below: string, gone: boolean }} fate @param {() => void} unpin */
+export function heading(dialog, token, chosen, { words, below, gone }, unpin) {
   const word = dialog.words.length ? `“${dialog.words[token]}” · ` : '';
   const close = chosen ? make('button', { className: 'close', 'aria-label': 'Unpin this entry', title: 'Unpin (Esc)' }, '×') : null;
   close?.addEventListener('click', unpin);
@@ -21,7 +21,7 @@ export function heading(dialog, token, chosen, { fate, below, gone }, unpin) {
   return make('header', {},
     tile(dialog, dialog.hueOf(token), 'large'),
     make('div', {}, make('b', {}, `${word}token ${token}`), make('span', {}, origin.filter(Boolean).join(' · '))),
-    make('div', { className: `fate ${gone ? 'gone' : ''}` }, make('b', {}, fate), make('span', {}, below)),
+    make('div', { className: `fate ${gone ? 'gone' : ''}` }, make('b', {}, words), make('span', {}, below)),
     close);
 }
 
@@ -112,13 +112,8 @@ export class Why {
   #entry(turn, token, chosen, sentences, found) {
     const { lane } = this;
     const fate = fateOf(lane, turn, token);
-    const gone = fate.left !== null;
     const here = fate.i !== undefined;
-    const parts = [heading(lane.dialog, token, chosen, {
-      fate: gone ? evictedWhen(fate, turn) : !here ? 'not in the dialog yet' : fate.isProtected ? 'kept: protected' : 'kept',
-      below: here ? rankOf(fate) : `arrives in turn ${lane.dialog.born[token]}`,
-      gone,
-    }, this.unpin)];
+    const parts = [heading(lane.dialog, token, chosen, fateWords(lane, turn, token), this.unpin)];
     const scored = here && fate.rule !== 'threshold';
     const course = scored ? lane.course(fate.at, token) : [];
     if (scored) parts.push(this.#numbers(fate, course));
@@ -126,7 +121,7 @@ export class Why {
     else if (!sentences || sentences.length) {
       parts.push(make('p', { className: 'in-words' }, sentences?.join(' ') ?? '…'));
     }
-    if (here && chosen && !hub.alone) parts.push(make('section', { className: 'search' }, ...this.#search(gone, found)));
+    if (here && chosen && !hub.alone) parts.push(make('section', { className: 'search' }, ...this.#search(fate.left !== null, found)));
     if (scored) parts.push(...this.#history(fate.at, course));
     return parts;
   }
@@ -165,8 +160,7 @@ export class Why {
   /** A line for each part; of what an entry gained, how much while which topic was on. @param {Part[]} parts */
   #sums(parts) {
     const { dialog } = this.lane;
-    /** @type {Map<string, Part & { topics: Map<number, number> }>} */
-    const sums = new Map();
+    const sums = /** @type {Map<string, Part & { topics: Map<number, number> }>} */ (new Map());
     for (const part of parts) {
       const key = `${part.term} ${part.name}`;
       const sum = sums.get(key) ?? { ...part, value: 0, topics: new Map() };

@@ -1,23 +1,11 @@
 // Why an entry stays or goes in several runs, a section for each.
 
 import { make, tile } from './dom.js';
-import { evictedWhen, fateOf, rankOf } from './fate.js';
+import { fateWords } from './fate.js';
 import { theme } from './marks.js';
-import { heading } from './why.js';
+import { column, heading, table } from './why.js';
 
 /** @import { Lane } from './types.js' */
-
-/** What became of an entry in a lane in a few words, and below them by which rule.
- * @param {Lane} lane @param {number} turn @param {number} token */
-export function fateWords(lane, turn, token) {
-  const fate = fateOf(lane, turn, token);
-  if (fate.fate === 'to come') return { words: `arrives in turn ${lane.dialog.born[token]}`, gone: false, how: '' };
-  if (fate.fate === 'absent') return { words: 'dropped', gone: true, how: 'by the fork' };
-  const gone = fate.fate === 'evicted';
-  const rule = fate.rule === 'budget' ? 'by the budget' : fate.isProtected ? 'protected' : '';
-  const how = lane.long ? '' : [rankOf(fate), rule].filter(Boolean).join(' · ');
-  return { words: gone ? evictedWhen(fate, turn) : 'kept', gone, how };
-}
 
 export class WhyInAll {
   /** @param {Lane[]} lanes @param {() => void} unpin */
@@ -44,8 +32,7 @@ export class WhyInAll {
   #turn(turn) {
     const { dialog, lanes } = this;
     const counts = lanes.map((lane) => {
-      /** @type {Map<number, number>} */
-      const count = new Map();
+      const count = /** @type {Map<number, number>} */ (new Map());
       for (const i of lane.turn(turn).kept) {
         const hue = dialog.hueOf(lane.token[i]);
         count.set(hue, (count.get(hue) ?? 0) + 1);
@@ -57,11 +44,11 @@ export class WhyInAll {
       make('h2', {}, 'Why'),
       make('p', {}, 'Point at an entry to see what each policy does with it. Click to pin, Esc to unpin.'),
       make('h3', {}, `Kept in turn ${turn}, by ${dialog.byKind ? 'kind of span' : 'topic'}`),
-      make('table', {},
-        make('thead', {}, make('tr', {}, make('th', { scope: 'col' }, dialog.byKind ? 'kind' : 'topic'),
-          ...hues.map((hue) => make('th', { scope: 'col', 'aria-label': dialog.label(hue) || 'none' }, tile(dialog, hue))))),
-        make('tbody', {}, ...lanes.map((lane, k) => make('tr', {}, make('th', { scope: 'row', 'data-policy': lane.hued }, lane.label),
-          ...hues.map((hue) => make('td', {}, `${counts[k].get(hue) ?? 0}`)))))),
+      table(
+        [column(dialog.byKind ? 'kind' : 'topic'), ...hues.map((hue) => make('th', { scope: 'col', 'aria-label': dialog.label(hue) || 'none' }, tile(dialog, hue)))],
+        lanes.map((lane, k) => make('tr', {}, make('th', { scope: 'row', 'data-policy': lane.hued }, lane.label),
+          ...hues.map((hue) => make('td', {}, `${counts[k].get(hue) ?? 0}`)))),
+      ),
     ];
   }
 
@@ -70,14 +57,14 @@ export class WhyInAll {
   #entry(turn, token, chosen, sentences) {
     const { dialog, lanes } = this;
     const fates = lanes.map((lane) => fateWords(lane, turn, token));
-    const held = fates.filter(({ words }) => words === 'kept').length;
+    const held = fates.filter(({ words }) => words.startsWith('kept')).length;
     const sections = lanes.map((lane, k) => make('section', { className: 'of-lane' },
       make('h2', { 'data-policy': lane.hued }, lane.label),
       make('div', { className: `fate ${fates[k].gone ? 'gone' : ''}` }, make('b', {}, fates[k].words)),
-      make('span', { className: 'how' }, fates[k].how),
+      make('span', { className: 'how' }, fates[k].below),
       chosen && (!sentences || sentences.length) ? make('p', { className: 'hint' }, sentences?.[k] ?? '…') : null));
     const hint = chosen ? [] : [make('p', { className: 'hint' }, 'Click to pin it.')];
-    const head = heading(dialog, token, chosen, { fate: `${held}\u00a0of\u00a0${lanes.length}`, below: 'keep\u00a0it', gone: false }, this.unpin);
+    const head = heading(dialog, token, chosen, { words: `${held}\u00a0of\u00a0${lanes.length}`, below: 'keep\u00a0it', gone: false }, this.unpin);
     if (chosen) head.lastElementChild?.before(this.#unfold());
     return [head, ...sections, ...hint];
   }

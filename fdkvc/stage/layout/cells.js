@@ -52,18 +52,15 @@ export const cellAt = ({ side, columns, below }, place, gone) => [
  * @param {Grid} grid @param {number} first @param {number} many @param {Set<number> | null} taken null of one that has left */
 export function pageOf(grid, first, many, taken) {
   const size = sizeOf(grid);
-  /** @type {Map<number, [left: number, right: number]>} */
-  const rows = new Map();
-  /** @type {[x: number, y: number, size: number][]} */
-  const empty = [];
+  const rows = /** @type {Map<number, [left: number, right: number]>} */ (new Map());
+  const empty = /** @type {[x: number, y: number, size: number][]} */ ([]);
   for (let place = first; place < first + many; place += 1) {
     const [x, y] = cellAt(grid, place, !taken);
     const [left] = rows.get(y) ?? [x];
     rows.set(y, [left, x + size]);
     if (taken && !taken.has(place)) empty.push([x, y, size]);
   }
-  /** @type {{ left: number, right: number, top: number, bottom: number }[]} */
-  const frames = [];
+  const frames = /** @type {{ left: number, right: number, top: number, bottom: number }[]} */ ([]);
   for (const [y, [left, right]] of rows) {
     const last = frames.at(-1);
     if (last && last.left === left && last.right === right) last.bottom = y + size;
@@ -75,8 +72,7 @@ export function pageOf(grid, first, many, taken) {
 /** @param {number[]} values */
 export function commonest(values) {
   if (values.length === 1) return values[0];
-  /** @type {Map<number, number>} */
-  const counts = new Map();
+  const counts = /** @type {Map<number, number>} */ (new Map());
   for (const value of values) counts.set(value, (counts.get(value) ?? 0) + 1);
   return [...counts].reduce((best, pair) => (pair[1] > best[1] ? pair : best))[0];
 }

@@ -13,8 +13,7 @@ export const LEFT = 44;
 export function barsOf(parts, cutoff, width, height) {
   const turns = [...new Set(parts.map((part) => part.turn))];
   const step = (width - LEFT) / turns.length;
-  /** @type {number[]} */
-  const ends = [];
+  const ends = /** @type {number[]} */ ([]);
   parts.reduce((sum, { value }) => (ends.push(sum + value), sum + value), 0);
   const levels = [...ends, ...(cutoff === null ? [] : [cutoff])];
   const high = Math.max(0, ...levels);

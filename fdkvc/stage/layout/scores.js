@@ -43,8 +43,7 @@ export function columnsOf({ width }, { shielded, stayed, missed, stale }) {
   }
   const from = Math.max(0, Math.min(stayed.length - Math.ceil(near / 2), contending.length - near));
   const edge = missed.length && stayed.length ? missed[0] : null;
-  /** @type {Column[]} */
-  const columns = [];
+  const columns = /** @type {Column[]} */ ([]);
   let x = LEFT;
   const spans = groups.map((group) => {
     const start = x;
