@@ -267,6 +267,17 @@ def test_pages_are_counted_with_their_empty_places(runs: Mapping[str, Run], seen
 # ------------------------------------------------------------------------------- the bundle
 
 
+def test_the_layout_is_sound(node: str) -> None:
+    done = subprocess.run(
+        [node, "--test", LOOK.with_name("layout.test.js")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not done.returncode, done.stdout
+
+
 def test_the_bundles_are_built_from_the_modules_as_they_are(node: str, tmp_path: Path) -> None:
     if not (ROOT / "node_modules" / "esbuild").exists():
         (pytest.fail if REQUIRED else pytest.skip)("esbuild is not installed: npm install")
