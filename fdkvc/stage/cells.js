@@ -2,7 +2,7 @@
 
 import { one } from './dom.js';
 import { cellAt, commonest, gridOf, neighbour, pageOf, sizeOf } from './layout/cells.js';
-import { Marks, NOWHERE, fitted, lookOf, theme } from './marks.js';
+import { Marks, NOWHERE, fitted, lookOf, rounded, theme } from './marks.js';
 import { EVICTED } from './record.js';
 
 /** @import { Lane, Mark, Pen, Shown, Target } from './types.js' */
@@ -78,26 +78,15 @@ export class Cells {
   #drawPages(pen) {
     const room = this.grid.side > 12 ? 1 : 0;
     for (const { frames, empty, gone } of this.pages) {
-      pen.lineWidth = 1;
-      pen.strokeStyle = theme.soft;
-      pen.setLineDash(gone ? [3, 2] : []);
+      const look = { fill: gone ? '' : theme.faint, stroke: theme.soft, dash: gone ? [3, 2] : [] };
       for (const { left, right, top, bottom } of frames) {
-        pen.beginPath();
-        pen.roundRect(left - room, top - room, right - left + 2 * room, bottom - top + 2 * room, 4);
-        pen.fillStyle = theme.faint;
-        if (!gone) pen.fill();
-        pen.stroke();
+        rounded(pen, [left - room, top - room, right - left + 2 * room, bottom - top + 2 * room], 4, look);
       }
-      pen.setLineDash([1.5, 2]);
       for (const [x, y, size] of empty) {
-        pen.beginPath();
-        pen.roundRect(x + 1.5, y + 1.5, size - 3, size - 3, 2);
-        pen.fillStyle = theme.paper;
-        pen.fill();
-        if (size > 8) pen.stroke();
+        const stroke = size > 8 ? theme.soft : '';
+        rounded(pen, [x + 1.5, y + 1.5, size - 3, size - 3], 2, { fill: theme.paper, stroke, dash: [1.5, 2] });
       }
     }
-    pen.setLineDash([]);
   }
 
   /** @param {number} moment @param {number | null} hover @param {number | null} chosen */

@@ -58,8 +58,6 @@ export function comparison(lane, { at, i = NaN }, rival) {
   });
 }
 
-const STANDS = { empty: '', kept: 'kept', new: 'new', evicted: 'evicted', new_evicted: 'new, evicted' };
-
 /** What there is to say of an entry that takes part in a turn, for those who hear the page.
  * @param {Lane} lane @param {number} turn @param {number} token */
 export function entryName(lane, turn, token) {
@@ -71,7 +69,7 @@ export function entryName(lane, turn, token) {
     `${word}token ${token}`,
     `topic ${dialog.topicOf(token) || 'none'}`,
     `from turn ${dialog.born[token]}`,
-    STANDS[/** @type {keyof typeof STANDS} */ (STATUS[lane.status[i]])],
+    STATUS[lane.status[i]],
     ...(lane.isProtected[i] ? ['protected'] : []),
     ...(lane.pages[turn] > 1 ? [`page ${lane.pageOf(turn, i)}`] : []),
     ...(lane.long ? [] : [rank.has(i) ? `rank ${rank.get(i)} of ${stood.length}` : 'below the threshold']),

@@ -70,7 +70,6 @@ export class Lanes {
     const lanes = lanesOf(run);
     this.lanes = lanes;
     this.dialog = lanes[0].dialog;
-    this.title = '';
     this.arrived = false; // at a fork, beside its parent
     this.rests = true; // what is changed around the lanes is changed from the turn that is shown
     this.rows = lanes.map((_, k) => new Row(stage, lanes, k, run.lanes[k]));

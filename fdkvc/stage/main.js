@@ -10,10 +10,9 @@ import { Transcript } from './transcript.js';
 
 const SCENES = { one: One, lanes: Lanes, transcript: Transcript };
 
-/** @type {{ [key: string]: string }} */
-const KEYS = {
+const KEYS = /** @type {{ [key: string]: string }} */ ({
   ArrowLeft: 'back', ArrowRight: 'next', Home: 'first', End: 'last', p: 'play', P: 'play', '[': 'before', ']': 'ahead',
-};
+});
 const TYPES = 'input:not([type=range]), textarea, select, [contenteditable], [role=combobox], [role=tab], [role=radiogroup] input';
 
 let current = /** @type {Stage | null} */ (null);

@@ -53,11 +53,10 @@ export function fitted(canvas) {
 }
 
 /** @param {Pen} pen @param {string | number} text @param {number} x @param {number} y
- * @param {{ size?: number, bold?: boolean, align?: CanvasTextAlign, fill?: string, base?: CanvasTextBaseline }} look */
-export function words(pen, text, x, y, { size = 11, bold = false, align = 'left', fill = theme.soft, base = 'alphabetic' } = {}) {
+ * @param {{ size?: number, bold?: boolean, align?: CanvasTextAlign, fill?: string }} look */
+export function words(pen, text, x, y, { size = 11, bold = false, align = 'left', fill = theme.soft } = {}) {
   pen.font = `${bold ? 600 : 400} ${size}px ${theme.font}`;
   pen.textAlign = align;
-  pen.textBaseline = base;
   pen.fillStyle = fill;
   pen.fillText(`${text}`, x, y, align === 'right' ? x : undefined); // narrower rather than cut off
 }
@@ -70,6 +69,20 @@ export function line(pen, points, { stroke = theme.ink, width = 1, dash = /** @t
   pen.strokeStyle = stroke;
   pen.lineWidth = width;
   pen.stroke();
+  pen.setLineDash([]);
+}
+
+/** A box with round corners, filled, framed or both.
+ * @param {Pen} pen @param {number[]} box @param {number} radius */
+export function rounded(pen, [x, y, width, height], radius, { fill = '', stroke = '', thick = 1, dash = /** @type {number[]} */ ([]) }) {
+  pen.beginPath();
+  pen.roundRect(x, y, width, height, radius);
+  pen.fillStyle = fill;
+  if (fill) pen.fill();
+  pen.setLineDash(dash);
+  pen.lineWidth = thick;
+  pen.strokeStyle = stroke;
+  if (stroke) pen.stroke();
   pen.setLineDash([]);
 }
 
@@ -138,18 +151,10 @@ function sprite(dialog, hue, look, width, height) {
       pen.fillStyle = theme.ink; // a frame would leave the letter no room
       pen.fillRect(0, 0, width, 2);
     } else if (look.includes('new')) {
-      pen.beginPath();
-      pen.roundRect(0.9, 0.9, width - 1.8, height - 1.8, round);
-      pen.lineWidth = 1.8;
-      pen.strokeStyle = theme.ink;
-      pen.stroke();
+      rounded(pen, [0.9, 0.9, width - 1.8, height - 1.8], round, { stroke: theme.ink, thick: 1.8 });
     }
     if (gone && (!look.includes('new') || width < 10)) {
-      pen.beginPath();
-      pen.roundRect(0.5, 0.5, width - 1, height - 1, round);
-      pen.lineWidth = 1;
-      pen.strokeStyle = fill;
-      pen.stroke();
+      rounded(pen, [0.5, 0.5, width - 1, height - 1], round, { stroke: fill });
     }
     const size = Math.min(13, Math.round(Math.min(width * 1.25, height * 0.72)));
     if (size >= 7) {
@@ -228,12 +233,8 @@ export class Marks {
     const mark = this.shown.get(token);
     if (!mark) return;
     const [x, y, w, h] = mark.now;
-    for (const { stroke, grow, thick } of [{ stroke: theme.paper, grow: 1 + width, thick: width + 2 }, { stroke: hue, grow: 1 + width / 2, thick: width }]) {
-      pen.beginPath();
-      pen.roundRect(x - grow, y - grow, w + 2 * grow, h + 2 * grow, 4);
-      pen.lineWidth = thick;
-      pen.strokeStyle = stroke;
-      pen.stroke();
+    for (const [stroke, grow, thick] of /** @type {const} */ ([[theme.paper, 1 + width, width + 2], [hue, 1 + width / 2, width]])) {
+      rounded(pen, [x - grow, y - grow, w + 2 * grow, h + 2 * grow], 4, { stroke, thick });
     }
     pen.drawImage(sprite(mark.dialog, mark.hue, mark.look, mark.at[2], mark.at[3]), x, y, w, h);
   }

@@ -1,9 +1,10 @@
 // A run that is alone on its stage: a chart in each panel, and why.
 
 import { Cells } from './cells.js';
-import { one } from './dom.js';
+import { make, one } from './dom.js';
 import { activateOption, listenToKeys, listenToMarks, listenToRiver, nameOptions } from './entries.js';
 import { hub } from './hub.js';
+import PANELS from './one.html';
 import { Dialog, Lane } from './record.js';
 import { River } from './river.js';
 import { Scores } from './scores.js';
@@ -14,30 +15,8 @@ import { Why } from './why.js';
 
 const SEARCHED = 500; // milliseconds of rest after which it looks for what would have decided otherwise
 
-/** The panels: one of the class `more` is a row of its own below the others. */
-const PANELS = `
-<section class="panel past">
-  <h2>Cache river <small>entries kept after each turn, oldest at the bottom</small></h2>
-  <div class="plot river" role="img"><canvas class="base"></canvas><canvas class="over"></canvas></div>
-  <div class="states"></div>
-</section>
-<section class="panel now">
-  <h2><span class="kept-title"></span>
-    <span class="order" role="radiogroup" aria-label="Order of cells">
-      <button role="radio" data-order="age">by age</button><button role="radio" data-order="score">by score</button>
-    </span>
-  </h2>
-  <div class="plot cells" role="listbox" tabindex="0" aria-label="Entries of this turn">
-    <canvas></canvas><div class="gone-title"></div><div class="options" role="none"></div>
-  </div>
-  <div class="key"><span><i class="is-new"></i>new in this turn</span><span><i class="is-held"></i>protected</span><span><i class="is-gone"></i>evicted</span><span class="of-pages" hidden><i class="is-page"></i><b></b></span><span class="of-pages" hidden><i class="is-empty"></i>an empty slot</span></div>
-</section>
-<section class="panel decision">
-  <h2>The decision <small class="decision-title"></small></h2>
-  <div class="plot scores" role="img"><canvas></canvas></div>
-</section>
-<section class="panel why" aria-label="Why"></section>
-`;
+/** Charts that have a panel of their own below the others. @type {(new (box: HTMLElement, lane: Lane) => Chart)[]} */
+const BELOW = [];
 
 /** @implements {Scene} */
 export class One {
@@ -48,18 +27,19 @@ export class One {
     this.dialog = new Dialog(run.dialog, run.palette, run.topicless);
     this.lane = new Lane(run.lanes[0], run.columns, this.dialog);
     this.title = this.lane.label;
-    this.rests = false;
     this.searching = 0;
     const frame = stage.part('.frame');
     frame.innerHTML = PANELS;
-    frame.style.setProperty('--rows', frame.querySelectorAll('.more').length);
+    frame.style.setProperty('--rows', BELOW.length);
     this.part = (/** @type {string} */ selector) => one(frame, selector);
     const [river, cells, scores] = ['.river', '.cells', '.scores'].map(this.part);
     this.river = new River(river, this.lane, this.lane.budget);
     this.cells = new Cells(cells, this.lane);
     this.scores = new Scores(scores, this.lane);
-    /** @type {Chart[]} */
-    this.charts = [this.river, this.cells, this.scores, new States(this.part('.states'), run.lanes[0].states, this.dialog.changes)];
+    this.charts = /** @type {Chart[]} */ ([
+      this.river, this.cells, this.scores, new States(this.part('.states'), run.lanes[0].states, this.dialog.changes),
+      ...BELOW.map((Below) => new Below(frame.appendChild(make('section', { className: 'panel below' })), this.lane)),
+    ]);
     this.why = new Why(this.part('.why'), this.lane, run.lanes[0].origin, () => stage.choose(null));
     river.setAttribute('aria-label', `The kept entries of ${this.dialog.turns} turns by age and topic`);
     listenToMarks(stage, cells, this.cells.marks, 3);
@@ -75,7 +55,7 @@ export class One {
     const { lane } = this;
     const { turn } = shown;
     const now = lane.turn(turn);
-    for (const chart of this.charts) chart.show(shown);
+    for (const chart of this.charts) chart.show?.(shown);
     this.part('.kept-title').textContent = `Kept ${now.kept.length} of ${lane.budgets[turn]}`;
     const paged = lane.paged(turn);
     for (const part of ['.of-pages', '.of-pages ~ .of-pages']) this.part(part).hidden = !paged;

@@ -2,7 +2,7 @@
 // around them where the page has put them. What is only there to be pressed is left out.
 
 import { make } from './dom.js';
-import { theme, words } from './marks.js';
+import { rounded, theme, words } from './marks.js';
 
 export const PICTURE_PIXELS = 3; // to the unit
 const PRESSED = 'button, input, select, .order, .options, .sr-only';
@@ -60,19 +60,12 @@ function paintElement(pen, element) {
 
 /** @param {CanvasRenderingContext2D} pen @param {DOMRect} box @param {CSSStyleDeclaration} style */
 function paintBox(pen, { x, y, width, height }, style) {
-  pen.beginPath();
-  pen.roundRect(x, y, width, height, parseFloat(style.borderTopLeftRadius) || 0);
-  pen.fillStyle = style.backgroundColor;
-  pen.fill();
+  const radius = parseFloat(style.borderTopLeftRadius) || 0;
+  rounded(pen, [x, y, width, height], radius, { fill: style.backgroundColor });
   const [top, bottom, left] = [style.borderTopWidth, style.borderBottomWidth, style.borderLeftWidth].map(parseFloat);
   if (left) { // a frame
-    pen.beginPath();
-    pen.roundRect(x + left / 2, y + left / 2, width - left, height - left, parseFloat(style.borderTopLeftRadius) || 0);
-    pen.lineWidth = left;
-    pen.strokeStyle = style.borderLeftColor;
-    pen.setLineDash(style.borderLeftStyle === 'dashed' ? [3, 2] : []);
-    pen.stroke();
-    pen.setLineDash([]);
+    const dash = style.borderLeftStyle === 'dashed' ? [3, 2] : [];
+    rounded(pen, [x + left / 2, y + left / 2, width - left, height - left], radius, { stroke: style.borderLeftColor, thick: left, dash });
     return;
   }
   pen.fillStyle = style.borderTopColor;

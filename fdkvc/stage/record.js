@@ -2,7 +2,7 @@
 
 /** @import { Column, DialogHead, LaneHead, Neighbours, Packed, Paint, Part, Turn } from './types.js' */
 
-export const STATUS = ['empty', 'kept', 'new', 'evicted', 'new_evicted'];
+export const STATUS = ['', 'kept', 'new', 'evicted', 'new, evicted'];
 export const [, KEPT, NEW, EVICTED, NEW_EVICTED] = STATUS.keys();
 export const BY_BUDGET = 1;
 export const BY_THRESHOLD = 2;
@@ -112,13 +112,12 @@ export class Lane {
     this.turns = /** @type {Turn[]} */ ([]);
     this.most = { kept: 1, gone: 0 }; // places of any turn, so that the cells stay where they are
     for (let turn = 0; turn < dialog.turns; turn += 1) {
-      const size = this.pages[turn];
-      /** @type {{ kept: Set<number>, gone: Set<number> }} */
-      const seen = { kept: new Set(), gone: new Set() };
+      const pages = { kept: new Set(), gone: new Set() };
       for (let i = this.first[turn]; i < this.first[turn + 1]; i += 1) {
-        seen[this.status[i] < EVICTED ? 'kept' : 'gone'].add(this.pageOf(turn, i));
+        pages[this.status[i] < EVICTED ? 'kept' : 'gone'].add(this.pageOf(turn, i));
       }
-      for (const name of /** @type {const} */ (['kept', 'gone'])) this.most[name] = Math.max(this.most[name], seen[name].size * size);
+      this.most.kept = Math.max(this.most.kept, pages.kept.size * this.pages[turn]);
+      this.most.gone = Math.max(this.most.gone, pages.gone.size * this.pages[turn]);
     }
   }
 

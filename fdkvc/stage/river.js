@@ -2,7 +2,7 @@
 
 import { one } from './dom.js';
 import { riverAt, riverBox, riverPoint, riverScale } from './layout/river.js';
-import { NOWHERE, disc, fitted, hatch, line, theme, words } from './marks.js';
+import { NOWHERE, disc, fitted, hatch, line, rounded, theme, words } from './marks.js';
 
 /** @import { Lane, Point } from './types.js' */
 
@@ -59,20 +59,13 @@ export class River {
     line(pen, [[x, 0], [x, bottom + 4]], { width: 2, dash: [4, 3] });
   }
 
-  // All that it shows of a turn follows the pointer.
-  show() {}
-
   /** @param {number} turn @param {number | null} token */
   point(turn, token) {
     const { scale: { step, bottom, every }, surface: { pen, width, height } } = this;
     pen.clearRect(0, 0, width, height);
     if (token !== null) this.#drawPath(token);
-    pen.beginPath();
-    pen.roundRect(turn * step + 0.5, 1, Math.max(step - 1, 2), bottom - 1, 3);
     for (const [stroke, thick] of /** @type {const} */ ([[theme.paper, 4], [this.hue, 2]])) {
-      pen.lineWidth = thick;
-      pen.strokeStyle = stroke;
-      pen.stroke();
+      rounded(pen, [turn * step + 0.5, 1, Math.max(step - 1, 2), bottom - 1], 3, { stroke, thick });
     }
     const label = Math.min((turn + 0.5) * step, width - 7);
     pen.fillStyle = theme.paper;

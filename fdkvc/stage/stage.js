@@ -7,7 +7,7 @@ import { readTheme, resolution, still } from './marks.js';
 import { PICTURE_PIXELS, pictureOf, savePicture } from './picture.js';
 import { unpack } from './record.js';
 
-/** @import { Scene, Scenes, Standing } from './types.js' */
+/** @import { Packed, Scene, Scenes, Standing } from './types.js' */
 
 const REPORTED = 250; // milliseconds of rest after which the server receives the turn
 const RESTED = 120; // milliseconds after a step until entries are named, and its neighbours prepared
@@ -17,12 +17,10 @@ export class Stage {
   constructor(root, scenes) {
     this.root = root;
     this.scenes = scenes;
-    /** @type {Standing} */
-    this.state = { turn: 0, entry: null, order: 'age', hues: 'auto' };
+    this.state = /** @type {Standing} */ ({ turn: 0, entry: null, order: 'age', hues: 'auto' });
     this.hover = /** @type {number | null} */ (null);
     this.scene = /** @type {Scene | null} */ (null);
-    this.name = '';
-    this.headlines = /** @type {string[]} */ ([]);
+    this.run = /** @type {Packed | null} */ (null);
     this.session = '';
     this.actions = 0;
     this.timers = /** @type {{ [name: string]: number }} */ ({});
@@ -44,8 +42,7 @@ export class Stage {
     if (this.root.given !== bytes) return; // it has been given another meanwhile
     clearTimeout(this.timers.rested); // of the run before, whose entries are gone
     this.ready = false;
-    this.name = run.name;
-    this.headlines = run.headlines;
+    this.run = run;
     const frame = this.part('.frame');
     frame.className = 'frame';
     frame.removeAttribute('style');
@@ -153,7 +150,7 @@ export class Stage {
       this.pointed = false;
       scene.point(this.state.turn, this.hover ?? this.state.entry);
     }
-    if (scene.paint(moment)) this.frame = requestAnimationFrame((now) => this.#draw(now));
+    if (scene.paint?.(moment)) this.frame = requestAnimationFrame((now) => this.#draw(now));
   }
 
   /** Each view is drawn anew with as many pixels as the picture has. @param {Scene} scene */
@@ -165,7 +162,7 @@ export class Stage {
       scene.draw?.();
     };
     drawn(PICTURE_PIXELS);
-    const picture = pictureOf(scene.title, this.part('.headline'), this.part('.frame'));
+    const picture = pictureOf(scene.title ?? '', this.part('.headline'), this.part('.frame'));
     drawn(0);
     savePicture(picture, `turn-${this.state.turn}.png`);
   }
@@ -182,7 +179,7 @@ export class Stage {
     // No variable of what is around it: the browser would go through the style of all that is in that.
     this.part('.here').style.left = `${(100 * (turn + 0.5)) / dialog.turns}%`;
     this.part('.where').textContent = `${turn} of ${dialog.turns - 1}`;
-    this.part('.headline').textContent = this.headlines[turn];
+    this.part('.headline').textContent = `${this.run?.headlines[turn]}`;
     for (const button of this.root.querySelectorAll('[data-order]')) {
       button.setAttribute('aria-checked', `${button.getAttribute('data-order') === this.state.order}`);
     }
@@ -218,27 +215,21 @@ export class Stage {
 
   play() {
     if (!this.scene) return;
-    if (this.playing) {
-      this.pause();
-      return;
-    }
+    if (this.playing) return void this.pause();
     const last = this.scene.dialog.turns - 1;
     if (this.state.turn >= last) this.go(0);
-    // What the server has yet to say of where it stood would stop it.
+    // A view that the server sends of the turn before would stop it.
     clearTimeout(this.timers.report);
     this.actions += 1;
-    let due = performance.now();
+    const wait = () => 1000 / Number(this.part('.speed').value);
+    let due = performance.now() + wait();
     const tick = () => {
-      if (this.state.turn >= last || !this.root.isConnected) {
-        this.pause();
-        return;
-      }
+      if (this.state.turn >= last || !this.root.isConnected) return void this.pause();
       this.go(this.state.turn + 1);
-      due += 1000 / Number(this.part('.speed').value); // from when it was due, so that none is lost
+      due += wait(); // from when it was due, so that none is lost
       this.playing = setTimeout(tick, Math.max(0, due - performance.now()));
     };
-    due += 1000 / Number(this.part('.speed').value);
-    this.playing = setTimeout(tick, due - performance.now());
+    this.playing = setTimeout(tick, wait());
     this.#playable();
   }
 
@@ -275,8 +266,7 @@ export class Stage {
     this.timers.report = setTimeout(() => this.#send(REPORTED * 8), REPORTED);
   }
 
-  /** Repeats the message until the server has received it: a busy server may miss it.
-   * @param {number} wait */
+  /** Repeats the message until a busy server has received it. @param {number} wait */
   #send(wait) {
     const { actions, session } = this;
     if (hub.view?.received === actions || !this.root.isConnected) return;
@@ -289,7 +279,7 @@ export class Stage {
     const { view } = hub;
     const { turn, entry } = this.state;
     if (hub.alone) return hub.alone.sentences[`${turn} ${entry}`] ?? [];
-    return view && view.run === this.name && view.turn === turn && view.entry === entry ? view.sentences : null;
+    return view && view.run === this.run?.name && view.turn === turn && view.entry === entry ? view.sentences : null;
   }
 
   /** @param {string} what */

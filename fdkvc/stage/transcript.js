@@ -24,7 +24,6 @@ export class Transcript {
     this.stage = stage;
     this.lanes = lanesOf(run);
     this.dialog = this.lanes[0].dialog;
-    this.title = '';
     this.rests = true;
     this.text = text;
     this.needed = new Set(text.needed);
@@ -35,8 +34,7 @@ export class Transcript {
     this.shown = 0;
     this.arriving = false; // at a turn that has yet to be brought into view
     this.turns = text.turns.map(([text], turn) => this.#turn(text, turn));
-    /** @type {Set<number>} turns whose words are elements */
-    this.opened = new Set();
+    this.opened = /** @type {Set<number>} */ (new Set()); // turns whose words are elements
     this.figures = this.lanes.map(() => make('small'));
     const who = this.lanes.map((lane, k) => make('li', {}, make('em', { className: `word k${k}` }, '\u2003'), make('b', { 'data-policy': lane.hued }, lane.label), this.figures[k]));
     this.box = make('div', { className: 'dialog-words', role: 'listbox', tabindex: 0, 'aria-label': 'Transcript' }, ...this.turns.map(({ row }) => row));
@@ -70,8 +68,7 @@ export class Transcript {
     return { row: make('div', { role: 'group', 'aria-label': `turn ${turn}, ${speaker}`, 'data-row': turn }, head, words, ...demands), demands, words };
   }
 
-  // Makes elements of a turn's words, and marks them.
-  /** @param {number} turn */
+  /** Makes elements of a turn's words, and marks them. @param {number} turn */
   #open(turn) {
     if (!this.turns[turn] || this.opened.has(turn)) return;
     this.opened.add(turn);
@@ -183,8 +180,7 @@ export class Transcript {
     this.box.dataset.turn = `${turn}`;
   }
 
-  /** Marks words by what became of them up to the turn that is shown.
-   * @param {Iterable<number>} tokens */
+  /** Marks words by what became of them up to the shown turn. @param {Iterable<number>} tokens */
   #mark(tokens) {
     const turns = this.lanes.map((lane) => lane.turn(this.shown));
     const known = this.dialog.bounds[this.shown + 1];
@@ -242,8 +238,6 @@ export class Transcript {
     }
   }
 
-  paint() { return false; } // nothing moves
-
   name() { this.activate(); }
 
   /** @param {number} turn */
@@ -256,10 +250,7 @@ export class Transcript {
   activate() {
     const token = this.stage.hover ?? this.stage.state.entry;
     const [word] = (token !== null && this.words.get(token)) || [];
-    if (token === null || !word) {
-      this.box.removeAttribute('aria-activedescendant');
-      return;
-    }
+    if (token === null || !word) return void this.box.removeAttribute('aria-activedescendant');
     const fates = this.lanes.map((lane) => `${lane.label}: ${fateWords(lane, this.stage.state.turn, token).words}`);
     word.setAttribute('aria-label', [`“${word.textContent}”`, `token ${token}`, ...fates].join(', '));
     this.box.setAttribute('aria-activedescendant', word.id);

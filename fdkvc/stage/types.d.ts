@@ -151,7 +151,7 @@ export interface Shown { turn: number; order: string; glide: boolean }
 export interface Chart {
   /** Measures its box. */
   layOut(): void;
-  show(shown: Shown): void;
+  show?(shown: Shown): void;
   /** Draws what follows the pointer. */
   point?(turn: number, token: number | null): void;
   /** Draws what moves; returns whether any still does. */
@@ -162,13 +162,13 @@ export interface Chart {
 export interface Scene {
   dialog: Dialog;
   /** Of a picture. */
-  title: string;
+  title?: string;
   /** Whether it pauses when something else on the page is used. */
-  rests: boolean;
+  rests?: boolean;
   layOut(): void;
   show(shown: Shown): void;
   point(turn: number, token: number | null): void;
-  paint(moment: number): boolean;
+  paint?(moment: number): boolean;
   /** Draws again what stands beside the entries. */
   draw?(): void;
   /** Names the entries for screen readers. */

@@ -31,15 +31,9 @@ export class WhyInAll {
   /** @param {number} turn */
   #turn(turn) {
     const { dialog, lanes } = this;
-    const counts = lanes.map((lane) => {
-      const count = /** @type {Map<number, number>} */ (new Map());
-      for (const i of lane.turn(turn).kept) {
-        const hue = dialog.hueOf(lane.token[i]);
-        count.set(hue, (count.get(hue) ?? 0) + 1);
-      }
-      return count;
-    });
-    const hues = [...new Set(counts.flatMap((count) => [...count.keys()]))].sort((a, b) => a - b);
+    const kept = lanes.map((lane) => lane.turn(turn).kept.map((i) => dialog.hueOf(lane.token[i])));
+    const hues = [...new Set(kept.flat())].sort((a, b) => a - b);
+    const counts = kept.map((all) => hues.map((hue) => all.filter((other) => other === hue).length));
     return [
       make('h2', {}, 'Why'),
       make('p', {}, 'Point at an entry to see what each policy does with it. Click to pin, Esc to unpin.'),
@@ -47,7 +41,7 @@ export class WhyInAll {
       table(
         [column(dialog.byKind ? 'kind' : 'topic'), ...hues.map((hue) => make('th', { scope: 'col', 'aria-label': dialog.label(hue) || 'none' }, tile(dialog, hue)))],
         lanes.map((lane, k) => make('tr', {}, make('th', { scope: 'row', 'data-policy': lane.hued }, lane.label),
-          ...hues.map((hue) => make('td', {}, `${counts[k].get(hue) ?? 0}`)))),
+          ...counts[k].map((count) => make('td', {}, `${count}`)))),
       ),
     ];
   }

@@ -63,8 +63,7 @@ export const drawnWidth = (width) => (width > NARROW + 1 ? Math.round(4 * (width
 
 /** The scores near the cutoff get most of the height; what is far above or below is pressed together
  * beyond a break, unless all fits.
- * @param {Band} band @param {{ all: number[], contending: number[], stayed: number, cutoff: number | null }} scores
- * both from the highest to the lowest @returns {Axis} */
+ * @param {Band} band @param {{ all: number[], contending: number[], stayed: number, cutoff: number | null }} scores both from the highest to the lowest @returns {Axis} */
 export function axisOf({ top, bottom, tall }, { all, contending, stayed, cutoff }) {
   const [high, low] = [all[0] ?? 1, all.at(-1) ?? 0];
   const [first, last] = [top + tall / 2 + 2, bottom - tall / 2 - 2];

@@ -5,15 +5,11 @@
 // that is shown it only reruns, and nothing distinguishes that run from a late click. Until the
 // server has received a visit, the addresses that it sends belong to the view before.
 
-/**
- * @typedef {{ link: { [name: string]: string }, visit: number, session?: string }} Visit
- * @typedef {{ link?: { [name: string]: string }, entry: number, session: string, received: number }} Data
- */
+/** @typedef {{ link: { [name: string]: string }, visit: number, session?: string }} Visit */
+/** @typedef {{ link?: { [name: string]: string }, entry: number, session: string, received: number }} Data */
 
-/** @type {string | undefined} */
-let session;
-/** @type {number | undefined} */
-let entry;
+let session = /** @type {string | undefined} */ (undefined);
+let entry = /** @type {number | undefined} */ (undefined);
 /** @type {(name: string, value: Visit | string) => void} */
 let tell;
 let lost = false, path = '', visits = 0, received = 0;
