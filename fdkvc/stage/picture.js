@@ -63,11 +63,13 @@ function paintBox(pen, { x, y, width, height }, style) {
   const radius = parseFloat(style.borderTopLeftRadius) || 0;
   rounded(pen, [x, y, width, height], radius, { fill: style.backgroundColor });
   const [top, bottom, left] = [style.borderTopWidth, style.borderBottomWidth, style.borderLeftWidth].map(parseFloat);
-  if (left) { // a frame
+  if (left && top) { // a frame
     const dash = style.borderLeftStyle === 'dashed' ? [3, 2] : [];
     rounded(pen, [x + left / 2, y + left / 2, width - left, height - left], radius, { stroke: style.borderLeftColor, thick: left, dash });
     return;
   }
+  pen.fillStyle = style.borderLeftColor;
+  pen.fillRect(x, y, left, height);
   pen.fillStyle = style.borderTopColor;
   pen.fillRect(x, y, width, top);
   pen.fillStyle = style.borderBottomColor;
