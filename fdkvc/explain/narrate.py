@@ -105,8 +105,10 @@ def headline(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> str:
 
 def headline_of_several(traces: Sequence[Trace], dialogs: DialogBatch, row: int, turn: int) -> str:
     """Describe in one sentence what the caches of several runs share after a turn."""
-    kept = [trace.kept[row, turn - trace.first_turn] for trace in traces]
-    held = sum(np.bincount(tokens[tokens >= 0], minlength=dialogs.born.shape[1]) for tokens in kept)
+    held = np.zeros(dialogs.born.shape[1], np.uint8)
+    for trace in traces:
+        kept = trace.kept[row, turn - trace.first_turn]
+        held[kept[kept >= 0]] += 1
     shared = int(np.count_nonzero(held == len(traces)))
     topic = dialogs.topic_label(int(dialogs.current[row, turn])) or "none"
     entries = count(shared, "entry is", "entries are") if shared else "no entry is"

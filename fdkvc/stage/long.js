@@ -22,8 +22,8 @@ class LongLane extends Lane {
     this.held = /** @type {(Turn & { turn: number, part: number })[]} */ ([]);
     this.lastEnd = new Uint32Array(tokens); // of each token's stays; 0 for none
     const counts = new Uint32Array(dialog.turns + 1);
-    this.stays.forEach((each, k) => {
-      this.lastEnd[each] = Math.max(this.lastEnd[each], end[k]);
+    this.stays.forEach((stayed, k) => {
+      this.lastEnd[stayed] = Math.max(this.lastEnd[stayed], end[k]);
       counts[since[k]] += 1;
       counts[end[k]] -= 1;
     });
@@ -113,8 +113,8 @@ class LongLane extends Lane {
   path(token) {
     const { dialog: { turns }, since, end, stays } = this;
     const older = new Int32Array(turns + 1);
-    stays.forEach((each, k) => {
-      if (each >= token) return;
+    stays.forEach((stayed, k) => {
+      if (stayed >= token) return;
       older[since[k]] += 1;
       older[end[k]] -= 1;
     });

@@ -64,7 +64,7 @@ export class Transcript {
     const kinds = new Set(Array.from({ length: bounds[turn + 1] - bounds[turn] }, (_, at) => this.dialog.kindOf(bounds[turn] + at)));
     const marks = [...kinds].filter((kind) => !['', 'user', 'assistant'].includes(kind)).map((kind) => make('i', { className: 'kind' }, SPANS[kind]));
     const head = make('div', { className: 'speaker', role: 'none', title: 'Go to this turn', 'data-turn': turn }, make('small', {}, `${turn}`), topic, make('b', {}, speaker), ...marks);
-    const demands = this.text.demands.filter((each) => each.turn === turn).map((each) => this.#demands(each));
+    const demands = this.text.demands.filter((needs) => needs.turn === turn).map((needs) => this.#demands(needs));
     return { row: make('div', { role: 'group', 'aria-label': `turn ${turn}, ${speaker}`, 'data-row': turn }, head, words, ...demands), demands, words };
   }
 
@@ -170,9 +170,9 @@ export class Transcript {
       const look = `turn ${at > turn ? 'to-come' : at === turn ? 'now' : ''}`;
       if (row.className === look) return;
       row.className = look;
-      for (const each of demands) each.hidden = at > turn;
+      for (const figure of demands) figure.hidden = at > turn;
     });
-    const values = this.text.demands.filter((each) => each.turn <= turn).flatMap(({ values }) => values);
+    const values = this.text.demands.filter((needs) => needs.turn <= turn).flatMap(({ values }) => values);
     this.figures.forEach((figure, k) => {
       const met = values.filter(([, lost]) => !lost[k]).length;
       figure.textContent = `${turns[k].kept.length} kept${values.length ? ` · ${met} of ${values.length} needed values held` : ''}`;
@@ -222,7 +222,7 @@ export class Transcript {
     const { stage } = this;
     const { entry } = stage.state;
     for (const piece of this.ringed) piece.classList.remove('pointed', 'picked');
-    this.ringed = [entry, stage.hover].flatMap((each) => (each === null ? [] : this.words.get(each) ?? []));
+    this.ringed = [entry, stage.hover].flatMap((shown) => (shown === null ? [] : this.words.get(shown) ?? []));
     for (const piece of this.ringed) piece.classList.add(Number(piece.dataset.token) === entry ? 'picked' : 'pointed');
     this.why.show(turn, token, stage.holds(), stage.sentences());
     if (this.arriving) this.#arrive();
@@ -244,7 +244,7 @@ export class Transcript {
   prepare(turn) {
     for (const lane of this.lanes) lane.turn(turn);
     const beyond = 2 * turn - this.shown; // a step brings it near the view
-    for (const each of [turn, beyond]) if (this.turns[each] && this.#tokens(each).length <= WHOLE) this.#open(each);
+    for (const near of [turn, beyond]) if (this.turns[near] && this.#tokens(near).length <= WHOLE) this.#open(near);
   }
 
   activate() {
