@@ -170,7 +170,7 @@ class TextCache:
         size = self._evicted_in.shape[2]
         if end <= size:
             return
-        grown = max(end + SPARE, size + size // 8)
+        grown = max(end + SPARE, 2 * size)  # zeros take no memory until they are written
 
         def longer(array: NDArray[Any]) -> NDArray[Any]:
             made = np.zeros((*array.shape[:2], grown, *array.shape[3:]), array.dtype)
