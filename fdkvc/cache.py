@@ -89,11 +89,11 @@ class Cache:
 
     def with_channels(self, **channels: Floats) -> Cache:
         """Replace the named channels."""
-        return Cache(self.token, {**self.channels, **channels}, self.state, self.filled)
+        return Cache(self.token, {**self.channels, **channels}, self.state, self.full)
 
     def with_state(self, **state: Floats) -> Cache:
         """Replace the named row states."""
-        return Cache(self.token, self.channels, {**self.state, **state}, self.filled)
+        return Cache(self.token, self.channels, {**self.state, **state}, self.full)
 
     def rows(self, rows: slice) -> Cache:
         """Return some of the rows."""
