@@ -41,20 +41,17 @@ class AdaHeads(Wrapper):
     )
 
     def refusal(self) -> str:
-        """Refuse a policy that allocates pages: heads share single places."""
         if self.policy.page_size > 1:
             return f"{self.policy.name} allocates whole pages, but {self.key} single places"
         return ""
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """Add to the eviction that heads share their places."""
         shared = r"B_h = |\{ i \text{ of head } h \text{ among the best } H B \text{ of all "
         shared += r"heads} \}| \ge \alpha B"
         return evicting(self.policy.steps, shared, "H heads share H·B slots")
 
     def without_effect(self, available: Available) -> tuple[str, ...]:
-        """Warn where there is one head."""
         alone = "There is one head here, so ada-heads has nothing to share."
         return (*super().without_effect(available), *([alone] if available.heads == 1 else []))
 

@@ -10,8 +10,7 @@ import numpy as np
 from fdkvc.attention import Bools, Floats, Observation, entry_total, softmax
 from fdkvc.cache import Cache
 from fdkvc.parameters import parameter
-from fdkvc.policies.base import EVICTION, Policy, Step
-from fdkvc.policies.sink import SINKS_STAY
+from fdkvc.policies.base import EVICTION, SINKS_STAY, Policy, Step
 
 
 @dataclass(frozen=True)
@@ -85,5 +84,4 @@ class ExpectedAttention(Policy):
         return cache.present & (turn.position(cache.token) < self.sinks)
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
-        """Protect the first tokens of the dialog."""
         return self._sinks(cache, turn) & (turn.position(cache.token) < budget)

@@ -77,7 +77,6 @@ class FastGen(Policy):
     )
     quantity_names = MappingProxyType(
         {
-            "cumulative": "cumulative attention",
             "in the structure": "membership",
             "structure": "number of the structure (0 special, 1 frequent, 2 local, 3 all)",
             "recovered": "share of attention recovered",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from fdkvc.policies.base import Step
+from fdkvc.policies.base import EVICTION
 from fdkvc.policies.fifo import POSITION, Fifo
 
 
@@ -23,11 +23,10 @@ class Full(Fifo):
     bounded = False
     steps = (
         POSITION,
-        Step(
-            "Insertion",
-            r"\text{insert the new, keep all}",
-            "no budget",
-            writes=("score",),
-            kind="evict",
+        replace(
+            EVICTION,
+            name="Insertion",
+            equation=r"\text{insert the new, keep all}",
+            source="no budget",
         ),
     )

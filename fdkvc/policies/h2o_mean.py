@@ -15,6 +15,7 @@ from fdkvc.policies.base import (
     SUMMED_ATTENTION,
     Policy,
     Step,
+    changing,
     observed_attention,
     queries_parameter,
     seen_by,
@@ -43,14 +44,11 @@ class H2OMean(Policy):
     channels = ("cumulative", "queries")
     steps = (
         SUMMED_ATTENTION,
-        Step(
+        changing(
             "Queries that saw it",
+            "queries",
             r"n_i \leftarrow n_i + |\{q : q \text{ sees } i\}|",
             "a query sees what came before it",
-            reads=("queries",),
-            writes=("queries",),
-            kind="change",
-            includes_new=True,
         ),
         Step(
             "Mean attention",
@@ -61,19 +59,15 @@ class H2OMean(Policy):
         ),
         EVICTION,
     )
-    quantity_names = MappingProxyType(
-        {"cumulative": "cumulative attention", "queries": "number of queries"}
-    )
+    quantity_names = MappingProxyType({"queries": "number of queries"})
 
     queries: str = queries_parameter()
 
     def after_insert(self, cache: Cache, turn: Observation) -> Cache:
-        """Add this turn's attention, and count its queries."""
         a = observed_attention(turn, cache.token, self.queries).sum(axis=1)
         n = seen_by(turn, cache.token, self.queries).sum(axis=1, dtype=np.float32)
         return cache.with_channels(cumulative=cache["cumulative"] + a, queries=cache["queries"] + n)
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
-        """Return the mean attention."""
         count: Floats = np.maximum(cache["queries"], 1)
         return {"mean attention": cache["cumulative"] / count}

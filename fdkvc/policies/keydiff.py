@@ -39,7 +39,6 @@ class KeyDiff(Policy):
     )
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
-        """Return the negative cosine with the anchor."""
         k = turn.keys(cache.token)
         length = np.linalg.norm(k, axis=-1, keepdims=True)
         count = np.maximum(cache.present.sum(axis=1), 1).astype(np.float32)

@@ -42,5 +42,4 @@ class Knorm(Policy):
     )
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
-        """Return the negative length of the key."""
         return {"negative key norm": -np.linalg.norm(turn.keys(cache.token), axis=-1)}

@@ -43,5 +43,4 @@ class Oracle(Policy):
     )
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
-        """Return the attention still to come."""
         return {"attention to come": turn.future_attention(cache.token)}

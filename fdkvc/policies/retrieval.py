@@ -11,7 +11,6 @@ from fdkvc.attention import Bools, Floats, Ints, Observation, masked_products
 from fdkvc.cache import Cache, Pages
 from fdkvc.parameters import parameter
 from fdkvc.policies.base import EVICTION, Policy, Step
-from fdkvc.policies.recall import MOVES
 
 
 @dataclass(frozen=True)
@@ -34,13 +33,13 @@ class Retrieval(Policy):
     )
     source = "after Bertsch et al. 2023, Unlimiformer, and Tang et al. 2024, Quest"
     looks_at = ("positions", "keys", "queries")
-    quantity_names = MOVES
+    reads_afresh = True
     steps = (
         Step(
             "Everything comes back",
             r"\text{cache} \leftarrow \text{cache} \cup \text{all that is stored}",
             "entries that were not read are still stored",
-            writes=tuple(MOVES),
+            writes=("moves",),
             kind="rate",
         ),
         Step(
@@ -63,24 +62,15 @@ class Retrieval(Policy):
 
     @property
     def page_size(self) -> int:
-        """What is read together."""
         return self.size
 
-    @property
-    def reads_afresh(self) -> bool:
-        """A turn reads by its own queries."""
-        return True
-
     def initial_state(self) -> Mapping[str, float]:
-        """Count the moves from 0."""
-        return dict.fromkeys(MOVES, 0.0)
+        return {"moves": 0.0}
 
     def tier_places(self, budget: int, tokens: int) -> int:
-        """Return places for everything."""
         return tokens
 
     def recalls(self, cache: Cache, tier: Ints, turn: Observation) -> Bools:
-        """Let all that is stored stand for the choice."""
         return tier >= 0
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:

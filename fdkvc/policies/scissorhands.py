@@ -97,10 +97,8 @@ class Scissorhands(Policy):
         return cache.with_channels(low=bits.astype(np.float32))
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
-        """Return minus how often attention was low."""
         low = np.bitwise_count(cache["low"].astype(np.int64))
         return {"negative low count": -low.astype(np.float32)}
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
-        """Protect the newest entries."""
         return window(cache, budget, self.window)

@@ -10,7 +10,7 @@ import numpy as np
 from fdkvc.attention import Bools, Floats, Ints, Observation
 from fdkvc.cache import Cache, newest
 from fdkvc.parameters import parameter
-from fdkvc.policies.base import EVICTION, Policy, Step
+from fdkvc.policies.base import EVICTION, Policy, Step, protecting
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,7 @@ class SnapKV(Policy):
             "w last queries, kernel k; j runs over the entries before the window",
             writes=("pooled attention",),
         ),
-        Step(
-            "Protection",
-            r"i > n - w \;\Rightarrow\; \text{keep}",
-            "the window",
-            writes=("protected",),
-            kind="protect",
-        ),
+        protecting(r"i > n - w \;\Rightarrow\; \text{keep}", "the window"),
         EVICTION,
     )
 
@@ -93,5 +87,4 @@ class SnapKV(Policy):
         return np.where(outside, result, np.float32(0))
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
-        """Protect the window."""
         return newest(cache, np.minimum(self.voters(turn), budget))

@@ -49,7 +49,6 @@ class Together(Wrapper):
     """``mean`` or ``max``: whether the greatest counts instead of the mean."""
 
     def __post_init__(self) -> None:
-        """Check the number of heads, and how they are pooled."""
         Policy.__post_init__(self)  # it goes around any, also around one that evicts nothing
         check_count("heads", self.heads)
         POOL.check(self.pool, "pool")

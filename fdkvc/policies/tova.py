@@ -43,6 +43,5 @@ class Tova(Policy):
     )
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
-        """Return the attention of the last query."""
         last = np.minimum(turn.query_count, 1)[:, None]
         return {"last attention": turn.attention_of_each(cache.token, last).sum(axis=1)}

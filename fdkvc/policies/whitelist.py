@@ -10,20 +10,18 @@ from fdkvc.attention import SPEAKERS, Bools, Observation
 from fdkvc.cache import Cache
 from fdkvc.limits import MAX_TURNS
 from fdkvc.parameters import changed, parameter, share
-from fdkvc.policies.base import Available, Look, Step, within
+from fdkvc.policies.base import Available, Look, Step, protecting, within
 from fdkvc.policies.wrapper import Wrapper, before_eviction
 
 NOBODY = "nobody"
 
-LISTED = Step(
-    "Whitelist",
+LISTED = protecting(
     r"\begin{gathered} t_i < n \;\text{ or }\; t_i = t_0 \;\text{ or }\; "
     r"\text{speaker}_i = p \;\text{ or }\; \text{word}_i \in M \;\Rightarrow\; i \in W \\ "
     r"\text{the oldest } \lfloor m B \rfloor \text{ of } W \;\Rightarrow\; \text{keep} "
     r"\end{gathered}",
     "the first n turns, turn t₀, the words of one speaker, and the marked words M",
-    writes=("protected",),
-    kind="protect",
+    "Whitelist",
 )
 
 
@@ -78,7 +76,6 @@ class Whitelist(Wrapper):
 
     @property
     def also_looks_at(self) -> tuple[Look, ...]:
-        """Use positions, and speakers and words where they are listed."""
         speakers: tuple[Look, ...] = ("speakers",) if self.speaker != NOBODY else ()
         return ("positions", *speakers, *(("words",) if self.words else ()))
 
@@ -91,11 +88,9 @@ class Whitelist(Wrapper):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """Add the protection of listed entries."""
         return before_eviction(self.policy.steps, LISTED)
 
     def without_effect(self, available: Available) -> tuple[str, ...]:
-        """Warn where speakers or words are unknown."""
         own = []
         if self.speaker not in (NOBODY, *available.speakers):
             what = "No system prompt is marked" if available.speakers else "Speakers are unknown"
@@ -108,7 +103,6 @@ class Whitelist(Wrapper):
         return (*super().without_effect(available), *own)
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
-        """Protect listed entries, and those that the wrapped policy protects."""
         born = turn.born(cache.token)
         listed = cache.present & ((born < self.first) | (born == self.at_turn))
         if self.speaker != NOBODY:
