@@ -67,16 +67,16 @@ class AdaHeads(Wrapper):
         equal = self.policy.places(score, cache, protected, budgets, heads)
         if heads == 1:
             return equal
-        own = np.broadcast_to(np.asarray(equal), (len(score), 1))
+        equal = np.broadcast_to(np.asarray(equal), (len(score), 1))
         free = Cache(np.where(protected, -1, cache.token))
-        least = (self.safe * own).astype(np.intp) - protected.sum(axis=1, keepdims=True)
+        least = (self.safe * equal).astype(np.intp) - protected.sum(axis=1, keepdims=True)
         sure = protected | top_k(score, free, np.maximum(least, 0), self.ties)
         pool = (len(score) // heads, heads * score.shape[1])
         kept, _ = select(
             score.reshape(pool),
             Cache(cache.token.reshape(pool)),
             sure.reshape(pool),
-            own.reshape(-1, heads).sum(axis=1, keepdims=True),
+            equal.reshape(-1, heads).sum(axis=1, keepdims=True),
             self.ties,
         )
         return np.asarray(kept.reshape(score.shape).sum(axis=1, keepdims=True))

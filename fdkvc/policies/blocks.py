@@ -50,7 +50,7 @@ class Blocks(Wrapper):
     )
 
     def refusal(self) -> str:
-        if any(each.key == "ada-heads" for each in inside(self.policy)):
+        if any(policy.key == "ada-heads" for policy in inside(self.policy)):
             return f"{self.policy.name} allocates single places, but {self.key} whole pages"
         return ""
 

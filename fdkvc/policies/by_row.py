@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import DTypeLike, NDArray
 
-from fdkvc.parameters import check_parameter, parameters_of
+from fdkvc.parameters import parameters_of
 from fdkvc.policies.base import Policy
 from fdkvc.policies.wrapper import Wrapper
 
@@ -51,15 +51,15 @@ class ByRow(NDArrayOperatorsMixin):
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Stand beside arrays row by row, in their precision."""
         self.was_read = True
-        arrays = [each for each in inputs if isinstance(each, np.ndarray)]
+        arrays = [value for value in inputs if isinstance(value, np.ndarray)]
         # A Python number has no precision of its own either.
         dtype = np.result_type(*arrays, 0.0)
-        axes = max((each.ndim for each in arrays), default=1)
+        axes = max((array.ndim for array in arrays), default=1)
 
-        def beside_arrays(each: Any) -> Any:
-            if not isinstance(each, ByRow):
-                return each
-            return each._values.astype(dtype).reshape(-1, *[1] * (axes - 1))
+        def beside_arrays(value: Any) -> Any:
+            if not isinstance(value, ByRow):
+                return value
+            return value._values.astype(dtype).reshape(-1, *[1] * (axes - 1))
 
         result = getattr(ufunc, method)(*map(beside_arrays, inputs), **kwargs)
         return result if arrays else ByRow(result)
@@ -87,11 +87,11 @@ def by_row(policy: Policy, name: str, values: Sequence[float]) -> Policy:
     Traceback (most recent call last):
     ValueError: sinks of sink is one for all rows
     """
-    known = policy.settings[name]
-    if not known.by_row:
+    field = policy.settings[name]
+    if not field.by_row:
         raise ValueError(f"{name} of {policy.key} is one for all rows")
     for value in values:
-        check_parameter(name, known, value, known.kind)
+        field.check(value, name)
     if isinstance(policy, Wrapper) and name not in parameters_of(policy):
         return replace(policy, policy=by_row(policy.policy, name, values))
     varied = copy.copy(policy.variant(**{name: values[0]}))

@@ -75,9 +75,9 @@ class H2O(Policy):
         a = observed_attention(turn, cache.token, self.queries)
         if self.forgetting == 1:
             return cache.with_channels(cumulative=c + a.sum(axis=1))
-        asks = turn.query_count if self.queries == "each" else np.ones(len(c), np.intp)
+        count = turn.query_count if self.queries == "each" else np.ones(len(c), np.intp)
         for m in range(a.shape[1]):
-            c = np.where((m < asks)[:, None], self.forgetting * c + a[:, m], c)
+            c = np.where((m < count)[:, None], self.forgetting * c + a[:, m], c)
         return cache.with_channels(cumulative=c)
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:

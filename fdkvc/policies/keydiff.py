@@ -18,7 +18,7 @@ class KeyDiff(Policy):
 
     Park et al. 2025, *KeyDiff: Key Similarity-Based KV Cache Eviction for Long-Context LLM
     Inference in Resource-Constrained Environments*: the anchor is the mean of the normalised
-    keys, and the score the negative cosine with it. No query is asked.
+    keys, and the score the negative cosine with it. Queries play no part.
     """
 
     key = "keydiff"

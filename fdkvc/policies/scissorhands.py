@@ -89,11 +89,11 @@ class Scissorhands(Policy):
         seen = seen_by(turn, cache.token, self.queries)
         shares = a * seen.sum(axis=2, keepdims=True).astype(np.float32)
         low = seen & (shares < self.threshold - ROUNDING)
-        asked: Any = seen.any(axis=2)
+        is_query: Any = seen.any(axis=2)
         bits = cache["low"].astype(np.int64)
         for m in range(a.shape[1]):
             moved = (2 * bits + low[:, m]) % 2**self.history
-            bits = np.where(asked[:, m][:, None], moved, bits)
+            bits = np.where(is_query[:, m][:, None], moved, bits)
         return cache.with_channels(low=bits.astype(np.float32))
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:

@@ -72,15 +72,15 @@ class Turns(Wrapper):
         ready = self.policy.after_insert(cache, turn)
         new = contains(ready.token, turn.new)
         count = np.ceil(self.picks * new.sum(axis=1, keepdims=True)).astype(np.intp)
-        own = Cache(np.where(new, ready.token, -1))
         score = total(self.policy.terms(ready, turn))
-        picked = top_k(score, own, count, self.policy.ties)
-        return ready.with_channels(**{"picked": np.where(new, picked, ready["picked"])})
+        picked = top_k(score, Cache(np.where(new, ready.token, -1)), count, self.policy.ties)
+        return ready.with_channels(picked=np.where(new, picked, ready["picked"]))
 
     def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
         """Update the wrapped policy by its own scores, without its threshold."""
-        own = self.policy.update(cache, turn, lambda each: total(self.policy.terms(each, turn)))
-        return dataclasses.replace(own, stale=None)
+        policy = self.policy
+        update = policy.update(cache, turn, lambda entries: total(policy.terms(entries, turn)))
+        return dataclasses.replace(update, stale=None)
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return the position, less all positions so far for tokens that were not picked."""

@@ -91,16 +91,16 @@ class Whitelist(Wrapper):
         return before_eviction(self.policy.steps, LISTED)
 
     def without_effect(self, available: Available) -> tuple[str, ...]:
-        own = []
+        sentences = []
         if self.speaker not in (NOBODY, *available.speakers):
             what = "No system prompt is marked" if available.speakers else "Speakers are unknown"
             instead = ": use first=1, the first turn" if available.speakers else ""
-            own.append(
+            sentences.append(
                 f"{what} here, so whitelist protects no words of the {self.speaker}{instead}."
             )
         if self.words and not available.words:
-            own.append("Words are unknown here, so whitelist protects none.")
-        return (*super().without_effect(available), *own)
+            sentences.append("Words are unknown here, so whitelist protects none.")
+        return (*super().without_effect(available), *sentences)
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
         born = turn.born(cache.token)
