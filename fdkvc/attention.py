@@ -175,10 +175,10 @@ def masked_products(a: Floats, b: Floats, in_a: Bools, in_b: Bools) -> Floats:
     return products
 
 
-def _largest(cosines: Floats, place: Ints, new_place: Ints) -> Floats:
-    """Return the largest (..., C) of the cosines with later places; 0 if all are less."""
-    if place.max(initial=-1) >= new_place.min(initial=0):
-        cosines = np.where(new_place[..., None, :] > place[..., None], cosines, 0)
+def _largest(cosines: Floats, place: Ints, others: Ints) -> Floats:
+    """Return the largest (..., C) of the cosines with others at later places; 0 if all are less."""
+    if place.max(initial=-1) >= others.min(initial=0):
+        cosines = np.where(others[..., None, :] > place[..., None], cosines, 0)
     largest: Floats = cosines.max(axis=-1, initial=0)
     return largest
 
@@ -420,27 +420,26 @@ class Observation:
 
         This costs cached × new cosines.
         """
-        cached, new = self._directions(token), self._directions(self.new)
-        place, new_place = self.position(token), self.position(self.new)
-        in_cache, in_turn = token >= 0, self.new >= 0
-        if type(cached) is not np.ndarray:  # on a device, which promises no bits
-            largest = _largest(row_products(cached, new), place, new_place)
-            return np.where(in_cache, largest, np.float32(0))
+        one, two = self._directions(token), self._directions(self.new)
+        place, newer = self.position(token), self.position(self.new)
+        known, others = token >= 0, self.new >= 0
+        if type(one) is not np.ndarray:  # on a device, which promises no bits
+            return np.where(known, _largest(row_products(one, two), place, newer), np.float32(0))
         most = BLOCK // 4  # stays in a core's cache
-        if token.shape[1] * new_place.size <= most and in_cache.all() and in_turn.all():
-            return _largest(row_products(cached, new), place, new_place)
+        if token.shape[1] * newer.size <= most and known.all() and others.all():
+            return _largest(row_products(one, two), place, newer)
         # The shape of a matrix product may change its rounding, so each row is multiplied alone.
-        largest = np.zeros(token.shape, np.float32)
+        found = np.zeros(token.shape, np.float32)
         for row in range(len(token)):
-            columns, later = new[row, in_turn[row]].T, new_place[row, in_turn[row]]
-            slots = np.flatnonzero(in_cache[row])
-            step = max(1, most // max(1, len(later)))
-            cosines = np.empty((min(step, len(slots)), len(later)), np.float32)
-            for first in range(0, len(slots), step):
-                some = slots[first : first + step]
-                part = np.matmul(cached[row, some], columns, out=cosines[: len(some)])
-                largest[row, some] = _largest(part, place[row, some], later)
-        return largest
+            by, last = two[row, others[row]].T, newer[row, others[row]]
+            own = np.flatnonzero(known[row])
+            step = max(1, most // max(1, len(last)))
+            cosines = np.empty((min(step, len(own)), len(last)), np.float32)
+            for first in range(0, len(own), step):
+                some = own[first : first + step]
+                part = np.matmul(one[row, some], by, out=cosines[: len(some)])
+                found[row, some] = _largest(part, place[row, some], last)
+        return found
 
     def _directions(self, token: Ints) -> Floats:
         """Embedding of each token, scaled to length 1 (B, C, d)."""

@@ -67,8 +67,8 @@ class HeadTokens:
         for at, vectors in enumerate(self._layers):
             rows = slice(at * self._group, (at + 1) * self._group)
             features = {name: column[rows] for name, column in self._features.items()}
-            arrays = (array[rows] for array in (self._new, self.positions, self.born))
-            yield rows, HeadTokens([vectors], *arrays, features)
+            new, positions, born = (each[rows] for each in (self._new, self.positions, self.born))
+            yield rows, HeadTokens([vectors], new, positions, born, features)
 
     def new_tokens(self, turn: int) -> Ints:
         """Return the tokens of the turn (R, n)."""
@@ -86,19 +86,19 @@ class HeadTokens:
     def logits(self) -> Floats:
         """Scaled products of the turn's mean query with all keys (R, 1, N + 1), then −inf."""
         return self._by_layer(
-            lambda layer: _products(layer, layer.new("queries").mean(axis=1, keepdims=True))
+            lambda its: _products(its, its.new("queries").mean(axis=1, keepdims=True))
         )
 
     def query_logits(self, turn: int) -> Floats:
         """Return scaled products of the turn's queries with all keys (R, n, N + 1), then −inf."""
-        return self._by_layer(lambda layer: _products(layer, layer.new("queries")))
+        return self._by_layer(lambda its: _products(its, its.new("queries")))
 
     @cached_property
     def similarities(self) -> Floats:
         """Cosines of the turn's mean hidden state with all (R, 1, N + 1), then 0."""
 
-        def of_layer(layer: Vectors) -> Floats:
-            held, new = layer.held("hidden"), layer.new("hidden")
+        def of_layer(its: Vectors) -> Floats:
+            held, new = its.held("hidden"), its.new("hidden")
             mean = new.mean(axis=1, keepdims=True)
 
             def cosines(hidden: Floats) -> Floats:
@@ -106,8 +106,8 @@ class HeadTokens:
                 products = (mean @ hidden.swapaxes(1, 2))[:, 0] / np.where(lengths > 0, lengths, 1)
                 return self._per_row(products)
 
-            all_tokens = np.concatenate([cosines(held), cosines(new)], axis=1)
-            return np.pad(all_tokens, [(0, 0), (0, 1)])[:, None]
+            found = np.concatenate([cosines(held), cosines(new)], axis=1)
+            return np.pad(found, [(0, 0), (0, 1)])[:, None]
 
         return self._by_layer(of_layer)
 
@@ -118,8 +118,8 @@ class HeadTokens:
     def embeddings(self) -> Floats:
         """Hidden states that enter the row's layer (R, N, d)."""
 
-        def of_layer(layer: Vectors) -> Floats:
-            held, new = layer.held("hidden"), layer.new("hidden")
+        def of_layer(its: Vectors) -> Floats:
+            held, new = its.held("hidden"), its.new("hidden")
             shared = np.broadcast_to(new, (len(held), *new.shape[1:]))
             return self._per_row(np.concatenate([held, shared], axis=1))
 
@@ -128,22 +128,22 @@ class HeadTokens:
     @property
     def keys(self) -> Floats:
         """Keys (R, N, h)."""
-        return self._by_layer(lambda layer: self._per_row(_all(layer, "keys")))
+        return self._by_layer(lambda its: self._per_row(_all(its, "keys")))
 
     @property
     def values(self) -> Floats:
         """Values (R, N, h)."""
-        return self._by_layer(lambda layer: self._per_row(_all(layer, "values")))
+        return self._by_layer(lambda its: self._per_row(_all(its, "values")))
 
     @property
     def token_queries(self) -> Floats:
         """Each token's own query (R, N, h)."""
-        return self._by_layer(lambda layer: self._per_row(_all(layer, "queries")))
+        return self._by_layer(lambda its: self._per_row(_all(its, "queries")))
 
     @property
     def future_attention(self) -> Floats:
         """Unknown while the model is writing."""
-        raise LookupError("the tokens that a model has yet to write are unknown")
+        raise LookupError("what a model has yet to write is not known")
 
 
 def _all(vectors: Vectors, name: str) -> Floats:
