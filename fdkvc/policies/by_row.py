@@ -1,4 +1,4 @@
-"""A hyperparameter with a value of its own for each row: many settings of a policy in one batch."""
+"""A hyperparameter that differs by row: many settings of a policy in one batch."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from fdkvc.policies.wrapper import Wrapper
 
 
 class ByRow(NDArrayOperatorsMixin):
-    """Numbers that stand where one number does, each for its row of a batch.
+    """One number for each row of a batch, used in place of a single number.
 
-    In arithmetic they do what a Python number does: among numbers they stay in double precision,
-    and an array, whose first axis is that of the rows, keeps its own. So each row comes out to the
-    last bit as if its number stood there alone.
+    Arithmetic is that of a Python number: with numbers it is in double precision, with an array,
+    whose first axis is rows, in the array's. So each row is the same to the last bit as with its
+    number alone.
 
     Attributes
     ----------
     was_read : bool
-        Whether anything has asked for the numbers yet.
+        Whether the numbers have been used.
 
     Examples
     --------
@@ -49,7 +49,7 @@ class ByRow(NDArrayOperatorsMixin):
         raise TypeError("a number for each row is neither true nor false")
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        """Stand beside arrays row by row, in their precision."""
+        """Apply a ufunc row by row, in the precision of the arrays."""
         self.was_read = True
         arrays = [value for value in inputs if isinstance(value, np.ndarray)]
         # A Python number has no precision of its own either.
@@ -66,14 +66,14 @@ class ByRow(NDArrayOperatorsMixin):
 
 
 def by_row(policy: Policy, name: str, values: Sequence[float]) -> Policy:
-    """Return a policy that decides each row of a batch with a value of its own.
+    """Return a policy with another value of a hyperparameter for each row of a batch.
 
     Parameters
     ----------
     name : str
         A hyperparameter that is declared ``by_row``.
     values : sequence of numbers
-        For row after row.
+        One for each row.
 
     Raises
     ------

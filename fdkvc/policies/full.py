@@ -10,7 +10,7 @@ from fdkvc.policies.fifo import POSITION, Fifo
 
 @dataclass(frozen=True)
 class Full(Fifo):
-    """Keep every token: the reference above, without the budget that all others keep to.
+    """Keep every token, whatever the budget: the upper reference.
 
     The standard cache of a transformer (Vaswani et al. 2017, *Attention Is All You Need*): keys
     and values of every token so far.

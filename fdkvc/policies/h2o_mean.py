@@ -1,4 +1,4 @@
-"""Mean attention received: H2O by the query."""
+"""Mean attention received: H2O's sum per query."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from fdkvc.policies.base import (
 
 @dataclass(frozen=True)
 class H2OMean(Policy):
-    """Keep what gets the most attention on average over the queries that could see it.
+    """Keep the entries with the most attention on average over the queries that could see them.
 
     *ObservedAttention* of kvpress (Devoto et al. 2025, *Expected Attention: KV Cache Compression
     by Estimating Attention from Future Queries Distribution*): H2O's sum divided by the number of
-    queries, so that having been seen by many is no advantage; no window is protected. Age still is
-    one: the first turns' attention was shared by few entries, and such a mean falls slowly. On
-    Topic Shift no new token stays in turns 2 to 7.
+    queries that saw the entry; no window is protected. Old entries still have an advantage: in the
+    first turns few entries shared the attention, and such a mean falls slowly. On Topic Shift no
+    new token stays in turns 2 to 7.
     """
 
     key = "h2o-mean"

@@ -78,9 +78,9 @@ class Recall(Wrapper):
     def recalls(self, cache: Cache, tier: Ints, turn: Observation) -> Bools:
         """Bring back the pages that the query returns to.
 
-        A page is what one turn brought, its summary the mean key of those still held in the cache
-        or the tier; the query stands for itself by the mean key of the turn's own tokens. It
-        returns if the newest page held does not match it, and a page of the tier does.
+        A page is the tokens of one turn. Its summary is the mean key of those that are still in the
+        cache or the tier; the query's summary is the mean key of the turn's own tokens. The query
+        returns to a page of the tier if it matches that page and not the newest one.
         """
         waiting = tier >= 0
         if not waiting.any():

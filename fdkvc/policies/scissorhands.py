@@ -36,8 +36,8 @@ class Scissorhands(Policy):
     Cache Compression at Test Time*, Algorithm 2: within a history window of queries, count how
     often an entry's attention was low, that is below the even share 1/t of the t entries that the
     query saw; drop the highest counts, never the most recent tokens. Low scores are counted, as
-    in the original, so what fewer queries have seen is not held back. The original drops half of
-    the cache at once; here a turn's surplus goes at its end.
+    in the original, so entries that fewer queries have seen are at no disadvantage. The original
+    drops half of the cache at once; here the entries over the budget are dropped after each turn.
     """
 
     key = "scissorhands"

@@ -20,7 +20,7 @@ class SnapKV(Policy):
     Li et al. 2024, *SnapKV: LLM Knows What You are Looking for Before Generation*. The original
     observes once, at the end of a prompt, a window of its last queries; here every turn is a
     prompt, and the window is a share of it (at least one query). Pooling takes the mean
-    over a kernel of neighbouring entries, with nothing beyond the ends, as the original's code.
+    over a kernel of neighbouring entries, with zeros beyond the ends, as in the original code.
     """
 
     key = "snapkv"
@@ -74,7 +74,7 @@ class SnapKV(Policy):
         return {"pooled attention": self._pooled(np.where(outside, share, 0), outside)}
 
     def _pooled(self, share: Floats, outside: Bools) -> Floats:
-        """Average over the kernel of neighbours, which empty slots do not part (B, C)."""
+        """Average over the kernel of neighbours, skipping empty slots (B, C)."""
         order = np.argsort(~outside, axis=1, kind="stable")
         dense = np.take_along_axis(share, order, axis=1)
         half, slots = self.kernel // 2, share.shape[1]
