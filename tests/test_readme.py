@@ -392,7 +392,7 @@ def test_the_table_of_rooms_is_the_one_that_the_imports_are_held_to() -> None:
 
 
 def test_every_package_that_the_project_imports_is_required() -> None:
-    files = [ROOT / f"requirements{of}.txt" for of in ("", "-capture", "-dask")]
+    files = [ROOT / f"requirements{of}.txt" for of in ("", "-capture", "-dask", "-gguf")]
     requirements = "".join(file.read_text("utf-8") for file in files)
     required = set(re.findall(r"^([\w[\]-]+)>=[\w.]+,<[\w.]+$", requirements, re.MULTILINE))
 

@@ -109,7 +109,7 @@ def real(every: Sequence[Policy], transcripts: Sequence[Transcript]) -> pd.DataF
 
 def answered(policy: Policy, transcripts: Sequence[Transcript]) -> pd.DataFrame:
     """Return the scores of the model's answers to each dialog."""
-    settings = Answers((policy,), (BUDGET,), cut_text=False, proxies=False)
+    settings = Answers((policy,), (BUDGET,), cut_text=False, write_calls=True)
     found = run_answers(settings, load_language_model(BUNDLED), transcripts).answers
     return found[found.policy == policy.name]
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import sys
 import threading
+import unicodedata
 import warnings
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,11 +23,40 @@ if TYPE_CHECKING:
 SECONDS_PER_LINE = 10.0
 """Between two lines of progress where stderr is not a terminal."""
 
+_last_line = -math.inf
+"""When the last line of progress came, or the first part of a command began."""
 
-def warn(text: str, end: str = "\n") -> None:
-    """Print to stderr, if that can be written."""
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""What takes no place (Default_Ignorable in Unicode), though Python calls it printable."""
+
+
+def visible(text: str) -> str:
+    r"""Return a text as a terminal may show it.
+
+    What is not printable, such as marks of direction, or takes no place, is written as its number,
+    but for line ends; spaces are plain.
+
+    Examples
+    --------
+    >>> visible("a\u202eb\xa0c")
+    'a\\u202eb c'
+    """
+    return "".join(
+        letter
+        if letter == "\n" or (letter.isprintable() and not _UNSEEN.match(letter))
+        else " "
+        if unicodedata.category(letter) == "Zs"
+        else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
+
+
+def warn(text: str, end: str = "\n", begin: str = "") -> None:
+    """Print to stderr, if that can be written; `begin` and `end` as they are."""
     try:
-        print(text, end=end, file=sys.stderr, flush=True)
+        print(begin + visible(text), end=end, file=sys.stderr, flush=True)
     except OSError:
         _discard(sys.stderr)
 
@@ -42,7 +73,7 @@ def without_library_warnings() -> Iterator[None]:
 def flush(text: str = "") -> None:
     """Print to stdout at once."""
     with writing():
-        print(text, end="", flush=True)
+        print(visible(text), end="", flush=True)
 
 
 @contextmanager
@@ -79,21 +110,28 @@ def finish(options: Namespace, run: Run, more: Mapping[str, bytes] | None = None
 
 
 @contextmanager
-def progress(text: str = "Starting") -> Iterator[Callable[[Progress], None]]:
+def progress(text: str = "Preparing") -> Iterator[Callable[[Progress], None]]:
     """Yield a function that shows progress: in one line of a terminal, else line by line.
 
-    The last text, at first the given one, is shown again when nothing else was.
+    The last text, at first the given one, is shown again when nothing else was, by one clock for
+    parts of a command that follow each other.
     """
+    global _last_line
     terminal, ended = sys.stderr.isatty(), threading.Event()
     due, left = SECONDS_PER_LINE, math.inf
-    began = reported = printed = monotonic()
+    began = reported = monotonic()
+    if began - _last_line > SECONDS_PER_LINE:
+        _last_line = began
 
     def write(line: str) -> None:
-        nonlocal printed
-        printed = monotonic()
+        global _last_line
+        _last_line = monotonic()
         if math.isfinite(left):
-            line = f"{text}, about {max(0.0, left - (printed - reported)):.0f} s left"
-        warn(f"\r\x1b[K{line}" if terminal else line, end="" if terminal else "\n")
+            line = f"{text}, about {max(0.0, left - (_last_line - reported)):.0f} s left"
+        if terminal:
+            warn(line, end="", begin="\r\x1b[K")
+        else:
+            warn(line)
 
     def show(progress: Progress) -> None:
         nonlocal due, text, left, reported
@@ -104,8 +142,8 @@ def progress(text: str = "Starting") -> Iterator[Callable[[Progress], None]]:
             write(text)
 
     def repeat() -> None:
-        while not ended.wait(max(0.0, printed + SECONDS_PER_LINE - monotonic())):
-            if monotonic() >= printed + SECONDS_PER_LINE:
+        while not ended.wait(max(0.0, _last_line + SECONDS_PER_LINE - monotonic())):
+            if monotonic() >= _last_line + SECONDS_PER_LINE:
                 write(f"{text}, after {monotonic() - began:.0f} s")
 
     thread = threading.Thread(target=repeat, daemon=True)
@@ -116,7 +154,7 @@ def progress(text: str = "Starting") -> Iterator[Callable[[Progress], None]]:
         ended.set()
         thread.join()
         if terminal:
-            warn("\r\x1b[K", end="")
+            warn("", end="", begin="\r\x1b[K")
 
 
 @contextmanager

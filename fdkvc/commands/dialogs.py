@@ -53,9 +53,11 @@ def dialogs(options: Namespace) -> None:
         check_folder(options.out)
 
     recordings, digest = read_sources(options).read_recordings()
+    with progress():
+        first = recordings[0]  # computed on access, which takes long
+    heads = len(first.heads)
     if options.heads is None:
-        settings = replace(settings, heads=(default_heads(recordings[0]),))
-    heads = len(recordings[0].heads)
+        settings = replace(settings, heads=(default_heads(first),))
     warn_no_effect(settings.policies, speakers=SPEAKERS, words=True, heads=heads)
     for sentence in pinned_notes(transcripts_of(recordings), settings.policies, settings.budgets):
         warn(sentence)

@@ -9,7 +9,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any
 
-from fdkvc.commands.console import flush, warn, writing
+from fdkvc.commands.console import flush, visible, warn, writing
 from fdkvc.commands.parser import build_parser
 from fdkvc.files.endings import ENDINGS
 
@@ -95,8 +95,7 @@ def handle_endings(handler: Any = ENDINGS) -> None:
 
 
 def _fail(message: str, code: int = ERROR) -> int:
-    # Input may contain control characters, which a terminal would obey.
-    plain = "".join(letter if letter.isprintable() else " " for letter in message)
+    plain = visible(" ".join(message.splitlines()))
     if len(plain) > MAX_MESSAGE_LENGTH:
         half = MAX_MESSAGE_LENGTH // 2
         plain = f"{plain[:half]} … {plain[-half:]}"

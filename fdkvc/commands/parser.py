@@ -147,7 +147,12 @@ def build_parser() -> argparse.ArgumentParser:
     learn.option("--out", "FILE", "write this file, such as own.json", required=True)
 
     capture = command("capture", "record a model's attention vectors while it reads dialogs")
-    capture.option("--model", "NAME", "folder, or name on the Hugging Face Hub", required=True)
+    capture.option(
+        "--model",
+        "NAME",
+        "folder, GGUF file, smollm2, or name on the Hugging Face Hub",
+        required=True,
+    )
     capture.option("--dialogs", "FILE", f"{FORMATS}; {EXAMPLES}")
     capture.calls()
     capture.option("--layer", "L", "layer to record, from 0", type=read_value, required=True)
@@ -163,11 +168,16 @@ def build_parser() -> argparse.ArgumentParser:
     capture.option("--out", "FILE", "write this trace file, such as trace.npz", required=True)
 
     answers = command("answers", "measure what a model's answers lose when policies evict")
-    small = "folder of a small model with the Llama architecture; default: the bundled model"
+    small = "folder or GGUF file of a Llama model, or smollm2; default: the bundled model"
     answers.option("--model", "FOLDER", small)
     answers.workers()
     live = command("live", "measure what answers lose and caches cost in any transformers model")
-    live.option("--model", "FOLDER", "folder of any causal model", required=True)
+    live.option(
+        "--model",
+        "FOLDER",
+        "folder of any causal model, a GGUF file of a Llama model, or smollm2",
+        required=True,
+    )
     live.option("--pool", "HOW", "score of heads that decide together: mean or max", default="mean")
     positions = "kept: rotary positions stay; slots: they are renumbered without gaps"
     live.option("--positions", "HOW", positions, default="kept")
@@ -181,6 +191,8 @@ def build_parser() -> argparse.ArgumentParser:
         decides = "head: each KV head evicts on its own; layer or model: all its heads together"
         each.option("--decides", "WHO", decides, default="head")
         each.option("--every", "N", "evict also after every N generated tokens", type=read_value)
+        each.flag("--write-calls", "let the model also write each call, token by token")
+        each.flag("--proxies", "also replay the dialogs, for the metrics that stand in for answers")
         each.option("--baseline", "KEY", "policy to compare with; default: full, without eviction")
         each.option("--out", "DIR", tables, required=True)
 

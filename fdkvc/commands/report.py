@@ -68,7 +68,8 @@ def _html(options: Namespace, how: Execution) -> str:
             recordings, digest = _lexical_recordings(options.dialogs, options.calls)
             parts = replay_parts(ReplayRun.measure(Replay(), recordings, {"digest": digest}, **how))
         if options.answers is not None:
-            settings, (model, trained_on) = Answers(), small_model(None)
+            settings = Answers(write_calls=True, proxies=True)
+            model, trained_on = small_model(None)
             dialogs, digest = readable_dialogs(model, _sources(options.answers))
             about = {"digest": digest, "trained_on": trained_on}
             run = AnswersRun.measure(settings, model, dialogs, about, **how)

@@ -20,6 +20,7 @@ import math
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from fdkvc.attention import Bools, Floats, softmax
+from fdkvc.corpora.gguf_file import as_folder, find_model
 from fdkvc.corpora.model_folder import (
     as_model_error,
     cache_name,
@@ -194,7 +196,7 @@ def load_capture_model(
     reads: str = READS.default,
     surprisal: str = SURPRISAL.default,
 ) -> Model:
-    """Load a model, from a folder or by its name; by default all query heads of the layer.
+    """Load a model, from a folder or GGUF file or by its name; by default all heads of the layer.
 
     `layer` counts from 0; for `reads` and `surprisal` see `READS` and `SURPRISAL`. Raises a
     ValueError if packages are missing, or the model cannot be loaded or recorded, or has no such
@@ -202,8 +204,22 @@ def load_capture_model(
     """
     READS.check(reads, "reads")
     SURPRISAL.check(surprisal, "surprisal")
+    with ExitStack() as stack:
+        with as_model_error(name):
+            source = stack.enter_context(as_folder(find_model(name)))
+        return _load(name, str(source), layer, heads, reads, surprisal)
+
+
+def _load(
+    name: str,
+    source: str,
+    layer: int,
+    heads: Sequence[int] | None,
+    reads: str,
+    surprisal: str,
+) -> Model:
     with as_model_error(name):
-        folder = Path(name)
+        folder = Path(source)
         is_path = folder.exists() or name.startswith((".", "/", "~")) or name.count("/") > 1
         stored = check_model_folder(folder) if is_path else None
     try:
@@ -230,9 +246,9 @@ def load_capture_model(
     AttentionMaskInterface.register(INTERFACE, sdpa_mask)
     gpu = torch.cuda.is_available()
     with as_model_error(name):
-        config = AutoConfig.from_pretrained(name)
+        config = AutoConfig.from_pretrained(source)
         with stderr_silenced():
-            tokenizer = AutoTokenizer.from_pretrained(name)
+            tokenizer = AutoTokenizer.from_pretrained(source)
             prefix, suffix = _frame(tokenizer)
     if getattr(config, "is_encoder_decoder", False):
         raise ValueError(
@@ -262,7 +278,7 @@ def load_capture_model(
             model, loaded = (
                 AutoModelForCausalLM if predicts_tokens else AutoModel
             ).from_pretrained(
-                name,
+                source,
                 attn_implementation=INTERFACE,
                 dtype="auto" if gpu else torch.float32,
                 use_safetensors=True,

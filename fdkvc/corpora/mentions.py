@@ -62,7 +62,8 @@ class MentionFinder:
     """Finds wordings in the turns of a dialog as whole words, ignoring case and kinds of space.
 
     Neither a number nor an id is found within another: ``2`` is not in ``12``, ``2:30`` or ``-2``,
-    and ``HAT1`` is not in ``HAT1-B``.
+    and ``HAT1`` is not in ``HAT1-B``. Mentions of a value may overlap. The symbols of the
+    dialog are sorted once by all that follows, so that a search takes time by the wording's length.
 
     Examples
     --------

@@ -10,7 +10,9 @@ last, so that writing the call requires the dialog and not a database's spelling
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -32,10 +34,12 @@ class Passage:
     """The call that the text represents."""
     spans: tuple[tuple[int, int], ...] = ()
     """(start, end): characters of each argument's wording."""
+    kind: Literal["system", "result"] | None = None
+    """That of its turn: a system prompt or a tool's result."""
 
 
-def model_text(transcript: Transcript) -> tuple[Passage, ...]:
-    """Return a dialog as passages; a turn without words has none.
+def model_text(transcript: Transcript, *, as_json: bool = False) -> tuple[Passage, ...]:
+    """Return a dialog as passages, its calls as lines or JSON; a turn without words has none.
 
     Examples
     --------
@@ -44,18 +48,20 @@ def model_text(transcript: Transcript) -> tuple[Passage, ...]:
     >>> print(next(passage.text for passage in model_text(dialog) if passage.call))
     FindTrain ; date = Friday the 9th of May ; destination = Trieste ; origin = Ljubljana
     """
-    return tuple(_passages(transcript))
+    return tuple(_passages(transcript, _json_call if as_json else _call_passage))
 
 
-def _passages(transcript: Transcript) -> Iterator[Passage]:
+def _passages(
+    transcript: Transcript, call_passage: Callable[[Call, Transcript], Passage]
+) -> Iterator[Passage]:
     calls: dict[int, list[Call]] = {}
     for call in () if transcript.calls_in_text else transcript.calls:
         calls.setdefault(call.turn, []).append(call)
     for at, turn in enumerate(transcript.turns):
         for call in calls.get(at, ()):
-            yield _call_passage(call, transcript)
+            yield call_passage(call, transcript)
         if turn.text:
-            yield Passage(transcript.spoken_by[at], turn.text, at)
+            yield Passage(transcript.spoken_by[at], turn.text, at, kind=turn.kind)
 
 
 def _call_passage(call: Call, transcript: Transcript) -> Passage:
@@ -67,20 +73,43 @@ def _call_passage(call: Call, transcript: Transcript) -> Passage:
     return Passage("call", text, call.turn, call, tuple(spans))
 
 
+def _json_call(call: Call, transcript: Transcript) -> Passage:
+    text, spans = f'[{{"name": {json.dumps(call.method)}, "arguments": {{', []
+    for at, argument in enumerate(call.arguments):
+        value = json.dumps(transcript.wording(argument), ensure_ascii=False)[1:-1]
+        text += f'{", " if at else ""}{json.dumps(argument.slot, ensure_ascii=False)}: "'
+        spans.append((len(text), len(text) + len(value)))
+        text += f'{value}"'
+    return Passage("call", text + "}}]" + CALL_TAGS[1], call.turn, call, tuple(spans))
+
+
+CALL_TAGS = "<tool_call>", "</tool_call>"
+"""What is around the JSON of a call, as the models of SmolLM2 and others write it."""
+
 SEPARATOR = " ; "
 EQUALS = " = "
 
 
 def read_call(text: str) -> tuple[str, dict[str, str]]:
-    """Parse a call that a model wrote: its method, and its arguments by slot.
+    """Parse a call that a model wrote, as a line or JSON: its method, and its arguments by slot.
 
-    Other text is ignored; of a repeated slot, the first counts.
+    Other text of a line is ignored; of a repeated slot, the first counts.
 
     Examples
     --------
     >>> read_call(" FindMovies ; location = San Fran ; and ; theater_name = AMC Metreon")
     ('FindMovies', {'location': 'San Fran', 'theater_name': 'AMC Metreon'})
+    >>> read_call('[{"name": "FindMovies", "arguments": {"seats": 2}}]</tool_call>')
+    ('FindMovies', {'seats': '2'})
     """
+    if text.lstrip().startswith(("[", "{")):
+        with suppress(ValueError, RecursionError):
+            (call, *_) = (
+                calls if isinstance(calls := json.loads(_untagged(text)), list) else [calls]
+            )
+            if isinstance(call, dict) and isinstance(call.get("arguments"), dict):
+                values = {str(slot): str(value) for slot, value in call["arguments"].items()}
+                return str(call.get("name")), values
     method, *rest = (each.strip() for each in text.split(SEPARATOR))
     found: dict[str, str] = {}
     for each in rest:
@@ -88,3 +117,7 @@ def read_call(text: str) -> tuple[str, dict[str, str]]:
         if equals:
             found.setdefault(slot.strip(), value.strip())
     return method, found
+
+
+def _untagged(text: str) -> str:
+    return text.strip().removesuffix(CALL_TAGS[1])

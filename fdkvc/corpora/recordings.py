@@ -162,17 +162,24 @@ class Recording:
 
     def tokens_of(self, mention: Mention) -> tuple[int, ...]:
         """Return the indices of the tokens that cover any of a mention's characters."""
-        first, spans = self.starts[mention.turn], self._spans[mention.turn]
-        start, end = np.maximum(spans[0], mention.start), np.minimum(spans[1], mention.end)
-        return tuple((first + np.flatnonzero(start < end)).tolist())
+        first = self.starts[mention.turn]
+        starts, ends, last_end, next_start = self._spans[mention.turn]
+        low = int(np.searchsorted(last_end, mention.start, "right"))
+        high = int(np.searchsorted(next_start, mention.end))
+        start = np.maximum(starts[low:high], mention.start)
+        end = np.minimum(ends[low:high], mention.end)
+        return tuple((first + low + np.flatnonzero(start < end)).tolist())
 
     @cached_property
     def _spans(self) -> list[NDArray[np.intp]]:
-        """Starts and ends of the tokens of each turn (2, n)."""
-        return [
-            np.array([[each.start for each in turn], [each.end for each in turn]], np.intp)
-            for turn in self.tokens
-        ]
+        """Start, end, last end so far and first start from here of each turn's tokens (4, n)."""
+        found = []
+        for turn in self.tokens:
+            starts = np.array([token.start for token in turn], np.intp)
+            ends = np.array([token.end for token in turn], np.intp)
+            first = np.minimum.accumulate(starts[::-1])[::-1]
+            found.append(np.stack([starts, ends, np.maximum.accumulate(ends), first]))
+        return found
 
     @cached_property
     def evidence(self) -> tuple[tuple[Demand, tuple[tuple[int, ...], ...]], ...]:

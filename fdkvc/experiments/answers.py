@@ -20,7 +20,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fdkvc.attention import Bools, Floats
-from fdkvc.corpora.model_text import SEPARATOR, model_text
+from fdkvc.corpora.model_text import SEPARATOR
 from fdkvc.corpora.transcripts import Argument, Call, Transcript
 from fdkvc.experiments.arguments import AGES
 from fdkvc.experiments.jobs import (
@@ -33,11 +33,12 @@ from fdkvc.experiments.jobs import (
 )
 from fdkvc.experiments.replay import Replay, replay
 from fdkvc.explain.answer_causes import grade_call
+from fdkvc.limits import MAX_CHUNK_NUMBERS
 from fdkvc.lm.chat import generate_passages
 from fdkvc.lm.head_eviction import DECIDES, EVERY, check_no_future
 from fdkvc.lm.head_recordings import head_recordings
 from fdkvc.lm.language_model import AnyModel
-from fdkvc.lm.text_cache import ModelCache, read
+from fdkvc.lm.text_cache import ModelCache, TextCache, read
 from fdkvc.lm.tokens import MARKED, EncodedPassage
 from fdkvc.parameters import BUDGET, check_parameter
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
@@ -55,6 +56,9 @@ CHUNK = 4
 
 LOGITS_AT_ONCE = 12
 """Tokens whose logits are in memory at once."""
+
+LARGE_VOCABULARY = 2**14
+"""From which on so many tokens are read at once that `MAX_CHUNK_NUMBERS` logits are in memory."""
 
 WRITERS_AT_ONCE = 2
 """Copies of caches that write at once."""
@@ -91,7 +95,9 @@ class Answers:
     """``head`` or ``layer``; see `fdkvc.lm.text_cache.EvictingCache`."""
     every: int | None = None
     """Also evict every so many tokens while the model writes."""
-    proxies: bool = True
+    write_calls: bool = False
+    """Whether the model also writes the calls."""
+    proxies: bool = False
     """Whether to replay the dialogs as well."""
 
     def __post_init__(self) -> None:
@@ -148,15 +154,16 @@ def run_answers(
     differ. Raises a ValueError if a dialog is longer than the model's context, or `workers` is
     below 1.
     """
-    alone = worker_count(how) == 1 and how.get("executor") is None
-    on_progress = how.get("on_progress")
+    alone, on_progress = worker_count(how) == 1, how.get("on_progress")
     sizes = [sum(len(each.ids) for each in encode_dialog(model, own)) for own in transcripts]
     jobs = [transcripts[first : first + CHUNK] for first in range(0, len(transcripts), CHUNK)]
     run = partial(answer_chunk, settings, model)
-    if alone and on_progress is not None:  # in this process, where each passage is reported
-        how["on_progress"] = None
-        run = partial(run, on_read=_reporting(sizes, on_progress))
-    chunks = run_jobs(run, jobs, **how)
+    if alone and on_progress is not None and how.get("executor") is None:
+        # In this thread, each passage is reported, and Ctrl-C ends no thread within torch.
+        on_read = _reporting(sizes, on_progress)
+        chunks = [run(job, on_read) for job in jobs]
+    else:
+        chunks = run_jobs(run, jobs, **how)
     tables = (
         pd.DataFrame([row for chunk in chunks for row in chunk[at]], columns=list(MEASURED))
         for at in range(2)
@@ -209,6 +216,9 @@ def _read(
 ) -> tuple[list[tuple[str, int, str, float, int]], ModelCache]:
     """Return a dialog's rows from the policy on, and its full cache; the others can go."""
     caches = settings.caches(model)
+    for cache in caches.values():
+        if isinstance(cache, TextCache):
+            cache.reserve(len(model.tokens.first) + sum(len(passage.ids) for passage in passages))
     reader = _Reader(settings, model, list(caches.values()))
     for passage in passages:
         reader.read_passage(passage)
@@ -224,7 +234,7 @@ def _read(
 
 def encode_dialog(model: AnyModel, transcript: Transcript) -> list[EncodedPassage]:
     """Return the passages of a dialog in tokens; ValueError if the model's context holds fewer."""
-    passages = [model.tokens.encode_passage(passage) for passage in model_text(transcript)]
+    passages = model.tokens.encode_dialog(transcript)
     count = len(model.tokens.first) + sum(len(passage.ids) for passage in passages)
     most = model.decoder.shape.positions
     if count > most:
@@ -267,7 +277,8 @@ class _Reader:
         self.ages: list[NDArray[np.intp]] = []  # of values (n,), see `_ages`
         self.value_ages: list[int] = []  # in turns, 0 if never mentioned
         none = np.zeros((len(caches), 0), bool)
-        self.right = {name: [none] for name in GRADED}  # (C, n)
+        graded = GRADED if settings.write_calls else GRADED[:1]
+        self.right = {name: [none] for name in graded}  # (C, n)
         self._next: Floats | None = None  # logits of the next token (C, 1, V)
         if model.tokens.first:
             self._next = read(caches, model.tokens.first, last=1)
@@ -275,9 +286,10 @@ class _Reader:
     def read_passage(self, passage: EncodedPassage) -> None:
         """Read a passage as a turn; before a call's turn ends, see what would be written."""
         call, start = passage.passage.call is not None, self.caches[0].count
+        writes = call and self.settings.write_calls
         # Without eviction inside a turn, a fork can go back to its start.
         before = self.caches
-        if call and self.settings.every is not None:
+        if writes and self.settings.every is not None:
             before = [cache.fork() for cache in before]
         ages, best = _ages(passage), []
         for first, end in self._parts(passage):
@@ -291,9 +303,13 @@ class _Reader:
                 best.append(self._score(logits, np.asarray(passage.ids[first:end])))
                 self.ages.append(ages[first:end])
         if call:
-            rest = passage.ids[len(self.model.tokens.marks["call"]) :]
-            likeliest = np.concatenate(best, axis=1)[:, -len(rest) :]
+            # The model writes neither the mark nor what follows the end.
+            stop = len(passage.ids) - passage.tail
+            rest = passage.ids[passage.start : stop]
+            at = stop - len(passage.ids) + sum(each.shape[1] for each in best)
+            likeliest = np.concatenate(best, axis=1)[:, at - len(rest) : at]
             self._grade_values(passage, likeliest)
+        if writes:
             exact = np.asarray((likeliest == rest).all(axis=1))
             others = [each for each, found in zip(before, exact, strict=True) if not found]
             self._grade(passage, start, others, exact)
@@ -303,9 +319,12 @@ class _Reader:
     def _parts(self, passage: EncodedPassage) -> Iterator[tuple[int, int]]:
         """Yield the bounds of parts to read; evict where `every` would while writing."""
         every, writer, size = self.settings.every, passage.passage.writer, len(passage.ids)
-        mark = len(self.model.tokens.marks[writer])
+        mark = passage.start
         stops = set() if every is None or writer == "user" else {*range(mark + every, size, every)}
-        bounds = sorted({0, size, *range(LOGITS_AT_ONCE, size, LOGITS_AT_ONCE), *stops})
+        vocabulary, at_once = self.model.decoder.shape.vocabulary, LOGITS_AT_ONCE
+        if vocabulary >= LARGE_VOCABULARY:
+            at_once = max(at_once, MAX_CHUNK_NUMBERS // (len(self.caches) * vocabulary))
+        bounds = sorted({0, size, *range(at_once, size, at_once), *stops})
         for first, end in pairwise(bounds):
             if first in stops:
                 for cache in self.caches:
@@ -315,12 +334,14 @@ class _Reader:
     def _score(self, logits: Floats, targets: NDArray[np.intp]) -> NDArray[np.intp]:
         """Score logits (C, n, V) for the tokens that came; return the likeliest (C, n)."""
         best = logits.argmax(axis=-1)
-        relative = logits - np.take_along_axis(logits, best[..., None], axis=-1)
-        powers = np.exp(relative)
-        total = powers.sum(axis=-1)
+        relative, total = logits, np.empty_like(logits[..., 0])  # the logits are not used again
+        relative -= np.take_along_axis(logits, best[..., None], axis=-1)
+        for at in range(len(logits) - 1, -1, -1):  # the full cache's last
+            powers = np.exp(relative[at])
+            total[at] = powers.sum(axis=-1)
         lost = np.log(total)
         came = relative[:, np.arange(len(targets)), targets]
-        likely = powers[0] / total[0, :, None]
+        likely = powers / total[0, :, None]
         expected = np.einsum("nv,cnv->cn", likely, relative) - lost  # of log p, under the full
         self.scores.append((lost - came, np.maximum(expected[0] - expected, 0), best == best[0]))
         return np.asarray(best)
@@ -329,16 +350,17 @@ class _Reader:
         """Note which values each cache would write, by the likeliest tokens after the mark."""
         tokens, call = self.model.tokens, passage.passage.call
         assert call is not None
-        rest = np.asarray(passage.ids[-likeliest.shape[1] :])
+        rest = np.asarray(passage.ids[passage.start :][: likeliest.shape[1]])
+        closes = '"' if tokens.calls_as_json else SEPARATOR.strip()
         # As long as greedy decoding writes the true tokens, it has read what was read here.
         for argument, span in zip(call.arguments, passage.passage.spans, strict=True):
-            at = np.array(passage.tokens_of(*span), np.intp) - (len(passage.ids) - len(rest))
+            at = np.array(passage.tokens_of(*span), np.intp) - passage.start
             if not at.size:
                 continue
             after = at[-1] + 1
             ends = [
                 token in (rest[after], tokens.end)
-                or tokens.text([token]).lstrip().startswith(SEPARATOR.strip())
+                or tokens.text([token]).lstrip().startswith(closes)
                 for token in likeliest[:, after].tolist()
             ]
             right = (likeliest[:, at] == rest[at]).all(axis=1) & ends
@@ -395,7 +417,7 @@ class _Reader:
         return {
             name: (float(np.mean(scores, dtype=float)), len(scores))
             for name, metric in metrics_of("answers").items()
-            if len(scores := metric.measure(found))
+            if name in found and len(scores := metric.measure(found))
         }
 
 

@@ -6,9 +6,12 @@ Needs the packages of ``requirements-dask.txt``.
 from __future__ import annotations
 
 import asyncio
+import logging
+import threading
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, Executor
 from contextlib import contextmanager
+from time import perf_counter
 from typing import Any
 
 from fdkvc.experiments.benchmark import Benchmark, run_chunk
@@ -16,15 +19,21 @@ from fdkvc.experiments.benchmark import Benchmark, run_chunk
 TIMEOUT = 5.0
 """Seconds within which a scheduler must answer first."""
 
+PATIENCE = 60.0
+"""Seconds without any worker after which a run ends."""
+
+LOGGERS = ("distributed", "distributed.client", "tornado.application", "asyncio")
+"""They report a scheduler that went away with tracebacks; a sentence does so here."""
+
 
 @contextmanager
 def dask_cluster(address: str) -> Iterator[tuple[Executor, int]]:
     """Connect to a Dask cluster: its executor, and how many chunks it runs at once.
 
-    The chunks of a worker that dies go to another, or wait for one to join. `address` is the
-    scheduler's, such as ``tcp://host:8786``. Raises a ValueError if optional packages are missing,
-    no scheduler answers, its cluster has no workers or cannot run a dialog, or the scheduler goes
-    away during the run.
+    The chunks of a worker that dies go to another, or wait `PATIENCE` for one to join. `address` is
+    the scheduler's, such as ``tcp://host:8786``. Raises a ValueError if optional packages are
+    missing, no scheduler answers, its cluster has no workers or cannot run a dialog, or if the
+    scheduler or all workers go away during the run.
     """
     try:
         from distributed import Client
@@ -32,18 +41,44 @@ def dask_cluster(address: str) -> Iterator[tuple[Executor, int]]:
         raise ValueError(
             f"a cluster needs {error.name}: install requirements-dask.txt, or the extra dask"
         ) from None
+    for name in LOGGERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     _check_scheduler(address)
     with Client(address, timeout=TIMEOUT, set_as_default=False) as client:
         workers = sum(client.nthreads().values())
         if not workers:
             raise ValueError(f"the Dask scheduler at {address!r} has no workers: start one first")
         _check_workers(client, address)
+        ended, abandoned = threading.Event(), threading.Event()
+        watch = threading.Thread(target=_watch, args=(client, ended, abandoned), daemon=True)
+        watch.start()
         try:
             yield client.get_executor(), workers
         except CancelledError:
-            raise ValueError(
-                f"the Dask scheduler at {address!r} went away during the run"
-            ) from None
+            what = f"the Dask scheduler at {address!r} went away during the run"
+            if abandoned.is_set():
+                what = (
+                    f"the Dask scheduler at {address!r} has had no worker for {PATIENCE:.0f} s: "
+                    "start one, and run again"
+                )
+            raise ValueError(what) from None
+        finally:
+            ended.set()
+
+
+def _watch(client: Any, ended: threading.Event, abandoned: threading.Event) -> None:
+    """Close a client, which cancels its chunks, once it has been without workers for long."""
+    since = perf_counter()
+    while not ended.wait(PATIENCE / 20):
+        try:
+            if client.nthreads():
+                since = perf_counter()
+        except Exception:  # the scheduler is gone, which the client notices, too
+            return
+        if perf_counter() - since > PATIENCE:
+            abandoned.set()
+            client.close()
+            return
 
 
 def _check_scheduler(address: str) -> None:

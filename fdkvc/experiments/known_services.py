@@ -100,12 +100,14 @@ def known_sentence(known: pd.DataFrame) -> str:
         return "No services are named, so it is unknown which the model was trained on."
     parts = []
     for group, dialogs, clusters, calls, exact, values, right in known.itertuples(index=False):
-        shares = f"{decimal(100 * exact, 1)} % of calls exact"
-        if values:
-            shares = f"{decimal(100 * right, 1)} % of {count(values, 'value')} right, {shares}"
-        of_full = f"; full cache: {shares}" if calls else ""
+        graded = (
+            [f"{decimal(100 * right, 1)} % of {count(values, 'value')} right"] if values else []
+        )
+        graded += [f"{decimal(100 * exact, 1)} % of calls exact"] if calls else []
+        counted = [] if values and not calls else [count(calls, "call")]  # calls need --write-calls
+        counted += [f"full cache: {', '.join(graded)}"] if graded else []
         named = "" if group == NOT_NAMED else f" in {count(clusters, 'cluster')}"
-        counts = f"{count(dialogs, 'dialog')}{named} ({count(calls, 'call')}{of_full})"
+        counts = f"{count(dialogs, 'dialog')}{named} ({'; '.join(counted)})"
         verb, what = _IN_WORDS[group]
         parts.append(f"{counts} {verb}{'s' if dialogs == 1 else ''} {what}")
     return f"{listed(parts)}."

@@ -1,7 +1,8 @@
 """Settings from the options of a command and back, derived from dataclass fields.
 
 A field that is a number, a text, a policy or a scenario, or a tuple of these, is the option of the
-same name. `settings_from` reads options, and `options_of` returns those that give the settings.
+same name, and so is a flag that is off by default. `settings_from` reads options, and `options_of`
+returns those that give the settings.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ WORDS: Mapping[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     int: (_same, _same),
     float: (_same, _same),
     str: (_same, _same),
+    bool: (_same, _same),
     Policy: (read_policy, lambda policy: policy.name),
     Scenario: (scenario_named, lambda scenario: scenario.key),
 }
@@ -40,7 +42,7 @@ def _options(kind: type) -> Iterator[tuple[dataclasses.Field[Any], type, bool]]:
         several = get_origin(hint) is tuple
         inner = [each for each in get_args(hint) if each not in (NoneType, Ellipsis)]
         word = inner[0] if len(inner) == 1 else hint
-        if word in WORDS:
+        if word in WORDS and (word is not bool or field.default is False):
             yield field, word, several
 
 

@@ -183,6 +183,8 @@ def parse_run(
         )
     try:
         run = json.loads(content)
+    except UnicodeDecodeError:
+        raise ValueError("the file is not a run.json: it is not text in UTF-8") from None
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the file is not a run.json: it is not JSON ({error})") from None
     if not isinstance(run, dict) or "parameters" not in run:

@@ -18,18 +18,18 @@ import transformers
 from transformers.utils.logging import disable_progress_bar, set_verbosity_error
 
 from fdkvc.attention import Floats, Ints
+from fdkvc.corpora.gguf_file import as_folder, find_model
 from fdkvc.corpora.model_folder import (
     as_model_error,
     cache_name,
     check_loaded,
     check_model_folder,
 )
-from fdkvc.corpora.transcripts import clean_name
 from fdkvc.live.cache import POSITIONS, PolicyCache
 from fdkvc.live.rotary import head_width
 from fdkvc.lm.decoder import ModelSizes
 from fdkvc.lm.head_eviction import DECIDES
-from fdkvc.lm.language_model import folder_digest
+from fdkvc.lm.language_model import model_digest, model_name
 from fdkvc.lm.tokens import Tokens, load_tokens
 from fdkvc.policies import Policy, policy_named
 from fdkvc.policies.together import POOL
@@ -197,11 +197,11 @@ class CutTextCache(LiveTextCache):
 def load_live(
     folder: str | Path, *, pool: str = POOL.default, positions: str = POSITIONS.default
 ) -> LiveModel:
-    """Load a causal model from a folder, with its tokens.
+    """Load a causal model from a folder or a GGUF file, with its tokens.
 
     Parameters
     ----------
-    folder : path
+    folder : path, or a name of `fdkvc.corpora.gguf_file.NAMED_MODELS`
     pool, positions : str
         As for `fdkvc.live.PolicyCache`.
 
@@ -210,13 +210,12 @@ def load_live(
     ValueError
         In one sentence that names the folder and what is wrong.
     """
-    path = Path(folder)
     POOL.check(pool, "pool")
     POSITIONS.check(positions, "positions")
     disable_progress_bar()
     set_verbosity_error()  # relevant warnings are errors below
     gpu = torch.cuda.is_available()
-    with as_model_error(str(path)):
+    with as_model_error(str(folder)), as_folder(file := find_model(str(folder))) as path:
         check_model_folder(path)
         model, loaded = transformers.AutoModelForCausalLM.from_pretrained(
             path,
@@ -229,7 +228,6 @@ def load_live(
         check_loaded(loaded)
         model = model.to("cuda" if gpu else "cpu").eval()
         tokens = load_tokens(path, model.config.get_text_config(decoder=True).vocab_size)
-        name, digest = clean_name(path.resolve().name), folder_digest(path)
-        found = LiveModel(name, model, tokens, digest, pool, positions)
+        found = LiveModel(model_name(file), model, tokens, model_digest(file), pool, positions)
         found.full()  # which says what a policy cannot do with it
     return found

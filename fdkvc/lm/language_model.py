@@ -1,20 +1,22 @@
-"""Language models, read from a folder of Hugging Face *transformers*.
+"""Language models, read from a folder of Hugging Face *transformers* or from a GGUF file.
 
 The folder has ``config.json``, weights as *safetensors*, which are converted to single precision,
-and ``tokenizer.json``.
+and ``tokenizer.json``; `fdkvc.corpora.gguf_file` takes the same from a GGUF file.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Lock
 from typing import Any, Protocol
 
 import numpy as np
 
 from fdkvc.attention import Floats
+from fdkvc.corpora.gguf_file import GgufFile, find_model, is_gguf, read_gguf
 from fdkvc.corpora.json_input import check_object
 from fdkvc.corpora.model_folder import RANGES, check_model_folder, read_config, weight_files
 from fdkvc.corpora.transcripts import clean_name
@@ -92,43 +94,76 @@ class AnyModel(Protocol):
         """Return a new cache that recomputes the last tokens alone after every turn."""
 
 
-def load_language_model(folder: str | Path) -> LanguageModel:
-    """Read a model from a folder.
+def load_language_model(
+    name: str | Path, on_progress: Callable[[float], None] | None = None
+) -> LanguageModel:
+    """Read a model: a folder, a GGUF file, or one of `fdkvc.corpora.gguf_file.NAMED_MODELS`.
 
-    Raises a ValueError that names the folder, the file and the problem.
+    `on_progress` gets the share that is read, from 0 to 1. Raises a ValueError that names the
+    model, the file and the problem.
     """
-    path = Path(folder)
     try:
-        decoder = load_decoder(path)
-        tokens = load_tokens(path, decoder.shape.vocabulary)
+        path = find_model(str(name))
+        stored = read_gguf(path) if is_gguf(path) else path
+        decoder = load_decoder(stored, on_progress)
+        tokens = load_tokens(stored, decoder.shape.vocabulary)
         decoder = replace(decoder, features=tokens.features)
+        digest = model_digest(path)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise ValueError(f"the model {str(path)!r} cannot be loaded: {reason}") from None
-    return LanguageModel(clean_name(path.resolve().name), decoder, tokens, folder_digest(path))
+        raise ValueError(f"the model {str(name)!r} cannot be loaded: {reason}") from None
+    return LanguageModel(model_name(path), decoder, tokens, digest)
 
 
-def folder_digest(folder: Path) -> str:
+_LOADED: dict[str, LanguageModel] = {}
+_LOADING = Lock()
+
+
+def shared_language_model(
+    name: str | Path, on_progress: Callable[[float], None] | None = None
+) -> LanguageModel:
+    """Return a model that is loaded on first use, and then shared by the whole process."""
+    with _LOADING:
+        if str(name) not in _LOADED:
+            _LOADED[str(name)] = load_language_model(name, on_progress)
+        return _LOADED[str(name)]
+
+
+def model_name(path: Path) -> str:
+    """Return the name of a folder or of a GGUF file."""
+    path = path.resolve()
+    return clean_name(path.stem if path.suffix == ".gguf" else path.name)
+
+
+def model_digest(path: Path) -> str:
     """Return the SHA-256 of a model's files."""
-    joined = hashlib.sha256()
-    for path in (folder / "config.json", *weight_files(folder), folder / "tokenizer.json"):
-        joined.update(path.read_bytes())
+    joined, files = hashlib.sha256(), [path]
+    if path.is_dir():
+        files = [path / "config.json", *weight_files(path), path / "tokenizer.json"]
+    for each in files:
+        joined.update(each.read_bytes())
     return joined.hexdigest()
 
 
-def load_decoder(folder: Path) -> Decoder:
-    """Read a decoder from a folder; errors name the file and the problem."""
-    check_model_folder(folder)
-    shape = _shape(read_config(folder))
-    arrays = _arrays(folder)
+def load_decoder(
+    stored: Path | GgufFile, on_progress: Callable[[float], None] | None = None
+) -> Decoder:
+    """Read a decoder from a folder or file; errors name the file and the problem."""
+    arrays: Mapping[str, Floats]
+    if isinstance(stored, Path):
+        check_model_folder(stored)
+        shape, arrays = _shape(read_config(stored)), _arrays(stored)
+    else:
+        shape, arrays = _shape(stored.config), stored
     h, wide = shape.head_width, shape.width
 
     def take(name: str, *size: int) -> Floats:
         if name not in arrays:
             raise ValueError(f"its weights lack {name}")
-        if arrays[name].shape != size:
-            raise ValueError(f"{name} has shape {arrays[name].shape}, but config.json says {size}")
-        return arrays[name]
+        array = arrays[name]
+        if array.shape != size:
+            raise ValueError(f"{name} has shape {array.shape}, but the model's sizes say {size}")
+        return array
 
     def paired(name: str, heads: int) -> Floats:
         halves = take(name, heads * h, wide).reshape(heads, 2, h // 2, wide)
@@ -137,8 +172,11 @@ def load_decoder(folder: Path) -> Decoder:
     def joined(norm: str, *parts: Floats) -> Floats:
         return np.ascontiguousarray((np.concatenate(parts) * take(norm, wide)).T)
 
-    def layer(place: str) -> Layer:
-        heads, keys = f"{place}.self_attn", shape.kv_heads
+    def layer(number: int) -> Layer:
+        if on_progress is not None:
+            on_progress(number / shape.layers)
+        place, keys = f"model.layers.{number}", shape.kv_heads
+        heads = f"{place}.self_attn"
         return Layer(
             joined(
                 f"{place}.input_layernorm.weight",
@@ -157,7 +195,7 @@ def load_decoder(folder: Path) -> Decoder:
 
     embeddings = take("model.embed_tokens.weight", shape.vocabulary, wide)
     last = embeddings if shape.tied else take("lm_head.weight", shape.vocabulary, wide)
-    layers = tuple(layer(f"model.layers.{number}") for number in range(shape.layers))
+    layers = tuple(map(layer, range(shape.layers)))
     logits = np.ascontiguousarray((last * take("model.norm.weight", wide)).T)
     return Decoder(shape, embeddings, layers, logits)
 

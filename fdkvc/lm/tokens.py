@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,11 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdkvc.attention import SPEAKERS
-from fdkvc.corpora.model_text import Passage, Writer
+from fdkvc.corpora.formats import read_bytes
+from fdkvc.corpora.gguf_file import GgufFile
+from fdkvc.corpora.model_folder import parse_config
+from fdkvc.corpora.model_text import CALL_TAGS, Passage, Writer, model_text
 from fdkvc.corpora.token_traits import token_traits
-from fdkvc.corpora.tokenizer_file import FILE, as_value_error, stderr_silenced
-from fdkvc.corpora.transcripts import word_ids
+from fdkvc.corpora.tokenizer_file import FILE, as_value_error, check_tokenizer, stderr_silenced
+from fdkvc.corpora.transcripts import Transcript, word_ids
 from fdkvc.corpora.word_frequencies import surprisal_in
+from fdkvc.limits import MAX_MODEL_JSON_BYTES
+from fdkvc.lm.chat_template import chat_template
 
 MARKS: Mapping[Writer, str] = {"user": "<user>", "system": "<system>", "call": "<call>"}
 END = "<end>"
@@ -27,6 +33,8 @@ MARKED = SPEAKERS[:2]
 TOKEN_FEATURES = frozenset(("surprisal", "words", "speakers", "traits"))
 """What a policy looks at that depends on the text of tokens."""
 
+_TEMPLATE, _SETTINGS = "chat_template.jinja", "tokenizer_config.json"
+
 BLOCK = 256
 """Tokens of a text that are decoded at once to find where each ends."""
 
@@ -35,8 +43,9 @@ BLOCK = 256
 class Tokens:
     """A tokenizer, and the marks of passages.
 
-    A model whose vocabulary has `MARKS` and `END` gets those; for another, each passage is a line
-    that begins with its writer and a colon.
+    A model whose vocabulary has `MARKS` and `END` gets those, and a chat model what its template
+    has (`fdkvc.lm.chat_template`), with calls as JSON. For another, each passage is a line that
+    begins with its writer and a colon. No text of a dialog becomes a mark.
     """
 
     tokenizer: Any
@@ -44,6 +53,14 @@ class Tokens:
     """The tokenizer's prefix of any text."""
     marks: Mapping[Writer, tuple[int, ...]]
     end: int
+    """With which a written passage ends."""
+    tail: tuple[int, ...] = ()
+    """What follows it in the same turn."""
+    prompt: tuple[int, ...] = ()
+    """The model's own system prompt: before the first passage, unless that is a system prompt."""
+    kinds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Marks of a system prompt (``system``) and a tool's result, if not those of the writer."""
+    calls_as_json: bool = False
     _surprisal: dict[int, float] = field(default_factory=dict, repr=False)
 
     def encode(self, text: str) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
@@ -52,12 +69,25 @@ class Tokens:
             encoded = self.tokenizer.encode(text, add_special_tokens=False)
         return tuple(encoded.ids), tuple(encoded.offsets)
 
-    def encode_passage(self, passage: Passage) -> EncodedPassage:
-        """Return a passage in tokens."""
+    def encode_dialog(self, transcript: Transcript) -> list[EncodedPassage]:
+        """Return the passages of a dialog in tokens."""
+        passages = model_text(transcript, as_json=self.calls_as_json)
+        return [self.encode_passage(each, first=not at) for at, each in enumerate(passages)]
+
+    def encode_passage(self, passage: Passage, *, first: bool = False) -> EncodedPassage:
+        """Return a passage in tokens; the first of a dialog after the model's own prompt."""
         ids, spans = self.encode(passage.text)
-        mark = self.marks[passage.writer]
-        none = ((0, 0),)
-        return EncodedPassage(passage, (*mark, *ids, self.end), (*none * len(mark), *spans, *none))
+        mark = self.kinds.get(passage.kind or "", self.marks[passage.writer])
+        if first and passage.kind != "system":
+            mark = self.prompt + mark
+        close, none = self.closing, ((0, 0),)
+        spans = (*none * len(mark), *spans, *none * len(close))
+        return EncodedPassage(passage, (*mark, *ids, *close), spans, len(mark), len(self.tail))
+
+    @property
+    def closing(self) -> tuple[int, ...]:
+        """What ends a passage."""
+        return (self.end, *self.tail)
 
     def text(self, ids: Sequence[int]) -> str:
         """Return the text of ids, without marks."""
@@ -96,10 +126,12 @@ class Tokens:
 
     def _speaker(self, ids: Sequence[int]) -> int:
         """Return the speaker of a passage by the mark that it begins with."""
-        first = len(self.first) if tuple(ids[: len(self.first)]) == self.first else 0
+        first = 0
+        for before in (self.first, self.prompt):
+            first += len(before) * (tuple(ids[first : first + len(before)]) == before)
         writers = [
             writer
-            for writer, mark in self.marks.items()
+            for writer, mark in (*self.marks.items(), *self.kinds.items())
             if tuple(ids[first : first + len(mark)]) == mark
         ]
         return SPEAKERS.index("user" if writers == ["user"] else "system") if writers else -1
@@ -124,6 +156,10 @@ class EncodedPassage:
     spans: tuple[tuple[int, int], ...]
     """(start, end): characters of the passage's text for each token; start = end where
     it has none."""
+    start: int
+    """Tokens of its mark, and of the prompt before it."""
+    tail: int
+    """Tokens after its end, which no model writes."""
 
     def tokens_of(self, start: int, end: int) -> tuple[int, ...]:
         """Return the indices of the tokens that cover any of these characters."""
@@ -132,18 +168,21 @@ class EncodedPassage:
         )
 
 
-def load_tokens(folder: Path, vocabulary: int) -> Tokens:
-    """Read the tokenizer of a model with a vocabulary of this size.
+def load_tokens(stored: Path | GgufFile, vocabulary: int) -> Tokens:
+    """Read the tokenizer of a model with a vocabulary of this size, from its folder or file.
 
     Raises a ValueError that names the file and the problem.
     """
     from tokenizers import Tokenizer
 
-    path = folder / FILE
-    if not path.is_file():
+    if isinstance(stored, Path) and not (stored / FILE).is_file():
         raise ValueError(f"there is no file {FILE}")
     with stderr_silenced(), as_value_error(f"{FILE} cannot be read"):
-        tokenizer = Tokenizer.from_file(str(path))
+        if isinstance(stored, Path):
+            tokenizer = Tokenizer.from_file(str(stored / FILE))
+        else:
+            check_tokenizer(content := stored.tokenizer)
+            tokenizer = Tokenizer.from_str(json.dumps(content))
         vocabulary_ids = tokenizer.get_vocab()
     highest = max(vocabulary_ids.values(), default=0)
     if highest >= vocabulary:
@@ -160,12 +199,36 @@ def load_tokens(folder: Path, vocabulary: int) -> Tokens:
         for token in range(min(vocabulary, 1000)):
             tokenizer.decode([token])
         first = tuple(tokenizer.encode("").ids)
+        more: dict[str, Any] = {}
         if vocabulary_ids.keys() >= {*MARKS.values(), END}:
             marks = {writer: (vocabulary_ids[mark],) for writer, mark in MARKS.items()}
             end = (vocabulary_ids[END],)
+        elif template := chat_template(_template(stored)):
+            tokenizer.encode_special_tokens = False
+            user, assistant, system, tool = (
+                ids(template.starts[role]) for role in ("user", "assistant", "system", "tool")
+            )
+            end, tail = (closing := ids(template.end))[:1], closing[1:]
+            more |= {"tail": tail, "prompt": ids(template.prompt), "calls_as_json": True}
+            more["kinds"] = {"system": system, "result": tool}
+            tokenizer.encode_special_tokens = True
+            marks = {"user": user, "system": assistant, "call": assistant + ids(CALL_TAGS[0])}
         else:
             marks = {writer: ids(f"{writer.capitalize()}:") for writer in MARKS}
             end = ids("\n")[-1:]
     if not (end and all(marks.values())):
         raise ValueError("its tokenizer cannot encode a line that begins with a name")
-    return Tokens(tokenizer, first, marks, *end)
+    return Tokens(tokenizer, first, marks, *end[:1], **more)
+
+
+def _template(stored: Path | GgufFile) -> str:
+    """Return the chat template of a model, "" for none."""
+    if not isinstance(stored, Path):
+        return str(stored.fields.get("tokenizer.chat_template", ""))
+    if (stored / _TEMPLATE).is_file():
+        return read_bytes(stored / _TEMPLATE, MAX_MODEL_JSON_BYTES).decode(errors="replace")
+    if not (stored / _SETTINGS).is_file():
+        return ""
+    content = read_bytes(stored / _SETTINGS, MAX_MODEL_JSON_BYTES)
+    template = parse_config(content, _SETTINGS).get("chat_template")
+    return template if isinstance(template, str) else ""

@@ -205,7 +205,7 @@ def test_without_a_terminal_lines_come_while_nothing_is_reported(
         show(Progress(1, 4, "1 of 4 dialogs", 30.0))
         time.sleep(0.5)
     every = [*dict.fromkeys(capsys.readouterr().err.splitlines())]
-    before = [line for line in every if re.fullmatch(r"Starting, after \d+ s", line)]
+    before = [line for line in every if re.fullmatch(r"Preparing, after \d+ s", line)]
     assert before
     assert every[: len(before)] == before
     lines = every[len(before) :]
@@ -543,7 +543,7 @@ MISTAKES = {
     "benchmark --policies \x1b[31m": (
         f"policy '\\x1b[31m' is unknown: choose from {', '.join(POLICIES)}"
     ),
-    "benchmark \x1b[31m": "unrecognized arguments:  [31m (see python -m fdkvc --help)",
+    "benchmark \x1b[31m": "unrecognized arguments: \\x1b[31m (see python -m fdkvc --help)",
     "benchmark --out {tmp}/{long}": (
         "the folder '{tmp}/{long}' cannot be written: file name too long"
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -183,12 +184,17 @@ def test_capture_writes_a_trace_that_replays(
 ) -> None:
     import fdkvc.corpora.capture
 
+    def record(_: object, dialog: Transcript) -> Recording:
+        warnings.warn("of a library", FutureWarning, stacklevel=2)
+        return lexical_recording(dialog)
+
     monkeypatch.setattr(fdkvc.corpora.capture, "load_capture_model", lambda *chosen: chosen)
-    monkeypatch.setattr(
-        fdkvc.corpora.capture, "record", lambda _, dialog: lexical_recording(dialog)
-    )
+    monkeypatch.setattr(fdkvc.corpora.capture, "record", record)
     out = tmp_path / "trace.npz"
-    assert run("capture", "--model", "m", "--layer", "3", "--heads", "0", "--out", out) == 0
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert run("capture", "--model", "m", "--layer", "3", "--heads", "0", "--out", out) == 0
+    assert not caught
     assert "2 dialogs, 657 tokens, 1 head of 16 dimensions" in capsys.readouterr().out
     assert [path.name for path in tmp_path.iterdir()] == ["trace.npz"]
     with np.load(out) as loaded:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from fdkvc.commands.console import visible
+from fdkvc.commands.main import main
 from tests.commands.test_command_line import COMMANDS as NAMES
 
 ROOT = Path(__file__).parents[2]
@@ -68,3 +74,72 @@ def test_nobody_needs_to_hear_what_is_said_beside(tmp_path: Path, streams: str) 
         assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", "")
     assert shell("--help", f">&- {streams}").returncode == 2
     assert shell("--help", f">/dev/full {streams}").returncode == 2
+
+
+# ------------------------------------------------------------------------------- what is shown
+
+UNSEEN = "\u202e\u200b\u2066\ufeff\u061c\u00ad\ufe0f\u115f\x1b[2J\x07\u2028\x85"
+"""Characters that turn the direction of a line, take no place, or that a terminal obeys."""
+
+
+@given(st.text())
+def test_a_terminal_gets_only_what_it_shows(text: str) -> None:
+    shown = visible(text)
+    assert all(letter == "\n" or letter.isprintable() for letter in shown)
+    assert not set(UNSEEN[:8]) & set(shown)
+    assert visible(shown) == shown
+    assert text.count("\n") == shown.count("\n")
+
+
+def test_what_a_terminal_would_not_show_is_written_as_its_number() -> None:
+    assert visible("gr\u00fc\u00df ± 3\n\u202efdp\u200b\x1b\u00a0.\U000e0001") == (
+        "gr\u00fc\u00df ± 3\n\\u202efdp\\u200b\\x1b .\\U000e0001"
+    )
+
+
+def test_nothing_reaches_the_terminal_raw(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    book = {"function": {"name": f"book{UNSEEN}", "arguments": '{"city": "Rome"}'}}
+    said = [
+        {"role": f"guest{UNSEEN}", "content": "I want to go to Rome. " + 20 * "Then more words. "},
+        {"role": "assistant", "content": f"Fine{UNSEEN}.", "tool_calls": [book]},
+    ]
+    ids = f"one{UNSEEN}", f"two{UNSEEN}"
+    chats = [{"id": each, "messages": said} for each in ids]
+    chats.append({"id": f"three{UNSEEN}", "messages": [{"role": f"guest{UNSEEN}", "content": ""}]})
+    file = Path(f"chats{UNSEEN[:4]}.json")
+    file.write_text(json.dumps(chats))
+    broken = Path(f"broken{UNSEEN[:4]}.json")
+    broken.write_text(json.dumps([{"id": UNSEEN, "messages": [{"role": UNSEEN, "content": 3}]}]))
+    shown = ""
+    for line in (
+        ["dialogs", "--dialogs", file, "--policies", "fifo", "--budgets", "8", "--out", UNSEEN[:4]],
+        ["dialogs", "--dialogs", broken],
+        ["dialogs", "--dialogs", UNSEEN],
+        ["dialogs", "--policies", UNSEEN],
+        ["dialogs", UNSEEN],
+        ["trace", "--out", f"{file}/{UNSEEN}"],
+        ["repeat", UNSEEN],
+        ["repeat", broken],
+        [UNSEEN],
+    ):
+        main(list(map(str, line)))
+        seen = capsys.readouterr()
+        shown += seen.out + seen.err
+    assert all(f"{name}\ufffd\\u200b" in shown for name in ("one", "book", "three"))
+    assert "Written to \\u202e\\u200b\\u2066\\ufeff\n" in shown
+    assert not {letter for letter in shown if letter != "\n" and not letter.isprintable()}
+    assert not set(UNSEEN[:8]) & set(shown)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "fdkvc").rglob("*.py")), ids=lambda path: path.stem)
+def test_only_the_console_prints(path: Path) -> None:
+    """Its functions escape what a terminal would not show."""
+    calls = {
+        node.func.id
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    assert ("print" in calls) == (path == ROOT / "fdkvc" / "commands" / "console.py")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
+import struct
 import weakref
 from typing import Any
 
@@ -12,6 +14,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.random import SFC64, Generator, SeedSequence
 
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.lexical import LexicalRecordings, lexical_recording, word_vector
@@ -57,6 +60,16 @@ def test_a_words_vector_is_the_same_everywhere() -> None:
     np.testing.assert_allclose(
         word_vector("rome")[:3], [0.099164, 0.017403, -0.171121], atol=1e-6
     )  # as drawn when this was written
+
+
+@given(st.text(max_size=8), st.integers(0, 2**31), st.integers(1, 80))
+def test_a_vector_is_drawn_by_the_hash_of_its_word(word: str, seed: int, dimension: int) -> None:
+    digest = hashlib.sha256(word.casefold().encode("utf-8", "replace")).digest()
+    entropy = [seed, *struct.unpack("<8I", digest)]
+    drawn = Generator(SFC64(SeedSequence(entropy))).standard_normal(dimension, np.float32)
+
+    expected = drawn / np.linalg.norm(drawn)
+    np.testing.assert_array_equal(word_vector(word, seed, dimension), expected)
 
 
 def test_words_are_unit_vectors_in_random_directions() -> None:
@@ -114,6 +127,22 @@ def test_a_mention_has_the_tokens_that_stand_for_any_of_it() -> None:
     assert recording.tokens_of(Mention(1, 3, 11)) == (2, 3, 4)
     assert recording.tokens_of(Mention(1, 4, 5)) == (2,)
     assert recording.tokens_of(Mention(1, 2, 3)) == ()
+
+
+SPAN = st.tuples(st.integers(0, 9), st.integers(0, 9)).map(sorted)
+
+
+@given(st.lists(SPAN, min_size=1, max_size=6), SPAN)
+def test_tokens_of_a_mention_are_found_in_any_order(
+    spans: list[list[int]], mention: list[int]
+) -> None:
+    recording = lexical_recording(said(" ".join("a" for _ in spans)))
+    tokens = tuple(Token("a", *span) for span in spans)
+
+    found = dataclasses.replace(recording, tokens=(tokens,)).tokens_of(Mention(0, *mention))
+
+    places = range(mention[0], mention[1])
+    assert found == tuple(at for at, span in enumerate(spans) if {*range(*span)} & {*places})
 
 
 def test_tokens_may_overlap_or_stand_for_nothing() -> None:

@@ -45,9 +45,9 @@ def test_words_are_found_as_a_regular_expression_finds_them(texts: list[str]) ->
 
 
 WORST = {
-    "letters": ("a" * 990_000, ["a" * (2 + at) for at in range(1400)]),
+    "letters": ("a" * 990_000, ["a" * (2 + at) for at in range(700)]),
     "words": ("a " * 32_768, [("a " * (1 + at)).strip() for at in range(340)]),
-    "rarely whole": ("1." * 16_384, [("1." * (1 + at)) + "1" for at in range(1400)]),
+    "rarely whole": ("1." * 16_384, [("1." * (1 + at)) + "1" for at in range(700)]),
     "one value": ("a " * 32_768, ["a"] * MAX_DEMANDS),
     "two words": (
         " ".join(f"{at:015b}"[-at % 7 :].replace("", " ") for at in range(2900))[:65_000],

@@ -36,7 +36,7 @@ from fdkvc.run.sinks import PROTECT
 from tests.models import write_model
 
 CAPTURED = pytest.CaptureFixture[str]
-FEW = Answers(policies=(policy_named("fifo"), policy_named("h2o")), budgets=(12, 40), proxies=False)
+FEW = Answers((policy_named("fifo"), policy_named("h2o")), budgets=(12, 40), write_calls=True)
 
 
 @pytest.fixture(scope="module")
@@ -492,10 +492,10 @@ def test_the_command_writes_what_its_help_and_document_say(
     ]
     conversations = [{"id": name, "messages": messages} for name in ("one", "two")]
     (tmp_path / "chat.json").write_text(json.dumps(conversations))
-    few = ("--policies", "fifo", "h2o", "sink", "cut-text", "--budgets", "8")
+    few = ("--policies", "fifo", "h2o", "sink", "cut-text", "--budgets", "8", "--write-calls")
     out = tmp_path / "out"
     files = ("--model", folder, "--dialogs", tmp_path / "chat.json", "--out", out)
-    assert run("answers", *files, *few) == 0
+    assert run("answers", *files, *few, "--proxies") == 0
 
     said, beside = capsys.readouterr()
     assert f"The first tokens of a text are not protected under FIFO and H2O. {PROTECT}\n" in beside
@@ -617,3 +617,17 @@ def test_a_dialog_that_the_model_cannot_hold_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(ValueError, match=r"^A weekend in Trieste: .* but the model holds at most"):
         run_answers(FEW, model, shortened(), workers=1)
+
+
+def test_what_grades_comes_from_reading_unless_writing_is_asked_for(
+    model: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = run_answers(FEW, model, shortened(), workers=1)
+    monkeypatch.setattr("fdkvc.experiments.answers.generate_passages", None)
+    alone = run_answers(replace(FEW, write_calls=False), model, shortened(), workers=1)
+
+    assert Answers().write_calls is Answers().proxies is False
+    assert alone.proxies.empty
+    kept = ~written.answers.metric.str.contains("calls_exact|arguments_right")
+    assert not kept.all()
+    pd.testing.assert_frame_equal(alone.answers, written.answers[kept].reset_index(drop=True))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,8 @@ if os.environ.get("FDKVC_REQUIRE_DASK") == "1":
 else:
     dask = pytest.importorskip("dask", reason=NO_DASK)
     distributed = pytest.importorskip("distributed", reason=NO_DASK)
+
+ROOT = Path(__file__).parents[2]
 
 BENCHMARK = Benchmark(dialogs=24, seed=2)
 CHUNK = 4
@@ -167,6 +171,63 @@ def test_a_scheduler_without_workers_or_gone_is_named() -> None:
 
         with pytest.raises(ValueError, match="went away during the run"):
             run_on(address, lambda _: small.close())
+
+
+PROGRAM = (sys.executable, "-m")
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[str], subprocess.Popen[str]]]:
+    """Start a scheduler and a worker as a person does: its address, and both processes."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    port, quiet = address.rpartition(":")[2], "--no-dashboard"
+    where: dict[str, Any] = {"cwd": ROOT, "stderr": subprocess.DEVNULL, "text": True}
+    one = ("--nworkers", "1", "--nthreads", "2", "--no-nanny", "--local-directory", str(tmp_path))
+    with (
+        subprocess.Popen([*PROGRAM, "dask", "scheduler", "--port", port, quiet], **where) as first,
+        subprocess.Popen([*PROGRAM, "dask", "worker", address, *one, quiet], **where) as second,
+    ):
+        yield address, first, second
+        second.kill()
+        first.kill()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("gone", "what"),
+    [
+        (0, "went away during the run"),
+        (1, "has had no worker for 4 s: start one, and run again"),
+    ],
+    ids=["scheduler", "workers"],
+)
+def test_a_scheduler_or_all_workers_that_are_killed_end_the_run_in_one_sentence(
+    processes: tuple[str, subprocess.Popen[str], subprocess.Popen[str]], gone: int, what: str
+) -> None:
+    address, *both = processes
+    code = (
+        "import sys; from fdkvc.experiments import cluster; cluster.PATIENCE = 4.0\n"
+        "from fdkvc.commands import console; console.SECONDS_PER_LINE = 0.0\n"
+        "from fdkvc.commands.main import main; sys.exit(main())"
+    )
+    line = ("benchmark", "--scenarios", "shift", "--dialogs", "100000", "--dask", address)
+    with distributed.Client(address, timeout=60, set_as_default=False) as client:
+        client.wait_for_workers(1, timeout=60)
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *line], cwd=ROOT, stderr=subprocess.PIPE, text=True
+    ) as command:
+        assert command.stderr is not None
+        assert "dialogs" in next(command.stderr)
+        both[gone].kill()
+        try:
+            _, said = command.communicate(timeout=40)
+        finally:
+            command.kill()
+
+    assert command.returncode == 2
+    lines = [each for each in said.splitlines(keepends=True) if "100000 dialogs" not in each]
+    assert lines == [f"fdkvc: the Dask scheduler at {address!r} {what}\n"]
 
 
 def run_on(address: str, on_progress: Callable[[Progress], None]) -> None:

@@ -242,7 +242,8 @@ def changed(**parts: Any) -> str:
     ("content", "sentence"),
     [
         ("", "the file is not a run.json: it is not JSON"),
-        (b"\xff\xfe\x00", "the file is not a run.json: it is not JSON"),
+        (b"\xff\xfe\x00", "the file is not a run.json: it is not text in UTF-8"),
+        (b"\x89PNG\r\n\x1a\n", "the file is not a run.json: it is not text in UTF-8"),
         ("[" * 100_000, "the file is not a run.json: it is not JSON"),
         ("[]", "the file is not a run.json: it has no parameters"),
         ("{}", "the file is not a run.json: it has no parameters"),

@@ -159,7 +159,7 @@ def with_infinity(folder: Path) -> None:
             "4 heads of width 6 are not possible with 3 heads of keys",
         ),
         (changed(hidden_size=None), "hidden_size in config.json is None, but must be a whole"),
-        (changed(hidden_size=32), "but config.json says"),
+        (changed(hidden_size=32), "but the model's sizes say"),
         (changed(num_hidden_layers=3), "its weights lack model.layers.2."),
         (
             lambda folder: write_model(folder, vocab_size=200),

