@@ -160,18 +160,6 @@ def ranged(
     return f"{write(mean, digits)} ({write(low, digits)} to {write(high, digits)})"
 
 
-def plus_minus(mean: float, high: float, scale: float = 1, digits: int = 1) -> str:
-    """Write a mean ± half its interval, if it has one.
-
-    Examples
-    --------
-    >>> plus_minus(0.75, 0.789, scale=100), plus_minus(0.75, float("nan"), digits=2)
-    ('75.0 ± 3.9', '0.75')
-    """
-    words = decimal(scale * mean, digits)
-    return words if np.isnan(high) else f"{words} ± {scale * (high - mean):.{digits}f}"
-
-
 def count(n: int, noun: str, plural: str = "") -> str:
     """Write a count with its noun.
 

@@ -67,7 +67,6 @@ class AnswersRun(Run):
 
     @classmethod
     def again(cls, record: Record, sources: Sources, **how: Unpack[Execution]) -> Run:
-        """Let the same model answer the same dialogs."""
         model, trained_on = small_model(sources.model)
         if model.digest != record.about["model"].get("digest"):
             raise ValueError("the run used another model: name its folder with --model")
@@ -79,7 +78,6 @@ class AnswersRun(Run):
 
     @property
     def about(self) -> dict[str, Any]:
-        """The model, the file, and the baseline."""
         return {
             "model": {"name": self.model.name, "digest": self.model.digest, **self.more},
             "file": self.digest,
@@ -94,7 +92,6 @@ class AnswersRun(Run):
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
-        """Dialogs, means, differences and proxies; by services where these are known."""
         found = self.found
         made = {
             "answers.csv": pd.concat([self.scores.answers, self.scores.proxies]),
@@ -109,12 +106,10 @@ class AnswersRun(Run):
 
     @property
     def timed(self) -> dict[str, pd.DataFrame | str]:
-        """The cost, if it was measured."""
         return {} if self.cost is None else {"live_cost.csv": self.cost}
 
     @property
     def text(self) -> str:
-        """The loss of answers, the proxies and the cost."""
         title = "\n".join(filter(None, [self.model.name, self.note]))
         text = f"{title}\n\n{answers_text(self.found)}"
         return text if self.cost is None else f"{text}\n\n\n{cost_text(self.cost)}"

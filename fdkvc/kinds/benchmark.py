@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Unpack
 
@@ -14,14 +14,12 @@ from fdkvc.experiments.benchmark import (
     Benchmark,
     Results,
     default_baseline,
-    late_metrics,
     run_benchmark,
 )
 from fdkvc.experiments.jobs import Execution
-from fdkvc.experiments.statistics import Paired
 from fdkvc.experiments.study import Study, run_study
 from fdkvc.files.record import Record
-from fdkvc.grid import Grid
+from fdkvc.grid import Grid, pivot
 from fdkvc.kinds.base import Run
 from fdkvc.kinds.sources import Sources
 from fdkvc.replication import tables
@@ -35,11 +33,19 @@ from fdkvc.replication.cells import (
     verdicts_of,
 )
 from fdkvc.replication.claims import claims_table, judged_claims
-from fdkvc.replication.judge import PERCENTILES, Fact
+from fdkvc.replication.judge import BENCHMARK, Fact, facts
 from fdkvc.replication.projections import alignments_table, differences_table
 from fdkvc.replication.rules import LEGEND, RULES
-from fdkvc.run.metrics import Metric, late_metric, metric_named
-from fdkvc.words import count, decimal, minus, plus_minus, short
+from fdkvc.run.metrics import METRICS, late_metric
+from fdkvc.words import count, decimal, minus, short
+
+ALIGNMENT = (
+    "Alignment is with the topic projected by W_V. The published alignments are as small as those\n"
+    "of unrelated vectors, and the paper's t-tests find no difference (Section 5.6)."
+)
+
+UNTESTED = {"too few": "too few dialogs", "same": "the same in every dialog"}
+"""Instead of p, where there is none."""
 
 FINISHED = {"finished": dict[str, int] | None}
 """How many dialogs of each scenario a cancelled run finished."""
@@ -63,7 +69,6 @@ class BenchmarkRun(Run):
 
     @classmethod
     def again(cls, record: Record, sources: Sources, **how: Unpack[Execution]) -> Run:
-        """Run the benchmark without the latencies, which are not compared."""
         return cls(Study(run_benchmark(record.settings, **how)), record.baseline)
 
     @property
@@ -73,22 +78,18 @@ class BenchmarkRun(Run):
 
     @property
     def settings(self) -> Benchmark:
-        """What ran."""
         return self.results.benchmark
 
     @property
     def seconds(self) -> float:
-        """The time that its dialogs took."""
         return self.results.seconds
 
     @property
     def about(self) -> dict[str, Any]:
-        """The baseline, and what a cancelled run finished."""
         return {"baseline": self.baseline, "finished": finished(self.results)}
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
-        """The means, the turns to adapt, and the paired differences."""
         return {
             "summary.csv": tables.summary_table(self.results),
             "adaptation.csv": tables.adaptation_table(self.results),
@@ -97,14 +98,22 @@ class BenchmarkRun(Run):
 
     @property
     def timed(self) -> dict[str, pd.DataFrame | str]:
-        """The latencies."""
         return {"latency.csv": tables.latency_table(self.study)}
 
     @property
     def text(self) -> str:
-        """The tables, with published figures."""
-        parts = [_summary_text(self.results), _adaptation_text(self.results)]
-        parts += [_paired_text(self.results, self.baseline), _latency_text(self.study)]
+        late, adapting = (
+            [fact for fact in facts(self.results) if fact.source == source]
+            for source in (BENCHMARK, ADAPTATION)
+        )
+        means = f"Last turns of {count(self.settings.dialogs, 'dialog')} per scenario, means"
+        turns = "Turns from a change of topic to 80 % retention of the new one"
+        parts = [
+            facts_text(means, late, ["scenario", "policy"]),
+            facts_text(turns, adapting, ["policy"]),
+            _paired_text(self.results, self.baseline),
+            _latency_text(self.study),
+        ]
         return "\n\n\n".join(filter(None, parts))
 
 
@@ -122,17 +131,14 @@ class StudyRun(BenchmarkRun):
 
     @classmethod
     def again(cls, record: Record, sources: Sources, **how: Unpack[Execution]) -> Run:
-        """Run the study again."""
         return cls.measure(record.settings, **how)
 
     @property
     def about(self) -> dict[str, Any]:
-        """What a cancelled run finished."""
         return {"finished": finished(self.results)}
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
-        """Those of a benchmark, then the others without times."""
         results, baseline = self.results, self.baseline
         names = [policy.name for policy in self.settings.policies if policy.name != baseline]
         return {
@@ -150,7 +156,6 @@ class StudyRun(BenchmarkRun):
 
     @property
     def timed(self) -> dict[str, pd.DataFrame | str]:
-        """Times, verdicts on them, and the paper's tables as Markdown and LaTeX."""
         measured = measured_tables(self.study)
         return {
             **super().timed,
@@ -163,7 +168,6 @@ class StudyRun(BenchmarkRun):
 
     @property
     def text(self) -> str:
-        """The measured tables of the paper, and the number of each verdict."""
         measured = measured_tables(self.study)
         verdicts = ", ".join(f"{verdict}: {n}" for verdict, n in verdicts_of(measured).items())
         return f"{markdown(measured)}\n{verdicts}\n{reproduced_sentence(measured)}".strip()
@@ -232,127 +236,43 @@ def _text(fact: Fact) -> str:
 # ------------------------------------------------------------------------------- a terminal
 
 
-def _summary_text(results: Results) -> str:
-    table = tables.summary_table(results)
-    if table.empty:
+def facts_text(title: str, found: Sequence[Fact], rows: Sequence[str]) -> str:
+    """Return measured figures with the published ones in brackets, a column for each metric."""
+    if not found:
         return ""
-    benchmark = results.benchmark
-    cells = beside_published(table, ["scenario", "policy"], benchmark)
-    rows = [[*names, *texts] for names, texts in cells.items()]
-    header = ["scenario", "policy", *metric_header(benchmark)]
-    text = (
-        f"Means over the last turns of {count(benchmark.dialogs, 'dialog')} per scenario, "
-        f"± half of the 95 % interval\n\n{Grid(header, rows, 2).text(grouped=True)}"
-    )
-    if table.published[table.metric == "late_alignment"].notna().any():
-        text += (
-            "\n\nAlignment is with the topic projected by W_V. The published alignments are as "
-            "small as\nthose of unrelated vectors, and the paper's t-tests find no difference "
-            "(Section 5.6)."
-        )
-    return text
+    grid = pivot(pd.DataFrame(found), [*map(_text, found)], rows, "metric", metric_name)
+    note = "± half of the 95 % interval (published figure, verdict)"
+    if any(fact.metric == "late_alignment" and fact.is_published for fact in found):
+        note += "\n\n" + ALIGNMENT
+    return f"{title}:\n{note}\n\n{grid.text(grouped=len(rows) > 1)}"
 
 
-def metric_header(benchmark: Benchmark) -> list[str]:
-    """Return the headings of the columns of `beside_published`."""
-    return [word for key in benchmark.metrics for word in (_metric_name(key), "published")]
-
-
-def _metric_name(key: str) -> str:
-    return metric_named(key).heading(metric_named(key).label.lower())
-
-
-def beside_published(
-    table: pd.DataFrame, by: Sequence[str], benchmark: Benchmark
-) -> dict[tuple[Any, ...], list[str]]:
-    """Return a measured and a published text for each metric, both empty if it is undefined."""
-    place = {metric: 2 * at for at, metric in enumerate(late_metrics(benchmark))}
-    texts: dict[tuple[Any, ...], list[str]] = {}
-    for row in table.to_dict("records"):
-        metric = late_metric(row["metric"])
-        measured = plus_minus(row["mean"], row["ci_high"], metric.scale, metric.digits)
-        figure = metric.scale * row["published"]
-        # The paper prints its alignments with a digit more.
-        digits = metric.digits if metric.percent else metric.digits + 1
-        printed = "" if math.isnan(figure) else decimal(figure, digits)
-        cells = texts.setdefault(tuple(row[name] for name in by), [""] * (2 * len(place)))
-        at = place[row["metric"]]
-        cells[at : at + 2] = measured, printed
-    return texts
-
-
-def _adaptation_text(results: Results) -> str:
-    table = tables.adaptation_table(results)
-    if table.empty:
-        return ""
-    rows = []
-    for row in table.to_dict("records"):
-        values = results.values(ADAPTATION, row["policy"], "never")
-        never = 0 if values is None else int(values.sum())
-        cells = [row["policy"]]
-        for name, text in at_least(row, row["n"], never).items():
-            figure = row[f"published_{name}"]
-            cells += [text, "" if math.isnan(figure) else f"{figure:g}"]
-        rows.append([*cells, str(never)])
-    header = ["policy", "mean", "published", "median", "published", "p90", "published", "never"]
-    return (
-        "Turns from a change of topic to 80 % retention of the new one, "
-        f"{count(results.benchmark.dialogs, 'dialog')}\n\n{Grid(header, rows).text()}"
-    )
-
-
-def at_least(turns: Mapping[Any, float], n: int, never: int) -> dict[str, str]:
-    """Return mean, median and p90 of the turns to adapt as texts.
-
-    A dialog that never adapts counts with its number of turns, so figures that depend on one get
-    ``> ``.
-
-    Examples
-    --------
-    >>> at_least({"mean": 16, "median": 16, "p90": 16}, n=600, never=600)
-    {'mean': '> 16.00', 'median': '> 16', 'p90': '> 16'}
-    >>> at_least({"mean": 4.5, "median": 4, "p90": 5}, n=600, never=0)
-    {'mean': '4.50', 'median': '4', 'p90': '5'}
-    """
-    first_never = n - never  # its index in ascending order
-    mark = {"mean": never > 0}
-    mark |= {name: first_never <= math.ceil(at * (n - 1)) for name, at in PERCENTILES.items()}
-    words = {"mean": f"{turns['mean']:.2f}"}
-    words |= {name: f"{turns[name]:g}" for name in PERCENTILES}
-    return {name: f"> {word}" if mark[name] else word for name, word in words.items()}
+def metric_name(name: str) -> str:
+    """Return the heading of a metric, or of a statistic of the adaptation."""
+    if not name.startswith("late_") and name not in METRICS:
+        return name
+    return late_metric(name).heading(late_metric(name).label.lower())
 
 
 def _paired_text(results: Results, baseline: str) -> str:
     rows = []
-    for scenario, metric, policy, comparison in tables.comparisons(results, baseline):
-        key = metric.removeprefix("late_")
-        difference = _difference(comparison, metric_named(key))
-        rows.append([scenario, _metric_name(key), policy, *difference])
+    for scenario, name, policy, test in tables.comparisons(results, baseline):
+        low, high = (test.low, test.high) if test.sd > 0 else (math.nan, math.nan)
+        difference = late_metric(name).figure(test.mean, low, high, signs=True)
+        t, p = decimal(test.t, 1), "< 0.001" if test.p < 0.001 else f"{test.p:.3f}"
+        if test.verdict in UNTESTED:
+            t, p = "", UNTESTED[test.verdict]
+        rows.append([scenario, metric_name(name), policy, difference, t, p])
     if not rows:
         return ""
-    header = ["scenario", "metric", "policy", "difference", "t", "p"]
     return (
-        f"Paired differences from {baseline} over the same dialogs, ± half of the 95 % interval"
-        f"\n\n{Grid(header, rows, 3).text(grouped=True)}"
+        f"Paired differences from {baseline} over the same dialogs, with the 95 % interval\n\n"
+        + Grid(["scenario", "metric", "policy", "difference", "t", "p"], rows, 3).text(grouped=True)
     )
-
-
-def _difference(comparison: Paired, metric: Metric) -> list[str]:
-    mean = metric.figure(comparison.mean, signs=True)
-    match comparison.verdict:
-        case "too few":
-            return [mean, "", "too few dialogs"]
-        case "same" if comparison.mean == 0:
-            return ["0", "", "no difference in any dialog"]
-        case "same":
-            return [mean, "", "the same in every dialog"]
-    margin = metric.figure(comparison.high - comparison.mean)
-    p = "< 0.001" if comparison.p < 0.001 else f"{comparison.p:.3f}"
-    return [f"{mean} ± {margin}", decimal(comparison.t, 1), p]
 
 
 def _latency_text(study: Study) -> str:
     table = tables.latency_table(study)
     rows = [[short(cell) for cell in row.values()] for row in table.to_dict("records")]
-    header = ["policy", "ms", "times FIFO's", "published ms"]
-    return f"Time of a turn of one dialog\n\n{Grid(header, rows).text()}"
+    grid = Grid(["policy", "ms", "times FIFO's", "published ms"], rows)
+    return f"Time of a turn of one dialog\n\n{grid.text()}"

@@ -90,7 +90,6 @@ class ReplayRun(Run):
 
     @classmethod
     def again(cls, record: Record, sources: Sources, **how: Unpack[Execution]) -> Run:
-        """Replay the file that the run read."""
         about, name = record.about, record.about.get("name")
         source = about["source"]
         traced = bool(sources.trace) or not source.startswith(LEXICAL) or _is_trace(name)
@@ -106,7 +105,6 @@ class ReplayRun(Run):
 
     @property
     def about(self) -> dict[str, Any]:
-        """The file, its vectors, and what of it was replayed."""
         return {
             "source": self.source,
             "name": self.name,
@@ -140,7 +138,6 @@ class ReplayRun(Run):
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
-        """Dialogs, means, differences, clusters and arguments; with a shape also the plan."""
         made = {
             "replay.csv": self.table,
             "replay_summary.csv": mean_table(self.table),
@@ -156,7 +153,6 @@ class ReplayRun(Run):
 
     @property
     def text(self) -> str:
-        """The means by budget, what was forgotten, and the plan."""
         parts = [self.source, replay_text(self.table, self.baseline)]
         parts += missing_value_notes(transcripts_of(self.recordings))
         if not self.arguments.empty:

@@ -11,12 +11,13 @@ from fdkvc.experiments.benchmark import Results, run_benchmark
 from fdkvc.experiments.jobs import Execution
 from fdkvc.experiments.sweep import Sweep
 from fdkvc.files.record import Record
-from fdkvc.grid import Grid
+from fdkvc.grid import figures, pivot
 from fdkvc.kinds.base import Run
-from fdkvc.kinds.benchmark import FINISHED, beside_published, finished, metric_header
+from fdkvc.kinds.benchmark import FINISHED, facts_text, finished, metric_name
 from fdkvc.kinds.sources import Sources
+from fdkvc.replication.judge import facts
 from fdkvc.replication.tables import ablation_table, sweep_table
-from fdkvc.words import count, decimal
+from fdkvc.words import count
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,17 +40,14 @@ class SweepRun(Run):
 
     @classmethod
     def again(cls, record: Record, sources: Sources, **how: Unpack[Execution]) -> Run:
-        """Run the sweep again."""
         return cls.measure(record.settings, **how)
 
     @property
     def seconds(self) -> float:
-        """The time that it took."""
         return self.results.seconds
 
     @property
     def about(self) -> dict[str, Any]:
-        """What a cancelled run finished."""
         return {"finished": finished(self.results)}
 
     @property
@@ -65,25 +63,18 @@ class SweepRun(Run):
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
-        """All settings, and the values of one hyperparameter with published figures."""
         one = {"ablation.csv": self.swept} if len(self.settings.axes) == 1 else {}
         return {"sweep.csv": self.table, **one}
 
     @property
     def text(self) -> str:
-        """All settings; of one hyperparameter, published figures first."""
-        table, parts, benchmark = self.table, [], self.settings.alone
+        table, parts = self.table, []
         if len(self.settings.axes) == 1:
-            cells = beside_published(self.swept, ["value"], benchmark)
-            rows = [[f"{value:g}", *texts] for (value,), texts in cells.items()]
-            header = [self.settings.parameters[0], *metric_header(benchmark)]
-            parts.append(
-                f"{benchmark.scenarios[0].label}: means over the last turns of "
-                f"{count(benchmark.dialogs, 'dialog')}, ± half of the 95 % interval\n\n"
-                f"{Grid(header, rows).text()}"
-            )
+            parameter, names = self.settings.parameters[0], set(table[table.swept].setting)
+            found = [f for f in facts(self.results, parameter) if f.policy in names]
+            dialogs = count(self.settings.dialogs, "dialog")
+            title = f"{self.settings.scenario.label}, last turns of {dialogs}, means"
+            parts.append(facts_text(title, found, ["policy"]))
             table = table[~table.swept]
-        figures = table[["mean", "ci_low", "ci_high"]].map(decimal)
-        rows = table[["setting", "metric"]].join(figures).to_numpy().tolist()
-        heads = ["setting", "metric", "mean", "from", "to"]
-        return "\n\n\n".join([*parts, Grid(heads, rows, 2).text(grouped=True)])
+        grid = pivot(table, figures(table), ["setting"], "metric", metric_name)
+        return "\n\n\n".join([*parts, grid.text()])
