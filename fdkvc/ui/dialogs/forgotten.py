@@ -9,15 +9,11 @@ import pandas as pd
 import streamlit as st
 
 from fdkvc.corpora.model_folder import parse_config
-from fdkvc.experiments.arguments import (
-    COUNTED,
-    SOURCE_LABELS,
-    source_rows,
-)
+from fdkvc.experiments.arguments import SOURCE_LABELS
 from fdkvc.experiments.model_shape import SHAPE, SHAPES, ModelShape, shape_of
 from fdkvc.experiments.plan import budget_columns, plan_sentence, plan_table, smallest_budgets
 from fdkvc.experiments.statistics import MIN_CLUSTERS
-from fdkvc.kinds.replay import ReplayRun
+from fdkvc.kinds.replay import ReplayRun, sources_grid
 from fdkvc.limits import MAX_CONFIG_MEGABYTES, MAX_LANES
 from fdkvc.ui.dialogs import choices
 from fdkvc.ui.dialogs.files import DialogFile
@@ -89,11 +85,9 @@ def show_forgotten(page: str, done: Replayed) -> None:
         budget = int(pick(f"{page}/forgotten/budget", "At budget", labels, middle, 160))
         last = settings.policies[-1].name
         policy = pick(f"{page}/forgotten/policy", "Forgotten by", titles, last)
-    header = ["source", "mentioned", *titles.values(), *COUNTED]
-    rows = source_rows(done.sources, settings, budget)
-    columns = {name: [row[at] for row in rows] for at, name in enumerate(header)}
+    grid = sources_grid(done.sources, settings, budget)
     with st.container(key="table-of-sources"):
-        show_grid(columns, "Recall of call arguments by source and age")
+        show_grid(grid, "Recall of call arguments by source and age")
     st.caption(
         plain(
             "Call-argument recall in percent, a mean over dialogs, with its 95 % interval where "
