@@ -24,6 +24,7 @@ from fdkvc.ui.dialogs.choices import (
     OWN,
     TOOLS,
     choose_tools,
+    choose_transcript,
     chosen_file,
     warn_skipped,
 )
@@ -136,9 +137,7 @@ def choose_conversation(page: str, link: Mapping[str, str]) -> Conversation | No
             return None
         file = choose_tools(page, file)
         warn_skipped(file)
-        names = {at: each.name for at, each in enumerate(file.transcripts)}
-        dialog: int = fields.choice(page, replace(DIALOG, choices=names))
-        transcript = file.transcripts[dialog]
+        transcript = file.transcripts[choose_transcript(page, file)]
         turn = _choose_turn(page, transcript, link)
     budget = fields.number(page, BUDGET)
     decides = fields.choice(page, DECIDES)
@@ -154,9 +153,9 @@ def choose_conversation(page: str, link: Mapping[str, str]) -> Conversation | No
         stopped=(),
         transcript=transcript,
     )
-    known: dict[Conversation, int] = st.session_state.get(f"{page}/{STOPPED}", {})
+    steps: dict[Conversation, int] = st.session_state.get(f"{page}/{STOPPED}", {})
     parts = {at: replace(chosen, messages=messages[:at]) for at in range(len(messages) + 1)}
-    stopped = tuple((at, known[part]) for at, part in parts.items() if part in known)
+    stopped = tuple((at, steps[part]) for at, part in parts.items() if part in steps)
     return replace(chosen, stopped=stopped)
 
 
@@ -171,13 +170,13 @@ def _choose_turn(page: str, transcript: Transcript, link: Mapping[str, str]) -> 
     }
     if not labels:  # nobody answers in it
         labels = {len(transcript.turns): "after the last turn"}
-    ages = {
-        at: max((at - each.mention.turn for each in call.arguments if each.mention), default=0)
-        for at, call in calls.items()
-        if at in labels
-    }
-    best = max(ages, key=lambda at: (min(len(calls[at].arguments), 2), ages[at]), default=None)
-    start = next(reversed(labels)) if best is None else best
+
+    def oldest(turn: int) -> tuple[int, int]:
+        arguments = calls[turn].arguments
+        mentions = [argument.mention.turn for argument in arguments if argument.mention]
+        return min(len(arguments), 2), turn - min(mentions, default=turn)
+
+    start = max(filter(calls.__contains__, labels), key=oldest, default=[*labels][-1])
     turn = held(page, ANSWERED)
     if turn not in labels:
         if link.get(ANSWERED.name) == str(turn):
@@ -189,23 +188,21 @@ def _choose_turn(page: str, transcript: Transcript, link: Mapping[str, str]) -> 
 
 
 def _choose_policies(page: str) -> tuple[Policy, ...]:
-    chosen = choose_policies(page, POLICIES, MAX_ANSWERING_POLICIES)
-    need_future = [policy for policy in chosen if "future" in policy.looks_at]
-    problems(
-        *(
-            f"{policy.title} is left out: it needs the future of the dialog, which the model has "
-            "not written yet."
-            for policy in need_future
-        )
-    )
-    # The full cache is always shown.
-    present = tuple(each for each in chosen if each not in need_future and each.name != EVERYTHING)
+    policies = []
+    for policy in choose_policies(page, POLICIES, MAX_ANSWERING_POLICIES):
+        if "future" in policy.looks_at:
+            problems(
+                f"{policy.title} is left out: it needs the future of the dialog, which the model "
+                "has not written yet."
+            )
+        elif policy.name != EVERYTHING:  # the full cache is always shown
+            policies.append(policy)
     shape = bundled_model().decoder.shape
-    warn_no_effect(present, Available(MARKED, True, heads=shape.heads, layers=shape.layers))
-    return present
+    warn_no_effect(policies, Available(MARKED, True, heads=shape.heads, layers=shape.layers))
+    return tuple(policies)
 
 
 def stop(page: str, conversation: Conversation) -> None:
     """Stop the answer that is being written."""
-    known = st.session_state.setdefault(f"{page}/{STOPPED}", {})
-    known[replace(conversation, stopped=())] = max(st.session_state.get(f"{page}/{STEPS}", 0), 1)
+    steps = st.session_state.setdefault(f"{page}/{STOPPED}", {})
+    steps[replace(conversation, stopped=())] = max(st.session_state.get(f"{page}/{STEPS}", 0), 1)

@@ -19,6 +19,7 @@ from fdkvc.explain.answer_causes import (
     turns_of,
     why_table,
 )
+from fdkvc.report.shipped_answers import shipped
 from fdkvc.ui.answers import choices
 from fdkvc.ui.answers.conversation import FULL, Answered, answer_words
 from fdkvc.ui.dialogs.choices import TOOLS
@@ -40,19 +41,22 @@ def choose_answer(page: str, answered: Answered, *, evicting: bool = False) -> s
     if evicting:
         del titles[FULL]
     start = _first_wrong(answered, titles)
-    # A new conversation begins with its own default.
-    place = f"{page}/look of"
-    if st.session_state.get(place) not in (None, answered.conversation):
+    if _is_new(f"{page}/look of", answered.conversation):
         fields.hold(page, choices.WHOSE, start)
-    st.session_state[place] = answered.conversation
-    name: str = fields.choice(
-        page, replace(choices.WHOSE, default=start, choices=titles), width=260
-    )
+    whose = replace(choices.WHOSE, default=start, choices=titles)
+    name: str = fields.choice(page, whose, width=260)
     return name
 
 
+def _is_new(place: str, subject: object) -> bool:
+    """Whether a choice is about another subject than before, and begins with its default."""
+    last: object = st.session_state.get(place, subject)
+    st.session_state[place] = subject
+    return last != subject
+
+
 def keep_to_answers(page: str, answered: Answered, link: Mapping[str, str]) -> list[str]:
-    """Keep the selection within these answers; return what a link asks for outside."""
+    """Keep the selection within the results; return a sentence for each part of a link outside."""
     titles, shape = answered.conversation.titles, answered.chat.model.decoder.shape
     whose = replace(choices.WHOSE, choices=titles)
     wrong = fields.keep_to(page, whose, link, _first_wrong(answered, titles))
@@ -62,7 +66,8 @@ def keep_to_answers(page: str, answered: Answered, link: Mapping[str, str]) -> l
     wrong += fields.keep_to(page, word, link, _first_changed(answered, name), " in this answer")
     for field, count in ((choices.LAYER, shape.layers), (choices.HEAD, shape.heads)):
         wrong += fields.keep_to(page, replace(field, high=count - 1), link, field.default)
-    return wrong
+    by = replace(choices.BY, choices=shipped().budgets)
+    return wrong + fields.keep_to(page, by, link, by.default, " in the shipped results")
 
 
 def _first_wrong(answered: Answered, titles: Mapping[str, str]) -> str:
@@ -95,35 +100,30 @@ _why = cached(why_table)
 
 def _choose_word(page: str, answered: Answered, name: str, words: tuple[Word, ...]) -> int:
     """Choose a word of the answer; by default, the first that differs from the full cache."""
-    written = [word.text for word in words]
-    labels = {at: f"{at + 1} · {text}" for at, text in enumerate(written)}
+    labels = {at: f"{at + 1} · {word.text}" for at, word in enumerate(words)}
     start = _first_changed(answered, name)
-    # Another answer begins with its own default.
-    place = f"{page}/word of"
-    answer = (name, tuple(written))
-    if st.session_state.get(place) not in (None, answer) or held(page, choices.WORD) not in labels:
+    if _is_new(f"{page}/word of", (name, labels)) or held(page, choices.WORD) not in labels:
         fields.hold(page, choices.WORD, start)
-    st.session_state[place] = answer
     at: int = fields.choice(page, replace(choices.WORD, default=start, choices=labels), width=200)
     return at
 
 
 def _first_changed(answered: Answered, name: str) -> int:
     """Return the first word that differs from the full cache, or else the middle one."""
-    written, full = ([word.text for word in answer_words(answered, each)] for each in (name, FULL))
-    changed = (at for at, new in enumerate(changed_words(written, full)) if new)
-    return next(changed, len(written) // 2)
+    words, full = ([word.text for word in answer_words(answered, cache)] for cache in (name, FULL))
+    changed = changed_words(words, full)
+    return changed.index(True) if True in changed else len(words) // 2
 
 
 def _choose_heads(page: str, answered: Answered) -> HeadSelection:
     shape = answered.chat.model.decoder.shape
-    chosen = []
+    places = []
     for field, count in ((choices.LAYER, shape.layers), (choices.HEAD, shape.heads)):
         noun = field.label.lower()
         labels = {-1: f"mean over {noun}s"} | {at: f"{noun} {at}" for at in range(count)}
-        at = fields.choice(page, replace(field, choices=labels), width=190)
-        chosen.append(None if at < 0 else at)
-    return HeadSelection(*chosen)
+        place = fields.choice(page, replace(field, choices=labels), width=190)
+        places.append(None if place < 0 else place)
+    return HeadSelection(*places)
 
 
 def _attention_sentence(answered: Answered, name: str, word: Word, table: pd.DataFrame) -> Markdown:
@@ -154,18 +154,15 @@ def _attention_sentence(answered: Answered, name: str, word: Word, table: pd.Dat
 
 
 def _gone(gone: pd.DataFrame) -> dict[str, list[str]]:
-    rows = gone.to_dict("records")
     return {
-        "word": [row["word"] for row in rows],
-        "from turn": [str(row["turn"]) for row in rows],
-        "writer": [row["writer"] for row in rows],
-        "attention if cached": [percent(row["all_there"], 1) for row in rows],
-        "actual attention": [percent(row["attended"], 1) for row in rows],
-        "evicted in": [
-            turns_in_words(row["first_evicted_in"], row["last_evicted_in"]) for row in rows
-        ],
-        "rule": [row["rule"] for row in rows],
-        "KV heads": [f"{row['evicted']} of {row['heads']}" for row in rows],
+        "word": gone.word.tolist(),
+        "from turn": [*map(str, gone.turn)],
+        "writer": gone.writer.tolist(),
+        "attention if cached": [percent(share, 1) for share in gone.all_there],
+        "actual attention": [percent(share, 1) for share in gone.attended],
+        "evicted in": [*map(turns_in_words, gone.first_evicted_in, gone.last_evicted_in)],
+        "rule": gone["rule"].tolist(),
+        "KV heads": [*map("{} of {}".format, gone.evicted, gone.heads)],
     }
 
 
@@ -177,13 +174,11 @@ def _transcript(answered: Answered, name: str, word: Word, table: pd.DataFrame) 
     cells: dict[int, list[str]] = {}
     for row in table.to_dict("records"):
         cells.setdefault(row["passage"], []).append(_word_html(row, top))
-    for own in answer_words(answered, name):
-        if own.first >= word.first:
-            text = escape(own.text)
-            chosen = own == word
-            cells.setdefault(own.passage, []).append(
-                f'<b class="chosen">{text}</b>' if chosen else f'<span class="after">{text}</span>'
-            )
+    for later in answer_words(answered, name):
+        if later.first >= word.first:
+            tag, look = ("b", "chosen") if later == word else ("span", "after")
+            html = f'<{tag} class="{look}">{escape(later.text)}</{tag}>'
+            cells.setdefault(later.passage, []).append(html)
     rows = "".join(
         f'<tr{" class=now" if at == word.passage else ""}><th scope="row"><i>{turns[at]}</i> '
         f"{escape(passages[at][0])}</th><td>{' '.join(words)}</td></tr>"
@@ -225,12 +220,10 @@ def _link(page: str, answered: Answered, name: str, word: Word, gone: pd.DataFra
     keys = [key for key in SHIPPED if conversation.file.startswith(shipped_file(key).digest)]
     if name == FULL or not keys or gone.empty:
         return
-    names = [each.name for each in shipped_file(keys[0]).transcripts]
+    dialogs = [dialog.name for dialog in shipped_file(keys[0]).transcripts]
     shape = answered.chat.model.decoder.shape
-    most = gone.iloc[0]
-    kv_head, token, turn = first_evicted(
-        answered.chat, name, int(most["first"]), int(most["end"]), word.passage
-    )
+    first, end = map(int, gone.iloc[0][["first", "end"]])
+    kv_head, token, turn = first_evicted(answered.chat, name, first, end, word.passage)
     st.page_link(
         "pages/dialogs.py",
         label=plain(
@@ -240,7 +233,7 @@ def _link(page: str, answered: Answered, name: str, word: Word, gone: pd.DataFra
         icon=":material/step_over:",
         query_params={
             "file": keys[0],
-            "dialog": str(names.index(conversation.dialog)),
+            "dialog": str(dialogs.index(conversation.dialog)),
             "tools": held(page, TOOLS),
             "vectors": "bundled",
             "kv": str(kv_head),
