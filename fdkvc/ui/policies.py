@@ -46,7 +46,7 @@ MOST_NAMED = 5
 """Tied policies named in the answer."""
 
 SHOWN = replace(
-    MEASURED, help="Regret takes some seconds more than the others.", default=OVERVIEW.metrics
+    MEASURED, help="Regret takes a few seconds longer than the others.", default=OVERVIEW.metrics
 )
 """The metrics of the overview."""
 
@@ -140,8 +140,8 @@ def show_map(page: str) -> None:
         "Lines and brackets: 95 % intervals. Policies whose ranks overlap over resampled dialogs "
         "are tied. Point at a mark for its name; click it for its figures. The front "
         "leaves out the oracle, which knows the future, and policies that exceed the budget. "
-        "The real dialogs are held-out 200 of fdkvc/results.md; its figures of other dialogs "
-        "differ. Measured by benchmarks/research/policy_map.py."
+        "The real dialogs are the held-out 200 of fdkvc/results.md; its figures for other "
+        "dialogs differ. Measured by benchmarks/research/policy_map.py."
     )
 
 
@@ -172,7 +172,7 @@ def _answer(points: pd.DataFrame, axes: Mapping[str, tuple[Axis, int]]) -> Markd
         named = rows[rows["name"].isin(tied[:MOST_NAMED]) | (rows.setting == "fifo")]
         intervals = map(ranged, named[at], named[f"{at}_low"], named[f"{at}_high"])
         figures = "; ".join(map("{} {}".format, named["name"], intervals))
-        verdict = "are tied, no single policy is best" if len(tied) > 1 else "is best"
+        verdict = "are tied: no single policy is best" if len(tied) > 1 else "is best"
         more = [f"{len(tied) - MOST_NAMED} more"] * (len(tied) > MOST_NAMED)
         best = listed([*tied[:MOST_NAMED], *more])
         line = Markdown("- {} ({}, {:,} dialogs): **{} {}**. {}.")
@@ -199,7 +199,7 @@ def _show_picked(page: str, table: pd.DataFrame, policies: Mapping[str, Policy])
     }
     with st.container(border=True, key="picked-policy"):
         st.markdown(Markdown("**{}** :gray[({})]").format(policy.title, policy.source))
-        st.html(table_html(figures, f"Measured of {policy.title}"))
+        st.html(table_html(figures, f"Measurements of {policy.title}"))
         lanes = list(dict.fromkeys(("fifo", policy.name)))
         st.page_link(
             "pages/compare.py",
@@ -251,7 +251,7 @@ def show_page_sizes(page: str) -> None:
         row=[policy_named(key).label for key in paged.policy],
         name=paged["size"].astype(str),
         words=[
-            f"recall {percent(mean)}, {percent(filled)} of the places filled"
+            f"recall {percent(mean)}, {percent(filled)} of the slots filled"
             for mean, filled in zip(paged["mean"], paged.filled, strict=True)
         ],
     )
@@ -262,14 +262,14 @@ def show_page_sizes(page: str) -> None:
         for budget in (low, high):
             with panel(f"pages-{budget}"):
                 rows = dots[dots.budget == budget]
-                subtitle = "recall less that by entries, in points, by page size"
+                subtitle = "difference in recall from eviction by entries, in points"
                 chart = dots_chart(rows, f"{budget} entries", subtitle, page_theme(), "policy")
                 show_chart(page, f"pages/{budget}", chart)
     small = dots[dots.budget == low].set_index(["policy", "size"])["mean"]
     fifo, snapkv = small["fifo"], small["snapkv"]
     st.markdown(
         plain(
-            f"In a cache of {low} entries, pages cost FIFO what their empty places would "
+            f"In a cache of {low} entries, pages cost FIFO what their empty slots would "
             f"hold: {count(round(-fifo[8]), 'point')} with pages of 8, {-fifo[16]:.0f} with pages "
             f"of 16, and {-fifo[32]:.0f} with pages of 32, of which only one fits. SnapKV picks "
             f"single entries and gains {snapkv[8]:.0f} and {snapkv[16]:.0f} with pages of 8 and "

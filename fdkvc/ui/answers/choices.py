@@ -57,7 +57,7 @@ BEGINNING = replace(
 )
 ANSWERED = Field(
     "The model answers in",
-    "The model reads the turns before this one as they stand in the dialog.",
+    "The model reads all turns before this one, as they are in the dialog.",
     name="turn",
     low=0,
     high=MAX_TURNS,

@@ -19,7 +19,7 @@ from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.words import signed
 
-WRITERS = {"user": "the user's words", "call": "calls", "system": "the system's words"}
+WRITERS = {"user": "user", "call": "tool calls", "system": "assistant"}
 
 
 def show_damage(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:

@@ -73,7 +73,7 @@ def _summary(
     if len(together.spans) > 1:
         all_right = right(answers, together.as_it_was, expected)
         spans = len(together.spans)
-        also = f"; all {spans} together do" if all_right else "; neither do all together"
+        also = f"; all {spans} together do" if all_right else "; nor do all together"
     if not right(answers, answers.full, expected):
         words = Markdown("The full cache does not make the dialog's {} either.")
         fixed = [words.format(what), *fixed]

@@ -35,11 +35,13 @@ HELP = (
     ),
     (
         "Entries per head",
-        "Each KV head of each layer has its own cache. After every passage (a message of the user, "
-        "a call, words of the system) the policy evicts down to the budget, and all later tokens "
-        "are computed from what is left.",
+        "Each KV head of each layer has its own cache. After every message and every tool call the "
+        "policy evicts down to the budget, and all later tokens are computed from what is left.",
     ),
-    ("Nats", "−log of the probability of the text, per token: 0.7 more halves the probability."),
+    (
+        "Nats",
+        "The negative log probability of the text, per token: 0.7 more halves the probability.",
+    ),
     *((metric.label, metric.help) for metric in metrics_of("answers").values()),
 )
 

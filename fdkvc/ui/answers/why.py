@@ -90,7 +90,7 @@ def show_why(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     st.html(_transcript(answered, name, word, table))
     gone = table[table.evicted > 0].nlargest(GONE_WORDS, "all_there")
     if len(gone):
-        st.html(table_html(_gone(gone), "Evicted words that would have got attention"))
+        st.html(table_html(_gone(gone), "Evicted words that would have received attention"))
     _link(page, answered, name, word, gone)
     return {"why.csv": table}
 
@@ -137,7 +137,7 @@ def _attention_sentence(answered: Answered, name: str, word: Word, table: pd.Dat
     when = turns_in_words(most.first_evicted_in, most.last_evicted_in)
     return Markdown(
         "{} wrote {}. With nothing evicted, {} of its attention would have gone to words that some "
-        "head has evicted; they got {}. The most important was *{}* from turn {}: {} of {} KV "
+        "head has evicted; they received {}. The most important was *{}* from turn {}: {} of {} KV "
         "heads evicted it in {}, by the {}."
     ).format(
         title,
@@ -186,9 +186,9 @@ def _transcript(answered: Answered, name: str, word: Word, table: pd.DataFrame) 
     )
     return (
         '<div class="passages-key"><span class="looked"><mark style="--share:.7">tinted</mark> '
-        "attention that it got</span>"
+        "attention received</span>"
         '<span class="looked passages"><s style="--share:.7">struck out</s> evicted before; the '
-        "tint is the attention it would have got</span>"
+        "tint is the attention it would have received</span>"
         '<span class="looked passages"><s class="partly" style="--share:0">dotted</s> evicted from '
         "some heads</span></div>"
         '<div class="passages looked" tabindex="0" role="region" '
@@ -246,7 +246,7 @@ def _link(page: str, answered: Answered, name: str, word: Word, gone: pd.DataFra
         },
     )
     st.caption(
-        "There the policy uses this model's keys and queries computed with the whole text, and "
-        "evicts once a turn. Here every head computes with its own cache and also evicts after a "
-        "call, so entries near the cutoff may differ."
+        "On that page the policy sees keys and queries that this model computes from the whole "
+        "text, and evicts once per turn. Here every head computes from its own cache and also "
+        "evicts after a call, so entries near the cutoff may differ."
     )

@@ -54,7 +54,7 @@ def show_figures(lanes: Sequence[Lane]) -> None:
     st.caption(
         plain(
             f"↑ higher is better, ↓ lower is better. {FIRST} first, {TIED} tied for first, "
-            f"{SAME} equal in every run; the marks are of this dialog only. Late: "
+            f"{SAME} equal in every run; the marks hold for this dialog only. Late: "
             f"mean of the last {LATE_TURNS} turns. Turns to adapt: from the first change of topic "
             f"until {percent(ADAPTED)} of the cache is about the new topic; > n: not within the n "
             "turns. Latency: the median turn of this single run, so it varies; the benchmark "

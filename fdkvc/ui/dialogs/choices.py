@@ -6,6 +6,7 @@ import gc
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import NamedTuple
 
@@ -210,7 +211,16 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen | None:
         dialog = choose_transcript(page, file)
         way, schedule = _choose_topics(page, file, dialog)
         kv_head = None if file.traced else _choose_vectors(page)
-        recording, names = _shown(file, dialog, way, schedule, kv_head, below_title)
+        load = partial(shown_recording, file, dialog, way, schedule)
+        try:
+            with st.spinner("Reading the dialog …", show_time=True):
+                recording, names = load(kv_head)
+        except ValueError as error:
+            if kv_head is None:
+                raise
+            with below_title:
+                problems(f"{error}. Showing the lexical embedding instead.")
+            recording, names = load(None)
     except ValueError as error:
         with below_title:
             problems(f"{error}.")
@@ -236,26 +246,6 @@ def choose_transcript(page: str, file: DialogFile) -> int:
     names = dict(enumerate(transcript.name for transcript in file.transcripts))
     dialog: int = fields.choice(page, replace(DIALOG, choices=names))
     return dialog
-
-
-def _shown(
-    file: DialogFile,
-    dialog: int,
-    way: str,
-    schedule: str,
-    kv_head: int | None,
-    below_title: DeltaGenerator,
-) -> tuple[Recording, tuple[str, ...]]:
-    """Return the dialog as `shown_recording`, without the bundled model where it is too long."""
-    try:
-        with st.spinner("Reading the dialog …", show_time=True):
-            return shown_recording(file, dialog, way, schedule, kv_head)
-    except ValueError as error:
-        if kv_head is None:
-            raise
-        with below_title:
-            problems(f"{error}. Showing the lexical embedding instead.")
-        return shown_recording(file, dialog, way, schedule, None)
 
 
 def chosen_file(page: str, first: DeltaGenerator | None = None) -> DialogFile | None:

@@ -193,7 +193,7 @@ def show_heads(chosen: Chosen, lanes: Sequence[Lane], lane: Lane) -> None:
     }
     if default_heads(recording) == "kv":
         shared = both_ways(recording.groups[0])
-        columns[f"{met}, those that share keys together"] = [
+        columns[f"{met}, heads that share keys together"] = [
             _percent(joined.mean()) for _, joined, _ in shared
         ]
     st.html(table_html(columns, "Each policy, each head by itself and all together"))
