@@ -17,17 +17,7 @@ from fdkvc.policies import Policy
 from fdkvc.policies.base import Available
 from fdkvc.run.metrics import metrics_of
 from fdkvc.ui.answers.conversation import FULL, Conversation, bundled_model
-from fdkvc.ui.dialogs.choices import (
-    DIALOG,
-    DIGEST,
-    FILE,
-    OWN,
-    TOOLS,
-    choose_tools,
-    choose_transcript,
-    chosen_file,
-    warn_skipped,
-)
+from fdkvc.ui.dialogs import choices as dialogs
 from fdkvc.ui.dialogs.files import SHIPPED
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold, problems
@@ -42,7 +32,7 @@ EVERYTHING = "full"
 
 
 BEGINNING = replace(
-    FILE,
+    dialogs.FILE,
     label="Begin with",
     help="The dialog that the model reads before it answers. It was trained on services like those "
     "of the evening in San Jose. It has never seen those of the other examples, and makes none of "
@@ -50,7 +40,7 @@ BEGINNING = replace(
     default="evening",
     choices={
         NOTHING: "Nothing: start a new chat",
-        OWN: "A file of my own …",
+        dialogs.OWN: "A file of my own …",
         "evening": SHIPPED["evening"],
         **{key: label for key, label in SHIPPED.items() if key != "rental"},  # it is too long
     },
@@ -107,8 +97,8 @@ MEASURE = Field(
 BY = Field("Entries per head", "", name="at", default=48, low=1, high=8192, chosen=False)
 
 FIELDS = (
-    *(BEGINNING, DIGEST, TOOLS, DIALOG, ANSWERED, MESSAGES, POLICIES, BUDGET, DECIDES),
-    *(WHOSE, WORD, LAYER, HEAD, SECTION, MEASURE, BY),
+    *(BEGINNING, dialogs.DIGEST, dialogs.TOOLS, dialogs.DIALOG, ANSWERED, MESSAGES, POLICIES),
+    *(BUDGET, DECIDES, WHOSE, WORD, LAYER, HEAD, SECTION, MEASURE, BY),
 )
 """Every field of the page."""
 
@@ -132,12 +122,12 @@ def choose_conversation(page: str, link: Mapping[str, str]) -> Conversation | No
     policies = _choose_policies(page)
     file, transcript, turn = None, None, 0
     if fields.choice(page, BEGINNING) != NOTHING:
-        file = chosen_file(page)
+        file = dialogs.chosen_file(page)
         if file is None:
             return None
-        file = choose_tools(page, file)
-        warn_skipped(file)
-        transcript = file.transcripts[choose_transcript(page, file)]
+        file = dialogs.choose_tools(page, file)
+        dialogs.warn_skipped(file)
+        transcript = file.transcripts[dialogs.choose_transcript(page, file)]
         turn = _choose_turn(page, transcript, link)
     budget = fields.number(page, BUDGET)
     decides = fields.choice(page, DECIDES)

@@ -12,16 +12,7 @@ import pandas as pd
 from fdkvc.attention import Floats
 from fdkvc.corpora.model_text import Passage, Writer, model_text
 from fdkvc.corpora.transcripts import Transcript
-from fdkvc.explain.answer_causes import (
-    GradedCall,
-    Restoration,
-    Word,
-    damage_by_head,
-    damage_table,
-    grade_call,
-    restore_spans,
-    words_of,
-)
+from fdkvc.explain import answer_causes as causes
 from fdkvc.lm import BUNDLED
 from fdkvc.lm.chat import Chat, is_looping
 from fdkvc.lm.head_eviction import check_no_future
@@ -177,10 +168,10 @@ class Answered:
         """The dialog's own calls, or else those of the full cache."""
         return self.conversation.expected_calls or tuple(self.calls(FULL))
 
-    def graded_calls(self, name: str) -> list[GradedCall]:
+    def graded_calls(self, name: str) -> list[causes.GradedCall]:
         """Return each call graded against the expected one; a missing call is empty."""
         pairs = zip_longest(self.calls(name), self.expected_calls, fillvalue="")
-        return [grade_call(written, expected) for written, expected in pairs]
+        return [causes.grade_call(written, expected) for written, expected in pairs]
 
     def looped(self, name: str) -> bool:
         """Whether an answer was stopped because it repeated itself."""
@@ -201,18 +192,18 @@ class Answered:
 
 
 @cached
-def answer_words(answered: Answered, name: str) -> tuple[Word, ...]:
+def answer_words(answered: Answered, name: str) -> tuple[causes.Word, ...]:
     """Return the words of a cache's answer."""
     chat, began = answered.chat, answered.began(name)
-    words = words_of(chat.model.tokens, chat.caches[name].ids, chat.passages[name])
+    words = causes.words_of(chat.model.tokens, chat.caches[name].ids, chat.passages[name])
     return tuple(word for word in words if word.passage >= began)
 
 
 @cached
-def restored(answered: Answered, name: str) -> Restoration:
+def restored(answered: Answered, name: str) -> causes.Restoration:
     """Return the answers after restoring what a policy evicted."""
     chat = answered.context
-    return restore_spans(chat.model, chat.caches[name], chat.passages[name])
+    return causes.restore_spans(chat.model, chat.caches[name], chat.passages[name])
 
 
 Text = tuple[tuple[int, ...], tuple[tuple[Writer, int, int], ...]]
@@ -236,11 +227,11 @@ def text_of(answered: Answered) -> Text:
 @cached
 def damage(conversation: Conversation, text: Text) -> pd.DataFrame:
     """Return every policy's damage on a text; see `fdkvc.explain.answer_causes.damage_table`."""
-    return damage_table(bundled_model(), conversation.caches(), *text)
+    return causes.damage_table(bundled_model(), conversation.caches(), *text)
 
 
 @cached
 def head_damage(conversation: Conversation, name: str, text: Text) -> Floats:
     """Return the damage by head; see `fdkvc.explain.answer_causes.damage_by_head`."""
     limits = conversation.budget, conversation.decides
-    return damage_by_head(bundled_model(), read_policy(name), *limits, *text)
+    return causes.damage_by_head(bundled_model(), read_policy(name), *limits, *text)

@@ -10,15 +10,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from fdkvc.explain.answer_causes import (
-    HeadSelection,
-    Word,
-    changed_words,
-    first_evicted,
-    turns_in_words,
-    turns_of,
-    why_table,
-)
+from fdkvc.explain import answer_causes as causes
 from fdkvc.report.shipped_answers import shipped
 from fdkvc.ui.answers import choices
 from fdkvc.ui.answers.conversation import FULL, Answered, answer_words
@@ -95,10 +87,10 @@ def show_why(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     return {"why.csv": table}
 
 
-_why = cached(why_table)
+_why = cached(causes.why_table)
 
 
-def _choose_word(page: str, answered: Answered, name: str, words: tuple[Word, ...]) -> int:
+def _choose_word(page: str, answered: Answered, name: str, words: tuple[causes.Word, ...]) -> int:
     """Choose a word of the answer; by default, the first that differs from the full cache."""
     labels = {at: f"{at + 1} · {word.text}" for at, word in enumerate(words)}
     start = _first_changed(answered, name)
@@ -111,11 +103,11 @@ def _choose_word(page: str, answered: Answered, name: str, words: tuple[Word, ..
 def _first_changed(answered: Answered, name: str) -> int:
     """Return the first word that differs from the full cache, or else the middle one."""
     words, full = ([word.text for word in answer_words(answered, cache)] for cache in (name, FULL))
-    changed = changed_words(words, full)
+    changed = causes.changed_words(words, full)
     return changed.index(True) if True in changed else len(words) // 2
 
 
-def _choose_heads(page: str, answered: Answered) -> HeadSelection:
+def _choose_heads(page: str, answered: Answered) -> causes.HeadSelection:
     shape = answered.chat.model.decoder.shape
     places = []
     for field, count in ((choices.LAYER, shape.layers), (choices.HEAD, shape.heads)):
@@ -123,10 +115,12 @@ def _choose_heads(page: str, answered: Answered) -> HeadSelection:
         labels = {-1: f"mean over {noun}s"} | {at: f"{noun} {at}" for at in range(count)}
         place = fields.choice(page, replace(field, choices=labels), width=190)
         places.append(None if place < 0 else place)
-    return HeadSelection(*places)
+    return causes.HeadSelection(*places)
 
 
-def _attention_sentence(answered: Answered, name: str, word: Word, table: pd.DataFrame) -> Markdown:
+def _attention_sentence(
+    answered: Answered, name: str, word: causes.Word, table: pd.DataFrame
+) -> Markdown:
     earlier = table[table.passage < word.passage]
     lost = earlier[earlier.evicted > 0]
     written = Markdown("*{}*").format(word.text)
@@ -134,7 +128,7 @@ def _attention_sentence(answered: Answered, name: str, word: Word, table: pd.Dat
     if name == FULL or lost.empty:
         return Markdown("Nothing was evicted before {} wrote {}.").format(title, written)
     most = lost.nlargest(1, "all_there").iloc[0]
-    when = turns_in_words(most.first_evicted_in, most.last_evicted_in)
+    when = causes.turns_in_words(most.first_evicted_in, most.last_evicted_in)
     return Markdown(
         "{} wrote {}. With nothing evicted, {} of its attention would have gone to words that some "
         "head has evicted; they received {}. The most important was *{}* from turn {}: {} of {} KV "
@@ -160,16 +154,16 @@ def _gone(gone: pd.DataFrame) -> dict[str, list[str]]:
         "writer": gone.writer.tolist(),
         "attention if cached": [percent(share, 1) for share in gone.all_there],
         "actual attention": [percent(share, 1) for share in gone.attended],
-        "evicted in": [*map(turns_in_words, gone.first_evicted_in, gone.last_evicted_in)],
+        "evicted in": [*map(causes.turns_in_words, gone.first_evicted_in, gone.last_evicted_in)],
         "rule": gone["rule"].tolist(),
         "KV heads": [*map("{} of {}".format, gone.evicted, gone.heads)],
     }
 
 
-def _transcript(answered: Answered, name: str, word: Word, table: pd.DataFrame) -> str:
+def _transcript(answered: Answered, name: str, word: causes.Word, table: pd.DataFrame) -> str:
     """Return the text up to a word, each word tinted by its attention."""
     passages = answered.chat.passages[name]
-    turns = turns_of(passages)
+    turns = causes.turns_of(passages)
     top = max(float(table[["attended", "all_there"]].max().max()), 1e-9)
     cells: dict[int, list[str]] = {}
     for row in table.to_dict("records"):
@@ -206,7 +200,7 @@ def _word_html(row: Mapping[Hashable, Any], top: float) -> str:
     if gone:
         title += (
             f", {percent(all_there, 1)} if it were cached; evicted in "
-            f"{turns_in_words(row['first_evicted_in'], row['last_evicted_in'])} from "
+            f"{causes.turns_in_words(row['first_evicted_in'], row['last_evicted_in'])} from "
             f"{gone} of {row['heads']} KV heads, by the {row['rule']}"
         )
     tag = "s" if gone else "mark"
@@ -214,7 +208,7 @@ def _word_html(row: Mapping[Hashable, Any], top: float) -> str:
     return f'<{tag}{partly} style="--share:{share:.2f}" title="{escape(title)}">{text}</{tag}>'
 
 
-def _link(page: str, answered: Answered, name: str, word: Word, gone: pd.DataFrame) -> None:
+def _link(page: str, answered: Answered, name: str, word: causes.Word, gone: pd.DataFrame) -> None:
     """Link to the eviction of the most important word on the Dialogs page."""
     conversation = answered.conversation
     keys = [key for key in SHIPPED if conversation.file.startswith(shipped_file(key).digest)]
@@ -223,7 +217,7 @@ def _link(page: str, answered: Answered, name: str, word: Word, gone: pd.DataFra
     dialogs = [dialog.name for dialog in shipped_file(keys[0]).transcripts]
     shape = answered.chat.model.decoder.shape
     first, end = map(int, gone.iloc[0][["first", "end"]])
-    kv_head, token, turn = first_evicted(answered.chat, name, first, end, word.passage)
+    kv_head, token, turn = causes.first_evicted(answered.chat, name, first, end, word.passage)
     st.page_link(
         "pages/dialogs.py",
         label=plain(

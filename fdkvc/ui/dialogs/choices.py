@@ -34,16 +34,7 @@ from fdkvc.policies import read_policy
 from fdkvc.run.evidence import lost_turns
 from fdkvc.run.simulate import simulate
 from fdkvc.ui.answers.conversation import bundled_model
-from fdkvc.ui.dialogs.files import (
-    SHIPPED,
-    UPLOADS,
-    DialogFile,
-    HeadChoice,
-    read_dialog_file,
-    shipped_file,
-    shown_recording,
-    with_calls,
-)
+from fdkvc.ui.dialogs import files
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold, problems
 from fdkvc.ui.kit.lanes import PAIR, Lane, read_lane
@@ -60,8 +51,8 @@ DIGITS = 16  # hexadecimal digits of a file's SHA-256 in a link
 class Chosen(NamedTuple):
     """The chosen dialog, head and budget."""
 
-    file: DialogFile
-    head: HeadChoice
+    file: files.DialogFile
+    head: files.HeadChoice
     budget: int
 
 
@@ -72,7 +63,7 @@ FILE = Field(
     "Real dialogs, or a trace of a model.",
     name="file",
     default="rental",
-    choices={OWN: "A file of my own …", **SHIPPED},
+    choices={OWN: "A file of my own …", **files.SHIPPED},
 )
 DIGEST = Field("SHA-256", "Of your own file.", name="sha", default="")
 CALLS = Field(
@@ -151,32 +142,14 @@ VIEW = Field(
     chosen=False,
 )
 PLACED = (
-    DIALOG,
-    TOPICS,
-    SCHEDULE,
-    VECTORS,
-    KV_HEAD,
-    HEAD,
-    HEADS,
+    *(DIALOG, TOPICS, SCHEDULE, VECTORS, KV_HEAD, HEAD, HEADS),
     *(replace(field, follows=False) for field in LOOK),
 )
 """Fields whose values belong to one file."""
 
 FIELDS = (
-    FILE,
-    DIGEST,
-    CALLS,
-    TOOLS,
-    *PLACED,
-    BUDGET,
-    POLICIES,
-    WHOSE,
-    VIEW,
-    ORDER,
-    HUES,
-    SECTION,
-    *PAIR,
-    MORE_METRICS,
+    *(FILE, DIGEST, CALLS, TOOLS, *PLACED, BUDGET, POLICIES, WHOSE),
+    *(VIEW, ORDER, HUES, SECTION, *PAIR, MORE_METRICS),
 )
 """Every field of the page."""
 
@@ -211,7 +184,7 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen | None:
         dialog = choose_transcript(page, file)
         way, schedule = _choose_topics(page, file, dialog)
         kv_head = None if file.traced else _choose_vectors(page)
-        load = partial(shown_recording, file, dialog, way, schedule)
+        load = partial(files.shown_recording, file, dialog, way, schedule)
         try:
             with st.spinner("Reading the dialog …", show_time=True):
                 recording, names = load(kv_head)
@@ -237,26 +210,26 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen | None:
         )
         deciding = 1
     topics = tuple(turn.topic for turn in transcript.turns)
-    chosen = HeadChoice(transcript.name, recording, file.key, topics, head, deciding, names)
+    chosen = files.HeadChoice(transcript.name, recording, file.key, topics, head, deciding, names)
     return Chosen(file, chosen, budget)
 
 
-def choose_transcript(page: str, file: DialogFile) -> int:
+def choose_transcript(page: str, file: files.DialogFile) -> int:
     """Choose a dialog of a file; return its index."""
     names = dict(enumerate(transcript.name for transcript in file.transcripts))
     dialog: int = fields.choice(page, replace(DIALOG, choices=names))
     return dialog
 
 
-def chosen_file(page: str, first: DeltaGenerator | None = None) -> DialogFile | None:
+def chosen_file(page: str, first: DeltaGenerator | None = None) -> files.DialogFile | None:
     """Return the chosen file; for the user's own, show the uploader, in `first` until there is one.
 
     None if there is none, or if it is not the link's.
     """
     if held(page, FILE) != OWN:
         hold(page, DIGEST, "")
-        return shipped_file(held(page, FILE))
-    last = UPLOADS.get(st.session_state.get(f"{page}/uploaded"))
+        return files.shipped_file(held(page, FILE))
+    last = files.UPLOADS.get(st.session_state.get(f"{page}/uploaded"))
     above: AbstractContextManager[object] = first or nullcontext()
     with above if last is None else nullcontext():
         file, problem = _read_upload(page, last)
@@ -277,7 +250,7 @@ def chosen_file(page: str, first: DeltaGenerator | None = None) -> DialogFile | 
     return file
 
 
-def _read_upload(page: str, last: DialogFile | None) -> tuple[DialogFile | None, str]:
+def _read_upload(page: str, last: files.DialogFile | None) -> tuple[files.DialogFile | None, str]:
     """Show the uploader and the text box; return the file, and what is wrong with a new one.
 
     The last good file is kept when a new one is bad.
@@ -308,7 +281,7 @@ def _read_upload(page: str, last: DialogFile | None) -> tuple[DialogFile | None,
         problem = ""
         try:
             with st.spinner("Reading the dialogs …", show_time=True):
-                last = read_dialog_file(content(), name)
+                last = files.read_dialog_file(content(), name)
             keep_file(page, last)
         except ValueError as error:
             problem = f"{name} cannot be read: {error}."
@@ -319,10 +292,10 @@ def _read_upload(page: str, last: DialogFile | None) -> tuple[DialogFile | None,
     return last, problem and problem + still
 
 
-def keep_file(page: str, file: DialogFile) -> None:
+def keep_file(page: str, file: files.DialogFile) -> None:
     """Keep a file for the page, and start with a failed call unless a link names a dialog."""
     st.session_state[f"{page}/uploaded"] = key = (file.name, file.digest)
-    UPLOADS.put(key, file)
+    files.UPLOADS.put(key, file)
     linked = held(page, DIGEST)
     if not (linked and file.digest.startswith(linked)):
         fields.reset(page, PLACED)
@@ -331,7 +304,7 @@ def keep_file(page: str, file: DialogFile) -> None:
     hold(page, DIGEST, file.digest[:DIGITS])
 
 
-def _first_failed(page: str, file: DialogFile) -> int:
+def _first_failed(page: str, file: files.DialogFile) -> int:
     """Return the first dialog with a call that fails under the policy shown, or else the first.
 
     Among dialogs with calls, longer than the budget, up to `MAX_SEARCHED_CHARACTERS`; by the first
@@ -359,7 +332,7 @@ def _first_failed(page: str, file: DialogFile) -> int:
     return 0
 
 
-def warn_skipped(file: DialogFile) -> None:
+def warn_skipped(file: files.DialogFile) -> None:
     """Warn about dialogs that are left out and calls that cannot be read."""
     for sentence in not_read_notes(file.transcripts):
         st.warning(plain(sentence))
@@ -369,14 +342,14 @@ def warn_skipped(file: DialogFile) -> None:
         st.warning(plain(f"{left_out}: {file.skipped[0]}{', and so on' if several else ''}."))
 
 
-def _choose_calls(page: str, file: DialogFile) -> DialogFile:
+def _choose_calls(page: str, file: files.DialogFile) -> files.DialogFile:
     if not file.packed:
         hold(page, CALLS, CALLS.default)
         return file
-    return with_calls(file) if fields.choice(page, CALLS) == "said" else file
+    return files.with_calls(file) if fields.choice(page, CALLS) == "said" else file
 
 
-def choose_tools(page: str, file: DialogFile) -> DialogFile:
+def choose_tools(page: str, file: files.DialogFile) -> files.DialogFile:
     """Choose whether dialogs begin with their tools, if there are any."""
     if not any(transcript.tools for transcript in file.transcripts):
         hold(page, TOOLS, TOOLS.default)
@@ -410,7 +383,7 @@ def ask_for_file(page: str) -> None:
     st.info(plain(words), icon=":material/upload_file:")
 
 
-def _choose_topics(page: str, file: DialogFile, dialog: int) -> tuple[str, str]:
+def _choose_topics(page: str, file: files.DialogFile, dialog: int) -> tuple[str, str]:
     """Choose where the topics come from; return the choice and a marked schedule."""
     transcript = file.transcripts[dialog]
     labels = dict(TOPICS.labels)
