@@ -163,16 +163,16 @@ def cosine(a: Floats, b: Floats) -> Floats:
     return ratio
 
 
-def masked_products(one: Floats, two: Floats, known: Bools, others: Bools) -> Floats:
-    """Inner products of known vectors (B, m, ·) with known others (B, C, ·); 0 elsewhere."""
-    if known.all() and others.all():
-        return row_products(one, two)
-    # The shape of a matrix product may change its rounding, so unknown vectors are left out.
-    found = np.zeros((*known.shape, others.shape[1]), np.float32)
-    for row in range(len(found)):
-        own, theirs = np.flatnonzero(known[row]), np.flatnonzero(others[row])
-        found[row, own[:, None], theirs] = one[row, own] @ two[row, theirs].T
-    return found
+def masked_products(a: Floats, b: Floats, in_a: Bools, in_b: Bools) -> Floats:
+    """Inner products of the marked vectors of `a` (B, m, ·) and `b` (B, C, ·); 0 for others."""
+    if in_a.all() and in_b.all():
+        return row_products(a, b)
+    # The shape of a matrix product may change its rounding, so unmarked vectors are left out.
+    products = np.zeros((*in_a.shape, in_b.shape[1]), np.float32)
+    for row in range(len(products)):
+        m, n = np.flatnonzero(in_a[row]), np.flatnonzero(in_b[row])
+        products[row, m[:, None], n] = a[row, m] @ b[row, n].T
+    return products
 
 
 def _largest(cosines: Floats, place: Ints, others: Ints) -> Floats:
@@ -305,25 +305,6 @@ class Tokens(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Arrivals:
-    """The tokens of a turn (B, n), padded with −1."""
-
-    new: Ints
-
-    @cached_property
-    def active(self) -> Bools:
-        """Whether the row has tokens in this turn (B,)."""
-        present: Any = self.new >= 0
-        active: Bools = present.any(axis=1)
-        return active
-
-    @cached_property
-    def all_active(self) -> bool:
-        """Whether every row has tokens in this turn."""
-        return bool(self.active.all())
-
-
-@dataclass(frozen=True, eq=False)
 class Observation:
     """What a policy may look at in one turn (counted from 0), for any set of tokens.
 
@@ -332,27 +313,25 @@ class Observation:
     """
 
     turn: int
-    _arrivals: Arrivals
+    new: Ints
+    """The turn's own tokens (B, n), padded with −1."""
     _tokens: Tokens
-
-    @property
-    def new(self) -> Ints:
-        """The turn's own tokens (B, n), padded with −1."""
-        return self._arrivals.new
 
     def with_new(self, token: Ints) -> Observation:
         """Return the same turn with these tokens (B, n) as its own."""
-        return replace(self, _arrivals=Arrivals(token))
+        return replace(self, new=token)
 
-    @property
+    @cached_property
     def active(self) -> Bools:
         """Whether the row has tokens in this turn (B,); a turn without tokens changes nothing."""
-        return self._arrivals.active
+        present: Any = self.new >= 0
+        active: Bools = present.any(axis=1)
+        return active
 
-    @property
+    @cached_property
     def all_active(self) -> bool:
         """Whether every row has tokens in this turn."""
-        return self._arrivals.all_active
+        return bool(self.active.all())
 
     @property
     def heads(self) -> int:
@@ -372,7 +351,7 @@ class Observation:
     def parts(self) -> Iterator[tuple[slice, Observation]]:
         """Yield rows, and what to observe of them, so that not all vectors are copied at once."""
         for rows, tokens in self._tokens.parts():
-            yield rows, replace(self, _arrivals=Arrivals(self.new[rows]), _tokens=tokens)
+            yield rows, replace(self, new=self.new[rows], _tokens=tokens)
 
     @cached_property
     def _turn_start(self) -> Ints:
@@ -405,16 +384,16 @@ class Observation:
         if speakers is None:
             return np.zeros(token.shape, np.bool_)
         of_tokens = speakers.reshape(-1).take(token + self._row_start)
-        said = SPEAKERS[1:] if speaker == "system" else (speaker,)
-        return np.isin(of_tokens, [*map(SPEAKERS.index, said)]) & (token >= 0)
+        names = SPEAKERS[1:] if speaker == "system" else (speaker,)
+        return np.isin(of_tokens, [*map(SPEAKERS.index, names)]) & (token >= 0)
 
     def is_word(self, token: Ints, words: Sequence[str]) -> Bools:
         """Whether each token belongs to one of these words (B, C); false where it is not known."""
         ids = self._tokens.words
         if ids is None:
             return np.zeros(token.shape, np.bool_)
-        found = np.isin(ids.reshape(-1).take(token + self._row_start), [*map(word_id, words)])
-        return found & (token >= 0)
+        of_tokens = ids.reshape(-1).take(token + self._row_start)
+        return np.isin(of_tokens, [*map(word_id, words)]) & (token >= 0)
 
     def traits(self, token: Ints) -> Floats:
         """Return the `TRAITS` of each token (B, C, F); 0 in empty slots and where not known."""
@@ -441,13 +420,23 @@ class Observation:
 
         This costs cached × new cosines.
         """
-        one, two = self._directions(token), self._directions(self.new)
-        place, newer = self.position(token), self.position(self.new)
-        known, others = token >= 0, self.new >= 0
+        alike = getattr(self._tokens, "alike", 1)  # adjacent rows with the same embeddings
+        first = token[::alike]
+        if alike == 1 or not (token == np.repeat(first, alike, axis=0)).all():
+            return self._repetition(token, self._tokens.embeddings, slice(None))
+        shared = self._tokens.shared_embeddings  # type: ignore[attr-defined]
+        return np.repeat(self._repetition(token, shared, slice(None, None, alike)), alike, axis=0)
+
+    def _repetition(self, token: Ints, embeddings: Floats, rows: slice) -> Floats:
+        """Return the `repetition` of some rows, whose embeddings are (rows, N, d)."""
+        place, newer = self.position(token)[rows], self.position(self.new)[rows]
+        token, new = token[rows], self.new[rows]
+        one, two = self._directions(embeddings, token), self._directions(embeddings, new)
+        known, others = token >= 0, new >= 0
         if type(one) is not np.ndarray:  # on a device, which promises no bits
             return np.where(known, _largest(row_products(one, two), place, newer), np.float32(0))
         most = BLOCK // 4  # stays in a core's cache
-        if token.shape[1] * newer.size <= most and known.all() and others.all():
+        if token.shape[1] * newer.size * (rows.step or 1) <= most and known.all() and others.all():
             return _largest(row_products(one, two), place, newer)
         # The shape of a matrix product may change its rounding, so each row is multiplied alone.
         found = np.zeros(token.shape, np.float32)
@@ -462,9 +451,9 @@ class Observation:
                 found[row, some] = _largest(part, place[row, some], last)
         return found
 
-    def _directions(self, token: Ints) -> Floats:
+    def _directions(self, embeddings: Floats, token: Ints) -> Floats:
         """Embedding of each token, scaled to length 1 (B, C, d)."""
-        vectors = self._vectors(self._tokens.embeddings, token)
+        vectors = self._vectors(embeddings, token)
         length = np.sqrt(np.einsum("bcd,bcd->bc", vectors, vectors))[:, :, None]
         length[length == 0] = 1
         vectors /= length
@@ -500,7 +489,8 @@ class Observation:
         return self._vectors(self._tokens.token_queries, token) * (token >= 0)[:, :, None]
 
     def _vectors(self, vectors: Floats, token: Ints) -> Floats:
-        return vectors.reshape(-1, vectors.shape[-1]).take(token + self._row_start, axis=0)
+        start = self._row_start[: len(token)]
+        return vectors.reshape(-1, vectors.shape[-1]).take(token + start, axis=0)
 
     @cached_property
     def _queried(self) -> Ints:
@@ -532,16 +522,16 @@ class Observation:
         if type(logits) is not np.ndarray:  # on a device, whose rows have equally many queries
             some = slice(logits.shape[1] - width, None)
             seen = (token[:, None] <= self._queried[:, some, None]) & (token[:, None] >= 0)
-            given = np.take_along_axis(logits[:, some], token[:, None], axis=2)
-            return softmax(np.where(seen, given, np.float32(-np.inf)))
-        found = np.full((len(token), width, token.shape[1]), -np.inf, np.float32)
+            of_tokens = np.take_along_axis(logits[:, some], token[:, None], axis=2)
+            return softmax(np.where(seen, of_tokens, np.float32(-np.inf)))
+        of_tokens = np.full((len(token), width, token.shape[1]), -np.inf, np.float32)
         for row, (first, end) in enumerate(zip(start.tolist(), stop.tolist(), strict=True)):
-            own = found[row, : end - first]
-            np.take(logits[row, first:end], token[row], axis=1, out=own, mode="wrap")
-            np.copyto(own, -np.inf, where=token[row] > self._queried[row, first:end, None])
-        return softmax(found)
+            of_row = of_tokens[row, : end - first]
+            np.take(logits[row, first:end], token[row], axis=1, out=of_row, mode="wrap")
+            np.copyto(of_row, -np.inf, where=token[row] > self._queried[row, first:end, None])
+        return softmax(of_tokens)
 
     def future_attention(self, token: Ints) -> Floats:
         """Attention of the full cache to each token, from this turn to the dialog's end (B, C)."""
-        come = self._tokens.future_attention
-        return come.reshape(-1).take(token + _starts(come, self.turn))
+        future = self._tokens.future_attention
+        return future.reshape(-1).take(token + _starts(future, self.turn))

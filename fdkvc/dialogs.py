@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from fdkvc.attention import (
     BLOCK,
-    Arrivals,
     Bools,
     Floats,
     Ints,
@@ -296,11 +295,11 @@ class DialogBatch:
 
     def observe(self, turn: int) -> Observation:
         """Return the observation of a turn."""
-        return Observation(turn, self._arrivals[turn], self)
+        return Observation(turn, self._new_tokens[turn], self)
 
     @cached_property
-    def _arrivals(self) -> list[Arrivals]:
-        return [Arrivals(self.new_tokens(turn)) for turn in range(self.turns)]
+    def _new_tokens(self) -> list[Ints]:
+        return [self.new_tokens(turn) for turn in range(self.turns)]
 
     def projection(self, space: str) -> Floats:
         """Return W_Q, W_K or W_V of each row (B, d, h) for ``query``, ``key`` or ``value``."""

@@ -61,7 +61,7 @@ def digits_for(*numbers: float, least: int = 3) -> int:
     return next((n for n in every if len({number(x, n) for x in numbers}) == different), least)
 
 
-def contrast(one: float, other: float, digits: int = 3) -> tuple[str, str]:
+def contrast(a: float, b: float, digits: int = 3) -> tuple[str, str]:
     """Write two numbers with as many decimals as they need to differ, up to six.
 
     Examples
@@ -71,11 +71,11 @@ def contrast(one: float, other: float, digits: int = 3) -> tuple[str, str]:
     >>> contrast(0.5, 0.5)
     ('0.500', '0.500')
     """
-    places = digits_for(one, other, least=digits)
-    return number(one, places), number(other, places)
+    places = digits_for(a, b, least=digits)
+    return number(a, places), number(b, places)
 
 
-def gap(one: float, other: float, digits: int = 3) -> str:
+def gap(a: float, b: float, digits: int = 3) -> str:
     """Write the distance of two numbers as the difference of what `contrast` writes.
 
     Examples
@@ -83,9 +83,9 @@ def gap(one: float, other: float, digits: int = 3) -> str:
     >>> contrast(0.8256, 0.8371), gap(0.8256, 0.8371)
     (('0.826', '0.837'), '0.011')
     """
-    first, second = contrast(one, other, digits)
+    first, second = contrast(a, b, digits)
     if first == second:
-        return number(abs(one - other))
+        return number(abs(a - b))
     decimals = max(len(text.partition(".")[2]) for text in (first, second))
     written = (float(text.replace(minus("-"), "-")) for text in (first, second))
     return f"{abs(next(written) - next(written)):.{decimals}f}"
@@ -229,7 +229,7 @@ def command_line(command: str, options: Mapping[str, object]) -> str:
     """
     words = []
     for name, value in {**options, "out": "results"}.items():
-        several = value if isinstance(value, list | tuple) else () if value is True else (value,)
+        values = value if isinstance(value, list | tuple) else () if value is True else (value,)
         words += [f"--{name.replace('_', '-')}"]
-        words += [shlex.quote(str(each).replace(", ", ",").replace(" ", ":")) for each in several]
+        words += [shlex.quote(str(text).replace(", ", ",").replace(" ", ":")) for text in values]
     return " ".join(["python -m fdkvc", command, *words])

@@ -7,7 +7,7 @@ every turn.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,6 +62,14 @@ def term_courses(trace: Trace) -> list[TermCourse]:
     return [_course(trace.policy, term, results) for term in results[0].terms]
 
 
+def no_history(trace: Trace, courses: Sequence[TermCourse]) -> str:
+    """Say that no term continues from the turn before; nothing where one does."""
+    if any(course.remembers for course in courses):
+        return ""
+    label = trace.policy.label
+    return f"{label} keeps no state between turns: it computes each score from scratch."
+
+
 def _course(policy: Policy, term: str, results: list[TurnResult]) -> TermCourse:
     changes = [step for step in policy.steps if step.kind == "change"]
     steps = [step for step in changes if step.channel(policy.channels) == term]
@@ -97,10 +105,10 @@ def _share(result: TurnResult, step: Step) -> float | None:
 
 def _common(before: Floats, after: Floats) -> float | None:
     """Return after / before where it is the same for all, NaN if unknown, else None."""
-    known = before > SAME_FACTOR
-    if not known.any():
+    positive = before > SAME_FACTOR
+    if not positive.any():
         return float("nan")
-    share = after[known].astype(float) / before[known]
+    share = after[positive].astype(float) / before[positive]
     middle = float(np.median(share))
     if np.abs(share - middle).max() > SAME_FACTOR * max(abs(middle), SAME_FACTOR):
         return None

@@ -67,18 +67,9 @@ POLICIES: dict[str, type[Policy]] = {
 PAPER_POLICIES = ("fifo", "sink", "h2o", "fd-kvc")
 """What the paper compares."""
 
-
 WRAPPERS: dict[str, type[Wrapper]] = {
     wrapper.key: wrapper
-    for wrapper in (
-        Window,
-        Whitelist,
-        Turns,
-        Blocks,
-        AdaHeads,
-        Pyramid,
-        Recall,
-    )
+    for wrapper in (Window, Whitelist, Turns, Blocks, AdaHeads, Pyramid, Recall)
 }
 """Every wrapper by its key."""
 
@@ -119,10 +110,8 @@ def register(policy: type[AnyPolicy]) -> type[AnyPolicy]:
         )
     if {**POLICIES, **WRAPPERS}.get(policy.key, policy) is not policy:
         raise ValueError(f"policy key {policy.key!r} is taken: choose another")
-    if issubclass(policy, Wrapper):
-        WRAPPERS[policy.key] = policy
-    else:
-        POLICIES[policy.key] = policy
+    registry: dict[str, Any] = WRAPPERS if issubclass(policy, Wrapper) else POLICIES
+    registry[policy.key] = policy
     return policy
 
 
@@ -162,9 +151,8 @@ def wrapped(key: str, policy: Policy, /, **hyperparameters: float | int | str) -
     """
     if key not in WRAPPERS:
         raise ValueError(f"{key!r} is not a wrapper: choose from {', '.join(WRAPPERS)}")
-    kind = WRAPPERS[key]
-    _check_known(kind, hyperparameters)
-    return kind(policy, **hyperparameters)
+    _check_known(WRAPPERS[key], hyperparameters)
+    return WRAPPERS[key](policy, **hyperparameters)
 
 
 def usable(policies: Iterable[Policy]) -> tuple[Policy, ...]:
@@ -203,11 +191,11 @@ def with_pinned_prompts(policies: Sequence[Policy]) -> tuple[Policy, ...]:
 
 
 def _check_known(kind: type[Policy], hyperparameters: Collection[str]) -> None:
-    known = parameters_of(kind)
+    allowed = parameters_of(kind)
     for name in hyperparameters:
-        if name not in known:
-            allowed = ", ".join(known) or "none"
-            raise ValueError(f"{name!r} is not a hyperparameter of {kind.key} (it has: {allowed})")
+        if name not in allowed:
+            names = ", ".join(allowed) or "none"
+            raise ValueError(f"{name!r} is not a hyperparameter of {kind.key} (it has: {names})")
 
 
 def read_policy(name: str) -> Policy:
@@ -233,32 +221,23 @@ def read_policy(name: str) -> Policy:
     'recall(h2o window=0.25)'
     """
     check_most("a policy's name has", len(name), "characters", MAX_POLICY_CHARACTERS)
-    text = name.replace(":", " ").strip()
-    around: list[tuple[str, dict[str, Any]]] = []
-    while "(" in text:
-        wrapper, _, rest = text.partition("(")
-        if not rest.endswith(")"):
-            raise ValueError(
-                f"{text!r} needs a closing parenthesis at its end, such as recall(h2o)"
-            )
-        text, *settings = map(str.strip, split_list(rest[:-1]))
-        key = wrapper.strip()
-        defaults = defaults_of(WRAPPERS[key]) if key in WRAPPERS else {}
-        around.append((key, read_hyperparameters(defaults, settings, name)))
-    key, *settings = text.split() or [""]
-    defaults = defaults_of(POLICIES[key]) if key in POLICIES else {}
-    return _built(around, policy_named(key, **read_hyperparameters(defaults, settings, name)))
+    return _parsed(name.replace(":", " ").strip(), name)
 
 
-def _built(around: Sequence[tuple[str, Mapping[str, Any]]], policy: Policy) -> Policy:
-    """Wrap a policy; wrappers are given from the outermost to the innermost."""
-    keys = [key for key, _ in around]
-    for key in WRAPPERS:
-        if keys.count(key) > 1:
-            raise ValueError(f"{key} occurs more than once, but each wrapper is allowed once")
-    for key, values in reversed(around):
-        policy = wrapped(key, policy, **values)
-    return policy
+def _parsed(text: str, name: str) -> Policy:
+    """Make a policy from a part of a name."""
+    wrapper, parenthesis, rest = text.partition("(")
+    if not parenthesis:
+        key, *settings = text.split() or [""]
+        defaults = defaults_of(POLICIES[key]) if key in POLICIES else {}
+        return policy_named(key, **read_hyperparameters(defaults, settings, name))
+    if not rest.endswith(")"):
+        raise ValueError(f"{text!r} needs a closing parenthesis at its end, such as recall(h2o)")
+    inside, *settings = map(str.strip, split_list(rest[:-1]))
+    key = wrapper.strip()
+    defaults = defaults_of(WRAPPERS[key]) if key in WRAPPERS else {}
+    values = read_hyperparameters(defaults, settings, name)
+    return wrapped(key, _parsed(inside, name), **values)
 
 
 def read_hyperparameters(
@@ -303,12 +282,9 @@ def recorded_policy(key: str, policy: Mapping[str, Any] | None = None, **values:
     >>> recorded_policy(**as_record(read_policy("recall(fifo)"))).name
     'recall(fifo)'
     """
-    around: list[tuple[str, dict[str, Any]]] = []
-    while policy is not None:
-        around.append((key, values))
-        values = {**policy}
-        key, policy = values.pop("key", ""), values.pop("policy", None)
-    return _built(around, policy_named(key, **values))
+    if policy is None:
+        return policy_named(key, **values)
+    return wrapped(key, recorded_policy(**{"key": "", **policy}), **values)
 
 
 register_installed("fdkvc.policies", register)

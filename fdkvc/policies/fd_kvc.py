@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import ClassVar
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from fdkvc.attention import Floats, Observation, divide_by_max, entry_sum, min_max, normalize
 from fdkvc.cache import UNIT_SCALE, Cache
 from fdkvc.parameters import parameter, share
-from fdkvc.policies.base import Policy, Score, Step, Update, below_threshold, share_of_best
+from fdkvc.policies.base import Policy, Score, Step, Update, below_threshold
 
 CUMULATIVE = Step(
     "Cumulative attention",
@@ -106,7 +105,6 @@ class FDKVC(Policy):
         SOFT_EVICTION,
         MODULATION,
     )
-    quantity_names = MappingProxyType({"cumulative": "cumulative attention"})
 
     gamma: float = parameter(
         0.88,
@@ -172,7 +170,6 @@ class FDKVC(Policy):
         return 1 - self.w_c
 
     def initial_state(self) -> Mapping[str, float]:
-        """Start the learning rate at α₀."""
         return {"learning_rate": self.alpha_0, "ownership_loss": 0.0}
 
     def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
@@ -191,7 +188,7 @@ class FDKVC(Policy):
         count = np.maximum(cache.count, 1).astype(np.float32)
         loss = entry_sum(h_hat * (1 - h_hat)) / count  # Eq. 6
         adapted = self.alpha_0 / (1 + self.mu * loss)  # Eq. 7
-        threshold = share_of_best(h, cache, self.tau)
+        threshold = np.float32(self.tau) * np.where(cache.present, h, 0).max(axis=1)
 
         return Update(
             updated.with_state(learning_rate=adapted, ownership_loss=loss),

@@ -56,7 +56,6 @@ class FDKVCAdaptive(FDKVC):
     )
     quantity_names = MappingProxyType(
         {
-            **FDKVC.quantity_names,
             "continuity": "continuity of the query",
             "cumulative_weight": "weight of cumulative attention",
         }
@@ -95,7 +94,6 @@ class FDKVCAdaptive(FDKVC):
         return super().update(cache.with_state(continuity=u, cumulative_weight=w_c), turn, score)
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
-        """Return the two parts of the hybrid score, with this turn's weights."""
         w_c = cache.state["cumulative_weight"][:, None]
         return {
             "cumulative": w_c * divide_by_max(cache["cumulative"]),

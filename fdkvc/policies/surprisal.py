@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,8 +15,8 @@ from fdkvc.policies.base import (
     RECENT_WINDOW,
     Policy,
     Score,
-    Step,
     Update,
+    changing,
     window,
     window_parameter,
 )
@@ -43,32 +43,24 @@ class Surprisal(Policy):
     channels = ("surprisal", "redundancy")
     ties = UNIT_SCALE
     steps = (
-        Step(
+        changing(
             "Fading surprisal",
+            "surprisal",
             r"\sigma_i \leftarrow \delta\,\sigma_i, \qquad \text{new: } \sigma_j = -\ln p_j",
             "p is the probability of the token when it arrived",
-            reads=("surprisal",),
-            writes=("surprisal",),
-            kind="change",
-            includes_new=True,
         ),
-        Step(
+        changing(
             "Redundancy",
+            "redundancy",
             r"d_i \leftarrow \max\!\Big(d_i,\; \max_{j \text{ new},\, j > i} \cos(e_i, e_j)\Big)",
             "a new entry starts at 0; later tokens of its own turn count, too",
-            reads=("redundancy",),
-            writes=("redundancy",),
-            kind="change",
-            includes_new=True,
         ),
         RECENT_WINDOW,
-        Step(
-            EVICTION.name,
-            r"\begin{gathered} s_i = \sigma_i / \max_j \sigma_j - 2\,[d_i > \eta] \\ "
+        replace(
+            EVICTION,
+            equation=r"\begin{gathered} s_i = \sigma_i / \max_j \sigma_j - 2\,[d_i > \eta] \\ "
             r"\text{keep the top } B \text{ by } s_i,\text{ ties to the older} \end{gathered}",
-            "repeated entries go first",
-            writes=("score",),
-            kind="evict",
+            source="repeated entries go first",
         ),
     )
 
@@ -92,7 +84,6 @@ class Surprisal(Policy):
     )
 
     def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
-        """Let surprisal fade."""
         return Update(cache.with_channels(surprisal=self.decay * cache["surprisal"]))
 
     def init_channels(self, turn: Observation) -> Mapping[str, Floats]:
@@ -118,5 +109,4 @@ class Surprisal(Policy):
         }
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
-        """Protect the newest entries."""
         return window(cache, budget, self.window)

@@ -137,9 +137,8 @@ def return_recall(trace: Trace, dialogs: DialogBatch) -> Floats:
         earlier = (dialogs.topic_bits & topic_bit(topic)[:, None]) != 0
         earlier &= dialogs.born < turn
         kept = trace.kept[:, at]
-        found = (earlier[rows, kept] & (kept >= 0)).sum(axis=1)
         count = earlier.sum(axis=1)
-        share = found / np.maximum(count, 1)
+        share = (earlier[rows, kept] & (kept >= 0)).sum(axis=1) / np.maximum(count, 1)
         series[:, at] = np.where(back & (count > 0), share, np.nan)
     return series
 
@@ -495,10 +494,10 @@ def metric_named(key: str, *needs: Need) -> Metric:
     ValueError
         If there is none.
     """
-    known = metrics_of(*needs)
-    if key not in known:
-        raise ValueError(f"metric {key!r} is unknown: choose from {', '.join(known)}")
-    return known[key]
+    metrics = metrics_of(*needs)
+    if key not in metrics:
+        raise ValueError(f"metric {key!r} is unknown: choose from {', '.join(metrics)}")
+    return metrics[key]
 
 
 def late_metric(name: str) -> Metric:
@@ -552,21 +551,21 @@ def adaptation_of(series: Floats, dialogs: DialogBatch) -> Adaptation:
     """Count the turns by the retention of all turns, or of the last of them (B, T)."""
     begins = dialogs.turns - series.shape[1]
     series = np.pad(series, [(0, 0), (begins, 0)], constant_values=np.nan)
-    current, own = dialogs.current, dialogs.in_turns
+    current, in_turns = dialogs.current, dialogs.in_turns
     turn = np.arange(dialogs.turns)
     first = np.take_along_axis(current, (current >= 0).argmax(axis=1)[:, None], axis=1)
-    differs = (current != first) & own & (current >= 0)
+    differs = (current != first) & in_turns & (current >= 0)
     change = np.where(differs.any(axis=1), differs.argmax(axis=1), dialogs.turns)[:, None]
     topic = np.take_along_axis(current, np.minimum(change, dialogs.turns - 1), axis=1)
     # The new topic ends where the topic changes again.
-    left = (turn >= change) & ((current != topic) | ~own)
+    left = (turn >= change) & ((current != topic) | ~in_turns)
     end = np.where(left.any(axis=1), left.argmax(axis=1), dialogs.turns)[:, None]
     there = (turn >= change) & (turn < end) & (series >= np.float32(ADAPTED))
     never = ~there.any(axis=1)
     count = np.where(never, end[:, 0] - change[:, 0], there.argmax(axis=1) - change[:, 0] + 1)
-    known = (change[:, 0] < dialogs.turns) & (change[:, 0] >= begins)
-    turns = np.where(known, count, np.nan).astype(np.float32)
-    return Adaptation(turns, never & known)
+    changes = (change[:, 0] < dialogs.turns) & (change[:, 0] >= begins)
+    turns = np.where(changes, count, np.nan).astype(np.float32)
+    return Adaptation(turns, never & changes)
 
 
 @dataclass(frozen=True)

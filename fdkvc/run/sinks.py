@@ -47,7 +47,7 @@ def sinks_of(policy: Policy, budget: int, most: int = SINKS) -> int:
     Examples
     --------
     >>> from fdkvc.policies import read_policy
-    >>> [sinks_of(read_policy(each), 16) for each in ("fifo", "whitelist(fifo)", "sink", "full")]
+    >>> [sinks_of(read_policy(name), 16) for name in ("fifo", "whitelist(fifo)", "sink", "full")]
     [0, 4, 4, 4]
     """
     if not policy.bounded:
@@ -56,10 +56,7 @@ def sinks_of(policy: Policy, budget: int, most: int = SINKS) -> int:
     tokens = 2 * most + budget  # so that a window of the newest has none of the first
     vectors = np.zeros((1, tokens, 1), np.float32)
     dialog = DialogBatch(
-        embeddings=vectors,
-        keys=vectors,
-        values=vectors,
-        queries=vectors,
+        **dict.fromkeys(("embeddings", "keys", "values", "queries"), vectors),
         bounds=np.array([[0, most, tokens]]),
         turn_counts=np.array([2]),
         topic_bits=np.zeros((1, tokens), np.uint32),
@@ -85,7 +82,9 @@ def sinks_notes(policies: Sequence[Policy], budgets: Sequence[int]) -> list[str]
     >>> sinks_notes([policy_named("sink")], [16])
     []
     """
-    named = [each.title for each in policies if any(sinks_of(each, n) < SINKS for n in budgets)]
-    if not named:
+    titles = [
+        policy.title for policy in policies if any(sinks_of(policy, n) < SINKS for n in budgets)
+    ]
+    if not titles:
         return []
-    return [f"The first tokens of a text are not protected under {listed(named)}. {PROTECT}"]
+    return [f"The first tokens of a text are not protected under {listed(titles)}. {PROTECT}"]

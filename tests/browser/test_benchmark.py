@@ -115,7 +115,7 @@ def test_the_papers_run_is_shown_at_once_and_handed_over(page: Page, tmp_path: P
     expect(scene.get_by_role("status")).to_contain_text("Turn 3: ")
     scene.get_by_role("button", name="Next", exact=True).click()
     expect(scene.get_by_role("status")).to_contain_text("Turn 4: ")
-    expect(scene.get_by_role("region", name="Why")).to_contain_text("In words")
+    expect(scene.get_by_role("region", name="Why")).to_contain_text("from turn")
     assert {url.partition(":")[0] for url in asked} == {"file"}
 
 

@@ -9,7 +9,6 @@ import streamlit as st
 
 from fdkvc.dialogs import DialogBatch
 from fdkvc.report.scene import Scene, scene_html, sentences_of
-from fdkvc.stage.drawn import Kind
 from fdkvc.stage.moments import nearly_kept as nearly_kept
 from fdkvc.stage.run import Run
 from fdkvc.ui.kit.downloads import offer_file
@@ -93,12 +92,10 @@ def follow(page: str, name: str, dialogs: DialogBatch, tell: Callable[[int, int]
     return turn
 
 
-def save_scene(
-    page: str, title: str, shown: Callable[[], tuple[Kind, bytes]], runs: Sequence[Run]
-) -> None:
+def save_scene(page: str, title: str, shown: Callable[[], bytes], runs: Sequence[Run]) -> None:
     """Offer the stage as a file that works without this app.
 
-    `shown` returns the kind of stage and its runs packed, which are `runs` in the same order.
+    `shown` returns its runs packed, which are `runs` in the same order.
     """
     stands = standing(page)
 
@@ -106,7 +103,7 @@ def save_scene(
         turn, entry = stands["turn"], stands["entry"]
         look = {field.name: stands[field.name] for field in (ORDER, HUES)}
         sentences = sentences_of(runs, entry, text=stands.get("text"))
-        scene = Scene(title, *shown(), turn, entry, sentences, **look)
+        scene = Scene(title, shown(), turn, entry, sentences, **look)
         return scene_html(scene).encode()
 
     offer_file(

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fdkvc.run.metrics import default_metrics
-from fdkvc.stage.drawn import Kind
 from fdkvc.stage.moments import why_sentences
 from fdkvc.stage.payload import DialogText, LaneHead
 from fdkvc.ui.kit.lanes import Lane
@@ -21,15 +20,13 @@ def show_lanes(page: str, lanes: Sequence[Lane], text: DialogText | None = None)
     """
     stands = standing(page)
     stands["text"] = text
-    kind, packed = shown(stands, lanes)
-    draw(kind, f"{page}/{kind}", packed)
+    draw(page, shown(stands, lanes))
 
 
-def shown(stands: Mapping[str, Any], lanes: Sequence[Lane]) -> tuple[Kind, bytes]:
-    """Return the kind of stage that a page shows, by `standing`, and its runs packed."""
-    rows, text = beside(lanes), stands.get("text")
-    packed = lanes_payload(tuple(lane.run for lane in rows), heads(rows), text)
-    return "transcript" if text else "lanes", packed
+def shown(stands: Mapping[str, Any], lanes: Sequence[Lane]) -> bytes:
+    """Return what the stage of a page shows, by `standing`: its runs packed."""
+    rows = beside(lanes)
+    return lanes_payload(tuple(lane.run for lane in rows), heads(rows), stands.get("text"))
 
 
 def follow_lanes(page: str, lanes: Sequence[Lane], text: DialogText | None = None) -> int:

@@ -153,7 +153,7 @@ def downloads(page: str, run: Run, *, own: bool = False) -> None:
     with st.popover("Download", icon=":material/download:"):
         show_address(own)
         title = f"{run.trace.policy.title} on {run.dialog.title}"
-        save_scene(page, title, lambda: ("one", payload(run)), [run])
+        save_scene(page, title, lambda: payload(run), [run])
         parts = run.trace, run.dialogs, run.more, run.dialog.words
         download_files(page, lambda: trace_files(*parts), FILES)
         download_pictures(page, shown_charts(page), ["metrics"])
