@@ -56,7 +56,10 @@ def sinks_of(policy: Policy, budget: int, most: int = SINKS) -> int:
     tokens = 2 * most + budget  # so that a window of the newest has none of the first
     vectors = np.zeros((1, tokens, 1), np.float32)
     dialog = DialogBatch(
-        **dict.fromkeys(("embeddings", "keys", "values", "queries"), vectors),
+        embeddings=vectors,
+        keys=vectors,
+        values=vectors,
+        queries=vectors,
         bounds=np.array([[0, most, tokens]]),
         turn_counts=np.array([2]),
         topic_bits=np.zeros((1, tokens), np.uint32),
