@@ -48,10 +48,11 @@ TRAITS = (
     *("word", "user", "mark", "surprisal", "capital", "digit", "punctuation"),
     *("near_surprisal", "near_capital", "near_digit", "position"),
 )
-"""What is known of a token from its text; see `fdkvc.corpora.token_traits`.
+"""Properties of a token that follow from its text; see `fdkvc.corpora.token_traits`.
 
-``word`` is a number of its word, the same for equal words; ``mark`` a token without text. What is
-near are the words beside it in the turn. ``position`` goes from 0 for a turn's first word to 1.
+``word`` is a number, the same for equal words; ``mark`` is 1 for a token without text; ``near_…``
+are properties of the words beside it in the turn; ``position`` is 0 for a turn's first word and 1
+for its last.
 """
 
 BLOCK = 2**22
@@ -227,12 +228,12 @@ Product = Literal["logits", "similarities"]
 class Tokens(Protocol):
     """The tokens of B rows, as an observation reads them.
 
-    Arrays of shape (B, S, M + 1) end in a column for the empty slot's index, −1, which also reads
-    the same value from the end of the row before; so no mask is needed.
+    The last column of an array (B, S, M + 1) is for index −1, the empty slot. In a flattened array
+    −1 reads the last column of the row before, which has the same value; so no mask is needed.
     """
 
     def products(self, name: Product, turn: int) -> tuple[Floats, int]:
-        """Return products of some turns with at least the tokens so far, and this turn's place.
+        """Return products of turns, this one included, with the tokens so far, and its index.
 
         ``logits`` are scaled products of the mean query with the keys (B, S, M + 1), then −inf;
         ``similarities`` cosines of the mean embedding with the embeddings (B, S, M + 1), then 0.
@@ -289,7 +290,7 @@ class Tokens(Protocol):
         """The layer of the first row."""
 
     def parts(self) -> Iterable[tuple[slice, Tokens]]:
-        """Return consecutive rows, and their tokens, of which to compute one after the other."""
+        """Return groups of consecutive rows and their tokens, to be computed one by one."""
 
     @property
     def spoken_by(self) -> Ints | None:
@@ -349,7 +350,7 @@ class Observation:
         return self._tokens.first_layer
 
     def parts(self) -> Iterator[tuple[slice, Observation]]:
-        """Yield rows, and what to observe of them, so that not all vectors are copied at once."""
+        """Yield groups of rows with their observations, so that not all are copied at once."""
         for rows, tokens in self._tokens.parts():
             yield rows, replace(self, new=self.new[rows], _tokens=tokens)
 
@@ -376,7 +377,7 @@ class Observation:
         return np.where(token >= 0, self._tokens.born.reshape(-1).take(token + self._row_start), -1)
 
     def spoken_by(self, token: Ints, speaker: str) -> Bools:
-        """Whether this one of `SPEAKERS` said each token (B, C); false where it is not known.
+        """Whether a speaker of `SPEAKERS` said each token (B, C); false where unknown.
 
         The system's words include its prompt.
         """
@@ -388,7 +389,7 @@ class Observation:
         return np.isin(of_tokens, [*map(SPEAKERS.index, names)]) & (token >= 0)
 
     def is_word(self, token: Ints, words: Sequence[str]) -> Bools:
-        """Whether each token belongs to one of these words (B, C); false where it is not known."""
+        """Whether each token belongs to one of these words (B, C); false where unknown."""
         ids = self._tokens.words
         if ids is None:
             return np.zeros(token.shape, np.bool_)
@@ -396,7 +397,7 @@ class Observation:
         return np.isin(of_tokens, [*map(word_id, words)]) & (token >= 0)
 
     def traits(self, token: Ints) -> Floats:
-        """Return the `TRAITS` of each token (B, C, F); 0 in empty slots and where not known."""
+        """Return the `TRAITS` of each token (B, C, F); 0 in empty slots and where unknown."""
         if self._tokens.traits is None:
             return np.zeros((*token.shape, len(TRAITS)), np.float32)
         return self._vectors(self._tokens.traits, token) * (token >= 0)[:, :, None]
@@ -503,7 +504,7 @@ class Observation:
     def attention_of_each(self, token: Ints, last: Ints | None = None) -> Floats:
         """Attention of each of the turn's queries over what it sees (B, n, C); padding is 0.
 
-        With `last` (B, 1), only the last queries, so many of each row, in order (B, max(last), C).
+        With `last` (B, 1), only that many last queries of each row, in order (B, max(last), C).
         """
         logits, stop = self._tokens.query_logits(self.turn), self.query_count
         start = np.zeros_like(stop) if last is None else stop - last[:, 0]

@@ -324,7 +324,7 @@ METRICS: Mapping[str, Metric] = {
         Metric(
             "output_error",
             "Output error",
-            "Distance of the attention output from the full cache's, relative to that one's norm.",
+            "Distance of the attention output from the full cache's output, relative to its norm.",
             output_error,
             optional=True,
             lower_is_better=True,

@@ -154,7 +154,7 @@ def _name(text: str) -> str:
         ("recall(recall(h2o))", "recall occurs more than once, but each wrapper is allowed once"),
         ("window(window(h2o))", "window occurs more than once, but each wrapper is allowed once"),
         ("recall(full)", "full evicts nothing, so recall changes nothing"),
-        ("turns(recall(h2o))", "recall(h2o) brings entries back, but turns scores none twice"),
+        ("turns(recall(h2o))", "recall(h2o) brings entries back, but turns scores them only once"),
         ("turns(blocks(turns(fifo)))", "turns occurs more than once, but each wrapper is allowed"),
         ("blocks(ada-heads(h2o))", "ada-heads(h2o) allocates single places, but blocks whole"),
         ("ada-heads(blocks(h2o))", "blocks(h2o) allocates whole pages, but ada-heads single"),
