@@ -421,13 +421,23 @@ class Observation:
 
         This costs cached × new cosines.
         """
-        one, two = self._directions(token), self._directions(self.new)
-        place, newer = self.position(token), self.position(self.new)
-        known, others = token >= 0, self.new >= 0
+        alike = getattr(self._tokens, "alike", 1)  # adjacent rows with the same embeddings
+        first = token[::alike]
+        if alike == 1 or not (token == np.repeat(first, alike, axis=0)).all():
+            return self._repetition(token, self._tokens.embeddings, slice(None))
+        shared = self._tokens.shared_embeddings  # type: ignore[attr-defined]
+        return np.repeat(self._repetition(token, shared, slice(None, None, alike)), alike, axis=0)
+
+    def _repetition(self, token: Ints, embeddings: Floats, rows: slice) -> Floats:
+        """Return the `repetition` of some rows, whose embeddings are (rows, N, d)."""
+        place, newer = self.position(token)[rows], self.position(self.new)[rows]
+        token, new = token[rows], self.new[rows]
+        one, two = self._directions(embeddings, token), self._directions(embeddings, new)
+        known, others = token >= 0, new >= 0
         if type(one) is not np.ndarray:  # on a device, which promises no bits
             return np.where(known, _largest(row_products(one, two), place, newer), np.float32(0))
         most = BLOCK // 4  # stays in a core's cache
-        if token.shape[1] * newer.size <= most and known.all() and others.all():
+        if token.shape[1] * newer.size * (rows.step or 1) <= most and known.all() and others.all():
             return _largest(row_products(one, two), place, newer)
         # The shape of a matrix product may change its rounding, so each row is multiplied alone.
         found = np.zeros(token.shape, np.float32)
@@ -442,9 +452,9 @@ class Observation:
                 found[row, some] = _largest(part, place[row, some], last)
         return found
 
-    def _directions(self, token: Ints) -> Floats:
+    def _directions(self, embeddings: Floats, token: Ints) -> Floats:
         """Embedding of each token, scaled to length 1 (B, C, d)."""
-        vectors = self._vectors(self._tokens.embeddings, token)
+        vectors = self._vectors(embeddings, token)
         length = np.sqrt(np.einsum("bcd,bcd->bc", vectors, vectors))[:, :, None]
         length[length == 0] = 1
         vectors /= length
@@ -480,7 +490,8 @@ class Observation:
         return self._vectors(self._tokens.token_queries, token) * (token >= 0)[:, :, None]
 
     def _vectors(self, vectors: Floats, token: Ints) -> Floats:
-        return vectors.reshape(-1, vectors.shape[-1]).take(token + self._row_start, axis=0)
+        start = self._row_start[: len(token)]
+        return vectors.reshape(-1, vectors.shape[-1]).take(token + start, axis=0)
 
     @cached_property
     def _queried(self) -> Ints:

@@ -11,9 +11,10 @@ from fdkvc.charts.theme import (
     SHAPES,
     Spec,
     Theme,
+    axis_between,
     cycled,
+    dashed_rule,
     legend_columns,
-    mark_at,
     mean_tips,
     panel_title,
     policy_scale,
@@ -21,7 +22,6 @@ from fdkvc.charts.theme import (
     single,
     top_legend,
     unchecked,
-    with_data,
 )
 
 DOT_HEIGHT = 13
@@ -64,20 +64,10 @@ def dots_chart(
         yOffset=alt.YOffset("name:N", scale=alt.Scale(domain=names)),
         color=color,
     )
-    scale = alt.Scale(domain=ends, nice=False)
-    zero = (
-        mark_at(zero=0)
-        .mark_rule(color=theme.ink, strokeDash=[4, 3], opacity=0.6, aria=False)
-        .encode(x=alt.X("zero:Q", scale=scale))
-    )
     intervals = base.mark_rule(strokeWidth=2, clip=True, aria=False)
     intervals = intervals.encode(x="ci_low:Q", x2="ci_high")
     dots = base.mark_point(filled=True, size=55, opacity=1, clip=True).encode(
-        x=alt.X(
-            "mean:Q",
-            scale=scale,
-            axis=alt.Axis(title=None, format="~f", tickCount=5),
-        ),
+        x=axis_between(alt.X, "mean", ends, format="~f", tickCount=5),
         shape=alt.Shape("name:N", scale=cycled(names, SHAPES), legend=legend),
         tooltip=[
             alt.Tooltip("row:N", title=of),
@@ -86,7 +76,7 @@ def dots_chart(
             alt.Tooltip("words:N", title=" "),
         ],
     )
+    layers = dashed_rule(0, ends, theme), intervals, dots
     height = len(rows) * (DOT_HEIGHT * len(names) + 14)
     heading = panel_title(title, subtitle)
-    spec = single(theme, zero, intervals, dots, height=height, title=heading)
-    return with_data(spec, {"dots": table})
+    return single(theme, {"dots": table}, *layers, height=height, title=heading)

@@ -12,6 +12,7 @@ from fdkvc.charts.theme import (
     Panel,
     Spec,
     Theme,
+    axis_between,
     cycled,
     mean_band,
     mean_tips,
@@ -20,9 +21,9 @@ from fdkvc.charts.theme import (
     policy_lines,
     policy_scale,
     single,
+    tips,
     top_legend,
     unchecked,
-    with_data,
 )
 
 
@@ -58,26 +59,19 @@ def budgets_chart(
             axis=alt.Axis(title="budget", values=budgets, grid=False, format=",d"),
         )
     )
-    scale = alt.Scale(domain=[0, top], nice=False)
-    y = alt.Y(
-        "mean:Q",
-        scale=scale,
-        axis=alt.Axis(title=None, tickCount=5, format=".0%" if percent else "~f"),
-    )
+    ends, form = (0, top), ".0%" if percent else "~f"
+    y = axis_between(alt.Y, "mean", ends, tickCount=5, format=form)
     tints, legend = policy_scale(policies, theme), policy_legend(policies)
-    tooltip: list[str | alt.Tooltip] = [
-        *("policy:N", "budget:Q"),
-        *mean_tips(".1%" if percent else ".2f", intervals),
-        alt.Tooltip("n:Q", title="dialogs"),
-    ]
+    means = mean_tips(".1%" if percent else ".2f", intervals)
+    tooltip = ["policy:N", "budget:Q", *means, alt.Tooltip("n:Q", title="dialogs")]
     layers = policy_lines(base.encode(y=y), policies, tints, tooltip, 70, legend)
     subtitle = "mean over the dialogs"
     if intervals:
         subtitle += ", with its 95 % interval over clusters"
         colour = alt.Color("policy:N", scale=tints, legend=legend)
-        layers.insert(0, mean_band(base.encode(color=colour), scale, opacity=0.2, clip=True))
-    spec = single(theme, *layers, height=280, title=panel_title(title, subtitle))
-    return with_data(spec, {"budgets": table})
+        layers.insert(0, mean_band(base.encode(color=colour), ends, opacity=0.2, clip=True))
+    heading = panel_title(title, subtitle)
+    return single(theme, {"budgets": table}, *layers, height=280, title=heading)
 
 
 @unchecked
@@ -103,14 +97,13 @@ def series_chart(
         color=alt.Color("policy:N", scale=policy_scale(policies, theme), legend=legend),
     )
     lines = base.mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=26)).encode(
-        y=_level("mean", ends),
+        y=axis_between(alt.Y, "mean", ends, tickCount=5, format="~g"),
         strokeDash=alt.StrokeDash("policy:N", scale=cycled(policies, DASHES), legend=legend),
         tooltip=["turn:Q", "topic:N", "policy:N", *mean_tips(".4f")],
     )
-    band = mean_band(base, alt.Scale(domain=ends, nice=False), opacity=0.25)
-    layers = *_topics(len(schedule), theme), band, lines
-    spec = single(theme, *layers, height=210, title=panel_title(title, subtitle))
-    return with_data(spec, {"series": table, "topics": topics_data(schedule)})
+    layers = *_topics(len(schedule), theme), mean_band(base, ends, opacity=0.25), lines
+    data = {"series": table, "topics": topics_data(schedule)}
+    return single(theme, data, *layers, height=210, title=panel_title(title, subtitle))
 
 
 @unchecked
@@ -118,34 +111,22 @@ def damage_chart(table: pd.DataFrame, policies: Sequence[str], theme: Theme) -> 
     """Return the damage over the turns with its data (policy, turn, writer, tokens, damage)."""
     low, high = min(0.0, float(table.damage.min())), max(0.1, float(table.damage.max()))
     room = 0.05 * (high - low)
+    ends = low - room, high + room
     base = alt.Chart(alt.NamedData("damage")).encode(
         x=_turns("turn", int(table.turn.max()) + 1),
-        y=_level("damage", (low - room, high + room)),
+        y=axis_between(alt.Y, "damage", ends, tickCount=5, format="~g"),
     )
-    tooltip: list[str | alt.Tooltip] = [
-        *("policy:N", "turn:Q", "writer:N", "tokens:Q"),
-        alt.Tooltip("damage:Q", title="nats a token", format=".3f"),
-    ]
+    words = "policy:N", "turn:Q", "writer:N", "tokens:Q"
+    tooltip = [*words, *tips(".3f", damage="nats a token")]
     tints, legend = policy_scale(policies, theme), policy_legend(policies)
     lines = policy_lines(base, policies, tints, tooltip, 60, legend)
     title = panel_title("Damage", "nats a token more than with the full cache")
-    return with_data(single(theme, *lines, height=260, title=title), {"damage": table})
-
-
-def _level(field: str, ends: tuple[float, float]) -> alt.Y:
-    return alt.Y(
-        f"{field}:Q",
-        scale=alt.Scale(domain=ends, nice=False),
-        axis=alt.Axis(title=None, tickCount=5, format="~g"),
-    )
+    return single(theme, {"damage": table}, *lines, height=260, title=title)
 
 
 def _turns(field: str, turns: int) -> alt.X:
-    return alt.X(
-        f"{field}:Q",
-        scale=alt.Scale(domain=[-0.5, turns - 0.5], nice=False),
-        axis=alt.Axis(title="turn", format="d", tickCount=min(turns, 20), grid=False),
-    )
+    axis = {"title": "turn", "format": "d", "tickCount": min(turns, 20), "grid": False}
+    return axis_between(alt.X, field, (-0.5, turns - 0.5), **axis)
 
 
 def _topics(turns: int, theme: Theme) -> list[Panel]:

@@ -9,7 +9,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fdkvc.charts.theme import Spec, Theme, panel_title, policy_scale, single, unchecked, with_data
+from fdkvc.charts.theme import (
+    Spec,
+    Theme,
+    axis_between,
+    mean_tips,
+    panel_title,
+    policy_scale,
+    single,
+    tips,
+    unchecked,
+)
 
 BINS = 48
 ROW_HEIGHT = 62
@@ -32,45 +42,32 @@ def spread_chart(
     if least:
         low, high = min(low, -least), max(high, least)
     rows = len(values)
-    base = alt.Chart().encode(
-        y=alt.Y(
-            "top:Q",
-            scale=alt.Scale(domain=[rows, 0], nice=False),
-            axis=alt.Axis(
-                title=None,
-                values=[row + 0.5 for row in range(rows)],
-                labelExpr=f"{json.dumps([*values])}[floor(datum.value)]",
-                ticks=False,
-                domain=False,
-                grid=False,
-                labelLimit=150,
-            ),
-        ),
-        y2="bottom",
+    y = axis_between(
+        alt.Y,
+        "top",
+        (rows, 0),
+        values=[row + 0.5 for row in range(rows)],
+        labelExpr=f"{json.dumps([*values])}[floor(datum.value)]",
+        ticks=False,
+        domain=False,
+        grid=False,
+        labelLimit=150,
     )
-    bars = base.properties(data=alt.NamedData("bars")).mark_rect()
+    bars = alt.Chart(alt.NamedData("bars")).mark_rect()
     bars = bars.encode(
-        x=alt.X(
-            "left:Q",
-            scale=alt.Scale(domain=[low, high], nice=False),
-            axis=alt.Axis(title=None, format="~g", tickCount=8),
-        ),
+        x=axis_between(alt.X, "left", (low, high), format="~g", tickCount=8),
         x2="right",
+        y=y,
+        y2="bottom",
         color=alt.Color("policy:N", scale=policy_scale([*values], theme), legend=None),
-        tooltip=[
-            "policy:N",
-            alt.Tooltip("left:Q", title="from", format=".4f"),
-            alt.Tooltip("right:Q", title="to", format=".4f"),
-            "dialogs:Q",
-        ],
+        tooltip=["policy:N", *tips(".4f", left="from", right="to"), "dialogs:Q"],
     )
-    means = base.properties(data=alt.NamedData("means")).mark_rule(color=theme.ink, strokeWidth=2)
-    means = means.encode(
-        x="mean:Q", tooltip=["policy:N", "dialogs:Q", alt.Tooltip("mean:Q", format=".4f")]
-    )
+    means = alt.Chart(alt.NamedData("means")).mark_rule(color=theme.ink, strokeWidth=2)
+    tooltip = ["policy:N", "dialogs:Q", *mean_tips(".4f", interval=False)]
+    means = means.encode(x="mean:Q", y=y, y2="bottom", tooltip=tooltip)
+    data = {"bars": bars_data(values), "means": means_data(values)}
     heading = panel_title(title, subtitle)
-    spec = single(theme, bars, means, height=ROW_HEIGHT * rows, title=heading)
-    return with_data(spec, {"bars": bars_data(values), "means": means_data(values)})
+    return single(theme, data, bars, means, height=ROW_HEIGHT * rows, title=heading)
 
 
 def spread_range(values: dict[str, NDArray[np.float32]]) -> tuple[float, float]:
@@ -98,10 +95,8 @@ def bars_data(values: dict[str, NDArray[np.float32]]) -> pd.DataFrame:
 
 def means_data(values: dict[str, NDArray[np.float32]]) -> pd.DataFrame:
     """Return where each policy's mean is."""
-    return pd.DataFrame(
-        [
-            (policy, float(row.mean(dtype=np.float64)), place + 1 - FILL, place + 1.0, len(row))
-            for place, (policy, row) in enumerate(values.items())
-        ],
-        columns=["policy", "mean", "top", "bottom", "dialogs"],
-    )
+    rows = [
+        (policy, float(row.mean(dtype=np.float64)), place + 1 - FILL, place + 1.0, len(row))
+        for place, (policy, row) in enumerate(values.items())
+    ]
+    return pd.DataFrame(rows, columns=["policy", "mean", "top", "bottom", "dialogs"])

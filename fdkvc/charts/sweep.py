@@ -13,16 +13,17 @@ from fdkvc.charts.theme import (
     SHAPES,
     Spec,
     Theme,
+    axis_between,
     cycled,
-    mark_at,
+    dashed_rule,
     mean_band,
     mean_tips,
     panel_title,
     policy_scale,
     policy_tints,
     single,
+    tips,
     unchecked,
-    with_data,
 )
 
 PICK = "pick"
@@ -49,43 +50,29 @@ def curve_chart(
     rows = table[table.metric == metric]
     low, high = float(rows.value.min()), float(rows.value.max())
     room = 0.04 * (high - low) or 0.5
-    x_scale = alt.Scale(domain=[low - room, high + room], nice=False)
-    y_scale = alt.Scale(domain=curve_range(table, metric), nice=False)
-    x = alt.X(
-        "value:Q",
-        scale=x_scale,
-        axis=alt.Axis(title=parameter, format="~g", grid=False, tickCount=5),
-    )
-    y = alt.Y("mean:Q", scale=y_scale, axis=alt.Axis(title=None, format="~g", tickCount=5))
-    tooltip: list[str | alt.Tooltip] = [
-        "setting:N",
-        *mean_tips(".4f"),
-        alt.Tooltip("published:Q", format=".4f"),
-    ]
+    x_ends, y_ends = (low - room, high + room), curve_range(table, metric)
+    axis = {"format": "~g", "tickCount": 5}
+    x = axis_between(alt.X, "value", x_ends, title=parameter, grid=False, **axis)
+    y = axis_between(alt.Y, "mean", y_ends, **axis)
+    tooltip = ["setting:N", *mean_tips(".4f"), alt.Tooltip("published:Q", format=".4f")]
     (colour,) = policy_tints([policy], theme)
-    mark = (
-        mark_at(default=default)
-        .mark_rule(color=theme.ink, strokeDash=[4, 3], opacity=0.7, aria=False)
-        .encode(x=alt.X("default:Q", scale=x_scale))
-    )
     base = alt.Chart(alt.NamedData("curve")).encode(x=x)
     points = alt.Chart(alt.NamedData("curve"), name=_PICKABLE).encode(x=x, y=y, tooltip=tooltip)
     layers = [
-        mark,
-        mean_band(base, y_scale, color=colour, opacity=0.25),
+        dashed_rule(default, x_ends, theme),
+        mean_band(base, y_ends, color=colour, opacity=0.25),
         base.mark_line(color=colour, strokeWidth=2, aria=False).encode(y=y),
         points.mark_point(filled=True, color=colour, size=70, opacity=1, cursor="pointer"),
     ]
-    published = bool(rows.published.notna().any())
-    if published:
+    words = f"dashed: the default, {default:g}"
+    if rows.published.notna().any():
+        words += " · ◇ published"
         printed = base.transform_filter("isValid(datum.published)").mark_point(
             shape="diamond", color=theme.ink, size=170, strokeWidth=1.5, opacity=1
         )
         layers.insert(3, printed.encode(y="published:Q", tooltip=tooltip))
-    words = f"dashed: the default, {default:g}{' · ◇ published' * published}"
     heading = panel_title(title, words)
-    spec = single(theme, *layers, height=230, title=heading, params=[_picking()])
-    return with_data(spec, {"curve": rows})
+    return single(theme, {"curve": rows}, *layers, height=230, title=heading, params=[_picking()])
 
 
 def curve_range(table: pd.DataFrame, metric: str) -> tuple[float, float]:
@@ -133,9 +120,8 @@ def heat_chart(cells: pd.DataFrame, title: str, parameters: tuple[str, str], the
     )
     heading = panel_title(title, "outlined: nearest to the default")
     height = max(160, 34 * cells.y.nunique())
-    params = [_picking()]
-    spec = single(theme, blocks, figures, height=height, title=heading, params=params)
-    return with_data(spec, {"cells": cells.assign(dark=cells["mean"] < (low + high) / 2)})
+    data, params = {"cells": cells.assign(dark=cells["mean"] < (low + high) / 2)}, [_picking()]
+    return single(theme, data, blocks, figures, height=height, title=heading, params=params)
 
 
 def _where(field: str, value: object) -> dict[str, object]:
@@ -188,16 +174,9 @@ def tradeoff_chart(
         f"← {title}" if lower else f"{title} →"
         for title, lower in zip(titles, lower_is_better, strict=True)
     )
-    x = alt.X(
-        "x:Q",
-        scale=alt.Scale(domain=x_range, nice=False),
-        axis=alt.Axis(title=x_arrow, format="~g", titleAnchor="end", tickCount=6),
-    )
-    y = alt.Y(
-        "y:Q",
-        scale=alt.Scale(domain=y_range, nice=False),
-        axis=alt.Axis(title=y_arrow, format="~g", titleAnchor="end", tickCount=5),
-    )
+    axis = {"format": "~g", "titleAnchor": "end"}
+    x = axis_between(alt.X, "x", x_range, title=x_arrow, tickCount=6, **axis)
+    y = axis_between(alt.Y, "y", y_range, title=y_arrow, tickCount=5, **axis)
     color = alt.Color("group:N", scale=policy_scale(groups, theme), legend=None)
     line = (
         alt.Chart(alt.NamedData("front"))
@@ -220,8 +199,7 @@ def tradeoff_chart(
             stroke=alt.StrokeValue(None, condition=_where("front", theme.ink)),
             tooltip=[
                 "setting:N",
-                alt.Tooltip("x:Q", title=titles[0], format=".4f"),
-                alt.Tooltip("y:Q", title=titles[1], format=".4f"),
+                *tips(".4f", x=titles[0], y=titles[1]),
                 alt.Tooltip("front:N", title="on the front"),
             ],
         )
@@ -246,18 +224,18 @@ def tradeoff_chart(
     subtitle = (
         "dashed: the Pareto front" if len(front) > 1 else "no front: one has the best mean in both"
     )
-    spec = single(
+    data = {
+        "points": with_room(points, x_range, y_range),
+        "front": front.assign(place=front.index)[["x", "y", "place"]],
+    }
+    return single(
         theme,
+        data,
         *(line, across, along, marks, halo, names),
         height=TRADEOFF_HEIGHT,
         title=panel_title(f"{titles[1]}\nagainst {titles[0].lower()}", subtitle),
         params=[_picking()],
     )
-    data = {
-        "points": with_room(points, x_range, y_range),
-        "front": front.assign(place=front.index)[["x", "y", "place"]],
-    }
-    return with_data(spec, data)
 
 
 def _range(points: pd.DataFrame, axis: str) -> tuple[float, float]:
@@ -281,30 +259,30 @@ def with_room(
             for end in ("", "_low", "_high")
         }
     ).to_dict("records")
-    dots = [(each["x"], each["y"] * TRADEOFF_HEIGHT, -_DOT, _DOT) for each in place]
+    dots = [(point["x"], point["y"] * TRADEOFF_HEIGHT, -_DOT, _DOT) for point in place]
     written: list[Box] = []
-    found = []
-    for each, (own, level, *_) in zip(place, dots, strict=True):
-        length = _ASIDE + len(each["name"]) * _LETTER
-        near = [other for other in dots if other[0] != own]
+    labels = []
+    for point, (x, level, *_) in zip(place, dots, strict=True):
+        length = _ASIDE + len(point["name"]) * _LETTER
+        near = [dot for dot in dots if dot[0] != x]
         choices: list[tuple[Any, ...]] = []
         for side, up in _PLACES:
             start, end = sorted((side * _ASIDE, side * length))
-            box = (own, level + up, start, end)
-            ends = _parted(0, 0, own, start), _parted(own, end, 1, 0)
-            needed = max(*ends, *(_width(box, other) for other in written))
+            box = (x, level + up, start, end)
+            ends = _parted(0, 0, x, start), _parted(x, end, 1, 0)
+            needed = max(*ends, *(_width(box, name) for name in written))
             beyond = side * _ALONE * (abs(up) > _LINE)
-            clear = (own, level + up, min(start, start + beyond), max(end, end + beyond))
-            apart = max(needed, *(_width(clear, other) for other in near))
-            crossed = sum(_crosses(box, other) for other in place)
+            clear = (x, level + up, min(start, start + beyond), max(end, end + beyond))
+            apart = max(needed, *(_width(clear, dot) for dot in near))
+            crossed = sum(_crosses(box, interval) for interval in place)
             rank = max(needed, _NARROW), max(apart, _USUAL), crossed, len(choices)
-            choices.append((rank, needed if each["front"] else apart, box, side, up))
+            choices.append((rank, needed if point["front"] else apart, box, side, up))
         _, fits, box, side, up = min(choices)
-        found.append(("left" if side > 0 else "right", side * _ASIDE, -up, fits))
-        if each["name"] and fits < _NEVER:
+        labels.append(("left" if side > 0 else "right", side * _ASIDE, -up, fits))
+        if point["name"] and fits < _NEVER:
             written.append(box)
     return points.assign(
-        **pd.DataFrame(found, columns=["align", "dx", "dy", "fits"]).set_index(points.index)
+        **pd.DataFrame(labels, columns=["align", "dx", "dy", "fits"]).set_index(points.index)
     )
 
 

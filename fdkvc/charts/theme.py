@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial, wraps
 from itertools import cycle, islice
-from typing import Any, ParamSpec, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import altair as alt
 import pandas as pd
@@ -22,6 +22,8 @@ from altair.utils.schemapi import debug_mode
 
 Spec = dict[str, Any]
 Panel = Any  # an Altair chart; its methods promise no closer type
+Ends = Sequence[float]  # the lowest and the highest value of an axis
+Channel = TypeVar("Channel", alt.X, alt.Y)
 Arguments = ParamSpec("Arguments")
 
 _building = threading.RLock()
@@ -222,42 +224,43 @@ def policy_lines(
     ]
 
 
-def mean_tips(form: str, interval: bool = True) -> list[alt.Tooltip]:
+def tips(form: str, **titles: str) -> list[str | alt.Tooltip]:
+    """Return the lines of a tooltip for these numbers, by their fields."""
+    return [alt.Tooltip(f"{field}:Q", title=title, format=form) for field, title in titles.items()]
+
+
+def mean_tips(form: str, interval: bool = True) -> list[str | alt.Tooltip]:
     """Return the lines of a tooltip that have a mean and its interval."""
-    ends = [
-        alt.Tooltip("ci_low:Q", title="interval from", format=form),
-        alt.Tooltip("ci_high:Q", title="to", format=form),
-    ]
-    return [alt.Tooltip("mean:Q", format=form), *(ends if interval else [])]
+    ends = {"ci_low": "interval from", "ci_high": "to"} if interval else {}
+    return [alt.Tooltip("mean:Q", format=form), *tips(form, **ends)]
 
 
-def mean_band(base: Panel, scale: alt.Scale, **looks: Any) -> Panel:
-    """Return the intervals of means as an area on this y scale; `base` has the x axis."""
-    return base.mark_area(aria=False, **looks).encode(
-        y=alt.Y("ci_low:Q", scale=scale), y2="ci_high"
-    )
+def mean_band(base: Panel, ends: Ends, **looks: Any) -> Panel:
+    """Return the intervals of means as an area on a y axis with these ends."""
+    y = alt.Y("ci_low:Q", scale=between(ends))
+    return base.mark_area(aria=False, **looks).encode(y=y, y2="ci_high")
 
 
-def mark_at(**place: Any) -> Panel:
-    """Return a chart of one point with these fields, to draw a rule at a fixed place."""
+def between(ends: Ends) -> alt.Scale:
+    """Return a scale with exactly these ends."""
+    return alt.Scale(domain=list(ends), nice=False)
+
+
+def axis_between(kind: type[Channel], field: str, ends: Ends, **axis: Any) -> Channel:
+    """Return the x or y channel of a number, on an axis with exactly these ends."""
+    return kind(f"{field}:Q", scale=between(ends), axis=alt.Axis(**{"title": None, **axis}))
+
+
+def dashed_rule(value: float, ends: Ends, theme: Theme) -> Panel:
+    """Return a dashed rule at a value of an x axis with these ends."""
     # Altair gathers other kinds of inline data under names, which `with_data` would replace.
-    return alt.Chart(alt.Data(values=[place]))  # type: ignore[no-untyped-call]
+    chart = alt.Chart(alt.Data(values=[{"place": value}]))  # type: ignore[no-untyped-call]
+    rule = chart.mark_rule(color=theme.ink, strokeDash=[4, 3], opacity=0.6, aria=False)
+    return rule.encode(x=alt.X("place:Q", scale=between(ends)))
 
 
 top_legend = partial(alt.Legend, orient="top", title=None, columns=4, offset=4, padding=0)
 """Returns a legend above the plot, in as many rows as its entries need."""
-
-inside_axis = partial(
-    alt.Axis,
-    title=None,
-    labelAlign="left",
-    labelPadding=-2,
-    labelBaseline="line-bottom",
-    ticks=False,
-    domain=False,
-    tickCount=3,
-)
-"""Returns a y axis whose labels stand inside the plot, which therefore fits any width."""
 
 
 def panel_title(text: str, subtitle: str = "") -> alt.TitleParams:
@@ -316,12 +319,13 @@ def column(panels: Sequence[Panel], theme: Theme) -> Spec:
     }
 
 
-def single(theme: Theme, *layers: Panel, **options: Any) -> Spec:
-    """Layer marks into one chart of the full width; options are those of `alt.layer`."""
+def single(theme: Theme, data: Mapping[str, pd.DataFrame], *layers: Panel, **options: Any) -> Spec:
+    """Layer marks into one chart of the full width with its data; options as of `alt.layer`."""
     return {
         **_part(layered(*layers, **options)),
         "autosize": {"type": "fit-x", "contains": "padding"},
         "config": _inked(theme),
+        "datasets": dict(data),
     }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import altair as alt
@@ -16,18 +15,29 @@ from fdkvc.charts.theme import (
     Panel,
     Spec,
     Theme,
+    axis_between,
     built_once,
     column,
     cycled,
-    inside_axis,
     layered,
     panel_title,
     policy_legend,
     policy_lines,
     policy_tints,
+    tips,
     top_legend,
 )
 from fdkvc.words import decimal, percent
+
+_INSIDE = {
+    "labelAlign": "left",
+    "labelPadding": -2,
+    "labelBaseline": "line-bottom",
+    "ticks": False,
+    "domain": False,
+    "tickCount": 3,
+}
+"""Of a y axis whose labels stand inside the plot, which therefore fits any width."""
 
 MOST_POINTS = 120
 """Points on a line: more overlap, and each slows down every step of the stage above."""
@@ -63,11 +73,7 @@ def metrics_spec(turns: int, metrics: tuple[Line, ...], theme: Theme) -> Spec:
         .mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=22))
         .encode(
             x=_turn_axis(turns),
-            y=alt.Y(
-                "value:Q",
-                scale=alt.Scale(domain=[low, high], nice=False),
-                axis=inside_axis(values=[0, 0.5, 1]),
-            ),
+            y=axis_between(alt.Y, "value", (low, high), **_INSIDE, values=[0, 0.5, 1]),
             color=alt.Color("metric:N", scale=cycled(names, theme.terms), legend=legend),
             strokeDash=alt.StrokeDash("metric:N", scale=cycled(names, DASHES)),
             tooltip=["turn:Q", "metric:N", alt.Tooltip("value:Q", format=".3f")],
@@ -91,16 +97,10 @@ def lines_spec(
     tints = alt.Scale(domain=list(lanes), range=colours)
     panels: list[Panel] = []
     for line in lines:
-        y = alt.Y(
-            f"{line.field}:Q",
-            scale=alt.Scale(domain=[line.low, line.high], nice=False),
-            axis=inside_axis(format=".0%" if line.percent else ".1f"),
-        )
-        tooltip: list[str | alt.Tooltip] = [
-            alt.Tooltip("lane:N", title="run"),
-            "turn:Q",
-            alt.Tooltip(f"{line.field}:Q", title=line.label, format=".3f"),
-        ]
+        form = ".0%" if line.percent else ".1f"
+        y = axis_between(alt.Y, line.field, (line.low, line.high), **_INSIDE, format=form)
+        run, at = alt.Tooltip("lane:N", title="run"), alt.Tooltip("turn:Q")
+        tooltip = [run, at, *tips(".3f", **{line.field: line.label})]
         base = alt.Chart(alt.NamedData("lines")).encode(x=_turn_axis(turns), y=y)
         legend = None if panels else policy_legend(lanes, offset=12)
         drawn, points = policy_lines(base, lanes, tints, tooltip, 36, legend, "lane")
@@ -122,17 +122,13 @@ def overlap_spec(turns: int, theme: Theme) -> Spec:
         .mark_line(stroke=theme.ink, point=alt.OverlayMarkDef(fill=theme.ink, size=28))
         .encode(
             x=_turn_axis(turns),
-            y=alt.Y(
-                "jaccard:Q",
-                scale=alt.Scale(domain=[0, 1], nice=False),
-                axis=inside_axis(values=[0, 0.5, 1], format=".0%"),
-            ),
+            y=axis_between(alt.Y, "jaccard", (0, 1), **_INSIDE, values=[0, 0.5, 1], format=".0%"),
             tooltip=[
                 "turn:Q",
                 alt.Tooltip("shared:Q", title="in both"),
                 alt.Tooltip("only_one:Q", title="only in the first"),
                 alt.Tooltip("only_other:Q", title="only in the second"),
-                alt.Tooltip("jaccard:Q", title="overlap", format=".1%"),
+                *tips(".1%", jaccard="overlap"),
             ],
         )
     )
@@ -149,29 +145,32 @@ def overlap_spec(turns: int, theme: Theme) -> Spec:
 
 def _turn_axis(turns: int, at: str = "middle") -> alt.X:
     """Return the x axis, with room at its left for the labels of the y axis."""
-    axis = alt.Axis(
-        title=None,
+    return axis_between(
+        alt.X,
+        at,
+        (-0.075 * turns, turns),
         values=[turn + 0.5 for turn in range(0, turns, max(1, turns // 20))],
         labelExpr="format(floor(datum.value), 'd')",
         ticks=False,
         domain=False,
         grid=False,
     )
-    domain = [-0.075 * turns, turns]
-    return alt.X(f"{at}:Q", scale=alt.Scale(domain=domain, nice=False), axis=axis)
 
 
 def _panel(turns: int, theme: Theme, *marks: Panel, **options: Any) -> Panel:
     """Layer marks, with a line wherever the topic changes and a frame around the current turn."""
-    changes = alt.Chart(alt.NamedData("changes")).mark_rule(
-        stroke=theme.ink, strokeDash=[2, 3], opacity=0.6, aria=False
-    )
-    cursor = alt.Chart(alt.NamedData("cursor")).mark_rect(
-        fillOpacity=0, stroke=theme.ink, strokeWidth=2, aria=False
-    )
     left = _turn_axis(turns, "left")
-    layers = changes.encode(x=left), *marks, cursor.encode(x=left, x2="right")
-    return layered(*layers, **options)
+    changes, cursor = (
+        alt.Chart(alt.NamedData(name)).encode(x=left) for name in ("changes", "cursor")
+    )
+    return layered(
+        changes.mark_rule(stroke=theme.ink, strokeDash=[2, 3], opacity=0.6, aria=False),
+        *marks,
+        cursor.mark_rect(fillOpacity=0, stroke=theme.ink, strokeWidth=2, aria=False).encode(
+            x2="right"
+        ),
+        **options,
+    )
 
 
 def placed(frame: pd.DataFrame) -> pd.DataFrame:
@@ -180,10 +179,9 @@ def placed(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(left=start, middle=start + 0.5, right=start + 1)
 
 
-@lru_cache(maxsize=256)
 def cursor_data(turn: int) -> pd.DataFrame:
     """Return the frame around a turn."""
-    return pd.DataFrame({"left": [turn + 0.0], "middle": [turn + 0.5], "right": [turn + 1.0]})
+    return placed(pd.DataFrame({"turn": [turn]}))
 
 
 def metrics_data(turns: pd.DataFrame, lines: Sequence[Line]) -> pd.DataFrame:

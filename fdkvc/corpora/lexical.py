@@ -112,9 +112,9 @@ def word_vector(word: str, seed: int = 0, dimension: int = 64) -> Floats:
     True
     """
     digest = hashlib.sha256(word.casefold().encode("utf-8", "replace")).digest()
-    entropy = [seed, *np.frombuffer(digest, "<u4").tolist()]
+    entropy = np.frombuffer(seed.to_bytes(4, "little") + digest, "<u4")
     drawn = Generator(SFC64(SeedSequence(entropy))).standard_normal(dimension, np.float32)
-    vector: Floats = drawn / np.linalg.norm(drawn)
+    vector: Floats = drawn / np.sqrt(drawn @ drawn)
     vector.flags.writeable = False
     return vector
 

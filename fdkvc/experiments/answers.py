@@ -33,11 +33,12 @@ from fdkvc.experiments.jobs import (
 )
 from fdkvc.experiments.replay import Replay, replay
 from fdkvc.explain.answer_causes import grade_call
+from fdkvc.limits import MAX_CHUNK_NUMBERS
 from fdkvc.lm.chat import generate_passages
 from fdkvc.lm.head_eviction import DECIDES, EVERY, check_no_future
 from fdkvc.lm.head_recordings import head_recordings
 from fdkvc.lm.language_model import AnyModel
-from fdkvc.lm.text_cache import ModelCache, read
+from fdkvc.lm.text_cache import ModelCache, TextCache, read
 from fdkvc.lm.tokens import MARKED, EncodedPassage
 from fdkvc.parameters import BUDGET, check_parameter
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
@@ -55,6 +56,9 @@ CHUNK = 4
 
 LOGITS_AT_ONCE = 12
 """Tokens whose logits are in memory at once."""
+
+LARGE_VOCABULARY = 2**14
+"""From which on so many tokens are read at once that `MAX_CHUNK_NUMBERS` logits are in memory."""
 
 WRITERS_AT_ONCE = 2
 """Copies of caches that write at once."""
@@ -212,6 +216,9 @@ def _read(
 ) -> tuple[list[tuple[str, int, str, float, int]], ModelCache]:
     """Return a dialog's rows from the policy on, and its full cache; the others can go."""
     caches = settings.caches(model)
+    for cache in caches.values():
+        if isinstance(cache, TextCache):
+            cache.reserve(len(model.tokens.first) + sum(len(passage.ids) for passage in passages))
     reader = _Reader(settings, model, list(caches.values()))
     for passage in passages:
         reader.read_passage(passage)
@@ -314,7 +321,10 @@ class _Reader:
         every, writer, size = self.settings.every, passage.passage.writer, len(passage.ids)
         mark = passage.start
         stops = set() if every is None or writer == "user" else {*range(mark + every, size, every)}
-        bounds = sorted({0, size, *range(LOGITS_AT_ONCE, size, LOGITS_AT_ONCE), *stops})
+        vocabulary, at_once = self.model.decoder.shape.vocabulary, LOGITS_AT_ONCE
+        if vocabulary >= LARGE_VOCABULARY:
+            at_once = max(at_once, MAX_CHUNK_NUMBERS // (len(self.caches) * vocabulary))
+        bounds = sorted({0, size, *range(at_once, size, at_once), *stops})
         for first, end in pairwise(bounds):
             if first in stops:
                 for cache in self.caches:
@@ -324,12 +334,14 @@ class _Reader:
     def _score(self, logits: Floats, targets: NDArray[np.intp]) -> NDArray[np.intp]:
         """Score logits (C, n, V) for the tokens that came; return the likeliest (C, n)."""
         best = logits.argmax(axis=-1)
-        relative = logits - np.take_along_axis(logits, best[..., None], axis=-1)
-        powers = np.exp(relative)
-        total = powers.sum(axis=-1)
+        relative, total = logits, np.empty_like(logits[..., 0])  # the logits are not used again
+        relative -= np.take_along_axis(logits, best[..., None], axis=-1)
+        for at in range(len(logits) - 1, -1, -1):  # the full cache's last
+            powers = np.exp(relative[at])
+            total[at] = powers.sum(axis=-1)
         lost = np.log(total)
         came = relative[:, np.arange(len(targets)), targets]
-        likely = powers[0] / total[0, :, None]
+        likely = powers / total[0, :, None]
         expected = np.einsum("nv,cnv->cn", likely, relative) - lost  # of log p, under the full
         self.scores.append((lost - came, np.maximum(expected[0] - expected, 0), best == best[0]))
         return np.asarray(best)

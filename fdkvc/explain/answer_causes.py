@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import islice
 from re import finditer
 
 import numpy as np
@@ -60,11 +61,11 @@ def _words(tokens: Tokens, ids: Sequence[int]) -> Iterator[tuple[str, int, int]]
     begun = [part.endswith("\ufffd") for part in prefixes]
     ends = [len(part.rstrip("\ufffd")) for part in prefixes[:-1]]
     places = np.minimum(np.maximum.accumulate([*ends, len(text)]), len(text))
-    for found in finditer(r"\S+", text):
-        low, high = np.searchsorted(places, [found.start() + 1, found.end()]).tolist()
+    for match in finditer(r"\S+", text):
+        low, high = np.searchsorted(places, [match.start() + 1, match.end()]).tolist()
         while low and begun[low - 1]:
             low -= 1
-        yield found[0], low, high + 1
+        yield match[0], low, high + 1
 
 
 def turns_of(passages: Passages) -> list[int]:
@@ -115,7 +116,9 @@ class GradedCall:
     @property
     def right(self) -> bool:
         """Whether the method and all arguments are right."""
-        return self.method == self.expected_method and all(each.right for each in self.arguments)
+        return self.method == self.expected_method and all(
+            argument.right for argument in self.arguments
+        )
 
 
 def grade_call(written: str, expected: str) -> GradedCall:
@@ -125,16 +128,13 @@ def grade_call(written: str, expected: str) -> GradedCall:
     --------
     >>> expected = "GetWeather ; city = Trieste ; date = today"
     >>> call = grade_call("GetWeather ; city = London", expected)
-    >>> [(each.slot, each.written, each.right) for each in call.arguments]
+    >>> [(argument.slot, argument.written, argument.right) for argument in call.arguments]
     [('city', 'London', False), ('date', None, False)]
     """
-    (method, found), (expected_method, known) = read_call(written), read_call(expected)
-    slots = dict.fromkeys([*known, *found])
-    return GradedCall(
-        method,
-        expected_method,
-        tuple(GradedArgument(slot, found.get(slot), known.get(slot)) for slot in slots),
-    )
+    (method, values), (expected_method, right) = read_call(written), read_call(expected)
+    slots = dict.fromkeys([*right, *values])
+    arguments = (GradedArgument(slot, values.get(slot), right.get(slot)) for slot in slots)
+    return GradedCall(method, expected_method, tuple(arguments))
 
 
 def changed_words(written: Sequence[str], other: Sequence[str]) -> list[bool]:
@@ -145,11 +145,9 @@ def changed_words(written: Sequence[str], other: Sequence[str]) -> list[bool]:
     >>> changed_words("a table in London".split(), "a table in Trieste".split())
     [False, False, False, True]
     """
-    changed = np.ones(len(written), np.bool_)
-    for at, _, size in SequenceMatcher(None, written, other, False).get_matching_blocks():
-        changed[at : at + size] = False
-    found: list[bool] = changed.tolist()
-    return found
+    blocks = SequenceMatcher(None, written, other, False).get_matching_blocks()
+    same = {at for first, _, size in blocks for at in range(first, first + size)}
+    return [at not in same for at in range(len(written))]
 
 
 # ------------------------------------------------------------------------------- why
@@ -162,23 +160,13 @@ class HeadSelection:
     layer: int | None = None
     head: int | None = None
 
-    def mean(self, attention: Floats) -> Floats:
-        """Return the attention (N,) of (L, H, N)."""
-        mean: Floats = attention[self._of(attention.shape[1])].mean(axis=(0, 1))
-        return mean
-
-    def kept_by(self, heads: int, group: int) -> tuple[slice, slice]:
-        """Return the selected layers and KV heads; `group` query heads share one KV head."""
-        layer, head = self._of(heads)
-        if self.head is not None:
-            head = slice(self.head // group, self.head // group + 1)
-        return layer, head
-
-    def _of(self, heads: int) -> tuple[slice, slice]:
-        layer, head = (
-            slice(None) if one is None else slice(one, one + 1) for one in (self.layer, self.head)
+    def slices(self, group: int = 1) -> tuple[slice, slice]:
+        """Return the selected layers, and KV heads that `group` query heads share."""
+        head = None if self.head is None else self.head // group
+        layers, heads = (
+            slice(None) if at is None else slice(at, at + 1) for at in (self.layer, head)
         )
-        return layer, head
+        return layers, heads
 
 
 def why_table(chat: Chat, name: str, word: Word, selection: HeadSelection) -> pd.DataFrame:
@@ -192,33 +180,32 @@ def why_table(chat: Chat, name: str, word: Word, selection: HeadSelection) -> pd
     cache, passages = chat.caches[name], chat.passages[name]
     positions = range(word.first - 1, word.end - 1)
     attended, all_there = (
-        np.mean([selection.mean(cache.attention(at, whole_text=whole)) for at in positions], axis=0)
+        np.mean(
+            [
+                cache.attention(at, whole_text=whole)[selection.slices()].mean(axis=(0, 1))
+                for at in positions
+            ],
+            axis=0,
+        )
         for whole in (False, True)
     )
-    shape, turns = cache.decoder.shape, turns_of(passages)
-    layers, heads = selection.kept_by(shape.heads, shape.group)
-    gone, rules = cache.evicted_in[layers, heads], cache.evicted_by[layers, heads]
+    heads, turns = selection.slices(cache.decoder.shape.group), turns_of(passages)
+    gone, rules = cache.evicted_in[heads], cache.evicted_by[heads]
     rows = []
-    for each in words_of(chat.model.tokens, cache.ids, passages):
-        if each.first >= word.first:
+    for earlier in words_of(chat.model.tokens, cache.ids, passages):
+        if earlier.first >= word.first:
             break
-        at = gone[:, :, each.tokens]
+        passage, tokens = earlier.passage, earlier.tokens
+        at = gone[:, :, tokens]
         lost = (at >= 0) & (at < word.passage)
-        when = sorted({turns[turn] for turn in at[lost].tolist()})
-        by = {Rule(rule).name for rule in rules[:, :, each.tokens][lost].tolist()}
+        when = sorted({turns[turn] for turn in at[lost].tolist()}) or [None]
+        by = {Rule(rule).name for rule in rules[:, :, tokens][lost].tolist()}
         rows.append(
             (
-                each.passage,
-                turns[each.passage],
-                passages[each.passage][0],
-                each.text,
-                each.first,
-                each.end,
-                float(attended[each.tokens].sum()),
-                float(all_there[each.tokens].sum()),
-                at[:, :, 0].size,
-                int(lost.any(axis=-1).sum()),
-                *((when[0], when[-1]) if when else (None, None)),
+                *(passage, turns[passage], passages[passage][0]),
+                *(earlier.text, earlier.first, earlier.end),
+                *(float(attended[tokens].sum()), float(all_there[tokens].sum())),
+                *(at[:, :, 0].size, int(lost.any(axis=-1).sum()), when[0], when[-1]),
                 " and ".join(sorted(by)),
             )
         )
@@ -299,16 +286,17 @@ def restore_spans(
         for at in range(cache.count + len(tokens.marks[writer]) - 1, full.count)
     )
     gone: Bools = np.any(cache.evicted_in >= 0, axis=(0, 1))
-    spans = list(_spans(words_of(tokens, cache.ids, passages), np.asarray(weights), gone))[:most]
-    sets = [(span,) for span in spans] + ([tuple(spans)] if len(spans) > 1 else [])
-    restored = [_with(cache, each, again) for again in (False, True) for each in sets]
+    lost_spans = _spans(words_of(tokens, cache.ids, passages), np.asarray(weights), gone)
+    spans = list(islice(lost_spans, most))
+    sets = [*((span,) for span in spans), *([tuple(spans)] if len(spans) > 1 else [])]
+    restored = [_with(cache, some, again) for again in (False, True) for some in sets]
     lost, *texts = generate_passages(tokens, [cache.fork(), *restored], writer, stop_loops=True)
     attempts = map(Attempt, sets, texts[: len(sets)], texts[len(sets) :])
     return Restoration(writer, answer, lost, tuple(attempts))
 
 
 def _with(cache: TextCache, spans: Sequence[Span], read_again: bool) -> TextCache:
-    for span in sorted(spans, key=lambda each: each.first):
+    for span in sorted(spans, key=lambda span: span.first):
         cache = cache.restored(span.first, span.end, read_again=read_again)
     return cache
 
@@ -322,9 +310,9 @@ def _spans(words: Sequence[Word], weights: Floats, lost: Bools) -> Iterator[Span
             continue
         low = high = at
 
-        def joins(other: int, at: int = at) -> bool:
-            inside = 0 <= other < len(words) and words[other].passage == words[at].passage
-            return inside and free[other] and weight[other] >= weight[at] / 2
+        def joins(near: int, at: int = at) -> bool:
+            inside = 0 <= near < len(words) and words[near].passage == words[at].passage
+            return inside and free[near] and weight[near] >= weight[at] / 2
 
         while joins(low - 1):
             low -= 1
@@ -353,11 +341,11 @@ def damage_table(
 
     `nats` is the mean −log probability per token, `damage` how much it exceeds the full cache's.
     """
-    full, *others = _nats(model, [TextCache(model.decoder), *caches.values()], ids, passages)
+    full, *evicting = _nats(model, [TextCache(model.decoder), *caches.values()], ids, passages)
     turns = turns_of(passages)
     rows = [
-        (name, at, turns[at], writer, end - first - 1, float(own[at]), float(own[at] - full[at]))
-        for name, own in zip(caches, others, strict=True)
+        (name, at, turns[at], writer, end - first - 1, float(nats[at]), float(nats[at] - full[at]))
+        for name, nats in zip(caches, evicting, strict=True)
         for at, (writer, first, end) in enumerate(passages)
     ]
     columns = ["memory", "passage", "turn", "writer", "tokens", "nats", "damage"]
@@ -389,15 +377,15 @@ def _nats(
     """Return the mean −log probability of each passage after its first token (C, P)."""
     if model.tokens.first:
         read(caches, model.tokens.first, last=0)
-    found = []
+    means = []
     for _, first, end in passages:
         targets: Ints = np.asarray(ids[first:end])
         logits = read(caches, targets)[:, :-1]
         top = logits.max(axis=-1)
-        came = np.take_along_axis(logits, targets[None, 1:, None], axis=-1)[..., 0]
+        chosen = np.take_along_axis(logits, targets[None, 1:, None], axis=-1)[..., 0]
         total = np.log(np.exp(logits - top[..., None]).sum(axis=-1)) + top
-        found.append((total - came).mean(axis=-1))
+        means.append((total - chosen).mean(axis=-1))
         for cache in caches:
             cache.end_turn()
-    nats: Floats = np.stack(found, axis=1)
+    nats: Floats = np.stack(means, axis=1)
     return nats

@@ -169,24 +169,15 @@ def counterfactual(
     tokens = int(dialogs.bounds[row, at + 1])
     runs = _Runs(dialogs, row, at, policy, budget)
 
-    def smallest(name: str, known: Field) -> Change:
+    def smallest(name: str, setting: Field) -> Change:
         def reverses(values: tuple[Number, ...]) -> list[bool]:
             held = ((kept == token).any(axis=1).tolist() for kept in runs.kept(name, values))
             return [stays == evicted for some in held for stays in some]
 
-        is_read, scale = runs.reads(name), _Scale(known, known.default)
-        low, high = scale.valid
-        return Change(
-            name=name,
-            label=known.label,
-            before=known.default,
-            after=scale.nearest_value(reverses) if is_read else None,
-            low=low,
-            high=high,
-            step=scale.step,
-            keeps=evicted,
-            is_read=is_read,
-        )
+        is_read, scale = runs.reads(name), _Scale(setting, setting.default)
+        after = scale.nearest_value(reverses) if is_read else None
+        trial = (setting.default, after, *scale.valid, scale.step)
+        return Change(name, setting.label, *trial, keeps=evicted, is_read=is_read)
 
     repeated = []
     unrepeated = runs.unrepeated(token) if evicted else None
@@ -197,15 +188,15 @@ def counterfactual(
         "Budget", "Most entries after a turn.", default=budget, low=1, high=max(tokens, budget)
     )
     return repeated + [
-        smallest(name, known)
-        for name, known in {**policy.settings, BUDGET: places}.items()
-        if not known.choices and not known.nominal and not stopped()
+        smallest(name, setting)
+        for name, setting in {**policy.settings, BUDGET: places}.items()
+        if not setting.choices and not setting.nominal and not stopped()
     ]
 
 
 def nearest_first(changes: Iterable[Change]) -> list[Change]:
-    """Sort changes by share of range; settings without a found value come last."""
-    return sorted(changes, key=lambda each: math.inf if each.share is None else each.share)
+    """Sort changes by share of range; settings that reverse nothing come last."""
+    return sorted(changes, key=lambda change: math.inf if change.share is None else change.share)
 
 
 @lru_cache(maxsize=2)  # for a turn, shared by all its entries
@@ -269,14 +260,14 @@ class _Runs:
 class _Scale:
     """A setting's range in steps from its current value; an int setting takes whole steps."""
 
-    known: Parameter
+    setting: Parameter
     before: Number
 
     @cached_property
     def valid(self) -> tuple[Number, Number]:
         """The range; an infinite end becomes 10 times the value away, at least 10."""
         kind, far = type(self.before), 10 * max(1, abs(self.before))
-        low, high = self.known.low, self.known.high
+        low, high = self.setting.low, self.setting.high
         return (
             kind(self.before - far if math.isinf(low) else low),
             kind(self.before + far if math.isinf(high) else high),
@@ -294,7 +285,7 @@ class _Scale:
         low, high = self.valid
         if isinstance(self.before, int):
             return max(1, math.ceil((high - low) / FINE))
-        return self.finest if self.known.by_row else (high - low) / COARSE
+        return self.finest if self.setting.by_row else (high - low) / COARSE
 
     @cached_property
     def ends(self) -> tuple[Number, Number]:
@@ -302,8 +293,8 @@ class _Scale:
         low, high = self.valid
         inside = 1 if isinstance(self.before, int) else INSIDE * (high - low)
         return (
-            min(low + inside, self.before) if self.known.open_low else low,
-            max(high - inside, self.before) if self.known.open_high else high,
+            min(low + inside, self.before) if self.setting.open_low else low,
+            max(high - inside, self.before) if self.setting.open_high else high,
         )
 
     def value(self, change: Number) -> Number:
@@ -322,7 +313,7 @@ class _Scale:
             for way, end in ((1, up), (-1, down))
             if number < end + 1
         ]
-        at_once = 2 * RING if self.known.by_row else 2
+        at_once = 2 * RING if self.setting.by_row else 2
         for first in range(0, len(steps), at_once):
             some = steps[first : first + at_once]
             reverses_it = reverses(tuple(self.value(number * self.step) for number in some))

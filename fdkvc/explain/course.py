@@ -105,10 +105,10 @@ def _share(result: TurnResult, step: Step) -> float | None:
 
 def _common(before: Floats, after: Floats) -> float | None:
     """Return after / before where it is the same for all, NaN if unknown, else None."""
-    known = before > SAME_FACTOR
-    if not known.any():
+    positive = before > SAME_FACTOR
+    if not positive.any():
         return float("nan")
-    share = after[known].astype(float) / before[known]
+    share = after[positive].astype(float) / before[positive]
     middle = float(np.median(share))
     if np.abs(share - middle).max() > SAME_FACTOR * max(abs(middle), SAME_FACTOR):
         return None

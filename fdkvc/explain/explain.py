@@ -127,7 +127,7 @@ class TurnView(EntryTrace):
         return {name: float(term[self.row, self.slot[entry]]) for name, term in terms.items()}
 
     def deciding_terms(self, entry: int) -> tuple[str, ...]:
-        """Return the terms that each alone decided whether the budget keeps an entry.
+        """Return the terms that alone decided whether the budget keeps an entry.
 
         Setting such a term to that of the last kept entry reverses the decision. There may be
         none, or several.
@@ -137,16 +137,16 @@ class TurnView(EntryTrace):
         result, row = self.result, slice(self.row, self.row + 1)
         cache, protected = Cache(result.entries.token[row]), result.protected[row]
         terms = {name: term[row] for name, term in result.terms.items()}
-        own, last = self.slot[[entry, self.marginal]]
+        slot, last = self.slot[[entry, self.marginal]]
         pages = result.pages and Pages(result.pages.page[row], result.pages.size)
-        alike = own if pages is None else pages.page[0] == pages.page[0, own]
+        alike = slot if pages is None else pages.page[0] == pages.page[0, slot]
 
         def kept_with(name: str) -> bool:
             equal = terms[name].copy()
             equal[0, alike] = equal[0, last]
             score = total({**terms, name: equal})
             kept, _ = select(score, cache, protected, self.places, self.policy.ties, pages)
-            return bool(kept[0, own])
+            return bool(kept[0, slot])
 
         return tuple(name for name in terms if kept_with(name) != self.kept[entry])
 
@@ -168,12 +168,12 @@ def turn_view(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> TurnVi
     entries = trace.entries_in(turn)
     slot = np.flatnonzero(entries.token[row] != EMPTY)
 
-    def own(column: Any) -> Any:
+    def of_row(column: Any) -> Any:
         if isinstance(column, Mapping):
-            return {name: own(each) for name, each in column.items()}
+            return {name: of_row(part) for name, part in column.items()}
         return column[row, slot] if column.ndim == 2 else column[row]
 
-    columns = {name: own(column) for name, column in vars(entries).items()}
+    columns = {name: of_row(column) for name, column in vars(entries).items()}
     return TurnView(**columns, trace=trace, dialogs=dialogs, row=row, turn=turn, slot=slot)
 
 
@@ -228,7 +228,7 @@ class Explanation:
     marginal_terms: Mapping[str, float] = field(default_factory=dict)
     """The parts of that entry's score."""
     deciding_terms: tuple[str, ...] = ()
-    """The terms that each alone, set to that of the last kept entry, would have reversed the
+    """The terms that alone, set to that of the last kept entry, would have reversed the
     decision."""
 
     @property
@@ -362,8 +362,10 @@ def _why_it_was_kept(why: Explanation) -> Iterator[str]:
         yield f"{stayed}: the turn has no tokens, so nothing was decided"
         return
     if why.best_evicted is None:
-        used = f"{why.stayed:,} of {why.budget:,} slots used"
-        yield f"{stayed}: the budget evicted nothing, with {used}"
+        yield (
+            f"{stayed}: the budget evicted nothing, with {why.stayed:,} of {why.budget:,} slots "
+            "used"
+        )
         return
     if why.protected:
         yield f"{stayed}: it is protected regardless of its score"
@@ -466,7 +468,7 @@ def _digits(why: Explanation) -> int:
 def _terms_against_the_last(
     why: Explanation, side: str, agreed: str, opposed: str
 ) -> Iterator[str]:
-    """Say which terms decided, each alone, and how the others compare; nothing of a single term."""
+    """Say which terms decided alone, and how the others compare; nothing of a single term."""
     if len(why.terms) == 1:
         return
     way, label = math.copysign(1, why.margin or 0), why.policy.quantity_name
@@ -483,10 +485,10 @@ def _terms_against_the_last(
             verdict = f"decided {side} it"
         too = " too" if verdict in verdicts and ahead else ""
         verdicts.add(verdict)
-        own, last = contrast(why.terms[term], why.marginal_terms[term])
-        parts.append(f"{label(term)} {verdict}{too} ({own} against {last})")
+        value, last = contrast(why.terms[term], why.marginal_terms[term])
+        parts.append(f"{label(term)} {verdict}{too} ({value} against {last})")
     none = "" if why.deciding_terms else f"no term alone decided {side} it: "
     yield none + ", ".join(parts)
-    apart = [term for term in order if why.difference[term]]
-    if none and way < 0 and len(apart) == 1:
-        yield f"with equal {label(apart[0])} it would have tied; ties go to the older entry"
+    different = [term for term in order if why.difference[term]]
+    if none and way < 0 and len(different) == 1:
+        yield f"with equal {label(different[0])} it would have tied; ties go to the older entry"

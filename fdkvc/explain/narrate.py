@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -212,12 +213,12 @@ class _View:
             return []
         if isinstance(value, float):
             return [(label, number(value))] if np.isfinite(value) else []
-        known = chosen & np.isfinite(value)
-        if not known.any():
+        chosen = chosen & np.isfinite(value)
+        if not chosen.any():
             return []
-        groups = self.groups(known) if by_topic else {}
+        groups = self.groups(chosen) if by_topic else {}
         if not 1 < len(groups) <= NAMED_GROUPS:
-            return [(label, _mean_and_range(value[known]))]
+            return [(label, _mean_and_range(value[chosen]))]
         return [
             (_of(label, f"{members.sum()} {topic or 'other'}"), _mean_and_range(value[members]))
             for topic, members in groups.items()
@@ -235,31 +236,27 @@ def _describe_value(view: _View, step: Step) -> str:
         if isinstance(value, float):
             parts.append(f"the {label} is {number(value)}")
         elif value is not None and np.isfinite(value).any():
-            known = value[np.isfinite(value)]
-            least, most = contrast(float(known.min()), float(known.max()))
-            if least == most:
-                parts.append(f"the {label} of {_entries(len(known))} is {least}")
-            else:
-                mean = number(float(known.mean(dtype=float)))
-                parts.append(
-                    f"the {label} of {_entries(len(known))} ranges from {least} to {most}, "
-                    f"mean {mean}"
-                )
+            values = value[np.isfinite(value)]
+            least, most = contrast(float(values.min()), float(values.max()))
+            mean = number(float(values.mean(dtype=float)))
+            range_ = f"ranges from {least} to {most}, mean {mean}"
+            level = f"is {least}" if least == most else range_
+            parts.append(f"the {label} of {_entries(len(values))} {level}")
     return "; ".join(parts) or "the cache was empty, so there was nothing to compute"
 
 
 def _describe_change(view: _View, step: Step) -> str:
     """Describe the gains and losses of old entries, and the values of new ones."""
-    before, after, known = view.change(step)
+    before, after, changed = view.change(step)
     policy, new = view.made.policy, view.made.new
     subject = policy.quantity_name(step.channel(policy.channels) or step.writes[0])
-    known &= ~new
-    if known.any():
-        share = _common_factor(before[known], after[known])
+    changed &= ~new
+    if changed.any():
+        share = _common_factor(before[changed], after[changed])
         parts = [
-            _gain_words(view, subject, (after.astype(float) - before), known)
+            _gain_words(view, subject, (after.astype(float) - before), changed)
             if share is None
-            else _factor_words(view, subject, share, before[known], after[known])
+            else _factor_words(subject, share, before[changed], after[changed])
         ]
     else:
         parts = ["the cache was empty, so there was nothing to change"]
@@ -279,7 +276,7 @@ def _common_factor(before: Floats, after: Floats) -> float | None:
     return float(share.mean()) if np.ptp(share) <= SAME_SHARE else None
 
 
-def _factor_words(view: _View, subject: str, share: float, before: Floats, after: Floats) -> str:
+def _factor_words(subject: str, share: float, before: Floats, after: Floats) -> str:
     old, now = contrast(float(before.mean(dtype=float)), float(after.mean(dtype=float)))
     who = all_of(len(before), "old entry", "old entries")
     whose = "their" if len(before) > 1 else "its"
@@ -290,11 +287,11 @@ def _factor_words(view: _View, subject: str, share: float, before: Floats, after
     return f"{who} {verb} {part} of {whose} {subject}: the mean went from {old} to {now}"
 
 
-def _gain_words(view: _View, subject: str, change: Floats, known: Bools) -> str:
+def _gain_words(view: _View, subject: str, change: Floats, old: Bools) -> str:
     """Describe the gain or loss of each topic, largest first, and the largest of any entry."""
     groups = [
         (_the(int(chosen.sum()), topic or "old"), change[chosen])
-        for topic, chosen in view.groups(known).items()
+        for topic, chosen in view.groups(old).items()
     ]
     groups.sort(key=lambda group: -group[1].mean())
     if len(groups) > NAMED_GROUPS:
@@ -302,10 +299,10 @@ def _gain_words(view: _View, subject: str, change: Floats, known: Bools) -> str:
         groups = [*groups[: NAMED_GROUPS - 1], (_the(len(rest), "other"), rest)]
     means = [_gain(float(gained.mean())) for _, gained in groups]
     if len(groups) > 1 and len(set(means)) == 1:
-        groups = [(f"{_the(int(known.sum()), 'old')}, regardless of topic,", change[known])]
+        groups = [(f"{_the(int(old.sum()), 'old')}, regardless of topic,", change[old])]
 
-    most = _gain(float(change[known].max()))
-    alike = most == _gain(float(change[known].min()))
+    most = _gain(float(change[old].max()))
+    alike = most == _gain(float(change[old].min()))
     single = all(len(gained) == 1 for _, gained in groups)
     average = "" if single else " each" if alike else " on average"
     parts: list[str] = []
@@ -402,11 +399,11 @@ def _cutoff_words(made: TurnView) -> str:
 
 def _describe_attention(view: _View, step: Step) -> str:
     """Describe the change of each topic's attention, largest gain first."""
-    before, after, known = view.change(step)
-    change = after[known].astype(float) - before[known]
+    before, after, changed = view.change(step)
+    change = after[changed].astype(float) - before[changed]
     if np.abs(change).max() < SAME_WEIGHT:
         return "the attention weights stayed as they were"
-    groups = view.groups(known)
+    groups = view.groups(changed)
     if len(groups) == 1:
         most = number(float(np.abs(change).max()))
         (topic,) = groups
@@ -420,10 +417,8 @@ def _describe_attention(view: _View, step: Step) -> str:
     parts: list[str] = []
     for topic, was, now in shares:
         old, new = contrast(100 * was, 100 * now, 1)
-        has = "" if parts else "has "
-        of = "" if parts else " of the attention"
-        than = "as before" if old == new else f"instead of {old} %"
-        parts.append(f"{topic} {has}{new} %{of} {than}")
+        share = f"{new} %" if parts else f"has {new} % of the attention"
+        parts.append(f"{topic} {share} {'as before' if old == new else f'instead of {old} %'}")
     return listed(parts)
 
 
@@ -458,34 +453,23 @@ def _numbers(view: _View, step: Step) -> tuple[Pairs, Pairs]:
     if step.kind == "protect":
         return (("entries", str(made.stood.sum())),), (("protected", str(made.protected.sum())),)
     if step.kind == "attention":
-        before, after, known = view.change(step)
-        pair = ((step.reads[0], before), (step.writes[0], after))
-        one, other = (
-            tuple(
-                (_of(label(name), topic), percent(float(weights[chosen].sum()), 1))
-                for topic, chosen in view.groups(known).items()
-            )
-            for name, weights in pair
-        )
-        return one, other
+        before, after, changed = view.change(step)
+        groups = view.groups(changed).items()
+
+        def shares(name: str, weights: Floats) -> Pairs:
+            words = ((topic, percent(float(weights[chosen].sum()), 1)) for topic, chosen in groups)
+            return tuple((_of(label(name), topic), share) for topic, share in words)
+
+        return shares(step.reads[0], before), shares(step.writes[0], after)
 
     took_part = np.ones_like(made.new) if step.includes_new or step.kind == "value" else ~made.new
-    states = step.writes if step.kind == "rate" else ()
-    inputs = [
-        pair
-        for name in (*step.reads, *states)
-        for pair in (
-            view.described(f"{label(name)} before", view.before(name), took_part)
-            if name in step.writes
-            else view.described(label(name), view.quantity(name), took_part)
-        )
-    ]
-    outputs = [
-        pair
-        for name in step.writes
-        for pair in view.described(label(name), view.quantity(name), took_part)
-    ]
-    return tuple(inputs), tuple(outputs)
+    inputs: list[tuple[str, str]] = []
+    for name in (*step.reads, *(step.writes if step.kind == "rate" else ())):
+        past = name in step.writes
+        value = view.before(name) if past else view.quantity(name)
+        inputs += view.described(label(name) + " before" * past, value, took_part)
+    outputs = [view.described(label(name), view.quantity(name), took_part) for name in step.writes]
+    return tuple(inputs), tuple(chain(*outputs))
 
 
 def _eviction_numbers(view: _View, step: Step) -> tuple[Pairs, Pairs]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 
 from fdkvc.attention import SPEAKERS
 from fdkvc.corpora.transcripts import Transcript, word_spans
@@ -49,20 +50,19 @@ def pinned_notes(
     --------
     >>> from fdkvc.corpora.transcripts import Turn
     >>> from fdkvc.policies import policy_named, with_pinned_prompts
-    >>> dialog = Transcript("own", (Turn("system", "Be kind to all", kind="system"),))
+    >>> dialog = Transcript("a", (Turn("system", "Be kind to all", kind="system"),))
     >>> pinned_notes([dialog], with_pinned_prompts([policy_named("fifo")]), [4, 8])
     ['At 4 entries, only the first words of the pinned prompt stay: the longest has 4 words.']
     >>> pinned_notes([dialog], with_pinned_prompts([policy_named("fifo")]), [8])
     []
     """
-    shares = [
-        each.most for each in policies if isinstance(each, Whitelist) and each.speaker == "prompt"
-    ]
+    pins = [policy for policy in policies if isinstance(policy, Whitelist)]
+    shares = [policy.most for policy in pins if policy.speaker == "prompt"]
     if not shares:
         return []
     prompts = (
-        sum(len(word_spans(turn.text)) for turn in each.turns if turn.kind == "system")
-        for each in transcripts
+        sum(len(word_spans(turn.text)) for turn in transcript.turns if turn.kind == "system")
+        for transcript in transcripts
     )
     longest = max(prompts, default=0)
     if not longest:
@@ -76,33 +76,33 @@ def pinned_notes(
 
 def missing_value_notes(transcripts: Sequence[Transcript]) -> list[str]:
     """Count the values carried over from another service, and those absent from the text."""
-    carried = sum(demand.carried for each in transcripts for demand in each.demands)
-    missing = sum(each.missing for each in transcripts)
+    carried = sum(demand.carried for transcript in transcripts for demand in transcript.demands)
+    missing = sum(transcript.missing for transcript in transcripts)
     notes = {
         f"Carried over from another service: {count(carried, 'value')}.": carried,
         f"Not found in the text: {count(missing, 'more value')}.": missing,
     }
-    return [note for note, many in notes.items() if many]
+    return [note for note, applies in notes.items() if applies]
 
 
 def not_read_notes(transcripts: Sequence[Transcript]) -> list[str]:
     """Count calls and parts that are not read, and name unknown roles and repeated names."""
-    many = sum(each.malformed_calls for each in transcripts)
-    calls = (
-        f"The arguments of {count(many, 'tool call')} are not a JSON object: they are read as "
-        "text, and none of them is checked."
-    )
-    parts = Counter[str]()
-    for each in transcripts:
-        parts.update(dict(each.unread))
-    others = ", ".join(f"{part} ({times}×)" for part, times in sorted(parts.items()) if times)
-    strange = dict.fromkeys(name for each in transcripts for name in each.unknown_speakers)
-    read_as = f"Unknown roles are read as the assistant: {', '.join([*strange][:3])}"
-    again = [each.name for each in transcripts if each.numbered]
-    named = f"Dialogs of the same name are numbered: {', '.join(again[:3])}"
-    return [
-        *([calls] if many else []),
-        *([f"Not read: {others}."] if others else []),
-        *([f"{read_as}{', and so on' * (len(strange) > 3)}."] if strange else []),
-        *([f"{named}{', and so on' * (len(again) > 3)}."] if again else []),
-    ]
+    malformed = sum(transcript.malformed_calls for transcript in transcripts)
+    unread = Counter[str]()
+    for transcript in transcripts:
+        unread.update(dict(transcript.unread))
+    parts = [f"{part} ({times}×)" for part, times in sorted(unread.items()) if times]
+    roles = dict.fromkeys(chain(*(transcript.unknown_speakers for transcript in transcripts)))
+    numbered = [transcript.name for transcript in transcripts if transcript.numbered]
+    notes = {
+        f"The arguments of {count(malformed, 'tool call')} are not a JSON object: they are read as "
+        "text, and none of them is checked.": malformed,
+        f"Not read: {', '.join(parts)}.": parts,
+        f"Unknown roles are read as the assistant: {_first_three([*roles])}.": roles,
+        f"Dialogs of the same name are numbered: {_first_three(numbered)}.": numbered,
+    }
+    return [note for note, applies in notes.items() if applies]
+
+
+def _first_three(names: Sequence[str]) -> str:
+    return ", ".join([*names[:3], *(["and so on"] if len(names) > 3 else [])])

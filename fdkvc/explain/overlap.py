@@ -43,23 +43,16 @@ def overlap_table(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     [[3.0, 2.0, 1.0, 1.0, 0.5]]
     """
     turns = np.union1d(one["turn"], other["turn"])
-    first, second = (
-        kept_entries(entries)[["turn", "token"]].assign(**{name: True})
-        for entries, name in ((one, "one"), (other, "other"))
+    first, second = (kept_entries(entries)[["turn", "token"]] for entries in (one, other))
+    either = first.merge(second, how="outer", on=["turn", "token"], indicator="holder")
+    counts = pd.crosstab(either["turn"], either["holder"].astype(str)).reindex(
+        index=turns, columns=["both", "left_only", "right_only"], fill_value=0
     )
-    both = first.merge(second, how="outer", on=["turn", "token"])
-    mine, theirs = both["one"].notna(), both["other"].notna()
-    counted = {
-        name: mask.groupby(both["turn"]).sum().reindex(turns, fill_value=0).to_numpy()
-        for name, mask in (
-            ("shared", mine & theirs),
-            ("only_one", mine & ~theirs),
-            ("only_other", theirs & ~mine),
-        )
-    }
-    either = sum(counted.values())
-    share = np.where(either > 0, counted["shared"] / np.maximum(either, 1), 1.0)
-    return pd.DataFrame({"turn": turns, **counted, "jaccard": share})
+    shared, only_one, only_other = counts.to_numpy(np.int64).T
+    total = counts.sum(axis=1).to_numpy()
+    share = np.where(total > 0, shared / np.maximum(total, 1), 1.0)
+    columns = {"shared": shared, "only_one": only_one, "only_other": only_other}
+    return pd.DataFrame({"turn": turns, **columns, "jaccard": share})
 
 
 def share_of_differences(one: Trace, other: Trace) -> Floats:

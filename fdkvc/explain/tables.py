@@ -35,12 +35,9 @@ def entries_table(
     def pick(name: str) -> NDArray[Any]:
         return np.concatenate([getattr(view, name) for view in views])
 
-    def each(prefix: str, columns: str) -> dict[str, NDArray[Any]]:
-        first, *rest = (getattr(view, columns) for view in views)
-        return {
-            f"{prefix}_{name}": np.concatenate([column, *(each[name] for each in rest)])
-            for name, column in first.items()
-        }
+    def named(prefix: str, columns: str) -> dict[str, NDArray[Any]]:
+        parts = [getattr(view, columns) for view in views]
+        return {f"{prefix}_{name}": np.concatenate([x[name] for x in parts]) for name in parts[0]}
 
     token, rank = pick("token"), pick("rank")
     topic = dialogs.topics_of(row, token)
@@ -56,8 +53,8 @@ def entries_table(
             "rule": _names(Rule)[pick("rule")],
             "attention_before": pick("attention_before"),
             "attention_after": pick("attention_after"),
-            **each("channel", "channels"),
-            **each("term", "terms"),
+            **named("channel", "channels"),
+            **named("term", "terms"),
             "score": pick("score"),
             "rank": pd.array(np.where(rank > 0, rank, np.nan), dtype="Int64"),
             "protected": pick("protected"),
@@ -74,27 +71,28 @@ def turns_table(
     `ownership_loss` and `learning_rate` are NaN for a policy without them; other row states follow
     them. `latency_ms` is the turn's time divided by the rows of the batch.
     """
-    own = np.flatnonzero(dialogs.in_turns[row, trace.first_turn :])
-    current = dialogs.current[row, own + trace.first_turn]
+    at = np.flatnonzero(dialogs.in_turns[row, trace.first_turn :])
+    turns = at + trace.first_turn
     states = {
-        name: trace.state[name][row, own] if name in trace.state else np.nan
+        name: trace.state[name][row, at] if name in trace.state else np.nan
         for name in dict.fromkeys((*_TURN_STATES, *trace.state))
     }
     usual = sorted(default_metrics(), key=lambda key: not metric_named(key).percent)  # shares first
     metrics = {
-        key: metric_named(key).measure(trace, dialogs)[row, own]
+        key: metric_named(key).measure(trace, dialogs)[row, at]
         for key in dict.fromkeys((*usual, *metrics))
     }
     evicted = sum(trace.evicted.values(), np.zeros(trace.kept.shape[:2], np.intp))
     return pd.DataFrame(
         {
-            "turn": own + trace.first_turn,
-            "topic": np.array([*dialogs.topic_names, None], object)[current],  # −1 is None
-            "cached": (trace.kept[row, own] >= 0).sum(axis=1),
-            "evicted": evicted[row, own],
+            "turn": turns,
+            # −1, an unknown topic, is the last: None.
+            "topic": np.array([*dialogs.topic_names, None], object)[dialogs.current[row, turns]],
+            "cached": (trace.kept[row, at] >= 0).sum(axis=1),
+            "evicted": evicted[row, at],
             **states,
             **metrics,
-            "latency_ms": 1e3 * trace.seconds[own] / dialogs.rows,
+            "latency_ms": 1e3 * trace.seconds[at] / dialogs.rows,
         }
     )
 

@@ -115,15 +115,26 @@ class HeadTokens:
         return np.repeat(vectors, self._group // len(vectors), axis=0)
 
     @property
-    def embeddings(self) -> Floats:
-        """Hidden states that enter the row's layer (R, N, d)."""
+    def alike(self) -> int:
+        """Adjacent rows with the same hidden states: the query heads that share a cache."""
+        numpy = type(self._new) is np.ndarray  # decisions of a device are made row by row
+        return self._group // len(self._layers[0].new("keys")) if numpy else 1
+
+    @property
+    def shared_embeddings(self) -> Floats:
+        """Hidden states that enter the layer, of each KV head (L·K, N, d)."""
 
         def of_layer(its: Vectors) -> Floats:
             held, new = its.held("hidden"), its.new("hidden")
-            shared = np.broadcast_to(new, (len(held), *new.shape[1:]))
-            return self._per_row(np.concatenate([held, shared], axis=1))
+            return np.concatenate([held, np.broadcast_to(new, (len(held), *new.shape[1:]))], axis=1)
 
         return self._by_layer(of_layer)
+
+    @property
+    def embeddings(self) -> Floats:
+        """Hidden states that enter the row's layer (R, N, d)."""
+        shared = self.shared_embeddings
+        return np.repeat(shared, len(self._new) // len(shared), axis=0)
 
     @property
     def keys(self) -> Floats:

@@ -75,7 +75,7 @@ def t_of_p(p: float) -> float:
 def composite(table: Table, policy: str) -> Recomputed:
     """Compute a policy's composite as the mean of the scenarios that the table prints."""
     scenarios = [column for column in table.columns if column != "composite"]
-    return recompute(lambda *cells: fmean(cells), *(table[policy, each] for each in scenarios))
+    return recompute(lambda *cells: fmean(cells), *(table[policy, key] for key in scenarios))
 
 
 Comparison = Literal["change", "ratio", "difference", "share", "t", "p", "same"]
@@ -261,7 +261,7 @@ def _from_cells(measure: Measure) -> Recomputed | None:
     if measure.kind == "rank":
         policies = sorted(table.rows, key=measure.policy.__ne__)
         cells = (table[policy, column] for policy in policies)
-        return recompute(lambda own, *others: 1 + sum(each > own for each in others), *cells)
+        return recompute(lambda mean, *others: 1 + sum(other > mean for other in others), *cells)
     both = (table[str(policy), column] for policy in (measure.policy, measure.baseline))
     return recompute(_COMPARED[measure.kind], *both)
 
@@ -277,13 +277,13 @@ def _peak(parameter: str) -> Recomputed:
 
 def _read_claims() -> tuple[Claim, ...]:
     text = Path(__file__).with_name("claims.toml").read_text("utf-8")
-    found = []
+    claims = []
     for row in tomllib.loads(text)["claim"]:
         key, why, printed = row["key"], row["why"], row.get("published")
         settings = tuple(row["measure"].pop("settings", {}).items())
         measure = Measure(**row["measure"], settings=settings)
         range_ = Range(*row["holds_when"]) if "holds_when" in row else _COMPUTED_RANGES.get(key)
-        found.append(
+        claims.append(
             Claim(
                 key=key,
                 claim=row["claim"],
@@ -296,7 +296,7 @@ def _read_claims() -> tuple[Claim, ...]:
                 bound=row.get("bound", False),
             )
         )
-    return tuple(found)
+    return tuple(claims)
 
 
 CLAIMS = _read_claims()
@@ -311,4 +311,4 @@ def claim(key: str) -> Claim:
     >>> claim("hyperparameters").recomputed.value
     6
     """
-    return {each.key: each for each in CLAIMS}[key]
+    return {claim.key: claim for claim in CLAIMS}[key]

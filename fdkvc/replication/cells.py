@@ -37,24 +37,30 @@ class Unit:
         return "" if math.isnan(value) else decimal(self.scale * value, self.digits)
 
 
-PLAIN = Unit()
-PERCENT = Unit("%", 100.0, 1)
-TURNS = Unit("turns", digits=2)
-MILLISECONDS = Unit("ms", digits=3)
-
 _UNITS = {
-    "mean": TURNS,
-    "median": Unit("turns", digits=1),
-    "p90": Unit("turns", digits=1),
-    TIME: MILLISECONDS,
+    **dict.fromkeys(("mean", ADAPTATION), Unit("turns", digits=2)),
+    **dict.fromkeys(("median", "p90"), Unit("turns", digits=1)),
+    TIME: Unit("ms", digits=3),
+    "seconds": Unit("s", digits=1),
+    "score_bytes": Unit("bytes", digits=0),
+    "parameters": Unit(digits=0),
+    "threshold_evictions": Unit("entries", digits=0),
+    "highest_score": Unit(digits=2),
+    "ownership_loss": Unit(digits=3),
+    "learning_rate": Unit(),
+    "entries": Unit(),
 }
+"""The units of what is not a metric."""
+
+
+def unit_named(metric: str) -> Unit:
+    """Return the unit of a metric, or of another quantity in a table or a claim."""
+    return _UNITS.get(metric) or (Unit("%", 100.0, 1) if late_metric(metric).percent else Unit())
 
 
 def unit_of(fact: Fact) -> Unit:
     """Return the unit of a fact."""
-    if fact.source == DEFAULT:
-        return Unit(digits=2)
-    return _UNITS.get(fact.metric) or (PERCENT if late_metric(fact.metric).percent else PLAIN)
+    return Unit(digits=2) if fact.source == DEFAULT else unit_named(fact.metric)
 
 
 def figure_words(fact: Fact) -> str:
@@ -86,7 +92,7 @@ class MeasuredTable:
     """A table of the paper with measured cells."""
 
     number: int | str
-    """Its number in the paper, or the key of a metric without a table there."""
+    """Its number in the paper, or the key of a metric that has no table there."""
     title: str
     corner: str
     """The heading of its rows."""
@@ -165,9 +171,9 @@ def _empty_tables(study: Study) -> Iterator[MeasuredTable]:
             number, title, parameter, dict(zip(values, values, strict=True)), columns
         )
     rows = {
-        each.key: f"{each.symbol}, {each.description.lower()}, "
-        f"explored from {each.low:g} to {each.high:g}"
-        for each in HYPERPARAMETERS
+        row.key: f"{row.symbol}, {row.description.lower()}, "
+        f"explored from {row.low:g} to {row.high:g}"
+        for row in HYPERPARAMETERS
     }
     yield MeasuredTable(7, "Hyperparameters of FD-KVC", "parameter", rows, {DEFAULT: DEFAULT})
     for key in benchmark.metrics:
@@ -204,14 +210,14 @@ def sign_of(fact: Fact) -> str:
 
 def verdicts_of(tables: list[MeasuredTable]) -> dict[str, int]:
     """Count the verdicts."""
-    every = [fact.verdict for table in tables for fact in table.cells.values()]
-    return {verdict: every.count(verdict) for verdict in SIGNS}
+    verdicts = [fact.verdict for table in tables for fact in table.cells.values()]
+    return {verdict: verdicts.count(verdict) for verdict in SIGNS}
 
 
 def reproduced_by_spread(tables: list[MeasuredTable]) -> dict[Spread, int]:
     """Count the reproduced figures by spread: varying, constant or percentile."""
-    every = [fact for table in tables for fact in table.cells.values()]
-    spreads = [fact.spread for fact in every if fact.verdict == REPRODUCED]
+    facts = (fact for table in tables for fact in table.cells.values())
+    spreads = [fact.spread for fact in facts if fact.verdict == REPRODUCED]
     return {spread: spreads.count(spread) for spread in get_args(Spread)}
 
 

@@ -28,7 +28,7 @@ from fdkvc.paper.claims import CLAIMS, TIMES, Claim, ClaimVerdict, Measure, Reco
 from fdkvc.paper.tables import Range
 from fdkvc.parameters import parameters_of
 from fdkvc.policies import PAPER_POLICIES, POLICIES
-from fdkvc.replication.cells import MILLISECONDS, PERCENT, PLAIN, TURNS, Unit
+from fdkvc.replication.cells import unit_named
 from fdkvc.replication.judge import fact_of, may_be_chance
 from fdkvc.replication.rules import FEWEST_DIALOGS, mean_case, verdict
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS
@@ -103,16 +103,16 @@ def _size(claim: Claim, measured: Measurement, study: Study) -> str | None:
 def claims_table(judged: Sequence[ClaimResult]) -> pd.DataFrame:
     """Return the claims as a tidy table with columns `CLAIM_COLUMNS`, numbers unscaled."""
     rows = []
-    for each in judged:
-        claim, measured = each.claim, each.measured or Measurement(*3 * (math.nan,))
+    for result in judged:
+        claim, measured = result.claim, result.measured or Measurement(*3 * (math.nan,))
         again = claim.recomputed or Recomputed(math.nan, Range(math.nan, math.nan))
         printed = math.nan if claim.published is None else claim.published.value
         rows.append(
             (
                 *(claim.claim, claim.source, printed),
                 *(again.range.low, again.value, again.range.high),
-                measured.n if measured.n else None,
-                *(measured.value, measured.low, measured.high, each.verdict, claim.why),
+                *(measured.n or None, measured.value, measured.low, measured.high),
+                *(result.verdict, claim.why),
             )
         )
     return pd.DataFrame(rows, columns=list(CLAIM_COLUMNS)).astype({"n": "Int64"})
@@ -151,7 +151,7 @@ def figure_words(wanted: Measure, value: float) -> str:
         case "t" | "peak":
             return minus(f"{value:.4g}")
     sign = "+" if wanted.kind == "difference" and value > 0 else ""
-    unit = _UNITS.get(wanted.metric, PLAIN)
+    unit = unit_named(wanted.metric)
     return f"{sign}{unit.write(value)} {unit.name}".strip()
 
 
@@ -174,23 +174,8 @@ def recomputed_words(claim: Claim) -> str:
 
 
 def _range_words(wanted: Measure, *figures: float) -> str:
-    text, low, high = (figure_words(wanted, each) for each in figures)
+    text, low, high = (figure_words(wanted, figure) for figure in figures)
     return text if low == high else f"{text} ({low} to {high})"
-
-
-_UNITS = {
-    "late_retention": PERCENT,
-    "late_diversity": PERCENT,
-    "retention": PERCENT,
-    "latency": MILLISECONDS,
-    "adaptation": TURNS,
-    "highest_score": Unit(digits=2),
-    "ownership_loss": Unit(digits=3),
-    "threshold_evictions": Unit("entries", digits=0),
-    "parameters": Unit(digits=0),
-    "score_bytes": Unit("bytes", digits=0),
-    "seconds": Unit("s", digits=1),
-}
 
 
 # ------------------------------------------------------------------------------- measuring
@@ -222,11 +207,9 @@ def measure(wanted: Measure, study: Study) -> Measurement | None:
 
 def _values(wanted: Measure, study: Study, policy: str) -> Values | None:
     """Return one number a dialog (n,)."""
-    if wanted.metric in ("highest_score", "entries"):
-        if study.probes is None:
-            return None
-        of_entries = wanted.metric == "entries"
-        return study.probes.same_entries if of_entries else study.probes.highest_score
+    probes = {"highest_score": "highest_score", "entries": "same_entries"}
+    if wanted.metric in probes:
+        return getattr(study.probes, probes[wanted.metric], None)
     if wanted.turn is not None:
         series = _series(wanted, study, policy)
         return None if series is None else series[:, wanted.turn]
@@ -285,16 +268,16 @@ _PAIRS: dict[str, Callable[[ArrayLike, ArrayLike], Measurement]] = {
 
 def _rank(wanted: Measure, study: Study) -> Measurement | None:
     """Rank a policy by its mean; the interval spans the ranks that adjusted paired tests allow."""
-    values = {key: _values(wanted, study, key) for key in PAPER_POLICIES}
-    own = values.pop(wanted.policy)
-    others = [row for row in values.values() if row is not None]
-    if own is None or len(others) < len(values):
+    rows = {key: _values(wanted, study, key) for key in PAPER_POLICIES}
+    values = rows.pop(wanted.policy)
+    others = [row for row in rows.values() if row is not None]
+    if values is None or len(others) < len(rows):
         return None
-    tests = [paired(other, own) for other in others]
+    tests = [paired(other, values) for other in others]
     ahead = [test.mean > 0 for test in tests]
     differs = significant(tests)
     best = 1 + sum(map(all, zip(ahead, differs, strict=True)))
-    return Measurement(1 + sum(ahead), best, best + len(tests) - sum(differs), len(own))
+    return Measurement(1 + sum(ahead), best, best + len(tests) - sum(differs), len(values))
 
 
 # Turns and sweeps -------------------------------------------------------------------------------
@@ -339,15 +322,14 @@ def _peak(wanted: Measure, study: Study) -> Measurement | None:
 
 
 def _latency(wanted: Measure, study: Study) -> Measurement | None:
-    own, base = (
+    time, base = (
         fact_of(study, TIMED, policy, wanted.metric)
         for policy in (wanted.policy, wanted.baseline or wanted.policy)
     )
-    if own is None or base is None:
+    if time is None or base is None:
         return None
-    value = {"ratio": own.mean / base.mean, "difference": own.mean - base.mean}.get(
-        wanted.kind, own.mean
-    )
+    compared = {"ratio": time.mean / base.mean, "difference": time.mean - base.mean}
+    value = compared.get(wanted.kind, time.mean)
     return Measurement(value, value, value)
 
 
@@ -360,10 +342,10 @@ def _of_a_run(wanted: Measure, study: Study) -> float | None:
         case "score_bytes":
             return None if memory is None else memory.scores / study.results.benchmark.budget
         case "parameters":
-            known = parameters_of(POLICIES[wanted.policy]).values()
-            return sum(each.paper is not None for each in known)
-    by_scenario = [study.results.measured.get(key, {}) for key in BENCHMARK_SCENARIOS]
-    if not all(wanted.policy in each for each in by_scenario):
+            parameters = parameters_of(POLICIES[wanted.policy]).values()
+            return sum(parameter.paper is not None for parameter in parameters)
+    scenarios = [study.results.measured.get(key, {}) for key in BENCHMARK_SCENARIOS]
+    if not all(wanted.policy in scores for scores in scenarios):
         return None
-    series = (each[wanted.policy].series.get("evicted_threshold") for each in by_scenario)
-    return float(sum(each.sum() for each in series if each is not None))
+    series = (scores[wanted.policy].series.get("evicted_threshold") for scores in scenarios)
+    return float(sum(evicted.sum() for evicted in series if evicted is not None))

@@ -226,9 +226,9 @@ def unrelated_spread(results: Results, scenario: str, policy: str) -> float:
     """
     spreads = []
     for key in PROJECTED_ALIGNMENTS:
-        each = _values(results, scenario, policy, f"late_{key}")
-        if each is not None and len(each) > 1:
-            spreads.append(float(each.std(ddof=1, dtype=np.float64)))
+        values = _values(results, scenario, policy, f"late_{key}")
+        if values is not None and len(values) > 1:
+            spreads.append(float(values.std(ddof=1, dtype=np.float64)))
     return float(np.sqrt(np.mean(np.square(spreads)))) if spreads else math.nan
 
 
@@ -236,7 +236,7 @@ def _values(results: Results, scenario: str, policy: str, metric: str) -> Values
     """Return one number a dialog, also for `DIFFERENCE`."""
     if policy != DIFFERENCE:
         return results.values(scenario, policy, metric)
-    one, other = (results.values(scenario, each, metric) for each in (ABLATED_POLICY, BASELINE))
+    one, other = (results.values(scenario, name, metric) for name in (ABLATED_POLICY, BASELINE))
     return None if one is None or other is None else differences(one, other)
 
 

@@ -29,7 +29,8 @@ def runs_table(one: Results, other: Results) -> pd.DataFrame:
     dialogs differ; p is adjusted for the number of tests in this table.
     """
     rows, tests = [], []
-    names = [each.name for each in one.benchmark.policies if each in other.benchmark.policies]
+    shared = [policy for policy in one.benchmark.policies if policy in other.benchmark.policies]
+    names = [policy.name for policy in shared]
     for place in product(one.reported, names, late_metrics(one.benchmark)):
         values, others = one.values(*place), other.values(*place)
         if values is not None and others is not None:

@@ -45,10 +45,10 @@ def behind_random(results: Results) -> list[str]:
     if not has_random(results.benchmark.policies):
         return []
     behind: dict[str, list[str]] = {}
-    compared = [each for each in comparisons(results, CHANCE) if each[0] == COMPOSITE]
+    compared = [row for row in comparisons(results, CHANCE) if row[0] == COMPOSITE]
     differs = significant([difference for *_, difference in compared])
-    for (_, name, policy, difference), worse in zip(compared, differs, strict=True):
-        if worse and (difference.mean > 0) == late_metric(name).lower_is_better:
+    for (_, name, policy, difference), differ in zip(compared, differs, strict=True):
+        if differ and (difference.mean > 0) == late_metric(name).lower_is_better:
             behind.setdefault(name, []).append(policy)
     return [
         f"{late_metric(name).title}: random eviction ({_mean(results, CHANCE, name)}) is ahead of "

@@ -39,9 +39,9 @@ SHOWN_CHARACTERS = 60
 """Characters shown of an argument."""
 
 
-def right(found: Restoration, text: str, expected: str) -> bool:
+def right(restored: Restoration, text: str, expected: str) -> bool:
     """Whether a passage is the expected one."""
-    return grade_call(text, expected).right if found.writer == "call" else text == expected
+    return grade_call(text, expected).right if restored.writer == "call" else text == expected
 
 
 def evicted_in(cache: TextCache, passages: Passages, span: Span) -> str:
@@ -95,14 +95,15 @@ def call_html(call: GradedCall) -> str:
         expected = escape(call.expected_method)
         return f'<div class="chips"><span class="unmet">✗ no call of {expected}</span></div>'
     same = call.method == call.expected_method
-    expected = f"not {call.expected_method}" if call.expected_method else "not asked for"
+    expected = f"not {call.expected_method}" if call.expected_method else "not expected"
     parts = [_chip(call.method, "" if same else expected)]
-    for each in call.arguments:
-        if each.written is None:
-            parts.append(_chip(each.slot, f"missing: {each.expected}"))
+    for argument in call.arguments:
+        if argument.written is None:
+            parts.append(_chip(argument.slot, f"missing: {argument.expected}"))
         else:
-            wrong = "not asked for" if each.expected is None else f"not {each.expected}"
-            parts.append(_chip(f"{each.slot} = {each.written}", "" if each.right else wrong))
+            wrong = "not expected" if argument.expected is None else f"not {argument.expected}"
+            text = f"{argument.slot} = {argument.written}"
+            parts.append(_chip(text, "" if argument.right else wrong))
     return f'<div class="chips">{" ".join(parts)}</div>'
 
 
@@ -120,17 +121,17 @@ def answer_page(title: str) -> str:
     path, policy = EXAMPLES / EXAMPLE, policy_named(POLICY)
     model, said = load_language_model(BUNDLED), read_transcripts(path.read_bytes(), path.name)[0]
     chat = Chat(model, {POLICY: model.evicting(policy, BUDGET)})
-    for each in model_text(said):
-        if each.turn < TURN:
-            chat.add_message(each.text, each.writer)
+    for passage in model_text(said):
+        if passage.turn < TURN:
+            chat.add_message(passage.text, passage.writer)
     cache, passages = chat.caches[POLICY], chat.passages[POLICY]
-    found = restore_spans(model, cache, passages, most=4)
+    restored = restore_spans(model, cache, passages, most=4)
     words = (
         f"“{chat.text(POLICY)}” asks the user in turn {TURN - 1} of “{said.name}”. A small "
         f"language model answers with the {count(BUDGET, 'entry', 'entries')} that {policy.title} "
         f"left of {cache.count} in each head, and then with evicted words restored. ✗ marks what "
         "differs from the answer with the full cache."
     )
-    table = restored_html(cache, passages, found, found.full)
+    table = restored_html(cache, passages, restored, restored.full)
     body = f"<main><h1>{escape(title)}</h1><p>{escape(words)}</p>{table}</main>"
     return page(title, body, css("answer") + css("gallery"))

@@ -37,18 +37,18 @@ def name_of(verdict: str | None) -> str:
 
 def counted(judged: Sequence[ClaimResult]) -> dict[str | None, int]:
     """Count the verdicts."""
-    return {verdict: sum(each.verdict == verdict for each in judged) for verdict in SIGNS}
+    return {verdict: sum(result.verdict == verdict for result in judged) for verdict in SIGNS}
 
 
 def claims_html(judged: Sequence[ClaimResult], *, opened: bool) -> str:
     """Return claims as an HTML list, each with its evidence, open or collapsed."""
     groups: dict[str, list[ClaimResult]] = {}
-    for each in judged:
-        groups.setdefault(each.claim.why, []).append(each)
+    for result in judged:
+        groups.setdefault(result.claim.why, []).append(result)
     rows = ""
     for why, group in groups.items():
         several = len(group) > 1  # their reason stands above them
-        claims = "".join(_claim(each, opened, reason=not several) for each in group)
+        claims = "".join(_claim(result, opened, reason=not several) for result in group)
         above = f'<li class="group"><p>{escape(why)}</p><ul>{claims}</ul></li>'
         rows += above if several else claims
     return f'<ul class="claims">{rows}</ul>'
@@ -95,8 +95,8 @@ def line_html(judged: ClaimResult) -> str:
     if measured is None:
         return ""
     ends = [] if claim.holds_when is None else [claim.holds_when.low, claim.holds_when.high]
-    numbers = [measured.value, measured.low, measured.high, *ends]
-    numbers += [] if claim.published is None else [claim.published.value]
+    printed = [] if claim.published is None else [claim.published.value]
+    numbers = measured.value, measured.low, measured.high, *ends, *printed
     finite = [number for number in numbers if math.isfinite(number)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
     if high - low <= 1e-9 * max(abs(low), abs(high)):

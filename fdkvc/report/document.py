@@ -95,7 +95,7 @@ def report_html(title: str, scope: Sequence[str], parts: Sequence[Part], made: s
         name, heading = re.sub(r"\W+", "-", part.title.lower()).strip("-"), escape(part.title)
         contents += f'<li><a href="#{name}">{heading}</a></li>'
         sections += f'<section id="{name}"><h2>{heading}</h2>{part.body}</section>'
-    paragraphs = "".join(f"<p>{escape(each)}</p>" for each in scope)
+    paragraphs = "".join(f"<p>{escape(paragraph)}</p>" for paragraph in scope)
     version = versions()["fdkvc-lab"]
     body = (
         f"<main><header><h1>{escape(title)}</h1>"
@@ -231,8 +231,8 @@ def _claims(study: Study) -> str:
 
 
 def _tables(study: Study) -> str:
-    found = measured_tables(study)
-    counts = verdicts_of(found)
+    measured = measured_tables(study)
+    counts = verdicts_of(measured)
     counted = (
         ", ".join(f"{SIGNS[verdict]} {verdict} {number}" for verdict, number in counts.items())
         if any(counts.values()) and matches_paper(study.results.benchmark)
@@ -242,9 +242,9 @@ def _tables(study: Study) -> str:
     legend = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", legend)
     return (
         f"<p>Measured ± half of the 95 % interval, above the published figure. Published "
-        f"figures: {escape(counted)}. {escape(reproduced_sentence(found))}</p>"
+        f"figures: {escape(counted)}. {escape(reproduced_sentence(measured))}</p>"
         + "".join(
-            f"<h3>{escape(table.heading)}</h3>{tables.measured_html(table)}" for table in found
+            f"<h3>{escape(table.heading)}</h3>{tables.measured_html(table)}" for table in measured
         )
         + f"<details><summary>How a figure is judged</summary><ul>{legend}</ul></details>"
     )
@@ -315,8 +315,8 @@ def framed(scene: Scene) -> str:
 
 def _difficulty() -> str:
     return "".join(
-        f"<h3>{title}</h3><ul>{''.join(f'<li>{escape(each)}</li>' for each in words)}</ul>"
-        for title, words in DIFFICULTY.items()
+        f"<h3>{title}</h3><ul>{''.join(f'<li>{escape(point)}</li>' for point in points)}</ul>"
+        for title, points in DIFFICULTY.items()
     )
 
 

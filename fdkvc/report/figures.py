@@ -70,8 +70,8 @@ def series_chart(
     rows = rows[rows.policy.isin(drawn or drawn_first(policies))]
     if rows.empty:
         return None
-    known = set(rows.policy)
-    titles = {policy.name: policy.title for policy in policies if policy.name in known}
+    measured = set(rows.policy)
+    titles = {policy.name: policy.title for policy in policies if policy.name in measured}
     columns = ["policy", "turn", "topic", "mean", "ci_low", "ci_high"]
     return lines.series_chart(
         rows[columns].replace({"policy": titles}),
@@ -108,8 +108,8 @@ def ablation_charts(study: Study, theme: Theme) -> dict[str, dict[str, Spec]]:
     for parameter, results in study.sweeps.items():
         table = ablation_table(results, parameter)
         table = table.assign(setting=[f"{parameter}={value:g}" for value in table.value])
-        known = policy_named(ABLATED_POLICY).settings[parameter]
-        of = known.title, float(known.default), theme
+        setting = policy_named(ABLATED_POLICY).settings[parameter]
+        of = setting.title, float(setting.default), theme
         charts[parameter] = {
             metric: curve_chart(table, metric, late_metric(metric).title, *of)
             for metric in table[table.published.notna()].metric.unique()

@@ -18,8 +18,8 @@ from fdkvc.stage.story import story
 def gallery_files(recordings: Sequence[Recording]) -> dict[str, str]:
     """Return the pages by name; a failed call is searched for in the recordings."""
     scenes = [
-        moment_scene(each.run, each.title, each.turn, each.token, " ".join(each.sentences))
-        for each in story(recordings)
+        moment_scene(tale.run, tale.title, tale.turn, tale.token, " ".join(tale.sentences))
+        for tale in story(recordings)
     ]
     files = {f"scene{at}.html": scene_html(scene) for at, scene in enumerate(scenes, start=1)}
     items = [(name, scene.title, scene.words) for name, scene in zip(files, scenes, strict=True)]

@@ -56,13 +56,13 @@ def sentences_of(
         pairs = set()
     if entry is not None:
         pairs |= {(turn, entry) for turn in range(runs[0].dialogs.turns)}
-    found = {}
+    sentences = {}
     for turn, token in sorted(pairs):
         mentions = text.mentions(token) if text else ()
-        of_runs = [why_sentences(run, turn, token, mentions) for run in runs]
-        joined = [" ".join(each) for each in of_runs]
-        found[f"{turn} {token}"] = of_runs[0] if len(runs) == 1 else joined
-    return found
+        by_run = [why_sentences(run, turn, token, mentions) for run in runs]
+        joined = [" ".join(words) for words in by_run]
+        sentences[f"{turn} {token}"] = by_run[0] if len(runs) == 1 else joined
+    return sentences
 
 
 def moment_scene(run: Run, title: str, turn: int, token: int | None, words: str = "") -> Scene:

@@ -46,9 +46,7 @@ MOST_NAMED = 5
 """Tied policies named in the answer."""
 
 SHOWN = replace(
-    MEASURED,
-    help="Regret takes some seconds more than the others.",
-    default=OVERVIEW.metrics,
+    MEASURED, help="Regret takes some seconds more than the others.", default=OVERVIEW.metrics
 )
 """The metrics of the overview."""
 

@@ -131,7 +131,7 @@ def test_a_chart_is_drawn_from_its_data_alone(name: str, theme: Theme) -> None:
 def test_a_chart_reads_only_fields_that_its_data_have(name: str) -> None:
     chart = CHARTS[name](LIGHT)
     known = {field for frame in chart["datasets"].values() for field in frame}
-    assert fields_of(chart) <= known | {"zero", "default"}
+    assert fields_of(chart) <= known | {"place"}
 
 
 def test_the_spec_of_a_stage_is_built_once_and_does_not_change_with_the_data() -> None:

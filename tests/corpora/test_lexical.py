@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
+import struct
 import weakref
 from typing import Any
 
@@ -12,6 +14,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.random import SFC64, Generator, SeedSequence
 
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.lexical import LexicalRecordings, lexical_recording, word_vector
@@ -57,6 +60,16 @@ def test_a_words_vector_is_the_same_everywhere() -> None:
     np.testing.assert_allclose(
         word_vector("rome")[:3], [0.099164, 0.017403, -0.171121], atol=1e-6
     )  # as drawn when this was written
+
+
+@given(st.text(max_size=8), st.integers(0, 2**31), st.integers(1, 80))
+def test_a_vector_is_drawn_by_the_hash_of_its_word(word: str, seed: int, dimension: int) -> None:
+    digest = hashlib.sha256(word.casefold().encode("utf-8", "replace")).digest()
+    entropy = [seed, *struct.unpack("<8I", digest)]
+    drawn = Generator(SFC64(SeedSequence(entropy))).standard_normal(dimension, np.float32)
+
+    expected = drawn / np.linalg.norm(drawn)
+    np.testing.assert_array_equal(word_vector(word, seed, dimension), expected)
 
 
 def test_words_are_unit_vectors_in_random_directions() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import subprocess
@@ -11,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from conftest import NO_TRANSFORMERS
+from fdkvc.commands.main import main
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.gguf_file import find_model
 from fdkvc.lm.language_model import LanguageModel, shared_language_model
@@ -138,3 +141,27 @@ def test_live_and_capture_read_it_through_transformers(model: LanguageModel, pat
     ours = cache.vectors("queries")[3] @ keys.swapaxes(1, 2)
     theirs = recording.queries @ recording.keys.swapaxes(1, 2)  # and the end of its line
     assert np.allclose(theirs[:, : ours.shape[1], : ours.shape[2]], ours, atol=0.05)
+
+
+@pytest.mark.long
+def test_answers_measure_it(model: LanguageModel, tmp_path: Path) -> None:
+    """Its values are graded by reading alone, and it predicts what it reads."""
+    messages = [
+        {"role": "user", "content": "A table for two at Harbour Inn in Koper on Friday, please."},
+        {
+            "role": "assistant",
+            "content": "It is booked.",
+            "tool_calls": [
+                {"function": {"name": "book_table", "arguments": {"city": "Koper", "seats": "two"}}}
+            ],
+        },
+    ]
+    (tmp_path / "chat.json").write_text(json.dumps([{"id": "one", "messages": messages}]))
+    out = tmp_path / "out"
+    options = ["--dialogs", str(tmp_path / "chat.json"), "--policies", "fifo", "--budgets", "16"]
+    assert main(["answers", "--model", "smollm2", *options, "--out", str(out)]) == 0
+    measured = pd.read_csv(out / "answers.csv").set_index(["policy", "metric"]).value
+    assert measured["full", "nats"] < measured["fifo", "nats"]
+    assert measured["full", "kl"] == 0 < measured["fifo", "kl"]
+    assert 0 <= measured["fifo", "values_right"] <= measured["full", "values_right"] <= 1
+    assert "calls_exact" not in set(measured.index.get_level_values("metric"))

@@ -432,7 +432,7 @@ def test_what_a_person_says_is_text() -> None:
     [
         ("A ; b = 1", "✓ A ✓ b = 1"),
         ("A ; b = 2", "✓ A ✗ b = 2 not 1"),
-        ("A ; c = 1", "✓ A ✗ b missing: 1 ✗ c = 1 not asked for"),
+        ("A ; c = 1", "✓ A ✗ b missing: 1 ✗ c = 1 not expected"),
         ("C ; b = 1", "✗ C not A ✓ b = 1"),
         ("", "✗ no call of A"),
     ],

@@ -41,10 +41,7 @@ HELP = (
         "a call, words of the system) the policy evicts down to the budget, and all later tokens "
         "are computed from what is left.",
     ),
-    (
-        "Nats",
-        "−log of the probability of the text, per token: 0.7 more halves the probability.",
-    ),
+    ("Nats", "−log of the probability of the text, per token: 0.7 more halves the probability."),
     *((metric.label, metric.help) for metric in metrics_of("answers").values()),
 )
 

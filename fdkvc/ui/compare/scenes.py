@@ -111,26 +111,26 @@ def show_lines(page: str, lanes: tuple[Lane, ...], turn: int) -> None:
     show_chart(page, "metrics", chart, alt=alt)
 
 
-def show_difference(page: str, one: Lane, other: Lane, turn: int) -> None:
+def show_difference(page: str, first: Lane, second: Lane, turn: int) -> None:
     """Show where two runs diverge, and what only one of them keeps."""
-    shared = overlap(one.run, other.run)
+    shared = overlap(first.run, second.run)
     parted = first_difference(shared)
-    table = differences(one.run, other.run)
+    table = differences(first.run, second.run)
     table = table[table["turn"] == turn]
     with st.container(key="difference-words"):
-        st.markdown(plain(_difference_words(one, other, turn, shared, table)))
+        st.markdown(plain(_difference_words(first, second, turn, shared, table)))
     chart = with_data(
-        overlap_spec(one.run.dialogs.turns, page_theme()),
+        overlap_spec(first.run.dialogs.turns, page_theme()),
         {
             "overlap": placed(shared),
-            "changes": changes(one.run),
+            "changes": changes(first.run),
             "parting": placed(pd.DataFrame({"turn": [] if parted is None else [parted]})),
             "cursor": cursor_data(turn),
         },
     )
     alt = "Share of entries that both caches hold, over the turns"
     show_chart(page, "overlap", chart, alt=alt)
-    st.html(table_html(_shown(table, one, other), "Entries that only one of the two keeps"))
+    st.html(table_html(_columns(table, first, second), "Entries that only one of the two keeps"))
     st.caption(
         plain(
             f"Rank and score are of turn {turn}; for the run that evicted the entry, of the turn "
@@ -140,37 +140,33 @@ def show_difference(page: str, one: Lane, other: Lane, turn: int) -> None:
 
 
 def _difference_words(
-    one: Lane, other: Lane, turn: int, shared: pd.DataFrame, table: pd.DataFrame
+    first: Lane, second: Lane, turn: int, shared: pd.DataFrame, table: pd.DataFrame
 ) -> Markdown:
-    parted = first_difference(shared)
-    if one is other:
+    if first is second:
         return Markdown(
             "Choose two different runs. If there is only one, choose another policy in the sidebar."
         )
+    parted, labels = first_difference(shared), (first.label, second.label)
     if parted is None:
-        return Markdown("**{}** and **{}** keep the same entries in every turn.").format(
-            one.label, other.label
-        )
+        return Markdown("**{}** and **{}** keep the same entries in every turn.").format(*labels)
     now = shared.iloc[turn]
+    entries, overlapping = count(int(now["shared"]), "entry", "entries"), percent(now["jaccard"])
     parts = [
         Markdown(
             "**{}** and **{}** first diverge in **turn {}**. After turn {} they share {}, an "
             "overlap of {}."
-        ).format(
-            *(one.label, other.label, parted, turn),
-            *(count(int(now["shared"]), "entry", "entries"), percent(now["jaccard"])),
-        )
+        ).format(*labels, parted, turn, entries, overlapping)
     ]
-    for lane, keeper in ((one, "one"), (other, "other")):
+    for label, keeper in zip(labels, ("one", "other"), strict=True):
         topics = table.loc[table["keeper"] == keeper, "topic"].value_counts()
         if len(topics):
             counts = [f"{number} {topic}" for topic, number in topics.items()]
-            parts.append(Markdown("Only **{}** keeps {}.").format(lane.label, listed(counts)))
+            parts.append(Markdown("Only **{}** keeps {}.").format(label, listed(counts)))
     return Markdown(" ").join(parts)
 
 
-def _shown(table: pd.DataFrame, one: Lane, other: Lane) -> dict[str, list[str]]:
-    lanes, words = {"one": one, "other": other}, one.run.dialog.words
+def _columns(table: pd.DataFrame, first: Lane, second: Lane) -> dict[str, list[str]]:
+    lanes, words = {"one": first, "other": second}, first.run.dialog.words
     return {
         "only in": [lanes[keeper].label for keeper in table["keeper"]],
         **({"word": [words[token] for token in table["token"]]} if words else {}),

@@ -142,11 +142,7 @@ SECTION = Field(
     "",
     name="section",
     default="evidence",
-    choices={
-        "evidence": "Evidence",
-        "heads": "Heads",
-        "all": "All dialogs of the file",
-    },
+    choices={"evidence": "Evidence", "heads": "Heads", "all": "All dialogs of the file"},
     chosen=False,
 )
 VIEW = Field(

@@ -192,8 +192,7 @@ def read_by_bundled_model(file: DialogFile, dialog: int) -> tuple[Recording, ...
     shape = model.decoder.shape
     return tuple(
         replace(
-            each,
-            source=f"the {model.name} model, layer {layer}, KV head {head}{said.source_note}",
+            each, source=f"the {model.name} model, layer {layer}, KV head {head}{said.source_note}"
         )
         for each, (layer, head) in zip(
             head_recordings(memory, said, passages),

@@ -17,12 +17,7 @@ from fdkvc.experiments.arguments import (
     source_rows,
 )
 from fdkvc.experiments.model_shape import SHAPE, SHAPES, ModelShape, shape_of
-from fdkvc.experiments.plan import (
-    budget_columns,
-    plan_sentence,
-    plan_table,
-    smallest_budgets,
-)
+from fdkvc.experiments.plan import budget_columns, plan_sentence, plan_table, smallest_budgets
 from fdkvc.experiments.replay import Replay
 from fdkvc.experiments.statistics import MIN_CLUSTERS
 from fdkvc.limits import MAX_CONFIG_MEGABYTES, MAX_LANES

@@ -152,17 +152,17 @@ def open_tab(page: str, labels: Mapping[str, str], opened: str) -> tuple[str, De
     # Not as a default: one that changes makes new tabs of them, and the click on the old is lost.
     st.session_state.setdefault(key, labels[opened])
     tabs = st.tabs([plain(label) for label in labels.values()], key=key, on_change="rerun")
-    return next(found for found in zip(labels, tabs, strict=True) if found[1].open)
+    return next((name, tab) for name, tab in zip(labels, tabs, strict=True) if tab.open)
 
 
 def open_section_of(page: str, field: Field, sections: Mapping[str, Callable[[], Drawn]]) -> Drawn:
     """Show a page's sections as tabs, and draw the one that is open, which the field then names."""
-    known = f"{page}/drawn-section"
-    if held(page, field) != st.session_state.get(known, field.default):  # by a link
+    drawn = f"{page}/drawn-section"
+    if held(page, field) != st.session_state.get(drawn, field.default):  # by a link
         st.session_state[f"{page}/sections"] = field.labels[held(page, field)]
     name, place = open_tab(page, field.labels, held(page, field))
     hold(page, field, name)
-    st.session_state[known] = name
+    st.session_state[drawn] = name
     with place:
         return sections[name]()
 
