@@ -176,10 +176,10 @@ def masked_products(a: Floats, b: Floats, in_a: Bools, in_b: Bools) -> Floats:
     return products
 
 
-def _largest(cosines: Floats, place: Ints, others: Ints) -> Floats:
-    """Return the largest (..., C) of the cosines with others at later places; 0 if all are less."""
-    if place.max(initial=-1) >= others.min(initial=0):
-        cosines = np.where(others[..., None, :] > place[..., None], cosines, 0)
+def _largest(cosines: Floats, place: Ints, new_place: Ints) -> Floats:
+    """Return the largest (..., C) of the cosines with later places; 0 if all are less."""
+    if place.max(initial=-1) >= new_place.min(initial=0):
+        cosines = np.where(new_place[..., None, :] > place[..., None], cosines, 0)
     largest: Floats = cosines.max(axis=-1, initial=0)
     return largest
 
@@ -241,7 +241,7 @@ class Tokens(Protocol):
 
     @property
     def embeddings(self) -> Floats:
-        """Embeddings (B, N, d)."""
+        """Embeddings (B, N, d), or (B / g, N, d) if g adjacent rows share them."""
 
     @property
     def surprisal(self) -> Floats | None:
@@ -419,38 +419,39 @@ class Observation:
     def repetition(self, token: Ints) -> Floats:
         """Largest cosine of each token with a newer one of this turn (B, C), at least 0.
 
-        This costs cached × new cosines.
+        This costs cached × new cosines; rows that share embeddings and tokens are computed once.
         """
-        alike = getattr(self._tokens, "alike", 1)  # adjacent rows with the same embeddings
-        first = token[::alike]
-        if alike == 1 or not (token == np.repeat(first, alike, axis=0)).all():
-            return self._repetition(token, self._tokens.embeddings, slice(None))
-        shared = self._tokens.shared_embeddings  # type: ignore[attr-defined]
-        return np.repeat(self._repetition(token, shared, slice(None, None, alike)), alike, axis=0)
+        embeddings = self._tokens.embeddings
+        group = len(token) // len(embeddings)
+        if group == 1 or (token != np.repeat(token[::group], group, axis=0)).any():
+            return self._repetition(token, embeddings, slice(None))
+        largest = self._repetition(token, embeddings, slice(None, None, group))
+        return np.repeat(largest, group, axis=0)
 
     def _repetition(self, token: Ints, embeddings: Floats, rows: slice) -> Floats:
-        """Return the `repetition` of some rows, whose embeddings are (rows, N, d)."""
-        place, newer = self.position(token)[rows], self.position(self.new)[rows]
+        """Return the `repetition` of some rows."""
+        place, new_place = self.position(token)[rows], self.position(self.new)[rows]
         token, new = token[rows], self.new[rows]
-        one, two = self._directions(embeddings, token), self._directions(embeddings, new)
-        known, others = token >= 0, new >= 0
-        if type(one) is not np.ndarray:  # on a device, which promises no bits
-            return np.where(known, _largest(row_products(one, two), place, newer), np.float32(0))
+        in_cache, in_turn = token >= 0, new >= 0
+        cached, added = self._directions(embeddings, token), self._directions(embeddings, new)
+        if type(cached) is not np.ndarray:  # on a device, which promises no bits
+            largest = _largest(row_products(cached, added), place, new_place)
+            return np.where(in_cache, largest, np.float32(0))
         most = BLOCK // 4  # stays in a core's cache
-        if token.shape[1] * newer.size * (rows.step or 1) <= most and known.all() and others.all():
-            return _largest(row_products(one, two), place, newer)
+        if token.shape[1] * self.new.size <= most and in_cache.all() and in_turn.all():
+            return _largest(row_products(cached, added), place, new_place)
         # The shape of a matrix product may change its rounding, so each row is multiplied alone.
-        found = np.zeros(token.shape, np.float32)
+        largest = np.zeros(token.shape, np.float32)
         for row in range(len(token)):
-            by, last = two[row, others[row]].T, newer[row, others[row]]
-            own = np.flatnonzero(known[row])
-            step = max(1, most // max(1, len(last)))
-            cosines = np.empty((min(step, len(own)), len(last)), np.float32)
-            for first in range(0, len(own), step):
-                some = own[first : first + step]
-                part = np.matmul(one[row, some], by, out=cosines[: len(some)])
-                found[row, some] = _largest(part, place[row, some], last)
-        return found
+            columns, later = added[row, in_turn[row]].T, new_place[row, in_turn[row]]
+            slots = np.flatnonzero(in_cache[row])
+            step = max(1, most // max(1, len(later)))
+            cosines = np.empty((min(step, len(slots)), len(later)), np.float32)
+            for first in range(0, len(slots), step):
+                some = slots[first : first + step]
+                part = np.matmul(cached[row, some], columns, out=cosines[: len(some)])
+                largest[row, some] = _largest(part, place[row, some], later)
+        return largest
 
     def _directions(self, embeddings: Floats, token: Ints) -> Floats:
         """Embedding of each token, scaled to length 1 (B, C, d)."""
@@ -490,7 +491,9 @@ class Observation:
         return self._vectors(self._tokens.token_queries, token) * (token >= 0)[:, :, None]
 
     def _vectors(self, vectors: Floats, token: Ints) -> Floats:
-        start = self._row_start[: len(token)]
+        start = self._row_start[: len(vectors)]
+        if len(vectors) < len(token):  # groups of rows share them
+            start = np.repeat(start, len(token) // len(vectors), axis=0)
         return vectors.reshape(-1, vectors.shape[-1]).take(token + start, axis=0)
 
     @cached_property
