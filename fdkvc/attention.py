@@ -151,6 +151,13 @@ def min_max(x: Floats, present: Bools | None = None) -> Floats:
     return np.where(present, scaled, np.float32(0))
 
 
+def lengths_of(x: Floats) -> Floats:
+    """Length of each vector (...), with 1 for zero vectors."""
+    length: Floats = np.sqrt(np.einsum("...d,...d->...", x, x))
+    length[length == 0] = 1
+    return length
+
+
 def cosine(a: Floats, b: Floats) -> Floats:
     """Cosine over the last axis; 0 where either vector is zero.
 
@@ -456,9 +463,7 @@ class Observation:
     def _directions(self, embeddings: Floats, token: Ints) -> Floats:
         """Embedding of each token, scaled to length 1 (B, C, d)."""
         vectors = self._vectors(embeddings, token)
-        length = np.sqrt(np.einsum("bcd,bcd->bc", vectors, vectors))[:, :, None]
-        length[length == 0] = 1
-        vectors /= length
+        vectors /= lengths_of(vectors)[:, :, None]
         return vectors
 
     def surprisal(self, token: Ints) -> Floats:
