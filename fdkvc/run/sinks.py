@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fdkvc.cache import Cache
-from fdkvc.dialogs import DialogBatch
+from fdkvc.corpora.arrays import one_dialog
 from fdkvc.policies import Policy
 from fdkvc.run.simulate import protection
 from fdkvc.words import listed
@@ -54,20 +54,16 @@ def sinks_of(policy: Policy, budget: int) -> int:
         return SINKS
     budget = min(budget, MAX_TRIED)
     tokens = 2 * SINKS + budget  # so that a window of the newest has none of the first
-    vectors = np.zeros((1, tokens, 1), np.float32)
-    dialog = DialogBatch(
+    vectors = np.zeros((tokens, 1), np.float32)
+    dialog = one_dialog(
         embeddings=vectors,
+        queries=vectors,
         keys=vectors,
         values=vectors,
-        queries=vectors,
-        bounds=np.array([[0, SINKS, tokens]]),
-        turn_counts=np.array([2]),
-        topic_bits=np.zeros((1, tokens), np.uint32),
-        current=np.full((1, 2), -1),
-        topic_names=(),
+        turn_lengths=[SINKS, tokens - SINKS],
     )
     state = {name: np.full(1, value) for name, value in policy.initial_state().items()}
-    channels = dict.fromkeys(policy.channels, vectors[:, :, 0])
+    channels = dict.fromkeys(policy.channels, vectors.T)
     entries = Cache(np.arange(tokens)[None], channels, state)
     turn = dialog.observe(1)
     protected = protection(policy, entries, turn, policy.budgets(budget, turn), None)
