@@ -148,7 +148,7 @@ def _name(text: str) -> str:
         ("recall", "recall is a wrapper: write recall(POLICY), such as recall(h2o)"),
         ("recall(nothing)", "policy 'nothing' is unknown"),
         ("recall()", "policy '' is unknown"),
-        ("recall(h2o, tier)", "'tier' in 'recall(h2o, tier)' is no hyperparameter"),
+        ("recall(h2o, tier)", "'tier' in 'recall(h2o, tier)' is not a hyperparameter"),
         ("recall(h2o, tier=9)", "tier is 9.0, but must be a number from 0 to 4"),
         ("recall(h2o, places=9)", "'places' is not a hyperparameter of recall (it has: tier, "),
         ("recall(recall(h2o))", "recall occurs more than once, but each wrapper is allowed once"),
