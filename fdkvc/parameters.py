@@ -259,6 +259,20 @@ def parameter(default: float | int | str, label: str, help: str, **facts: Any) -
     return dataclasses.field(default=default, metadata={"parameter": described})
 
 
+def option(help: str, metavar: str = "KEY", **default: Any) -> Any:
+    """Declare a field of settings that is an option of their command.
+
+    `default` is as for `dataclasses.field`.
+    """
+    return dataclasses.field(metadata={"help": help, "metavar": metavar}, **default)
+
+
+def number(field: Field, what: str, default: int | None = None) -> Any:
+    """Declare a field of settings that is a whole number, checked by `field`."""
+    chosen = field.default if default is None else default
+    return option(f"{what}, {field.allowed(int)}", "N", default=chosen)
+
+
 def share(default: float, label: str, help: str, **facts: Any) -> Any:
     """Declare a share from 0 to 1 that may differ between the rows of a batch."""
     return parameter(default, label, help, low=0, high=1, by_row=True, **facts)

@@ -48,6 +48,19 @@ def number(x: float, digits: int = 3) -> str:
     return minus(np.format_float_positional(x, precision=1, fractional=False))
 
 
+def short(value: object) -> str:
+    """Write a cell of a table: a fraction with three decimals, "" where it is missing.
+
+    Examples
+    --------
+    >>> short(0.41234), short(3), short(float("nan")), short(None)
+    ('0.412', '3', '', '')
+    """
+    if isinstance(value, float):
+        return "" if np.isnan(value) else decimal(value)
+    return "" if value is None else str(value)
+
+
 def digits_for(*numbers: float, least: int = 3) -> int:
     """Return the fewest decimals, `least` to 6, at which different numbers look different.
 
@@ -145,18 +158,6 @@ def ranged(
     if np.isnan(low):
         return write(mean, digits)
     return f"{write(mean, digits)} ({write(low, digits)} to {write(high, digits)})"
-
-
-def plus_minus(mean: float, high: float, scale: float = 1, digits: int = 1) -> str:
-    """Write a mean ± half its interval, if it has one.
-
-    Examples
-    --------
-    >>> plus_minus(0.75, 0.789, scale=100), plus_minus(0.75, float("nan"), digits=2)
-    ('75.0 ± 3.9', '0.75')
-    """
-    words = decimal(scale * mean, digits)
-    return words if np.isnan(high) else f"{words} ± {scale * (high - mean):.{digits}f}"
 
 
 def count(n: int, noun: str, plural: str = "") -> str:

@@ -23,6 +23,7 @@ from fdkvc.attention import Bools, Floats
 from fdkvc.corpora.model_text import SEPARATOR
 from fdkvc.corpora.transcripts import Argument, Call, Transcript
 from fdkvc.experiments.arguments import AGES
+from fdkvc.experiments.benchmark import RUN_POLICIES
 from fdkvc.experiments.jobs import (
     Execution,
     Progress,
@@ -31,7 +32,7 @@ from fdkvc.experiments.jobs import (
     run_jobs,
     worker_count,
 )
-from fdkvc.experiments.replay import Replay, replay
+from fdkvc.experiments.replay import TRIED, Replay, replay
 from fdkvc.explain.answer_causes import grade_call
 from fdkvc.limits import MAX_CHUNK_NUMBERS
 from fdkvc.lm.chat import generate_passages
@@ -40,7 +41,7 @@ from fdkvc.lm.head_recordings import head_recordings
 from fdkvc.lm.language_model import AnyModel
 from fdkvc.lm.text_cache import ModelCache, TextCache, read
 from fdkvc.lm.tokens import MARKED, EncodedPassage
-from fdkvc.parameters import BUDGET, check_parameter
+from fdkvc.parameters import BUDGET, check_parameter, option
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.policies.base import Available
 from fdkvc.run.metrics import metrics_of
@@ -85,20 +86,25 @@ PROXIES = (
 class Answers:
     """What to run on every dialog; refuses in one sentence what cannot be run."""
 
-    policies: tuple[Policy, ...] = tuple(policy_named(key) for key in (*PAPER_POLICIES, "random"))
-    """With different names; the full cache is always added."""
-    budgets: tuple[int, ...] = (48, 96)
+    policies: tuple[Policy, ...] = option(
+        f"{RUN_POLICIES}, random, cut-text (rereads the last tokens)",
+        default=tuple(policy_named(key) for key in (*PAPER_POLICIES, "random")),
+    )
+    """The full cache is always added."""
+    budgets: tuple[int, ...] = option(TRIED, "N", default=(48, 96))
     """Entries that a KV head may hold after a turn."""
     cut_text: bool = True
     """Whether to add this control."""
-    decides: str = DECIDES.default
-    """``head`` or ``layer``; see `fdkvc.lm.text_cache.EvictingCache`."""
-    every: int | None = None
-    """Also evict every so many tokens while the model writes."""
-    write_calls: bool = False
-    """Whether the model also writes the calls."""
-    proxies: bool = False
-    """Whether to replay the dialogs as well."""
+    decides: str = option(
+        "head: each KV head evicts on its own; layer or model: all its heads together",
+        "WHO",
+        default=DECIDES.default,
+    )
+    every: int | None = option("evict also after every N generated tokens", "N", default=None)
+    write_calls: bool = option("let the model also write each call, token by token", default=False)
+    proxies: bool = option(
+        "also replay the dialogs, for the metrics that stand in for answers", default=False
+    )
 
     def __post_init__(self) -> None:
         for budget in self.budgets:

@@ -35,7 +35,7 @@ from fdkvc.run.sinks import PROTECT, RECALL_ONLY
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import show_chart, show_pickable
-from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
+from fdkvc.ui.kit.frame import page_theme, panel, show_grid, side_by_side
 from fdkvc.ui.kit.glossary import show_chance
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.sidebar import MEASURED
@@ -210,7 +210,7 @@ def _show_picked(page: str, table: pd.DataFrame, policies: Mapping[str, Policy])
     }
     with st.container(border=True, key="picked-policy"):
         st.markdown(Markdown("**{}** :gray[({})]").format(policy.title, policy.source))
-        st.html(table_html(figures, f"Measured of {policy.title}"))
+        show_grid(figures, f"Measured of {policy.title}")
         lanes = list(dict.fromkeys(("fifo", policy.name)))
         st.page_link(
             "pages/compare.py",
@@ -234,7 +234,7 @@ def show_what_they_look_at() -> None:
         "Source": [policy.source for policy in EVERY],
     }
     with st.container(key="table-of-words"):
-        st.html(table_html(columns, "What each policy looks at"))
+        show_grid(columns, "What each policy looks at")
 
 
 EVERY = [policy_named(key) for key in POLICIES]
@@ -305,9 +305,9 @@ def show_page_sizes(page: str) -> None:
 def show_agents(page: str) -> None:
     """Show what each policy holds of agent conversations, and the budgets that it needs."""
     show_chart(page, "agents", shipped_agents.agents_chart(page_theme()))
-    st.html(table_html(shipped_agents.agents_columns(), shipped_agents.TITLE))
+    show_grid(shipped_agents.agents_grid(), shipped_agents.TITLE)
     st.caption(plain(shipped_agents.agents_words()))
-    st.html(table_html(shipped_agents.plan_columns(), shipped_agents.PLAN_TITLE))
+    show_grid(shipped_agents.plan_grid(), shipped_agents.PLAN_TITLE)
     st.caption(plain(shipped_agents.plan_words()))
 
 

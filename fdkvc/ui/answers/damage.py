@@ -11,11 +11,11 @@ import streamlit as st
 from fdkvc.attention import Floats
 from fdkvc.charts.lines import damage_chart
 from fdkvc.charts.theme import Spec
-from fdkvc.report.tables import rows_html
+from fdkvc.grid import html_table
 from fdkvc.ui.answers.conversation import Answered, damage, head_damage, text_of
 from fdkvc.ui.answers.why import choose_answer
 from fdkvc.ui.kit.downloads import show_chart
-from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
+from fdkvc.ui.kit.frame import page_theme, panel, show_grid, side_by_side
 from fdkvc.ui.kit.markdown import Markdown
 from fdkvc.words import signed
 
@@ -47,7 +47,7 @@ def show_damage(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
                 "Nats per token if only one KV head evicts and all others hold the whole text. "
                 "Below 0, the text became more likely."
             )
-    st.html(table_html(_by_writer(answered, table), "Damage by writer, in nats per token"))
+    show_grid(_by_writer(answered, table), "Damage by writer, in nats per token")
     rows = [(name, *place, float(heads[place])) for place in np.ndindex(heads.shape)]
     by_head = pd.DataFrame(rows, columns=["policy", "layer", "head", "damage"])
     return {"damage.csv": table, "damage_by_head.csv": by_head}
@@ -90,4 +90,4 @@ def _heads_html(heads: Floats) -> str:
         for layer, row in enumerate(heads)
     ]
     names = ["", *(f"head {at}" for at in range(heads.shape[1]))]
-    return rows_html(names, rows, "Damage by layer and head, in nats per token", "scrolls heat")
+    return html_table(names, rows, "Damage by layer and head, in nats per token", "scrolls heat")

@@ -25,7 +25,7 @@ from fdkvc.ui.dialogs.choices import TOOLS
 from fdkvc.ui.dialogs.files import SHIPPED, shipped_file
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held
-from fdkvc.ui.kit.frame import table_html
+from fdkvc.ui.kit.frame import show_grid
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.words import percent
@@ -85,7 +85,7 @@ def show_why(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     st.html(_transcript(answered, name, word, table))
     gone = table[table.evicted > 0].nlargest(GONE_WORDS, "all_there")
     if len(gone):
-        st.html(table_html(_gone(gone), "Evicted words that would have got attention"))
+        show_grid(_gone(gone), "Evicted words that would have got attention")
     _link(page, answered, name, word, gone)
     return {"why.csv": table}
 

@@ -7,13 +7,14 @@ from collections.abc import Callable
 import pandas as pd
 import streamlit as st
 
-from fdkvc.experiments.study import Study
+from fdkvc.kinds.benchmark import StudyRun
 from fdkvc.replication.tables import cost_table
 from fdkvc.ui.kit.markdown import plain
 
 
-def show_cost(page: str, study: Study) -> None:
+def show_cost(page: str, run: StudyRun) -> None:
     """Show latency and memory."""
+    study = run.study
     if not study.latencies:
         st.info("The run was cancelled before latency and memory were measured.")
         return

@@ -8,13 +8,13 @@ import pandas as pd
 import streamlit as st
 
 from fdkvc.charts.dots import dots_chart
-from fdkvc.experiments.study import Study
+from fdkvc.kinds.benchmark import StudyRun
 from fdkvc.paper.tables import BASELINE
 from fdkvc.replication.cells import scenario_label
 from fdkvc.replication.tables import comparison_table
 from fdkvc.run.metrics import late_metric
 from fdkvc.ui.kit.fields import pick_two
-from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
+from fdkvc.ui.kit.frame import page_theme, panel, show_grid, side_by_side
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.words import minus, signed
@@ -24,8 +24,9 @@ comparison = cached(comparison_table)
 
 
 @st.fragment
-def show_comparison(page: str, study: Study) -> None:
+def show_comparison(page: str, run: StudyRun) -> None:
     """Choose two policies, and show how they differ."""
+    study = run.study
     policies = {policy.name: policy.title for policy in study.results.benchmark.policies}
     if len(policies) < 2:
         st.info("A comparison needs two policies: choose another one and run again.")
@@ -52,7 +53,7 @@ def show_comparison(page: str, study: Study) -> None:
                 rows = table[table.metric == metric]
                 show_differences(f"{page}/dots/{metric}", late_metric(metric).title, rows, 0.01)
     with st.container(key="comparison"):
-        st.html(table_html(_shown(table), "Differences in every scenario and metric"))
+        show_grid(_shown(table), "Differences in every scenario and metric")
 
 
 def show_differences(key: str, title: str, rows: pd.DataFrame, least: float) -> None:

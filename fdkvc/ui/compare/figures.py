@@ -12,7 +12,7 @@ import streamlit as st
 from fdkvc.explain.overlap import figures_table
 from fdkvc.run.metrics import ADAPTED, LATE_TURNS, Metric, default_metrics, metric_named, metrics_of
 from fdkvc.stage.run import Run
-from fdkvc.ui.kit.frame import table_html
+from fdkvc.ui.kit.frame import show_grid
 from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.lanes import FORK, Lane
 from fdkvc.ui.kit.markdown import plain
@@ -51,7 +51,7 @@ def show_figures(lanes: Sequence[Lane]) -> None:
     add("evictions", table["evictions"], table["evictions"].astype(str).tolist())
     latency = table["latency_ms"]
     add("latency", latency, [f"{ms:.2f} ms" for ms in latency])
-    st.html(table_html(columns, "Figures of the whole run"))
+    show_grid(columns, "Figures of the whole run")
     show_glossary(shown, (lane.run.trace.policy for lane in lanes))
     st.caption(
         plain(

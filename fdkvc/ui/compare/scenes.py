@@ -23,7 +23,7 @@ from fdkvc.ui.kit.downloads import (
     shown_charts,
 )
 from fdkvc.ui.kit.fields import held, hold
-from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
+from fdkvc.ui.kit.frame import page_theme, panel, show_grid, side_by_side
 from fdkvc.ui.kit.lanes import (
     FORK,
     PAIR,
@@ -130,7 +130,7 @@ def show_difference(page: str, first: Lane, second: Lane, turn: int) -> None:
     )
     alt = "Share of entries that both caches hold, over the turns"
     show_chart(page, "overlap", chart, alt=alt)
-    st.html(table_html(_columns(table, first, second), "Entries that only one of the two keeps"))
+    show_grid(_columns(table, first, second), "Entries that only one of the two keeps")
     st.caption(
         plain(
             f"Rank and score are of turn {turn}; for the run that evicted the entry, of the turn "

@@ -23,7 +23,7 @@ from fdkvc.run.trace import Rule
 from fdkvc.ui.dialogs.choices import Chosen
 from fdkvc.ui.dialogs.transcript import Outcome, demand_kind, verdicts
 from fdkvc.ui.kit.fields import held, segments
-from fdkvc.ui.kit.frame import table_html
+from fdkvc.ui.kit.frame import show_grid
 from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.lru import cached
@@ -111,7 +111,7 @@ def show_evidence(page: str, chosen: Chosen, lanes: Sequence[Lane]) -> None:
             )
         )
         return
-    st.html(table_html(_figures(recording, lanes), "Share of the evidence that each policy held"))
+    show_grid(_figures(recording, lanes), "Share of the evidence that each policy held")
     show_glossary(metrics_of("evidence"), (lane.run.trace.policy for lane in lanes))
     with st.container(horizontal=True, vertical_alignment="center"):
         kind = segments(f"{page}/evidence/kind", "Needed by", kinds)
@@ -125,7 +125,7 @@ def show_evidence(page: str, chosen: Chosen, lanes: Sequence[Lane]) -> None:
         and not (parted and len({verdict.lost < 0 for verdict in row}) == 1)
     ]
     table = _demands(recording.transcript, rows, lanes)
-    st.html(table_html(table, "Each needed value and which policies held it"))
+    show_grid(table, "Each needed value and which policies held it")
     meaning = (
         "A value is held if at least one complete mention was still cached at the end of the "
         "previous turn. If not, the turn shown evicted part of the last complete mention. "
@@ -196,7 +196,7 @@ def show_heads(chosen: Chosen, lanes: Sequence[Lane], lane: Lane) -> None:
             _both_ways(policy, recording, chosen.budget, kind, size)[1] for policy in policies
         ]
         columns[f"{met}, those that share keys together"] = [_percent(it.mean()) for it in shared]
-    st.html(table_html(columns, "Each policy, each head by itself and all together"))
+    show_grid(columns, "Each policy, each head by itself and all together")
     st.caption(
         "Together: entries are ranked by their mean score over the heads, so all heads keep the "
         "same tokens. Entries that differ: of the entries that a head keeps in either case, the "
@@ -209,7 +209,7 @@ def show_heads(chosen: Chosen, lanes: Sequence[Lane], lane: Lane) -> None:
         f"{met}, by itself": [*map(_percent, alone)],
         "entries that differ": [*map(_percent, differ)],
     }
-    st.html(table_html(heads, f"The heads under {lane.label}"))
+    show_grid(heads, f"The heads under {lane.label}")
 
 
 @cached

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
@@ -12,20 +12,18 @@ from fdkvc.corpora.model_folder import parse_config
 from fdkvc.experiments.arguments import (
     COUNTED,
     SOURCE_LABELS,
-    forgotten,
-    source_recall,
     source_rows,
 )
 from fdkvc.experiments.model_shape import SHAPE, SHAPES, ModelShape, shape_of
 from fdkvc.experiments.plan import budget_columns, plan_sentence, plan_table, smallest_budgets
-from fdkvc.experiments.replay import Replay
 from fdkvc.experiments.statistics import MIN_CLUSTERS
+from fdkvc.kinds.replay import ReplayRun
 from fdkvc.limits import MAX_CONFIG_MEGABYTES, MAX_LANES
 from fdkvc.ui.dialogs import choices
 from fdkvc.ui.dialogs.files import DialogFile
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, pick, problems
-from fdkvc.ui.kit.frame import table_html
+from fdkvc.ui.kit.frame import show_grid
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.sidebar import ENTRY, TURN
@@ -37,15 +35,10 @@ LISTED = 200
 
 
 @dataclass(frozen=True, eq=False)
-class Replayed:
-    """The result of a run over all dialogs of a file; `tokens` has the length of each."""
+class Replayed(ReplayRun):
+    """A replay of the dialogs of a file."""
 
-    settings: Replay
-    file: DialogFile
-    table: pd.DataFrame
-    seconds: float
-    arguments: pd.DataFrame
-    tokens: tuple[int, ...]
+    file: DialogFile = field(kw_only=True)
 
 
 def show_plan(page: str, done: Replayed) -> None:
@@ -66,7 +59,7 @@ def show_plan(page: str, done: Replayed) -> None:
             problems(f"{error}. Using {shape.name}.")
     sentence, columns = _plan(done, shape)
     st.markdown(plain(sentence))
-    st.html(table_html(columns, f"Smallest budget, and its bytes in {shape.name}"))
+    show_grid(columns, f"Smallest budget, and its bytes in {shape.name}")
     st.caption(
         "A dash: no budget of this run is enough. Without a trace, entries are words and "
         "punctuation marks, not a model's tokens."
@@ -84,11 +77,6 @@ def _plan(done: Replayed, shape: ModelShape) -> tuple[str, dict[str, list[str]]]
     return sentence, budget_columns(smallest, lambda policy, _: titles[policy])
 
 
-@cached
-def _by_source(done: Replayed) -> pd.DataFrame:
-    return source_recall(done.arguments)
-
-
 def show_forgotten(page: str, done: Replayed) -> None:
     """Show the recall by source and age, and the list of what a policy forgot."""
     settings = done.settings
@@ -102,10 +90,10 @@ def show_forgotten(page: str, done: Replayed) -> None:
         last = settings.policies[-1].name
         policy = pick(f"{page}/forgotten/policy", "Forgotten by", titles, last)
     header = ["source", "mentioned", *titles.values(), *COUNTED]
-    rows = source_rows(_by_source(done), settings, budget)
+    rows = source_rows(done.sources, settings, budget)
     columns = {name: [row[at] for row in rows] for at, name in enumerate(header)}
     with st.container(key="table-of-sources"):
-        st.html(table_html(columns, "Recall of call arguments by source and age"))
+        show_grid(columns, "Recall of call arguments by source and age")
     st.caption(
         plain(
             "Call-argument recall in percent, a mean over dialogs, with its 95 % interval where "
@@ -113,7 +101,7 @@ def show_forgotten(page: str, done: Replayed) -> None:
             "value last, and how many turns ago."
         )
     )
-    lost = forgotten(done.arguments)
+    lost = done.forgotten
     lost = lost[(lost.policy == policy) & (lost.budget == budget)]
     lost = lost[lost.heads == settings.heads[0]].reset_index(drop=True)
     if lost.empty:

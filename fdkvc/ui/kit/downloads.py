@@ -13,7 +13,7 @@ import streamlit as st
 from fdkvc.charts.picture import picture
 from fdkvc.charts.sweep import PICK
 from fdkvc.charts.theme import Spec, Theme
-from fdkvc.files.studies import as_zip
+from fdkvc.files.export import as_zip
 from fdkvc.ui.kit.frame import page_theme
 from fdkvc.ui.kit.markdown import plain
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,8 +14,8 @@ from streamlit.navigation.page import StreamlitPage
 
 from fdkvc.charts.theme import DARK, LIGHT, ROOT, Theme
 from fdkvc.experiments.jobs import one_blas_thread
+from fdkvc.grid import Grid
 from fdkvc.parameters import Field
-from fdkvc.report import tables
 from fdkvc.report.page import css
 from fdkvc.ui.kit.fields import (
     adopt_link,
@@ -167,5 +166,7 @@ def open_section_of(page: str, field: Field, sections: Mapping[str, Callable[[],
         return sections[name]()
 
 
-table_html = partial(tables.table_html, kind="scrolls")
-"""Returns a plain table that scrolls; unlike `st.dataframe`, it is up to date at once."""
+def show_grid(table: Grid | Mapping[str, Sequence[str]], caption: str) -> None:
+    """Show a plain table, also of columns; unlike `st.dataframe`, it is up to date at once."""
+    grid = table if isinstance(table, Grid) else Grid.of(table)
+    st.html(grid.html(caption, "scrolls"))

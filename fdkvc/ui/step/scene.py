@@ -14,7 +14,7 @@ from fdkvc.charts import timeline
 from fdkvc.charts.theme import with_data
 from fdkvc.charts.timeline import Line
 from fdkvc.explain.narrate import StepStory, headline, narrate
-from fdkvc.files.export import trace_files
+from fdkvc.files.trace import trace_files
 from fdkvc.run.metrics import cache_bytes, default_metrics
 from fdkvc.stage.run import Run
 from fdkvc.ui.kit.downloads import (
