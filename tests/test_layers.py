@@ -46,7 +46,7 @@ SEES = {
     "charts": {"limits", "parameters", "words"},
     "commands": {module for layer in LAYERS for module in layer} - {"ui"},
     "__main__": {"commands"},
-    "__init__": {module for room in ROOMS for module in room} - {"ui"},
+    "__init__": {module for layer in LAYERS for module in layer} - {"ui"},
     "app": {"ui"},
     "pages": {"ui"},
 }
