@@ -38,7 +38,7 @@ with page(
         choices.offer_own_file(PAGE)
         view = choices.choose_view(PAGE)
         lane = choices.choose_look(PAGE, lanes)
-        sections.downloads(PAGE, view, lanes, lane)
+        sections.show_downloads(PAGE, view, lanes, lane)
     recording = chosen.head.recording
     open_on(PAGE, shown.link, lambda: first_failure(recording, lane), choices.which_dialog(PAGE))
     shown.show_problems(sidebar.keep_to_dialog(PAGE, recording.dialogs, shown.link))
