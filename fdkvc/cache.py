@@ -256,9 +256,9 @@ def select(
     above it stay, those clearly below go, and among those that tie with it the older stay; so equal
     scores are split by age, however they were rounded.
 
-    The score (B, C) is finite where a slot holds an entry, C is at least the budget, which may
-    differ by row (B, 1), and at most so many are `protected` (B, C). With `pages`, entries leave
-    only by whole pages, whose entries have equal scores.
+    The score (B, C) is finite where a slot holds an entry. The budget may differ by row (B, 1); C
+    is at least the budget, and the `protected` entries (B, C) are at most as many. With `pages`,
+    entries leave only by whole pages, whose entries have equal scores.
 
     Returns
     -------
@@ -315,7 +315,7 @@ class Pages:
     page: Ints
     """Shape (B, C). The page of each entry, older ones first."""
     size: int
-    """Slots of a page; a page that is not full takes as many of the budget."""
+    """Slots of a page; a page that is not full takes as many slots of the budget."""
 
     def first(self, cache: Cache) -> Bools:
         """Mark the first entry of each page (B, C)."""

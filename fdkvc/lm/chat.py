@@ -33,7 +33,7 @@ def generate(
     are written, so that policies evict during the answer; with `stop_loops`, a text that repeats
     itself ends; see `is_looping`.
 
-    Yields the next token of each unfinished text, by the index of its cache. It has been read,
+    Yields the next token of each unfinished text, by the index of its cache. The cache has read it,
     except for the end of a passage, which the caller reads.
     """
     unfinished = list(range(len(caches)))

@@ -99,10 +99,10 @@ def register(policy: type[AnyPolicy]) -> type[AnyPolicy]:
     ValueError
         If the key is taken, or is anything but lower-case letters, digits and hyphens.
     TypeError
-        If it is no class derived from `Policy` with a key of its own.
+        If it is not a class derived from `Policy` with its own key.
     """
     if not (isinstance(policy, type) and issubclass(policy, Policy) and "key" in vars(policy)):
-        raise TypeError(f"{policy!r} is no class derived from Policy with a key of its own")
+        raise TypeError(f"{policy!r} is not a class derived from Policy with its own key")
     if not re.fullmatch("[a-z][a-z0-9]*(-[a-z0-9]+)*", policy.key):
         raise ValueError(
             f"policy key {policy.key!r} is not allowed: it has lower-case letters, digits and "
@@ -249,12 +249,13 @@ def read_hyperparameters(
         field, equals, text = setting.partition("=")
         if not equals:
             raise ValueError(
-                f"{setting!r} in {name!r} is no hyperparameter: write NAME=VALUE, such as gamma=0.8"
+                f"{setting!r} in {name!r} is not a hyperparameter: write NAME=VALUE, such as "
+                "gamma=0.8"
             )
         if field in values:
             raise ValueError(f"{field!r} is given twice in {name!r}")
         kind_of_value = type(defaults.get(field, text))
-        # A text that is no number is for the policy to refuse, in its own words.
+        # A text that is not a number is refused by the policy, which names the range.
         values[field] = text if kind_of_value is str else read_number(text, kind_of_value)
     return values
 

@@ -246,6 +246,16 @@ def window(cache: Cache, budget: int, share: float) -> Bools:
     return newest(cache, np.asarray(budget * share).astype(np.intp).reshape(-1, 1))
 
 
+@dataclass(frozen=True)
+class WindowedPolicy(Policy):
+    """A policy that reserves a share of the budget for the newest entries."""
+
+    window: float = window_parameter(0.5)
+
+    def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
+        return window(cache, budget, self.window)
+
+
 def within(budget: int, protects: Callable[[int], Bools]) -> Bools:
     """Protect what is protected within the largest budget at which no row exceeds `budget`.
 

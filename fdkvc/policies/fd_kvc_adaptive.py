@@ -12,18 +12,7 @@ from fdkvc.attention import EPSILON, Floats, Observation, divide_by_max, entry_s
 from fdkvc.cache import Cache
 from fdkvc.parameters import parameter
 from fdkvc.policies.base import Score, Step, Update
-from fdkvc.policies.fd_kvc import FDKVC, SOFT_EVICTION
-
-ADAPTIVE_WEIGHTS = Step(
-    "Adaptive channel weights",
-    r"\begin{gathered} u_t = \frac{\sum_i \rho_i \left(\cos(e_i, \bar e_q) - \theta\right)}"
-    r"{\sum_i \rho_i + \epsilon} \\ w_{c,t} = \min(\max(w_c + \kappa\,u_t,\, 0),\, 1) \\ "
-    r"w_{\rho,t} = 1 - w_{c,t} \end{gathered}",
-    "this project; ρ before this turn",
-    reads=("recency before",),
-    writes=("continuity", "cumulative_weight"),
-    kind="rate",
-)
+from fdkvc.policies.fd_kvc import FDKVC
 
 
 @dataclass(frozen=True)
@@ -44,13 +33,22 @@ class FDKVCAdaptive(FDKVC):
     source = "this project, after the future work of Ganguly, Fractional Decay KV-Cache"
     steps = (
         *FDKVC.steps[:3],
-        ADAPTIVE_WEIGHTS,
+        Step(
+            "Adaptive channel weights",
+            r"\begin{gathered} u_t = \frac{\sum_i \rho_i \left(\cos(e_i, \bar e_q) - \theta\right)}"
+            r"{\sum_i \rho_i + \epsilon} \\ w_{c,t} = \min(\max(w_c + \kappa\,u_t,\, 0),\, 1) \\ "
+            r"w_{\rho,t} = 1 - w_{c,t} \end{gathered}",
+            "this project; ρ before this turn",
+            reads=("recency before",),
+            writes=("continuity", "cumulative_weight"),
+            kind="rate",
+        ),
         FDKVC.steps[3],
         replace(
-            SOFT_EVICTION,
-            equation=SOFT_EVICTION.equation.replace("w_c", "w_{c,t}").replace(
-                r"w_\rho", r"w_{\rho,t}"
-            ),
+            FDKVC.steps[4],
+            equation=FDKVC.steps[4]
+            .equation.replace("w_c", "w_{c,t}")
+            .replace(r"w_\rho", r"w_{\rho,t}"),
         ),
         FDKVC.steps[5],
     )

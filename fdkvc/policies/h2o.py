@@ -7,19 +7,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fdkvc.attention import Bools, Floats, Observation
+from fdkvc.attention import Floats, Observation
 from fdkvc.cache import Cache
 from fdkvc.parameters import parameter
 from fdkvc.policies.base import (
     EVICTION,
     RECENT_WINDOW,
     SUMMED_ATTENTION,
-    Policy,
     Step,
+    WindowedPolicy,
     observed_attention,
     queries_parameter,
-    window,
-    window_parameter,
 )
 
 FADING_ATTENTION = replace(
@@ -31,7 +29,7 @@ FADING_ATTENTION = replace(
 
 
 @dataclass(frozen=True)
-class H2O(Policy):
+class H2O(WindowedPolicy):
     """Keep the heavy hitters of accumulated attention, and half the budget for the newest.
 
     Zhang et al. 2023, *H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large
@@ -53,7 +51,6 @@ class H2O(Policy):
     looks_at = ("attention", "history", "positions")
     channels = ("cumulative",)
 
-    window: float = window_parameter(0.5)
     queries: str = queries_parameter()
     forgetting: float = parameter(
         1.0,
@@ -82,6 +79,3 @@ class H2O(Policy):
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         return {"cumulative": cache["cumulative"]}
-
-    def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
-        return window(cache, budget, self.window)

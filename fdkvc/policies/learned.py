@@ -12,21 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from fdkvc.attention import TRAITS, Bools, Floats, Observation
+from fdkvc.attention import TRAITS, Floats, Observation
 from fdkvc.cache import UNIT_SCALE, Cache
 from fdkvc.parameters import parameter
 from fdkvc.policies.base import (
     EVICTION,
     RECENT_WINDOW,
     Available,
-    Policy,
     Score,
     Step,
     Update,
+    WindowedPolicy,
     changing,
     total,
-    window,
-    window_parameter,
 )
 
 SHIPPED = Path(__file__).with_suffix(".json")
@@ -52,7 +50,7 @@ MAX_FILE_BYTES = 100_000
 
 
 @dataclass(frozen=True)
-class Learned(Policy):
+class Learned(WindowedPolicy):
     """Keep the entries that a linear model, fitted on dialogs with calls, scores highest.
 
     The score is a weighted sum of the features; `fdkvc.experiments.learning` fits the weights.
@@ -94,7 +92,6 @@ class Learned(Policy):
         ),
     )
 
-    window: float = window_parameter(0.5)
     weights: str = parameter(
         "",
         "Weights",
@@ -155,9 +152,6 @@ class Learned(Policy):
             )
             for group, names in GROUPS.items()
         }
-
-    def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
-        return window(cache, budget, self.window)
 
 
 @lru_cache(maxsize=8)

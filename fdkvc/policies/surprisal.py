@@ -7,23 +7,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fdkvc.attention import Bools, Floats, Observation, divide_by_max
+from fdkvc.attention import Floats, Observation, divide_by_max
 from fdkvc.cache import UNIT_SCALE, Cache
 from fdkvc.parameters import parameter, share
 from fdkvc.policies.base import (
     EVICTION,
     RECENT_WINDOW,
-    Policy,
     Score,
     Update,
+    WindowedPolicy,
     changing,
-    window,
-    window_parameter,
 )
 
 
 @dataclass(frozen=True)
-class Surprisal(Policy):
+class Surprisal(WindowedPolicy):
     """Keep the newest, and the tokens that were surprising unless a newer entry repeats them.
 
     Neither attention nor similarity to the query decides. The settings were searched on training
@@ -64,7 +62,6 @@ class Surprisal(Policy):
         ),
     )
 
-    window: float = window_parameter(0.5)
     decay: float = parameter(
         0.8,
         "Surprisal decay",
@@ -107,6 +104,3 @@ class Surprisal(Policy):
             "surprisal": divide_by_max(cache["surprisal"]),
             "redundancy": np.where(repeated, np.float32(-2), np.float32(0)),
         }
-
-    def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
-        return window(cache, budget, self.window)

@@ -41,7 +41,7 @@ class Turns(Wrapper):
 
     def refusal(self) -> str:
         if "moves" in self.policy.initial_state():
-            return f"{self.policy.name} brings entries back, but {self.key} scores none twice"
+            return f"{self.policy.name} brings entries back, but {self.key} scores them only once"
         return ""
 
     @property

@@ -119,8 +119,8 @@ class Wrapper(Policy):
         return {**self.policy.settings, **super().settings}
 
     def variant(self, **changes: float | int | str) -> Policy:
-        own = {name: changes.pop(name) for name in super().settings if name in changes}
-        return dataclasses.replace(self, policy=self.policy.variant(**changes), **own)
+        here = {name: changes.pop(name) for name in super().settings if name in changes}
+        return dataclasses.replace(self, policy=self.policy.variant(**changes), **here)
 
 
 def inside(policy: Policy) -> Iterator[Policy]:

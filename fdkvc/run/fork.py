@@ -97,7 +97,7 @@ def fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> Trace:
     dialogs : DialogBatch
         The dialogs of the run.
     change : Fork
-        Its tokens are those of every row.
+        Its tokens are pinned or dropped in every row.
 
     Returns
     -------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -134,7 +135,7 @@ class OnlineCache:
         capacity = self.policy.capacity(self.budget, slots + count)
         ids = np.concatenate([self._ids, np.arange(self.fed, self.fed + count)])
         born = np.concatenate([self._born, np.full(count, self._turns)])
-        held = {name: np.concatenate([self._held[name], new[name]]) for name in new}
+        held: dict[str, Any] = {name: np.concatenate([self._held[name], new[name]]) for name in new}
         dialog = _Slots(
             **{name: array[None] for name, array in held.items()},
             bounds=np.array([[slots, slots + count]]),

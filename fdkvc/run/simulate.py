@@ -117,18 +117,16 @@ def take_turn(
 
     update = policy.update(old, turn, lambda cache: total(policy.terms(cache, turn)))
     stale = update.stale
-    if stale is not None and not all_active:
-        stale = stale & turn.active[:, None]
-    if stale is not None and pinned is not None:
-        stale = stale & ~contains(old.token, pinned)
-    if stale is not None and not stale.any():
-        stale = None
+    if stale is not None:
+        stale = stale if all_active else stale & turn.active[:, None]
+        stale = stale if pinned is None else stale & ~contains(old.token, pinned)
+        stale = stale if stale.any() else None
     survivors = update.cache if stale is None else update.cache.without(stale)
 
-    births = policy.init_channels(turn)
-    entries = policy.after_insert(survivors.insert(turn.new, births), turn)
+    initial = policy.init_channels(turn)
+    entries = policy.after_insert(survivors.insert(turn.new, initial), turn)
     if not all_active:
-        entries = entries.where(turn.active, old.insert(turn.new, births))
+        entries = entries.where(turn.active, old.insert(turn.new, initial))
 
     terms = policy.terms(entries, turn)
     chosen = choose(policy, entries, terms, turn, budget, pinned)

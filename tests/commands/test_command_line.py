@@ -481,7 +481,7 @@ MISTAKES = {
         "--scenario mixed and --schedule AB do not go together: give one of them"
     ),
     "trace --set gamma --out {tmp}/out": (
-        "'gamma' in '--set gamma' is no hyperparameter: write NAME=VALUE, such as gamma=0.8"
+        "'gamma' in '--set gamma' is not a hyperparameter: write NAME=VALUE, such as gamma=0.8"
     ),
     "trace --set gamma=1 --out {tmp}/out": "gamma is 1.0, but must be a number above 0 and below 1",
     "trace --set delta=1 --out {tmp}/out": (

@@ -402,7 +402,13 @@ def test_hidden_states_that_heads_share_are_compared_once(
     monkeypatch.setattr(Observation, "repetition", noted)
     shared, by_heads = held(), [*seen]
     seen.clear()
-    monkeypatch.setattr(HeadTokens, "alike", 1)
+    of_groups: Any = HeadTokens.embeddings
+
+    def of_rows(tokens: HeadTokens) -> Any:
+        embeddings = of_groups.fget(tokens)
+        return np.repeat(embeddings, len(tokens.born) // len(embeddings), axis=0)
+
+    monkeypatch.setattr(HeadTokens, "embeddings", property(of_rows))
     assert np.array_equal(held(), shared)
     assert len(seen) == len(by_heads) >= 5
     for one, other in zip(seen, by_heads, strict=True):  # bit for bit

@@ -61,13 +61,6 @@ def hold_and_rerun(page: str, values: Iterable[tuple[Field, Any]]) -> None:
     st.rerun()
 
 
-def take_pending() -> None:
-    """Store the values left by `hold_and_rerun`; before anything is drawn."""
-    page, values = st.session_state.pop(_PENDING, ("", ()))
-    for field, value in values:
-        hold(page, field, value)
-
-
 def enter(page: str) -> None:
     """Remember the link by which the browser opened this page, or went back to it."""
     visited = address.follow(page)
@@ -80,7 +73,13 @@ def enter(page: str) -> None:
 
 
 def arriving_link() -> Mapping[str, str]:
-    """Return the parameters of a link that was just followed; nothing if none was."""
+    """Return the parameters of a link that was just followed; nothing if none was.
+
+    Before anything is drawn, as it stores the values that `hold_and_rerun` left.
+    """
+    page, values = st.session_state.pop(_PENDING, ("", ()))
+    for field, value in values:
+        hold(page, field, value)
     if _ARRIVED not in st.session_state:
         return {}
     st.session_state.pop(_CHOSEN, None)
