@@ -52,6 +52,7 @@ def add_options(parser: argparse.ArgumentParser, kind: type) -> None:
     for field, word, several in _options(kind):
         if "help" not in field.metadata:
             continue
+        default: Any = field.default
         looks: dict[str, Any] = {"help": field.metadata["help"]}
         if word is bool:
             looks["action"] = "store_true"
@@ -61,9 +62,9 @@ def add_options(parser: argparse.ArgumentParser, kind: type) -> None:
         if several:
             looks["nargs"] = "+"
             # Of names, the help says which are the default.
-            shown = " ".join(map(str, field.default)) if word is int else ""
-        elif word is not bool and field.default is not None:
-            looks["default"] = shown = WORDS[word][1](field.default)
+            shown = " ".join(map(str, default)) if word is int else ""
+        elif word is not bool and default is not None:
+            looks["default"] = shown = WORDS[word][1](default)
         else:
             shown = ""
         if shown != "":
