@@ -114,27 +114,32 @@ class HeadTokens:
     def _per_row(self, vectors: Floats) -> Floats:
         return np.repeat(vectors, self._group // len(vectors), axis=0)
 
-    @property
-    def alike(self) -> int:
-        """Adjacent rows with the same hidden states: the query heads that share a cache."""
-        numpy = type(self._new) is np.ndarray  # decisions of a device are made row by row
-        return self._group // len(self._layers[0].new("keys")) if numpy else 1
-
-    @property
-    def shared_embeddings(self) -> Floats:
-        """Hidden states that enter the layer, of each KV head (L·K, N, d)."""
+    @cached_property
+    def _hidden(self) -> list[Floats]:
+        """Hidden states that enter each layer, of its slots by those who share them (·, N, d)."""
 
         def of_layer(its: Vectors) -> Floats:
             held, new = its.held("hidden"), its.new("hidden")
             return np.concatenate([held, np.broadcast_to(new, (len(held), *new.shape[1:]))], axis=1)
 
-        return self._by_layer(of_layer)
+        return list(map(of_layer, self._layers))
+
+    @property
+    def alike(self) -> int:
+        """Number of adjacent rows with the same hidden states, as of heads that share a cache."""
+        rows = {len(hidden) for hidden in self._hidden}
+        # On a device, decisions are made row by row.
+        return self._group // min(rows) if len(rows) == 1 and type(self._new) is np.ndarray else 1
+
+    @property
+    def shared_embeddings(self) -> Floats:
+        """The embeddings, once for all rows that are `alike`."""
+        return np.concatenate(self._hidden)
 
     @property
     def embeddings(self) -> Floats:
         """Hidden states that enter the row's layer (R, N, d)."""
-        shared = self.shared_embeddings
-        return np.repeat(shared, len(self._new) // len(shared), axis=0)
+        return np.concatenate([self._per_row(hidden) for hidden in self._hidden])
 
     @property
     def keys(self) -> Floats:
