@@ -52,8 +52,8 @@ def add_options(parser: argparse.ArgumentParser, kind: type) -> None:
     for field, word, several in _options(kind):
         if "help" not in field.metadata:
             continue
-        looks: dict[str, Any] = {"help": field.metadata["help"]}
         default: Any = field.default
+        looks: dict[str, Any] = {"help": field.metadata["help"]}
         if word is bool:
             looks["action"] = "store_true"
         else:

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import math
 import struct
+import time
 import weakref
 from typing import Any
 
@@ -75,6 +76,14 @@ def test_a_vector_is_drawn_by_the_hash_of_its_word(
         entropy = [seed, *struct.unpack("<8I", digest)]
         drawn = Generator(SFC64(SeedSequence(entropy))).standard_normal(dimension, np.float32)
         np.testing.assert_array_equal(vector, drawn / np.linalg.norm(drawn))
+
+
+def test_a_long_dialog_of_different_words_takes_seconds() -> None:
+    texts = [" ".join(f"w{turn}x{word}" for word in range(60)) for turn in range(2000)]
+    began = time.process_time()
+    batch = lexical_recording(said(*texts)).dialogs
+    assert time.process_time() - began < 8
+    assert batch.embeddings.shape == (1, 120_000, 64)
 
 
 def test_words_are_unit_vectors_in_random_directions() -> None:

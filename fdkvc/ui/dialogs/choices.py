@@ -177,7 +177,9 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen | None:
     if file is None:
         return None
     try:
-        file = choose_tools(page, _choose_calls(page, file))
+        if fields.choice(page, CALLS, bool(file.packed)) == "said":
+            file = files.with_calls(file)
+        file = choose_tools(page, file)
         warn_skipped(file)
         if st.session_state.pop(f"{page}/fresh", False):
             hold(page, DIALOG, _first_failed(page, file))
@@ -342,19 +344,10 @@ def warn_skipped(file: files.DialogFile) -> None:
         st.warning(plain(f"{left_out}: {file.skipped[0]}{', and so on' if several else ''}."))
 
 
-def _choose_calls(page: str, file: files.DialogFile) -> files.DialogFile:
-    if not file.packed:
-        hold(page, CALLS, CALLS.default)
-        return file
-    return files.with_calls(file) if fields.choice(page, CALLS) == "said" else file
-
-
 def choose_tools(page: str, file: files.DialogFile) -> files.DialogFile:
     """Choose whether dialogs begin with their tools, if there are any."""
-    if not any(transcript.tools for transcript in file.transcripts):
-        hold(page, TOOLS, TOOLS.default)
-        return file
-    if fields.choice(page, TOOLS) == TOOLS.default:
+    has_tools = any(transcript.tools for transcript in file.transcripts)
+    if fields.choice(page, TOOLS, has_tools) == TOOLS.default:
         return file
     try:
         begun, too_long = with_tools(file.transcripts)
@@ -417,13 +410,10 @@ def _choose_vectors(page: str) -> int | None:
 
 def _choose_head(page: str, recording: Recording) -> tuple[int, str]:
     """Choose one of several heads; return its place and which heads decide together."""
-    if len(recording.heads) == 1:
-        hold(page, HEAD, 0)
-        hold(page, HEADS, "each")
-        return 0, "each"
-    mode = fields.choice(page, ways_of(recording))
+    several = len(recording.heads) > 1
+    mode = fields.choice(page, ways_of(recording), several)
     labels = {place: f"head {head}" for place, head in enumerate(recording.heads)}
-    return fields.choice(page, replace(HEAD, choices=labels)), mode
+    return fields.choice(page, replace(HEAD, choices=labels), several), mode
 
 
 def ways_of(recording: Recording) -> Field:
