@@ -10,13 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from fdkvc.corpora.model_folder import parse_config
-from fdkvc.experiments.arguments import (
-    COUNTED,
-    SOURCE_LABELS,
-    forgotten,
-    source_recall,
-    source_rows,
-)
+from fdkvc.experiments import arguments
 from fdkvc.experiments.model_shape import SHAPE, SHAPES, ModelShape, shape_of
 from fdkvc.experiments.plan import budget_columns, plan_sentence, plan_table, smallest_budgets
 from fdkvc.experiments.replay import Replay
@@ -87,7 +81,7 @@ def _plan(done: Replayed, shape: ModelShape) -> tuple[str, dict[str, list[str]]]
 
 @cached
 def _by_source(done: Replayed) -> pd.DataFrame:
-    return source_recall(done.arguments)
+    return arguments.source_recall(done.arguments)
 
 
 def show_forgotten(page: str, done: Replayed) -> None:
@@ -102,8 +96,8 @@ def show_forgotten(page: str, done: Replayed) -> None:
         budget = int(pick(f"{page}/forgotten/budget", "At budget", labels, middle, 160))
         last = settings.policies[-1].name
         policy = pick(f"{page}/forgotten/policy", "Forgotten by", titles, last)
-    header = ["source", "mentioned", *titles.values(), *COUNTED]
-    rows = source_rows(_by_source(done), settings, budget)
+    header = ["source", "mentioned", *titles.values(), *arguments.COUNTED]
+    rows = arguments.source_rows(_by_source(done), settings, budget)
     columns = {name: [row[at] for row in rows] for at, name in enumerate(header)}
     with st.container(key="table-of-sources"):
         st.html(table_html(columns, "Recall of call arguments by source and age"))
@@ -114,7 +108,7 @@ def show_forgotten(page: str, done: Replayed) -> None:
             "value last, and how many turns ago."
         )
     )
-    lost = forgotten(done.arguments)
+    lost = arguments.forgotten(done.arguments)
     same_run = (lost.policy == policy) & (lost.budget == budget)
     lost = lost[same_run & (lost.heads == settings.heads[0])]
     if lost.empty:
@@ -145,7 +139,7 @@ def _listed(lost: pd.DataFrame) -> pd.DataFrame:
             "turns ago": lost.age,
             "value": lost.value,
             "argument": lost.call + ": " + lost.slot,
-            "mentioned by": lost.source.map(SOURCE_LABELS),
+            "mentioned by": lost.source.map(arguments.SOURCE_LABELS),
             "in turn": lost.mentioned,
             "evicted in": lost.lost,
             "needed in": lost.turn,
