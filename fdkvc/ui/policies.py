@@ -247,17 +247,15 @@ def show_page_sizes(page: str) -> None:
     table = shipped_table("page_sizes")
     low, high = sorted(table.budget.unique())
     paged = table[table["size"] > 1]
+    recalls, filled = map(percent, paged["mean"]), map(percent, paged.filled)
     dots = paged.assign(
         row=[policy_named(key).label for key in paged.policy],
         name=paged["size"].astype(str),
-        words=[
-            f"recall {percent(mean)}, {percent(filled)} of the slots filled"
-            for mean, filled in zip(paged["mean"], paged.filled, strict=True)
-        ],
+        words=[*map("recall {}, {} of the slots filled".format, recalls, filled)],
+        mean=100 * paged.mean_diff,
+        ci_low=100 * paged.diff_low,
+        ci_high=100 * paged.diff_high,
     )
-    ends = {"mean_diff": "mean", "diff_low": "ci_low", "diff_high": "ci_high"}
-    dots = dots.drop(columns=["mean", "ci_low", "ci_high"]).rename(columns=ends)
-    dots[[*ends.values()]] *= 100
     with side_by_side("page-sizes"):
         for budget in (low, high):
             with panel(f"pages-{budget}"):

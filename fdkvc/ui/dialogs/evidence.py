@@ -20,7 +20,7 @@ from fdkvc.run.metrics import metrics_of
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Rule
 from fdkvc.ui.dialogs.choices import Chosen
-from fdkvc.ui.dialogs.transcript import Outcome, demand_kind, verdicts
+from fdkvc.ui.dialogs.transcript import DEMANDS, Outcome, demand_kind, verdicts
 from fdkvc.ui.kit.fields import held, segments
 from fdkvc.ui.kit.frame import show_grid
 from fdkvc.ui.kit.glossary import show_glossary
@@ -29,8 +29,6 @@ from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.sidebar import ENTRY, TURN
 from fdkvc.words import count, percent
-
-KINDS = {"call": "Service calls", "state": "Dialogue states"}
 
 GIVEN_BY: Mapping[SpanKind, str] = {
     "system": "said in the system prompt",
@@ -98,7 +96,7 @@ def show_evidence(page: str, chosen: Chosen, lanes: Sequence[Lane]) -> None:
     recording = chosen.head.recording
     missing = recording.transcript.missing
     present: set[str] = {demand.kind for demand, _ in recording.evidence}
-    kinds = {kind: label for kind, label in KINDS.items() if kind in present}
+    kinds = {kind: f"{name.capitalize()}s" for kind, name in DEMANDS.items() if kind in present}
     if not kinds:
         words = (
             "This dialog does not record what later turns need. Service calls (SGD), dialogue "

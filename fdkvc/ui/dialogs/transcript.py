@@ -20,6 +20,9 @@ from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.stage.lane_stage import follow_lanes, show_lanes
 
+DEMANDS = {"call": "service call", "state": "dialogue state"}
+"""What needs a value, by kind."""
+
 
 def show_transcript(
     page: str, head: HeadChoice, lanes: Sequence[Lane], write: Callable[[], None]
@@ -54,8 +57,8 @@ def show_source(recording: Recording) -> None:
 
 def demand_kind(recording: Recording) -> tuple[str, str]:
     """Return the kind of demands that the transcript shows, and its label."""
-    kinds = {demand.kind for demand, _ in recording.evidence}
-    return ("state", "dialogue state") if kinds == {"state"} else ("call", "service call")
+    kind = "state" if {demand.kind for demand, _ in recording.evidence} == {"state"} else "call"
+    return kind, DEMANDS[kind]
 
 
 @dataclass(frozen=True)

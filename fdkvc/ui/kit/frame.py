@@ -17,15 +17,7 @@ from fdkvc.experiments.jobs import one_blas_thread
 from fdkvc.grid import Grid
 from fdkvc.parameters import Field
 from fdkvc.report.page import css
-from fdkvc.ui.kit.fields import (
-    adopt_link,
-    arriving_link,
-    enter,
-    held,
-    hold,
-    problems,
-    write_link,
-)
+from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.scroll import scroll_to
 
@@ -58,7 +50,7 @@ def run_app() -> None:
     st.set_page_config(page_title=f"{page.title} · FD-KVC Lab")
     st.html(STYLE)
     st.session_state[_FRAMED] = True
-    enter(page.url_path)
+    fields.enter(page.url_path)
     page.run()
 
 
@@ -88,7 +80,7 @@ class Page:
     def show_problems(self, sentences: Sequence[str]) -> None:
         """Say below the title what is wrong."""
         with self.below_title:
-            problems(*sentences)
+            fields.problems(*sentences)
 
 
 @contextmanager
@@ -96,14 +88,14 @@ def page(
     name: str,
     title: str,
     purpose: str,
-    fields: Sequence[Field] | Callable[[str, Mapping[str, str]], Sequence[Field]] = (),
+    link_fields: Sequence[Field] | Callable[[str, Mapping[str, str]], Sequence[Field]] = (),
     *,
     adopt: Callable[[str, Mapping[str, str]], list[str]] | None = None,
     staged: bool = False,
 ) -> Iterator[Page]:
     """Take over a link, show the title and errors, draw the page, and write its address.
 
-    `fields` are those of the address, or return those of a link, or without one of the session.
+    `link_fields` are the fields of the address, or return those of a link or else of the session.
     `adopt` applies a link to the session, and returns a sentence for each part that is not allowed.
     A `staged` page has a stage, which writes the address itself.
     """
@@ -112,9 +104,9 @@ def page(
     if _FRAMED not in st.session_state:
         _navigation()
         st.rerun()
-    link = arriving_link()
-    fields_of = fields if callable(fields) else lambda *_: fields
-    wrong = adopt(name, link) if adopt else adopt_link(name, fields_of(name, link), link)
+    link = fields.arriving_link()
+    fields_of = link_fields if callable(link_fields) else lambda *_: link_fields
+    wrong = adopt(name, link) if adopt else fields.adopt_link(name, fields_of(name, link), link)
     with st.container(horizontal=True, vertical_alignment="center", key="page-head"):
         st.title(plain(title), anchor=False)
         beside_title = st.container(horizontal=True, vertical_alignment="center", width="content")
@@ -125,7 +117,7 @@ def page(
     if [*link] == ["section"]:  # followed for that section alone
         scroll_to(".stTabs")
     if not staged:
-        write_link(name, fields_of(name, {}))
+        fields.write_link(name, fields_of(name, {}))
 
 
 def page_theme() -> Theme:
@@ -155,10 +147,10 @@ def open_tab(page: str, labels: Mapping[str, str], opened: str) -> tuple[str, De
 def open_section_of(page: str, field: Field, sections: Mapping[str, Callable[[], Drawn]]) -> Drawn:
     """Show a page's sections as tabs, and draw the one that is open, which the field then names."""
     drawn = f"{page}/drawn-section"
-    if held(page, field) != st.session_state.get(drawn, field.default):  # by a link
-        st.session_state[f"{page}/sections"] = field.labels[held(page, field)]
-    name, place = open_tab(page, field.labels, held(page, field))
-    hold(page, field, name)
+    if fields.held(page, field) != st.session_state.get(drawn, field.default):  # by a link
+        st.session_state[f"{page}/sections"] = field.labels[fields.held(page, field)]
+    name, place = open_tab(page, field.labels, fields.held(page, field))
+    fields.hold(page, field, name)
     st.session_state[drawn] = name
     with place:
         return sections[name]()
