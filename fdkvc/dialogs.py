@@ -185,7 +185,7 @@ class DialogBatch:
         first = turn - turn % span
         recent = self._recent.get(name)
         if recent is None or recent[0] != first:
-            recent = None
+            recent = None  # so that the old ones are freed before
             self._recent.pop(name, None)
             turns = slice(first, min(first + span, self.turns))
             self._recent[name] = recent = first, self._turn_products(name, turns)
@@ -400,10 +400,8 @@ def _mean_of_tokens(x: Floats) -> Floats:
 def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
     """Put the rows of several batches into one, padded to the longest.
 
-    Raises
-    ------
-    ValueError
-        If the batches differ in dimensions, heads, topic names or which optional arrays they have.
+    Raises a ValueError if they differ in dimensions, heads, topic names or which optional arrays
+    they have.
     """
     first = batches[0]
     if len(batches) == 1:

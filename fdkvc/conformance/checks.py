@@ -113,16 +113,10 @@ class Story:
         return int((self.held[-1] >= 0).sum(axis=-1).max())
 
     def seen(self) -> tuple[Bools, Ints, Ints]:
-        """Return the attention mask and the distances that the cache promises.
+        """Return the attention mask and the distances that the cache promises (C, L, K, N, N).
 
-        Returns
-        -------
-        sees : array (C, L, K, N, N) of bool
-            Which tokens (columns) each token (row) attends to.
-        distances : array (C, L, K, N, N)
-            How far before each token the others are.
-        by_count : array (C, L, K, N, N)
-            The same if new tokens follow the entries held, though these keep their positions.
+        That is which tokens (columns) each token (row) attends to, how far before it they are, and
+        how far if new tokens follow the entries held, though these keep their positions.
         """
         shape, total = self.held[0].shape[:3], self.tokens.shape[1]
         sees = np.zeros((*shape, total, total), np.bool_)
@@ -130,13 +124,12 @@ class Story:
         distances = np.broadcast_to(places[:, None] - places, sees.shape).copy()
         counted = np.zeros((*shape, total), np.intp)
         for call, (first, end) in enumerate(zip(self.ends, self.ends[1:], strict=False)):
-            own = np.arange(first, end)
             for head in np.ndindex(*shape):
                 held = self.before[call][head]
                 held = np.sort(held[held >= 0])
                 sees[head][first:end, held] = True
                 sees[head][first:end, first:end] = np.tri(end - first, dtype=np.bool_)
-                query = len(held) + own[:, None] - first
+                query = len(held) + np.arange(end - first)[:, None]
                 counted[head][first:end] = query[:, 0]
                 if self.subject.positions == "slots":
                     distances[head][first:end, held] = query - np.arange(len(held))
@@ -148,14 +141,13 @@ class Story:
         if self.subject.restored is not None:
             turn = np.array(self._turn_of)
             more = [(self.subject.restored, turn[:, None] != turn)]
-        return [
-            self.subject.model.read(*each, *more)
-            for each in zip(self.tokens, sees, distances, strict=True)
-        ]
+        texts = zip(self.tokens, sees, distances, strict=True)
+        return [self.subject.model.read(*text, *more) for text in texts]
 
     def away(self, sees: Bools, distances: Ints, first: int = 0) -> float:
         """Return the outputs' deviation from the model's, relative to the largest or to 1."""
-        wanted = np.stack([each.outputs for each in self.readings(sees, distances)])[:, first:]
+        readings = self.readings(sees, distances)
+        wanted = np.stack([reading.outputs for reading in readings])[:, first:]
         return float(np.abs(self.outputs[:, first:] - wanted).max() / max(1, np.abs(wanted).max()))
 
     def check(self, message: str, first: int = 0) -> None:
@@ -333,7 +325,7 @@ def scores_by_what_was_evicted(subject: Subject) -> None:
     story.feed(b + 8, *[b // 2] * 4)
     sees, distances, _ = story.seen()
     everything = np.broadcast_to(np.tri(sees.shape[-1], dtype=np.bool_), sees.shape)
-    cut, full = (story.readings(each, distances)[0] for each in (sees, everything))
+    cut, full = (story.readings(mask, distances)[0] for mask in (sees, everything))
     differs = False
     for call in range(1, len(story.held)):
         new = np.arange(story.ends[call], story.ends[call + 1])
@@ -365,10 +357,10 @@ def _worth(
     """Return the scores of tokens for a KV head, from a reading (S,)."""
     assert subject.scores is not None
     queries, keys = reading.queries[layer], reading.keys[layer]
-    group, own = len(queries) // len(keys), keys[head, there]
+    group, present = len(queries) // len(keys), keys[head, there]
     if subject.restored is not None:
-        own = np.where(np.isin(there, new)[:, None], own, subject.restored(own))
-    return subject.scores(queries[head * group : (head + 1) * group, new], own)
+        present = np.where(np.isin(there, new)[:, None], present, subject.restored(present))
+    return subject.scores(queries[head * group : (head + 1) * group, new], present)
 
 
 def _behind(scores: Floats, stays: Bools, free: Bools) -> float:

@@ -35,7 +35,7 @@ class DecoderModel:
         self, layer: int, hidden: Floats, queries: Floats, keys: Floats, values: Floats
     ) -> Floats:
         """See `fdkvc.lm.decoder.AttentionCache`."""
-        heads_first = [np.ascontiguousarray(each.swapaxes(0, 1)) for each in (queries, keys)]
+        heads_first = [np.ascontiguousarray(x.swapaxes(0, 1)) for x in (queries, keys)]
         self._noted.append(heads_first)
         q, k = map(_pairs, heads_first)
         distances = None if self._distances is None else self._distances[layer]
@@ -60,17 +60,15 @@ class DecoderCache(TurnCache):
             for cache in caches:
                 cache.end_turn()
 
-        super().__init__(
-            lambda tokens: read(caches, tokens),
-            lambda: np.stack(padded([_held(cache) for cache in caches])),
-            end_turn,
-            every,
-        )
+        def held() -> Ints:
+            return np.stack(padded([*map(_held, caches)]))
+
+        super().__init__(lambda tokens: read(caches, tokens), held, end_turn, every)
 
 
 def _held(cache: TextCache) -> Ints:
     """Return the tokens attended to now (L, K, S), −1 for none."""
     shape, attended = cache.decoder.shape, cache.attended
     new = np.arange(0 if attended is None else cache.turn_start, cache.count)
-    own = np.broadcast_to(new, (shape.layers, shape.kv_heads, len(new)))
-    return own if attended is None else np.concatenate([attended, own], axis=2)
+    turn = np.broadcast_to(new, (shape.layers, shape.kv_heads, len(new)))
+    return turn if attended is None else np.concatenate([attended, turn], axis=2)

@@ -28,8 +28,7 @@ def mixed(
 
     Parameters
     ----------
-    queries : array (H, N, h / 2)
-    keys : array (K, N, h / 2)
+    queries, keys : array (H, N, h / 2) and (K, N, h / 2)
         After positional rotation.
     values : array (K, N, h)
     sees : array (K, N, N) of bool
@@ -37,39 +36,35 @@ def mixed(
     scaling : float
         Of the logits.
     distances : array (K, N, N), optional
-        How far before each token the others are; by their places in the text if None.
+        How far before each token the others are; by their places in the text if None. A ValueError
+        if they differ from these without frequencies.
     frequencies : array (h / 2,), optional
         Angles by which a distance of 1 rotates; None if positions are not rotary.
     stored : tuple, optional
         Keys and values as they come back from where they are stored, and which tokens each token
         sees so (N, N).
-
-    Raises
-    ------
-    ValueError
-        For other distances than in the text, without frequencies.
     """
     turned = None if distances is None else _turned(distances, frequencies)
     group = len(queries) // len(keys)
     found = np.empty((*queries.shape[:2], values.shape[2]), values.dtype)
     for head, query in enumerate(queries):
-        own = head // group
+        at = head // group
 
-        def products(keys: Pairs, query: Pairs = query, own: int = own) -> NDArray[np.float64]:
+        def products(keys: Pairs, query: Pairs = query, at: int = at) -> NDArray[np.float64]:
             if turned is None:
-                return np.asarray((query @ keys[own].conj().T).real)
-            each = query[:, None] * keys[own].conj() * np.exp(1j * turned[own])
-            return np.asarray(each.sum(axis=-1).real)
+                return np.asarray((query @ keys[at].conj().T).real)
+            turned_keys = query[:, None] * keys[at].conj() * np.exp(1j * turned[at])
+            return np.asarray(turned_keys.sum(axis=-1).real)
 
         logits = products(keys)
         if stored is not None:
             logits = np.where(stored[2], products(stored[0]), logits)
-        logits = np.where(sees[own], logits * scaling, -np.inf)
+        logits = np.where(sees[at], logits * scaling, -np.inf)
         weights = np.exp(logits - logits.max(axis=1, keepdims=True))
         weights /= weights.sum(axis=1, keepdims=True)
-        mixture = weights @ values[own].astype(np.float64)
+        mixture = weights @ values[at].astype(np.float64)
         if stored is not None:
-            mixture += (weights * stored[2]) @ (stored[1][own] - values[own])
+            mixture += (weights * stored[2]) @ (stored[1][at] - values[at])
         found[head] = mixture
     return found
 

@@ -51,15 +51,9 @@ class EvictionCache(Protocol):
 class TurnCache:
     """An `EvictionCache` made of functions, for a cache that evicts when its turn is ended.
 
-    Parameters
-    ----------
-    read : function of tokens (C, n) to logits (C, n, V)
-    held : function
-        Returns the tokens attended to now (C, L, K, S), −1 for none.
-    end_turn : function
-        Makes the cache evict; does nothing for one that does so by itself.
-    every : int, optional
-        Also end a turn every so many tokens while the model writes.
+    `read` takes tokens (C, n) and returns logits (C, n, V); `held` returns the tokens attended to
+    now (C, L, K, S), −1 for none; `end_turn` makes the cache evict, or does nothing if it does so
+    by itself. `every` also ends a turn every so many tokens while the model writes.
     """
 
     def __init__(
@@ -112,15 +106,10 @@ class FullModel(Protocol):
         """The size of its vocabulary."""
 
     def read(self, tokens: Ints, sees: Bools, distances: Ints | None = None) -> Reading:
-        """Read a text with a given attention mask.
+        """Read the tokens of a text (N,) with a given attention mask (L, K, N, N).
 
-        Parameters
-        ----------
-        tokens : array (N,)
-        sees : array (L, K, N, N) of bool
-            Which tokens (columns) each token (row) attends to, in every KV head.
-        distances : array (L, K, N, N), optional
-            How far before each token the others are; by their places in the text if None.
+        `sees` marks which tokens (columns) each token (row) attends to, in every KV head;
+        `distances` says how far before it they are, by default by their places in the text.
         """
 
 
@@ -128,10 +117,7 @@ class FullModel(Protocol):
 class Subject:
     """A cache, and what it promises.
 
-    Raises
-    ------
-    ValueError
-        For a budget below 8, or one of which sinks are more than a half.
+    Raises a ValueError for a budget below 8, or one of which sinks are more than a half.
     """
 
     begin: Callable[[int], EvictionCache]

@@ -28,14 +28,8 @@ class TransformersModel:
     """A causal model that reads a text in one pass; implements `fdkvc.conformance.FullModel`.
 
     Its attention must be a plain softmax of queries and keys, which may be rotated by halves as in
-    Llama. In layers that the cache does not evict from, the layer's own window applies.
-
-    Parameters
-    ----------
-    model : the library's
-        It is copied.
-    layers : sequence of int, optional
-        Those that the cache evicts from; all by default.
+    Llama. The library's model is copied. The cache evicts from these layers, by default all; in
+    others, the layer's own window applies.
     """
 
     def __init__(self, model: Any, layers: tuple[int, ...] | None = None) -> None:
@@ -56,14 +50,10 @@ class TransformersModel:
         distances: Ints | None = None,
         stored: tuple[Restored, Bools] | None = None,
     ) -> Reading:
-        """Read a text with a given attention mask.
+        """Read a text with a given attention mask; see `fdkvc.conformance.FullModel`.
 
-        Parameters
-        ----------
-        tokens, sees, distances
-            As for `fdkvc.conformance.FullModel`.
-        stored : tuple of (Restored, array (N, N) of bool), optional
-            What comes back of stored keys and values, and which tokens each token sees so.
+        `stored` says what comes back of stored keys and values, and which tokens each token sees so
+        (N, N).
         """
         noted: dict[int, tuple[Floats, Floats]] = {}
 
@@ -75,7 +65,7 @@ class TransformersModel:
             **_: Any,
         ) -> Any:
             layer = module.layer_idx
-            queries, keys, values = (each[0].numpy() for each in vectors[:3])
+            queries, keys, values = (tensor[0].numpy() for tensor in vectors[:3])
             width = queries.shape[2]
             scaling = scaling or width**-0.5
             pairs = _pairs(queries), _pairs(keys)
@@ -86,18 +76,17 @@ class TransformersModel:
                 back = stored and (_pairs(stored[0](keys)), stored[0](values), stored[1])
                 found = mixed(*pairs, values, sees[at], scaling, apart, self._frequencies, back)
             else:
-                own = _window(len(keys), keys.shape[1], sliding_window)
-                found = mixed(*pairs, values, own, scaling)
+                window = _window(len(keys), keys.shape[1], sliding_window)
+                found = mixed(*pairs, values, window, scaling)
             return torch.from_numpy(found.swapaxes(0, 1)[None]), None
 
         AttentionInterface.register(INTERFACE, attend)
         self._model.set_attn_implementation(INTERFACE)
         with torch.inference_mode():
             output = self._model(input_ids=torch.from_numpy(np.asarray(tokens)[None]))
-        queries, keys = (
-            np.stack(each) for each in zip(*(noted[layer] for layer in self._layers), strict=True)
-        )
-        return Reading(output.logits[0].float().numpy(), queries, keys)
+        noted_layers = (noted[layer] for layer in self._layers)
+        queries_keys = map(np.stack, zip(*noted_layers, strict=True))
+        return Reading(output.logits[0].float().numpy(), *queries_keys)
 
 
 def _window(heads: int, tokens: int, window: int | None) -> Bools:
@@ -117,13 +106,8 @@ def _pairs(vectors: Floats) -> Pairs:
 class LibraryCache(TurnCache):
     """A causal model of the library with one of its caches.
 
-    Parameters
-    ----------
-    model, cache : the library's
-    held : function
-        Takes the cache; returns the tokens that each KV head holds (C, L, K, S), −1 for none.
-    end_turn : function, optional
-        Makes the cache evict at the end of a turn; None where it does so itself.
+    `held` takes the cache and returns the tokens that each KV head holds (C, L, K, S), −1 for none;
+    `end_turn` makes it evict at the end of a turn, where it does not do so itself.
     """
 
     def __init__(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -44,7 +45,9 @@ def one_dialog(
         If shapes differ, a number is not finite, or there are no tokens.
     """
     arrays = {"embeddings": embeddings, "queries": queries, "keys": keys, "values": values}
-    checked = {name: check_vectors(name, array, 2) for name, array in arrays.items()}
+    checked: dict[str, Any] = {
+        name: check_vectors(name, array, 2) for name, array in arrays.items()
+    }
     check_count("the number of turns", len(turn_lengths))
     for turn, length in enumerate(turn_lengths):
         check_count(f"the number of tokens in turn {turn}", length, low=0)
@@ -65,13 +68,10 @@ def one_dialog(
         raise ValueError(f"there are {len(turn_topics)} turn topics for {len(lengths)} turns")
     check_most("the dialog has", len(names), "topics", 32)
     topics = turn_topics or [None] * len(lengths)
-    current = np.array([-1 if each is None else names.index(each) for each in topics], np.intp)
+    current = np.array([-1 if name is None else names.index(name) for name in topics], np.intp)
     return DialogBatch(
-        embeddings=checked["embeddings"][None],
-        queries=checked["queries"][None],
+        **{name: array[None] for name, array in checked.items()},
         surprisal=None if surprisal is None else check_surprisal(surprisal, tokens)[None],
-        keys=checked["keys"][None],
-        values=checked["values"][None],
         bounds=np.concatenate([[0], np.cumsum(lengths)])[None],
         turn_counts=np.array([len(lengths)]),
         topic_bits=np.repeat(topic_bit(current), lengths)[None],

@@ -45,7 +45,6 @@ from fdkvc.parameters import Field, check_count
 INTERFACE = "fdkvc_recorded"
 """The name of the recording attention in the library."""
 
-
 TRIED_TOKENS = 8
 """Tokens of the check when a model is loaded."""
 
@@ -211,12 +210,7 @@ def load_capture_model(
 
 
 def _load(
-    name: str,
-    source: str,
-    layer: int,
-    heads: Sequence[int] | None,
-    reads: str,
-    surprisal: str,
+    name: str, source: str, layer: int, heads: Sequence[int] | None, reads: str, surprisal: str
 ) -> Model:
     with as_model_error(name):
         folder = Path(source)
@@ -329,11 +323,10 @@ def record(model: Model, transcript: Transcript) -> Recording:
 
 def _by_words(transcript: Transcript, tokens: Sequence[Sequence[Token]]) -> Floats:
     """Return the surprisal of tokens by word frequency (N,)."""
-    found = [
-        surprisal_in(turn.text, [(token.start, token.end) for token in own])
-        for turn, own in zip(transcript.turns, tokens, strict=True)
-    ]
-    return np.array([nats for own in found for nats in own], np.float32)
+    nats: list[float] = []
+    for text, turn in zip(transcript.texts, tokens, strict=True):
+        nats += surprisal_in(text, [(token.start, token.end) for token in turn])
+    return np.array(nats, np.float32)
 
 
 # ------------------------------------------------------------------------------- reading
@@ -402,7 +395,7 @@ def _check_recording(model: Model) -> None:
     recorder = model.recorder
     room = min(TRIED_TOKENS, model.most_tokens, model.model.config.get_text_config().vocab_size)
     ids = torch.arange(room, device=model.model.device)[None]
-    own: list[Any] = []
+    eager: list[Any] = []
     elsewhere = _elsewhere(model.model.config)
     with torch.inference_mode():
         try:
@@ -415,17 +408,17 @@ def _check_recording(model: Model) -> None:
             raise ValueError(f"{elsewhere} in layer {model.layer}" if recorder.calls else elsewhere)
         module, seen = recorder.module, recorder.seen(model.causal, room)
         _, queries, keys, _ = _vectors(model, output, slice(None))
-        hook = module.register_forward_hook(lambda _module, _given, gives: own.append(gives[1]))
+        hook = module.register_forward_hook(lambda _module, _given, gives: eager.append(gives[1]))
         model.model.set_attn_implementation("eager")
         model.model(input_ids=ids)
         model.model.set_attn_implementation(INTERFACE)
         hook.remove()
-    if own[0] is None:
+    if eager[0] is None:
         raise ValueError("it does not return its attention weights, so no recording can be checked")
     logits = queries @ keys.swapaxes(1, 2) / np.float32(math.sqrt(keys.shape[2]))
     weights = softmax(np.where(seen, logits, np.float32(-np.inf)))
     precision = str(model.model.dtype).rpartition(".")[2]
-    difference = np.abs(weights - _numpy(own[0][0])[list(model.heads)]).max()
+    difference = np.abs(weights - _numpy(eager[0][0])[list(model.heads)]).max()
     if difference > TOLERANCES.get(precision, HALF_TOLERANCE):
         raise ValueError("its attention is not the softmax of q·k/√h over what a token sees")
 
@@ -468,8 +461,8 @@ def _encode_turns(model: Model, transcript: Transcript) -> list[Encoded]:
     encoded = []
     for turn in transcript.turns:
         before = f"{turn.speaker}: " if model.reads == "names" else ""
-        found = _encode(model, f"{before}{turn.text}\n")
-        encoded.append([_placed(model, *each, len(before), turn.text) for each in found])
+        tokens = _encode(model, f"{before}{turn.text}\n")
+        encoded.append([_placed(model, *token, len(before), turn.text) for token in tokens])
     if model.causal:
         first = [_placed(model, number, 0, 0, 0, "") for number in model.prefix]
         encoded[0] = first + encoded[0]
@@ -536,9 +529,9 @@ def _placed(
     model: Model, number: int, start: int, end: int, low: int, text: str
 ) -> tuple[int, Token]:
     """Return id and token, its span clipped to a turn's text, which begins at `low`."""
-    own = (min(max(at - low, 0), len(text)) for at in (start, end))
+    span = (min(max(at - low, 0), len(text)) for at in (start, end))
     name = clean_name(str(model.tokenizer.convert_ids_to_tokens(number)))
-    return number, Token(name, *own)
+    return number, Token(name, *span)
 
 
 def _frame(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -13,7 +13,7 @@ import math
 import mmap
 import struct
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -196,7 +196,7 @@ class GgufFile(Mapping[str, Floats]):
 
         def listed(key: str, kind: type) -> list[Any]:
             value = self.fields.get(f"tokenizer.ggml.{key}")
-            if not isinstance(value, list) or not all(type(each) is kind for each in value):
+            if not isinstance(value, list) or not all(type(item) is kind for item in value):
                 raise ValueError(f"tokenizer.ggml.{key} is missing or of another type")
             return value
 
@@ -231,7 +231,8 @@ class GgufFile(Mapping[str, Floats]):
         }
         begin: Any = self.fields.get("tokenizer.ggml.bos_token_id")
         if self.fields.get("tokenizer.ggml.add_bos_token", False) is True:
-            check_parameter("tokenizer.ggml.bos_token_id", _below(len(tokens)), begin, int)
+            allowed = Parameter("", "", low=0, high=len(tokens) - 1)
+            check_parameter("tokenizer.ggml.bos_token_id", allowed, begin, int)
             text = tokens[begin]
             made["post_processor"] = {
                 "type": "TemplateProcessing",
@@ -246,10 +247,6 @@ class GgufFile(Mapping[str, Floats]):
 
 
 _OPTIONAL = ("num_key_value_heads", "head_dim", "rope_theta")
-
-
-def _below(count: int) -> Parameter:
-    return Parameter("", "", low=0, high=count - 1)
 
 
 def find_model(name: str) -> Path:
@@ -299,24 +296,24 @@ class _Header:
             raise ValueError("it is no GGUF file of version 2 or 3")
         tensors, fields = self.take("QQ")
         self._count(tensors + fields, 12)
+        metadata = self._named(fields, lambda: self.value(*self.take("I")))
+        arrays = self._named(tensors, self._tensor)
+        alignment = metadata.get("general.alignment", 32)
+        check_parameter("general.alignment", Parameter("", "", low=1, high=2**16), alignment, int)
+        start = -(-self.at // alignment) * alignment
+        return metadata, {
+            name: tensor._replace(start=start + tensor.start) for name, tensor in arrays.items()
+        }
+
+    def _named(self, count: int, read: Callable[[], Any]) -> dict[str, Any]:
+        """Read so many values, each after its name, which must be different."""
         found: dict[str, Any] = {}
-        for _ in range(fields):
+        for _ in range(count):
             name = self.text()
             if name in found:
                 raise ValueError(f"its header has {name[:80]!r} twice")
-            found[name] = self.value(*self.take("I"))
-        arrays: dict[str, Tensor] = {}
-        for _ in range(tensors):
-            name, tensor = self.text(), self._tensor()
-            if name in arrays:
-                raise ValueError(f"its header has {name[:80]!r} twice")
-            arrays[name] = tensor
-        alignment = found.get("general.alignment", 32)
-        check_parameter("general.alignment", Parameter("", "", low=1, high=2**16), alignment, int)
-        start = -(-self.at // alignment) * alignment
-        return found, {
-            name: tensor._replace(start=start + tensor.start) for name, tensor in arrays.items()
-        }
+            found[name] = read()
+        return found
 
     def take(self, kinds: str) -> tuple[Any, ...]:
         kinds = f"<{kinds}"
@@ -369,7 +366,7 @@ class _Header:
             raise ValueError(f"its header has a tensor of {axes} axes, but must have 1 or 2")
         *shape, kind, start = self.take(f"{axes}QIQ")
         if kind not in _TYPES:
-            names = ", ".join(each.name for each in _TYPES.values())
+            names = ", ".join(known.name for known in _TYPES.values())
             raise ValueError(f"it has numbers of the type {kind}, but must have one of {names}")
         if not all(shape) or shape[0] % _TYPES[kind].numbers:
             raise ValueError("a row of a tensor is no whole number of blocks")
@@ -389,11 +386,11 @@ def _check_tensors(tensors: Mapping[str, Tensor], size: int) -> None:
 
 def _folder_name(name: str) -> str:
     """Return the name of a tensor in a folder of *transformers*."""
-    layer, known = "", name
+    layer, inner = "", name
     if name.startswith("blk."):
-        _, number, known = [*name.split(".", 2), "", ""][:3]
+        _, number, inner = [*name.split(".", 2), "", ""][:3]
         layer = f"model.layers.{number}."
-    part, _, suffix = known.partition(".")
+    part, _, suffix = inner.partition(".")
     fits = part in _NAMES and (part in ("token_embd", "output_norm", "output")) == (not layer)
     if not fits or suffix != "weight":
         raise ValueError(f"it has the tensor {name[:80]!r}, which the Llama layout lacks")

@@ -45,17 +45,17 @@ def wordings_of(value: str) -> tuple[str, ...]:
     >>> wordings_of('5" disk')[:2]
     ('5" disk', '5\\" disk')
     """
-    found = [value]
+    wordings = [value]
     if len(value) > MAX_DIALOG_CHARACTERS:  # no dialog can have it
         return (value,)
     if _NUMBER.fullmatch(value):
         exact = Decimal(value)
         places = max(0, -int(exact.normalize().as_tuple().exponent))
         for shown in range(places, max(places, 2) + 1):
-            found += [f"{exact:.{shown}f}", f"{exact:,.{shown}f}"]
+            wordings += [f"{exact:.{shown}f}", f"{exact:,.{shown}f}"]
     for text in (value, json.dumps(value)[1:-1]):  # also of JSON within JSON
-        found += [json.dumps(text, ensure_ascii=each)[1:-1] for each in (False, True)]
-    return tuple(dict.fromkeys(found))
+        wordings += [json.dumps(text, ensure_ascii=escaped)[1:-1] for escaped in (False, True)]
+    return tuple(dict.fromkeys(wordings))
 
 
 class MentionFinder:

@@ -157,4 +157,4 @@ def _counts(value: object) -> list[int] | None:
     """Return a list of at most 8 non-negative integers, None for anything else."""
     if not isinstance(value, list) or len(value) > 8:
         return None
-    return value if all(type(each) is int and 0 <= each < 2**63 for each in value) else None
+    return value if all(type(size) is int and 0 <= size < 2**63 for size in value) else None

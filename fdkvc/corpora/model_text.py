@@ -110,10 +110,10 @@ def read_call(text: str) -> tuple[str, dict[str, str]]:
             if isinstance(call, dict) and isinstance(call.get("arguments"), dict):
                 values = {str(slot): str(value) for slot, value in call["arguments"].items()}
                 return str(call.get("name")), values
-    method, *rest = (each.strip() for each in text.split(SEPARATOR))
+    method, *arguments = map(str.strip, text.split(SEPARATOR))
     found: dict[str, str] = {}
-    for each in rest:
-        slot, equals, value = each.partition(EQUALS)
+    for argument in arguments:
+        slot, equals, value = argument.partition(EQUALS)
         if equals:
             found.setdefault(slot.strip(), value.strip())
     return method, found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from itertools import chain
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -72,7 +72,7 @@ class Recording:
                 f"{name}: the heads are {', '.join(map(str, self.heads))}, but must be different "
                 "numbers from 0"
             )
-        tokens = sum(map(len, self.tokens))
+        tokens = self.starts[-1]
         if len(check_vectors("embeddings", self.embeddings, 2)) != tokens:
             raise ValueError(f"{name}: embeddings are not those of {tokens} tokens")
         for kind in ("queries", "keys", "values"):
@@ -126,13 +126,9 @@ class Recording:
     @cached_property
     def groups(self) -> tuple[int, ...]:
         """Sizes of the groups of consecutive heads that have the same keys."""
-        found: list[int] = []
-        for at, keys in enumerate(self.keys):
-            if at and np.array_equal(keys, self.keys[at - 1]):
-                found[-1] += 1
-            else:
-                found.append(1)
-        return tuple(found)
+        different = [not np.array_equal(one, other) for one, other in pairwise(self.keys)]
+        starts = np.flatnonzero([True, *different, True])
+        return tuple(np.diff(starts).tolist())
 
     @cached_property
     def starts(self) -> tuple[int, ...]:
@@ -144,14 +140,8 @@ class Recording:
         """The kind of span of each token (N,), as its place in `SPAN_KINDS`."""
         places = {kind: place for place, kind in enumerate(SPAN_KINDS)}
         kind_at = self.transcript.span_kind
-        return np.array(
-            [
-                places[kind_at(turn, token.start)]
-                for turn, tokens in enumerate(self.tokens)
-                for token in tokens
-            ],
-            np.uint8,
-        )
+        tokens = ((turn, token) for turn, of_turn in enumerate(self.tokens) for token in of_turn)
+        return np.array([places[kind_at(turn, token.start)] for turn, token in tokens], np.uint8)
 
     @cached_property
     def spans(self) -> tuple[tuple[int, SpanKind], ...]:

@@ -7,13 +7,12 @@ The text is a turn of the system: a model reads it, and a policy may evict it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from fdkvc.corpora.json_input import check_structure, objects, optional, parse_json, require
 from fdkvc.corpora.transcripts import (
-    Argument,
     Mention,
     SkippedError,
     Tool,
@@ -42,24 +41,22 @@ def listed_tools(value: Mapping[str, Any]) -> tuple[Tool, ...]:
     body = value.get("body")
     listed = (body if isinstance(body, dict) else value).get("tools")
     found = []
-    for each in listed if isinstance(listed, list) else ():
-        match each:
+    for tool in listed if isinstance(listed, list) else ():
+        match tool:
             case {"function": {"name": str(name)} as function}:
-                found.append(_tool(name, _slots(function.get("parameters"))))
+                schema = function.get("parameters")
             case {"type": "function", "name": str(name)} | {"name": str(name), "parameters": _}:
-                found.append(_tool(name, _slots(each.get("parameters"))))
+                schema = tool.get("parameters")
             case {"name": str(name), "input_schema": schema}:
-                found.append(_tool(name, _slots(schema)))
+                pass
+            case _:
+                continue
+        properties = schema.get("properties") if isinstance(schema, dict) else None
+        found.append(_tool(name, properties if isinstance(properties, dict) else ()))
     return tuple(found)
 
 
-def _slots(schema: Any) -> Mapping[str, Any]:
-    """Return the properties of a JSON Schema; a function without parameters has none."""
-    properties = schema.get("properties") if isinstance(schema, dict) else None
-    return properties if isinstance(properties, dict) else {}
-
-
-def _tool(name: str, slots: Sequence[str] | Mapping[str, Any]) -> Tool:
+def _tool(name: str, slots: Iterable[str]) -> Tool:
     return Tool(clean_name(name), tuple(sorted(map(clean_name, slots))))
 
 
@@ -107,12 +104,12 @@ def with_tools(
     Without a schema, a dialog that lists no tools stays as it is. Raises a ValueError if none lists
     any or all are left out, or as `begin_with_tools`.
     """
-    listing = schema is not None or any(each.tools for each in transcripts)
+    some_list = any(transcript.tools for transcript in transcripts)
     found, skipped = [], []
-    for each in transcripts:
-        as_it_is = listing and schema is None and not each.tools
+    for transcript in transcripts:
+        as_it_is = some_list and schema is None and not transcript.tools
         try:
-            found.append(each if as_it_is else begin_with_tools(each, schema))
+            found.append(transcript if as_it_is else begin_with_tools(transcript, schema))
         except SkippedError as error:
             skipped.append(str(error))
     if not found:
@@ -134,14 +131,21 @@ def begin_with_tools(transcript: Transcript, schema: Schema | None = None) -> Tr
         tools = tuple(tool for service in sorted(transcript.topics) for tool in schema[service])
     if not tools:
         raise ValueError(f"{transcript.name}: its file lists no tools, and no schema is given")
-    others = zip(transcript.turns, transcript.spoken_by, strict=True)
-    speaker = next((turn.speaker for turn, by in others if by == "system"), "system")
+    turns = zip(transcript.turns, transcript.spoken_by, strict=True)
+    speaker = next((turn.speaker for turn, by in turns if by == "system"), "system")
     demands = (
-        replace(each, turn=each.turn + 1, mentions=tuple(map(_later, each.mentions)))
-        for each in transcript.demands
+        replace(demand, turn=demand.turn + 1, mentions=tuple(map(_later, demand.mentions)))
+        for demand in transcript.demands
     )
     calls = (
-        replace(call, turn=call.turn + 1, arguments=tuple(map(_argument_later, call.arguments)))
+        replace(
+            call,
+            turn=call.turn + 1,
+            arguments=tuple(
+                argument._replace(mention=argument.mention and _later(argument.mention))
+                for argument in call.arguments
+            ),
+        )
         for call in transcript.calls
     )
     return replace(
@@ -155,7 +159,3 @@ def begin_with_tools(transcript: Transcript, schema: Schema | None = None) -> Tr
 
 def _later(mention: Mention) -> Mention:
     return mention._replace(turn=mention.turn + 1)
-
-
-def _argument_later(argument: Argument) -> Argument:
-    return argument._replace(mention=argument.mention and _later(argument.mention))

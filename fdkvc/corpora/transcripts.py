@@ -195,7 +195,7 @@ class Transcript:
 
     @property
     def unknown_speakers(self) -> tuple[str, ...]:
-        """Names beside a user's that are no assistant's either, such as a role with a typo."""
+        """Names that are neither a user's nor an assistant's, such as a role with a typo."""
         names = {turn.speaker.casefold(): turn.speaker for turn in self.turns if turn.kind is None}
         if _USERS.isdisjoint(names):
             return ()

@@ -20,8 +20,8 @@ from torch.nn import functional
 Call = Callable[..., Any]
 
 DTYPES = {
-    np.dtype(each): getattr(torch, each)
-    for each in ("bool", "uint8", "int32", "int64", "float32", "float64")
+    np.dtype(name): getattr(torch, name)
+    for name in ("bool", "uint8", "int32", "int64", "float32", "float64")
 }
 """The torch dtype of each NumPy dtype; arrays of others stay with NumPy."""
 
@@ -29,16 +29,11 @@ NUMPY_DTYPES = {tensor: array for array, tensor in DTYPES.items()}
 
 
 class Device:
-    """A device, and the bytes moved between it and NumPy.
-
-    Attributes
-    ----------
-    moved : int
-        Bytes so far, in both directions; on the CPU those of its `DeviceArray` alone.
-    """
+    """A device, and the bytes moved between it and NumPy."""
 
     def __init__(self, device: Any) -> None:
         self.device, self.moved = device, 0
+        """Bytes so far, in both directions; on the CPU those of its `DeviceArray` alone."""
 
     def array(self, values: Any) -> Any:
         """Return an array on the device."""
@@ -98,18 +93,16 @@ class DeviceArray(NDArrayOperatorsMixin):
         return host if dtype is None else host.astype(dtype)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **named: Any) -> Any:
-        if own := METHODS.get((ufunc.__name__, method)):
-            return own(self, *inputs, **named)
+        if on_device := METHODS.get((ufunc.__name__, method)):
+            return on_device(self, *inputs, **named)
         (out,) = named.pop("out", (None,))
-        arrays = [*inputs, *([] if out is None else [out])]
+        arrays = [values for values in (*inputs, out) if _is_array(values)]
         apply = UFUNCS.get(ufunc.__name__, getattr(torch, ufunc.__name__, None))
-        known = all(getattr(each, "dtype", bool) in DTYPES for each in arrays if _is_array(each))
-        if method != "__call__" or named or apply is None or not known:
+        typed = all(array.dtype in DTYPES for array in arrays)
+        if method != "__call__" or named or apply is None or not typed:
             return self._by_numpy(getattr(ufunc, method), inputs, named)
-        kinds = [_kind(each) for each in inputs]
-        *dtypes, last = ufunc.resolve_dtypes((*kinds, None))
-        tensors = map(self._tensor, inputs, dtypes)
-        result = apply(*tensors).to(DTYPES[last])
+        *dtypes, last = ufunc.resolve_dtypes((*map(_kind, inputs), None))
+        result = apply(*map(self._tensor, inputs, dtypes)).to(DTYPES[last])
         if out is None:
             return self._wrap(result)
         if not isinstance(out, DeviceArray):
@@ -119,8 +112,8 @@ class DeviceArray(NDArrayOperatorsMixin):
         return out
 
     def __array_function__(self, function: Call, _: Any, args: Any, named: Any) -> Any:
-        own = FUNCTIONS.get(function.__name__)
-        found = NotImplemented if own is None else own(self, *args, **named)
+        on_device = FUNCTIONS.get(function.__name__)
+        found = NotImplemented if on_device is None else on_device(self, *args, **named)
         return self._by_numpy(function, args, named) if found is NotImplemented else found
 
     def _by_numpy(self, function: Call, args: Any, named: Any) -> Any:
@@ -138,22 +131,20 @@ class DeviceArray(NDArrayOperatorsMixin):
 
     def _tensor(self, values: Any, dtype: Any = None) -> Any:
         """Return an array or number as a tensor on the device."""
+        dtype = None if dtype is None else DTYPES[dtype]
         if not _is_array(values) and not isinstance(values, np.generic):
-            return torch.tensor(
-                values, dtype=None if dtype is None else DTYPES[dtype], device=self.tensor.device
-            )
-        tensor = self.device.array(values).tensor
-        return tensor if dtype is None else tensor.to(DTYPES[dtype])
+            return torch.tensor(values, dtype=dtype, device=self.tensor.device)
+        return self.device.array(values).tensor.to(dtype)
 
     def _index(self, key: Any) -> tuple[Any, list[int]]:
         """Return an index in torch's terms, and the axes to flip before."""
         parts, flipped, axis = [], [], 0
-        for each in key if isinstance(key, tuple) else (key,):
-            if isinstance(each, slice) and each.step == -1:
+        for part in key if isinstance(key, tuple) else (key,):
+            if isinstance(part, slice) and part.step == -1:
                 flipped.append(axis)
-                each = slice(None)
-            parts.append(self._tensor(each) if _is_array(each) else each)
-            axis += each is not None
+                part = slice(None)
+            parts.append(self._tensor(part) if _is_array(part) else part)
+            axis += part is not None
         return tuple(parts), flipped
 
     def __getitem__(self, key: Any) -> DeviceArray:
@@ -161,8 +152,7 @@ class DeviceArray(NDArrayOperatorsMixin):
         return self._wrap((self.tensor.flip(flipped) if flipped else self.tensor)[parts])
 
     def __setitem__(self, key: Any, values: Any) -> None:
-        parts, _ = self._index(key)
-        self.tensor[parts] = self._tensor(values, self.dtype)
+        self.tensor[self._index(key)[0]] = self._tensor(values, self.dtype)
 
     # --------------------------------------------------------------------------- attributes
 
@@ -254,7 +244,7 @@ def _host(values: Any) -> Any:
     if isinstance(values, tuple | list):
         return type(values)(map(_host, values))
     if isinstance(values, dict):
-        return {name: _host(each) for name, each in values.items()}
+        return {name: _host(value) for name, value in values.items()}
     return values
 
 
@@ -292,37 +282,31 @@ def _at(reduce: str) -> Call:
     return at
 
 
-def _greatest_so_far(own: DeviceArray, array: DeviceArray, axis: int = 0) -> DeviceArray:
-    return own._wrap(array.tensor.cummax(dim=axis).values)
-
-
 METHODS: dict[tuple[str, str], Call] = {
     ("add", "at"): _at("sum"),
     ("maximum", "at"): _at("amax"),
     ("minimum", "at"): _at("amin"),
     ("logical_or", "at"): _at("amax"),
-    ("maximum", "accumulate"): _greatest_so_far,
+    ("maximum", "accumulate"): lambda own, array, axis=0: own._wrap(
+        array.tensor.cummax(dim=axis).values
+    ),
 }
 """Methods of ufuncs that run on the device."""
 
 
 def _common(own: DeviceArray, *values: Any) -> list[Any]:
     """Return values as tensors of the dtype that NumPy would give them together."""
-    kinds = [each.dtype if hasattr(each, "dtype") else each for each in values]
-    dtype = np.result_type(*kinds)
-    return [own._tensor(each, dtype) for each in values]
+    dtype = np.result_type(*(getattr(array, "dtype", array) for array in values))
+    return [own._tensor(array, dtype) for array in values]
 
 
-def _where(own: DeviceArray, condition: Any, one: Any, other: Any) -> Any:
-    return own._wrap(torch.where(own._tensor(condition), *_common(own, one, other)))
+def _joined(apply: Call) -> Call:
+    """Return a function that joins arrays along an axis, by torch's."""
 
+    def join(own: DeviceArray, arrays: Any, axis: int = 0) -> Any:
+        return own._wrap(apply(_common(own, *arrays), dim=axis))
 
-def _concatenate(own: DeviceArray, arrays: Any, axis: int = 0) -> Any:
-    return own._wrap(torch.cat(_common(own, *arrays), dim=axis))
-
-
-def _stack(own: DeviceArray, arrays: Any, axis: int = 0) -> Any:
-    return own._wrap(torch.stack(_common(own, *arrays), dim=axis))
+    return join
 
 
 def _take_along_axis(own: DeviceArray, array: Any, indices: Any, axis: int) -> Any:
@@ -343,17 +327,13 @@ def _sort(own: DeviceArray, array: Any, axis: int = -1) -> Any:
     return own._wrap(own._tensor(array).sort(dim=axis).values)
 
 
-def _argsort(own: DeviceArray, array: Any, axis: int = -1, kind: str | None = None) -> Any:
-    return own._wrap(own._tensor(array).to(torch.float64).argsort(dim=axis, stable=True))
-
-
 def _cumsum(own: DeviceArray, array: Any, axis: int | None = None) -> Any:
     values = own._tensor(array)
     return own._wrap((values.reshape(-1) if axis is None else values).cumsum(dim=axis or 0))
 
 
 def _pad(own: DeviceArray, array: Any, widths: Any, constant_values: float = 0) -> Any:
-    flat = [n for each in reversed(widths) for n in each]
+    flat = [n for width in reversed(widths) for n in width]
     return own._wrap(functional.pad(own._tensor(array), flat, value=constant_values))
 
 
@@ -369,20 +349,24 @@ def _as(apply: Call) -> Call:
     """Return torch's function that takes the same arguments as NumPy's."""
 
     def call(own: DeviceArray, *values: Any, **named: Any) -> Any:
-        tensors = (own._tensor(each) if _is_array(each) else each for each in values)
+        tensors = (own._tensor(value) if _is_array(value) else value for value in values)
         return own._wrap(apply(*tensors, **named))
 
     return call
 
 
 FUNCTIONS: dict[str, Call] = {
-    "where": _where,
-    "concatenate": _concatenate,
-    "stack": _stack,
+    "where": lambda own, condition, *values: own._wrap(
+        torch.where(own._tensor(condition), *_common(own, *values))
+    ),
+    "concatenate": _joined(torch.cat),
+    "stack": _joined(torch.stack),
     "take_along_axis": _take_along_axis,
     "put_along_axis": _put_along_axis,
     "sort": _sort,
-    "argsort": _argsort,
+    "argsort": lambda own, array, axis=-1, kind=None: own._wrap(
+        own._tensor(array).to(torch.float64).argsort(dim=axis, stable=True)
+    ),
     "partition": lambda own, array, kth, axis=-1: _sort(own, array, axis),
     "cumsum": _cumsum,
     "repeat": _as(torch.repeat_interleave),

@@ -103,23 +103,13 @@ def build(scenario: Scenario, draws: Draws, world: World) -> DialogBatch:
 def generate(
     scenario: Scenario, dialogs: int | range = 1, seed: int = 0, world: World | None = None
 ) -> DialogBatch:
-    """Draw dialogs of a scenario.
+    """Draw dialogs of a scenario: so many from number 0, or those of a range of numbers.
 
     Dialog i of a seed does not depend on the others. Its topics and projections come from one
     stream and its tokens from another, both in order of appearance, so that schedules with the same
     beginning give dialogs with the same beginning.
 
-    Parameters
-    ----------
-    dialogs : int or range
-        The number of dialogs from number 0, or a range of numbers.
-    seed : int
-        At least 0.
-
-    Raises
-    ------
-    ValueError
-        For fewer than one dialog, a negative seed, or more topics than dimensions.
+    Raises a ValueError for fewer than one dialog, a negative seed, or more topics than dimensions.
 
     Examples
     --------
@@ -139,8 +129,8 @@ def _label_bits(embeddings: Floats, topics: Floats, mixture: Floats, n: int) -> 
     bits = np.tile((drawn_from * bit).sum(axis=1, dtype=np.uint32), (len(embeddings), 1))
     blended = np.flatnonzero(drawn_from.sum(axis=1) > 1)
     if blended.size:
-        own = embeddings[:, blended]
-        cosines = np.einsum("bnd,bkd->bnk", own, topics) / lengths_of(own)[:, :, None]
+        mixed = embeddings[:, blended]
+        cosines = np.einsum("bnd,bkd->bnk", mixed, topics) / lengths_of(mixed)[:, :, None]
         shown = (cosines > TOPIC_THRESHOLD) & drawn_from[blended]
         bits[:, blended] = (shown * bit).sum(axis=2, dtype=np.uint32)
     return bits

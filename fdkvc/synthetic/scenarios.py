@@ -41,10 +41,8 @@ _SHARE = Parameter("share", "", low=0, high=1)
 class Scenario:
     """The topic of each turn.
 
-    Raises
-    ------
-    ValueError
-        If the schedule is not letters A to Z, one a turn, or the blend does not match it.
+    Raises a ValueError if the schedule is not letters A to Z, one a turn, or the blend does not
+    match it.
     """
 
     key: str

@@ -23,8 +23,8 @@ from fdkvc.limits import MAX_DIALOG_FILE_BYTES, MAX_DIALOG_FILE_LINES, MAX_DIALO
 from fdkvc.parameters import check_most
 
 FORMATS: dict[str, Format] = {
-    each.key: each
-    for each in (
+    format.key: format
+    for format in (
         annotated.FORMAT,
         tau_bench.TRIAL,
         tau_bench.RESULTS,
@@ -50,10 +50,10 @@ def register(format: Format) -> Format:
     """
     if not isinstance(format, Format):
         raise TypeError(f"{format!r} is not a Format")
-    others = [each for each in FORMATS.values() if each is not format]
-    if format.key in (each.key for each in others):
+    others = [other for other in FORMATS.values() if other is not format]
+    if format.key in (other.key for other in others):
         raise ValueError(f"format key {format.key!r} is taken: choose another")
-    fields = [each.field for each in others if each.recognizes is None]
+    fields = [other.field for other in others if other.recognizes is None]
     if format.field is not None and format.recognizes is None and format.field in fields:
         raise ValueError(f"format field {format.field!r} is taken: choose another")
     FORMATS[format.key] = format
@@ -100,8 +100,8 @@ def read_dialogs(
     if not text:
         raise ValueError("the file is empty")
     ending = Path(name).suffix.lower().removeprefix(".")
-    named = [each for each in FORMATS.values() if ending in each.endings]
-    texts = [each for each in named or FORMATS.values() if each.field is None]
+    named = [format for format in FORMATS.values() if ending in format.endings]
+    texts = [format for format in named or FORMATS.values() if format.field is None]
     if (named and texts) or not text.lstrip().startswith(("{", "[")):
         if not texts:
             raise ValueError("line 1 is not JSON: the file must begin with { or [")
@@ -109,17 +109,17 @@ def read_dialogs(
     else:
         check_structure(content)
         dialogs = list(_conversations(text, ending == "jsonl", calls))
-    skipped = tuple(str(each) for each in dialogs if isinstance(each, SkippedError))
-    found = [each for each in dialogs if isinstance(each, Transcript)]
+    skipped = tuple(str(dialog) for dialog in dialogs if isinstance(dialog, SkippedError))
+    found = [dialog for dialog in dialogs if isinstance(dialog, Transcript)]
     if not found:
         raise ValueError(skipped[0] if skipped else "the file has no dialogs")
-    names = different_names([each.name for each in found])
+    names = different_names([dialog.name for dialog in found])
     return tuple(map(Transcript.with_name, found, names)), skipped
 
 
 def endings() -> list[str]:
     """Return the endings of files of dialogs."""
-    return list(dict.fromkeys(ending for each in FORMATS.values() for ending in each.endings))
+    return list(dict.fromkeys(ending for format in FORMATS.values() for ending in format.endings))
 
 
 def read_file(path: str | Path) -> tuple[Transcript, ...]:
@@ -165,7 +165,7 @@ def _conversations(text: str, by_line: bool, calls: bool) -> Iterator[Transcript
     check_most("the file has", len(values), "dialogs", MAX_DIALOGS)
     for number, value in enumerate(values):
         if isinstance(value, list):
-            responses = any(isinstance(each, dict) and _is_item(each) for each in value)
+            responses = any(isinstance(item, dict) and _is_item(item) for item in value)
             value = {"input" if responses else "messages": value}
         value = check_object(value, f"dialog {number}")
         format = _format_of(value, number)
@@ -185,7 +185,7 @@ def _are_messages(values: list[Any]) -> bool:
 
 def _is_item(value: Mapping[str, Any]) -> bool:
     """Whether an object is an item of a response other than a message, such as a call."""
-    dialogs = {each.field for each in FORMATS.values()} - {"input", "output"}
+    dialogs = {format.field for format in FORMATS.values()} - {"input", "output"}
     return isinstance(value.get("type"), str) and not value.keys() & {"role", "from", *dialogs}
 
 
@@ -193,7 +193,7 @@ def _format_of(value: Mapping[str, Any], number: int) -> Format:
     for format in FORMATS.values():
         if format.field in value and (format.recognizes is None or format.recognizes(value)):
             return format
-    fields = sorted({each.field for each in FORMATS.values() if each.field is not None})
+    fields = sorted({format.field for format in FORMATS.values() if format.field is not None})
     raise ValueError(f"dialog {number}: it has neither {' nor '.join(map(repr, fields))}")
 
 

@@ -80,7 +80,7 @@ def read_dialogue(
     for turn, where in objects(listed, "turn", place):
         text = require(turn, "utterance", str, where)
         annotated = optional(turn, "frames", list, where)
-        frames = [_frame(*each, text) for each in objects(annotated, "frame", where)]
+        frames = [_frame(*frame, text) for frame in objects(annotated, "frame", where)]
         topic = _topic(frames, turns[-1].topic if turns else None)
         called = [frame.call for frame in frames if frame.call is not None] if calls else []
         words = with_calls(clean(text), called)
@@ -121,8 +121,9 @@ def _topic(frames: Sequence[Frame], before: str | None) -> str | None:
 
 def _services(frames: Sequence[Frame], before: frozenset[str]) -> frozenset[str]:
     """Return the services of a turn: those discussed, or any with weight, or those before."""
-    found = [each for each in frames if each.discussed] or [each for each in frames if each.weight]
-    return frozenset(frame.service for frame in found) or before
+    discussed = [frame for frame in frames if frame.discussed]
+    counted = discussed or [frame for frame in frames if frame.weight]
+    return frozenset(frame.service for frame in counted) or before
 
 
 # ------------------------------------------------------------------------------- demands
@@ -176,7 +177,7 @@ class _Demands:
             mentions = self._add("call", at, frame.service, method, slot, wordings)
             self.missing += mentions == ()
             made.append(Argument(slot, clean_name(value), mentions[-1] if mentions else None))
-        self.calls.append(Call(at, method, tuple(sorted(made, key=lambda each: each.slot))))
+        self.calls.append(Call(at, method, tuple(sorted(made, key=lambda argument: argument.slot))))
 
     def _add(
         self, kind: Any, turn: int, service: str, source: str, slot: str, wordings: Sequence[str]
@@ -202,10 +203,10 @@ class _Demands:
         """Return the mentions of a state's value that count, and whether it is carried over."""
         services, copied = {service}, self.copies.get((service, slot))
         if copied is not None:
-            services |= {each for each, values in self.state.items() if copied in values}
-        counted = tuple(each for each in mentions if services & self.services[each.turn])
-        own = any(service in self.services[each.turn] for each in mentions)
-        return counted or mentions, not own
+            services |= {other for other, values in self.state.items() if copied in values}
+        counted = tuple(mention for mention in mentions if services & self.services[mention.turn])
+        carried = all(service not in self.services[mention.turn] for mention in mentions)
+        return counted or mentions, carried
 
 
 # ------------------------------------------------------------------------------- frames

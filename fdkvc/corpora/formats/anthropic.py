@@ -38,23 +38,19 @@ def _messages(value: Mapping[str, Any], place: str) -> Iterator[Placed]:
         if not isinstance(blocks, list):
             yield message, where
             continue
-        blocks = [check_object(each, f"{where}: a block of 'content'") for each in blocks]
-        for is_result, some in groupby(blocks, lambda each: each.get("type") == "tool_result"):
-            group = [*some]
-            if is_result:
-                for each in group:
-                    yield {**message, "role": "tool", "content": each.get("content")}, where
-                continue
-            called = [each for each in group if each.get("type") == "tool_use"]
-            said = {
-                **message,
-                "content": [each for each in group if each.get("type") != "tool_use"],
-                "tool_calls": [
-                    {"function": {"name": each.get("name"), "arguments": each.get("input")}}
-                    for each in called
-                ],
-            }
-            yield said, where
+        blocks = [check_object(block, f"{where}: a block of 'content'") for block in blocks]
+        for is_result, group in groupby(blocks, lambda block: block.get("type") == "tool_result"):
+            said: dict[str, Any] = {**message, "content": [], "tool_calls": []}
+            for block in group:
+                if is_result:
+                    yield {**message, "role": "tool", "content": block.get("content")}, where
+                elif block.get("type") == "tool_use":
+                    call = {"name": block.get("name"), "arguments": block.get("input")}
+                    said["tool_calls"].append({"function": call})
+                else:
+                    said["content"].append(block)
+            if not is_result:
+                yield said, where
 
 
 def recognizes(value: Mapping[str, Any]) -> bool:
@@ -62,9 +58,9 @@ def recognizes(value: Mapping[str, Any]) -> bool:
     messages = value["messages"]
     if "system" in value or not isinstance(messages, list):
         return "system" in value
-    contents = (each.get("content") for each in messages if isinstance(each, dict))
-    blocks = (block for each in contents if isinstance(each, list) for block in each)
-    return any(isinstance(each, dict) and each.get("type") in BLOCKS for each in blocks)
+    contents = (message.get("content") for message in messages if isinstance(message, dict))
+    blocks = (block for content in contents if isinstance(content, list) for block in content)
+    return any(isinstance(block, dict) and block.get("type") in BLOCKS for block in blocks)
 
 
 FORMAT = Format(

@@ -135,10 +135,10 @@ def transcript_of(
             mentions = finder.mentions(wordings_of(wording) if demanded else (), before=at)
             missing += demanded and not mentions
             if mentions:
-                own = Demand("call", at, method, slot, value, mentions, call_number=len(calls))
-                demands.append(own)
+                demand = Demand("call", at, method, slot, value, mentions, call_number=len(calls))
+                demands.append(demand)
             made.append(Argument(slot, value, mentions[-1] if mentions else None))
-        calls.append(Call(at, method, tuple(sorted(made, key=lambda each: each.slot))))
+        calls.append(Call(at, method, tuple(sorted(made, key=lambda argument: argument.slot))))
     return Transcript(
         name,
         tuple(turns),
@@ -159,21 +159,20 @@ def _in_chat_terms(message: Mapping[str, Any], place: str) -> Mapping[str, Any]:
     who, text = (require(message, field, str, place) for field in ("from", "value"))
     called = _json_calls(text) if who == CALL_ROLE else []
     if called:
-        return {"role": ROLES[who], "tool_calls": [{"function": each} for each in called]}
+        return {"role": ROLES[who], "tool_calls": [{"function": call} for call in called]}
     return {"role": ROLES.get(who, who), "content": text}
 
 
 def _json_calls(text: str) -> list[dict[str, Any]]:
     """Return the calls in a JSON text, each a name and arguments; none if it is anything else."""
-    found = _parsed(text)
-    calls = found if isinstance(found, list) else [found]
-    valid = all(
-        isinstance(each, dict)
-        and isinstance(each.get("name"), str)
-        and isinstance(each.get("arguments"), dict)
-        for each in calls
-    )
-    return calls if valid else []
+    parsed = _parsed(text)
+    calls = parsed if isinstance(parsed, list) else [parsed]
+    for call in calls:
+        match call:
+            case {"name": str(), "arguments": dict()}:
+                continue
+        return []
+    return calls
 
 
 def _content(message: Mapping[str, Any], place: str, skipped: Counter[str]) -> str:

@@ -61,9 +61,9 @@ def read_results(
     info = optional(value, "info", dict, "info")
     policy = optional(optional(info, "environment_info", dict, "info"), "policy", str, "info")
     for at, simulation in enumerate(simulations, start=number):
-        found = check_object(simulation, f"simulation {at}")
+        checked = check_object(simulation, f"simulation {at}")
         try:
-            yield from read_simulation(found, at, calls, policy)
+            yield from read_simulation(checked, at, calls, policy)
         except SkippedError as error:
             yield error
 

@@ -27,16 +27,16 @@ def read_conversation(
     """Read one conversation."""
     place = f"dialog {number}"
     suites = optional(value, "suites_used", list, place)
-    cluster = clean_name(" + ".join(sorted(each for each in suites if isinstance(each, str))))
+    cluster = clean_name(" + ".join(sorted(suite for suite in suites if isinstance(suite, str))))
     named = value.get("name") or value.get("conversation_id")
     yield transcript_of(_messages(value, place), named, place, calls, cluster)
 
 
 def _messages(value: Mapping[str, Any], place: str) -> Iterator[Placed]:
     data = optional(value, "metadata", dict, place)
-    known = [f"{name}: {data[name]}" for name in USER_DATA if data.get(name) is not None]
-    if known:
-        yield {"role": "system", "content": "\n".join(known)}, f"{place}, metadata"
+    lines = [f"{name}: {data[name]}" for name in USER_DATA if data.get(name) is not None]
+    if lines:
+        yield {"role": "system", "content": "\n".join(lines)}, f"{place}, metadata"
     for turn, where in messages_of(value, "conversation", place):
         for api, inside in objects(optional(turn, "apis", list, where), "api", where):
             request = require(api, "request", dict, inside)
