@@ -116,16 +116,17 @@ class HeadTokens:
 
     @property
     def embeddings(self) -> Floats:
-        """Hidden states that enter the layer, of each KV head (L·K, N, d), or of each row."""
+        """Hidden states that enter the layer (R, N, d), or once for rows that share them."""
 
         def of_layer(layer: Vectors) -> Floats:
             held, new = layer.held("hidden"), layer.new("hidden")
             return np.concatenate([held, np.broadcast_to(new, (len(held), *new.shape[1:]))], axis=1)
 
-        shared = self._by_layer(of_layer)
-        if type(self._new) is np.ndarray:
-            return shared
-        return np.repeat(shared, len(self._new) // len(shared), axis=0)  # a device works by row
+        hidden = list(map(of_layer, self._layers))
+        even = len({len(states) for states in hidden}) == 1  # equally many rows share them
+        if even and type(self._new) is np.ndarray:  # a device decides row by row
+            return np.concatenate(hidden)
+        return np.concatenate([self._per_row(states) for states in hidden])
 
     @property
     def keys(self) -> Floats:
