@@ -41,6 +41,11 @@ class Grid:
         """Return a grid of named columns."""
         return Grid([*columns], [*zip(*columns.values(), strict=True)])
 
+    def beside(self, columns: Mapping[str, Sequence[str]]) -> Grid:
+        """Return the grid with more columns on its right."""
+        rows = [[*row, *more] for row, *more in zip(self.rows, *columns.values(), strict=True)]
+        return Grid([*self.heads, *columns], rows, self.names)
+
     def text(self, *, grouped: bool = False) -> str:
         """Align the cells for a terminal.
 

@@ -61,6 +61,17 @@ def short(value: object) -> str:
     return "" if value is None else str(value)
 
 
+def p_value(p: float) -> str:
+    """Write a p-value, "" where there is none.
+
+    Examples
+    --------
+    >>> p_value(0.04), p_value(0.0001), p_value(float("nan"))
+    ('0.040', '< 0.001', '')
+    """
+    return "< 0.001" if p < 0.001 else short(p)
+
+
 def digits_for(*numbers: float, least: int = 3) -> int:
     """Return the fewest decimals, `least` to 6, at which different numbers look different.
 

@@ -10,7 +10,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from fdkvc.experiments.benchmark import ADAPTATION, HELD, PAPERS_METRICS, Benchmark, Results
+from fdkvc.experiments.benchmark import ADAPTATION, HELD, PAPERS_METRICS, Benchmark
 from fdkvc.experiments.statistics import pareto_front
 from fdkvc.limits import MAX_RUN_NAMES
 from fdkvc.paper.tables import ABLATED_POLICY, ABLATED_SCENARIO, published_sweep
@@ -39,7 +39,7 @@ class Sweep:
     axes: tuple[tuple[str, tuple[Number, ...]], ...] = (("gamma", published_sweep("gamma")),)
     """One or two hyperparameters with their values."""
     scenario: Scenario = option(  # noqa: RUF009, declares a field
-        "scenario to run; default: mixed", default=MIXED
+        "scenario to run", default=MIXED
     )
     dialogs: int = number(DIALOGS, "dialogs per setting", 200)
     seed: int = number(SEED, "random seed")
@@ -101,11 +101,6 @@ class Sweep:
             budget=self.budget,
             metrics=self.metrics,
         )
-
-
-def swept_only(sweep: Sweep, results: Results) -> Results:
-    """Return the results of the swept variants only."""
-    return replace(results, benchmark=sweep.alone)
 
 
 def suggested_values(policy: str, parameter: str) -> tuple[Number, ...]:

@@ -52,19 +52,22 @@ def add_options(parser: argparse.ArgumentParser, kind: type) -> None:
     for field, word, several in _options(kind):
         if "help" not in field.metadata:
             continue
+        default: Any = field.default
         looks: dict[str, Any] = {"help": field.metadata["help"]}
         if word is bool:
             looks["action"] = "store_true"
         else:
             looks["metavar"] = field.metadata["metavar"]
             looks["type"] = read_value if word is int else str
-        shown: Any = field.default if word in (int, str) else None
         if several:
             looks["nargs"] = "+"
-            shown = " ".join(map(str, shown)) if word is int else None
-        elif word in (int, str):
-            looks["default"] = shown
-        if shown is not None:
+            # Of names, the help says which are the default.
+            shown = " ".join(map(str, default)) if word is int else ""
+        elif word is not bool and default is not None:
+            looks["default"] = shown = WORDS[word][1](default)
+        else:
+            shown = ""
+        if shown != "":
             looks["help"] += f"; default: {shown}"
         parser.add_argument(f"--{field.name.replace('_', '-')}", **looks)
 

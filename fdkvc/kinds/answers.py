@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from time import perf_counter
@@ -198,25 +198,24 @@ def by_policies(low: float, high: float) -> str:
     return "" if math.isnan(low) else f" [{signed(low, 2)} to {signed(high, 2)}]"
 
 
-def cost_text(cost: pd.DataFrame) -> str:
+COST = {"bytes": "{:,.0f}".format} | dict.fromkeys(
+    ("bytes_ratio", "read_per_second", "read_ratio", "written_per_second", "written_ratio"),
+    "{:.2f}".format,
+)
+"""Columns of ``live_cost.csv``, and how they are written."""
+
+
+def cost_grid(cost: pd.DataFrame, title: Callable[[str], str] = str) -> Grid:
     """Return the cost of a model's caches."""
-    rows = [
-        [
-            row["policy"],
-            str(row["budget"]),
-            f"{row['bytes']:,.0f}",
-            f"{row['bytes_ratio']:.2f}",
-            *(
-                text
-                for act in ("read", "written")
-                for text in (f"{row[f'{act}_per_second']:.1f}", f"{row[f'{act}_ratio']:.2f}")
-            ),
-        ]
-        for row in cost.to_dict("records")
-    ]
-    header = ["policy", "budget", "most bytes", "×"]
-    header += ["read per second", "×", "written per second", "×"]
+    columns = {"policy": [*map(title, cost.policy)], "per head": [*map(str, cost.budget)]}
+    columns |= {name.replace("_", " "): [*map(write, cost[name])] for name, write in COST.items()}
+    return Grid.of(columns)
+
+
+def cost_text(cost: pd.DataFrame) -> str:
+    """Return the cost of a model's caches, and what it is of."""
     return (
-        "Cost of the caches in one dialog: bytes, and tokens per second with evictions; × relative "
-        f"to the cache without eviction\n\n{Grid(header, rows).text()}"
+        "Cost of the caches in one dialog: peak bytes, and tokens per second with evictions; "
+        "ratios\nare to the cache without eviction\n\n"
+        f"{cost_grid(cost).text()}"
     )

@@ -37,7 +37,7 @@ from fdkvc.replication.judge import BENCHMARK, Fact, facts
 from fdkvc.replication.projections import alignments_table, differences_table
 from fdkvc.replication.rules import LEGEND, RULES
 from fdkvc.run.metrics import METRICS, late_metric
-from fdkvc.words import count, decimal, minus, short
+from fdkvc.words import count, decimal, minus, p_value, short
 
 ALIGNMENT = (
     "Alignment is with the topic projected by W_V. The published alignments are as small as those\n"
@@ -259,7 +259,7 @@ def _paired_text(results: Results, baseline: str) -> str:
     for scenario, name, policy, test in tables.comparisons(results, baseline):
         low, high = (test.low, test.high) if test.sd > 0 else (math.nan, math.nan)
         difference = late_metric(name).figure(test.mean, low, high, signs=True)
-        t, p = decimal(test.t, 1), "< 0.001" if test.p < 0.001 else f"{test.p:.3f}"
+        t, p = decimal(test.t, 1), p_value(test.p)
         if test.verdict in UNTESTED:
             t, p = "", UNTESTED[test.verdict]
         rows.append([scenario, metric_name(name), policy, difference, t, p])

@@ -14,7 +14,7 @@ import pandas as pd
 from fdkvc.corpora.lexical import LEXICAL, LexicalRecordings
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.transcripts import CALLS_NOTE, Transcript
-from fdkvc.experiments.arguments import COUNTED, forgotten, source_recall, source_rows
+from fdkvc.experiments.arguments import AGE_LABELS, SOURCE_LABELS, forgotten, source_recall
 from fdkvc.experiments.benchmark import default_baseline
 from fdkvc.experiments.jobs import Execution
 from fdkvc.experiments.model_shape import ModelShape
@@ -30,7 +30,7 @@ from fdkvc.experiments.statistics import over_clusters
 from fdkvc.experiments.summary import mean_table, paired_differences
 from fdkvc.explain.notes import missing_value_notes
 from fdkvc.files.record import Record
-from fdkvc.grid import DIFFERS, Grid, marked, pivot
+from fdkvc.grid import DIFFERS, Grid, figures, marked, pivot
 from fdkvc.kinds.base import Run
 from fdkvc.kinds.sources import OTHER_FILE, Sources
 from fdkvc.parameters import SEED
@@ -204,19 +204,32 @@ def replay_text(replayed: pd.DataFrame, baseline: str) -> str:
     return "\n\n".join(filter(None, parts))
 
 
+def sources_grid(by_source: pd.DataFrame, settings: Replay, budget: int) -> Grid:
+    """Return the recall of each policy by source and age, of the first mode of the heads."""
+    some = by_source[(by_source.budget == budget) & (by_source.heads == settings.heads[0])]
+    table = some.assign(
+        metric="call_recall",
+        source=some.source.map(SOURCE_LABELS),
+        mentioned=some.age.map(AGE_LABELS),
+    )
+    titles = {policy.name: policy.title for policy in settings.policies}
+    grid = pivot(table, figures(table), ["source", "mentioned"], "policy", titles.__getitem__)
+    counted = table.drop_duplicates(["source", "mentioned"]).astype(str)
+    names = {"arguments": "arguments", "dialogs": "n", "clusters": "services"}
+    return grid.beside({name: counted[column].tolist() for name, column in names.items()})
+
+
 def forgotten_text(by_source: pd.DataFrame, lost: pd.DataFrame, settings: Replay) -> str:
     """Return the recall by source and age at the middle budget, and the oldest that are lost.
 
     The list is that of the last policy.
     """
     budget = sorted(settings.budgets)[len(settings.budgets) // 2]
-    mode, policies = settings.heads[0], [each.name for each in settings.policies]
-    header = ["source", "mentioned", *policies, *COUNTED]
+    mode, last = settings.heads[0], settings.policies[-1].name
     parts = [
         f"Call-argument recall % by source and age at budget {budget}, with 95 % intervals",
-        Grid(header, source_rows(by_source, settings, budget), 2).text(grouped=True),
+        sources_grid(by_source, settings, budget).text(grouped=True),
     ]
-    last = policies[-1]
     gone = lost[(lost.policy == last) & (lost.budget == budget) & (lost.heads == mode)]
     if len(gone):
         parts += [

@@ -232,14 +232,14 @@ class Metric:
         return ranged(mean, low, high, self.digits, signed if signs else decimal)
 
     def with_unit(self, value: float) -> str:
-        """Write a value with its unit.
+        """Write a value with its unit, a dash for a missing one.
 
         Examples
         --------
         >>> METRICS["retention"].with_unit(0.7512), METRICS["alignment"].with_unit(0.5)
         ('75.1 %', '0.500')
         """
-        return f"{self.figure(value)} {self.unit}".rstrip()
+        return "–" if math.isnan(value) else f"{self.figure(value)} {self.unit}".rstrip()
 
     def late(self, trace: Trace, dialogs: DialogBatch) -> Floats:
         """Return the mean over each row's last turns, or over all of them (B,)."""

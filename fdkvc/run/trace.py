@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from functools import cached_property
 from typing import Any
@@ -319,6 +319,26 @@ class Trace:
             else:
                 columns[name] = change(column)
         return replace(self, **columns, results=None)
+
+    def row(self, index: int) -> Trace:
+        """Return the record of one row, as if it had run alone, with copied arrays."""
+
+        def of_row(part: Any) -> Any:
+            if isinstance(part, np.ndarray):
+                return part[index : index + 1].copy()
+            if isinstance(part, Mapping):
+                return {name: of_row(column) for name, column in part.items()}
+            if isinstance(part, tuple):
+                return tuple(map(of_row, part))
+            if isinstance(part, State):
+                return computed_state(*map(of_row, (part.cache, part.attended, part.tier)))
+            if isinstance(part, Trace | TurnResult | Update | Cache | Pages | Attended):
+                columns = {field.name: of_row(getattr(part, field.name)) for field in fields(part)}
+                return replace(part, **columns)
+            return part
+
+        row: Trace = of_row(self)
+        return replace(row, seconds=self.seconds)
 
     def result(self, turn: int) -> TurnResult:
         """Return all results of a turn, counted from 0 over the dialog.

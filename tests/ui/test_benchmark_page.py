@@ -324,7 +324,7 @@ def test_every_metric_that_is_asked_for_is_shown() -> None:
     ]
     section(app, "Compare two")
     labels = set(re.findall("<tr><td>Topic Return</td><td>([^<]*)</td>", html(app)))
-    assert labels == {metric.label for metric in metrics_of().values()}
+    assert labels == {metric.heading() for metric in metrics_of().values()}
 
 
 # ------------------------------------------------------------------------------- ablation

@@ -436,7 +436,7 @@ def test_heads_that_share_keys_decide_together_unless_someone_says_otherwise() -
         "all decide together",
         "those that share keys decide together",
     ]
-    assert "evidence held, those that share keys together" in html(section(app, "Heads"))
+    assert "evidence held, heads that share keys together" in html(section(app, "Heads"))
 
 
 @pytest.mark.parametrize("mode", ["each", "together"])

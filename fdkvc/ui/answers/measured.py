@@ -20,7 +20,7 @@ from fdkvc.experiments.known_services import GROUPS, known_sentence
 from fdkvc.experiments.shipped_tables import shipped_table
 from fdkvc.files.record import version_words
 from fdkvc.grid import Grid, figures, pivot
-from fdkvc.kinds.answers import correlations
+from fdkvc.kinds.answers import correlations, cost_grid
 from fdkvc.lm import MEASURED_ON
 from fdkvc.lm.head_eviction import DECIDES
 from fdkvc.policies import read_policy
@@ -44,12 +44,6 @@ from fdkvc.ui.kit.files import brought_run
 from fdkvc.ui.kit.frame import page_theme, panel, show_grid, side_by_side
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.words import count, listed, sentence
-
-COST = {"bytes": "{:,.0f}".format} | dict.fromkeys(
-    ("bytes_ratio", "read_per_second", "read_ratio", "written_per_second", "written_ratio"),
-    "{:.2f}".format,
-)
-"""Columns of ``live_cost.csv``, and how they are written."""
 
 OTHERWISE = (
     "On the stage each layer decides by itself, within the same budget, by mean scores and with "
@@ -157,14 +151,12 @@ def _show_own(page: str, known: Shipped) -> Mapping[str, pd.DataFrame]:
     if "live_cost.csv" in known.run.texts:
         cost = pd.read_csv(StringIO(known.run.texts["live_cost.csv"]))
         tables["live_cost.csv"] = cost
-        columns = {"policy": [*map(_title, cost.policy)], "per head": [*map(str, cost.budget)]}
-        columns |= {name.replace("_", " "): [*map(COST[name], cost[name])] for name in COST}
         st.subheader("What it costs", anchor=False)
         st.caption(
             "Peak bytes of the cache, and tokens per second with evictions, on the longest dialog. "
             "Ratios are to the cache without eviction."
         )
-        show_grid(columns, "Cost of each cache")
+        show_grid(cost_grid(cost, _title), "Cost of each cache")
     traces = [each for each in st.session_state[f"{page}/own"] if each.name.endswith(".npz")]
     if not traces:
         st.caption("To play it on the stage, also choose its trace.npz, which --trace writes.")

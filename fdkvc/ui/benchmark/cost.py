@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -60,16 +60,8 @@ def show_cost(page: str, run: StudyRun) -> None:
 
 def _show(key: str, table: pd.DataFrame, **columns: tuple[str, str]) -> None:
     """Show these columns with their labels and formats; empty ones are left out."""
-    known = {name: looks for name, looks in columns.items() if table[name].notna().any()}
-    formats: dict[str, str | Callable[[object], str] | None] = {
-        name: form.__mod__ for name, (_, form) in known.items()
-    }
-    st.dataframe(
-        table[["policy", *known]].style.format(formats, na_rep=""),
-        hide_index=True,
-        key=key,
-        height="content",
-        column_config={
-            name: st.column_config.NumberColumn(plain(label)) for name, (label, _) in known.items()
-        },
-    )
+    labels = {"policy": "policy"} | {name: label for name, (label, _) in columns.items()}
+    shown = table[[*labels]].dropna(axis="columns", how="all").rename(columns=labels)
+    formats: dict[str, Any] = {label: form.__mod__ for label, form in columns.values()}
+    style = shown.style.format({name: formats[name] for name in shown.columns[1:]}, na_rep="")
+    st.dataframe(style, hide_index=True, key=key, height="content")

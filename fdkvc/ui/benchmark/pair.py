@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import pandas as pd
 import streamlit as st
 
 from fdkvc.charts.dots import dots_chart
+from fdkvc.grid import figures
 from fdkvc.kinds.benchmark import StudyRun
 from fdkvc.paper.tables import BASELINE
 from fdkvc.replication.cells import scenario_label
@@ -17,7 +16,7 @@ from fdkvc.ui.kit.fields import pick_two
 from fdkvc.ui.kit.frame import page_theme, panel, show_grid, side_by_side
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.words import minus, signed
+from fdkvc.words import minus, p_value, short
 
 comparison = cached(comparison_table)
 """Compares two policies, once for all that show it."""
@@ -75,29 +74,15 @@ def show_differences(key: str, title: str, rows: pd.DataFrame, least: float) -> 
 
 
 def _shown(table: pd.DataFrame) -> dict[str, list[str]]:
-    def interval(low: pd.Series[float], high: pd.Series[float]) -> list[str]:
-        return [f"{signed(a, 4)} to {signed(b, 4)}" for a, b in zip(low, high, strict=True)]
-
     return {
         "scenario": table.scenario.map(scenario_label).tolist(),
-        "metric": [late_metric(name).label for name in table.metric],
+        "metric": [late_metric(name).heading() for name in table.metric],
         "dialogs": [f"{n:,}" for n in table.n],
-        "difference": [signed(value, 4) for value in table.mean_diff],
-        "95 % interval": interval(table.ci_low, table.ci_high),
-        "bootstrap interval": interval(table.bootstrap_low, table.bootstrap_high),
-        "t": [_figure(value, ".1f") for value in table.t],
-        "p": [_p(value) for value in table.p],
-        "p, adjusted": [_p(value) for value in table.p_holm],
-        "effect size": [_figure(value, "+.2f") for value in table.effect_size],
+        "difference": figures(table, ("mean_diff", "ci_low", "ci_high"), signs=True),
+        "bootstrap": figures(table, ("mean_diff", "bootstrap_low", "bootstrap_high"), signs=True),
+        "t": [*map(short, table.t)],
+        "p": [*map(p_value, table.p)],
+        "p, adjusted": [*map(p_value, table.p_holm)],
+        "effect size": [*map(short, table.effect_size)],
         "in words": [minus(words).replace("p < ", "p\u00a0<\u00a0") for words in table.words],
     }
-
-
-def _figure(value: float, form: str) -> str:
-    return "" if math.isnan(value) else minus(f"{value:{form}}")
-
-
-def _p(value: float) -> str:
-    if math.isnan(value):
-        return ""
-    return "<\u00a00.001" if value < 0.001 else f"{value:.3f}"

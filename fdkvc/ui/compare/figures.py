@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from statistics import fmean
 
@@ -40,8 +39,7 @@ def show_figures(lanes: Sequence[Lane]) -> None:
             values = table[metric.name]
         else:
             values = pd.Series([fmean(_course(lane.run, metric)) for lane in lanes])
-        words = ["–" if math.isnan(value) else metric.with_unit(value) for value in values]
-        add(metric.title, values, words, not metric.lower_is_better)
+        add(metric.title, values, [*map(metric.with_unit, values)], not metric.lower_is_better)
     adapted = [
         "–" if pd.isna(turns) else f"{'> ' if never else ''}{turns:.0f}"
         for turns, never in zip(table["adaptation"], table["never"], strict=True)
@@ -56,7 +54,7 @@ def show_figures(lanes: Sequence[Lane]) -> None:
     st.caption(
         plain(
             f"↑ higher is better, ↓ lower is better. {FIRST} first, {TIED} tied for first, "
-            f"{SAME} equal in every run; the marks are of this dialog only. Late: "
+            f"{SAME} equal in every run; the marks hold for this dialog only. Late: "
             f"mean of the last {LATE_TURNS} turns. Turns to adapt: from the first change of topic "
             f"until {percent(ADAPTED)} of the cache is about the new topic; > n: not within the n "
             "turns. Latency: the median turn of this single run, so it varies; the benchmark "

@@ -14,14 +14,7 @@ from fdkvc.files.export import csv_text
 from fdkvc.parameters import Field
 from fdkvc.ui.compare.figures import show_figures
 from fdkvc.ui.compare.what_if import FORKED
-from fdkvc.ui.kit import fields
-from fdkvc.ui.kit.downloads import (
-    download_files,
-    download_pictures,
-    show_address,
-    show_chart,
-    shown_charts,
-)
+from fdkvc.ui.kit import downloads, fields
 from fdkvc.ui.kit.fields import held, hold
 from fdkvc.ui.kit.frame import page_theme, panel, show_grid, side_by_side
 from fdkvc.ui.kit.lanes import (
@@ -37,7 +30,7 @@ from fdkvc.ui.kit.lanes import (
 )
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.sidebar import DIALOG, LOOK, MORE_METRICS
-from fdkvc.ui.stage.follow import save_scene, standing
+from fdkvc.ui.stage.follow import save_scene, stage_view
 from fdkvc.ui.stage.lane_stage import beside, follow_lanes, show_lanes, shown
 from fdkvc.words import count, listed, percent
 
@@ -108,7 +101,7 @@ def show_lines(page: str, lanes: tuple[Lane, ...], turn: int) -> None:
     )
     chart = with_data(spec, {**line_data(lanes), "cursor": cursor_data(turn)})
     alt = "Metrics over the turns, a line for each run; the table below has their figures"
-    show_chart(page, "metrics", chart, alt=alt)
+    downloads.show_chart(page, "metrics", chart, alt=alt)
 
 
 def show_difference(page: str, first: Lane, second: Lane, turn: int) -> None:
@@ -129,7 +122,7 @@ def show_difference(page: str, first: Lane, second: Lane, turn: int) -> None:
         },
     )
     alt = "Share of entries that both caches hold, over the turns"
-    show_chart(page, "overlap", chart, alt=alt)
+    downloads.show_chart(page, "overlap", chart, alt=alt)
     show_grid(_columns(table, first, second), "Entries that only one of the two keeps")
     st.caption(
         plain(
@@ -186,23 +179,23 @@ def _words(column: pd.Series, form: str) -> list[str]:
     return ["–" if pd.isna(value) else f"{value:{form}}" for value in column]
 
 
-def downloads(
-    page: str, lanes: tuple[Lane, ...], *, pictures: bool = True, own: bool = False
+def show_downloads(
+    page: str, lanes: tuple[Lane, ...], *, pictures: bool = True, uploaded: bool = False
 ) -> None:
     """Offer the comparison as one table, and its charts if there are `pictures`."""
     with st.popover("Download", icon=":material/download:"):
-        show_address(own)
+        downloads.show_address(uploaded)
         rows = [lane.run for lane in beside(lanes)]
         title = f"{listed([lane.label for lane in lanes])} on {rows[0].dialog.title}"
-        stands = standing(page)  # the session is out of reach at the click
-        save_scene(page, title, lambda: shown(stands, lanes), rows)
+        view = stage_view(page)  # the session is out of reach at the click
+        save_scene(page, title, lambda: shown(view, lanes), rows)
         if lanes[0].run.long:
             st.caption(plain(lanes[0].run.long_note(FILE)))
         else:
-            download_files(page, lambda: {FILE: csv_text(_entries(lanes))}, [FILE])
+            downloads.download_files(page, lambda: {FILE: csv_text(_entries(lanes))}, [FILE])
         if pictures:
             names = ["metrics"] if lanes[0].run.long else ["metrics", "overlap"]
-            download_pictures(page, shown_charts(page), names)
+            downloads.download_pictures(page, downloads.shown_charts(page), names)
 
 
 def _entries(lanes: Sequence[Lane]) -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,15 +10,11 @@ import pandas as pd
 import streamlit as st
 
 from fdkvc.corpora.model_folder import parse_config
-from fdkvc.experiments.arguments import (
-    COUNTED,
-    SOURCE_LABELS,
-    source_rows,
-)
+from fdkvc.experiments.arguments import SOURCE_LABELS
 from fdkvc.experiments.model_shape import SHAPE, SHAPES, ModelShape, shape_of
 from fdkvc.experiments.plan import budget_columns, plan_sentence, plan_table, smallest_budgets
 from fdkvc.experiments.statistics import MIN_CLUSTERS
-from fdkvc.kinds.replay import ReplayRun
+from fdkvc.kinds.replay import ReplayRun, sources_grid
 from fdkvc.limits import MAX_CONFIG_MEGABYTES, MAX_LANES
 from fdkvc.ui.dialogs import choices
 from fdkvc.ui.dialogs.files import DialogFile
@@ -71,7 +68,7 @@ def _plan(done: Replayed, shape: ModelShape) -> tuple[str, dict[str, list[str]]]
     """Return the conclusion, and the smallest budgets as columns."""
     settings = done.settings
     plan = plan_table(settings, done.table, done.tokens, shape)
-    titles = {each.name: each.title for each in settings.policies}
+    titles = {policy.name: policy.title for policy in settings.policies}
     smallest = smallest_budgets(plan[plan.heads == settings.heads[0]])
     sentence = plan_sentence(settings, done.table, plan, done.tokens, shape)
     return sentence, budget_columns(smallest, lambda policy, _: titles[policy])
@@ -81,7 +78,7 @@ def show_forgotten(page: str, done: Replayed) -> None:
     """Show the recall by source and age, and the list of what a policy forgot."""
     settings = done.settings
     st.header("What was forgotten", anchor=False)
-    titles = {each.name: each.title for each in settings.policies}
+    titles = {policy.name: policy.title for policy in settings.policies}
     budgets = sorted(settings.budgets)
     with st.container(horizontal=True):
         labels = {str(budget): f"{budget:,} entries" for budget in budgets}
@@ -89,11 +86,9 @@ def show_forgotten(page: str, done: Replayed) -> None:
         budget = int(pick(f"{page}/forgotten/budget", "At budget", labels, middle, 160))
         last = settings.policies[-1].name
         policy = pick(f"{page}/forgotten/policy", "Forgotten by", titles, last)
-    header = ["source", "mentioned", *titles.values(), *COUNTED]
-    rows = source_rows(done.sources, settings, budget)
-    columns = {name: [row[at] for row in rows] for at, name in enumerate(header)}
+    grid = sources_grid(done.sources, settings, budget)
     with st.container(key="table-of-sources"):
-        show_grid(columns, "Recall of call arguments by source and age")
+        show_grid(grid, "Recall of call arguments by source and age")
     st.caption(
         plain(
             "Call-argument recall in percent, a mean over dialogs, with its 95 % interval where "
@@ -102,15 +97,15 @@ def show_forgotten(page: str, done: Replayed) -> None:
         )
     )
     lost = done.forgotten
-    lost = lost[(lost.policy == policy) & (lost.budget == budget)]
-    lost = lost[lost.heads == settings.heads[0]].reset_index(drop=True)
+    same_run = (lost.policy == policy) & (lost.budget == budget)
+    lost = lost[same_run & (lost.heads == settings.heads[0])]
     if lost.empty:
         st.info(plain(f"{titles[policy]} held every argument at this budget."))
         return
-    found = f"{titles[policy]} forgot {count(len(lost), 'argument')}"
+    words = f"{titles[policy]} forgot {count(len(lost), 'argument')}"
     if len(lost) > LISTED:
-        found += f", of which these {LISTED} were mentioned longest ago"
-    st.markdown(plain(f"{found}. Select one to see the turn that needed it."))
+        words += f", of which these {LISTED} were mentioned longest ago"
+    st.markdown(plain(f"{words}. Select one to see the turn that needed it."))
     lost = lost.head(LISTED)
     event: Any = st.dataframe(
         _listed(lost),
@@ -119,11 +114,11 @@ def show_forgotten(page: str, done: Replayed) -> None:
         on_select="rerun",
         selection_mode="single-row",
     )
-    selected, seen = tuple(event.selection.rows), f"{page}/forgotten/seen"
-    before = st.session_state.get(seen)
-    st.session_state[seen] = now = (selected, policy, budget)
-    if selected and before != now:
-        go_to(page, done, {str(k): v for k, v in lost.iloc[selected[0]].to_dict().items()})
+    selection = (tuple(event.selection.rows), policy, budget)
+    before = st.session_state.get(f"{page}/forgotten/seen")
+    st.session_state[f"{page}/forgotten/seen"] = selection
+    if selection[0] and before != selection:
+        go_to(page, done, lost.iloc[selection[0][0]].to_dict())
 
 
 def _listed(lost: pd.DataFrame) -> pd.DataFrame:
@@ -141,9 +136,9 @@ def _listed(lost: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def go_to(page: str, done: Replayed, row: dict[str, Any]) -> None:
+def go_to(page: str, done: Replayed, row: Mapping[Any, Any]) -> None:
     """Show the moment at which a forgotten argument was needed, and rerun the page."""
-    names = [each.name for each in done.file.transcripts]
+    names = [transcript.name for transcript in done.file.transcripts]
     dialog = names.index(row["dialog"])
     policies = held(page, choices.POLICIES)
     if row["policy"] not in policies:  # such as one with the prompt pinned
@@ -154,13 +149,8 @@ def go_to(page: str, done: Replayed, row: dict[str, Any]) -> None:
         for demand, mentions in done.file.recording(dialog).evidence
         if (demand.needed_by, demand.slot) == needed
     )
-    values = [
-        (choices.DIALOG, dialog),
-        (choices.POLICIES, policies),
-        (choices.WHOSE, row["policy"]),
-        (TURN, int(row["turn"])),
-        (ENTRY, token),
-    ]
+    values = [(choices.DIALOG, dialog), (choices.POLICIES, policies)]
+    values += [(choices.WHOSE, row["policy"]), (TURN, int(row["turn"])), (ENTRY, token)]
     if row["budget"] <= choices.BUDGET.high:
         values.append((choices.BUDGET, int(row["budget"])))
     arrive(page, choices.which_dialog(page, dialog))

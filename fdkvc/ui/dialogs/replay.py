@@ -331,5 +331,4 @@ def _by_budget(table: pd.DataFrame, rows: list[str]) -> Grid:
     words = np.where(table["mean"].isna(), TOO_LARGE, figures(table)).tolist()
     grid = pivot(table, words, rows, label="budget {}".format, missing=TOO_LARGE)
     dialogs = table.groupby(rows, sort=False).n.max()
-    body = [[*row, str(n)] for row, n in zip(grid.rows, dialogs, strict=True)]
-    return Grid([*grid.heads, "dialogs"], body, len(rows))
+    return grid.beside({"dialogs": [*map(str, dialogs)]})

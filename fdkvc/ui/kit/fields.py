@@ -17,11 +17,11 @@ from fdkvc.ui.kit import address
 from fdkvc.ui.kit.markdown import Markdown, plain
 
 _PENDING, _SHOWN, _ARRIVED, _CHOSEN = "pending", "shown", "arrived", "chosen"
-_FOLLOWING, _LOOKED_AT = "following", "looked-at"
+_SHARED, _LOOKED_AT = "shared", "looked-at"
 _TYPED, _LABELS = "typed", "labels"
 """Session keys: what was typed last with the value that is used, and the labels of each choice."""
 
-Meant = TypeVar("Meant")
+Value = TypeVar("Value")
 
 
 def key_of(page: str, field: Field) -> str:
@@ -61,13 +61,6 @@ def hold_and_rerun(page: str, values: Iterable[tuple[Field, Any]]) -> None:
     st.rerun()
 
 
-def take_pending() -> None:
-    """Store the values left by `hold_and_rerun`; before anything is drawn."""
-    page, values = st.session_state.pop(_PENDING, ("", ()))
-    for field, value in values:
-        hold(page, field, value)
-
-
 def enter(page: str) -> None:
     """Remember the link by which the browser opened this page, or went back to it."""
     visited = address.follow(page)
@@ -80,7 +73,13 @@ def enter(page: str) -> None:
 
 
 def arriving_link() -> Mapping[str, str]:
-    """Return the parameters of a link that was just followed; nothing if none was."""
+    """Return the parameters of a link that was just followed; nothing if none was.
+
+    Before anything is drawn, as it stores the values that `hold_and_rerun` left.
+    """
+    page, values = st.session_state.pop(_PENDING, ("", ()))
+    for field, value in values:
+        hold(page, field, value)
     if _ARRIVED not in st.session_state:
         return {}
     st.session_state.pop(_CHOSEN, None)
@@ -129,10 +128,10 @@ def adopt_link(page: str, fields: Sequence[Field], link: Mapping[str, str]) -> l
     Without a link, fields that follow take their values from the page before.
     """
     if not link:
-        shared = _shared(page)
+        brought = shared(page)
         for field in fields:
-            if field.follows and field.name in shared:
-                hold(page, field, shared[field.name])
+            if field.follows and field.name in brought:
+                hold(page, field, brought[field.name])
         return []
     st.session_state[_LOOKED_AT] = page
     names = {field.name for field in fields}
@@ -143,23 +142,18 @@ def adopt_link(page: str, fields: Sequence[Field], link: Mapping[str, str]) -> l
     ]
 
 
-def follow(name: str, value: Any) -> None:
+def share(name: str, value: Any) -> None:
     """Share a value with the other pages, by name."""
-    st.session_state[_FOLLOWING] = {**st.session_state.get(_FOLLOWING, {}), name: value}
+    st.session_state[_SHARED] = {**st.session_state.get(_SHARED, {}), name: value}
 
 
-def following(page: str, name: str, default: Meant) -> Meant:
-    """Return the value shared by another page; otherwise the default.
+def shared(page: str) -> Mapping[str, Any]:
+    """Return the values shared by other pages, by name.
 
-    A shared value is used once: until the page writes its address, and never against a link.
+    A page uses them once: until it writes its address, and never against a link.
     """
-    shared: Mapping[str, Meant] = _shared(page)
-    return shared.get(name, default)
-
-
-def _shared(page: str) -> Mapping[str, Any]:
-    shared: Mapping[str, Any] = st.session_state.get(_FOLLOWING, {})
-    return {} if st.session_state.get(_LOOKED_AT) == page else shared
+    values: Mapping[str, Any] = st.session_state.get(_SHARED, {})
+    return {} if st.session_state.get(_LOOKED_AT) == page else values
 
 
 def write_link(page: str, fields: Sequence[Field]) -> None:
@@ -181,7 +175,7 @@ def link_writer(page: str, fields: Sequence[Field], moving: Sequence[Field]) -> 
         st.session_state[_LOOKED_AT] = page
         for field in fields:
             if field.follows:
-                follow(field.name, values[field.name])
+                share(field.name, values[field.name])
         written = {field.name: field.written(values[field.name]) for field in fields}
         chosen = {field.name: written[field.name] for field in fields if field.chosen}
         before = st.session_state.get(_CHOSEN, chosen)
@@ -197,7 +191,7 @@ def problems(*sentences: str) -> None:
         st.error(plain(sentence), icon=":material/error:")
 
 
-def settle(page: str, field: Field, given: Any, read: Callable[[Any], Meant]) -> Meant:
+def settle(page: str, field: Field, given: Any, read: Callable[[Any], Value]) -> Value:
     """Return a widget's value as `read` parses it; show an error and use the last valid one."""
     key, typed = key_of(page, field), _by_key(_TYPED)
     try:
@@ -284,8 +278,14 @@ def offer(page: str, field: Field) -> dict[Any, str]:
     return labels
 
 
-def choice(page: str, field: Field, **looks: Any) -> Any:
-    """Show a choice and return its key; `looks` are for `st.selectbox`."""
+def choice(page: str, field: Field, applies: bool = True, **looks: Any) -> Any:
+    """Show a choice and return its key, the default where it does not apply.
+
+    `looks` are for `st.selectbox`.
+    """
+    if not applies:
+        hold(page, field, field.default)
+        return field.default
     labels = offer(page, field)
     return st.selectbox(
         plain(field.label),
@@ -370,7 +370,7 @@ def several(page: str, field: Field) -> tuple[str, ...]:
     return tuple(key for key in labels if key in chosen)
 
 
-def text(page: str, field: Field, read: Callable[[str], Meant], placeholder: str = "") -> Meant:
+def text(page: str, field: Field, read: Callable[[str], Value], placeholder: str = "") -> Value:
     """Show a text input and return its value as `read` parses it, or the last valid one."""
     hold(page, field, held(page, field))
     typed = st.text_input(

@@ -24,7 +24,6 @@ from fdkvc.ui.kit.fields import (
     held,
     hold,
     problems,
-    take_pending,
     write_link,
 )
 from fdkvc.ui.kit.markdown import plain
@@ -113,7 +112,6 @@ def page(
     if _FRAMED not in st.session_state:
         _navigation()
         st.rerun()
-    take_pending()
     link = arriving_link()
     fields_of = fields if callable(fields) else lambda *_: fields
     wrong = adopt(name, link) if adopt else adopt_link(name, fields_of(name, link), link)

@@ -175,7 +175,7 @@ def choose_policy(page: str) -> tuple[Policy, Mapping[str, DeltaGenerator]]:
             disabled=all(values[field.name] == field.default for field in hyperparameters),
         )
     policy = policy.variant(**values)
-    fields.follow(POLICY.name, policy.name)
+    fields.share(POLICY.name, policy.name)
     return policy, beside
 
 
@@ -236,7 +236,7 @@ def held_policy(page: str, link: Mapping[str, str] | None = None) -> tuple[Polic
 
 def _follow_lanes(page: str) -> None:
     """Continue with the last policy of the page before, unless this page has one of them."""
-    lanes: list[str] = fields.following(page, LANES, [])
+    lanes = fields.shared(page).get(LANES)
     if not lanes:
         return
     _, policy = held_policy(page)

@@ -61,10 +61,10 @@ def choose_policies(
 
 def _follow_one(page: str, field: Field, most: int) -> None:
     """Also choose the policy of the previous page."""
-    names, name = held(page, field), fields.following(page, POLICY.name, "")
+    names, name = held(page, field), fields.shared(page).get(POLICY.name)
     if name and name not in names and len(names) < most:
         hold(page, field, [*names, name])
-    fields.follow(POLICY.name, "")
+    fields.share(POLICY.name, "")
 
 
 def warn_no_effect(policies: Iterable[Policy], available: Available = DRAWN) -> None:

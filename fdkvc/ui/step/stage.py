@@ -46,11 +46,11 @@ def answer(page: str, run: Run) -> None:
     """
     key = f"{page}/stage-answer"
     question = last_message(key)
-    found: dict[str, Any] = {"run": name_of(run), "done": False}
+    reply: dict[str, Any] = {"run": name_of(run), "done": False}
     if question and question["run"] == name_of(run):
         turn, token = int(question["turn"]), int(question["entry"])
-        found |= {"turn": turn, "entry": token, **_search(page, run, turn, token)}
-    listen(key, "answer", found)
+        reply |= {"turn": turn, "entry": token, **_search(page, run, turn, token)}
+    listen(key, "answer", reply)
 
 
 def _search(page: str, run: Run, turn: int, token: int) -> Mapping[str, Any]:
@@ -78,22 +78,20 @@ def _search(page: str, run: Run, turn: int, token: int) -> Mapping[str, Any]:
 
 
 def _answer(words: str, changes: Sequence[Change] = ()) -> Mapping[str, Any]:
-    tried = (
-        "One setting at a time, the nearest value first. Values between two steps were not tried."
-    )
-    described = [_described(change) for change in changes]
-    return {"done": True, "words": words, "tried": tried, "changes": described}
+    return {
+        "done": True,
+        "words": words,
+        "tried": "One setting at a time, the nearest value first, but none between two steps.",
+        "changes": [_described(change) for change in changes],
+    }
 
 
 def _verdict(changes: Sequence[Change]) -> str:
     """Say what the nearest changes that reverse a decision mean."""
-    found = any(change.after is not None for change in changes)
+    words = "No tried value of any single setting would have decided otherwise."
+    if any(change.after is not None for change in changes):
+        words = "Each of these alone is enough. Percentages are of the setting’s range."
     every = all(isinstance(change.before, int) and change.step == 1 for change in changes)
-    words = (
-        "Each of these alone is enough; shares are of the setting’s range."
-        if found
-        else "No tried value of any single setting would have decided otherwise."
-    )
     return words if every else f"{words} Not every value was tried."
 
 
