@@ -66,7 +66,6 @@ PACKAGES = {
         "report",
         "ui",
     },
-    "altair": {"charts", "ui"},
     "vl_convert": {"charts"},
     "streamlit": {"ui", "app", "pages"},
     "gguf": {"corpora"},
