@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks import own_peak, run_alone
 from fdkvc.corpora.arrays import one_dialog
-from fdkvc.corpora.lexical import word_vector
+from fdkvc.corpora.lexical import word_vectors
 from fdkvc.corpora.word_frequencies import word_surprisal
 from fdkvc.dialogs import DialogBatch
 from fdkvc.experiments.jobs import one_blas_thread
@@ -33,7 +33,7 @@ def long_dialog(tokens: int, seed: int = 0) -> DialogBatch:
     drawn = np.random.default_rng(seed)
     chance = 1 / np.arange(1, WORDS + 1)
     word = drawn.choice(WORDS, tokens, p=chance / chance.sum())
-    vectors = np.stack([word_vector(f"word{each}") for each in range(WORDS)])
+    vectors = word_vectors([f"word{number}" for number in range(WORDS)])
     surprisal = np.array([word_surprisal(f"word{each}") for each in range(WORDS)], np.float32)
     projections = drawn.standard_normal((3, 64, 16), np.float32) / np.float32(8)
     queries, keys, values = vectors @ projections

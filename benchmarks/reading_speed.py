@@ -1,10 +1,10 @@
 """How fast a language model reads, with and without eviction, beside *transformers*.
 
-    python -m benchmarks.reading_speed FOLDER FILE [--dialogs 100] [--repetitions 5]
+    python -m benchmarks.reading_speed MODEL FILE [--dialogs 100] [--repetitions 5]
 
-FOLDER has a model of the Llama layout, FILE dialogs. Alternatives alternate in one run; medians of
-CPU time of one thread are printed. *transformers* needs the packages of requirements-capture.txt,
-and is left out without them.
+MODEL is a folder or GGUF file of the Llama layout, or smollm2; FILE has dialogs. Alternatives
+alternate in one run; medians of CPU time of one thread are printed. *transformers* needs the
+packages of requirements-capture.txt, and is left out without them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks import medians, options, peak_with_workers, run_alone
 from fdkvc.corpora.formats import read_file
+from fdkvc.corpora.gguf_file import as_folder, find_model
 from fdkvc.corpora.model_folder import cache_name
-from fdkvc.corpora.model_text import model_text
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.answers import Answers, run_answers
 from fdkvc.experiments.workers import cores
@@ -53,7 +53,8 @@ def library(folder: Path) -> Callable[[Dialogs], None] | None:
     except ImportError:
         return None
     torch.set_num_threads(1)
-    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    with as_folder(find_model(str(folder))) as path:
+        model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
 
     def read_theirs(dialogs: Dialogs) -> None:
         for turns in dialogs:
@@ -69,7 +70,7 @@ def library(folder: Path) -> Callable[[Dialogs], None] | None:
 def reading(folder: Path, dialogs: Sequence[Transcript], repetitions: int) -> None:
     """Print the time to read dialogs, at once and turn by turn, by each alternative."""
     model = load_language_model(folder)
-    texts = [[model.tokens.encode_passage(each).ids for each in model_text(one)] for one in dialogs]
+    texts = [[each.ids for each in model.tokens.encode_dialog(one)] for one in dialogs]
     whole = [[[token for turn in turns for token in turn]] for turns in texts]
     plain: dict[str, Callable[[Dialogs], None]] = {
         "NumPy": partial(read_dialogs, partial(TextCache, model.decoder))
@@ -117,7 +118,8 @@ def main() -> None:
     asked = options(__doc__, "folder", "file", dialogs=100, repetitions=5)
     with threadpool_limits(1, user_api="blas"):
         reading(asked.folder, read_file(asked.file)[:LONGEST], asked.repetitions)
-    case = str(asked.folder.resolve()), str(asked.file.resolve()), asked.dialogs
+    folder = asked.folder.resolve() if asked.folder.exists() else asked.folder
+    case = str(folder), str(asked.file.resolve()), asked.dialogs
     print(run_alone(f"from benchmarks.reading_speed import whole_run as run; run{case}"), end="")
 
 

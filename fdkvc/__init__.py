@@ -1,3 +1,61 @@
-"""FD-KVC Lab: see, compare and judge KV-cache eviction policies for dialogs."""
+"""FD-KVC Lab: see, compare and judge KV-cache eviction policies for dialogs.
+
+Each public name is loaded on first use; `PolicyCache` needs torch and transformers.
+
+Examples
+--------
+>>> import fdkvc
+>>> dialogs = fdkvc.generate(fdkvc.SCENARIOS["mixed"], 2, seed=0)
+>>> trace = fdkvc.simulate(fdkvc.policy_named("fd-kvc"), dialogs, 56)
+>>> fdkvc.METRICS["retention"].late(trace, dialogs).shape
+(2,)
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fdkvc.corpora.formats import read_file as read_file
+    from fdkvc.corpora.lexical import LexicalRecordings as LexicalRecordings
+    from fdkvc.dialogs import DialogBatch as DialogBatch
+    from fdkvc.experiments.benchmark import Benchmark as Benchmark
+    from fdkvc.experiments.benchmark import run_benchmark as run_benchmark
+    from fdkvc.experiments.replay import Replay as Replay
+    from fdkvc.experiments.replay import replay as replay
+    from fdkvc.live.cache import PolicyCache as PolicyCache
+    from fdkvc.policies import Policy as Policy
+    from fdkvc.policies import policy_named as policy_named
+    from fdkvc.policies import read_policy as read_policy
+    from fdkvc.run.metrics import METRICS as METRICS
+    from fdkvc.run.online import OnlineCache as OnlineCache
+    from fdkvc.run.simulate import simulate as simulate
+    from fdkvc.synthetic.draw import generate as generate
+    from fdkvc.synthetic.scenarios import SCENARIOS as SCENARIOS
+    from fdkvc.synthetic.scenarios import custom_scenario as custom_scenario
 
 __version__ = "1.0.0"
+
+_NAMES = {
+    "corpora.formats": ("read_file",),
+    "corpora.lexical": ("LexicalRecordings",),
+    "dialogs": ("DialogBatch",),
+    "experiments.benchmark": ("Benchmark", "run_benchmark"),
+    "experiments.replay": ("Replay", "replay"),
+    "live.cache": ("PolicyCache",),
+    "policies": ("Policy", "policy_named", "read_policy"),
+    "run.metrics": ("METRICS",),
+    "run.online": ("OnlineCache",),
+    "run.simulate": ("simulate",),
+    "synthetic.draw": ("generate",),
+    "synthetic.scenarios": ("SCENARIOS", "custom_scenario"),
+}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
+
+__all__ = [*_MODULES]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

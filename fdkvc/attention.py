@@ -48,10 +48,11 @@ TRAITS = (
     *("word", "user", "mark", "surprisal", "capital", "digit", "punctuation"),
     *("near_surprisal", "near_capital", "near_digit", "position"),
 )
-"""What is known of a token from its text; see `fdkvc.corpora.token_traits`.
+"""Properties of a token that follow from its text; see `fdkvc.corpora.token_traits`.
 
-``word`` is a number of its word, the same for equal words; ``mark`` a token without text. What is
-near are the words beside it in the turn. ``position`` goes from 0 for a turn's first word to 1.
+``word`` is a number, the same for equal words; ``mark`` is 1 for a token without text; ``near_…``
+are properties of the words beside it in the turn; ``position`` is 0 for a turn's first word and 1
+for its last.
 """
 
 BLOCK = 2**22
@@ -150,6 +151,13 @@ def min_max(x: Floats, present: Bools | None = None) -> Floats:
     return np.where(present, scaled, np.float32(0))
 
 
+def lengths_of(x: Floats) -> Floats:
+    """Length of each vector (...), with 1 for zero vectors."""
+    length: Floats = np.sqrt(np.einsum("...d,...d->...", x, x))
+    length[length == 0] = 1
+    return length
+
+
 def cosine(a: Floats, b: Floats) -> Floats:
     """Cosine over the last axis; 0 where either vector is zero.
 
@@ -163,22 +171,22 @@ def cosine(a: Floats, b: Floats) -> Floats:
     return ratio
 
 
-def masked_products(one: Floats, two: Floats, known: Bools, others: Bools) -> Floats:
-    """Inner products of known vectors (B, m, ·) with known others (B, C, ·); 0 elsewhere."""
-    if known.all() and others.all():
-        return row_products(one, two)
-    # The shape of a matrix product may change its rounding, so unknown vectors are left out.
-    found = np.zeros((*known.shape, others.shape[1]), np.float32)
-    for row in range(len(found)):
-        own, theirs = np.flatnonzero(known[row]), np.flatnonzero(others[row])
-        found[row, own[:, None], theirs] = one[row, own] @ two[row, theirs].T
-    return found
+def masked_products(a: Floats, b: Floats, in_a: Bools, in_b: Bools) -> Floats:
+    """Inner products of the marked vectors of `a` (B, m, ·) and `b` (B, C, ·); 0 for others."""
+    if in_a.all() and in_b.all():
+        return row_products(a, b)
+    # The shape of a matrix product may change its rounding, so unmarked vectors are left out.
+    products = np.zeros((*in_a.shape, in_b.shape[1]), np.float32)
+    for row in range(len(products)):
+        m, n = np.flatnonzero(in_a[row]), np.flatnonzero(in_b[row])
+        products[row, m[:, None], n] = a[row, m] @ b[row, n].T
+    return products
 
 
-def _largest(cosines: Floats, place: Ints, others: Ints) -> Floats:
-    """Return the largest (..., C) of the cosines with others at later places; 0 if all are less."""
-    if place.max(initial=-1) >= others.min(initial=0):
-        cosines = np.where(others[..., None, :] > place[..., None], cosines, 0)
+def _largest(cosines: Floats, place: Ints, new_place: Ints) -> Floats:
+    """Return the largest (..., C) of the cosines with later places; 0 if all are less."""
+    if place.max(initial=-1) >= new_place.min(initial=0):
+        cosines = np.where(new_place[..., None, :] > place[..., None], cosines, 0)
     largest: Floats = cosines.max(axis=-1, initial=0)
     return largest
 
@@ -227,12 +235,12 @@ Product = Literal["logits", "similarities"]
 class Tokens(Protocol):
     """The tokens of B rows, as an observation reads them.
 
-    Arrays of shape (B, S, M + 1) end in a column for the empty slot's index, −1, which also reads
-    the same value from the end of the row before; so no mask is needed.
+    The last column of an array (B, S, M + 1) is for index −1, the empty slot. In a flattened array
+    −1 reads the last column of the row before, which has the same value; so no mask is needed.
     """
 
     def products(self, name: Product, turn: int) -> tuple[Floats, int]:
-        """Return products of some turns with at least the tokens so far, and this turn's place.
+        """Return products of turns, this one included, with the tokens so far, and its index.
 
         ``logits`` are scaled products of the mean query with the keys (B, S, M + 1), then −inf;
         ``similarities`` cosines of the mean embedding with the embeddings (B, S, M + 1), then 0.
@@ -240,7 +248,7 @@ class Tokens(Protocol):
 
     @property
     def embeddings(self) -> Floats:
-        """Embeddings (B, N, d)."""
+        """Embeddings (B, N, d), or (B / g, N, d) if g adjacent rows share them."""
 
     @property
     def surprisal(self) -> Floats | None:
@@ -289,7 +297,7 @@ class Tokens(Protocol):
         """The layer of the first row."""
 
     def parts(self) -> Iterable[tuple[slice, Tokens]]:
-        """Return consecutive rows, and their tokens, of which to compute one after the other."""
+        """Return groups of consecutive rows and their tokens, to be computed one by one."""
 
     @property
     def spoken_by(self) -> Ints | None:
@@ -305,25 +313,6 @@ class Tokens(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Arrivals:
-    """The tokens of a turn (B, n), padded with −1."""
-
-    new: Ints
-
-    @cached_property
-    def active(self) -> Bools:
-        """Whether the row has tokens in this turn (B,)."""
-        present: Any = self.new >= 0
-        active: Bools = present.any(axis=1)
-        return active
-
-    @cached_property
-    def all_active(self) -> bool:
-        """Whether every row has tokens in this turn."""
-        return bool(self.active.all())
-
-
-@dataclass(frozen=True, eq=False)
 class Observation:
     """What a policy may look at in one turn (counted from 0), for any set of tokens.
 
@@ -332,27 +321,25 @@ class Observation:
     """
 
     turn: int
-    _arrivals: Arrivals
+    new: Ints
+    """The turn's own tokens (B, n), padded with −1."""
     _tokens: Tokens
-
-    @property
-    def new(self) -> Ints:
-        """The turn's own tokens (B, n), padded with −1."""
-        return self._arrivals.new
 
     def with_new(self, token: Ints) -> Observation:
         """Return the same turn with these tokens (B, n) as its own."""
-        return replace(self, _arrivals=Arrivals(token))
+        return replace(self, new=token)
 
-    @property
+    @cached_property
     def active(self) -> Bools:
         """Whether the row has tokens in this turn (B,); a turn without tokens changes nothing."""
-        return self._arrivals.active
+        present: Any = self.new >= 0
+        active: Bools = present.any(axis=1)
+        return active
 
-    @property
+    @cached_property
     def all_active(self) -> bool:
         """Whether every row has tokens in this turn."""
-        return self._arrivals.all_active
+        return bool(self.active.all())
 
     @property
     def heads(self) -> int:
@@ -370,9 +357,9 @@ class Observation:
         return self._tokens.first_layer
 
     def parts(self) -> Iterator[tuple[slice, Observation]]:
-        """Yield rows, and what to observe of them, so that not all vectors are copied at once."""
+        """Yield groups of rows with their observations, so that not all are copied at once."""
         for rows, tokens in self._tokens.parts():
-            yield rows, replace(self, _arrivals=Arrivals(self.new[rows]), _tokens=tokens)
+            yield rows, replace(self, new=self.new[rows], _tokens=tokens)
 
     @cached_property
     def _turn_start(self) -> Ints:
@@ -397,7 +384,7 @@ class Observation:
         return np.where(token >= 0, self._tokens.born.reshape(-1).take(token + self._row_start), -1)
 
     def spoken_by(self, token: Ints, speaker: str) -> Bools:
-        """Whether this one of `SPEAKERS` said each token (B, C); false where it is not known.
+        """Whether a speaker of `SPEAKERS` said each token (B, C); false where unknown.
 
         The system's words include its prompt.
         """
@@ -405,19 +392,19 @@ class Observation:
         if speakers is None:
             return np.zeros(token.shape, np.bool_)
         of_tokens = speakers.reshape(-1).take(token + self._row_start)
-        said = SPEAKERS[1:] if speaker == "system" else (speaker,)
-        return np.isin(of_tokens, [*map(SPEAKERS.index, said)]) & (token >= 0)
+        names = SPEAKERS[1:] if speaker == "system" else (speaker,)
+        return np.isin(of_tokens, [*map(SPEAKERS.index, names)]) & (token >= 0)
 
     def is_word(self, token: Ints, words: Sequence[str]) -> Bools:
-        """Whether each token belongs to one of these words (B, C); false where it is not known."""
+        """Whether each token belongs to one of these words (B, C); false where unknown."""
         ids = self._tokens.words
         if ids is None:
             return np.zeros(token.shape, np.bool_)
-        found = np.isin(ids.reshape(-1).take(token + self._row_start), [*map(word_id, words)])
-        return found & (token >= 0)
+        of_tokens = ids.reshape(-1).take(token + self._row_start)
+        return np.isin(of_tokens, [*map(word_id, words)]) & (token >= 0)
 
     def traits(self, token: Ints) -> Floats:
-        """Return the `TRAITS` of each token (B, C, F); 0 in empty slots and where not known."""
+        """Return the `TRAITS` of each token (B, C, F); 0 in empty slots and where unknown."""
         if self._tokens.traits is None:
             return np.zeros((*token.shape, len(TRAITS)), np.float32)
         return self._vectors(self._tokens.traits, token) * (token >= 0)[:, :, None]
@@ -439,35 +426,44 @@ class Observation:
     def repetition(self, token: Ints) -> Floats:
         """Largest cosine of each token with a newer one of this turn (B, C), at least 0.
 
-        This costs cached × new cosines.
+        This costs cached × new cosines; rows that share embeddings and tokens are computed once.
         """
-        one, two = self._directions(token), self._directions(self.new)
-        place, newer = self.position(token), self.position(self.new)
-        known, others = token >= 0, self.new >= 0
-        if type(one) is not np.ndarray:  # on a device, which promises no bits
-            return np.where(known, _largest(row_products(one, two), place, newer), np.float32(0))
-        most = BLOCK // 4  # stays in a core's cache
-        if token.shape[1] * newer.size <= most and known.all() and others.all():
-            return _largest(row_products(one, two), place, newer)
-        # The shape of a matrix product may change its rounding, so each row is multiplied alone.
-        found = np.zeros(token.shape, np.float32)
-        for row in range(len(token)):
-            by, last = two[row, others[row]].T, newer[row, others[row]]
-            own = np.flatnonzero(known[row])
-            step = max(1, most // max(1, len(last)))
-            cosines = np.empty((min(step, len(own)), len(last)), np.float32)
-            for first in range(0, len(own), step):
-                some = own[first : first + step]
-                part = np.matmul(one[row, some], by, out=cosines[: len(some)])
-                found[row, some] = _largest(part, place[row, some], last)
-        return found
+        embeddings = self._tokens.embeddings
+        group = len(token) // len(embeddings)
+        if group == 1 or (token != np.repeat(token[::group], group, axis=0)).any():
+            return self._repetition(token, embeddings, slice(None))
+        largest = self._repetition(token, embeddings, slice(None, None, group))
+        return np.repeat(largest, group, axis=0)
 
-    def _directions(self, token: Ints) -> Floats:
+    def _repetition(self, token: Ints, embeddings: Floats, rows: slice) -> Floats:
+        """Return the `repetition` of some rows."""
+        place, new_place = self.position(token)[rows], self.position(self.new)[rows]
+        token, new = token[rows], self.new[rows]
+        in_cache, in_turn = token >= 0, new >= 0
+        cached, added = self._directions(embeddings, token), self._directions(embeddings, new)
+        if type(cached) is not np.ndarray:  # on a device, which promises no bits
+            largest = _largest(row_products(cached, added), place, new_place)
+            return np.where(in_cache, largest, np.float32(0))
+        most = BLOCK // 4  # stays in a core's cache
+        if token.shape[1] * self.new.size <= most and in_cache.all() and in_turn.all():
+            return _largest(row_products(cached, added), place, new_place)
+        # The shape of a matrix product may change its rounding, so each row is multiplied alone.
+        largest = np.zeros(token.shape, np.float32)
+        for row in range(len(token)):
+            columns, later = added[row, in_turn[row]].T, new_place[row, in_turn[row]]
+            slots = np.flatnonzero(in_cache[row])
+            step = max(1, most // max(1, len(later)))
+            cosines = np.empty((min(step, len(slots)), len(later)), np.float32)
+            for first in range(0, len(slots), step):
+                some = slots[first : first + step]
+                part = np.matmul(cached[row, some], columns, out=cosines[: len(some)])
+                largest[row, some] = _largest(part, place[row, some], later)
+        return largest
+
+    def _directions(self, embeddings: Floats, token: Ints) -> Floats:
         """Embedding of each token, scaled to length 1 (B, C, d)."""
-        vectors = self._vectors(self._tokens.embeddings, token)
-        length = np.sqrt(np.einsum("bcd,bcd->bc", vectors, vectors))[:, :, None]
-        length[length == 0] = 1
-        vectors /= length
+        vectors = self._vectors(embeddings, token)
+        vectors /= lengths_of(vectors)[:, :, None]
         return vectors
 
     def surprisal(self, token: Ints) -> Floats:
@@ -500,7 +496,10 @@ class Observation:
         return self._vectors(self._tokens.token_queries, token) * (token >= 0)[:, :, None]
 
     def _vectors(self, vectors: Floats, token: Ints) -> Floats:
-        return vectors.reshape(-1, vectors.shape[-1]).take(token + self._row_start, axis=0)
+        start = self._row_start[: len(vectors)]
+        if len(vectors) < len(token):  # groups of rows share them
+            start = np.repeat(start, len(token) // len(vectors), axis=0)
+        return vectors.reshape(-1, vectors.shape[-1]).take(token + start, axis=0)
 
     @cached_property
     def _queried(self) -> Ints:
@@ -524,7 +523,7 @@ class Observation:
     def attention_of_each(self, token: Ints, last: Ints | None = None) -> Floats:
         """Attention of each of the turn's queries over what it sees (B, n, C); padding is 0.
 
-        With `last` (B, 1), only the last queries, so many of each row, in order (B, max(last), C).
+        With `last` (B, 1), only that many last queries of each row, in order (B, max(last), C).
         """
         logits, stop = self._tokens.query_logits(self.turn), self.query_count
         start = np.zeros_like(stop) if last is None else stop - last[:, 0]
@@ -532,16 +531,16 @@ class Observation:
         if type(logits) is not np.ndarray:  # on a device, whose rows have equally many queries
             some = slice(logits.shape[1] - width, None)
             seen = (token[:, None] <= self._queried[:, some, None]) & (token[:, None] >= 0)
-            given = np.take_along_axis(logits[:, some], token[:, None], axis=2)
-            return softmax(np.where(seen, given, np.float32(-np.inf)))
-        found = np.full((len(token), width, token.shape[1]), -np.inf, np.float32)
+            of_tokens = np.take_along_axis(logits[:, some], token[:, None], axis=2)
+            return softmax(np.where(seen, of_tokens, np.float32(-np.inf)))
+        of_tokens = np.full((len(token), width, token.shape[1]), -np.inf, np.float32)
         for row, (first, end) in enumerate(zip(start.tolist(), stop.tolist(), strict=True)):
-            own = found[row, : end - first]
-            np.take(logits[row, first:end], token[row], axis=1, out=own, mode="wrap")
-            np.copyto(own, -np.inf, where=token[row] > self._queried[row, first:end, None])
-        return softmax(found)
+            of_row = of_tokens[row, : end - first]
+            np.take(logits[row, first:end], token[row], axis=1, out=of_row, mode="wrap")
+            np.copyto(of_row, -np.inf, where=token[row] > self._queried[row, first:end, None])
+        return softmax(of_tokens)
 
     def future_attention(self, token: Ints) -> Floats:
         """Attention of the full cache to each token, from this turn to the dialog's end (B, C)."""
-        come = self._tokens.future_attention
-        return come.reshape(-1).take(token + _starts(come, self.turn))
+        future = self._tokens.future_attention
+        return future.reshape(-1).take(token + _starts(future, self.turn))

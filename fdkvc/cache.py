@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -89,11 +89,11 @@ class Cache:
 
     def with_channels(self, **channels: Floats) -> Cache:
         """Replace the named channels."""
-        return Cache(self.token, {**self.channels, **channels}, self.state, self.filled)
+        return Cache(self.token, {**self.channels, **channels}, self.state, self.full)
 
     def with_state(self, **state: Floats) -> Cache:
         """Replace the named row states."""
-        return Cache(self.token, self.channels, {**self.state, **state}, self.filled)
+        return Cache(self.token, self.channels, {**self.state, **state}, self.full)
 
     def rows(self, rows: slice) -> Cache:
         """Return some of the rows."""
@@ -133,22 +133,20 @@ class Cache:
             return self.without(~kept).keep(pad_kept(kept, slots), slots)
         (slot,) = kept.reshape(-1).nonzero()
         shape = (len(self.token), slots)
-
-        def pick(column: NDArray[Any]) -> NDArray[Any]:
-            return column.reshape(-1).take(slot).reshape(shape)
-
-        channels = {name: pick(column) for name, column in self.channels.items()}
-        return Cache(pick(self.token), channels, self.state, self.full or None)
+        return self._each_column(
+            lambda column: column.reshape(-1).take(slot).reshape(shape), self.full or None
+        )
 
     def sorted_by(self, place: Ints) -> Cache:
         """Return the entries sorted by `place` (B, C), empty slots last."""
         order = np.argsort(np.where(self.present, place, np.iinfo(np.intp).max), axis=1)
+        return self._each_column(lambda column: np.take_along_axis(column, order, axis=1))
 
-        def pick(column: NDArray[Any]) -> NDArray[Any]:
-            return np.take_along_axis(column, order, axis=1)
-
+    def _each_column(
+        self, pick: Callable[[NDArray[Any]], NDArray[Any]], filled: bool | None = None
+    ) -> Cache:
         channels = {name: pick(column) for name, column in self.channels.items()}
-        return Cache(pick(self.token), channels, self.state)
+        return Cache(pick(self.token), channels, self.state, filled)
 
     def where(self, rows: Bools, other: Cache) -> Cache:
         """Take the rows that are True in `rows` (B,) from here and the rest from `other`."""
@@ -173,14 +171,10 @@ def empty_cache(
 
 def padded(tokens: Sequence[Ints]) -> list[Ints]:
     """Pad arrays of tokens with −1 to one length of their last axis."""
-    longest = max(each.shape[-1] for each in tokens)
+    longest = max(array.shape[-1] for array in tokens)
+    pads = [[*[(0, 0)] * (array.ndim - 1), (0, longest - array.shape[-1])] for array in tokens]
     return [
-        np.pad(
-            each,
-            [*[(0, 0)] * (each.ndim - 1), (0, longest - each.shape[-1])],
-            constant_values=EMPTY,
-        )
-        for each in tokens
+        np.pad(array, pad, constant_values=EMPTY) for array, pad in zip(tokens, pads, strict=True)
     ]
 
 
@@ -244,8 +238,8 @@ def contains(token: Ints, wanted: Ints) -> Bools:
     >>> contains(np.array([[7, -1, 9]]), np.array([[9, -1]])).tolist()
     [[False, False, True]]
     """
-    found: Bools = (token[:, :, None] == wanted[:, None, :]).any(axis=2) & (token != EMPTY)
-    return found
+    marked: Bools = (token[:, :, None] == wanted[:, None, :]).any(axis=2) & (token != EMPTY)
+    return marked
 
 
 def select(
@@ -262,9 +256,9 @@ def select(
     above it stay, those clearly below go, and among those that tie with it the older stay; so equal
     scores are split by age, however they were rounded.
 
-    The score (B, C) is finite where a slot holds an entry, C is at least the budget, which may
-    differ by row (B, 1), and at most so many are `protected` (B, C). With `pages`, entries leave
-    only by whole pages, whose entries have equal scores.
+    The score (B, C) is finite where a slot holds an entry. The budget may differ by row (B, 1); C
+    is at least the budget, and the `protected` entries (B, C) are at most as many. With `pages`,
+    entries leave only by whole pages, whose entries have equal scores.
 
     Returns
     -------
@@ -321,7 +315,7 @@ class Pages:
     page: Ints
     """Shape (B, C). The page of each entry, older ones first."""
     size: int
-    """Slots of a page; a page that is not full takes as many of the budget."""
+    """Slots of a page; a page that is not full takes as many slots of the budget."""
 
     def first(self, cache: Cache) -> Bools:
         """Mark the first entry of each page (B, C)."""
@@ -335,16 +329,16 @@ class Pages:
     ) -> NDArray[Any]:
         """Reduce a column (B, C) over each page and return the result for each entry."""
         number, rows = np.cumsum(self.first(cache), axis=1) - 1, np.arange(len(column))[:, None]
-        own = np.where(cache.present, column, start)
-        of_page = np.full_like(own, start)
-        combine.at(of_page, (rows, number), own)
+        values = np.where(cache.present, column, start)
+        of_page = np.full_like(values, start)
+        combine.at(of_page, (rows, number), values)
         whole: NDArray[Any] = of_page[rows, number]
         return whole
 
     def of_whole(self, marked: Bools, cache: Cache) -> Bools:
         """Mark all entries of every page with a marked one (B, C)."""
-        found: Bools = self.over(cache, np.logical_or, marked, start=False) & cache.present
-        return found
+        whole: Bools = self.over(cache, np.logical_or, marked, start=False) & cache.present
+        return whole
 
 
 def _select_pages(

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from fdkvc.attention import (
     BLOCK,
-    Arrivals,
     Bools,
     Floats,
     Ints,
     Observation,
     Product,
+    lengths_of,
     row_products,
     softmax,
 )
@@ -176,8 +176,8 @@ class DialogBatch:
     def products(self, name: Product, turn: int) -> tuple[Floats, int]:
         """Return the logits or similarities of some turns, and this turn's place among them.
 
-        Those of all turns, if they are few numbers; otherwise of a few turns with all tokens until
-        then, which replace those of the turns before; runs in other threads may still read those.
+        All turns, if these are few numbers; otherwise a few turns with all tokens until then. They
+        replace those of earlier turns, which runs in other threads may still read.
         """
         span = max(1, BLOCK // (self.keys.shape[1] + 1))
         if span >= self.turns:
@@ -234,11 +234,9 @@ class DialogBatch:
         """Each token's own query (B, N, h)."""
         if self.queries is not None:
             return self.queries
-        return row_products(
-            self.embeddings,
-            self.projection("query").swapaxes(-1, -2),
-            self._real and [(np.arange(tokens), self.keys.shape[-1]) for _, tokens in self._real],
-        )
+        width, matrix = self.keys.shape[-1], self.projection("query").swapaxes(-1, -2)
+        real = self._real and [(np.arange(tokens), width) for _, tokens in self._real]
+        return row_products(self.embeddings, matrix, real)
 
     def query_logits(self, turn: int) -> Floats:
         """q·k/√h of each of a turn's own queries with the keys up to its end (B, n, M + 1).
@@ -290,17 +288,17 @@ class DialogBatch:
 
         The last column is 0: index −1, the empty slot, finds it.
         """
-        come = np.zeros((self.rows, self.turns, self.keys.shape[1] + 1), np.float32)
-        come[:, :, :-1] = np.cumsum(self.full_attention[:, ::-1], axis=1)[:, ::-1]
-        return come
+        future = np.zeros((self.rows, self.turns, self.keys.shape[1] + 1), np.float32)
+        future[:, :, :-1] = np.cumsum(self.full_attention[:, ::-1], axis=1)[:, ::-1]
+        return future
 
     def observe(self, turn: int) -> Observation:
         """Return the observation of a turn."""
-        return Observation(turn, self._arrivals[turn], self)
+        return Observation(turn, self._new_tokens[turn], self)
 
     @cached_property
-    def _arrivals(self) -> list[Arrivals]:
-        return [Arrivals(self.new_tokens(turn)) for turn in range(self.turns)]
+    def _new_tokens(self) -> list[Ints]:
+        return [self.new_tokens(turn) for turn in range(self.turns)]
 
     def projection(self, space: str) -> Floats:
         """Return W_Q, W_K or W_V of each row (B, d, h) for ``query``, ``key`` or ``value``."""
@@ -357,8 +355,9 @@ class DialogBatch:
             return np.take_along_axis(column, turn, axis=1)
 
         first = of_turn(self.bounds) + (part - of_turn(last - counts + 1)) * tokens
-        end, said = self.bounds[:, -1:], self.speakers
-        speakers = None if said is None else np.where(padding, -1, of_turn(said))
+        end, speakers = self.bounds[:, -1:], self.speakers
+        if speakers is not None:
+            speakers = np.where(padding, -1, of_turn(speakers))
         parts = dataclasses.replace(
             self,
             bounds=np.concatenate([np.where(padding, end, first), end], axis=1),
@@ -390,13 +389,6 @@ def topic_bit(topic: Ints) -> Bits:
     return np.where(topic >= 0, 1 << np.maximum(topic, 0), 0).astype(np.uint32)
 
 
-def lengths_of(x: Floats) -> Floats:
-    """Length of each vector (...), with 1 for zero vectors."""
-    length: Floats = np.sqrt(np.einsum("...d,...d->...", x, x))
-    length[length == 0] = 1
-    return length
-
-
 def _mean_of_tokens(x: Floats) -> Floats:
     """Mean over the tokens of (..., n, d), as a matrix product, which is faster than a sum."""
     tokens = x.shape[-2]
@@ -417,14 +409,14 @@ def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
     if len(batches) == 1:
         return first
     for batch in batches:
-        for what, one, other in (
+        for what, value, expected in (
             ("topic names", batch.topic_names, first.topic_names),
             ("embedding dimension", batch.embeddings.shape[2], first.embeddings.shape[2]),
             ("head dimension", batch.keys.shape[2], first.keys.shape[2]),
             ("number of heads", batch.heads, first.heads),
         ):
-            if one != other:
-                raise ValueError(f"the dialogs differ in their {what}: {one} and {other}")
+            if value != expected:
+                raise ValueError(f"the dialogs differ in their {what}: {value} and {expected}")
         for name in (*BY_TOKEN, *BY_TURN, "topics", "projections"):
             if (getattr(batch, name) is None) != (getattr(first, name) is None):
                 raise ValueError(f"some of the dialogs have {name}, others do not")
@@ -436,15 +428,10 @@ def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
         if getattr(first, name) is None:
             return None
         arrays = [getattr(batch, name) for batch in batches]
-        if length is not None:
-            arrays = [
-                np.pad(
-                    array,
-                    [(0, 0), (0, length - array.shape[1]), *[(0, 0)] * (array.ndim - 2)],
-                    **padding,
-                )
-                for array in arrays
-            ]
+        for at, array in enumerate(arrays):
+            if length is not None:
+                pad = [(0, 0), (0, length - array.shape[1]), *[(0, 0)] * (array.ndim - 2)]
+                arrays[at] = np.pad(array, pad, **padding)
         return np.concatenate(arrays, axis=axis)
 
     return DialogBatch(

@@ -56,7 +56,7 @@ class Parameter:
         ['γ', 'α₀', 'w_c']
         """
         letters = unescape(re.sub(r"\\([a-z]+)", r"&\1;", self.symbol))
-        return re.sub(r"_(\d)", lambda found: chr(ord("₀") + int(found[1])), letters)
+        return re.sub(r"_(\d)", lambda digit: chr(ord("₀") + int(digit[1])), letters)
 
     @property
     def title(self) -> str:
@@ -129,7 +129,7 @@ class Field(Parameter):
     name: str = ""
     """In links and as an option."""
     default: Any = None
-    """Its type is the field's: a tuple means several choices, None an optional whole number."""
+    """It has the field's type; a tuple means several choices, None an optional whole number."""
     of: str = ""
     """The policy whose hyperparameter it is, if any."""
     read: Callable[[str], str] | None = None
@@ -141,7 +141,7 @@ class Field(Parameter):
 
     @property
     def kind(self) -> type:
-        """The type of its value, or of each one of several."""
+        """The type of its value, or of one of several."""
         return {type(None): int, tuple: str}.get(type(self.default), type(self.default))
 
     @property
@@ -149,7 +149,7 @@ class Field(Parameter):
         """The label of each choice."""
         choices = self.choices
         named = choices if isinstance(choices, Mapping) else {key: key for key in choices}
-        return {key: str(getattr(each, "label", each)) for key, each in named.items()}
+        return {key: str(getattr(choice, "label", choice)) for key, choice in named.items()}
 
     def parse(self, text: str) -> Any:
         """Parse the value of a link; ValueError if it is not allowed.
@@ -259,6 +259,20 @@ def parameter(default: float | int | str, label: str, help: str, **facts: Any) -
     return dataclasses.field(default=default, metadata={"parameter": described})
 
 
+def option(help: str, metavar: str = "KEY", **default: Any) -> Any:
+    """Declare a field of settings that is an option of their command.
+
+    `default` is as for `dataclasses.field`.
+    """
+    return dataclasses.field(metadata={"help": help, "metavar": metavar}, **default)
+
+
+def number(field: Field, what: str, default: int | None = None) -> Any:
+    """Declare a field of settings that is a whole number, checked by `field`."""
+    chosen = field.default if default is None else default
+    return option(f"{what}, {field.allowed(int)}", "N", default=chosen)
+
+
 def share(default: float, label: str, help: str, **facts: Any) -> Any:
     """Declare a share from 0 to 1 that may differ between the rows of a batch."""
     return parameter(default, label, help, low=0, high=1, by_row=True, **facts)
@@ -292,12 +306,12 @@ def changed(owner: Any, letters: bool = False) -> list[str]:
 
     With `letters`, a name that only spells a Greek letter is that letter.
     """
-    defaults, found = defaults_of(owner), []
-    for name, known in parameters_of(owner).items():
+    defaults, settings = defaults_of(owner), []
+    for name, declared in parameters_of(owner).items():
         if (value := getattr(owner, name)) != defaults[name]:
-            spelled = known.letters if letters and known.symbol == f"\\{name}" else name
-            found.append(f"{spelled}={value}")
-    return found
+            spelled = declared.letters if letters and declared.symbol == f"\\{name}" else name
+            settings.append(f"{spelled}={value}")
+    return settings
 
 
 class Checked:

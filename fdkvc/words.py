@@ -48,6 +48,30 @@ def number(x: float, digits: int = 3) -> str:
     return minus(np.format_float_positional(x, precision=1, fractional=False))
 
 
+def short(value: object) -> str:
+    """Write a cell of a table: a fraction with three decimals, "" where it is missing.
+
+    Examples
+    --------
+    >>> short(0.41234), short(3), short(float("nan")), short(None)
+    ('0.412', '3', '', '')
+    """
+    if isinstance(value, float):
+        return "" if np.isnan(value) else decimal(value)
+    return "" if value is None else str(value)
+
+
+def p_value(p: float) -> str:
+    """Write a p-value, "" where there is none.
+
+    Examples
+    --------
+    >>> p_value(0.04), p_value(0.0001), p_value(float("nan"))
+    ('0.040', '< 0.001', '')
+    """
+    return "< 0.001" if p < 0.001 else short(p)
+
+
 def digits_for(*numbers: float, least: int = 3) -> int:
     """Return the fewest decimals, `least` to 6, at which different numbers look different.
 
@@ -61,7 +85,7 @@ def digits_for(*numbers: float, least: int = 3) -> int:
     return next((n for n in every if len({number(x, n) for x in numbers}) == different), least)
 
 
-def contrast(one: float, other: float, digits: int = 3) -> tuple[str, str]:
+def contrast(a: float, b: float, digits: int = 3) -> tuple[str, str]:
     """Write two numbers with as many decimals as they need to differ, up to six.
 
     Examples
@@ -71,11 +95,11 @@ def contrast(one: float, other: float, digits: int = 3) -> tuple[str, str]:
     >>> contrast(0.5, 0.5)
     ('0.500', '0.500')
     """
-    places = digits_for(one, other, least=digits)
-    return number(one, places), number(other, places)
+    places = digits_for(a, b, least=digits)
+    return number(a, places), number(b, places)
 
 
-def gap(one: float, other: float, digits: int = 3) -> str:
+def gap(a: float, b: float, digits: int = 3) -> str:
     """Write the distance of two numbers as the difference of what `contrast` writes.
 
     Examples
@@ -83,9 +107,9 @@ def gap(one: float, other: float, digits: int = 3) -> str:
     >>> contrast(0.8256, 0.8371), gap(0.8256, 0.8371)
     (('0.826', '0.837'), '0.011')
     """
-    first, second = contrast(one, other, digits)
+    first, second = contrast(a, b, digits)
     if first == second:
-        return number(abs(one - other))
+        return number(abs(a - b))
     decimals = max(len(text.partition(".")[2]) for text in (first, second))
     written = (float(text.replace(minus("-"), "-")) for text in (first, second))
     return f"{abs(next(written) - next(written)):.{decimals}f}"
@@ -145,18 +169,6 @@ def ranged(
     if np.isnan(low):
         return write(mean, digits)
     return f"{write(mean, digits)} ({write(low, digits)} to {write(high, digits)})"
-
-
-def plus_minus(mean: float, high: float, scale: float = 1, digits: int = 1) -> str:
-    """Write a mean ± half its interval, if it has one.
-
-    Examples
-    --------
-    >>> plus_minus(0.75, 0.789, scale=100), plus_minus(0.75, float("nan"), digits=2)
-    ('75.0 ± 3.9', '0.75')
-    """
-    words = decimal(scale * mean, digits)
-    return words if np.isnan(high) else f"{words} ± {scale * (high - mean):.{digits}f}"
 
 
 def count(n: int, noun: str, plural: str = "") -> str:
@@ -229,7 +241,7 @@ def command_line(command: str, options: Mapping[str, object]) -> str:
     """
     words = []
     for name, value in {**options, "out": "results"}.items():
-        several = value if isinstance(value, list | tuple) else () if value is True else (value,)
+        values = value if isinstance(value, list | tuple) else () if value is True else (value,)
         words += [f"--{name.replace('_', '-')}"]
-        words += [shlex.quote(str(each).replace(", ", ",").replace(" ", ":")) for each in several]
+        words += [shlex.quote(str(text).replace(", ", ",").replace(" ", ":")) for text in values]
     return " ".join(["python -m fdkvc", command, *words])

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from fdkvc.ui.answers import choices, scene, sections
+from fdkvc.ui.answers import choices, scene, sections, why
 from fdkvc.ui.kit.frame import page
 
 PAGE = "answers"
@@ -24,5 +24,5 @@ with page(
         with body:
             answered = scene.answer(PAGE, conversation)
             if answered is not None:
-                shown.show_problems(sections.keep_to_sections(PAGE, answered, shown.link))
+                shown.show_problems(why.keep_to_answers(PAGE, answered, shown.link))
                 sections.open_section(PAGE, answered)

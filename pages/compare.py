@@ -34,6 +34,6 @@ with page(
         files = st.container(width="content")
     lanes = what_if.with_fork(PAGE, runs)
     with files:
-        scenes.downloads(PAGE, lanes)
+        scenes.show_downloads(PAGE, lanes)
     follow = scenes.show(PAGE, lanes, fields.link_writer(PAGE, scenes.FIELDS, sidebar.MOVING))
     follow()

@@ -38,8 +38,8 @@ with page(
         choices.offer_own_file(PAGE)
         view = choices.choose_view(PAGE)
         lane = choices.choose_look(PAGE, lanes)
-        sections.downloads(PAGE, view, lanes, lane)
-    recording = chosen.recording
+        sections.show_downloads(PAGE, view, lanes, lane)
+    recording = chosen.head.recording
     open_on(PAGE, shown.link, lambda: first_failure(recording, lane), choices.which_dialog(PAGE))
     shown.show_problems(sidebar.keep_to_dialog(PAGE, recording.dialogs, shown.link))
     warn_no_effect_in(policies, lanes[0].run.dialogs)

@@ -32,6 +32,3 @@ with page(
 
     st.header("What page size costs", anchor=False)
     policies.show_page_sizes(shown.name)
-
-    st.header("What other methods change", anchor=False)
-    policies.show_others()

@@ -34,7 +34,7 @@ with page(
         st.page_link(
             "pages/story.py", label="New here? Five scenes", icon=":material/auto_stories:"
         )
-        scene.downloads(PAGE, run)
+        scene.show_downloads(PAGE, run)
     write = fields.link_writer(PAGE, sidebar.view_fields(PAGE), sidebar.MOVING)
     follow = scene.show(PAGE, run, write)
     follow()

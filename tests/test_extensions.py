@@ -117,8 +117,8 @@ def test_an_extension_that_fails_is_left_out_with_a_warning(installed: Path) -> 
     [
         (type("Taken", (Fifo,), {"key": "h2o"}), ValueError, "'h2o' is taken"),
         (type("Odd", (Fifo,), {"key": "a(b)"}), ValueError, "'a(b)' is not allowed"),
-        (type("None", (Fifo,), {}), TypeError, "with a key of its own"),
-        (Fifo(), TypeError, "no class derived from Policy"),
+        (type("None", (Fifo,), {}), TypeError, "with its own key"),
+        (Fifo(), TypeError, "not a class derived from Policy"),
     ],
 )
 def test_what_is_no_policy_is_not_registered(kind: type, error: type, words: str) -> None:

@@ -25,7 +25,7 @@ from fdkvc.replication.cells import measured_tables, reproduced_by_spread, verdi
 from fdkvc.replication.claims import judged_claims
 from fdkvc.replication.judge import facts
 from fdkvc.replication.rules import power
-from tests.test_layers import PACKAGES, ROOMS
+from tests.test_layers import LAYERS, PACKAGES
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = (
@@ -374,21 +374,21 @@ def test_what_the_readme_says_of_the_traced_dialog_holds(results: Path) -> None:
     assert set(rules) == {"budget"}
 
 
-# ------------------------------------------------------------------------------- rooms
+# ------------------------------------------------------------------------------- packages
 
 
-def test_the_table_of_rooms_is_the_one_that_the_imports_are_held_to() -> None:
+def test_the_table_of_packages_is_the_one_that_imports_are_checked_against() -> None:
     rows = table("package, in the order of the data")
-    rooms = [
+    layers = [
         tuple(name.strip("/") for name in re.findall(r"`([^`]+)`", row[next(iter(row))]))
         for row in rows
     ]
 
-    assert rooms == [*ROOMS, ("commands", "__main__"), ("app", "pages")]
-    for room, row in zip(rooms, rows, strict=True):
+    assert layers == [*LAYERS, ("commands", "__main__"), ("app", "pages")]
+    for layer, row in zip(layers, rows, strict=True):
         named = {name for name in row["third-party"].split(", ") if name}
-        allowed = {package for package, who in PACKAGES.items() if who & set(room)}
-        assert named == allowed - {"numpy"}, room
+        allowed = {package for package, who in PACKAGES.items() if who & set(layer)}
+        assert named == allowed - {"numpy"}, layer
 
 
 def test_every_package_that_the_project_imports_is_required() -> None:

@@ -3,55 +3,45 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fdkvc.commands.console import (
     finish,
     progress,
     running,
-    skipped_text,
     warn,
     warn_no_effect,
     without_library_warnings,
 )
-from fdkvc.commands.dialogs import read_transcripts, record_all
+from fdkvc.commands.dialogs import read_sources, record_all
 from fdkvc.corpora.trace_file import trace_bytes
-from fdkvc.corpora.transcripts import Transcript
-from fdkvc.experiments.answers import CUT_TEXT, FULL, Answers, encode_dialog, readable, run_answers
-from fdkvc.experiments.jobs import Progress
-from fdkvc.experiments.proxies import AnswersTables, answers_tables
-from fdkvc.files.export import answers_files, csv_text
+from fdkvc.experiments.answers import CUT_TEXT, FULL, Answers, encode_dialog
+from fdkvc.experiments.jobs import Execution, Progress
 from fdkvc.files.options import settings_from
-from fdkvc.files.text import answers_text, cost_text
 from fdkvc.files.write import check_folder
-from fdkvc.lm import BUNDLED, BUNDLED_SERVICES
-from fdkvc.lm.language_model import load_language_model
+from fdkvc.kinds.answers import AnswersRun, readable_dialogs, small_model
+from fdkvc.kinds.sources import skipped_text
 from fdkvc.lm.tokens import MARKED
 from fdkvc.policies import read_policy
 from fdkvc.run.sinks import sinks_notes
-
-if TYPE_CHECKING:
-    from fdkvc.lm.language_model import AnyModel, LanguageModel
-
-Dialogs = tuple[Sequence[Transcript], str]
-"""Dialogs, and the SHA-256 of their file."""
 
 
 def answers(options: Namespace) -> None:
     """Measure the answers of a small language model."""
     settings, baseline = _settings(options)
-    model, trained_on = language_model(options.model)
-    dialogs = readable_dialogs(model, options.dialogs, options.tools)
+    model, trained_on = small_model(options.model)
+    dialogs, digest = readable_dialogs(model, read_sources(options))
     shape = model.decoder.shape
     available = {"heads": shape.heads, "layers": shape.layers}
     warn_no_effect(settings.policies, speakers=MARKED, words=True, **available)
-    with running(options) as arguments:
-        tables, files = measure(settings, baseline, model, dialogs, arguments, trained_on)
+    about: dict[str, Any] = {"digest": digest, "baseline": baseline, "trained_on": trained_on}
+    with running(options) as how:
+        run = AnswersRun.measure(settings, model, dialogs, about, **how)
     if options.model is not None:  # the bundled one has no sinks
         _warn_of_sinks(settings)
-    finish(options, files, f"{model.name}\n\n{answers_text(tables)}")
+    finish(options, run)
 
 
 @without_library_warnings()
@@ -78,10 +68,11 @@ def live(options: Namespace) -> None:
         _warn_of_sinks(settings)
         available = {"heads": 2, "layers": 2}  # several, whatever their number
         warn_no_effect(settings.policies, speakers=MARKED, words=True, **available)
-        dialogs = readable_dialogs(model, options.dialogs, options.tools)
-        arguments = {"workers": 1, "on_progress": on_progress}
-        tables, csv = measure(settings, baseline, model, dialogs, arguments, more=model.about)
-        transcripts, _ = dialogs
+        transcripts, digest = readable_dialogs(model, read_sources(options))
+        about: dict[str, Any] = {"digest": digest, "baseline": baseline, "more": model.about}
+        about["note"] = model.full().cache.left
+        how: Execution = {"workers": 1, "on_progress": on_progress}
+        run = AnswersRun.measure(settings, model, transcripts, about, **how)
         turns = [[turn.ids for turn in encode_dialog(model, each)] for each in transcripts]
         longest = max(turns, key=lambda dialog: sum(map(len, dialog)))
         began = perf_counter()
@@ -96,18 +87,17 @@ def live(options: Namespace) -> None:
                 Progress(done, total, "of the timing", perf_counter() - began)
             ),
         )
-    files: dict[str, str | bytes] = {**csv, "live_cost.csv": csv_text(cost)}
-    skipped: list[str] = []
+    more: dict[str, bytes] = {}
     if options.trace:
         first = settings.policies[0], settings.budgets[0], settings.decides
         recorded, skipped = record_all(
             lambda each: record_dialog(model, *first, each, encode_dialog(model, each)), transcripts
         )
+        if skipped:
+            warn(skipped_text(skipped))
         if recorded:
-            files["trace.npz"] = trace_bytes(recorded)
-    title = "\n".join(filter(None, [model.name, model.full().cache.left]))
-    text = f"{title}\n\n{answers_text(tables)}\n\n\n{cost_text(cost)}"
-    finish(options, files, "\n\n".join(filter(None, [text, skipped_text(skipped)])))
+            more["trace.npz"] = trace_bytes(recorded)
+    finish(options, replace(run, cost=cost), more)
 
 
 def _settings(options: Namespace) -> tuple[Answers, str]:
@@ -128,40 +118,3 @@ def _settings(options: Namespace) -> tuple[Answers, str]:
 def _warn_of_sinks(settings: Answers) -> None:
     for sentence in sinks_notes(settings.policies, settings.budgets):
         warn(sentence)
-
-
-def language_model(folder: str | None) -> tuple[LanguageModel, frozenset[str]]:
-    """Return a small language model, by default the bundled one, and its training services."""
-    if folder is None:
-        return load_language_model(BUNDLED), BUNDLED_SERVICES
-    return load_language_model(folder), frozenset()
-
-
-def readable_dialogs(model: AnyModel, file: str | None, tools: str | None = None) -> Dialogs:
-    """Return the dialogs of a file that a model can read; see `read_transcripts`."""
-    transcripts, digest = read_transcripts(file, tools=tools)
-    found, skipped = readable(model, transcripts)
-    if skipped:
-        warn(skipped_text(skipped))
-    return found, digest
-
-
-def measure(
-    settings: Answers,
-    baseline: str,
-    model: AnyModel,
-    dialogs: Dialogs,
-    arguments: Mapping[str, Any],
-    trained_on: frozenset[str] = frozenset(),
-    more: Mapping[str, object] | None = None,
-) -> tuple[AnswersTables, dict[str, str]]:
-    """Let a model answer dialogs, and return the tables and their files.
-
-    `arguments` are those of `fdkvc.commands.console.running`, and `more` as in `answers_files`.
-    """
-    began = perf_counter()
-    measured = run_answers(settings, model, dialogs[0], **arguments)
-    tables = answers_tables(measured, baseline, trained_on)
-    about: Any = {"model": model, "file": dialogs[1], "more": more}
-    seconds = perf_counter() - began
-    return tables, answers_files(settings, measured, tables, **about, seconds=seconds)

@@ -23,20 +23,11 @@ def benchmark(options: Namespace) -> None:
 
     from fdkvc.experiments.study import run_study
     from fdkvc.files.write import check_folder
+    from fdkvc.kinds.benchmark import BenchmarkRun, StudyRun
 
     if options.out is not None:
         check_folder(options.out)
     warn_no_effect(settings.policies)
-    with running(options) as arguments:
-        study = run_study(settings, whole=options.all, **arguments)
-
-    if options.all:
-        from fdkvc.files.studies import study_files, study_text
-
-        finish(options, study_files(study), study_text(study))
-    else:
-        from fdkvc.files.export import benchmark_files
-        from fdkvc.files.text import benchmark_text
-
-        results = study.results, study.latencies, baseline
-        finish(options, benchmark_files(*results), benchmark_text(*results))
+    with running(options) as how:
+        study = run_study(settings, whole=options.all, **how)
+    finish(options, StudyRun(study) if options.all else BenchmarkRun(study, baseline))

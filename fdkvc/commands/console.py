@@ -16,7 +16,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
-    from fdkvc.experiments.jobs import Progress
+    from fdkvc.experiments.jobs import Execution, Progress
+    from fdkvc.kinds.base import Run
     from fdkvc.policies import Policy
 
 SECONDS_PER_LINE = 10.0
@@ -24,10 +25,6 @@ SECONDS_PER_LINE = 10.0
 
 _last_line = -math.inf
 """When the last line of progress came, or the first part of a command began."""
-
-MAX_SKIPPED = 10
-"""Skipped dialogs that are listed with their reason."""
-
 
 _UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
@@ -102,12 +99,13 @@ def print_results(text: str, out: str | None = None) -> None:
     flush(f"{text}\n" if out is None else f"{text}\n\nWritten to {out}\n")
 
 
-def finish(options: Namespace, files: Mapping[str, str | bytes], text: str) -> None:
-    """Write the files of a command to the folder of ``--out``, if any, and print its results."""
+def finish(options: Namespace, run: Run, more: Mapping[str, bytes] | None = None) -> None:
+    """Write the files of a run, and more, to the folder of ``--out``, if any; print its results."""
     from fdkvc.files.write import write_files
 
+    text = run.text
     if options.out is not None:
-        write_files(options.out, files)
+        write_files(options.out, {**run.files, **(more or {})})
     print_results(text, options.out)
 
 
@@ -160,7 +158,7 @@ def progress(text: str = "Preparing") -> Iterator[Callable[[Progress], None]]:
 
 
 @contextmanager
-def running(options: Namespace) -> Iterator[dict[str, Any]]:
+def running(options: Namespace) -> Iterator[Execution]:
     """Yield the arguments of a run: its workers or its Dask cluster, and its progress."""
     with progress() as on_progress:
         if options.dask is None:
@@ -181,9 +179,3 @@ def warn_no_effect(policies: Sequence[Policy], **available: Any) -> None:
 
     for sentence in no_effect_notes(policies, Available(**available)):
         warn(sentence)
-
-
-def skipped_text(skipped: Sequence[str]) -> str:
-    """Return the list of skipped dialogs with reasons, "" if there are none."""
-    more = [f"and {len(skipped) - MAX_SKIPPED} more"] if len(skipped) > MAX_SKIPPED else []
-    return "\n  ".join(["Left out:", *skipped[:MAX_SKIPPED], *more]) if skipped else ""

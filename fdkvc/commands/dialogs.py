@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from io import BytesIO
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -17,31 +15,25 @@ from fdkvc.commands.console import (
     print_results,
     progress,
     running,
-    skipped_text,
     warn,
     warn_no_effect,
     without_library_warnings,
 )
 from fdkvc.corpora import capture as recorder
-from fdkvc.corpora.formats import EXAMPLES, read_bytes, read_dialogs
-from fdkvc.corpora.lexical import LexicalRecordings
 from fdkvc.corpora.recordings import Recording
-from fdkvc.corpora.tools import read_schema, with_tools
-from fdkvc.corpora.trace_file import read_trace_file, trace_bytes, trace_size
+from fdkvc.corpora.trace_file import trace_bytes, trace_size
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.benchmark import check_baseline, default_baseline
 from fdkvc.experiments.jobs import Progress
 from fdkvc.experiments.model_shape import read_shape
-from fdkvc.experiments.plan import PLAN_BUDGETS, dialog_lengths, plan_sentence
-from fdkvc.experiments.replay import Replay, default_heads, replay_arguments
-from fdkvc.explain.notes import missing_value_notes, not_read_notes, pinned_notes
-from fdkvc.files.export import replay_files, replay_tables
+from fdkvc.experiments.plan import PLAN_BUDGETS
+from fdkvc.experiments.replay import Replay, default_heads
+from fdkvc.explain.notes import pinned_notes
 from fdkvc.files.options import settings_from
-from fdkvc.files.text import forgotten_text, plan_text, replay_text
 from fdkvc.files.write import check_folder, write_files
-from fdkvc.limits import MAX_DIALOG_FILE_BYTES, MAX_TRACE_BYTES
+from fdkvc.kinds.replay import ReplayRun, transcripts_of
+from fdkvc.kinds.sources import Sources, skipped_text
 from fdkvc.policies import with_pinned_prompts
-from fdkvc.run.sinks import PROTECT, RECALL_ONLY
 from fdkvc.words import count
 
 
@@ -60,35 +52,20 @@ def dialogs(options: Namespace) -> None:
     if options.out is not None:
         check_folder(options.out)
 
-    recordings, transcripts, file = read_recordings(options)
+    recordings, digest = read_sources(options).read_recordings()
     with progress():
         first = recordings[0]  # computed on access, which takes long
     heads = len(first.heads)
     if options.heads is None:
         settings = replace(settings, heads=(default_heads(first),))
     warn_no_effect(settings.policies, speakers=SPEAKERS, words=True, heads=heads)
-    for sentence in pinned_notes(transcripts, settings.policies, settings.budgets):
+    for sentence in pinned_notes(transcripts_of(recordings), settings.policies, settings.budgets):
         warn(sentence)
-    began = perf_counter()
-    with running(options) as arguments:
-        table, calls = replay_arguments(settings, recordings, **arguments)
-    parts = [first.source, replay_text(table), *missing_value_notes(transcripts)]
-    more = replay_tables(settings, recordings, table, calls, shape)
-    if not calls.empty:
-        lost = more["replay_sources.csv"], more["replay_forgotten.csv"]
-        parts.append(forgotten_text(*lost, settings))
-    if shape is not None:
-        tokens = dialog_lengths(recordings)
-        parts.append(plan_text(more["plan_budgets.csv"], shape))
-        parts.append(plan_sentence(settings, table, more["plan.csv"], tokens, shape))
-        parts += [RECALL_ONLY, PROTECT]
-    files = {}
-    if options.out is not None:
-        about: dict[str, Any] = {"source": first.source, "file": file, "seed": options.seed}
-        about |= {"name": options.trace or options.dialogs, "shape": shape, "more": more}
-        seconds = perf_counter() - began
-        files = replay_files(settings, table, baseline, **about, seconds=seconds)
-    finish(options, files, "\n\n".join(parts))
+    about: dict[str, Any] = {"name": options.trace or options.dialogs, "digest": digest}
+    about |= {"seed": options.seed, "baseline": baseline, "shape": shape}
+    with running(options) as how:
+        run = ReplayRun.measure(settings, recordings, about, **how)
+    finish(options, run)
 
 
 @without_library_warnings()
@@ -96,7 +73,7 @@ def capture(options: Namespace) -> None:
     """Write a trace file of what a model attends to while it reads dialogs."""
     out = check_file(options.out, ".npz")
     check_folder(out.parent, [out.name])
-    transcripts, _ = read_transcripts(options.dialogs, options.calls)
+    transcripts, _ = read_sources(options).read_transcripts()
     model = recorder.load_capture_model(
         options.model, options.layer, options.heads, options.reads, options.surprisal
     )
@@ -123,51 +100,9 @@ def check_file(name: str, suffix: str) -> Path:
     return path
 
 
-def read_transcripts(
-    file: str | None, calls: bool = False, tools: str | None = None
-) -> tuple[Sequence[Transcript], str]:
-    """Return the dialogs of a file, by default the examples, and its SHA-256; warn of skipped ones.
-
-    `tools` is the file of a schema, whose tools begin each dialog, or "" for those in the dialogs'
-    file. The SHA-256 is then of both files. Tool calls are read as text if `calls`.
-    """
-    name = str(file or EXAMPLES / "dialogues.json")
-    content = read_bytes(name, MAX_DIALOG_FILE_BYTES)
-    with progress(f"Reading {Path(name).name}"):
-        transcripts, skipped = read_dialogs(content, name, calls)
-    if skipped:
-        warn(skipped_text(skipped))
-    for sentence in not_read_notes(transcripts):
-        warn(sentence)
-    if tools is not None:
-        schema = read_bytes(tools, MAX_DIALOG_FILE_BYTES) if tools else b""
-        known = read_schema(schema) if tools else None
-        transcripts, too_long = with_tools(transcripts, known)
-        if too_long:
-            warn(skipped_text(too_long))
-        if unlisted := sum(not each.tools_in_text for each in transcripts):
-            warn(f"Read without tools, as their file lists none: {count(unlisted, 'dialog')}.")
-        content += b"tools" + schema
-    return transcripts, hashlib.sha256(content).hexdigest()
-
-
-def read_recordings(options: Namespace) -> tuple[Sequence[Recording], Sequence[Transcript], str]:
-    """Return the recordings to replay, their dialogs, and the SHA-256 of their file."""
-    if options.trace is None:
-        transcripts, file = read_transcripts(options.dialogs, options.calls, options.tools)
-        return LexicalRecordings(transcripts, options.seed), transcripts, file
-    if options.dialogs is not None:
-        raise ValueError("--dialogs and --trace do not go together: give one of them")
-    if options.calls:
-        raise ValueError("--calls does not go with --trace: a trace holds what the model read")
-    if options.tools is not None:
-        raise ValueError("--tools does not go with --trace: a trace holds what the model read")
-    content = read_bytes(options.trace, MAX_TRACE_BYTES)
-    recordings = read_trace_file(BytesIO(content))
-    transcripts = [each.transcript for each in recordings]
-    for sentence in not_read_notes(transcripts):
-        warn(sentence)
-    return recordings, transcripts, hashlib.sha256(content).hexdigest()
+def read_sources(options: Namespace) -> Sources:
+    """Return what a command reads, with warnings on stderr."""
+    return Sources.of(options, warn=warn, reading=progress)
 
 
 def record_all(

@@ -8,13 +8,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fdkvc.commands.console import print_results, progress
-from fdkvc.commands.dialogs import check_file, read_transcripts
+from fdkvc.commands.dialogs import check_file, read_sources
 from fdkvc.corpora.lexical import LexicalRecordings
 from fdkvc.experiments.learning import draw_pairs, fit, split_by_cluster
 from fdkvc.experiments.replay import Replay, replay
 from fdkvc.files.options import settings_from
-from fdkvc.files.text import replay_text, text_table
 from fdkvc.files.write import check_folder, write_files
+from fdkvc.grid import Grid
+from fdkvc.kinds.replay import replay_text
 from fdkvc.parameters import SEED, check_parameter, parameters_of
 from fdkvc.policies import policy_named
 from fdkvc.policies.learned import Learned
@@ -28,7 +29,7 @@ def learn(options: Namespace) -> None:
     SEED.check(options.seed, "seed")
     settings = settings_from(Replay, options, policies=(policy_named("fifo"),), best=False)
     check_folder(out.parent, [out.name])
-    transcripts, digest = read_transcripts(options.dialogs, options.calls)
+    transcripts, digest = read_sources(options).read_transcripts()
     training, held_out = split_by_cluster(transcripts, options.seed)
     weights = fit(*draw_pairs(LexicalRecordings(training), options.seed)).record()
     record = {
@@ -43,7 +44,7 @@ def learn(options: Namespace) -> None:
         "features": weights,
     }
     write_files(out.parent, {out.name: json.dumps(record, indent=1) + "\n"})
-    others = map(policy_named, ("fifo", "surprisal", "learned"))
+    others = [*map(policy_named, ("fifo", "surprisal", "learned"))]
     policies = (*others, policy_named("learned", weights=options.out))
     settings = settings_from(Replay, options, policies=policies, best=False)
     with progress() as on_progress:
@@ -51,7 +52,7 @@ def learn(options: Namespace) -> None:
     text = (
         f"Trained on {count(len(training), 'dialog')}; compared on {len(held_out)} of other "
         "services",
-        text_table(["feature", "weight"], [[n, signed(weights[n]["weight"], 2)] for n in weights]),
-        replay_text(table[table.metric == "call_recall"]),
+        Grid(["feature", "weight"], [[n, signed(weights[n]["weight"], 2)] for n in weights]).text(),
+        replay_text(table[table.metric == "call_recall"], others[0].name),
     )
     print_results("\n\n".join(text), options.out)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 import fdkvc
 from fdkvc.limits import MAX_TURNS
-from fdkvc.parameters import BUDGET, DIALOGS, PORT, SEED, WORKERS, Field, read_number
+from fdkvc.parameters import BUDGET, PORT, SEED, WORKERS, Field, read_number
 
 EXAMPLES = "default: two example dialogs"
 FORMATS = (
@@ -25,9 +24,18 @@ SUGGESTED = "values to try; default: the paper's, or a suggested range"
 class _Parser(argparse.ArgumentParser):
     """A parser that raises a ValueError of one sentence, and the options that commands share."""
 
+    commands: dict[str, _Parser]
+
     def __init__(self, **settings: Any) -> None:
         layout: Any = partial(argparse.HelpFormatter, max_help_position=32, width=100)
         super().__init__(**settings, allow_abbrev=False, formatter_class=layout)
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Add the options of the command that is chosen, and parse the arguments."""
+        args = [*(sys.argv[1:] if args is None else args)]
+        if args and args[0] in self.commands:
+            _add_settings(args[0], self.commands[args[0]])
+        return super().parse_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
         raise ValueError(f"{message} (see {self.prog} --help)")
@@ -45,7 +53,7 @@ class _Parser(argparse.ArgumentParser):
 
     def number(self, field: Field, what: str) -> None:
         what = f"{what}, {field.allowed(int)}"
-        self.option(f"--{field.name}", "N", what, type=read_value, default=field.default)
+        self.option(f"--{field.name}", "N", what, type=_read_value, default=field.default)
 
     def seed_and_budget(self) -> None:
         self.number(SEED, "random seed")
@@ -53,7 +61,7 @@ class _Parser(argparse.ArgumentParser):
 
     def workers(self) -> None:
         what = f"worker processes, {WORKERS.allowed(int)}; default: the number of cores"
-        self.option("--workers", "N", what, type=read_value)
+        self.option("--workers", "N", what, type=_read_value)
         self.option("--dask", "ADDRESS", "run on the Dask cluster of this scheduler instead")
 
     def tools(self) -> None:
@@ -62,6 +70,28 @@ class _Parser(argparse.ArgumentParser):
 
     def calls(self) -> None:
         self.flag("--calls", "include tool calls, before the words of their turn")
+
+
+def _read_value(text: str) -> int | float | str:
+    number = read_number(text, int)
+    return read_number(text) if isinstance(number, str) else number
+
+
+def _add_settings(command: str, parser: _Parser) -> None:
+    """Add the options of a command's settings, which take NumPy to import."""
+    if command == "benchmark":
+        from fdkvc.experiments.benchmark import Benchmark as Settings
+    elif command == "sweep":
+        from fdkvc.experiments.sweep import Sweep as Settings  # type: ignore[assignment]
+    elif command == "dialogs":
+        from fdkvc.experiments.replay import Replay as Settings  # type: ignore[assignment]
+    elif command in ("answers", "live"):
+        from fdkvc.experiments.answers import Answers as Settings  # type: ignore[assignment]
+    else:
+        return
+    from fdkvc.files.options import add_options
+
+    add_options(parser, Settings)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -76,24 +106,17 @@ def build_parser() -> argparse.ArgumentParser:
     def command(name: str, what: str) -> _Parser:
         return commands.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.")
 
-    metrics = "metrics to compute; attention_loss and regret are slower; "
-    the_papers = f"{metrics}default: the paper's three"
-    policies = "policies to run, or variants such as fd-kvc:gamma=0.8; default: the paper's four"
+    parser.commands = commands.choices
+
     tables = "write CSV tables and run.json to this folder"
 
     app = command("app", "open the dashboard in a browser")
     port = f"port of the server, {PORT.allowed(int)}; default: 8501, or the next free one"
-    app.option("--port", "N", port, type=read_value)
+    app.option("--port", "N", port, type=_read_value)
 
     benchmark = command("benchmark", "measure policies on scenarios and compare with the paper")
     benchmark.option("--baseline", "KEY", "policy to compare with; default: h2o, else the first")
     benchmark.flag("--all", "measure and judge all of the paper's tables, figures and claims")
-    scenarios = "scenarios to run; default: the paper's, and adaptation"
-    benchmark.several("--scenarios", "KEY", scenarios)
-    benchmark.several("--policies", "KEY", policies)
-    benchmark.several("--metrics", "KEY", the_papers)
-    benchmark.number(DIALOGS, "dialogs per scenario")
-    benchmark.seed_and_budget()
     benchmark.workers()
     benchmark.option("--out", "DIR", tables)
 
@@ -103,10 +126,6 @@ def build_parser() -> argparse.ArgumentParser:
     sweep.several("--values", "X", SUGGESTED)
     sweep.option("--second", "NAME", "second hyperparameter, in all combinations with the first")
     sweep.several("--second-values", "X", SUGGESTED)
-    sweep.option("--scenario", "KEY", "scenario to run", default="mixed")
-    sweep.several("--metrics", "KEY", the_papers)
-    sweep.number(replace(DIALOGS, default=200), "dialogs per setting")
-    sweep.seed_and_budget()
     sweep.workers()
     sweep.option("--out", "DIR", "write tables and run.json to this folder", required=True)
 
@@ -115,18 +134,7 @@ def build_parser() -> argparse.ArgumentParser:
     dialogs.option("--trace", "FILE", "replay a model's trace file instead")
     dialogs.calls()
     dialogs.tools()
-    dialogs.several("--policies", "KEY", f"{policies} and random")
-    budgets = f"budgets to run, each {BUDGET.allowed(int)}; default: "
-    dialogs.several("--budgets", "N", f"{budgets}32 48 64 96 128", type=read_value)
-    heads = (
-        "each: every head evicts on its own; together: all heads evict by their mean score; kv: "
-        "heads that share keys do; default: kv where heads share keys, else each"
-    )
-    dialogs.several("--heads", "HOW", heads)
-    dialogs.several("--metrics", "KEY", f"{metrics}added to the metrics of evidence", default=[])
     dialogs.option("--baseline", "KEY", "policy to compare with; default: h2o, else the first")
-    chunk = "read longer turns in parts of N tokens, and evict after each part"
-    dialogs.option("--chunk", "N", chunk, type=read_value)
     dialogs.flag("--pin", "run every policy also with the system prompt pinned, within the budget")
     plan = (
         "find the smallest budgets that reach a call-argument recall of 90, 95 and 99 %%, and "
@@ -142,7 +150,8 @@ def build_parser() -> argparse.ArgumentParser:
     learn = command("learn", "fit the weights of the policy 'learned' to dialogs with tool calls")
     learn.option("--dialogs", "FILE", FORMATS, required=True)
     learn.calls()
-    learn.several("--budgets", "N", f"{budgets}32 48 64 96 128", type=read_value)
+    budgets = "budgets to compare at; default: 32 48 64 96 128"
+    learn.several("--budgets", "N", budgets, type=_read_value)
     learn.number(SEED, "random seed of the split and the sample")
     learn.option("--out", "FILE", "write this file, such as own.json", required=True)
 
@@ -155,8 +164,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     capture.option("--dialogs", "FILE", f"{FORMATS}; {EXAMPLES}")
     capture.calls()
-    capture.option("--layer", "L", "layer to record, from 0", type=read_value, required=True)
-    capture.several("--heads", "N", "heads to record; default: all", type=read_value)
+    capture.option("--layer", "L", "layer to record, from 0", type=_read_value, required=True)
+    capture.several("--heads", "N", "heads to record; default: all", type=_read_value)
     reads = (
         "words: the model reads the words alone; names: each turn after its speaker's name; chat: "
         "the dialog in the model's chat template"
@@ -186,13 +195,6 @@ def build_parser() -> argparse.ArgumentParser:
     for each in (answers, live):
         each.option("--dialogs", "FILE", f"{FORMATS}; {EXAMPLES}")
         each.tools()
-        each.several("--policies", "KEY", f"{policies}, random, cut-text (rereads the last tokens)")
-        each.several("--budgets", "N", f"{budgets}48 96", type=read_value)
-        decides = "head: each KV head evicts on its own; layer or model: all its heads together"
-        each.option("--decides", "WHO", decides, default="head")
-        each.option("--every", "N", "evict also after every N generated tokens", type=read_value)
-        each.flag("--write-calls", "let the model also write each call, token by token")
-        each.flag("--proxies", "also replay the dialogs, for the metrics that stand in for answers")
         each.option("--baseline", "KEY", "policy to compare with; default: full, without eviction")
         each.option("--out", "DIR", tables, required=True)
 
@@ -202,7 +204,8 @@ def build_parser() -> argparse.ArgumentParser:
     trace.option("--schedule", "LETTERS", own)
     trace.option("--policy", "KEY", "policy to run", default="fd-kvc")
     trace.several("--set", "NAME=X", "hyperparameters of the policy", default=[])
-    trace.several("--metrics", "KEY", f"{metrics}added to the paper's three", default=[])
+    metrics = "metrics to compute; regret is slower; added to the paper's three"
+    trace.several("--metrics", "KEY", metrics, default=[])
     trace.seed_and_budget()
     trace.option("--out", "DIR", "write entries.csv and turns.csv to this folder", required=True)
 
@@ -228,9 +231,3 @@ def build_parser() -> argparse.ArgumentParser:
     repeat.tools()
     repeat.workers()
     return parser
-
-
-def read_value(text: str) -> int | float | str:
-    """Return a number, whole if it can be, or the text if it is none."""
-    number = read_number(text, int)
-    return read_number(text) if isinstance(number, str) else number

@@ -5,12 +5,10 @@ from __future__ import annotations
 from argparse import Namespace
 
 from fdkvc.commands.console import finish, running, warn_no_effect
-from fdkvc.experiments.benchmark import run_benchmark
 from fdkvc.experiments.sweep import Sweep, read_values, suggested_values
 from fdkvc.files.options import settings_from
-from fdkvc.files.studies import sweep_files
-from fdkvc.files.text import sweep_text
 from fdkvc.files.write import check_folder
+from fdkvc.kinds.sweep import SweepRun
 from fdkvc.policies import read_policy
 
 
@@ -18,9 +16,9 @@ def sweep(options: Namespace) -> None:
     """Sweep one or two hyperparameters of a policy, beside all other policies."""
     settings = _settings(options)
     check_folder(options.out)
-    with running(options) as arguments:
-        results = run_benchmark(settings.benchmark, **arguments)
-    finish(options, sweep_files(settings, results), sweep_text(settings, results))
+    with running(options) as how:
+        run = SweepRun.measure(settings, **how)
+    finish(options, run)
 
 
 def _settings(options: Namespace) -> Sweep:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Sequence
 
-from fdkvc.commands.console import finish, warn_no_effect
+from fdkvc.commands.console import print_results, warn_no_effect
 from fdkvc.experiments.jobs import check_different
-from fdkvc.files.export import check_entries, trace_files
-from fdkvc.files.text import trace_text
-from fdkvc.files.write import check_folder
+from fdkvc.files.trace import check_entries, trace_files, trace_text
+from fdkvc.files.write import check_folder, write_files
 from fdkvc.parameters import BUDGET, SEED
 from fdkvc.policies import Policy, read_hyperparameters, read_policy
 from fdkvc.run.bounds import check_schedule
@@ -39,7 +38,8 @@ def trace(options: Namespace) -> None:
     trace = simulate(policy, dialogs, options.budget)
     title = f"{policy.title} on {scenario.label} ({scenario.schedule}), seed {options.seed}"
     text = f"{title}\n\n{trace_text(trace, dialogs, options.metrics)}"
-    finish(options, trace_files(trace, dialogs, options.metrics), text)
+    write_files(options.out, trace_files(trace, dialogs, options.metrics))
+    print_results(text, options.out)
 
 
 def _scenario(options: Namespace) -> Scenario:

@@ -155,7 +155,12 @@ class GgufFile(Mapping[str, Floats]):
         part = name.split(".")[-2]
         # The two numbers that a rotary position rotates together are adjacent in a file.
         if part in heads:
-            halves = array.reshape(self.config[heads[part]], -1, 2, array.shape[1])
+            count = self.config[heads[part]]
+            if array.ndim != 2 or len(array) % (2 * count):
+                raise ValueError(
+                    f"{name} has shape {array.shape}, which {count} heads cannot share"
+                )
+            halves = array.reshape(count, -1, 2, array.shape[1])
             array = halves.swapaxes(1, 2).reshape(array.shape)
         return array
 
@@ -366,7 +371,7 @@ class _Header:
         if kind not in _TYPES:
             names = ", ".join(each.name for each in _TYPES.values())
             raise ValueError(f"it has numbers of the type {kind}, but must have one of {names}")
-        if shape[0] % _TYPES[kind].numbers:
+        if not all(shape) or shape[0] % _TYPES[kind].numbers:
             raise ValueError("a row of a tensor is no whole number of blocks")
         return Tensor(tuple(reversed(shape)), _TYPES[kind], start)
 

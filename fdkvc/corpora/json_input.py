@@ -21,6 +21,10 @@ WORDS: Mapping[type, str] = {
 }
 """The names of JSON's types."""
 
+_STEPS = bytes.maketrans(b"[{]}\n", b"\x01\x01\xff\xff\x00")
+_UNNESTED = bytes({*range(256)} - {*b"[{]}\n"})
+"""Bytes without effect on the depth; in `_STEPS`, brackets change it by ±1."""
+
 
 def parse_json(text: str, first_line: int = 1) -> Any:
     """Parse strict JSON, without NaN and infinity, that has passed `check_structure`.
@@ -63,19 +67,16 @@ def check_structure(content: bytes, most_values: int | None = None) -> None:
     ValueError: line 1 is nested too deeply: at most 32 levels are allowed
     """
     most_values = MAX_JSON_VALUES if most_values is None else most_values
-    escaped = content.replace(b"\\\\", b"  ").replace(b'\\"', b"  ")
-    plain = np.frombuffer(escaped, np.uint8)
-    quotes = np.cumsum(plain == ord('"'), dtype=np.uint8)  # overflow keeps the parity
-    outside = quotes % 2 == 0
-    opening = outside & ((plain == ord("[")) | (plain == ord("{")))
-    closing = outside & ((plain == ord("]")) | (plain == ord("}")))
-    values = int((outside & (plain == ord(","))).sum()) + int(opening.sum())
+    escaped = content.replace(b"\\\\", b"").replace(b'\\"', b"")
+    codes = np.frombuffer(escaped, np.uint8)
+    outside = codes[~np.logical_xor.accumulate(codes == ord('"'))].tobytes()
+    values = sum(map(outside.count, (b",", b"[", b"{")))
     check_most("the file has", values, "values", most_values)
-    places = np.flatnonzero(opening | closing)
-    depth = np.cumsum(np.where(opening[places], 1, -1))
-    if depth.max(initial=0) > MAX_JSON_DEPTH:
-        place = int(places[np.argmax(depth > MAX_JSON_DEPTH)])
-        line = content.count(b"\n", 0, place) + 1
+    steps = np.frombuffer(outside.translate(_STEPS, _UNNESTED), np.int8)
+    depth = np.cumsum(steps, dtype=np.int8)  # overflows only beyond what is refused
+    refused = (depth > MAX_JSON_DEPTH) | (depth < 0)  # below 0 by the parser
+    if refused.any() and depth[first := refused.argmax()] > MAX_JSON_DEPTH:
+        line = 1 + np.count_nonzero(steps[:first] == 0)
         raise ValueError(
             f"line {line} is nested too deeply: at most {MAX_JSON_DEPTH} levels are allowed"
         )

@@ -28,15 +28,14 @@ def token_traits(text: str, spans: Iterable[tuple[int, int]], user: bool) -> Flo
     >>> traits[:, TRAITS.index("digit")].tolist()
     [0.0, 1.0]
     """
-    found = word_spans(text)
-    words = [text[start:end] for start, end in found]
-    places = words_at(found, spans)
+    words = word_spans(text)
+    texts = [text[start:end] for start, end in words]
+    places = words_at(words, spans)
     at = np.array(places, np.intp)
-    of_words = _word_traits(words)
     traits = np.zeros((len(at), len(TRAITS)), np.float32)
-    traits[at >= 0] = of_words[at[at >= 0]]
+    traits[at >= 0] = _word_traits(texts)[at[at >= 0]]
     traits[at < 0, _MARK] = 1
-    ids = [word_id(word) for word in words]
+    ids = [word_id(word) for word in texts]
     before, part = -1, 0
     for row, place in enumerate(places):
         if place >= 0:
@@ -50,25 +49,27 @@ def _word_traits(words: list[str]) -> Floats:
     """Return the traits of the words of a turn (n, F); word, speaker and mark are left at 0."""
     place = np.arange(len(words))
     surprisal = np.array([word_surprisal(word) for word in words], np.float32)
-    begins = np.array([at == 0 or words[at - 1] in ".!?" for at in place], bool)
+    begins = np.array([before in ".!?" for before in [".", *words[:-1]][: len(words)]], bool)
     capital = np.array([word[0].isupper() for word in words], bool) & ~begins
     digit = np.array([any(map(str.isdigit, word)) for word in words], bool)
     named = {
         "surprisal": surprisal,
         "capital": capital,
         "digit": digit,
-        "punctuation": np.array([not word[0].isalnum() for word in words], bool),
+        "punctuation": [not word[0].isalnum() for word in words],
         "near_surprisal": _beside(surprisal, -2, -1, 1, 2) / 4,
         "near_capital": _beside(capital, -1, 1),
         "near_digit": _beside(digit, -1, 1),
         "position": place / (place + 10),
     }
-    none = np.zeros(len(words))
-    return np.stack([named.get(name, none) for name in TRAITS], axis=1).astype(np.float32)
+    traits = np.zeros((len(words), len(TRAITS)), np.float32)
+    for name, column in named.items():
+        traits[:, TRAITS.index(name)] = column
+    return traits
 
 
 def _beside(column: NDArray[Any], *steps: int) -> NDArray[Any]:
     """Return the sum over the words at these distances, 0 beyond the turn."""
-    padded = np.pad(column.astype(np.float32), 2)
-    beside = [padded[2 + step : 2 + step + len(column)] for step in steps]
-    return np.asarray(np.sum(beside, axis=0))
+    padded = np.zeros(len(column) + 4, np.float32)
+    padded[2:-2] = column
+    return np.asarray(sum(padded[2 + step : 2 + step + len(column)] for step in steps))

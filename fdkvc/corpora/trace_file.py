@@ -12,17 +12,17 @@ import math
 import sys
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from tokenize import TokenError
-from typing import IO, Any, Literal
+from typing import IO, Any
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from fdkvc.attention import Floats
 from fdkvc.corpora.recordings import Recording, Token
+from fdkvc.corpora.tokenizer_file import error_reason
 from fdkvc.corpora.transcripts import (
     Demand,
     Mention,
@@ -38,28 +38,26 @@ from fdkvc.parameters import check_most
 
 VERSION = 1
 
-
 LARGEST_HALF = float(np.finfo(np.float16).max)
 """The largest 16-bit float: 65,504."""
-
 
 Arrays = Mapping[str, NDArray[Any]]
 
 SHAPES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "version": ("int", ()),  # 1
-    "source": ("str", ()),  # origin of the vectors, such as a model and its layer
+    "source": ("text", ()),  # origin of the vectors, such as a model and its layer
     "heads": ("int", ("H",)),  # number of each head in its layer
-    "dialog_names": ("str", ("D",)),  # equal ones are numbered
-    "dialog_clusters": ("str", ("D",)),  # task or service of each dialog, or empty
+    "dialog_names": ("name", ("D",)),  # equal ones are numbered
+    "dialog_clusters": ("name", ("D",)),  # task or service of each dialog, or empty
     "dialog_turns": ("int", ("D",)),  # turns of each dialog
     "missing": ("int", ("D",)),  # arguments of calls and values of states without a mention
-    "turn_speakers": ("str", ("T",)),
-    "turn_texts": ("str", ("T",)),
-    "turn_topics": ("str", ("T",)),  # empty where a turn has none
+    "turn_speakers": ("name", ("T",)),
+    "turn_texts": ("text", ("T",)),
+    "turn_topics": ("name", ("T",)),  # empty where a turn has none
     "turn_kinds": ("str", ("T",)),  # system for a prompt, result for a tool's result, or empty
     "turn_calls": ("int", ("T",)),  # characters at the start of each text that are calls
     "turn_tokens": ("int", ("T",)),  # tokens of each turn
-    "token_texts": ("str", ("N",)),  # in the tokenizer's form
+    "token_texts": ("name", ("N",)),  # in the tokenizer's form
     "token_spans": ("int", ("N", "2")),  # characters of the turn's text, the end excluded
     "embeddings": ("float", ("N", "d")),
     "queries": ("float", ("H", "N", "h")),  # after positional rotation: q·k/√h is the logit
@@ -67,9 +65,9 @@ SHAPES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "values": ("float", ("K", "N", "h")),  # their keys and values, the number of these
     "demand_kinds": ("str", ("Q",)),  # call or state
     "demand_places": ("int", ("Q", "2")),  # dialog, and the turn that needs the value
-    "demand_sources": ("str", ("Q",)),  # method, or service
-    "demand_slots": ("str", ("Q",)),
-    "demand_values": ("str", ("Q",)),
+    "demand_sources": ("name", ("Q",)),  # method, or service
+    "demand_slots": ("name", ("Q",)),
+    "demand_values": ("name", ("Q",)),
     "demand_carried": ("int", ("Q",)),  # 1: mentioned only for other services, else 0
     "demand_calls": ("int", ("Q",)),  # place of the call among the dialog's, 0 for a state
     "mentions": ("int", ("M", "4")),  # demand, turn, first character, end; oldest first
@@ -83,11 +81,15 @@ OPTIONAL = (
 )
 """Arrays that may be absent."""
 
-_KINDS: Mapping[str, tuple[str, str]] = {
-    "int": ("i8", "whole numbers of 64 bits"),
-    "str": ("U", "texts"),
-    "float": ("f2 f4", "floats of 16 or 32 bits"),
+_KINDS: Mapping[str, tuple[str, str, Callable[[str], str] | None]] = {
+    "int": ("i8", "whole numbers of 64 bits", None),
+    "float": ("f2 f4", "floats of 16 or 32 bits", None),
+    "str": ("U", "texts", None),
+    "text": ("U", "texts", clean),
+    "name": ("U", "texts", clean_name),
 }
+"""NumPy's types of each kind, their description, and how texts are cleaned."""
+
 AXES: dict[str, tuple[str, int]] = {
     "D": ("dialogs", MAX_DIALOGS),
     "T": ("turns", 200_000),
@@ -190,49 +192,50 @@ def _arrays_of(recordings: Sequence[Recording], half: bool) -> dict[str, Any]:
         for mention in demand.mentions
     ]
 
-    def texts(values: Sequence[str]) -> NDArray[np.str_]:
-        return np.array(values, np.str_)
-
-    def ints(values: Any, *shape: int) -> NDArray[np.int64]:
-        return np.array(values, np.int64).reshape(shape or -1)
-
     def joined(name: str, axis: int, step: int = 1) -> NDArray[Any]:
         parts = [getattr(recording, name)[::step] for recording in recordings]
         fits = half and max(float(np.abs(part).max()) for part in parts) <= LARGEST_HALF
         return np.concatenate(parts, axis=axis).astype(np.float16 if fits else np.float32)
 
-    surprisal = {} if recordings[0].surprisal is None else {"surprisal": joined("surprisal", 0)}
     sharing = _sharing(recordings)
-    return {
-        "version": np.int64(VERSION),
-        "source": np.str_(recordings[0].source),
-        "heads": ints(recordings[0].heads),
-        "dialog_names": texts([transcript.name for transcript in transcripts]),
-        "dialog_clusters": texts([transcript.cluster for transcript in transcripts]),
-        "dialog_turns": ints([len(transcript.turns) for transcript in transcripts]),
-        "missing": ints([transcript.missing for transcript in transcripts]),
-        "turn_speakers": texts([turn.speaker for turn in turns]),
-        "turn_texts": texts([turn.text for turn in turns]),
-        "turn_topics": texts([turn.topic or "" for turn in turns]),
-        "turn_kinds": texts([turn.kind or "" for turn in turns]),
-        "turn_calls": ints([turn.call_characters for turn in turns]),
-        "turn_tokens": ints([len(turn) for recording in recordings for turn in recording.tokens]),
-        "token_texts": texts([token.text for token in tokens]),
-        "token_spans": ints([(token.start, token.end) for token in tokens], -1, 2),
+    columns: dict[str, Any] = {
+        "version": VERSION,
+        "source": recordings[0].source,
+        "heads": recordings[0].heads,
+        "dialog_names": [transcript.name for transcript in transcripts],
+        "dialog_clusters": [transcript.cluster for transcript in transcripts],
+        "dialog_turns": [len(transcript.turns) for transcript in transcripts],
+        "missing": [transcript.missing for transcript in transcripts],
+        "turn_speakers": [turn.speaker for turn in turns],
+        "turn_texts": [turn.text for turn in turns],
+        "turn_topics": [turn.topic or "" for turn in turns],
+        "turn_kinds": [turn.kind or "" for turn in turns],
+        "turn_calls": [turn.call_characters for turn in turns],
+        "turn_tokens": [len(turn) for recording in recordings for turn in recording.tokens],
+        "token_texts": [token.text for token in tokens],
+        "token_spans": [(token.start, token.end) for token in tokens],
         "embeddings": joined("embeddings", 0),
         "queries": joined("queries", 1),
         "keys": joined("keys", 1, sharing),
         "values": joined("values", 1, sharing),
-        "demand_kinds": texts([demand.kind for _, demand in demands]),
-        "demand_places": ints([(at, demand.turn) for at, demand in demands], -1, 2),
-        "demand_sources": texts([demand.source for _, demand in demands]),
-        "demand_slots": texts([demand.slot for _, demand in demands]),
-        "demand_values": texts([demand.value for _, demand in demands]),
-        "demand_carried": ints([demand.carried for _, demand in demands]),
-        "demand_calls": ints([demand.call_number for _, demand in demands]),
-        "mentions": ints(mentions, -1, 4),
-        **surprisal,
+        "demand_kinds": [demand.kind for _, demand in demands],
+        "demand_places": [(at, demand.turn) for at, demand in demands],
+        "demand_sources": [demand.source for _, demand in demands],
+        "demand_slots": [demand.slot for _, demand in demands],
+        "demand_values": [demand.value for _, demand in demands],
+        "demand_carried": [demand.carried for _, demand in demands],
+        "demand_calls": [demand.call_number for _, demand in demands],
+        "mentions": mentions,
     }
+    if recordings[0].surprisal is not None:
+        columns["surprisal"] = joined("surprisal", 0)
+    for name, values in columns.items():
+        kind, axes = SHAPES[name]
+        if kind != "float":
+            shape = [int(axis) if axis.isdigit() else -1 for axis in axes]
+            dtype = np.int64 if kind == "int" else np.str_
+            columns[name] = np.array(values, dtype).reshape(shape)
+    return columns
 
 
 def _sharing(recordings: Sequence[Recording]) -> int:
@@ -241,7 +244,7 @@ def _sharing(recordings: Sequence[Recording]) -> int:
     if others or size == 1:
         return 1
     values = (recording.values for recording in recordings)
-    same = (np.array_equal(each, each[::size].repeat(size, axis=0)) for each in values)
+    same = (np.array_equal(array, array[::size].repeat(size, axis=0)) for array in values)
     return size if all(same) else 1
 
 
@@ -260,63 +263,57 @@ def read_trace_file(file: IO[bytes], most_bytes: int = MAX_TRACE_BYTES) -> tuple
         raise ValueError(f"version is {int(arrays['version'])}, but only {VERSION} can be read")
     turns = _counts("dialog_turns", arrays["dialog_turns"], len(arrays["turn_texts"]), "turns")
     _counts("turn_tokens", arrays["turn_tokens"], len(arrays["token_texts"]), "tokens")
-    names = [clean_name(str(name)) for name in arrays["dialog_names"]]
-    different = different_names(names)
+    names = arrays["dialog_names"].tolist()
     heads, kv_heads = len(arrays["heads"]), len(arrays["keys"])
     if heads % kv_heads:
         raise ValueError(
             f"there are {kv_heads} heads of keys, but they must divide the {heads} of queries"
         )
-    demands = _demands(arrays, turns)
-    token_starts = np.concatenate([[0], np.cumsum(arrays["turn_tokens"])])
-    kinds = arrays.get("turn_kinds", np.zeros(sum(turns), "U1"))
-    called = arrays.get("turn_calls", np.zeros(sum(turns), np.int64))
-    clusters = arrays.get("dialog_clusters", np.zeros(len(names), "U1"))
-    found, first = [], 0
-    for dialog, (name, count) in enumerate(zip(names, turns, strict=True)):
-        own = range(first, first + count)
-        lengths = arrays["turn_tokens"][first : first + count].tolist()
-        check_size(name, lengths)
-        own_turns = tuple(
-            Turn(
-                clean_name(str(arrays["turn_speakers"][at])),
-                clean(str(arrays["turn_texts"][at])),
-                clean_name(str(arrays["turn_topics"][at])) or None,
-                _kind(str(kinds[at]), at),
-                int(called[at]),
+    for turn, kind in enumerate(arrays["turn_kinds"].tolist()):
+        if kind not in ("", "system", "result"):
+            raise ValueError(
+                f"turn {turn} has the kind {kind[:40]!r}, but must have system or result"
             )
-            for at in own
+    demands = _demands(arrays, turns)
+    token_starts = np.concatenate([[0], np.cumsum(arrays["turn_tokens"])]).tolist()
+    found, first = [], 0
+    for dialog, name in enumerate(different_names(names)):
+        last = first + turns[dialog]
+        check_size(names[dialog], arrays["turn_tokens"][first:last].tolist())
+        columns = (
+            arrays[f"turn_{column}"][first:last].tolist()
+            for column in ("speakers", "texts", "topics", "kinds", "calls")
         )
-        missing = int(arrays["missing"][dialog])
-        cluster = clean_name(str(clusters[dialog]))
-        transcript = Transcript(name, own_turns, tuple(demands[dialog]), missing, cluster=cluster)
-        transcript = transcript.with_name(different[dialog])
-        low, high = int(token_starts[first]), int(token_starts[first + count])
-        tokens = tuple(_tokens(arrays, token_starts, at, at - first, transcript) for at in own)
+        transcript = Transcript(
+            names[dialog],
+            tuple(
+                Turn(speaker, text, topic or None, kind or None, calls)
+                for speaker, text, topic, kind, calls in zip(*columns, strict=True)
+            ),
+            tuple(demands[dialog]),
+            int(arrays["missing"][dialog]),
+            cluster=arrays["dialog_clusters"][dialog],
+        ).with_name(name)
+        low, high = token_starts[first], token_starts[last]
+        vectors = {
+            vector: arrays[vector][..., low:high, :].astype(np.float32)
+            for vector in ("embeddings", "queries", "keys", "values")
+        }
+        for vector in ("keys", "values"):  # query heads may share them
+            vectors[vector] = vectors[vector].repeat(heads // kv_heads, axis=0)
+        surprisal = arrays.get("surprisal")
         found.append(
             Recording(
                 transcript,
-                tokens,
-                embeddings=arrays["embeddings"][low:high].astype(np.float32),
-                queries=arrays["queries"][:, low:high].astype(np.float32),
-                keys=_of_heads(arrays["keys"][:, low:high], heads),
-                values=_of_heads(arrays["values"][:, low:high], heads),
+                tuple(_tokens(arrays, transcript, token_starts[first : last + 1])),
+                **vectors,
                 heads=tuple(arrays["heads"].tolist()),
-                source=clean(str(arrays["source"])),
-                surprisal=(
-                    arrays["surprisal"][low:high].astype(np.float32)
-                    if "surprisal" in arrays
-                    else None
-                ),
+                source=arrays["source"].item(),
+                surprisal=None if surprisal is None else surprisal[low:high].astype(np.float32),
             )
         )
-        first += count
+        first = last
     return tuple(found)
-
-
-def _of_heads(vectors: NDArray[Any], heads: int) -> Floats:
-    """Repeat vectors of KV heads (K, n, h) for the query heads that share them (H, n, h)."""
-    return vectors.astype(np.float32).repeat(heads // len(vectors), axis=0)
 
 
 def _read_arrays(file: IO[bytes], most_bytes: int) -> dict[str, NDArray[Any]]:
@@ -333,11 +330,16 @@ def _read_arrays(file: IO[bytes], most_bytes: int) -> dict[str, NDArray[Any]]:
             lengths: dict[str, int] = {}
             for name, info in members.items():
                 _check_header(archive, info, name, lengths)
-            return {name: _read_array(archive, info, name) for name, info in members.items()}
+            arrays = {name: _read_array(archive, info, name) for name, info in members.items()}
     except (zipfile.BadZipFile, UnicodeDecodeError) as error:
-        raise ValueError(f"the file is not an .npz archive: {_reason(error)}") from None
+        raise ValueError(f"the file is not an .npz archive: {error_reason(error)}") from None
     except (EOFError, OSError, NotImplementedError, RuntimeError, zlib.error) as error:
-        raise ValueError(f"the archive is broken: {_reason(error)}") from None
+        raise ValueError(f"the archive is broken: {error_reason(error)}") from None
+    for name in {*OPTIONAL} - {*arrays, "surprisal"}:
+        kind, (axis,) = SHAPES[name]
+        empty = np.zeros(lengths[axis], np.int64 if kind == "int" else np.str_)
+        arrays[name] = empty.astype(np.object_)
+    return arrays
 
 
 def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
@@ -360,11 +362,21 @@ def _check_header(
     archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, lengths: dict[str, int]
 ) -> None:
     """Check an array's shape, type and size by its header alone."""
+    try:
+        with archive.open(info) as member:
+            version = npy.read_magic(member)
+            read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[version]
+            shape, fortran_order, dtype = read(member)
+            start = member.tell()
+    except (ValueError, KeyError, SyntaxError, TypeError, TokenError, RecursionError, MemoryError):
+        raise ValueError(f"{name} is not an array in NumPy's format") from None
+    if dtype.hasobject or dtype.fields is not None or fortran_order:
+        raise ValueError(f"{name} must be a plain array in C order")
+    if any(not isinstance(length, int) or length < 0 for length in shape):
+        raise ValueError(f"{name} has an impossible shape")
     kind, axes = SHAPES[name]
-    with archive.open(info) as member:
-        shape, dtype, start = _header(member, name)
-    types, allowed = _KINDS[kind]
-    if (dtype.kind if kind == "str" else dtype.str[1:]) not in types.split():
+    types, allowed, _ = _KINDS[kind]
+    if (dtype.kind if types == "U" else dtype.str[1:]) not in types.split():
         raise ValueError(f"{name} has the type {dtype.str}, but must be {allowed}")
     if len(shape) != len(axes):
         raise ValueError(f"{name} has {len(shape)} axes, but must have {len(axes)}")
@@ -380,36 +392,20 @@ def _check_header(
         raise ValueError(f"the size of {name} differs from its shape and type")
 
 
-def _header(member: IO[bytes], name: str) -> tuple[tuple[int, ...], np.dtype[Any], int]:
-    try:
-        version = npy.read_magic(member)
-        read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[version]
-        shape, fortran_order, dtype = read(member)
-    except (ValueError, KeyError, SyntaxError, TypeError, TokenError, RecursionError, MemoryError):
-        raise ValueError(f"{name} is not an array in NumPy's format") from None
-    if dtype.hasobject or dtype.fields is not None or fortran_order:
-        raise ValueError(f"{name} must be a plain array in C order")
-    if any(not isinstance(length, int) or length < 0 for length in shape):
-        raise ValueError(f"{name} has an impossible shape")
-    return shape, dtype, member.tell()
-
-
 def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> NDArray[Any]:
     with archive.open(info) as member:
         try:
             array: NDArray[Any] = npy.read_array(member, allow_pickle=False)
         except ValueError as error:
-            raise ValueError(f"{name} cannot be read: {_reason(error)}") from None
+            raise ValueError(f"{name} cannot be read: {error_reason(error)}") from None
     if array.dtype.kind != "U":
         return array
     codes = np.frombuffer(array.tobytes(), f"{array.dtype.str[0]}u4")
     if codes.max(initial=0) > sys.maxunicode:
         raise ValueError(f"{name} has an invalid character")
-    return np.array(array.tolist(), np.object_)  # as str, which need no padding
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
+    texts = np.array(array.tolist(), np.object_)  # as str, which need no padding
+    cleaned = _KINDS[SHAPES[name][0]][2]
+    return texts if cleaned is None else np.vectorize(cleaned, [np.object_])(texts)
 
 
 def _counts(name: str, counts: NDArray[Any], total: int, what: str) -> list[int]:
@@ -420,29 +416,22 @@ def _counts(name: str, counts: NDArray[Any], total: int, what: str) -> list[int]
     return found
 
 
-def _kind(kind: str, turn: int) -> Literal["system", "result"] | None:
-    match kind:
-        case "":
-            return None
-        case "system" | "result":
-            return kind
-    raise ValueError(f"turn {turn} has the kind {kind[:40]!r}, but must have system or result")
-
-
 def _tokens(
-    arrays: Arrays, starts: NDArray[Any], at: int, turn: int, transcript: Transcript
-) -> tuple[Token, ...]:
-    size, own = len(transcript.turns[turn].text), slice(*starts[at : at + 2].tolist())
-    found = []
-    spans = arrays["token_spans"][own].tolist()
-    for text, (start, end) in zip(arrays["token_texts"][own], spans, strict=True):
-        if not 0 <= start <= end <= size:
-            raise ValueError(
-                f"{transcript.name}, turn {turn}: token_spans has {start} to {end}, but the text "
-                f"has {size} characters"
-            )
-        found.append(Token(clean_name(text), start, end))
-    return tuple(found)
+    arrays: Arrays, transcript: Transcript, starts: Sequence[int]
+) -> Iterator[tuple[Token, ...]]:
+    """Yield the tokens of each turn of a dialog."""
+    for turn, (text, low, high) in enumerate(
+        zip(transcript.texts, starts, starts[1:], strict=False)
+    ):
+        spans = arrays["token_spans"][low:high].tolist()
+        for start, end in spans:
+            if not 0 <= start <= end <= len(text):
+                raise ValueError(
+                    f"{transcript.name}, turn {turn}: token_spans has {start} to {end}, but the "
+                    f"text has {len(text)} characters"
+                )
+        names = arrays["token_texts"][low:high]
+        yield tuple(Token(name, *span) for name, span in zip(names, spans, strict=True))
 
 
 def _demands(arrays: Arrays, turns: Sequence[int]) -> list[list[Demand]]:
@@ -453,28 +442,26 @@ def _demands(arrays: Arrays, turns: Sequence[int]) -> list[list[Demand]]:
             raise ValueError(f"mentions has demand {demand}, but there are {count}")
         mentions[demand].append(Mention(*place))
     texts = np.split(arrays["turn_texts"], np.cumsum(turns)[:-1])
-    zeros = np.zeros(count, np.int64)
-    carried, calls = (arrays.get(f"demand_{name}", zeros) for name in ("carried", "calls"))
     found: list[list[Demand]] = [[] for _ in turns]
-    for at, (dialog, turn) in enumerate(arrays["demand_places"].tolist()):
+    names = ("kinds", "sources", "slots", "values", "carried", "calls")
+    columns = (arrays[f"demand_{name}"].tolist() for name in names)
+    for at, ((dialog, turn), kind, source, slot, value, carried, call) in enumerate(
+        zip(arrays["demand_places"].tolist(), *columns, strict=True)
+    ):
         place = f"demand {at}"
-        kind = str(arrays["demand_kinds"][at])
         if kind not in ("call", "state"):
             raise ValueError(f"{place}: its kind is {kind[:40]!r}, but must be call or state")
         if not (0 <= dialog < len(turns) and 1 <= turn <= turns[dialog]):
             raise ValueError(f"{place}: there is no dialog {dialog} that has a turn {turn}")
-        own = mentions[at]
-        if not own or own != sorted(own):
+        mentioned = tuple(mentions[at])
+        if not mentioned or [*mentioned] != sorted(mentioned):
             raise ValueError(f"{place}: it needs mentions, oldest first")
-        for mention in own:
+        for mention in mentioned:
             if not (
                 0 <= mention.turn < turn
                 and 0 <= mention.start < mention.end <= len(texts[dialog][mention.turn])
             ):
                 raise ValueError(f"{place}: a mention is not in a text before turn {turn}")
-        source, slot, value = (
-            clean_name(str(arrays[f"demand_{name}"][at])) for name in ("sources", "slots", "values")
-        )
-        demanded = (turn, source, slot, value, tuple(own), bool(carried[at]), int(calls[at]))
-        found[dialog].append(Demand(kind, *demanded))  # type: ignore[arg-type]
+        demand = Demand(kind, turn, source, slot, value, mentioned, bool(carried), call)
+        found[dialog].append(demand)
     return found

@@ -23,6 +23,7 @@ from fdkvc.attention import Bools, Floats
 from fdkvc.corpora.model_text import SEPARATOR
 from fdkvc.corpora.transcripts import Argument, Call, Transcript
 from fdkvc.experiments.arguments import AGES
+from fdkvc.experiments.benchmark import RUN_POLICIES
 from fdkvc.experiments.jobs import (
     Execution,
     Progress,
@@ -31,15 +32,16 @@ from fdkvc.experiments.jobs import (
     run_jobs,
     worker_count,
 )
-from fdkvc.experiments.replay import Replay, replay
+from fdkvc.experiments.replay import TRIED, Replay, replay
 from fdkvc.explain.answer_causes import grade_call
+from fdkvc.limits import MAX_CHUNK_NUMBERS
 from fdkvc.lm.chat import generate_passages
 from fdkvc.lm.head_eviction import DECIDES, EVERY, check_no_future
 from fdkvc.lm.head_recordings import head_recordings
 from fdkvc.lm.language_model import AnyModel
-from fdkvc.lm.text_cache import ModelCache, read
+from fdkvc.lm.text_cache import ModelCache, TextCache, read
 from fdkvc.lm.tokens import MARKED, EncodedPassage
-from fdkvc.parameters import BUDGET, check_parameter
+from fdkvc.parameters import BUDGET, check_parameter, option
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.policies.base import Available
 from fdkvc.run.metrics import metrics_of
@@ -55,6 +57,9 @@ CHUNK = 4
 
 LOGITS_AT_ONCE = 12
 """Tokens whose logits are in memory at once."""
+
+LARGE_VOCABULARY = 2**14
+"""From which on so many tokens are read at once that `MAX_CHUNK_NUMBERS` logits are in memory."""
 
 WRITERS_AT_ONCE = 2
 """Copies of caches that write at once."""
@@ -81,20 +86,25 @@ PROXIES = (
 class Answers:
     """What to run on every dialog; refuses in one sentence what cannot be run."""
 
-    policies: tuple[Policy, ...] = tuple(policy_named(key) for key in (*PAPER_POLICIES, "random"))
-    """With different names; the full cache is always added."""
-    budgets: tuple[int, ...] = (48, 96)
+    policies: tuple[Policy, ...] = option(
+        f"{RUN_POLICIES}, random, cut-text (rereads the last tokens)",
+        default=tuple(policy_named(key) for key in (*PAPER_POLICIES, "random")),
+    )
+    """The full cache is always added."""
+    budgets: tuple[int, ...] = option(TRIED, "N", default=(48, 96))
     """Entries that a KV head may hold after a turn."""
     cut_text: bool = True
     """Whether to add this control."""
-    decides: str = DECIDES.default
-    """``head`` or ``layer``; see `fdkvc.lm.text_cache.EvictingCache`."""
-    every: int | None = None
-    """Also evict every so many tokens while the model writes."""
-    write_calls: bool = False
-    """Whether the model also writes the calls."""
-    proxies: bool = False
-    """Whether to replay the dialogs as well."""
+    decides: str = option(
+        "head: each KV head evicts on its own; layer or model: all its heads together",
+        "WHO",
+        default=DECIDES.default,
+    )
+    every: int | None = option("evict also after every N generated tokens", "N", default=None)
+    write_calls: bool = option("let the model also write each call, token by token", default=False)
+    proxies: bool = option(
+        "also replay the dialogs, for the metrics that stand in for answers", default=False
+    )
 
     def __post_init__(self) -> None:
         for budget in self.budgets:
@@ -212,6 +222,9 @@ def _read(
 ) -> tuple[list[tuple[str, int, str, float, int]], ModelCache]:
     """Return a dialog's rows from the policy on, and its full cache; the others can go."""
     caches = settings.caches(model)
+    for cache in caches.values():
+        if isinstance(cache, TextCache):
+            cache.reserve(len(model.tokens.first) + sum(len(passage.ids) for passage in passages))
     reader = _Reader(settings, model, list(caches.values()))
     for passage in passages:
         reader.read_passage(passage)
@@ -314,7 +327,10 @@ class _Reader:
         every, writer, size = self.settings.every, passage.passage.writer, len(passage.ids)
         mark = passage.start
         stops = set() if every is None or writer == "user" else {*range(mark + every, size, every)}
-        bounds = sorted({0, size, *range(LOGITS_AT_ONCE, size, LOGITS_AT_ONCE), *stops})
+        vocabulary, at_once = self.model.decoder.shape.vocabulary, LOGITS_AT_ONCE
+        if vocabulary >= LARGE_VOCABULARY:
+            at_once = max(at_once, MAX_CHUNK_NUMBERS // (len(self.caches) * vocabulary))
+        bounds = sorted({0, size, *range(at_once, size, at_once), *stops})
         for first, end in pairwise(bounds):
             if first in stops:
                 for cache in self.caches:
@@ -324,12 +340,14 @@ class _Reader:
     def _score(self, logits: Floats, targets: NDArray[np.intp]) -> NDArray[np.intp]:
         """Score logits (C, n, V) for the tokens that came; return the likeliest (C, n)."""
         best = logits.argmax(axis=-1)
-        relative = logits - np.take_along_axis(logits, best[..., None], axis=-1)
-        powers = np.exp(relative)
-        total = powers.sum(axis=-1)
+        relative, total = logits, np.empty_like(logits[..., 0])  # the logits are not used again
+        relative -= np.take_along_axis(logits, best[..., None], axis=-1)
+        for at in range(len(logits) - 1, -1, -1):  # the full cache's last
+            powers = np.exp(relative[at])
+            total[at] = powers.sum(axis=-1)
         lost = np.log(total)
         came = relative[:, np.arange(len(targets)), targets]
-        likely = powers[0] / total[0, :, None]
+        likely = powers / total[0, :, None]
         expected = np.einsum("nv,cnv->cn", likely, relative) - lost  # of log p, under the full
         self.scores.append((lost - came, np.maximum(expected[0] - expected, 0), best == best[0]))
         return np.asarray(best)

@@ -7,16 +7,13 @@ user, the assistant, an earlier call, or the result of a tool.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import pandas as pd
 
 from fdkvc.corpora.transcripts import SPAN_KINDS
-from fdkvc.experiments.replay import Replay
 from fdkvc.experiments.summary import mean_by_cluster
 from fdkvc.limits import MAX_TURNS
 from fdkvc.run.evidence import OLD, RECENT
-from fdkvc.words import ranged
 
 ANY = "any"
 """In the columns of sources and ages: all of them together."""
@@ -43,9 +40,6 @@ SOURCE_LABELS: Mapping[str, str] = {
 
 CALL = ["dialog", "services", "turn", "call", "call_number"]
 """Columns of what the arguments of a call share."""
-
-COUNTED = ("arguments", "dialogs", "clusters")
-"""What a row of the table by source is over."""
 
 SOURCE_RECALL = (
     *("policy", "heads", "budget", "source", "age", "arguments"),
@@ -74,25 +68,6 @@ def source_recall(arguments: pd.DataFrame) -> pd.DataFrame:
                     found = mean_by_cluster(dialogs.to_numpy(), services, share=True)
                     rows.append((*case, source, age, len(some), *found))
     return pd.DataFrame(rows, columns=list(SOURCE_RECALL))
-
-
-def source_rows(by_source: pd.DataFrame, settings: Replay, budget: int) -> list[list[str]]:
-    """Return a row for each source and age: their labels, each policy's recall, and `COUNTED`.
-
-    Recalls are percentages with their intervals, of the first mode of the heads.
-    """
-    policies = [each.name for each in settings.policies]
-    some = by_source[(by_source.budget == budget) & (by_source.heads == settings.heads[0])]
-    rows = []
-    key: Any
-    for key, own in some.groupby(["source", "age"], sort=False):
-        cells = [
-            ranged(100 * row["mean"], 100 * row["ci_low"], 100 * row["ci_high"], 0)
-            for row in own.set_index("policy").reindex(policies).to_dict("records")
-        ]
-        counted = [str(int(own[name].iloc[0])) for name in ("arguments", "n", "services")]
-        rows.append([SOURCE_LABELS[key[0]], AGE_LABELS[key[1]], *cells, *counted])
-    return rows
 
 
 def forgotten(arguments: pd.DataFrame) -> pd.DataFrame:

@@ -24,7 +24,7 @@ from fdkvc.experiments.jobs import (
 from fdkvc.experiments.workers import shared_workers
 from fdkvc.limits import MAX_CHUNK_NUMBERS, MAX_RESULT_NUMBERS
 from fdkvc.paper.tables import BASELINE
-from fdkvc.parameters import BUDGET, DIALOGS, SEED, check_count
+from fdkvc.parameters import BUDGET, DIALOGS, SEED, check_count, number, option
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.run.bounds import check_schedule
 from fdkvc.run.metrics import (
@@ -65,22 +65,30 @@ Values = NDArray[np.float32]
 _LOGGER = logging.getLogger(__name__)
 
 
+RUN_POLICIES = "policies to run, or variants such as fd-kvc:gamma=0.8; default: the paper's four"
+RUN_METRICS = "metrics to compute; attention_loss and regret are slower"
+PAPERS_METRICS = f"{RUN_METRICS}; default: the paper's three"
+HELD = "most entries in the cache after a turn"
+"""Help of options that settings share."""
+
+
 @dataclass(frozen=True)
 class Benchmark:
     """What to run; refuses in one sentence what cannot be run."""
 
-    scenarios: tuple[Scenario, ...] = tuple(
-        SCENARIOS[key] for key in (*BENCHMARK_SCENARIOS, ADAPTATION)
+    scenarios: tuple[Scenario, ...] = option(
+        "scenarios to run; default: the paper's, and adaptation",
+        default=tuple(SCENARIOS[key] for key in (*BENCHMARK_SCENARIOS, ADAPTATION)),
     )
     """The adaptation run is measured in turns to adapt, the others by late metrics."""
-    policies: tuple[Policy, ...] = tuple(policy_named(key) for key in PAPER_POLICIES)
-    """With different names."""
-    dialogs: int = DIALOGS.default
-    seed: int = SEED.default
-    budget: int = BUDGET.default
+    policies: tuple[Policy, ...] = option(
+        RUN_POLICIES, default=tuple(policy_named(key) for key in PAPER_POLICIES)
+    )
+    dialogs: int = number(DIALOGS, "dialogs per scenario")
+    seed: int = number(SEED, "random seed")
+    budget: int = number(BUDGET, HELD)
     world: World = field(default_factory=World)
-    metrics: tuple[str, ...] = field(default_factory=default_metrics)
-    """Keys of metrics; see `fdkvc.run.metrics.metric_named`."""
+    metrics: tuple[str, ...] = option(PAPERS_METRICS, default_factory=default_metrics)
     series: bool = False
     """Whether to keep the values of every turn as well."""
 

@@ -20,6 +20,7 @@ import pandas as pd
 from fdkvc.attention import BLOCK
 from fdkvc.corpora.recordings import Recording, stack_recordings
 from fdkvc.corpora.transcripts import TooLargeError
+from fdkvc.experiments.benchmark import RUN_METRICS, RUN_POLICIES
 from fdkvc.experiments.jobs import (
     Execution,
     check_different,
@@ -29,7 +30,7 @@ from fdkvc.experiments.jobs import (
 )
 from fdkvc.experiments.summary import comparable, lacks_value
 from fdkvc.limits import MAX_TURN_TOKENS
-from fdkvc.parameters import BUDGET, Field, check_count
+from fdkvc.parameters import BUDGET, Field, check_count, option
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.policies.together import Together
 from fdkvc.run.bounds import most_evidence
@@ -46,6 +47,9 @@ from fdkvc.words import count
 
 BUDGETS = (32, 48, 64, 96, 128)
 """The default budgets."""
+
+TRIED = f"budgets to run, each {BUDGET.allowed(int)}"
+"""Help of the option."""
 
 BEST = "best possible"
 """In the policy column: the exact maximum of evidence that a cache of this size could hold."""
@@ -84,18 +88,25 @@ ARGUMENTS = (
 class Replay:
     """What to run on every dialog; refuses in one sentence what cannot be run."""
 
-    policies: tuple[Policy, ...] = tuple(policy_named(key) for key in (*PAPER_POLICIES, "random"))
-    """With different names."""
-    budgets: tuple[int, ...] = BUDGETS
-    heads: tuple[str, ...] = ("each",)
-    """Whether each head decides for itself, all heads of a dialog together by their mean score, or
-    those that share a KV head together."""
-    metrics: tuple[str, ...] = ()
-    """Keys of metrics beside those of evidence; see `fdkvc.run.metrics.metric_named`."""
+    policies: tuple[Policy, ...] = option(
+        f"{RUN_POLICIES} and random",
+        default=tuple(policy_named(key) for key in (*PAPER_POLICIES, "random")),
+    )
+    budgets: tuple[int, ...] = option(TRIED, "N", default=BUDGETS)
+    heads: tuple[str, ...] = option(
+        "each: every head evicts on its own; together: all heads evict by their mean score; kv: "
+        "heads that share keys do; default: kv where heads share keys, else each",
+        "HOW",
+        default=("each",),
+    )
+    metrics: tuple[str, ...] = option(
+        f"{RUN_METRICS}; added to the metrics of evidence", default=()
+    )
     best: bool = True
     """Whether to compute the upper bound of any cache, too."""
-    chunk: int | None = None
-    """Longer turns are read in parts of so many tokens, with an eviction after each."""
+    chunk: int | None = option(
+        "read longer turns in parts of N tokens, and evict after each part", "N", default=None
+    )
 
     def __post_init__(self) -> None:
         for budget in self.budgets:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
 import pandas as pd
 
-from fdkvc.experiments.benchmark import ADAPTATION, Benchmark, Results
+from fdkvc.experiments.benchmark import ADAPTATION, HELD, PAPERS_METRICS, Benchmark
 from fdkvc.experiments.statistics import pareto_front
 from fdkvc.limits import MAX_RUN_NAMES
 from fdkvc.paper.tables import ABLATED_POLICY, ABLATED_SCENARIO, published_sweep
-from fdkvc.parameters import check_most, read_number
+from fdkvc.parameters import BUDGET, DIALOGS, SEED, check_most, number, option, read_number
 from fdkvc.policies import POLICIES, Policy, policy_named, read_policy, synthetic_policies
 from fdkvc.run.metrics import default_metrics, late_metric
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS, Scenario
@@ -24,6 +24,8 @@ STEPS = 7
 
 MAX_SETTINGS = MAX_RUN_NAMES - len(POLICIES)
 """Settings of a sweep, which also runs all policies."""
+
+MIXED = SCENARIOS[ABLATED_SCENARIO]
 
 Number = int | float
 
@@ -36,12 +38,13 @@ class Sweep:
     """A policy's name: its key, or a line such as ``blocks(h2o)``."""
     axes: tuple[tuple[str, tuple[Number, ...]], ...] = (("gamma", published_sweep("gamma")),)
     """One or two hyperparameters with their values."""
-    scenario: Scenario = SCENARIOS[ABLATED_SCENARIO]
-    dialogs: int = 200
-    seed: int = 0
-    budget: int = Benchmark.budget
-    metrics: tuple[str, ...] = field(default_factory=default_metrics)
-    """Keys of metrics; see `fdkvc.run.metrics.metric_named`."""
+    scenario: Scenario = option(  # noqa: RUF009, declares a field
+        "scenario to run", default=MIXED
+    )
+    dialogs: int = number(DIALOGS, "dialogs per setting", 200)
+    seed: int = number(SEED, "random seed")
+    budget: int = number(BUDGET, HELD)
+    metrics: tuple[str, ...] = option(PAPERS_METRICS, default_factory=default_metrics)
 
     def __post_init__(self) -> None:
         names = self.parameters
@@ -98,11 +101,6 @@ class Sweep:
             budget=self.budget,
             metrics=self.metrics,
         )
-
-
-def swept_only(sweep: Sweep, results: Results) -> Results:
-    """Return the results of the swept variants only."""
-    return replace(results, benchmark=sweep.alone)
 
 
 def suggested_values(policy: str, parameter: str) -> tuple[Number, ...]:

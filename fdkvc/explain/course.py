@@ -7,7 +7,7 @@ every turn.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,6 +60,14 @@ def term_courses(trace: Trace) -> list[TermCourse]:
     first = trace.first_turn
     results = [trace.result(turn) for turn in range(first, first + trace.turns)]
     return [_course(trace.policy, term, results) for term in results[0].terms]
+
+
+def no_history(trace: Trace, courses: Sequence[TermCourse]) -> str:
+    """Say that no term continues from the turn before; nothing where one does."""
+    if any(course.remembers for course in courses):
+        return ""
+    label = trace.policy.label
+    return f"{label} keeps no state between turns: it computes each score from scratch."
 
 
 def _course(policy: Policy, term: str, results: list[TurnResult]) -> TermCourse:

@@ -84,6 +84,18 @@ class TurnView(EntryTrace):
         cutoff = float(self.result.cutoff[self.row, 0])
         return None if math.isnan(cutoff) else cutoff
 
+    @property
+    def best_evicted(self) -> float | None:
+        """The highest score that the budget evicted; None where it evicted nothing."""
+        gone = self.rule == Rule.budget
+        return float(self.score[gone].max()) if gone.any() else None
+
+    @property
+    def digits(self) -> int:
+        """The fewest decimals, from 3, at which the scores beside the cutoff differ."""
+        beside = (self.cutoff, self.best_evicted)
+        return digits_for(*(score for score in beside if score is not None))
+
     @cached_property
     def marginal(self) -> int | None:
         """Index of the last kept entry: the newest kept of those that score the cutoff."""
@@ -274,7 +286,6 @@ def explain(trace: Trace, dialogs: DialogBatch, row: int, turn: int, token: int)
 
     (entry,) = np.flatnonzero(made.token == token).tolist()
     score, cutoff = made.judged(entry)
-    gone = made.rule == Rule.budget
     contends = made.stood & ~made.protected
     marginal = made.marginal if made.stood[entry] else None
     return replace(
@@ -290,7 +301,7 @@ def explain(trace: Trace, dialogs: DialogBatch, row: int, turn: int, token: int)
         contenders=int(contends.sum()),
         score=score,
         cutoff=cutoff,
-        best_evicted=float(made.score[gone].max()) if gone.any() else None,
+        best_evicted=made.best_evicted,
         terms=made.terms_of(entry),
         marginal=None if marginal is None else int(made.token[marginal]),
         marginal_terms={} if marginal is None else made.terms_of(marginal),

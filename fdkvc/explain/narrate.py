@@ -6,7 +6,7 @@ describe each kind of step, and no policy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -102,6 +102,19 @@ def headline(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> str:
         verb = "is" if mine == 1 else "are"
         parts.append(f"{mine} of {made.kept.sum()} kept {verb} of the current topic")
     return f"Turn {turn}: {'; '.join(parts)}."
+
+
+def headline_of_several(traces: Sequence[Trace], dialogs: DialogBatch, row: int, turn: int) -> str:
+    """Describe in one sentence what the caches of several runs share after a turn."""
+    held = np.zeros(dialogs.born.shape[1], np.uint8)
+    for trace in traces:
+        kept = trace.kept[row, turn - trace.first_turn]
+        held[kept[kept >= 0]] += 1
+    shared = int(np.count_nonzero(held == len(traces)))
+    topic = dialogs.topic_label(int(dialogs.current[row, turn])) or "none"
+    entries = count(shared, "entry is", "entries are") if shared else "no entry is"
+    common = f" {sentence(f'{entries} in all caches')}" if len(traces) > 1 else ""
+    return f"Turn {turn}: topic {topic}.{common}"
 
 
 # ------------------------------------------------------------------------------- the view

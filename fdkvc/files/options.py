@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import NoneType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
+from fdkvc.parameters import read_number
 from fdkvc.policies import Policy, read_policy
 from fdkvc.synthetic.scenarios import Scenario, scenario_named
 
@@ -44,6 +45,37 @@ def _options(kind: type) -> Iterator[tuple[dataclasses.Field[Any], type, bool]]:
         word = inner[0] if len(inner) == 1 else hint
         if word in WORDS and (word is not bool or field.default is False):
             yield field, word, several
+
+
+def add_options(parser: argparse.ArgumentParser, kind: type) -> None:
+    """Add the options of settings whose fields have a help text."""
+    for field, word, several in _options(kind):
+        if "help" not in field.metadata:
+            continue
+        default: Any = field.default
+        looks: dict[str, Any] = {"help": field.metadata["help"]}
+        if word is bool:
+            looks["action"] = "store_true"
+        else:
+            looks["metavar"] = field.metadata["metavar"]
+            looks["type"] = read_value if word is int else str
+        if several:
+            looks["nargs"] = "+"
+            # Of names, the help says which are the default.
+            shown = " ".join(map(str, default)) if word is int else ""
+        elif word is not bool and default is not None:
+            looks["default"] = shown = WORDS[word][1](default)
+        else:
+            shown = ""
+        if shown != "":
+            looks["help"] += f"; default: {shown}"
+        parser.add_argument(f"--{field.name.replace('_', '-')}", **looks)
+
+
+def read_value(text: str) -> int | float | str:
+    """Return a number, whole if it can be, or the text if it is none."""
+    number = read_number(text, int)
+    return read_number(text) if isinstance(number, str) else number
 
 
 def settings_from(kind: type[Settings], options: argparse.Namespace, **chosen: Any) -> Settings:

@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -19,11 +19,7 @@ from typing import Any, NoReturn, cast, get_args, get_origin, get_type_hints
 
 import fdkvc
 from fdkvc.corpora.json_input import WORDS
-from fdkvc.experiments.answers import Answers
 from fdkvc.experiments.benchmark import Benchmark, default_baseline
-from fdkvc.experiments.model_shape import ModelShape
-from fdkvc.experiments.replay import Replay
-from fdkvc.experiments.sweep import Sweep
 from fdkvc.experiments.workers import processor
 from fdkvc.limits import MAX_RUN_JSON_BYTES
 from fdkvc.policies import Policy, as_record, recorded_policy
@@ -35,35 +31,6 @@ INFORMATIVE = ("versions", "processor", "seconds")
 """What does not affect the repeated run; reported where numbers differ."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Kind:
-    """A kind of run."""
-
-    settings: type
-    about: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """What else the numbers depend on."""
-
-
-FINISHED = {"finished": dict[str, int] | None}
-"""How many dialogs of each scenario a cancelled run finished."""
-
-KINDS: Mapping[str, Kind] = {
-    "benchmark": Kind(Benchmark, {"baseline": str, **FINISHED}),
-    "study": Kind(Benchmark, FINISHED),
-    "sweep": Kind(Sweep, FINISHED),
-    "answers": Kind(
-        Answers, {"baseline": str, "model": dict[str, Any], "file": str, "dialogs": int}
-    ),
-    "replay": Kind(
-        Replay,
-        {
-            **{"source": str, "name": str | None, "file": str, "dialogs": int, "baseline": str},
-            **{"seed": int, "shape": ModelShape | None, "missing": str | None},
-        },
-    ),
-}
-"""Runs that can be repeated."""
-
 NO_SEARCH = "the search of hyperparameters was removed: sweep one or two of them instead"
 """Said of links and files of a search, which earlier versions had."""
 
@@ -73,7 +40,7 @@ class Record:
     """The content of a ``run.json``."""
 
     kind: str
-    """One of `KINDS`."""
+    """One of `fdkvc.kinds.KINDS`."""
     settings: Any
     about: Mapping[str, Any]
     parameters: Mapping[str, Any]
@@ -148,6 +115,7 @@ def as_values(settings: Any) -> Any:
 
     Examples
     --------
+    >>> from fdkvc.experiments.sweep import Sweep
     >>> as_values(Sweep(axes=(("gamma", (0.8, 0.9)),)))["axes"]
     [['gamma', [0.8, 0.9]]]
     """
@@ -198,10 +166,15 @@ def source_digest() -> str:
 # ------------------------------------------------------------------------------- read
 
 
-def read_run(content: bytes | str, *kinds: str) -> Record:
-    """Read a ``run.json`` of the given kinds, by default of any.
+def parse_run(
+    content: bytes | str,
+    every: Mapping[str, tuple[type, Mapping[str, Any]]],
+    allowed: Sequence[str] = (),
+) -> Record:
+    """Read a ``run.json`` of the allowed kinds, by default of every.
 
-    Raises a ValueError that names what is wrong and where.
+    `every` has the type of the settings of a kind, and the types of what else its numbers depend
+    on. Raises a ValueError that names what is wrong and where.
     """
     if len(content) > MAX_RUN_JSON_BYTES:
         raise ValueError(
@@ -231,22 +204,22 @@ def read_run(content: bytes | str, *kinds: str) -> Record:
     name, parameters = found["kind"], found["parameters"]
     if name == "search":
         raise ValueError(NO_SEARCH)
-    if name not in KINDS:
+    if name not in every:
         raise ValueError(
-            f"the file is a run of kind {name!r}, but must be one of {', '.join(KINDS)}"
+            f"the file is a run of kind {name!r}, but must be one of {', '.join(every)}"
         )
-    if kinds and name not in kinds:
+    if allowed and name not in allowed:
         raise ValueError(
             f"the file is a run of kind {name!r}: use `python -m fdkvc repeat run.json`"
         )
-    kind = KINDS[name]
-    beside = {key: value for key, value in parameters.items() if key in kind.about}
-    own = {key: value for key, value in parameters.items() if key not in kind.about}
-    about = _read_fields(kind.about, beside, "parameters")
-    for missing in kind.about.keys() - about.keys():
-        if NoneType not in get_args(kind.about[missing]):
+    settings_type, depends = every[name]
+    beside = {key: value for key, value in parameters.items() if key in depends}
+    fields = {key: value for key, value in parameters.items() if key not in depends}
+    about = _read_fields(depends, beside, "parameters")
+    for missing in depends.keys() - about.keys():
+        if NoneType not in get_args(depends[missing]):
             _refuse(f"parameters.{missing}", "it is missing")
-    settings = _read(kind.settings, own, "parameters")
+    settings = _read(settings_type, fields, "parameters")
     if "baseline" in about:
         names = getattr(settings, "names", None) or [each.name for each in settings.policies]
         if about["baseline"] not in names:

@@ -63,15 +63,8 @@ def token_ids() -> Any:
 def attach(model: Any) -> bool:
     """Wrap a model's attention, so that the callbacks given to `expect` receive its inputs.
 
-    Returns
-    -------
-    bool
-        Whether it is a flash attention.
-
-    Raises
-    ------
-    ValueError
-        If its attention has another implementation or does not use the library's interface.
+    Returns whether it is a flash attention. Raises a ValueError if it has another implementation or
+    does not use the library's interface.
     """
     config = model.config.get_text_config(decoder=True)
     name = str(config._attn_implementation).removeprefix(PREFIX)
@@ -82,12 +75,12 @@ def attach(model: Any) -> bool:
             "load it with attn_implementation="
         )
     if flash:  # the library reads its version from the name, so the wrapper has the same
-        own = transformers.AttentionInterface()[name]
-        if getattr(own, "func", None) is not _attend:
-            transformers.AttentionInterface.register(name, partial(_attend, own))
+        attention = transformers.AttentionInterface()[name]
+        if getattr(attention, "func", None) is not _attend:
+            transformers.AttentionInterface.register(name, partial(_attend, attention))
     elif config._attn_implementation == name:
-        own = sdpa_attention_forward if name == "sdpa" else None
-        transformers.AttentionInterface.register(PREFIX + name, partial(_attend, own))
+        attention = sdpa_attention_forward if name == "sdpa" else None
+        transformers.AttentionInterface.register(PREFIX + name, partial(_attend, attention))
         AttentionMaskInterface.register(PREFIX + name, MASKS[name])
         model.set_attn_implementation(PREFIX + name)
         if config._attn_implementation != PREFIX + name:
@@ -136,7 +129,7 @@ def _enter(attention: Any, layer: Any, given: tuple[Any, ...], named: dict[str, 
 
 
 def _attend(
-    own: Attention | None,
+    attention: Attention | None,
     module: Any,
     query: Any,
     key: Any,
@@ -147,15 +140,15 @@ def _attend(
     """Attend by an implementation, by default the module's eager one, between the two calls."""
     call, _expected.call = _expected.call, None
     hidden = vars(module).pop(HIDDEN, None)  # so that it is not kept until the next pass
-    own = own or sys.modules[type(module).__module__].eager_attention_forward
+    attention = attention or sys.modules[type(module).__module__].eager_attention_forward
     if call is None or call[2] is not key:
-        return own(module, query, key, value, attention_mask, **settings)
+        return attention(module, query, key, value, attention_mask, **settings)
     before, after, _, values = call
     if values is not value:  # the slots would hold values of other tokens than their keys
         raise ValueError(
             "this model's attention takes other values than its cache gave for the keys"
         )
     mask = before(query, attention_mask, scaling=settings.get("scaling"), hidden=hidden)
-    result = own(module, query, key, value, mask, **settings)
+    result = attention(module, query, key, value, mask, **settings)
     after()
     return result

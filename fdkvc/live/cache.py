@@ -181,8 +181,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             self.layers[number] = PolicyLayer(carried, bits)
         self._tokens: Tokens | None = None
         if TOKEN_FEATURES & {*policy.looks_at}:
-            known = isinstance(tokenizer, Tokens)
-            self._tokens = tokenizer if known else Tokens(tokenizer, (), {}, 0)
+            given = isinstance(tokenizer, Tokens)
+            self._tokens = tokenizer if given else Tokens(tokenizer, (), {}, 0)
         self.ends: list[int] = []
         self.moved: list[int] = []
         self.decisions: list[EvictionStep] = []
@@ -224,10 +224,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             self._prompt = self._is_prompt(key_states.shape[2])
         keys, values = super().update(key_states, value_states, layer_idx, *args, **named)
         if layer_idx in self.decided:
-            before, after = (
-                partial(each, layer_idx) for each in (self.before_attention, self.after_attention)
-            )
-            expect(before, after, keys, values)
+            before = partial(self.before_attention, layer_idx)
+            expect(before, partial(self.after_attention, layer_idx), keys, values)
         return keys, values
 
     crop = _refused("cannot go back: make a fork of it before")
@@ -245,18 +243,10 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     def before_attention(
         self, layer: int, query: Any, mask: Any, *, scaling: float | None, hidden: Any
     ) -> Any:
-        """Take the queries of a layer and return the mask to use.
+        """Take the queries (B, H, n, h) of a layer and return the mask to use.
 
-        Parameters
-        ----------
-        layer : int
-        query : tensor (B, H, n, h)
-        mask : tensor (B, 1, n, S) or None
-            Of flash attention (B, S).
-        scaling : float, optional
-            Of the query-key products; 1/√h by default.
-        hidden : tensor (B, n, d)
-            The hidden states that enter the layer.
+        `mask` is the library's, (B, 1, n, S) or, of flash attention, (B, S); `scaling` is that of
+        the logits, by default 1/√h; `hidden` are the states (B, n, d) that enter the layer.
         """
         held, (_, self._heads, n, h) = self.layers[layer], query.shape
         if layer == self.decided[0]:
@@ -271,8 +261,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         if self._record:
             if len(query) > 1 or self._padded:
                 raise ValueError("record=True is for one text without padding")
-            own = {name: getattr(held, name)[:, :, -n:] for name in KEYS_VALUES}
-            for name, vectors in (captured | own).items():
+            captured |= {name: getattr(held, name)[:, :, -n:] for name in KEYS_VALUES}
+            for name, vectors in captured.items():
                 of_text = vectors[0].detach().float().cpu().numpy()
                 self._recorded.setdefault((name, layer), []).append(of_text)
         heads = self._heads if self._choice[0] == "head" else 1
@@ -336,9 +326,9 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         (texts, kv_heads), found = first.keys.shape[:2], []
         for states in self._states or [[]] * texts:
             new = np.arange(self._new) + (states[0].count if states else 0)
-            own = np.broadcast_to(new, (len(self.decided), kv_heads, len(new)))
-            before = padded([np.asarray(state.held) for state in states] or [own[:, :, :0]])
-            found.append(np.concatenate([np.concatenate(before), own], axis=2))
+            turn = np.broadcast_to(new, (len(self.decided), kv_heads, len(new)))
+            before = padded([np.asarray(state.held) for state in states] or [turn[:, :, :0]])
+            found.append(np.concatenate([np.concatenate(before), turn], axis=2))
         return found[0] if texts == 1 else np.stack(padded(found))
 
     @property
@@ -361,10 +351,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     def begin_turn(self, tokens: int | None = None) -> None:
         """End the turn of the written tokens; what the model reads next is a prompt.
 
-        Parameters
-        ----------
-        tokens : int, optional
-            Tokens of the text up to the prompt's end; by default one more than it has now.
+        At its end the text has so many tokens, by default one more than now.
         """
         self.end_turn()
         self._prompt_end = self.seen + 1 if tokens is None else tokens
@@ -384,11 +371,11 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             for number, layer in zip(self.decided, layers, strict=True):
                 keys = layer.keys[:, :, layer.keys.shape[2] - new :].float()
                 where = began.expand(keys.shape[1], -1)
-                turned = [self._rotary(each, where, number, back=True) for each in keys]
+                turned = [self._rotary(text, where, number, back=True) for text in keys]
                 layer.bring(unturned=torch.stack(turned))
         counts = [new] * len(self._states) if real is None else real.sum(dim=1).tolist()
         steps = [self._evict(layers, text, count) for text, count in enumerate(counts)]
-        kept = (self._places(each) for each in steps)
+        kept = map(self._places, steps)
         for layer, *places in zip(layers, *kept, strict=True):
             layer.keep(places)
         if self._rotary is not None:
@@ -402,16 +389,17 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         """Let the policy decide for a text, in each group of layers."""
         vectors = [_LayerVectors(layer, text, self._vectors) for layer in layers]
         states, features = self._states[text], self._features[text]
-        groups = [vectors] if len(states) == 1 else [[own] for own in vectors]
-        after = [state.after(new, own, features) for state, own in zip(states, groups, strict=True)]
+        groups = [vectors] if len(states) == 1 else [[layer] for layer in vectors]
+        pairs = zip(states, groups, strict=True)
+        after = [state.after(new, group, features) for state, group in pairs]
         self._states[text] = [state for state, _ in after]
         return [step for _, step in after]
 
     def _places(self, steps: Sequence[EvictionStep]) -> Iterator[tuple[Any, int]]:
         """Yield the places to keep in each layer, and how many of them are slots."""
         for step in steps:
-            for own in self._device.tensor(step.sources):
-                yield own, step.held.shape[2]
+            for places in self._device.tensor(step.sources):
+                yield places, step.held.shape[2]
 
     def _begin(self, layers: Sequence[PolicyLayer]) -> None:
         """Make the states of all texts."""
@@ -451,7 +439,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     def _end_passes(self, layers: Sequence[PolicyLayer]) -> Any:
         """Return which of the turn's tokens are not padding, and note what their text says."""
         passes, self._passes, real = self._passes, [], None
-        if any(each is not None for _, each, _ in passes):
+        if any(marks is not None for _, marks, _ in passes):
             ones = torch.ones(len(self._states), 1, dtype=torch.bool, device=layers[0].keys.device)
             real = torch.cat([ones.expand(-1, n) if r is None else r for n, r, _ in passes], dim=1)
         for layer in layers:
@@ -459,8 +447,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         if self._tokens is None:
             return real
         for text, ids in enumerate(torch.cat([ids for _, _, ids in passes], dim=1)):
-            own = (ids if real is None else ids[real[text]]).tolist()
-            new = self._tokens.features(own, self.policy.looks_at)
+            ids = ids if real is None else ids[real[text]]
+            new = self._tokens.features(ids.tolist(), self.policy.looks_at)
             arrays = {name: self._array(column) for name, column in new.items()}
             self._features[text] = with_new(self._features[text], arrays)
         return real
@@ -469,9 +457,9 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         """Rotate the kept keys to the positions before the next token's."""
         assert self._rotary is not None
         for text, states in enumerate(self._states):
-            by_layer = (own for state in states for own in state.held)
-            for number, layer, own in zip(self.decided, layers, by_layer, strict=True):
-                held = torch.from_numpy(np.asarray(own))
+            by_layer = (tokens for state in states for tokens in state.held)
+            for number, layer, tokens in zip(self.decided, layers, by_layer, strict=True):
+                held = torch.from_numpy(np.asarray(tokens))
                 behind = (held >= 0).flip(1).cumsum(dim=1).flip(1)
                 keys = layer.slots("unturned", text)[:, : held.shape[1]]
                 turned = self._rotary(keys, (self.seen - behind).to(keys.device), number)
@@ -480,10 +468,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     def streamer(self, more: Any = None) -> Any:
         """Return a streamer for ``generate``: its prompt is one, and its end ends the turn.
 
-        Parameters
-        ----------
-        more : the library's, optional
-            A streamer to forward to.
+        It forwards to `more`, another streamer, if given.
 
         Examples
         --------
@@ -506,10 +491,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     def recorded(self, name: str) -> Floats:
         """Return the queries, keys, values or hidden states of all tokens (L, heads, N, ·).
 
-        Raises
-        ------
-        LookupError
-            If they were not recorded.
+        Raises a LookupError if they were not recorded.
         """
         if not self._record:
             raise LookupError("this cache records nothing: make one with record=True")
@@ -579,11 +561,7 @@ def _check_bits(bits: int | None, positions: str, config: Any) -> None:
 def check_within_a_cache(policy: Policy, *, with_text: bool) -> None:
     """Raise a ValueError for a policy that needs what a *transformers* cache cannot provide.
 
-    Parameters
-    ----------
-    policy : Policy
-    with_text : bool
-        Whether the text of tokens is known, from a tokenizer.
+    `with_text` says whether a tokenizer gives the text of tokens.
     """
     if policy.reads_afresh:
         raise ValueError(

@@ -43,17 +43,8 @@ def measure_cost(
 ) -> pd.DataFrame:
     """Let a model read a text turn by turn and continue it, under each policy and budget.
 
-    Parameters
-    ----------
-    model : LiveModel
-    policies : sequence of Policy
-    budgets : sequence of int
-    turns : sequence of sequence of int
-        The tokens of each turn of the text.
-    decides, every
-        As for `fdkvc.experiments.answers.Answers`.
-    on_case : function (int, int)
-        Gets the number of timings done, and of all.
+    `turns` has the tokens of each turn; `decides` and `every` are as for
+    `fdkvc.experiments.answers.Answers`. `on_case` gets the number of timings done, and of all.
 
     Returns
     -------
@@ -79,10 +70,10 @@ def measure_cost(
     ratio = np.median(seconds[:, :1] / seconds, axis=0)
     found: list[tuple[Any, ...]] = []
     for at, case in enumerate(cases):
-        name, own = (FULL, budgets) if case is None else (case[0].name, (case[1],))
+        name, of = (FULL, budgets) if case is None else (case[0].name, (case[1],))
         both = np.stack([speed[at], ratio[at]], axis=1).ravel().tolist()
         numbers = int(held[at]), float(held[at] / held[0]), *both
-        found += [(name, budget, *numbers) for budget in own]
+        found += [(name, budget, *numbers) for budget in of]
     return pd.DataFrame(found, columns=list(COST))
 
 
@@ -94,24 +85,11 @@ def read_and_write(
     every: int | None = None,
     clock: Callable[[], float] = perf_counter,
 ) -> tuple[int, float, float]:
-    """Let a model read the turns of a text with a cache, then write.
+    """Let a model of the library read the turns of a text with a cache, then write tokens.
 
-    Parameters
-    ----------
-    model, cache : the library's
-        A `PolicyCache` is one with ``by_itself=False``.
-    turns : sequence of sequence of int
-    writes : int
-        Tokens to write.
-    every : int, optional
-        As for `PolicyCache`.
-    clock : function () to float
-        Time in seconds.
-
-    Returns
-    -------
-    tuple of (int, float, float)
-        Peak bytes of the cache, and the seconds of reading and of writing, evictions included.
+    A `PolicyCache` is one with ``by_itself=False``; `every` is as for it. The clock's unit is the
+    second. Returns the cache's peak bytes, and the seconds of reading and of writing, evictions
+    included.
     """
     most, ends = 0, isinstance(cache, PolicyCache)
 

@@ -22,32 +22,22 @@ KEYS_VALUES = ("keys", "values")
 class PolicyLayer(DynamicLayer):  # type: ignore[misc]
     """A layer's cache: the slots that the policy kept, followed by the tokens of the turn.
 
-    Parameters
-    ----------
-    carried : sequence of str
-        Names of the vectors, besides keys and values, to keep with the entries.
-    bits : int, optional
-        How to store the keys and values of slots; as they are by default.
-
-    Attributes
-    ----------
-    seen : int
-        Tokens so far, padding included.
-    held : int
-        Slots of each head.
-    real : tensor (B, n) of bool, optional
-        Which of the turn's tokens are not padding; all if None.
-    empty : tensor (B, K, S) of bool, optional
-        Marks empty slots, if there are any.
+    `carried` names the vectors, besides keys and values, to keep with the entries; `bits` says how
+    to store the keys and values of slots, by default as they are.
     """
 
     is_croppable = False
 
     def __init__(self, carried: Sequence[str], bits: int | None = None) -> None:
         super().__init__()
-        self.seen = self.held = 0
+        self.seen = 0
+        """Tokens so far, padding included."""
+        self.held = 0
+        """Slots of each head."""
         self.real: Any = None
+        """Which of the turn's tokens are not padding (B, n); all if None."""
         self.empty: Any = None
+        """Marks empty slots (B, K, S), if there are any."""
         self._carried, self._bits = carried, bits
         # Of each text: keys and values of the second tier, other vectors of slots and tier.
         self._aside: list[dict[str, Any]] = []
@@ -82,8 +72,8 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         if not self._packed:
             return new
         return tuple(
-            torch.cat([self._restored(self._packed[name], each.dtype), each], dim=2)
-            for name, each in zip(KEYS_VALUES, new, strict=True)
+            torch.cat([self._restored(self._packed[name], vectors.dtype), vectors], dim=2)
+            for name, vectors in zip(KEYS_VALUES, new, strict=True)
         )
 
     def _restored(self, parts: tuple[Any, ...], dtype: Any) -> Any:
@@ -92,17 +82,9 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
     def mask(self, query: Any, mask: Any, *, heads: int, flash: bool, padded: bool) -> Any:
         """Return the mask to use: of the slots by what they hold, of the turn as given.
 
-        Parameters
-        ----------
-        query : tensor (B, H, n, h)
-        mask : tensor (B, 1, n, S) or None
-            The library's; (B, S) of flash attention.
-        heads : int
-            H if heads may hold different entries, else 1.
-        flash : bool
-            Whether it is for flash attention.
-        padded : bool
-            Whether a text has padding.
+        `query` has shape (B, H, n, h), and the library's `mask` (B, 1, n, S) or, of flash
+        attention, (B, S). `heads` is H if heads may hold different entries, else 1; `padded` says
+        whether a text has padding.
         """
         empty, turn = self.empty, self.turn
         whole = mask is None or (not padded and mask.shape[-1] == self.held + turn)
@@ -112,8 +94,8 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
             empty, heads = query.new_zeros(len(query), 1, self.held, dtype=torch.bool), 1
         empty = empty[:, :1] if heads == 1 else empty.repeat_interleave(heads // empty.shape[1], 1)
         if flash:
-            own = empty.new_ones(len(query), turn) if mask is None else mask[:, -turn:].bool()
-            return torch.cat([~empty[:, 0], own], dim=1)
+            new = empty.new_ones(len(query), turn) if mask is None else mask[:, -turn:].bool()
+            return torch.cat([~empty[:, 0], new], dim=1)
         if mask is None:  # a single token sees everything
             mask = query.new_zeros((len(query), 1, 1, turn))
         slots = ~empty[:, :, None]
@@ -124,7 +106,7 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
 
     def bring(self, **vectors: Any) -> None:
         """Add further vectors of the turn's tokens (B, heads, n, ·)."""
-        more = {name: [*self._brought.get(name, ()), each] for name, each in vectors.items()}
+        more = {name: [*self._brought.get(name, ()), new] for name, new in vectors.items()}
         self._brought = self._brought | more
 
     def slots(self, name: str, text: int = 0) -> Any:
@@ -148,29 +130,26 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         if name in KEYS_VALUES:
             found = getattr(self, name)[text, :, self._first :]
         else:
-            found = torch.cat([each[text] for each in self._brought[name]], dim=1)
+            found = torch.cat([vectors[text] for vectors in self._brought[name]], dim=1)
         return found if self.real is None else found[:, self.real[text]]
 
     @property
     def beside(self) -> list[Any]:
         """All tensors but keys and values that are in use."""
-        aside = [each for text in self._aside for each in text.values()]
+        aside = [tensor for text in self._aside for tensor in text.values()]
         return [*aside, *chain(*self._packed.values()), *chain(*self._brought.values())]
 
     def keep(self, places: Sequence[tuple[Any, int]]) -> None:
         """Keep the entries at these places of each text, which become its slots and second tier.
 
-        Parameters
-        ----------
-        places : sequence of tuple of (tensor (K, S + R), S)
-            −1 for none.
+        `places` has a tensor (K, S + R) of each, −1 for none, and its number of slots S.
         """
         sizes = [size for _, size in places]
         most, aside = max(sizes), list[dict[str, Any]]()
         shared = [*self._shared] or [None] * len(places)
         columns: dict[str, list[tuple[Any, ...]]] = {name: [] for name in KEYS_VALUES}
-        for text, (own, size) in enumerate(places):
-            where, found = own.clamp(min=0), {}
+        for text, (entry, size) in enumerate(places):
+            where, found = entry.clamp(min=0), {}
             for name in (*KEYS_VALUES, *self._carried):
                 if name == "hidden":
                     found[name], shared[text] = self._hidden(where, text)
@@ -182,7 +161,7 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
             aside.append(found)
         kept = {
             name: tuple(
-                torch.stack([pad(each, (0, 0, 0, most - each.shape[1])) for each in part])
+                torch.stack([pad(slots, (0, 0, 0, most - slots.shape[1])) for slots in part])
                 for part in zip(*of_texts, strict=True)
             )
             for name, of_texts in columns.items()
@@ -192,7 +171,7 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         else:
             self._packed = kept
             self.keys, self.values = self.keys[:, :, :0].clone(), self.values[:, :, :0].clone()
-        empty = torch.stack([pad(own[:, :n] < 0, (0, most - n), value=True) for own, n in places])
+        empty = torch.stack([pad(at[:, :n] < 0, (0, most - n), value=True) for at, n in places])
         self.empty = empty if empty.any() else None
         self._aside, self._shared, self._sizes, self.held = aside, shared, sizes, most
         self._brought, self.real = {}, None
@@ -214,12 +193,13 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         The heads of a layer share them, since they are large.
         """
         new = self.new("hidden", text)
-        known = self._aside[text]["hidden"] if self._aside else new[:, :0]
-        own = torch.arange(new.shape[1], device=new.device).expand(len(places), -1)
-        own = own + known.shape[1]
-        before = self._shared[text] if self._aside else own[:, :0]
-        used, which = torch.cat([before, own], dim=1).gather(1, places).unique(return_inverse=True)
-        return torch.cat([known, new], dim=1)[:, used], which
+        stored = self._aside[text]["hidden"] if self._aside else new[:, :0]
+        states = torch.cat([stored, new], dim=1)
+        turn = torch.arange(stored.shape[1], states.shape[1], device=new.device)
+        turn = turn.expand(len(places), -1)
+        before = self._shared[text] if self._aside else turn[:, :0]
+        used, which = torch.cat([before, turn], dim=1).gather(1, places).unique(return_inverse=True)
+        return states[:, used], which
 
 
 def _gathered(entries: Any, places: Any) -> Any:

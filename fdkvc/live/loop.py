@@ -39,24 +39,16 @@ from fdkvc.policies.together import POOL
 class LiveModel:
     """A *transformers* model.
 
-    Implements `fdkvc.lm.language_model.AnyModel` and `fdkvc.lm.text_cache.Reader`.
-
-    Attributes
-    ----------
-    name : str
-        That of its folder.
-    model : the library's
-    tokens : Tokens
-    digest : str
-        SHA-256 of its files.
-    pool, positions : str
-        As for `fdkvc.live.PolicyCache`.
+    Implements `fdkvc.lm.language_model.AnyModel` and `fdkvc.lm.text_cache.Reader`. `pool` and
+    `positions` are as for `fdkvc.live.PolicyCache`.
     """
 
     name: str
+    """That of its folder."""
     model: Any
     tokens: Tokens
     digest: str
+    """SHA-256 of its files."""
     pool: str = POOL.default
     positions: str = POSITIONS.default
 
@@ -86,9 +78,9 @@ class LiveModel:
         first = 0 if last is None else ids.shape[1] - last
         texts, logits = torch.tensor(ids, device=self.model.device), []
         with torch.inference_mode():
-            for own, memory in zip(texts, caches, strict=True):
+            for text, memory in zip(texts, caches, strict=True):
                 cache = {cache_name(self.model): memory.cache}
-                read = self.model(input_ids=own[None], use_cache=True, **cache)
+                read = self.model(input_ids=text[None], use_cache=True, **cache)
                 logits.append(read.logits[:, first:].float().cpu().numpy())
         return np.concatenate(logits)
 
@@ -126,23 +118,13 @@ class LiveModel:
 class LiveTextCache:
     """The cache of a text under a policy; implements `fdkvc.lm.text_cache.ModelCache`.
 
-    Parameters
-    ----------
-    decoder : LiveModel
-    cache : PolicyCache
-        A new one with ``by_itself=False``.
-    evicts : bool
-        Whether to end the cache's turns.
-
-    Attributes
-    ----------
-    ids : list of int
-        The tokens read so far.
+    It wraps a new `PolicyCache` with ``by_itself=False``, and ends its turns if it evicts.
     """
 
     def __init__(self, decoder: LiveModel, cache: PolicyCache, evicts: bool = True) -> None:
         self.decoder, self.cache, self.evicts = decoder, cache, evicts
         self.ids: list[int] = []
+        """The tokens read so far."""
         self._began = 0, cache.fork()
 
     @property
@@ -172,15 +154,7 @@ class LiveTextCache:
 
 
 class CutTextCache(LiveTextCache):
-    """A cache that rereads the last `budget` tokens of the text after every turn.
-
-    Parameters
-    ----------
-    decoder : LiveModel
-    cache : PolicyCache
-        A new one that evicts nothing.
-    budget : int
-    """
+    """A cache that rereads the last `budget` tokens of the text after every turn."""
 
     def __init__(self, decoder: LiveModel, cache: PolicyCache, budget: int) -> None:
         super().__init__(decoder, cache, evicts=False)
@@ -197,18 +171,10 @@ class CutTextCache(LiveTextCache):
 def load_live(
     folder: str | Path, *, pool: str = POOL.default, positions: str = POSITIONS.default
 ) -> LiveModel:
-    """Load a causal model from a folder or a GGUF file, with its tokens.
+    """Load a causal model with its tokens; `pool` and `positions` are as for `PolicyCache`.
 
-    Parameters
-    ----------
-    folder : path, or a name of `fdkvc.corpora.gguf_file.NAMED_MODELS`
-    pool, positions : str
-        As for `fdkvc.live.PolicyCache`.
-
-    Raises
-    ------
-    ValueError
-        In one sentence that names the folder and what is wrong.
+    `folder` may also be a GGUF file, or a name of `fdkvc.corpora.gguf_file.NAMED_MODELS`. Raises a
+    ValueError, in one sentence that names it and what is wrong.
     """
     POOL.check(pool, "pool")
     POSITIONS.check(positions, "positions")

@@ -8,9 +8,10 @@ heads were pooled by their maximum, or positions closed up.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -27,27 +28,18 @@ from fdkvc.policies import Policy
 def recorded_text(
     cache: PolicyCache, ids: Sequence[int], tokenizer: Any, name: str
 ) -> list[Recording]:
-    """Return the recordings of a cache, given the token ids that it read.
+    """Return the recordings of a cache made with ``record=True``, given all tokens that it read.
 
-    Parameters
-    ----------
-    cache : PolicyCache
-        Made with ``record=True``.
-    ids : sequence of int
-        All tokens read; may be followed by the last one written, which the cache has not seen.
-    tokenizer : the library's
-    name : str
-        Of the dialog.
+    These may be followed by the last one written, which the cache has not seen. The dialog gets
+    the name.
     """
     ends = [0, *(end for end in cache.ends if end < cache.seen), cache.seen]
     turns, tokens = [], []
     for number, (first, end) in enumerate(pairwise(ends)):
-        own: list[Token] = []
-        for each in ids[first:end]:
-            text, start = clean(tokenizer.decode([each])), own[-1].end if own else 0
-            own.append(Token(text, start, start + len(text)))
-        turns.append(Turn(f"Turn {number}", "".join(token.text for token in own)))
-        tokens.append(tuple(own))
+        texts = [clean(tokenizer.decode([token])) for token in ids[first:end]]
+        bounds = pairwise(accumulate(map(len, texts), initial=0))
+        turns.append(Turn(f"Turn {number}", "".join(texts)))
+        tokens.append([Token(text, *span) for text, span in zip(texts, bounds, strict=True)])
     transcript = Transcript(clean_name(name), tuple(turns))
     nats = Tokens(tokenizer, (), {}, 0).surprisal(ids[: cache.seen])
     return _recordings(cache, transcript, tokens, type(tokenizer).__name__, nats)
@@ -61,16 +53,9 @@ def record_dialog(
     transcript: Transcript,
     passages: Sequence[EncodedPassage],
 ) -> list[Recording]:
-    """Record a model that reads a dialog under a policy, each passage a turn.
+    """Record a model that reads a dialog under a policy, each of its passages a turn.
 
-    Parameters
-    ----------
-    model : LiveModel
-    policy, budget, decides
-        As for `fdkvc.live.PolicyCache`.
-    transcript : Transcript
-    passages : sequence of EncodedPassage
-        The dialog in tokens.
+    Policy, budget and `decides` are as for `fdkvc.live.PolicyCache`.
     """
     memory = model.evicting(policy, budget, decides, record=True)
     if model.tokens.first:
@@ -80,10 +65,9 @@ def record_dialog(
         memory.end_turn()
     turns, tokens = [], []
     for passage in passages:
-        text, turn = passage.passage.text, passage.passage.turn
-        own = transcript.turns[turn]
-        kind, called = (None, len(text)) if passage.passage.call else (own.kind, 0)
-        turns.append(Turn(passage.passage.writer, text, own.topic, kind, called))
+        text, turn = passage.passage.text, transcript.turns[passage.passage.turn]
+        kind, called = (None, len(text)) if passage.passage.call else (turn.kind, 0)
+        turns.append(Turn(passage.passage.writer, text, turn.topic, kind, called))
         tokens.append([Token(text[low:high], low, high) for low, high in passage.spans])
     tokens[0] = [Token("", 0, 0)] * len(model.tokens.first) + tokens[0]
     demands = tuple(_demands(transcript.demands, passages))
@@ -96,8 +80,9 @@ def record_dialog(
 
 def _demands(demands: Sequence[Demand], passages: Sequence[EncodedPassage]) -> Iterator[Demand]:
     """Yield the demands of a dialog with passages as turns."""
-    words = {each.passage.turn: at for at, each in enumerate(passages) if each.passage.call is None}
-    needed = np.array([each.passage.turn for each in passages])
+    said = [passage.passage for passage in passages]
+    words = {passage.turn: at for at, passage in enumerate(said) if passage.call is None}
+    needed = [passage.turn for passage in said]
     for demand in demands:
         mentions = tuple(
             mention._replace(turn=words[mention.turn])
@@ -105,8 +90,7 @@ def _demands(demands: Sequence[Demand], passages: Sequence[EncodedPassage]) -> I
             if mention.turn in words
         )
         if mentions:
-            at = int(np.searchsorted(needed, demand.turn))
-            yield replace(demand, turn=at, mentions=mentions)
+            yield replace(demand, turn=bisect_left(needed, demand.turn), mentions=mentions)
 
 
 def _recordings(
@@ -118,7 +102,7 @@ def _recordings(
 ) -> list[Recording]:
     hidden, queries, keys, values = map(cache.recorded, ("hidden", "queries", "keys", "values"))
     heads = queries.shape[1]
-    keys, values = (np.repeat(each, heads // each.shape[1], axis=1) for each in (keys, values))
+    keys, values = (np.repeat(x, heads // x.shape[1], axis=1) for x in (keys, values))
     return [
         Recording(
             replace(transcript, name=f"{transcript.name}, layer {number}"),

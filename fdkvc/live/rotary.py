@@ -27,20 +27,17 @@ def head_width(config: Any) -> int:
 class RotaryPositions:
     """A model's rotary positions, applied by the model's own code.
 
-    Raises
-    ------
-    ValueError
-        If it has none, or a rotation cannot be undone for a single key.
+    Raises a ValueError if it has none, or a rotation cannot be undone for a single key.
     """
 
     def __init__(self, model: Any) -> None:
         module, *_ = attention_modules(model).values()
         file = sys.modules[type(module).__module__]
-        named = [each for name, each in model.named_modules() if name.endswith("rotary_emb")]
-        if not named or not hasattr(file, "apply_rotary_pos_emb"):
+        rotary = [layer for name, layer in model.named_modules() if name.endswith("rotary_emb")]
+        if not rotary or not hasattr(file, "apply_rotary_pos_emb"):
             raise ValueError("this model has no rotary positions that can be changed")
         self._turn: Any = file.apply_rotary_pos_emb
-        self._angles: Any = named[0]
+        self._angles: Any = rotary[0]
         config = model.config.get_text_config(decoder=True)
         by_type = "layer_type" in inspect.signature(self._angles.forward).parameters
         self._types = config.layer_types if by_type else None

@@ -33,28 +33,28 @@ def generate(
     are written, so that policies evict during the answer; with `stop_loops`, a text that repeats
     itself ends; see `is_looping`.
 
-    Yields the next token of each unfinished text, by the index of its cache. It has been read,
+    Yields the next token of each unfinished text, by the index of its cache. The cache has read it,
     except for the end of a passage, which the caller reads.
     """
-    going = list(range(len(caches)))
+    unfinished = list(range(len(caches)))
     written: list[list[int]] = [[] for _ in caches]
     for count in range(1, most + 1):
-        chosen = dict(zip(going, logits.argmax(axis=-1).tolist(), strict=True))
-        going = [at for at, token in chosen.items() if token != tokens.end]
-        if going:
-            ids = [[chosen[at]] for at in going]
-            logits = read([caches[at] for at in going], ids, last=1)[:, 0]
+        chosen = dict(zip(unfinished, logits.argmax(axis=-1).tolist(), strict=True))
+        unfinished = [at for at, token in chosen.items() if token != tokens.end]
+        if unfinished:
+            ids = [[chosen[at]] for at in unfinished]
+            logits = read([caches[at] for at in unfinished], ids, last=1)[:, 0]
         if every is not None and count % every == 0:
-            for at in going:
+            for at in unfinished:
                 caches[at].end_turn()
         yield chosen
-        for at in going:
+        for at in unfinished:
             written[at].append(chosen[at])
-        looping = [stop_loops and is_looping(written[at]) for at in going]
-        if any(looping):
-            logits = logits[np.logical_not(looping)]
-            going = [at for at, loops in zip(going, looping, strict=True) if not loops]
-        if not going:
+        looping = np.array([stop_loops and is_looping(written[at]) for at in unfinished], bool)
+        if looping.any():
+            logits = logits[~looping]
+            unfinished = [at for at, loops in zip(unfinished, looping, strict=True) if not loops]
+        if not unfinished:
             break
 
 
@@ -113,11 +113,11 @@ class Chat:
 
     def fork(self) -> Chat:
         """Return an independent copy."""
-        other = copy.copy(self)
-        other.caches = {name: cache.fork() for name, cache in self.caches.items()}
-        other.passages = {name: [*passages] for name, passages in self.passages.items()}
-        other._logits = {**self._logits}
-        return other
+        chat = copy.copy(self)
+        chat.caches = {name: cache.fork() for name, cache in self.caches.items()}
+        chat.passages = {name: [*passages] for name, passages in self.passages.items()}
+        chat._logits = {**self._logits}
+        return chat
 
     def add_message(self, text: str, writer: Writer = "user") -> None:
         """Read a message under every cache, and end the turn."""
@@ -138,14 +138,10 @@ class Chat:
         """
         calls = dict.fromkeys(self.caches, 0)
         while calls:
-            writers: dict[str, Writer] = {
-                name: (
-                    first_writer(self.model.tokens, self._logits[name])
-                    if count < MAX_CALLS
-                    else "system"
-                )
-                for name, count in calls.items()
-            }
+            writers: dict[str, Writer] = dict.fromkeys(calls, "system")
+            for name, count in calls.items():
+                if count < MAX_CALLS:
+                    writers[name] = first_writer(self.model.tokens, self._logits[name])
             yield from self._write(writers, most)
             calls = {name: calls[name] + 1 for name, writer in writers.items() if writer == "call"}
 

@@ -37,8 +37,8 @@ def chat_template(template: str) -> ChatTemplate | None:
     Examples
     --------
     >>> turns = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}"
-    >>> found = chat_template(turns + "{% if add_generation_prompt %}<assistant>{% endif %}")
-    >>> found.starts["user"], found.starts["tool"], found.end
+    >>> texts = chat_template(turns + "{% if add_generation_prompt %}<assistant>{% endif %}")
+    >>> texts.starts["user"], texts.starts["tool"], texts.end
     ('<user>', '<tool>', '</>')
     """
     if not template or len(template) > MAX_TEMPLATE_CHARACTERS:
@@ -49,14 +49,14 @@ def chat_template(template: str) -> ChatTemplate | None:
     conversations = [
         ([user], False),
         ([user], True),
-        *(([user, answer, each], False) for each in more),
+        *(([user, answer, message], False) for message in more),
+        (prompted, False),
     ]
-    conversations.append((prompted, False))
-    one, begun, several, tool, system = _rendered(template, conversations)
-    if one is None or begun is None or several is None:
+    question, begun, several, tool, system = _rendered(template, conversations)
+    if question is None or begun is None or several is None:
         return None
-    prompt, _, end = one.partition(_A)
-    start = begun.removeprefix(one)
+    prompt, _, end = question.partition(_A)
+    start = begun.removeprefix(question)
     before, _, rest = several.partition(_B)
     after, _, last = rest.partition(_C)
     users = after.removeprefix(end)

@@ -19,6 +19,9 @@ from numpy.typing import NDArray
 from fdkvc.attention import Bools, Floats, Ints
 from fdkvc.lm.head_eviction import Heads
 
+LARGE = 2**23
+"""Numbers in the embeddings and logits of a large model; the bundled one has a hundredth."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSizes(Heads):
@@ -98,14 +101,15 @@ class Decoder:
         """Read the next tokens (C, n) of several texts at once, one for each cache.
 
         Returns the logits of the token after each (C, n, V), or after the `last` of them only.
-        The result for a text is bit for bit independent of the other texts.
+        The result for a text is independent of the other texts: bit for bit, or to rounding for a
+        `large` model, whose weights are then read from memory once for all texts.
         """
         shape, n = self.shape, ids.shape[1]
         rotation = self._rotation(np.array([[each.count] for each in caches]) + np.arange(n))
         x = self.embeddings[ids]
         rotated = shape.heads + shape.kv_heads
         for number, layer in enumerate(self.layers):
-            projected = self._normed(x) @ layer.projections
+            projected = self._product(self._normed(x), layer.projections)
             projected = projected.reshape(*x.shape[:2], rotated + shape.kv_heads, shape.head_width)
             projected[:, :, :rotated].view(np.complex64)[:] *= rotation
             queries, keys, values = np.split(projected, [shape.heads, rotated], axis=2)
@@ -113,10 +117,22 @@ class Decoder:
                 cache.attend(number, x[at], queries[at], keys[at], values[at])
                 for at, cache in enumerate(caches)
             ]
-            x += np.stack(mixed) @ layer.output
-            gate, up = np.split(self._normed(x) @ layer.gate_up, 2, axis=-1)
-            x += silu(gate, up) @ layer.down
-        return self._normed(x[:, n - last :] if last is not None else x) @ self.logits
+            x += self._product(np.stack(mixed), layer.output)
+            gate, up = np.split(self._product(self._normed(x), layer.gate_up), 2, axis=-1)
+            x += self._product(silu(gate, up), layer.down)
+        return self._product(self._normed(x[:, n - last :] if last is not None else x), self.logits)
+
+    @property
+    def large(self) -> bool:
+        """Whether its weights exceed a processor's cache."""
+        return self.embeddings.size + self.logits.size > LARGE
+
+    def _product(self, x: Floats, weights: Floats) -> Floats:
+        """Return (C, n, ·) times a matrix: text by text, or all texts at once."""
+        if not self.large or len(x) == 1:
+            return x @ weights
+        flat: Floats = x.reshape(-1, x.shape[-1]) @ weights
+        return flat.reshape(*x.shape[:-1], weights.shape[1])
 
     def _normed(self, x: Floats) -> Floats:
         squares = np.einsum("...d,...d->...", x, x)[..., None] / np.float32(x.shape[-1])

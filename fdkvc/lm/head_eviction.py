@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fdkvc.attention import Arrivals, Ints, Observation
+from fdkvc.attention import Ints, Observation
 from fdkvc.cache import EMPTY
 from fdkvc.lm.head_tokens import HeadTokens, Vectors
 from fdkvc.parameters import Field, Parameter, check_count
@@ -154,7 +154,7 @@ class HeadEviction:
         tokens = HeadTokens(
             vectors, arrivals, token_ids, of_rows(born), known, self._layers, self._first_layer
         )
-        turn = Observation(0, Arrivals(arrivals), tokens)
+        turn = Observation(0, arrivals, tokens)
         capacity = self.policy.capacity(self.budget, self.count + new)
         state = self._state.with_tier(self.policy.tier_places(self.budget, self.count + new))
         result = take_turn(self._together, state, turn, capacity)

@@ -67,7 +67,7 @@ class HeadTokens:
         for at, vectors in enumerate(self._layers):
             rows = slice(at * self._group, (at + 1) * self._group)
             features = {name: column[rows] for name, column in self._features.items()}
-            new, positions, born = (each[rows] for each in (self._new, self.positions, self.born))
+            new, positions, born = self._new[rows], self.positions[rows], self.born[rows]
             yield rows, HeadTokens([vectors], new, positions, born, features)
 
     def new_tokens(self, turn: int) -> Ints:
@@ -86,19 +86,19 @@ class HeadTokens:
     def logits(self) -> Floats:
         """Scaled products of the turn's mean query with all keys (R, 1, N + 1), then −inf."""
         return self._by_layer(
-            lambda its: _products(its, its.new("queries").mean(axis=1, keepdims=True))
+            lambda layer: _products(layer, layer.new("queries").mean(axis=1, keepdims=True))
         )
 
     def query_logits(self, turn: int) -> Floats:
         """Return scaled products of the turn's queries with all keys (R, n, N + 1), then −inf."""
-        return self._by_layer(lambda its: _products(its, its.new("queries")))
+        return self._by_layer(lambda layer: _products(layer, layer.new("queries")))
 
     @cached_property
     def similarities(self) -> Floats:
         """Cosines of the turn's mean hidden state with all (R, 1, N + 1), then 0."""
 
-        def of_layer(its: Vectors) -> Floats:
-            held, new = its.held("hidden"), its.new("hidden")
+        def of_layer(layer: Vectors) -> Floats:
+            held, new = layer.held("hidden"), layer.new("hidden")
             mean = new.mean(axis=1, keepdims=True)
 
             def cosines(hidden: Floats) -> Floats:
@@ -106,8 +106,8 @@ class HeadTokens:
                 products = (mean @ hidden.swapaxes(1, 2))[:, 0] / np.where(lengths > 0, lengths, 1)
                 return self._per_row(products)
 
-            found = np.concatenate([cosines(held), cosines(new)], axis=1)
-            return np.pad(found, [(0, 0), (0, 1)])[:, None]
+            of_tokens = np.concatenate([cosines(held), cosines(new)], axis=1)
+            return np.pad(of_tokens, [(0, 0), (0, 1)])[:, None]
 
         return self._by_layer(of_layer)
 
@@ -116,34 +116,36 @@ class HeadTokens:
 
     @property
     def embeddings(self) -> Floats:
-        """Hidden states that enter the row's layer (R, N, d)."""
+        """Hidden states that enter the layer, of each KV head (L·K, N, d), or of each row."""
 
-        def of_layer(its: Vectors) -> Floats:
-            held, new = its.held("hidden"), its.new("hidden")
-            shared = np.broadcast_to(new, (len(held), *new.shape[1:]))
-            return self._per_row(np.concatenate([held, shared], axis=1))
+        def of_layer(layer: Vectors) -> Floats:
+            held, new = layer.held("hidden"), layer.new("hidden")
+            return np.concatenate([held, np.broadcast_to(new, (len(held), *new.shape[1:]))], axis=1)
 
-        return self._by_layer(of_layer)
+        shared = self._by_layer(of_layer)
+        if type(self._new) is np.ndarray:
+            return shared
+        return np.repeat(shared, len(self._new) // len(shared), axis=0)  # a device works by row
 
     @property
     def keys(self) -> Floats:
         """Keys (R, N, h)."""
-        return self._by_layer(lambda its: self._per_row(_all(its, "keys")))
+        return self._by_layer(lambda layer: self._per_row(_all(layer, "keys")))
 
     @property
     def values(self) -> Floats:
         """Values (R, N, h)."""
-        return self._by_layer(lambda its: self._per_row(_all(its, "values")))
+        return self._by_layer(lambda layer: self._per_row(_all(layer, "values")))
 
     @property
     def token_queries(self) -> Floats:
         """Each token's own query (R, N, h)."""
-        return self._by_layer(lambda its: self._per_row(_all(its, "queries")))
+        return self._by_layer(lambda layer: self._per_row(_all(layer, "queries")))
 
     @property
     def future_attention(self) -> Floats:
         """Unknown while the model is writing."""
-        raise LookupError("what a model has yet to write is not known")
+        raise LookupError("the tokens that a model has yet to write are unknown")
 
 
 def _all(vectors: Vectors, name: str) -> Floats:

@@ -123,7 +123,7 @@ class TextCache:
     ) -> Floats:
         """Store the vectors of the next tokens, and attend; see `AttentionCache`."""
         shape, start, n = self.decoder.shape, self.count, len(hidden)
-        self._reserve(start + n)
+        self.reserve(start + n)
         new = {"hidden": hidden[:, None], "queries": queries, "keys": keys, "values": values}
         for name, vectors in new.items():
             self._vectors[name][layer, :, start : start + n] = vectors.swapaxes(0, 1)
@@ -166,7 +166,8 @@ class TextCache:
         mask[..., -m:] = later_tokens(m)
         return mask
 
-    def _reserve(self, end: int) -> None:
+    def reserve(self, end: int) -> None:
+        """Allocate what so many tokens need; it grows anyway, in steps that are copied."""
         size = self._evicted_in.shape[2]
         if end <= size:
             return

@@ -67,18 +67,9 @@ POLICIES: dict[str, type[Policy]] = {
 PAPER_POLICIES = ("fifo", "sink", "h2o", "fd-kvc")
 """What the paper compares."""
 
-
 WRAPPERS: dict[str, type[Wrapper]] = {
     wrapper.key: wrapper
-    for wrapper in (
-        Window,
-        Whitelist,
-        Turns,
-        Blocks,
-        AdaHeads,
-        Pyramid,
-        Recall,
-    )
+    for wrapper in (Window, Whitelist, Turns, Blocks, AdaHeads, Pyramid, Recall)
 }
 """Every wrapper by its key."""
 
@@ -108,10 +99,10 @@ def register(policy: type[AnyPolicy]) -> type[AnyPolicy]:
     ValueError
         If the key is taken, or is anything but lower-case letters, digits and hyphens.
     TypeError
-        If it is no class derived from `Policy` with a key of its own.
+        If it is not a class derived from `Policy` with its own key.
     """
     if not (isinstance(policy, type) and issubclass(policy, Policy) and "key" in vars(policy)):
-        raise TypeError(f"{policy!r} is no class derived from Policy with a key of its own")
+        raise TypeError(f"{policy!r} is not a class derived from Policy with its own key")
     if not re.fullmatch("[a-z][a-z0-9]*(-[a-z0-9]+)*", policy.key):
         raise ValueError(
             f"policy key {policy.key!r} is not allowed: it has lower-case letters, digits and "
@@ -119,10 +110,8 @@ def register(policy: type[AnyPolicy]) -> type[AnyPolicy]:
         )
     if {**POLICIES, **WRAPPERS}.get(policy.key, policy) is not policy:
         raise ValueError(f"policy key {policy.key!r} is taken: choose another")
-    if issubclass(policy, Wrapper):
-        WRAPPERS[policy.key] = policy
-    else:
-        POLICIES[policy.key] = policy
+    registry: dict[str, Any] = WRAPPERS if issubclass(policy, Wrapper) else POLICIES
+    registry[policy.key] = policy
     return policy
 
 
@@ -162,9 +151,8 @@ def wrapped(key: str, policy: Policy, /, **hyperparameters: float | int | str) -
     """
     if key not in WRAPPERS:
         raise ValueError(f"{key!r} is not a wrapper: choose from {', '.join(WRAPPERS)}")
-    kind = WRAPPERS[key]
-    _check_known(kind, hyperparameters)
-    return kind(policy, **hyperparameters)
+    _check_known(WRAPPERS[key], hyperparameters)
+    return WRAPPERS[key](policy, **hyperparameters)
 
 
 def usable(policies: Iterable[Policy]) -> tuple[Policy, ...]:
@@ -203,11 +191,11 @@ def with_pinned_prompts(policies: Sequence[Policy]) -> tuple[Policy, ...]:
 
 
 def _check_known(kind: type[Policy], hyperparameters: Collection[str]) -> None:
-    known = parameters_of(kind)
+    allowed = parameters_of(kind)
     for name in hyperparameters:
-        if name not in known:
-            allowed = ", ".join(known) or "none"
-            raise ValueError(f"{name!r} is not a hyperparameter of {kind.key} (it has: {allowed})")
+        if name not in allowed:
+            names = ", ".join(allowed) or "none"
+            raise ValueError(f"{name!r} is not a hyperparameter of {kind.key} (it has: {names})")
 
 
 def read_policy(name: str) -> Policy:
@@ -233,32 +221,23 @@ def read_policy(name: str) -> Policy:
     'recall(h2o window=0.25)'
     """
     check_most("a policy's name has", len(name), "characters", MAX_POLICY_CHARACTERS)
-    text = name.replace(":", " ").strip()
-    around: list[tuple[str, dict[str, Any]]] = []
-    while "(" in text:
-        wrapper, _, rest = text.partition("(")
-        if not rest.endswith(")"):
-            raise ValueError(
-                f"{text!r} needs a closing parenthesis at its end, such as recall(h2o)"
-            )
-        text, *settings = map(str.strip, split_list(rest[:-1]))
-        key = wrapper.strip()
-        defaults = defaults_of(WRAPPERS[key]) if key in WRAPPERS else {}
-        around.append((key, read_hyperparameters(defaults, settings, name)))
-    key, *settings = text.split() or [""]
-    defaults = defaults_of(POLICIES[key]) if key in POLICIES else {}
-    return _built(around, policy_named(key, **read_hyperparameters(defaults, settings, name)))
+    return _parsed(name.replace(":", " ").strip(), name)
 
 
-def _built(around: Sequence[tuple[str, Mapping[str, Any]]], policy: Policy) -> Policy:
-    """Wrap a policy; wrappers are given from the outermost to the innermost."""
-    keys = [key for key, _ in around]
-    for key in WRAPPERS:
-        if keys.count(key) > 1:
-            raise ValueError(f"{key} occurs more than once, but each wrapper is allowed once")
-    for key, values in reversed(around):
-        policy = wrapped(key, policy, **values)
-    return policy
+def _parsed(text: str, name: str) -> Policy:
+    """Make a policy from a part of a name."""
+    wrapper, parenthesis, rest = text.partition("(")
+    if not parenthesis:
+        key, *settings = text.split() or [""]
+        defaults = defaults_of(POLICIES[key]) if key in POLICIES else {}
+        return policy_named(key, **read_hyperparameters(defaults, settings, name))
+    if not rest.endswith(")"):
+        raise ValueError(f"{text!r} needs a closing parenthesis at its end, such as recall(h2o)")
+    inside, *settings = map(str.strip, split_list(rest[:-1]))
+    key = wrapper.strip()
+    defaults = defaults_of(WRAPPERS[key]) if key in WRAPPERS else {}
+    values = read_hyperparameters(defaults, settings, name)
+    return wrapped(key, _parsed(inside, name), **values)
 
 
 def read_hyperparameters(
@@ -270,12 +249,13 @@ def read_hyperparameters(
         field, equals, text = setting.partition("=")
         if not equals:
             raise ValueError(
-                f"{setting!r} in {name!r} is no hyperparameter: write NAME=VALUE, such as gamma=0.8"
+                f"{setting!r} in {name!r} is not a hyperparameter: write NAME=VALUE, such as "
+                "gamma=0.8"
             )
         if field in values:
             raise ValueError(f"{field!r} is given twice in {name!r}")
         kind_of_value = type(defaults.get(field, text))
-        # A text that is no number is for the policy to refuse, in its own words.
+        # A text that is not a number is refused by the policy, which names the range.
         values[field] = text if kind_of_value is str else read_number(text, kind_of_value)
     return values
 
@@ -303,12 +283,9 @@ def recorded_policy(key: str, policy: Mapping[str, Any] | None = None, **values:
     >>> recorded_policy(**as_record(read_policy("recall(fifo)"))).name
     'recall(fifo)'
     """
-    around: list[tuple[str, dict[str, Any]]] = []
-    while policy is not None:
-        around.append((key, values))
-        values = {**policy}
-        key, policy = values.pop("key", ""), values.pop("policy", None)
-    return _built(around, policy_named(key, **values))
+    if policy is None:
+        return policy_named(key, **values)
+    return wrapped(key, recorded_policy(**{"key": "", **policy}), **values)
 
 
 register_installed("fdkvc.policies", register)

@@ -41,20 +41,17 @@ class AdaHeads(Wrapper):
     )
 
     def refusal(self) -> str:
-        """Refuse a policy that allocates pages: heads share single places."""
         if self.policy.page_size > 1:
             return f"{self.policy.name} allocates whole pages, but {self.key} single places"
         return ""
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """Add to the eviction that heads share their places."""
         shared = r"B_h = |\{ i \text{ of head } h \text{ among the best } H B \text{ of all "
         shared += r"heads} \}| \ge \alpha B"
         return evicting(self.policy.steps, shared, "H heads share H·B slots")
 
     def without_effect(self, available: Available) -> tuple[str, ...]:
-        """Warn where there is one head."""
         alone = "There is one head here, so ada-heads has nothing to share."
         return (*super().without_effect(available), *([alone] if available.heads == 1 else []))
 
@@ -70,16 +67,16 @@ class AdaHeads(Wrapper):
         equal = self.policy.places(score, cache, protected, budgets, heads)
         if heads == 1:
             return equal
-        own = np.broadcast_to(np.asarray(equal), (len(score), 1))
+        equal = np.broadcast_to(np.asarray(equal), (len(score), 1))
         free = Cache(np.where(protected, -1, cache.token))
-        least = (self.safe * own).astype(np.intp) - protected.sum(axis=1, keepdims=True)
+        least = (self.safe * equal).astype(np.intp) - protected.sum(axis=1, keepdims=True)
         sure = protected | top_k(score, free, np.maximum(least, 0), self.ties)
         pool = (len(score) // heads, heads * score.shape[1])
         kept, _ = select(
             score.reshape(pool),
             Cache(cache.token.reshape(pool)),
             sure.reshape(pool),
-            own.reshape(-1, heads).sum(axis=1, keepdims=True),
+            equal.reshape(-1, heads).sum(axis=1, keepdims=True),
             self.ties,
         )
         return np.asarray(kept.reshape(score.shape).sum(axis=1, keepdims=True))

@@ -19,9 +19,11 @@ A policy imports from here, also the steps that `fdkvc.policies.card` defines.
 from __future__ import annotations
 
 import dataclasses
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -31,10 +33,13 @@ from fdkvc.cache import Cache, Ties, newest
 from fdkvc.parameters import Checked, Field, changed, fields_of, parameter, share
 from fdkvc.policies.card import EVICTION as EVICTION
 from fdkvc.policies.card import RECENT_WINDOW as RECENT_WINDOW
+from fdkvc.policies.card import SINKS_STAY as SINKS_STAY
 from fdkvc.policies.card import SUMMED_ATTENTION as SUMMED_ATTENTION
 from fdkvc.policies.card import Available as Available
 from fdkvc.policies.card import Card
 from fdkvc.policies.card import Step as Step
+from fdkvc.policies.card import changing as changing
+from fdkvc.policies.card import protecting as protecting
 
 Look = Literal[
     "positions",
@@ -241,6 +246,16 @@ def window(cache: Cache, budget: int, share: float) -> Bools:
     return newest(cache, np.asarray(budget * share).astype(np.intp).reshape(-1, 1))
 
 
+@dataclass(frozen=True)
+class WindowedPolicy(Policy):
+    """A policy that reserves a share of the budget for the newest entries."""
+
+    window: float = window_parameter(0.5)
+
+    def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
+        return window(cache, budget, self.window)
+
+
 def within(budget: int, protects: Callable[[int], Bools]) -> Bools:
     """Protect what is protected within the largest budget at which no row exceeds `budget`.
 
@@ -289,17 +304,7 @@ def seen_by(turn: Observation, token: Ints, queries: str) -> Bools:
 
 def total(terms: Mapping[str, Floats]) -> Floats:
     """Sum the named terms to the score (B, C)."""
-    first, *rest = terms.values()
-    score = first
-    for term in rest:
-        score = score + term
-    return score
-
-
-def share_of_best(score: Floats, cache: Cache, share: float) -> Floats:
-    """Return a share of the greatest score of each row (B,), as a threshold."""
-    best: Floats = np.where(cache.present, score, 0).max(axis=1)
-    return np.float32(share) * best
+    return reduce(operator.add, terms.values())
 
 
 def below_threshold(score: Floats, cache: Cache, threshold: Floats, ties: Ties) -> Bools:

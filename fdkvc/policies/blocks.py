@@ -11,7 +11,7 @@ import numpy as np
 from fdkvc.attention import Bools, Floats, Observation
 from fdkvc.cache import Cache, Pages
 from fdkvc.parameters import parameter
-from fdkvc.policies.base import Look, Score, Step, Update, total, within
+from fdkvc.policies.base import Score, Step, Update, total, within
 from fdkvc.policies.wrapper import Wrapper, evicting, inside
 
 _EQUATION = {
@@ -39,6 +39,7 @@ class Blocks(Wrapper):
         "are wasted."
     )
     source = "after Kwon et al. 2023, PagedAttention, and Chitty-Venkata et al. 2025, PagedEviction"
+    also_looks_at = ("positions",)
 
     size: int = parameter(16, "Page size", "Places on a page.", symbol="b", low=1, high=256)
     score: str = parameter(
@@ -48,27 +49,19 @@ class Blocks(Wrapper):
         choices=tuple(_EQUATION),
     )
 
-    @property
-    def also_looks_at(self) -> tuple[Look, ...]:
-        """Positions, which define pages."""
-        return ("positions",)
-
     def refusal(self) -> str:
-        """Refuse heads that share their budget, since they allocate places one by one."""
-        if any(each.key == "ada-heads" for each in inside(self.policy)):
+        if any(policy.key == "ada-heads" for policy in inside(self.policy)):
             return f"{self.policy.name} allocates single places, but {self.key} whole pages"
         return ""
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """Add to the eviction that whole pages leave."""
         pages = _EQUATION[self.score] + r"p(i) = \lfloor i / b \rfloor \\ "
         pages += r"\text{whole pages leave: at most } \lfloor B / b \rfloor \text{ stay}"
         return evicting(self.policy.steps, pages, "pages of b places")
 
     @property
     def page_size(self) -> int:
-        """Places that are evicted together."""
         return self.size
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:

@@ -1,4 +1,4 @@
-"""A hyperparameter with a value of its own for each row: many settings of a policy in one batch."""
+"""A hyperparameter that differs by row: many settings of a policy in one batch."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import DTypeLike, NDArray
 
-from fdkvc.parameters import check_parameter, parameters_of
+from fdkvc.parameters import parameters_of
 from fdkvc.policies.base import Policy
 from fdkvc.policies.wrapper import Wrapper
 
 
 class ByRow(NDArrayOperatorsMixin):
-    """Numbers that stand where one number does, each for its row of a batch.
+    """One number for each row of a batch, used in place of a single number.
 
-    In arithmetic they do what a Python number does: among numbers they stay in double precision,
-    and an array, whose first axis is that of the rows, keeps its own. So each row comes out to the
-    last bit as if its number stood there alone.
+    Arithmetic is that of a Python number: with numbers it is in double precision, with an array,
+    whose first axis is rows, in the array's. So each row is the same to the last bit as with its
+    number alone.
 
     Attributes
     ----------
     was_read : bool
-        Whether anything has asked for the numbers yet.
+        Whether the numbers have been used.
 
     Examples
     --------
@@ -49,31 +49,31 @@ class ByRow(NDArrayOperatorsMixin):
         raise TypeError("a number for each row is neither true nor false")
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        """Stand beside arrays row by row, in their precision."""
+        """Apply a ufunc row by row, in the precision of the arrays."""
         self.was_read = True
-        arrays = [each for each in inputs if isinstance(each, np.ndarray)]
+        arrays = [value for value in inputs if isinstance(value, np.ndarray)]
         # A Python number has no precision of its own either.
         dtype = np.result_type(*arrays, 0.0)
-        axes = max((each.ndim for each in arrays), default=1)
+        axes = max((array.ndim for array in arrays), default=1)
 
-        def beside_arrays(each: Any) -> Any:
-            if not isinstance(each, ByRow):
-                return each
-            return each._values.astype(dtype).reshape(-1, *[1] * (axes - 1))
+        def beside_arrays(value: Any) -> Any:
+            if not isinstance(value, ByRow):
+                return value
+            return value._values.astype(dtype).reshape(-1, *[1] * (axes - 1))
 
         result = getattr(ufunc, method)(*map(beside_arrays, inputs), **kwargs)
         return result if arrays else ByRow(result)
 
 
 def by_row(policy: Policy, name: str, values: Sequence[float]) -> Policy:
-    """Return a policy that decides each row of a batch with a value of its own.
+    """Return a policy with another value of a hyperparameter for each row of a batch.
 
     Parameters
     ----------
     name : str
         A hyperparameter that is declared ``by_row``.
     values : sequence of numbers
-        For row after row.
+        One for each row.
 
     Raises
     ------
@@ -87,11 +87,11 @@ def by_row(policy: Policy, name: str, values: Sequence[float]) -> Policy:
     Traceback (most recent call last):
     ValueError: sinks of sink is one for all rows
     """
-    known = policy.settings[name]
-    if not known.by_row:
+    field = policy.settings[name]
+    if not field.by_row:
         raise ValueError(f"{name} of {policy.key} is one for all rows")
     for value in values:
-        check_parameter(name, known, value, known.kind)
+        field.check(value, name)
     if isinstance(policy, Wrapper) and name not in parameters_of(policy):
         return replace(policy, policy=by_row(policy.policy, name, values))
     varied = copy.copy(policy.variant(**{name: values[0]}))

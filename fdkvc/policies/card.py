@@ -50,26 +50,39 @@ EVICTION = Step(
 )
 """The last step of a policy that leaves eviction to the budget alone."""
 
-SUMMED_ATTENTION = Step(
+
+def changing(name: str, channel: str, equation: str, source: str) -> Step:
+    """Return a step that changes a channel of old and new entries."""
+    return Step(name, equation, source, (channel,), (channel,), "change", includes_new=True)
+
+
+def protecting(equation: str, source: str, name: str = "Protection") -> Step:
+    """Return a step that protects entries."""
+    return Step(name, equation, source, writes=("protected",), kind="protect")
+
+
+SUMMED_ATTENTION = changing(
     "Cumulative attention",
+    "cumulative",
     r"\begin{gathered} c_i \leftarrow c_i + \sum_q \operatorname{softmax}"
     r"(q^\top k_i / \sqrt d) \\ q = \bar q_t \text{ or each query} \end{gathered}",
     "over old and new entries; a new entry starts at 0",
-    reads=("cumulative",),
-    writes=("cumulative",),
-    kind="change",
-    includes_new=True,
 )
 """The step of a policy that sums each turn's attention, new tokens included."""
 
-RECENT_WINDOW = Step(
-    "Protection",
-    r"i \text{ among the newest } \lfloor r B \rfloor \;\Rightarrow\; \text{keep}",
-    "recent window",
-    writes=("protected",),
-    kind="protect",
+RECENT_WINDOW = protecting(
+    r"i \text{ among the newest } \lfloor r B \rfloor \;\Rightarrow\; \text{keep}", "recent window"
 )
 """The step of a policy that protects a share of the budget for the newest entries."""
+
+SINKS_STAY = protecting(r"i < n_{\text{sinks}} \;\Rightarrow\; \text{keep}", "attention sinks")
+"""The step of a policy that protects the dialog's first tokens."""
+
+QUANTITIES = {
+    "cumulative": "cumulative attention",
+    "moves": "number of moves between cache and second tier",
+}
+"""Display names of quantities that several policies have."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +122,7 @@ class Card:
 
     @property
     def quantity_names(self) -> Mapping[str, str]:
-        """Display names of quantities whose own name is unclear."""
+        """Display names of quantities whose name is unclear, beside `QUANTITIES`."""
         return {}
 
     @property
@@ -133,7 +146,8 @@ class Card:
         >>> policy_named("fd-kvc").quantity_name("cumulative")
         'cumulative attention'
         """
-        return self.quantity_names.get(quantity, quantity.replace("_", " "))
+        names = {**QUANTITIES, **self.quantity_names}
+        return names.get(quantity, quantity.replace("_", " "))
 
     def without_effect(self, available: Available) -> tuple[str, ...]:
         """Return a sentence for each setting that has no effect on such dialogs."""

@@ -1,4 +1,4 @@
-"""Expected attention: what queries like those so far will look at."""
+"""Expected attention: what future queries will attend to if they are like those so far."""
 
 from __future__ import annotations
 
@@ -10,25 +10,24 @@ import numpy as np
 from fdkvc.attention import Bools, Floats, Observation, entry_total, softmax
 from fdkvc.cache import Cache
 from fdkvc.parameters import parameter
-from fdkvc.policies.base import EVICTION, Policy, Step
-from fdkvc.policies.sink import SINKS_STAY
+from fdkvc.policies.base import EVICTION, SINKS_STAY, Policy, Step
 
 
 @dataclass(frozen=True)
 class ExpectedAttention(Policy):
-    """Keep what a query drawn like the past ones is expected to attend to, by value's length.
+    """Keep the entries with the highest expected attention, multiplied by the value's length.
 
     Devoto et al. 2025, *Expected Attention: KV Cache Compression by Estimating Attention from
     Future Queries Distribution*, without its rotary positions: future queries are Gaussian with
     the mean and covariance of the past ones, so that E[exp(q·k)] = exp(μ·k + k'Σk/2). The
-    statistics are those of the queries of all entries that stand in the cache, the turn's own
-    among them, so that nothing else need be remembered; the first tokens, the sinks, are left out
-    of them and protected.
+    statistics are computed from the queries of all entries in the cache, including the turn's own,
+    so that nothing else needs to be stored; the first tokens, the sinks, are left out of them and
+    protected.
 
-    The queries of synthetic dialogs, and of words, have no positions. Those of a model are rotated
-    and count so, each at its own place. The original, as NVIDIA's *kvpress* 0.5.5, takes them
-    before rotation and turns their mean and covariance to the places to come, the next 512; of a
-    model it may keep other entries.
+    The queries of synthetic dialogs, and of words, have no positions. Those of a model are used as
+    they are, rotated to their positions. The original, as NVIDIA's *kvpress* 0.5.5, takes them
+    before rotation and rotates their mean and covariance to the next 512 positions, so with a model
+    it may keep other entries.
     """
 
     key = "expected-attention"
@@ -46,7 +45,7 @@ class ExpectedAttention(Policy):
             r"z_i = \frac{\mu^\top k_i}{\sqrt d} + \frac{k_i^\top \Sigma\, k_i}{2 d} \\ "
             r"\mu, \Sigma: \text{ mean and covariance} \\ "
             r"\text{of the entries' queries} \end{gathered}",
-            "queries count as they are; the original turns them to the positions to come",
+            "queries are used as they are; the original rotates them to future positions",
             writes=("expected attention",),
         ),
         SINKS_STAY,
@@ -85,5 +84,4 @@ class ExpectedAttention(Policy):
         return cache.present & (turn.position(cache.token) < self.sinks)
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
-        """Protect the first tokens of the dialog."""
         return self._sinks(cache, turn) & (turn.position(cache.token) < budget)

@@ -26,16 +26,16 @@ class FastGen(Policy):
     """Choose, turn by turn, the first structure that holds enough of the attention.
 
     Ge et al. 2024, *Model Tells You What to Discard: Adaptive KV Cache Compression for LLMs*:
-    special tokens; with them the frequent ones, the heavy hitters; with them a local window; or
-    everything. Each row, a head or a dialog, takes the first that recovers the wanted share of
-    this turn's attention. What differs here, and why: synthetic tokens have no punctuation, so
+    special tokens; these and the most frequently attended ones, the heavy hitters; these and a
+    local window; or everything. Each row, a head or a dialog, takes the first that recovers the
+    required share of this turn's attention. Differences: synthetic tokens have no punctuation, so
     that structure is left out, and the special tokens are the dialog's first ones; the original
-    profiles a prompt once, here each turn is profiled; the original's cache may be of any size,
-    here the budget caps it, and a structure smaller than the budget is filled up with the most
-    frequent of the rest. It was made for heads whose attention is concentrated, as in the upper
-    layers of the bundled model, where it holds more than H2O without a window; in drawn dialogs no
-    smaller structure holds enough, so that it is H2O without a window there.
-    ``fdkvc/results.md`` has both measurements.
+    profiles a prompt once, here each turn is profiled; the original's cache may have any size, here
+    the budget limits it, and a smaller structure is filled up with the most frequent of the rest.
+    It was made for heads whose attention is concentrated, as in the upper layers of the bundled
+    model, where it retains more than H2O without a window; in synthetic dialogs no smaller
+    structure holds enough, so there it equals H2O without a window. ``fdkvc/results.md`` has both
+    measurements.
     """
 
     key = "fastgen"
@@ -69,7 +69,7 @@ class FastGen(Policy):
         Step(
             "Score",
             r"s_i = \mathbb 1[i \in \mathcal S] + \tfrac12\, c_i / \max_j c_j",
-            "members of the structure first, the more frequent first",
+            "members of the structure first, then by frequency",
             reads=("cumulative",),
             writes=("in the structure", "frequency"),
         ),
@@ -77,7 +77,6 @@ class FastGen(Policy):
     )
     quantity_names = MappingProxyType(
         {
-            "cumulative": "cumulative attention",
             "in the structure": "membership",
             "structure": "number of the structure (0 special, 1 frequent, 2 local, 3 all)",
             "recovered": "share of attention recovered",
@@ -105,7 +104,7 @@ class FastGen(Policy):
     queries: str = queries_parameter()
 
     def initial_state(self) -> Mapping[str, float]:
-        """Start with the smallest structure, which holds all of nothing."""
+        """Start with the smallest structure."""
         return {"structure": 0.0, "recovered": 1.0}
 
     def after_insert(self, cache: Cache, turn: Observation) -> Cache:

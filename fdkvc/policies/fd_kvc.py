@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import ClassVar
 
 import numpy as np
@@ -12,70 +11,7 @@ import numpy as np
 from fdkvc.attention import Floats, Observation, divide_by_max, entry_sum, min_max, normalize
 from fdkvc.cache import UNIT_SCALE, Cache
 from fdkvc.parameters import parameter, share
-from fdkvc.policies.base import Policy, Score, Step, Update, below_threshold, share_of_best
-
-CUMULATIVE = Step(
-    "Cumulative attention",
-    r"\begin{gathered} c_i \leftarrow c_i + a_i \\ a_i = \operatorname{softmax}"
-    r"\!\left(\bar q_t^\top k_i / \sqrt d\right) \end{gathered}",
-    "Eq. 1",
-    reads=("cumulative", "attention"),
-    writes=("cumulative",),
-    kind="change",
-)
-
-DECAY = Step(
-    "Recency decay",
-    r"\rho_i \leftarrow \gamma\,\rho_i",
-    "Eq. 2",
-    reads=("recency before",),
-    writes=("recency decayed",),
-    kind="change",
-)
-
-REINFORCEMENT = Step(
-    "Relevance reinforcement",
-    r"\begin{gathered} \rho_i \leftarrow \rho_i + \alpha_t\, r_i,\quad "
-    r"s_i = \cos(e_i, \bar e_q) \\ "
-    r"r_i = \frac{s_i - \min_j s_j}{\max_j s_j - \min_j s_j + \epsilon} \end{gathered}",
-    "Eqs. 3 and 4",
-    reads=("recency decayed", "relevance", "learning rate before"),
-    writes=("recency",),
-    kind="change",
-)
-
-ADAPTIVE_RATE = Step(
-    "Adaptive learning rate",
-    r"\begin{gathered} \mathcal L_t = \tfrac{1}{|\mathcal C|}\sum_i \hat h_i (1 - \hat h_i) \\ "
-    r"\hat h_i = h_i / \max_j h_j,\quad \alpha_t = \frac{\alpha_0}{1 + \mu \mathcal L_t} "
-    r"\end{gathered}",
-    "Eqs. 5 to 7",
-    reads=("hybrid score",),
-    writes=("ownership_loss", "learning_rate"),
-    kind="rate",
-)
-
-SOFT_EVICTION = Step(
-    "Eviction and insertion",
-    r"\begin{gathered} h_i = w_c\,\hat c_i + w_\rho\,\rho_i,\; \hat c_i = c_i / \max_j c_j \\ "
-    r"\text{new: } c_j = 1,\; \rho_j = \max(\cos(e_j, \bar e_q),\, 0) \\ "
-    r"\text{evict } h_i < \tau \max_j h_j,\quad \text{keep the top } B \end{gathered}",
-    "Eqs. 5 and 8",
-    reads=("hybrid score", "threshold"),
-    writes=("score",),
-    kind="evict",
-)
-
-MODULATION = Step(
-    "Modulated attention",
-    r"\begin{gathered} \hat w_i = \frac{w_i\,(0.5 + 0.5\,\hat\rho_i)^\beta}"
-    r"{\sum_j w_j\,(0.5 + 0.5\,\hat\rho_j)^\beta} \\ "
-    r"\hat\rho_i = \rho_i / \max_j \rho_j \end{gathered}",
-    "Eq. 9",
-    reads=("attention_before",),
-    writes=("attention_after",),
-    kind="attention",
-)
+from fdkvc.policies.base import Policy, Score, Step, Update, below_threshold
 
 
 @dataclass(frozen=True)
@@ -99,14 +35,64 @@ class FDKVC(Policy):
     channels = ("cumulative", "recency")
     ties = UNIT_SCALE
     steps: ClassVar[tuple[Step, ...]] = (
-        CUMULATIVE,
-        DECAY,
-        REINFORCEMENT,
-        ADAPTIVE_RATE,
-        SOFT_EVICTION,
-        MODULATION,
+        Step(
+            "Cumulative attention",
+            r"\begin{gathered} c_i \leftarrow c_i + a_i \\ a_i = \operatorname{softmax}"
+            r"\!\left(\bar q_t^\top k_i / \sqrt d\right) \end{gathered}",
+            "Eq. 1",
+            reads=("cumulative", "attention"),
+            writes=("cumulative",),
+            kind="change",
+        ),
+        Step(
+            "Recency decay",
+            r"\rho_i \leftarrow \gamma\,\rho_i",
+            "Eq. 2",
+            reads=("recency before",),
+            writes=("recency decayed",),
+            kind="change",
+        ),
+        Step(
+            "Relevance reinforcement",
+            r"\begin{gathered} \rho_i \leftarrow \rho_i + \alpha_t\, r_i,\quad "
+            r"s_i = \cos(e_i, \bar e_q) \\ "
+            r"r_i = \frac{s_i - \min_j s_j}{\max_j s_j - \min_j s_j + \epsilon} \end{gathered}",
+            "Eqs. 3 and 4",
+            reads=("recency decayed", "relevance", "learning rate before"),
+            writes=("recency",),
+            kind="change",
+        ),
+        Step(
+            "Adaptive learning rate",
+            r"\begin{gathered} \mathcal L_t = \tfrac{1}{|\mathcal C|}\sum_i \hat h_i (1 - \hat h_i)"
+            r" \\ \hat h_i = h_i / \max_j h_j,\quad "
+            r"\alpha_t = \frac{\alpha_0}{1 + \mu \mathcal L_t} \end{gathered}",
+            "Eqs. 5 to 7",
+            reads=("hybrid score",),
+            writes=("ownership_loss", "learning_rate"),
+            kind="rate",
+        ),
+        Step(
+            "Eviction and insertion",
+            r"\begin{gathered} h_i = w_c\,\hat c_i + w_\rho\,\rho_i,\; \hat c_i = c_i / \max_j c_j "
+            r"\\ \text{new: } c_j = 1,\; \rho_j = \max(\cos(e_j, \bar e_q),\, 0) \\ "
+            r"\text{evict } h_i < \tau \max_j h_j,\quad \text{keep the top } B \end{gathered}",
+            "Eqs. 5 and 8",
+            reads=("hybrid score", "threshold"),
+            writes=("score",),
+            kind="evict",
+        ),
+        Step(
+            "Modulated attention",
+            r"\begin{gathered} \hat w_i = \frac{w_i\,(0.5 + 0.5\,\hat\rho_i)^\beta}"
+            r"{\sum_j w_j\,(0.5 + 0.5\,\hat\rho_j)^\beta} \\ "
+            r"\hat\rho_i = \rho_i / \max_j \rho_j \end{gathered}",
+            "Eq. 9",
+            reads=("attention_before",),
+            writes=("attention_after",),
+            kind="attention",
+        ),
     )
-    quantity_names = MappingProxyType({"cumulative": "cumulative attention"})
 
     gamma: float = parameter(
         0.88,
@@ -172,7 +158,6 @@ class FDKVC(Policy):
         return 1 - self.w_c
 
     def initial_state(self) -> Mapping[str, float]:
-        """Start the learning rate at α₀."""
         return {"learning_rate": self.alpha_0, "ownership_loss": 0.0}
 
     def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
@@ -191,7 +176,7 @@ class FDKVC(Policy):
         count = np.maximum(cache.count, 1).astype(np.float32)
         loss = entry_sum(h_hat * (1 - h_hat)) / count  # Eq. 6
         adapted = self.alpha_0 / (1 + self.mu * loss)  # Eq. 7
-        threshold = share_of_best(h, cache, self.tau)
+        threshold = np.float32(self.tau) * np.where(cache.present, h, 0).max(axis=1)
 
         return Update(
             updated.with_state(learning_rate=adapted, ownership_loss=loss),

@@ -12,18 +12,7 @@ from fdkvc.attention import EPSILON, Floats, Observation, divide_by_max, entry_s
 from fdkvc.cache import Cache
 from fdkvc.parameters import parameter
 from fdkvc.policies.base import Score, Step, Update
-from fdkvc.policies.fd_kvc import FDKVC, SOFT_EVICTION
-
-ADAPTIVE_WEIGHTS = Step(
-    "Adaptive channel weights",
-    r"\begin{gathered} u_t = \frac{\sum_i \rho_i \left(\cos(e_i, \bar e_q) - \theta\right)}"
-    r"{\sum_i \rho_i + \epsilon} \\ w_{c,t} = \min(\max(w_c + \kappa\,u_t,\, 0),\, 1) \\ "
-    r"w_{\rho,t} = 1 - w_{c,t} \end{gathered}",
-    "this project; ρ before this turn",
-    reads=("recency before",),
-    writes=("continuity", "cumulative_weight"),
-    kind="rate",
-)
+from fdkvc.policies.fd_kvc import FDKVC
 
 
 @dataclass(frozen=True)
@@ -44,19 +33,27 @@ class FDKVCAdaptive(FDKVC):
     source = "this project, after the future work of Ganguly, Fractional Decay KV-Cache"
     steps = (
         *FDKVC.steps[:3],
-        ADAPTIVE_WEIGHTS,
+        Step(
+            "Adaptive channel weights",
+            r"\begin{gathered} u_t = \frac{\sum_i \rho_i \left(\cos(e_i, \bar e_q) - \theta\right)}"
+            r"{\sum_i \rho_i + \epsilon} \\ w_{c,t} = \min(\max(w_c + \kappa\,u_t,\, 0),\, 1) \\ "
+            r"w_{\rho,t} = 1 - w_{c,t} \end{gathered}",
+            "this project; ρ before this turn",
+            reads=("recency before",),
+            writes=("continuity", "cumulative_weight"),
+            kind="rate",
+        ),
         FDKVC.steps[3],
         replace(
-            SOFT_EVICTION,
-            equation=SOFT_EVICTION.equation.replace("w_c", "w_{c,t}").replace(
-                r"w_\rho", r"w_{\rho,t}"
-            ),
+            FDKVC.steps[4],
+            equation=FDKVC.steps[4]
+            .equation.replace("w_c", "w_{c,t}")
+            .replace(r"w_\rho", r"w_{\rho,t}"),
         ),
         FDKVC.steps[5],
     )
     quantity_names = MappingProxyType(
         {
-            **FDKVC.quantity_names,
             "continuity": "continuity of the query",
             "cumulative_weight": "weight of cumulative attention",
         }
@@ -95,7 +92,6 @@ class FDKVCAdaptive(FDKVC):
         return super().update(cache.with_state(continuity=u, cumulative_weight=w_c), turn, score)
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
-        """Return the two parts of the hybrid score, with this turn's weights."""
         w_c = cache.state["cumulative_weight"][:, None]
         return {
             "cumulative": w_c * divide_by_max(cache["cumulative"]),

@@ -32,5 +32,4 @@ class Fifo(Policy):
     steps: ClassVar[tuple[Step, ...]] = (POSITION, EVICTION)
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
-        """Return the place in the dialog."""
         return {"position": turn.position(cache.token).astype(np.float64)}

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from fdkvc.policies.base import Step
+from fdkvc.policies.base import EVICTION
 from fdkvc.policies.fifo import POSITION, Fifo
 
 
 @dataclass(frozen=True)
 class Full(Fifo):
-    """Keep every token: the reference above, without the budget that all others keep to.
+    """Keep every token, whatever the budget: the upper reference.
 
     The standard cache of a transformer (Vaswani et al. 2017, *Attention Is All You Need*): keys
     and values of every token so far.
@@ -23,11 +23,10 @@ class Full(Fifo):
     bounded = False
     steps = (
         POSITION,
-        Step(
-            "Insertion",
-            r"\text{insert the new, keep all}",
-            "no budget",
-            writes=("score",),
-            kind="evict",
+        replace(
+            EVICTION,
+            name="Insertion",
+            equation=r"\text{insert the new, keep all}",
+            source="no budget",
         ),
     )

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 import numpy as np
 
-from fdkvc.attention import Bools, Floats, Observation
+from fdkvc.attention import Floats, Observation
 from fdkvc.cache import Cache
 from fdkvc.parameters import parameter
 from fdkvc.policies.base import (
     EVICTION,
     RECENT_WINDOW,
     SUMMED_ATTENTION,
-    Policy,
     Step,
+    WindowedPolicy,
     observed_attention,
     queries_parameter,
-    window,
-    window_parameter,
 )
 
 FADING_ATTENTION = replace(
@@ -32,7 +29,7 @@ FADING_ATTENTION = replace(
 
 
 @dataclass(frozen=True)
-class H2O(Policy):
+class H2O(WindowedPolicy):
     """Keep the heavy hitters of accumulated attention, and half the budget for the newest.
 
     Zhang et al. 2023, *H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large
@@ -53,9 +50,7 @@ class H2O(Policy):
     source = "Zhang et al. 2023, H2O: Heavy-Hitter Oracle for Efficient Generative Inference"
     looks_at = ("attention", "history", "positions")
     channels = ("cumulative",)
-    quantity_names = MappingProxyType({"cumulative": "cumulative attention"})
 
-    window: float = window_parameter(0.5)
     queries: str = queries_parameter()
     forgetting: float = parameter(
         1.0,
@@ -68,7 +63,6 @@ class H2O(Policy):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """Sums, which may fade; the recent window; eviction."""
         sums = SUMMED_ATTENTION if self.forgetting == 1 else FADING_ATTENTION
         return (sums, RECENT_WINDOW, EVICTION)
 
@@ -78,15 +72,10 @@ class H2O(Policy):
         a = observed_attention(turn, cache.token, self.queries)
         if self.forgetting == 1:
             return cache.with_channels(cumulative=c + a.sum(axis=1))
-        asks = turn.query_count if self.queries == "each" else np.ones(len(c), np.intp)
+        count = turn.query_count if self.queries == "each" else np.ones(len(c), np.intp)
         for m in range(a.shape[1]):
-            c = np.where((m < asks)[:, None], self.forgetting * c + a[:, m], c)
+            c = np.where((m < count)[:, None], self.forgetting * c + a[:, m], c)
         return cache.with_channels(cumulative=c)
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
-        """Return the accumulated attention."""
         return {"cumulative": cache["cumulative"]}
-
-    def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
-        """Protect the newest entries."""
-        return window(cache, budget, self.window)

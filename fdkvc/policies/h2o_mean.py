@@ -1,4 +1,4 @@
-"""Mean attention received: H2O by the query."""
+"""Mean attention received: H2O's sum per query."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from fdkvc.policies.base import (
     SUMMED_ATTENTION,
     Policy,
     Step,
+    changing,
     observed_attention,
     queries_parameter,
     seen_by,
@@ -23,13 +24,13 @@ from fdkvc.policies.base import (
 
 @dataclass(frozen=True)
 class H2OMean(Policy):
-    """Keep what gets the most attention on average over the queries that could see it.
+    """Keep the entries with the most attention on average over the queries that could see them.
 
     *ObservedAttention* of kvpress (Devoto et al. 2025, *Expected Attention: KV Cache Compression
     by Estimating Attention from Future Queries Distribution*): H2O's sum divided by the number of
-    queries, so that having been seen by many is no advantage; no window is protected. Age still is
-    one: the first turns' attention was shared by few entries, and such a mean falls slowly. On
-    Topic Shift no new token stays in turns 2 to 7.
+    queries that saw the entry; no window is protected. Old entries still have an advantage: in the
+    first turns few entries shared the attention, and such a mean falls slowly. On Topic Shift no
+    new token stays in turns 2 to 7.
     """
 
     key = "h2o-mean"
@@ -43,14 +44,11 @@ class H2OMean(Policy):
     channels = ("cumulative", "queries")
     steps = (
         SUMMED_ATTENTION,
-        Step(
+        changing(
             "Queries that saw it",
+            "queries",
             r"n_i \leftarrow n_i + |\{q : q \text{ sees } i\}|",
             "a query sees what came before it",
-            reads=("queries",),
-            writes=("queries",),
-            kind="change",
-            includes_new=True,
         ),
         Step(
             "Mean attention",
@@ -61,19 +59,15 @@ class H2OMean(Policy):
         ),
         EVICTION,
     )
-    quantity_names = MappingProxyType(
-        {"cumulative": "cumulative attention", "queries": "number of queries"}
-    )
+    quantity_names = MappingProxyType({"queries": "number of queries"})
 
     queries: str = queries_parameter()
 
     def after_insert(self, cache: Cache, turn: Observation) -> Cache:
-        """Add this turn's attention, and count its queries."""
         a = observed_attention(turn, cache.token, self.queries).sum(axis=1)
         n = seen_by(turn, cache.token, self.queries).sum(axis=1, dtype=np.float32)
         return cache.with_channels(cumulative=cache["cumulative"] + a, queries=cache["queries"] + n)
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
-        """Return the mean attention."""
         count: Floats = np.maximum(cache["queries"], 1)
         return {"mean attention": cache["cumulative"] / count}

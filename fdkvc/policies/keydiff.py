@@ -18,7 +18,7 @@ class KeyDiff(Policy):
 
     Park et al. 2025, *KeyDiff: Key Similarity-Based KV Cache Eviction for Long-Context LLM
     Inference in Resource-Constrained Environments*: the anchor is the mean of the normalised
-    keys, and the score the negative cosine with it. No query is asked.
+    keys, and the score the negative cosine with it. Queries play no part.
     """
 
     key = "keydiff"
@@ -39,7 +39,6 @@ class KeyDiff(Policy):
     )
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
-        """Return the negative cosine with the anchor."""
         k = turn.keys(cache.token)
         length = np.linalg.norm(k, axis=-1, keepdims=True)
         count = np.maximum(cache.present.sum(axis=1), 1).astype(np.float32)

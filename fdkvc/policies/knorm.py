@@ -17,9 +17,9 @@ class Knorm(Policy):
     """Keep the entries whose keys are shortest.
 
     Devoto et al. 2024, *A Simple and Effective L2 Norm-Based Strategy for KV Cache Compression*:
-    in trained models a short key goes with high attention. Keys of synthetic tokens have no such
-    habit: here it loses as much attention as chance does, and it keeps far fewer entries of the
-    current topic, since lengths go by topic and the shortest stay for good. It rests on training.
+    in trained models short keys receive high attention. Synthetic keys have no such property: here
+    it loses as much attention as random eviction, and it keeps far fewer entries of the current
+    topic, because key lengths depend on the topic and the shortest keys stay for good.
     """
 
     key = "knorm"
@@ -42,5 +42,4 @@ class Knorm(Policy):
     )
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
-        """Return the negative length of the key."""
         return {"negative key norm": -np.linalg.norm(turn.keys(cache.token), axis=-1)}

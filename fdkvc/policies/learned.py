@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -12,20 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from fdkvc.attention import TRAITS, Bools, Floats, Observation
+from fdkvc.attention import TRAITS, Floats, Observation
 from fdkvc.cache import UNIT_SCALE, Cache
 from fdkvc.parameters import parameter
 from fdkvc.policies.base import (
     EVICTION,
     RECENT_WINDOW,
     Available,
-    Policy,
     Score,
     Step,
     Update,
+    WindowedPolicy,
+    changing,
     total,
-    window,
-    window_parameter,
 )
 
 SHIPPED = Path(__file__).with_suffix(".json")
@@ -51,7 +50,7 @@ MAX_FILE_BYTES = 100_000
 
 
 @dataclass(frozen=True)
-class Learned(Policy):
+class Learned(WindowedPolicy):
     """Keep the entries that a linear model, fitted on dialogs with calls, scores highest.
 
     The score is a weighted sum of the features; `fdkvc.experiments.learning` fits the weights.
@@ -78,27 +77,21 @@ class Learned(Policy):
             writes=("age",),
             kind="change",
         ),
-        Step(
+        changing(
             "Repetition",
+            "repeated",
             r"d_i \leftarrow \max\big(d_i,\; [\exists j > i:\ \text{word}_j = \text{word}_i]\big)",
             "j is cached or new; a new entry starts at 0",
-            reads=("repeated",),
-            writes=("repeated",),
-            kind="change",
-            includes_new=True,
         ),
         RECENT_WINDOW,
-        Step(
-            EVICTION.name,
-            r"\begin{gathered} s_i = \sum_f w_f\,(x_{if} - \mu_f)/\sigma_f \\ "
+        replace(
+            EVICTION,
+            equation=r"\begin{gathered} s_i = \sum_f w_f\,(x_{if} - \mu_f)/\sigma_f \\ "
             r"\text{keep the top } B \text{ by } s_i,\text{ ties to the older} \end{gathered}",
-            "x are the features, in units of their standard deviation on training dialogs",
-            writes=("score",),
-            kind="evict",
+            source="x are the features, in units of their standard deviation on training dialogs",
         ),
     )
 
-    window: float = window_parameter(0.5)
     weights: str = parameter(
         "",
         "Weights",
@@ -110,7 +103,6 @@ class Learned(Policy):
     )
 
     def __post_init__(self) -> None:
-        """Check the hyperparameters and the file of weights."""
         super().__post_init__()
         self.model  # noqa: B018 a missing or wrong file is an error here, not in a run
 
@@ -125,7 +117,6 @@ class Learned(Policy):
             raise ValueError(f"the weights {str(path)!r} cannot be read: {reason}") from None
 
     def without_effect(self, available: Available) -> tuple[str, ...]:
-        """Warn where words are unknown."""
         if available.words:
             return ()
         return ("Words are unknown here, so it decides by age alone.",)
@@ -161,10 +152,6 @@ class Learned(Policy):
             )
             for group, names in GROUPS.items()
         }
-
-    def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
-        """Protect the newest entries."""
-        return window(cache, budget, self.window)
 
 
 @lru_cache(maxsize=8)

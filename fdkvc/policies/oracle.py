@@ -1,4 +1,4 @@
-"""The oracle: it knows the dialog to its end, which is cheating."""
+"""The oracle: it knows the rest of the dialog, which no real cache does."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from fdkvc.policies.base import EVICTION, Policy, Step
 
 @dataclass(frozen=True)
 class Oracle(Policy):
-    """Keep the entries with the most attention still to come: greedy, and it cheats.
+    """Keep the entries with the most attention still to come: greedy, and it sees the future.
 
     After Belady 1966, *A Study of Replacement Algorithms for a Virtual-Storage Computer*, whose
-    rule evicts what is needed again last. An entry's worth is the attention that the full cache
-    pays to it from this turn to the end of the dialog; this turn counts, since its output is
-    computed after eviction. Greedy is not optimal: a place may be worth more to an entry yet to
-    come than to one with a long, faint future. The exact bound is in `fdkvc.run.bounds`.
+    rule evicts what is needed again last. The score of an entry is the attention that the full
+    cache pays to it from this turn to the end of the dialog; this turn counts, because its output
+    is computed after eviction. Greedy is not optimal: a later entry may need the slot more than one
+    that gets a little attention for many turns. The exact bound is in `fdkvc.run.bounds`.
     """
 
     key = "oracle"
@@ -43,5 +43,4 @@ class Oracle(Policy):
     )
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
-        """Return the attention still to come."""
         return {"attention to come": turn.future_attention(cache.token)}

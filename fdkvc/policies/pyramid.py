@@ -41,12 +41,10 @@ class Pyramid(Wrapper):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """Add the budgets to the eviction."""
         budget = r"B_l = B \left(2 - \lambda - \tfrac{2\,(1 - \lambda)\, l}{L - 1}\right)"
         return evicting(self.policy.steps, budget, "of layer l of L, rounded to L·B in all")
 
     def without_effect(self, available: Available) -> tuple[str, ...]:
-        """Warn where there is one layer."""
         alone = "There is one layer here, so pyramid changes nothing."
         return (*super().without_effect(available), *([alone] if available.layers == 1 else []))
 
@@ -56,7 +54,6 @@ class Pyramid(Wrapper):
         return self.policy.slots(largest, layers, heads)
 
     def budgets(self, budget: int, turn: Observation) -> int | Ints:
-        """Return the budget of each row's layer."""
         layers = turn.layers
         if layers == 1:
             return self.policy.budgets(budget, turn)

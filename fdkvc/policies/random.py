@@ -1,4 +1,4 @@
-"""Random replacement: chance decides, reproducibly."""
+"""Random replacement, reproducible by a seed."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _MANTISSA = np.uint32(23)  # bits of a float32 behind its sign and exponent
 
 @dataclass(frozen=True)
 class Random(Policy):
-    """Evict at random: the reference below.
+    """Evict at random: the lower reference.
 
-    Each turn every entry draws a number anew, so that each is as likely to go as any other
+    Every turn each entry draws a new number, so that all are equally likely to be evicted
     (random replacement; Belady 1966, *A Study of Replacement Algorithms*). The number is a
     multiplicative hash (Knuth, *The Art of Computer Programming*, vol. 3, section 6.4) of the
     seed, the turn's last position, the entry's position, and sign and exponent of its key's
-    numbers. So a dialog draws its own numbers, and the same ones in any batch, in a stream, and
-    on another processor: rounding hardly ever moves a number past a power of two.
+    numbers. So a dialog draws the same numbers in any batch, in a stream, and on another
+    processor: rounding hardly ever moves a number past a power of two.
     """
 
     key = "random"

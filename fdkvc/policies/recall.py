@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import numpy as np
 
@@ -14,16 +13,13 @@ from fdkvc.parameters import parameter, share
 from fdkvc.policies.base import Look, Step
 from fdkvc.policies.wrapper import Wrapper
 
-MOVES = MappingProxyType({"moves": "number of moves between cache and second tier"})
-"""The row state of a policy with a second tier, and what people call it."""
-
 RECALL = Step(
     "Recall",
     r"\begin{gathered} \bar k_p = \operatorname{mean}_{i \in p} k_i,\quad "
     r"m_p = \cos(\bar k_t, \bar k_p) \\ m_{\text{last page}} < \vartheta \le m_p \\ "
     r"\Rightarrow\; \text{page } p \text{ comes back} \end{gathered}",
     "a second tier, beyond the paper; a page is the entries of one turn",
-    writes=tuple(MOVES),
+    writes=("moves",),
     kind="rate",
 )
 
@@ -61,41 +57,30 @@ class Recall(Wrapper):
     )
 
     def refusal(self) -> str:
-        """Refuse a policy that has a second tier already."""
-        if MOVES.keys() & self.policy.initial_state():
+        if "moves" in self.policy.initial_state():
             return f"{self.policy.name} has a second tier already"
         return ""
 
     @property
     def also_looks_at(self) -> tuple[Look, ...]:
-        """Look where a page is, if there is a second tier."""
         return ("positions", "keys") if self.tier else ()
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """Begin with the recall."""
         return (RECALL, *self.policy.steps) if self.tier else self.policy.steps
 
-    @property
-    def quantity_names(self) -> Mapping[str, str]:
-        """Name the moves."""
-        return {**self.policy.quantity_names, **MOVES}
-
     def initial_state(self) -> Mapping[str, float]:
-        """Count the moves from 0."""
-        own = dict.fromkeys(MOVES, 0.0) if self.tier else {}
-        return {**self.policy.initial_state(), **own}
+        return {**self.policy.initial_state(), **({"moves": 0.0} if self.tier else {})}
 
     def tier_places(self, budget: int, tokens: int) -> int:
-        """Return the places of the second tier."""
         return int(budget * self.tier)
 
     def recalls(self, cache: Cache, tier: Ints, turn: Observation) -> Bools:
         """Bring back the pages that the query returns to.
 
-        A page is what one turn brought, its summary the mean key of those still held in the cache
-        or the tier; the query stands for itself by the mean key of the turn's own tokens. It
-        returns if the newest page held does not match it, and a page of the tier does.
+        A page is the tokens of one turn. Its summary is the mean key of those that are still in the
+        cache or the tier; the query's summary is the mean key of the turn's own tokens. The query
+        returns to a page of the tier if it matches that page and not the newest one.
         """
         waiting = tier >= 0
         if not waiting.any():
@@ -103,7 +88,7 @@ class Recall(Wrapper):
         held = np.concatenate([cache.token, tier], axis=1)
         page = turn.born(held)
         of_one_page = (page[:, :, None] == page[:, None, :]) & (held >= 0)[:, None, :]
-        summary = of_one_page.astype(np.float32) @ turn.keys(held)  # a cosine asks no length
+        summary = of_one_page.astype(np.float32) @ turn.keys(held)  # cosine ignores length
         now = entry_total(turn.keys(turn.new))[:, None]
         matches = cosine(summary, now) >= self.page_match
         stays = (matches & (page == page.max(axis=1, keepdims=True))).any(axis=1)

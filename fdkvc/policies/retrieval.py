@@ -11,7 +11,6 @@ from fdkvc.attention import Bools, Floats, Ints, Observation, masked_products
 from fdkvc.cache import Cache, Pages
 from fdkvc.parameters import parameter
 from fdkvc.policies.base import EVICTION, Policy, Step
-from fdkvc.policies.recall import MOVES
 
 
 @dataclass(frozen=True)
@@ -21,9 +20,9 @@ class Retrieval(Policy):
     With pages of one entry the search is exact, as in Bertsch et al. 2023, *Unlimiformer:
     Long-Range Transformers with Unlimited Length Input*; larger pages are found by what none of
     their keys can exceed, as in Tang et al. 2024, *Quest: Query-Aware Sparsity for Efficient
-    Long-Context LLM Inference*. All that is stored waits in a second tier and stands for every
-    choice; what is called evicted is not read in this turn. So its reads keep to the budget, its
-    memory does not: it is what eviction could hold at best if it knew what will be asked.
+    Long-Context LLM Inference*. Every stored entry waits in a second tier and is a candidate in
+    every turn; "evicted" means not read in this turn. So its reads stay within the budget, but its
+    memory grows: an upper reference for eviction that knows the coming queries.
     """
 
     key = "retrieval"
@@ -34,13 +33,13 @@ class Retrieval(Policy):
     )
     source = "after Bertsch et al. 2023, Unlimiformer, and Tang et al. 2024, Quest"
     looks_at = ("positions", "keys", "queries")
-    quantity_names = MOVES
+    reads_afresh = True
     steps = (
         Step(
             "Everything comes back",
             r"\text{cache} \leftarrow \text{cache} \cup \text{all that is stored}",
             "entries that were not read are still stored",
-            writes=tuple(MOVES),
+            writes=("moves",),
             kind="rate",
         ),
         Step(
@@ -63,24 +62,15 @@ class Retrieval(Policy):
 
     @property
     def page_size(self) -> int:
-        """What is read together."""
         return self.size
 
-    @property
-    def reads_afresh(self) -> bool:
-        """A turn reads by its own queries."""
-        return True
-
     def initial_state(self) -> Mapping[str, float]:
-        """Count the moves from 0."""
-        return dict.fromkeys(MOVES, 0.0)
+        return {"moves": 0.0}
 
     def tier_places(self, budget: int, tokens: int) -> int:
-        """Return places for everything."""
         return tokens
 
     def recalls(self, cache: Cache, tier: Ints, turn: Observation) -> Bools:
-        """Let all that is stored stand for the choice."""
         return tier >= 0
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
@@ -91,13 +81,13 @@ class Retrieval(Policy):
         if self.size > 1:
             columns = np.moveaxis(keys, 2, 0)
             low, high = (
-                np.stack([pages.over(cache, combine, each, start) for each in columns], axis=2)
+                np.stack([pages.over(cache, combine, column, start) for column in columns], axis=2)
                 for combine, start in ((np.minimum, np.inf), (np.maximum, -np.inf))
             )
-            low, high = (np.where(cache.present[:, :, None], each, 0) for each in (low, high))
-        asking, queries = turn.new >= 0, turn.queries(turn.new)
-        bounds = masked_products(np.maximum(queries, 0), high, asking, cache.present)
-        bounds += masked_products(np.minimum(queries, 0), low, asking, cache.present)
-        nearest = np.where(asking[:, :, None], bounds, -np.inf).max(axis=1, initial=-np.inf)
-        known = np.where(np.isfinite(nearest), nearest, np.float32(0))
-        return {"nearness": np.divide(known, np.sqrt(keys.shape[2]), dtype=np.float32)}
+            low, high = (np.where(cache.present[:, :, None], bound, 0) for bound in (low, high))
+        is_token, queries = turn.new >= 0, turn.queries(turn.new)
+        bounds = masked_products(np.maximum(queries, 0), high, is_token, cache.present)
+        bounds += masked_products(np.minimum(queries, 0), low, is_token, cache.present)
+        nearest = np.where(is_token[:, :, None], bounds, -np.inf).max(axis=1, initial=-np.inf)
+        nearest = np.where(np.isfinite(nearest), nearest, np.float32(0))
+        return {"nearness": np.divide(nearest, np.sqrt(keys.shape[2]), dtype=np.float32)}

@@ -36,8 +36,8 @@ class Scissorhands(Policy):
     Cache Compression at Test Time*, Algorithm 2: within a history window of queries, count how
     often an entry's attention was low, that is below the even share 1/t of the t entries that the
     query saw; drop the highest counts, never the most recent tokens. Low scores are counted, as
-    in the original, so what fewer queries have seen is not held back. The original drops half of
-    the cache at once; here a turn's surplus goes at its end.
+    in the original, so entries that fewer queries have seen are at no disadvantage. The original
+    drops half of the cache at once; here the entries over the budget are dropped after each turn.
     """
 
     key = "scissorhands"
@@ -89,18 +89,16 @@ class Scissorhands(Policy):
         seen = seen_by(turn, cache.token, self.queries)
         shares = a * seen.sum(axis=2, keepdims=True).astype(np.float32)
         low = seen & (shares < self.threshold - ROUNDING)
-        asked: Any = seen.any(axis=2)
+        is_query: Any = seen.any(axis=2)
         bits = cache["low"].astype(np.int64)
         for m in range(a.shape[1]):
             moved = (2 * bits + low[:, m]) % 2**self.history
-            bits = np.where(asked[:, m][:, None], moved, bits)
+            bits = np.where(is_query[:, m][:, None], moved, bits)
         return cache.with_channels(low=bits.astype(np.float32))
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
-        """Return minus how often attention was low."""
         low = np.bitwise_count(cache["low"].astype(np.int64))
         return {"negative low count": -low.astype(np.float32)}
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
-        """Protect the newest entries."""
         return window(cache, budget, self.window)

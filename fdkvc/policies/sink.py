@@ -7,17 +7,8 @@ from dataclasses import dataclass
 from fdkvc.attention import Bools, Observation
 from fdkvc.cache import Cache
 from fdkvc.parameters import parameter
-from fdkvc.policies.base import EVICTION, Step
+from fdkvc.policies.base import EVICTION, SINKS_STAY
 from fdkvc.policies.fifo import POSITION, Fifo
-
-SINKS_STAY = Step(
-    "Protection",
-    r"i < n_{\text{sinks}} \;\Rightarrow\; \text{keep}",
-    "attention sinks",
-    writes=("protected",),
-    kind="protect",
-)
-"""The step of a policy that protects the dialog's first tokens."""
 
 
 @dataclass(frozen=True)
@@ -32,16 +23,11 @@ class SinkWindow(Fifo):
     label = "Sink+Window"
     idea = "The dialog's first tokens, the attention sinks, always stay; the rest is FIFO."
     source = "Xiao et al. 2024, Efficient Streaming Language Models with Attention Sinks"
-    steps = (
-        POSITION,
-        SINKS_STAY,
-        EVICTION,
-    )
+    steps = (POSITION, SINKS_STAY, EVICTION)
 
     sinks: int = parameter(
         4, "Sinks", "First tokens of the dialog that are never evicted.", low=0, high=64
     )
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
-        """Protect the first tokens of the dialog."""
         return cache.present & (turn.position(cache.token) < min(self.sinks, budget))

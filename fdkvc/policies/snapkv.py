@@ -10,7 +10,7 @@ import numpy as np
 from fdkvc.attention import Bools, Floats, Ints, Observation
 from fdkvc.cache import Cache, newest
 from fdkvc.parameters import parameter
-from fdkvc.policies.base import EVICTION, Policy, Step
+from fdkvc.policies.base import EVICTION, Policy, Step, protecting
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class SnapKV(Policy):
     Li et al. 2024, *SnapKV: LLM Knows What You are Looking for Before Generation*. The original
     observes once, at the end of a prompt, a window of its last queries; here every turn is a
     prompt, and the window is a share of it (at least one query). Pooling takes the mean
-    over a kernel of neighbouring entries, with nothing beyond the ends, as the original's code.
+    over a kernel of neighbouring entries, with zeros beyond the ends, as in the original code.
     """
 
     key = "snapkv"
@@ -40,13 +40,7 @@ class SnapKV(Policy):
             "w last queries, kernel k; j runs over the entries before the window",
             writes=("pooled attention",),
         ),
-        Step(
-            "Protection",
-            r"i > n - w \;\Rightarrow\; \text{keep}",
-            "the window",
-            writes=("protected",),
-            kind="protect",
-        ),
+        protecting(r"i > n - w \;\Rightarrow\; \text{keep}", "the window"),
         EVICTION,
     )
 
@@ -80,7 +74,7 @@ class SnapKV(Policy):
         return {"pooled attention": self._pooled(np.where(outside, share, 0), outside)}
 
     def _pooled(self, share: Floats, outside: Bools) -> Floats:
-        """Average over the kernel of neighbours, which empty slots do not part (B, C)."""
+        """Average over the kernel of neighbours, skipping empty slots (B, C)."""
         order = np.argsort(~outside, axis=1, kind="stable")
         dense = np.take_along_axis(share, order, axis=1)
         half, slots = self.kernel // 2, share.shape[1]
@@ -93,5 +87,4 @@ class SnapKV(Policy):
         return np.where(outside, result, np.float32(0))
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
-        """Protect the window."""
         return newest(cache, np.minimum(self.voters(turn), budget))

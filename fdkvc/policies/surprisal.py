@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fdkvc.attention import Bools, Floats, Observation, divide_by_max
+from fdkvc.attention import Floats, Observation, divide_by_max
 from fdkvc.cache import UNIT_SCALE, Cache
 from fdkvc.parameters import parameter, share
 from fdkvc.policies.base import (
     EVICTION,
     RECENT_WINDOW,
-    Policy,
     Score,
-    Step,
     Update,
-    window,
-    window_parameter,
+    WindowedPolicy,
+    changing,
 )
 
 
 @dataclass(frozen=True)
-class Surprisal(Policy):
+class Surprisal(WindowedPolicy):
     """Keep the newest, and the tokens that were surprising unless a newer entry repeats them.
 
     Neither attention nor similarity to the query decides. The settings were searched on training
@@ -43,36 +41,27 @@ class Surprisal(Policy):
     channels = ("surprisal", "redundancy")
     ties = UNIT_SCALE
     steps = (
-        Step(
+        changing(
             "Fading surprisal",
+            "surprisal",
             r"\sigma_i \leftarrow \delta\,\sigma_i, \qquad \text{new: } \sigma_j = -\ln p_j",
             "p is the probability of the token when it arrived",
-            reads=("surprisal",),
-            writes=("surprisal",),
-            kind="change",
-            includes_new=True,
         ),
-        Step(
+        changing(
             "Redundancy",
+            "redundancy",
             r"d_i \leftarrow \max\!\Big(d_i,\; \max_{j \text{ new},\, j > i} \cos(e_i, e_j)\Big)",
             "a new entry starts at 0; later tokens of its own turn count, too",
-            reads=("redundancy",),
-            writes=("redundancy",),
-            kind="change",
-            includes_new=True,
         ),
         RECENT_WINDOW,
-        Step(
-            EVICTION.name,
-            r"\begin{gathered} s_i = \sigma_i / \max_j \sigma_j - 2\,[d_i > \eta] \\ "
+        replace(
+            EVICTION,
+            equation=r"\begin{gathered} s_i = \sigma_i / \max_j \sigma_j - 2\,[d_i > \eta] \\ "
             r"\text{keep the top } B \text{ by } s_i,\text{ ties to the older} \end{gathered}",
-            "repeated entries go first",
-            writes=("score",),
-            kind="evict",
+            source="repeated entries go first",
         ),
     )
 
-    window: float = window_parameter(0.5)
     decay: float = parameter(
         0.8,
         "Surprisal decay",
@@ -92,7 +81,6 @@ class Surprisal(Policy):
     )
 
     def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
-        """Let surprisal fade."""
         return Update(cache.with_channels(surprisal=self.decay * cache["surprisal"]))
 
     def init_channels(self, turn: Observation) -> Mapping[str, Floats]:
@@ -116,7 +104,3 @@ class Surprisal(Policy):
             "surprisal": divide_by_max(cache["surprisal"]),
             "redundancy": np.where(repeated, np.float32(-2), np.float32(0)),
         }
-
-    def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
-        """Protect the newest entries."""
-        return window(cache, budget, self.window)

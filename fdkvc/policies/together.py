@@ -1,9 +1,9 @@
-"""Heads that decide once for all: by the mean or the greatest of what each would."""
+"""Heads that decide together, by the mean or the largest of their scores."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,10 +27,9 @@ POOL = Field(
 class Together(Wrapper):
     """Make the heads of a dialog keep the same tokens.
 
-    Each head remembers what it would remember alone. What an entry is worth is the mean of what
-    it is worth to the heads, term by term, wherever the policy asks for it: at eviction, at its
-    threshold, in its learning rate. What all heads protect is protected, and what most of them
-    recall comes back.
+    Channels stay those of each head. The terms of a score are the means over the heads wherever
+    the policy uses them: at eviction, at its threshold, in its learning rate. An entry is protected
+    if all heads protect it, and recalled if most of them recall it.
 
     Raises
     ------
@@ -46,26 +45,23 @@ class Together(Wrapper):
     heads: int
     """Rows of a batch, one after the other, that are the heads of one dialog."""
     pool: str = POOL.default
-    """``mean`` or ``max``: whether the greatest counts instead of the mean."""
+    """``mean`` or ``max``: whether the largest counts instead of the mean."""
 
     def __post_init__(self) -> None:
-        """Check the number of heads, and how they are pooled."""
-        Policy.__post_init__(self)  # it goes around any, also around one that evicts nothing
+        Policy.__post_init__(self)  # it wraps any policy, also one that evicts nothing
         check_count("heads", self.heads)
         POOL.check(self.pool, "pool")
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
-        """Return each term as the heads have it together."""
+        """Return each term, pooled over the heads."""
         parts = [self.policy.terms(cache.rows(rows), part) for rows, part in turn.parts()]
-        terms = {name: np.concatenate([each[name] for each in parts]) for name in parts[0]}
-        return {name: self._pooled(term, self.pool) for name, term in terms.items()}
+        return {name: self._pooled(term, self.pool) for name, term in _joined(parts).items()}
 
     def after_insert(self, cache: Cache, turn: Observation) -> Cache:
         """Update channels and state of each head."""
         parts = [self.policy.after_insert(cache.rows(rows), part) for rows, part in turn.parts()]
-        channels = {name: np.concatenate([each[name] for each in parts]) for name in cache.channels}
-        state = {name: np.concatenate([each.state[name] for each in parts]) for name in cache.state}
-        return cache.with_channels(**channels).with_state(**state)
+        channels = _joined([part.channels for part in parts])
+        return cache.with_channels(**channels).with_state(**_joined([part.state for part in parts]))
 
     def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
         """Let the threshold evict what it evicts in all heads."""
@@ -87,18 +83,18 @@ class Together(Wrapper):
         return recalled
 
     def slots(self, budget: int, layers: int, heads: int) -> int:
-        """Return as many as those who decide apart may have."""
+        """Return what heads that decide separately may hold."""
         return self.policy.slots(budget, layers, heads // self.heads)
 
     def places(
         self, score: Floats, cache: Cache, protected: Bools, budgets: int | Ints, heads: int
     ) -> int | Ints:
-        """Share out among those that decide together, of whom one speaks for all."""
-        one = slice(None, None, self.heads)
-        own = budgets if isinstance(budgets, int) else budgets[one]
-        cached = Cache(cache.token[one])
-        found = self.policy.places(score[one], cached, protected[one], own, heads // self.heads)
-        return found if isinstance(found, int) else np.repeat(found, self.heads, axis=0)
+        """Return the places of one head of each group that decides together, for all of them."""
+        first = slice(None, None, self.heads)
+        budgets = budgets if isinstance(budgets, int) else budgets[first]
+        entries, groups = Cache(cache.token[first]), heads // self.heads
+        places = self.policy.places(score[first], entries, protected[first], budgets, groups)
+        return places if isinstance(places, int) else np.repeat(places, self.heads, axis=0)
 
     def _share(self, marked: Bools) -> Floats:
         """Share of the heads that mark each entry."""
@@ -109,3 +105,7 @@ class Together(Wrapper):
         by_dialog = x.reshape(-1, self.heads, x.shape[-1])
         pooled = by_dialog.mean(axis=1) if pool == "mean" else by_dialog.max(axis=1)
         return np.repeat(pooled, self.heads, axis=0)
+
+
+def _joined(parts: Sequence[Mapping[str, Floats]]) -> dict[str, Floats]:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

@@ -1,4 +1,4 @@
-"""TOVA: what the last query looks at stays."""
+"""TOVA: the entries that the last query attends to stay."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from fdkvc.policies.base import EVICTION, Policy, Step
 
 @dataclass(frozen=True)
 class Tova(Policy):
-    """Keep what the last query of the turn attends to most; nothing is remembered.
+    """Keep the entries that the last query of the turn attends to most; nothing is stored.
 
     Oren et al. 2024, *Transformers are Multi-State RNNs* (Token Omission Via Attention): the
     state with the lowest attention of the last query is dropped, and no state is protected. The
-    original drops one at each token; here a turn's surplus goes at its end. The original takes the
-    mean over the heads of a layer, which keep the same tokens: so do heads that decide together,
-    and otherwise each decides by its own attention. NVIDIA's *kvpress* 0.5.5 takes that mean, too,
-    and besides keeps the last token always.
+    original drops one state per token; here the entries over the budget are dropped after each
+    turn. The original averages over the heads of a layer, which keep the same tokens; here heads do
+    so if they decide together. NVIDIA's *kvpress* 0.5.5 averages too, and always keeps the last
+    token.
     """
 
     key = "tova"
@@ -43,6 +43,5 @@ class Tova(Policy):
     )
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
-        """Return the attention of the last query."""
         last = np.minimum(turn.query_count, 1)[:, None]
         return {"last attention": turn.attention_of_each(cache.token, last).sum(axis=1)}

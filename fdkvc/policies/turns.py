@@ -9,10 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fdkvc.attention import Floats, Observation
-from fdkvc.cache import EXACT, Cache, Ties, contains, top_k
+from fdkvc.cache import EXACT, Cache, contains, top_k
 from fdkvc.parameters import parameter
 from fdkvc.policies.base import EVICTION, Score, Step, Update, total
-from fdkvc.policies.recall import MOVES
 from fdkvc.policies.wrapper import Wrapper
 
 
@@ -34,15 +33,15 @@ class Turns(Wrapper):
     )
     source = "after Liu et al. 2025, FlowKV"
     also_looks_at = ("positions", "history")
+    ties = EXACT
 
     picks: float = parameter(
         0.25, "Picked", "Share of a turn's tokens to pick.", symbol="p", low=0, high=1
     )
 
     def refusal(self) -> str:
-        """Refuse a policy with a second tier, from which entries come back."""
-        if MOVES.keys() & self.policy.initial_state():
-            return f"{self.policy.name} brings entries back, but {self.key} scores none twice"
+        if "moves" in self.policy.initial_state():
+            return f"{self.policy.name} brings entries back, but {self.key} scores them only once"
         return ""
 
     @property
@@ -63,16 +62,9 @@ class Turns(Wrapper):
 
     @property
     def channels(self) -> tuple[str, ...]:
-        """Add whether an entry was picked."""
         return (*self.policy.channels, "picked")
 
-    @property
-    def ties(self) -> Ties:
-        """Positions tie only when equal."""
-        return EXACT
-
     def init_channels(self, turn: Observation) -> Mapping[str, Floats]:
-        """Start unpicked."""
         return {**self.policy.init_channels(turn), "picked": np.zeros_like(turn.new, np.float32)}
 
     def after_insert(self, cache: Cache, turn: Observation) -> Cache:
@@ -80,15 +72,15 @@ class Turns(Wrapper):
         ready = self.policy.after_insert(cache, turn)
         new = contains(ready.token, turn.new)
         count = np.ceil(self.picks * new.sum(axis=1, keepdims=True)).astype(np.intp)
-        own = Cache(np.where(new, ready.token, -1))
         score = total(self.policy.terms(ready, turn))
-        picked = top_k(score, own, count, self.policy.ties)
-        return ready.with_channels(**{"picked": np.where(new, picked, ready["picked"])})
+        picked = top_k(score, Cache(np.where(new, ready.token, -1)), count, self.policy.ties)
+        return ready.with_channels(picked=np.where(new, picked, ready["picked"]))
 
     def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
         """Update the wrapped policy by its own scores, without its threshold."""
-        own = self.policy.update(cache, turn, lambda each: total(self.policy.terms(each, turn)))
-        return dataclasses.replace(own, stale=None)
+        policy = self.policy
+        update = policy.update(cache, turn, lambda entries: total(policy.terms(entries, turn)))
+        return dataclasses.replace(update, stale=None)
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return the position, less all positions so far for tokens that were not picked."""

@@ -10,20 +10,18 @@ from fdkvc.attention import SPEAKERS, Bools, Observation
 from fdkvc.cache import Cache
 from fdkvc.limits import MAX_TURNS
 from fdkvc.parameters import changed, parameter, share
-from fdkvc.policies.base import Available, Look, Step, within
+from fdkvc.policies.base import Available, Look, Step, protecting, within
 from fdkvc.policies.wrapper import Wrapper, before_eviction
 
 NOBODY = "nobody"
 
-LISTED = Step(
-    "Whitelist",
+LISTED = protecting(
     r"\begin{gathered} t_i < n \;\text{ or }\; t_i = t_0 \;\text{ or }\; "
     r"\text{speaker}_i = p \;\text{ or }\; \text{word}_i \in M \;\Rightarrow\; i \in W \\ "
     r"\text{the oldest } \lfloor m B \rfloor \text{ of } W \;\Rightarrow\; \text{keep} "
     r"\end{gathered}",
     "the first n turns, turn t₀, the words of one speaker, and the marked words M",
-    writes=("protected",),
-    kind="protect",
+    "Whitelist",
 )
 
 
@@ -78,7 +76,6 @@ class Whitelist(Wrapper):
 
     @property
     def also_looks_at(self) -> tuple[Look, ...]:
-        """Use positions, and speakers and words where they are listed."""
         speakers: tuple[Look, ...] = ("speakers",) if self.speaker != NOBODY else ()
         return ("positions", *speakers, *(("words",) if self.words else ()))
 
@@ -91,24 +88,21 @@ class Whitelist(Wrapper):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """Add the protection of listed entries."""
         return before_eviction(self.policy.steps, LISTED)
 
     def without_effect(self, available: Available) -> tuple[str, ...]:
-        """Warn where speakers or words are unknown."""
-        own = []
+        sentences = []
         if self.speaker not in (NOBODY, *available.speakers):
             what = "No system prompt is marked" if available.speakers else "Speakers are unknown"
             instead = ": use first=1, the first turn" if available.speakers else ""
-            own.append(
+            sentences.append(
                 f"{what} here, so whitelist protects no words of the {self.speaker}{instead}."
             )
         if self.words and not available.words:
-            own.append("Words are unknown here, so whitelist protects none.")
-        return (*super().without_effect(available), *own)
+            sentences.append("Words are unknown here, so whitelist protects none.")
+        return (*super().without_effect(available), *sentences)
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
-        """Protect listed entries, and those that the wrapped policy protects."""
         born = turn.born(cache.token)
         listed = cache.present & ((born < self.first) | (born == self.at_turn))
         if self.speaker != NOBODY:

@@ -27,10 +27,8 @@ class Window(Wrapper):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """Add the protection of the newest."""
         return before_eviction(self.policy.steps, replace(RECENT_WINDOW, name="Window"))
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
-        """Protect the newest entries, and those that the wrapped policy protects."""
         newest = window(cache, budget, self.share)
         return within(budget, lambda places: newest | self.policy.protects(cache, turn, places))

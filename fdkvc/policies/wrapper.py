@@ -43,10 +43,12 @@ class Wrapper(Policy):
         Raises
         ------
         ValueError
-            If the wrapped policy evicts nothing, stores everything, or has a hyperparameter of the
-            same name; with the wrapper's own `refusal`, if any.
+            If the wrapped policy has this wrapper already, evicts nothing, stores everything, or
+            has a hyperparameter of the same name; with the wrapper's own `refusal`, if any.
         """
         super().__post_init__()
+        if any(type(policy) is type(self) for policy in inside(self.policy)):
+            raise ValueError(f"{self.key} occurs more than once, but each wrapper is allowed once")
         if not self.policy.bounded:
             raise ValueError(f"{self.policy.name} evicts nothing, so {self.key} changes nothing")
         if self.policy.reads_afresh:
@@ -117,8 +119,8 @@ class Wrapper(Policy):
         return {**self.policy.settings, **super().settings}
 
     def variant(self, **changes: float | int | str) -> Policy:
-        own = {name: changes.pop(name) for name in super().settings if name in changes}
-        return dataclasses.replace(self, policy=self.policy.variant(**changes), **own)
+        here = {name: changes.pop(name) for name in super().settings if name in changes}
+        return dataclasses.replace(self, policy=self.policy.variant(**changes), **here)
 
 
 def inside(policy: Policy) -> Iterator[Policy]:

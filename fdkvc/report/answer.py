@@ -17,13 +17,13 @@ from fdkvc.explain.answer_causes import (
     turns_in_words,
     turns_of,
 )
+from fdkvc.grid import html_table
 from fdkvc.lm import BUNDLED
 from fdkvc.lm.chat import Chat
 from fdkvc.lm.language_model import load_language_model
 from fdkvc.lm.text_cache import TextCache
 from fdkvc.policies import policy_named
 from fdkvc.report.page import css, page
-from fdkvc.report.tables import rows_html
 from fdkvc.words import count
 
 EXAMPLE, TURN, POLICY, BUDGET = "evening.json", 15, "fifo", 48
@@ -71,7 +71,7 @@ def restored_html(cache: TextCache, passages: Passages, found: Restoration, expe
         head = f'<th scope="row">{escape(label)}<small>{place}</small></th>'
         rows.append([head, *(f"<td>{_written(found, text, expected)}</td>" for text in texts)])
     names = ["restored", *VERSIONS.values()]
-    return rows_html(names, rows, "Answers after restoring words", "scrolls back")
+    return html_table(names, rows, "Answers after restoring words", "scrolls back")
 
 
 def _written(found: Restoration, text: str, expected: str) -> str:

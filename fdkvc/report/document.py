@@ -7,10 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
-from operator import add
 from typing import Any
-
-import pandas as pd
 
 from fdkvc.charts.picture import picture
 from fdkvc.charts.theme import LIGHT, VARIABLES, Spec
@@ -22,13 +19,13 @@ from fdkvc.experiments.proxies import AnswersTables
 from fdkvc.experiments.replay import Replay, not_computed
 from fdkvc.experiments.statistics import over_clusters
 from fdkvc.experiments.study import Study
-from fdkvc.experiments.summary import mean_table, paired_differences
 from fdkvc.experiments.workers import processor
 from fdkvc.files.options import options_of
 from fdkvc.files.record import digest, versions
 from fdkvc.files.shipped import papers_run
-from fdkvc.files.studies import study_files
-from fdkvc.files.text import OF_HEADS
+from fdkvc.grid import DIFFERS, Grid, figures, marked, pivot
+from fdkvc.kinds.benchmark import StudyRun
+from fdkvc.kinds.replay import ReplayRun, replay_grid, transcripts_of
 from fdkvc.policies import policy_named
 from fdkvc.replication.cells import measured_tables, reproduced_sentence, verdicts_of
 from fdkvc.replication.claims import judged_claims
@@ -148,7 +145,7 @@ def study_report(
                 f"--seed {MOMENT_SEED} --out results/trace",
             ],
             ran or ran_on(benchmark.seed),
-            study_files(study),
+            StudyRun(study).files,
         ),
     ]
     return report_html("FD-KVC: the paper's claims, measured again", scope, parts, made)
@@ -201,10 +198,9 @@ def provenance(
 ) -> Part:
     """Return how to repeat a run: commands, seeds, versions, and digests of the files."""
     lines = "\n".join(commands)
-    items = {"item": [*ran], "value": [*ran.values()]}
-    seeds = tables.table_html(items, "Seeds and versions", "grid words")
-    digests = {"file": [*files], "SHA-256": [*map(digest, files.values())]}
-    sums = tables.table_html(digests, "Digests", "grid words")
+    seeds = Grid(["item", "value"], [*ran.items()]).html("Seeds and versions", "grid words")
+    digests = [(name, digest(text)) for name, text in files.items()]
+    sums = Grid(["file", "SHA-256"], digests).html("Digests", "grid words")
     return Part(
         f"How to repeat {of}",
         f"<p>The commands:</p><pre>{escape(lines)}</pre>"
@@ -332,31 +328,21 @@ def dialogs_report(parts: Sequence[Part], more: Sequence[str] = (), made: str = 
     return report_html("Cache policies on real dialogs", scope, parts, made)
 
 
-def replay_parts(
-    settings: Replay,
-    replayed: pd.DataFrame,
-    recordings: Sequence[Recording],
-    baseline: str,
-    seed: int,
-    files: Mapping[str, str],
-    trace: bool = False,
-) -> list[Part]:
+def replay_parts(run: ReplayRun, trace: bool = False) -> list[Part]:
     """Return the parts of a report on real dialogs; `trace` as for `replay_command`.
 
     The failed call is of FD-KVC if it ran, else of the first policy.
     """
+    settings, replayed, recordings = run.settings, run.table, run.recordings
     body = (
         f"<p>{escape(count(int(replayed.dialog.nunique()), 'dialog'))} replayed; attention by "
-        f"{escape(recordings[0].source)}. Means over dialogs, with the 95 % interval "
-        f"{over_clusters(replayed.services.nunique())}; ≠ marks a significant difference from "
-        f"{escape(baseline)}.</p>"
+        f"{escape(run.source)}. Means over dialogs, with the 95 % interval "
+        f"{over_clusters(replayed.services.nunique())}; {_marks(run.baseline)}.</p>"
     )
-    summary, paired = (
-        table.assign(policy=table.policy + table.heads.map(OF_HEADS))
-        for table in (mean_table(replayed), paired_differences(replayed, baseline))
-    )
-    for metric in dict.fromkeys(summary.metric):
-        body += _by_budget(late_metric(metric).heading(), summary, paired, metric)
+    for metric in dict.fromkeys(replayed.metric):
+        title = late_metric(metric).heading()
+        grid = replay_grid(replayed, run.baseline, metric)
+        body += f"<h3>{escape(title)}</h3>{grid.html(title)}"
     if missing := not_computed(replayed):
         body += f"<p>{escape(missing)}</p>"
     parts = [Part("Real dialogs", body)]
@@ -365,12 +351,16 @@ def replay_parts(
     failure = failed_call(recordings, policy, min(settings.budgets))
     if failure is not None:
         parts.append(Part("A failed call", framed(failed_scene(failure))))
-    calls = any(each.transcript.calls_in_text for each in recordings)
-    commands = [replay_command(settings, baseline, seed, trace, calls)]
+    calls = any(each.calls_in_text for each in transcripts_of(recordings))
+    commands = [replay_command(settings, run.baseline, run.seed, trace, calls)]
     if settings == Replay() and not trace:
         option = " --calls" if calls else ""
         commands.append(f"python -m fdkvc report --dialogs FILE{option} --out report.html")
-    return [*parts, provenance(commands, ran_on(seed), files, "the dialogs")]
+    return [*parts, provenance(commands, ran_on(run.seed), run.files, "the dialogs")]
+
+
+def _marks(baseline: str) -> str:
+    return f"{DIFFERS.strip()} marks a significant difference from {escape(baseline)}"
 
 
 def answers_parts(
@@ -385,38 +375,23 @@ def answers_parts(
     body = (
         f"<p>The model {escape(model)} answers {escape(count(int(table.n.max()), 'dialog'))} with "
         "the cache that each policy leaves. Means with the 95 % interval over clusters, "
-        f"where there are enough; ≠ marks a significant difference from "
-        f"{escape(measured.baseline)}.</p>"
+        f"where there are enough; {_marks(measured.baseline)}.</p>"
         f"<p>{escape(known_sentence(measured.known))}</p>"
     )
     for key, metric in metrics_of("answers").items():
         if key in set(table.metric):
-            body += _by_budget(metric.heading(), table, measured.paired, key, metric.help)
+            rows = table[table.metric == key]
+            grid = pivot(rows, marked(rows, measured.paired))
+            title, help = metric.heading(), escape(metric.help)
+            body += f"<h3>{escape(title)}</h3><p>{help}</p>{grid.html(title)}"
     rows = measured.by_services[measured.by_services.metric == "values_right"]
-    for group, own in rows.groupby("known", sort=False) if rows.known.nunique() > 1 else ():
-        title = f"{METRICS['values_right'].heading()}: dialogs with {GROUPS[str(group)]}"
-        body += _by_budget(title, own, measured.paired[:0], "values_right")
+    if rows.known.nunique() > 1:
+        title = f"{METRICS['values_right'].heading()}, by services that the model knows"
+        rows = rows.assign(known=rows.known.map(GROUPS))
+        grid = pivot(rows, figures(rows), ["known", "policy"])
+        body += f"<h3>{escape(title)}</h3>{grid.html(title)}"
     commands = [answers_command(settings, measured.baseline)]
     if settings == Answers(write_calls=True, proxies=True):
         commands.append("python -m fdkvc report --answers FILE --out report.html")
     again = provenance(commands, ran or ran_on(None), files, "the answers")
     return [Part("Answers of a model", body), again]
-
-
-def _by_budget(
-    title: str,
-    summary: pd.DataFrame,
-    paired: pd.DataFrame,
-    metric: str,
-    help: str = "",
-) -> str:
-    """Return a table with a row per policy and a column per budget, ≠ for significance."""
-    rows, case = summary[summary.metric == metric], ["policy", "budget"]
-    rows = rows.assign(ci_low=rows.ci_low.where(rows.ci_low != rows.ci_high))  # no interval
-    differ = rows.merge(paired[paired.metric == metric][[*case, "significant"]], "left", case)
-    words = tables.figures(rows, late_metric(metric))
-    marks = [" ≠" if each is True else "" for each in differ.significant]
-    marked = list(map(add, words, marks))
-    note = help and f"<p>{escape(help)}</p>"
-    table = tables.table_html(tables.wide_columns(rows, marked), title)
-    return f"<h3>{escape(title)}</h3>{note}{table}"

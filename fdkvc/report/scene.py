@@ -11,7 +11,7 @@ from html import escape
 
 from fdkvc.limits import MAX_EXPLAINED_ENTRIES
 from fdkvc.report.page import css, page
-from fdkvc.stage.drawn import Kind, script, style
+from fdkvc.stage.drawn import script, style
 from fdkvc.stage.moments import why_sentences
 from fdkvc.stage.payload import DialogText, pack
 from fdkvc.stage.run import Run
@@ -28,7 +28,6 @@ class Scene:
     """
 
     title: str
-    kind: Kind
     packed: bytes
     turn: int
     entry: int | None = None
@@ -69,7 +68,7 @@ def sentences_of(
 def moment_scene(run: Run, title: str, turn: int, token: int | None, words: str = "") -> Scene:
     """Return a turn of a run, with sentences on one entry only."""
     sentences = sentences_of([run], token, every=False)
-    return Scene(title, "one", pack(run, "moment"), turn, token, sentences, words)
+    return Scene(title, pack(run, "moment"), turn, token, sentences, words)
 
 
 def scene_html(scene: Scene) -> str:
@@ -90,7 +89,7 @@ def scene_html(scene: Scene) -> str:
         f'const alone = {{ sentences: await opened("{_text(sentences)}") }};\n'
         f"const view = {json.dumps(view)};\n"
         "globalThis.fdkvcStage = { view, answer: null, alone, tell: {}, changed: () => {} };\n"
-        f"{script(scene.kind)}\n"
+        f"{script('stage')}\n"
         f'const data = bytes("{_text(scene.packed)}");\n'
         "mount({ data, parentElement: document.querySelector('#scene') });"
     )
@@ -99,7 +98,7 @@ def scene_html(scene: Scene) -> str:
         + (f"<p>{escape(scene.words)}</p>" if scene.words else "")
         + f'</header>\n<div id="scene"></div>\n<script type="module">\n{module}\n</script>'
     )
-    return page(scene.title, body, f"{style(scene.kind)}{css('scene')}")
+    return page(scene.title, body, f"{style()}{css('scene')}")
 
 
 _BEGIN = """

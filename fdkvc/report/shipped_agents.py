@@ -14,11 +14,10 @@ from fdkvc.experiments.model_shape import SHAPE, SHAPES
 from fdkvc.experiments.plan import budget_columns, smallest_budgets
 from fdkvc.experiments.replay import BEST
 from fdkvc.experiments.shipped_tables import shipped_table
+from fdkvc.grid import Grid, figures, pivot
 from fdkvc.policies import read_policy
 from fdkvc.report.document import Part, drawing, report_html
-from fdkvc.report.tables import interval_words, table_html, wide_columns
 from fdkvc.run.sinks import PROTECT, RECALL_ONLY
-from fdkvc.words import signed
 
 TITLE = "Call-argument recall of agent conversations"
 MEASURED_ON = "24 November 2026"
@@ -54,22 +53,22 @@ def agents_chart(theme: Theme) -> Spec:
     )
 
 
-def agents_columns() -> dict[str, list[str]]:
+def agents_grid() -> Grid:
     """Return recall by policy and budget, and what a pinned system prompt changes."""
     rows, pinned = _best_first(_rows("as read")), _rows("pinned")
-    columns = wide_columns(rows, interval_words(rows, 100, 0), label="{:,}".format)
-    changes = dict(zip(pinned.policy, _changes(pinned), strict=True))
-    policies = columns.pop("policy")
-    columns[f"{pinned.budget.iloc[0]:,}, pinned"] = [changes.get(name, "") for name in policies]
-    return {"Recall in %": [*map(_title, policies)], **columns}
+    words = figures(rows) + _changes(pinned)
+    rows = pd.concat([rows, pinned.assign(budget=f"{pinned.budget.iloc[0]:,}, pinned")])
+    name = "Recall in %"
+    rows[name] = rows.policy.map(_title)
+    return pivot(rows, words, [name], label=lambda at: at if isinstance(at, str) else f"{at:,}")
 
 
 def _changes(rows: pd.DataFrame) -> list[str]:
-    return interval_words(rows, 100, 1, signed, ("mean_diff", "diff_low", "diff_high"))
+    return figures(rows, ("mean_diff", "diff_low", "diff_high"), signs=True)
 
 
 @cache
-def plan_columns() -> dict[str, list[str]]:
+def plan_grid() -> Grid:
     """Return the smallest budgets that hold so much, of agents and of service dialogues."""
     size = SHAPES[SHAPE.default].entry_bytes
     columns: dict[str, list[str]] = {}
@@ -81,7 +80,7 @@ def plan_columns() -> dict[str, list[str]]:
         )
         columns["Smallest budget"] = found.pop("policy")
         columns |= {f"{name}, {dialogs}": words for name, words in found.items()}
-    return columns
+    return Grid.of(columns)
 
 
 def plan_words() -> str:
@@ -112,7 +111,7 @@ def agents_words() -> str:
 
 def agents_report() -> str:
     """Return the shipped results as a report."""
-    drawn, table = drawing(agents_chart(LIGHT), "agents"), table_html(agents_columns(), TITLE)
+    drawn, table = drawing(agents_chart(LIGHT), "agents"), agents_grid().html(TITLE)
     parts = [Part(TITLE, f"{drawn}{table}<p>{escape(agents_words())}</p>")]
     scope = [
         "What policies keep of the conversations of agents, whose calls need what was said.",

@@ -13,7 +13,8 @@ import pandas as pd
 
 from fdkvc.experiments.answers import FULL
 from fdkvc.experiments.proxies import AnswersTables
-from fdkvc.files.record import Record, read_run
+from fdkvc.files.record import Record
+from fdkvc.kinds import read_run
 from fdkvc.lm import MEASURED, MEASURED_ON
 from fdkvc.report.document import answers_parts, dialogs_report, ran_on
 

@@ -114,12 +114,12 @@ def best_schedule(worth: Floats, born: NDArray[np.intp], budget: int) -> Bools:
         path = _longest_path(steps)
         if path is None:  # no gain from another place
             break
-        found = []
+        moved = []
         for end, to in pairwise(path):
             if steps[end, to] == moves[end, to]:
                 some = np.flatnonzero(ends == end)
-                found.append((some[np.argmax(gains[some, to] - gains[some, end])], end, to))
-        for token, end, to in found:
+                moved.append((some[np.argmax(gains[some, to] - gains[some, end])], end, to))
+        for token, end, to in moved:
             ends[token] = to
             taken[min(end, to) : max(end, to)] += 1 if to > end else -1
         changed = path
@@ -252,16 +252,19 @@ def _most_met(
     from scipy.sparse import coo_matrix
 
     # Variables: each token is held until each turn that needs it; each demand is met by a mention.
-    needed_at = sorted({(t, turn) for _, turn, some in needs for each in some for t in each})
-    held = {each: number for number, each in enumerate(needed_at)}
+    needed_at = sorted(
+        {(token, turn) for _, turn, some in needs for mention in some for token in mention}
+    )
+    held = {token_and_turn: number for number, token_and_turn in enumerate(needed_at)}
     met = [(at, mention) for at, (*_, some) in enumerate(needs) for mention in some]
     rows: list[tuple[dict[int, int], int]] = []  # sums of variables and their upper bounds
     for number, (at, mention) in enumerate(met, start=len(held)):
         rows += [({number: 1, held[token, needs[at][1]]: -1}, 0) for token in mention]
     for at in range(len(needs)):
-        rows.append(({n: 1 for n, each in enumerate(met, start=len(held)) if each[0] == at}, 1))
-    for (token, turn), (other, later) in pairwise(needed_at):
-        if token == other:
+        mentions = {n: 1 for n, (demand, _) in enumerate(met, start=len(held)) if demand == at}
+        rows.append((mentions, 1))
+    for (token, turn), (next_token, later) in pairwise(needed_at):
+        if token == next_token:
             rows.append(({held[token, later]: 1, held[token, turn]: -1}, 0))
     for turn in range(int(born[-1]) + 1):
         next_needed: dict[int, int] = {}

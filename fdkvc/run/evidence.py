@@ -75,13 +75,13 @@ def lost_turns(trace: Trace, recording: Recording) -> list[Ints]:
     In the order of `demand_results`. If no mention was ever cached whole, it is the turn of the
     last mention.
     """
-    found = []
+    turns = []
     for demand, held, tokens, starts in _needed(trace, recording):
         whole = _whole(held[:, : demand.turn, tokens], starts)
         last_whole = np.where(whole, np.arange(demand.turn), -1).max(axis=1)
         lost = np.maximum(last_whole + 1, demand.mentions[-1].turn)
-        found.append(np.where(whole[:, -1], -1, lost))
-    return found
+        turns.append(np.where(whole[:, -1], -1, lost))
+    return turns
 
 
 def _whole(held: Bools, starts: Ints) -> Bools:
@@ -146,9 +146,9 @@ def recall(results: list[DemandResult], wanted: Demands) -> Floats:
 
     The values of a dialogue state at one turn count as one call.
     """
-    weights = wanted.weights([each.demand for each in results])
+    weights = wanted.weights([result.demand for result in results])
     if not weights.any():
         heads = len(results[0].met) if results else 1
         return np.full(heads, np.nan, np.float32)
-    met = np.array([each.met for each in results])
+    met = np.array([result.met for result in results])
     return np.asarray(weights @ met, np.float32)

@@ -40,11 +40,11 @@ class Fork:
         >>> Fork(5, policy=fd_kvc.variant(gamma=0.8), budget=40, pinned=70).changes(fd_kvc, 56)
         ['recency decay at 0.8 instead of 0.88', 'budget 40 instead of 56', 'token 70 protected']
         """
-        other = self.policy or policy
-        if [*map(type, inside(other))] != [*map(type, inside(policy))]:
-            words = [f"{other.title} instead of {policy.title}"]
+        changed = self.policy or policy
+        if [*map(type, inside(changed))] != [*map(type, inside(policy))]:
+            words = [f"{changed.title} instead of {policy.title}"]
         else:
-            settings = zip(policy.settings.values(), other.settings.values(), strict=True)
+            settings = zip(policy.settings.values(), changed.settings.values(), strict=True)
             words = [
                 f"{before.label.lower()} at {after.default} instead of {before.default}"
                 for before, after in settings
@@ -78,13 +78,11 @@ class Fork:
         """
         if self.policy is None or not self.policy.channels:
             return False
-        mine, other = self.policy.core, policy.core
-        if type(mine) is not type(other) or mine.channels != other.channels:
+        after, before = self.policy.core, policy.core
+        if type(after) is not type(before) or after.channels != before.channels:
             return True
-        theirs = policy.core.settings
-        return any(
-            field.choices and field != theirs[field.name] for field in mine.settings.values()
-        )
+        fields = after.settings.values()
+        return any(field.choices and field != before.settings[field.name] for field in fields)
 
 
 def fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> Trace:
@@ -99,7 +97,7 @@ def fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> Trace:
     dialogs : DialogBatch
         The dialogs of the run.
     change : Fork
-        Its tokens are those of every row.
+        Its tokens are pinned or dropped in every row.
 
     Returns
     -------
@@ -151,7 +149,7 @@ def state_at_fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> State:
     cache = entries(before.cache, policy, turn)
     # Attention weights move with their entries, like a channel.
     weights = {"before": before.attended.before, "after": before.attended.after}
-    carried = Cache(cache.token, {**cache.channels, **weights}, cache.state)
+    carried = cache.with_channels(**weights)
     if change.dropped is not None:
         carried = carried.without(cache.token == change.dropped)
     held = carried.token
@@ -181,8 +179,8 @@ def _settings(trace: Trace, dialogs: DialogBatch, change: Fork) -> tuple[Policy,
         raise ValueError(f"token {change.pinned} cannot be both protected and dropped")
     pinned = trace.pinned
     if change.pinned is not None:
-        one = np.full((len(trace.kept), 1), change.pinned, np.intp)
-        pinned = one if pinned is None else np.concatenate([pinned, one], axis=1)
+        token = np.full((len(trace.kept), 1), change.pinned, np.intp)
+        pinned = token if pinned is None else np.concatenate([pinned, token], axis=1)
     budget = trace.budget if change.budget is None else change.budget
     check_count("budget", budget, low=1 if pinned is None else max(1, pinned.shape[1]))
     policy = change.policy or trace.policy
@@ -203,8 +201,8 @@ def _reset(cache: Cache, policy: Policy, turn: Observation) -> Cache:
     """Return the same entries as new in this turn of a new run of this policy."""
     brought = turn.with_new(cache.token)
     nothing = empty_cache(len(cache.token), 0, policy.channels, policy.initial_state())
-    born = nothing.insert(cache.token, policy.init_channels(brought))
-    return policy.after_insert(born, brought).where(turn.active, born)
+    started = nothing.insert(cache.token, policy.init_channels(brought))
+    return policy.after_insert(started, brought).where(turn.active, started)
 
 
 def _resized(

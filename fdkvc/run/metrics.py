@@ -36,8 +36,8 @@ def _kept_bits(trace: Trace, dialogs: DialogBatch) -> Bits:
     return np.stack([row.take(kept) for row, kept in zip(padded, trace.kept, strict=True)])
 
 
-def _own_turns(series: Floats, trace: Trace, dialogs: DialogBatch) -> Floats:
-    """Blank the turns beyond each row's end."""
+def _in_turns(series: Floats, trace: Trace, dialogs: DialogBatch) -> Floats:
+    """Replace the turns beyond each row's end by NaN."""
     return np.where(dialogs.in_turns[:, trace.first_turn :], series, np.float32(np.nan))
 
 
@@ -47,7 +47,7 @@ def retention(trace: Trace, dialogs: DialogBatch) -> Floats:
     of_topic = (_kept_bits(trace, dialogs) & topic_bit(current)[:, :, None]) != 0
     cached = np.maximum((trace.kept >= 0).sum(axis=2), 1)
     share = (of_topic.sum(axis=2) / cached).astype(np.float32)
-    return _own_turns(np.where(current >= 0, share, np.float32(np.nan)), trace, dialogs)
+    return _in_turns(np.where(current >= 0, share, np.float32(np.nan)), trace, dialogs)
 
 
 def diversity(trace: Trace, dialogs: DialogBatch) -> Floats:
@@ -55,7 +55,7 @@ def diversity(trace: Trace, dialogs: DialogBatch) -> Floats:
     held = np.bitwise_count(np.bitwise_or.reduce(_kept_bits(trace, dialogs), axis=2))
     topics = np.where(dialogs.topic_counts > 0, dialogs.topic_counts, np.nan)
     share = (held / topics[:, None]).astype(np.float32)
-    return _own_turns(share, trace, dialogs)
+    return _in_turns(share, trace, dialogs)
 
 
 def alignment(trace: Trace, dialogs: DialogBatch, projection: str = "value") -> Floats:
@@ -79,7 +79,7 @@ def alignment(trace: Trace, dialogs: DialogBatch, projection: str = "value") -> 
     current = dialogs.current[:, trace.first_turn :]
     target = np.take_along_axis(projected, np.maximum(current, 0)[:, :, None], axis=1)
     series = cosine(trace.output, target)
-    return _own_turns(np.where(current >= 0, series, np.float32(np.nan)), trace, dialogs)
+    return _in_turns(np.where(current >= 0, series, np.float32(np.nan)), trace, dialogs)
 
 
 def _topic_values(dialogs: DialogBatch) -> Floats:
@@ -102,7 +102,7 @@ def attention_loss(trace: Trace, dialogs: DialogBatch) -> Floats:
     missed = 1 - np.where(trace.kept >= 0, held, 0).sum(axis=2)
     has_tokens = (np.diff(dialogs.bounds) > 0)[:, trace.first_turn :]
     series = np.where(has_tokens, np.clip(missed, 0, 1), np.float32(np.nan))
-    return _own_turns(series, trace, dialogs)
+    return _in_turns(series, trace, dialogs)
 
 
 def output_error(trace: Trace, dialogs: DialogBatch) -> Floats:
@@ -111,7 +111,7 @@ def output_error(trace: Trace, dialogs: DialogBatch) -> Floats:
     distance = np.linalg.norm(trace.output - full, axis=-1)
     length = np.linalg.norm(full, axis=-1)
     share = distance / np.where(length > 0, length, np.nan)
-    return _own_turns(share.astype(np.float32), trace, dialogs)
+    return _in_turns(share.astype(np.float32), trace, dialogs)
 
 
 def stored_share(trace: Trace, dialogs: DialogBatch, tier: bool) -> Floats:
@@ -119,7 +119,7 @@ def stored_share(trace: Trace, dialogs: DialogBatch, tier: bool) -> Floats:
     held = (trace.kept >= 0).sum(axis=2) + tier * (trace.tier >= 0).sum(axis=2)
     so_far = (dialogs.bounds[:, 1:] - dialogs.bounds[:, :1])[:, trace.first_turn :]
     share = (held / np.maximum(so_far, 1)).astype(np.float32)
-    return _own_turns(share, trace, dialogs)
+    return _in_turns(share, trace, dialogs)
 
 
 def return_recall(trace: Trace, dialogs: DialogBatch) -> Floats:
@@ -137,9 +137,8 @@ def return_recall(trace: Trace, dialogs: DialogBatch) -> Floats:
         earlier = (dialogs.topic_bits & topic_bit(topic)[:, None]) != 0
         earlier &= dialogs.born < turn
         kept = trace.kept[:, at]
-        found = (earlier[rows, kept] & (kept >= 0)).sum(axis=1)
         count = earlier.sum(axis=1)
-        share = found / np.maximum(count, 1)
+        share = (earlier[rows, kept] & (kept >= 0)).sum(axis=1) / np.maximum(count, 1)
         series[:, at] = np.where(back & (count > 0), share, np.nan)
     return series
 
@@ -168,8 +167,8 @@ class Metric:
     label: str
     help: str
     measure: Callable[..., Any]
-    """Of a trace and its dialogs, to a series (B, T); of `Evidence`, to a dialog's number; of what
-    was scored in a model's answers, by key, to that of its own key (n,)."""
+    """From a trace and its dialogs to a series (B, T); from `Evidence` to a dialog's number; from
+    the scores of a model's answers, by key, to those of this metric (n,)."""
     needs: Need = "dialogs"
     """Dialogs of vectors, a recording with the demands of later turns, or answers of a model."""
     optional: bool = False
@@ -233,14 +232,14 @@ class Metric:
         return ranged(mean, low, high, self.digits, signed if signs else decimal)
 
     def with_unit(self, value: float) -> str:
-        """Write a value with its unit.
+        """Write a value with its unit, a dash for a missing one.
 
         Examples
         --------
         >>> METRICS["retention"].with_unit(0.7512), METRICS["alignment"].with_unit(0.5)
         ('75.1 %', '0.500')
         """
-        return f"{self.figure(value)} {self.unit}".rstrip()
+        return "–" if math.isnan(value) else f"{self.figure(value)} {self.unit}".rstrip()
 
     def late(self, trace: Trace, dialogs: DialogBatch) -> Floats:
         """Return the mean over each row's last turns, or over all of them (B,)."""
@@ -278,7 +277,7 @@ def _recall(key: str, label: str, help: str, demands: Demands) -> Metric:
 
 
 def _of_answers(key: str, label: str, help: str, unit: str = "nats") -> Metric:
-    """Return a metric of a model's answers: a share, or nats, of which fewer are better."""
+    """Return a metric of a model's answers: a share, or nats, where lower is better."""
     scores, share = operator.itemgetter(key), unit == "%"
     return Metric(
         *(key, label, help, scores),
@@ -325,7 +324,7 @@ METRICS: Mapping[str, Metric] = {
         Metric(
             "output_error",
             "Output error",
-            "Distance of the attention output from the full cache's, relative to that one's norm.",
+            "Distance of the attention output from the full cache's output, relative to its norm.",
             output_error,
             optional=True,
             lower_is_better=True,
@@ -495,10 +494,10 @@ def metric_named(key: str, *needs: Need) -> Metric:
     ValueError
         If there is none.
     """
-    known = metrics_of(*needs)
-    if key not in known:
-        raise ValueError(f"metric {key!r} is unknown: choose from {', '.join(known)}")
-    return known[key]
+    metrics = metrics_of(*needs)
+    if key not in metrics:
+        raise ValueError(f"metric {key!r} is unknown: choose from {', '.join(metrics)}")
+    return metrics[key]
 
 
 def late_metric(name: str) -> Metric:
@@ -552,21 +551,21 @@ def adaptation_of(series: Floats, dialogs: DialogBatch) -> Adaptation:
     """Count the turns by the retention of all turns, or of the last of them (B, T)."""
     begins = dialogs.turns - series.shape[1]
     series = np.pad(series, [(0, 0), (begins, 0)], constant_values=np.nan)
-    current, own = dialogs.current, dialogs.in_turns
+    current, in_turns = dialogs.current, dialogs.in_turns
     turn = np.arange(dialogs.turns)
     first = np.take_along_axis(current, (current >= 0).argmax(axis=1)[:, None], axis=1)
-    differs = (current != first) & own & (current >= 0)
+    differs = (current != first) & in_turns & (current >= 0)
     change = np.where(differs.any(axis=1), differs.argmax(axis=1), dialogs.turns)[:, None]
     topic = np.take_along_axis(current, np.minimum(change, dialogs.turns - 1), axis=1)
     # The new topic ends where the topic changes again.
-    left = (turn >= change) & ((current != topic) | ~own)
+    left = (turn >= change) & ((current != topic) | ~in_turns)
     end = np.where(left.any(axis=1), left.argmax(axis=1), dialogs.turns)[:, None]
     there = (turn >= change) & (turn < end) & (series >= np.float32(ADAPTED))
     never = ~there.any(axis=1)
     count = np.where(never, end[:, 0] - change[:, 0], there.argmax(axis=1) - change[:, 0] + 1)
-    known = (change[:, 0] < dialogs.turns) & (change[:, 0] >= begins)
-    turns = np.where(known, count, np.nan).astype(np.float32)
-    return Adaptation(turns, never & known)
+    changes = (change[:, 0] < dialogs.turns) & (change[:, 0] >= begins)
+    turns = np.where(changes, count, np.nan).astype(np.float32)
+    return Adaptation(turns, never & changes)
 
 
 @dataclass(frozen=True)

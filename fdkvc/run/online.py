@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -118,14 +119,14 @@ class OnlineCache:
             new["traits"] = check_vectors("traits", traits, 2)
         self._check_shapes(new)
         if surprisal is not None:
-            new["surprisal"] = check_surprisal(surprisal, len(new["keys"]))[:, None]
+            new["surprisal"] = check_surprisal(surprisal, len(new["keys"]))
         if self._held:
             for name in sorted(self._held.keys() ^ new.keys()):
                 raise ValueError(f"{name} must be given in every turn of a stream, or in none")
         if self._state is None:
+            slots = len(self._ids)
             self._held = {
-                name: np.zeros((len(self._ids), array.shape[1]), np.float32)
-                for name, array in new.items()
+                name: np.zeros((slots, *array.shape[1:]), np.float32) for name, array in new.items()
             }
             self._state = initial_state(self.policy, 1, self.budget, new["keys"].shape[1])
 
@@ -134,45 +135,40 @@ class OnlineCache:
         capacity = self.policy.capacity(self.budget, slots + count)
         ids = np.concatenate([self._ids, np.arange(self.fed, self.fed + count)])
         born = np.concatenate([self._born, np.full(count, self._turns)])
-        held = {name: np.concatenate([self._held[name], new[name]]) for name in new}
+        held: dict[str, Any] = {name: np.concatenate([self._held[name], new[name]]) for name in new}
         dialog = _Slots(
-            embeddings=held["embeddings"][None],
-            queries=held["queries"][None],
-            keys=held["keys"][None],
-            values=held["values"][None],
+            **{name: array[None] for name, array in held.items()},
             bounds=np.array([[slots, slots + count]]),
             turn_counts=np.array([1]),
             topic_bits=np.zeros((1, len(ids)), np.uint32),
             current=np.array([[-1]]),
             topic_names=(),
             positions=ids[None],
-            surprisal=held["surprisal"].T if "surprisal" in held else None,
-            traits=held["traits"][None] if "traits" in held else None,
             born=born[None],
         )
         turn = dialog.observe(0)
         state = self._state.with_tier(self.policy.tier_places(self.budget, self.fed + count))
         after = take_turn(self.policy, state, turn, capacity).after
-        attended = after.attended
 
         slot = np.concatenate([after.cache.token[0], after.tier[0]])
         filled = slot >= 0
-        self._ids, self._born = (np.where(filled, each[slot], -1) for each in (ids, born))
+        self._ids, self._born = np.where(filled, ids[slot], -1), np.where(filled, born[slot], -1)
         self._held = {name: array[slot] for name, array in held.items()}
         self.fed, self._turns = self.fed + count, self._turns + 1
         renumbered = np.where(filled, np.arange(len(slot)), -1)[None]
         self._state = computed_state(
             Cache(renumbered[:, :capacity], after.cache.channels, after.cache.state),
-            attended,
+            after.attended,
             renumbered[:, capacity:],
         )
         ids, kept = self._ids[:capacity], filled[:capacity]
+        attended = after.attended
         return OnlineTurn(attended.output[0].copy(), ids[kept], attended.after[0, kept])
 
     def _check_shapes(self, new: dict[str, Floats]) -> None:
         count, width = new["keys"].shape
         widths = {"queries": width, "values": width, "traits": len(TRAITS)}
-        widths |= {name: held.shape[1] for name, held in self._held.items()}
+        widths |= {name: array.shape[-1] for name, array in self._held.items()}
         for name, array in new.items():
             if len(array) != count:
                 raise ValueError(f"{name} hold {len(array)} tokens, but keys hold {count}")

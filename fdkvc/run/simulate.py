@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -14,7 +13,7 @@ from fdkvc.cache import EMPTY, Cache, Pages, contains, empty_cache, enqueue, sel
 from fdkvc.dialogs import DialogBatch
 from fdkvc.parameters import check_count
 from fdkvc.policies.base import Policy, total, within
-from fdkvc.run.trace import Attended, State, Trace, TurnResult, computed_state, joined
+from fdkvc.run.trace import Attended, Choice, State, Trace, TurnResult, computed_state, joined
 
 
 def initial_state(
@@ -71,26 +70,14 @@ def protection(
     """
     if not isinstance(budget, int):
         marked = np.zeros(entries.token.shape, np.bool_)
-        for each in np.unique(budget).tolist():
-            of_it = protection(policy, entries, turn, each, pinned)
-            marked |= of_it & (budget == each)
+        for size in np.unique(budget).tolist():
+            protected = protection(policy, entries, turn, size, pinned)
+            marked |= protected & (budget == size)
         return marked
     if pinned is None:
         return policy.protects(entries, turn, budget)
     held = contains(entries.token, pinned)
     return within(budget, lambda places: policy.protects(entries, turn, places) | held)
-
-
-@dataclass(frozen=True, eq=False)
-class Choice:
-    """The choice of a turn; see `TurnResult`."""
-
-    score: Floats
-    protected: Bools
-    kept: Bools
-    lowest: Floats
-    places: int | Ints
-    pages: Pages | None
 
 
 def choose(
@@ -108,7 +95,7 @@ def choose(
     size = policy.page_size
     pages = Pages(turn.position(entries.token) // size, size) if size > 1 else None
     kept, lowest = select(score, entries, protected, places, policy.ties, pages)
-    return Choice(score, protected, kept, lowest, places, pages)
+    return Choice(score, protected, kept, places, pages, lowest)
 
 
 def take_turn(
@@ -130,18 +117,16 @@ def take_turn(
 
     update = policy.update(old, turn, lambda cache: total(policy.terms(cache, turn)))
     stale = update.stale
-    if stale is not None and not all_active:
-        stale = stale & turn.active[:, None]
-    if stale is not None and pinned is not None:
-        stale = stale & ~contains(old.token, pinned)
-    if stale is not None and not stale.any():
-        stale = None
+    if stale is not None:
+        stale = stale if all_active else stale & turn.active[:, None]
+        stale = stale if pinned is None else stale & ~contains(old.token, pinned)
+        stale = stale if stale.any() else None
     survivors = update.cache if stale is None else update.cache.without(stale)
 
-    births = policy.init_channels(turn)
-    entries = policy.after_insert(survivors.insert(turn.new, births), turn)
+    initial = policy.init_channels(turn)
+    entries = policy.after_insert(survivors.insert(turn.new, initial), turn)
     if not all_active:
-        entries = entries.where(turn.active, old.insert(turn.new, births))
+        entries = entries.where(turn.active, old.insert(turn.new, initial))
 
     terms = policy.terms(entries, turn)
     chosen = choose(policy, entries, terms, turn, budget, pinned)
@@ -165,7 +150,15 @@ def take_turn(
         active = turn.active[:, None]
         attended = {name: np.where(active, new[name], earlier[name]) for name in new}
         after = computed_state(cache, Attended(**attended), tier)
-    return TurnResult(old, update, stale, entries, terms, after=after, **vars(chosen))
+    return TurnResult(
+        **vars(chosen),
+        old=old,
+        update=update,
+        stale=stale,
+        entries=entries,
+        terms=terms,
+        after=after,
+    )
 
 
 def simulate(
@@ -212,9 +205,8 @@ def simulate(
     [28, 29, 30, 31]
     """
     check_count("budget", budget)
-    budget = policy.capacity(budget, dialogs.keys.shape[1])
-    rows, head_dimension = dialogs.rows, dialogs.keys.shape[-1]
-    tokens = dialogs.keys.shape[1]
+    rows, tokens, head_dimension = dialogs.keys.shape
+    budget = policy.capacity(budget, tokens)
     nothing = initial_state(
         policy, rows, budget, head_dimension, tokens, dialogs.layers, dialogs.heads
     )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fdkvc.cache import Cache
-from fdkvc.dialogs import DialogBatch
+from fdkvc.corpora.arrays import one_dialog
 from fdkvc.policies import Policy
 from fdkvc.run.simulate import protection
 from fdkvc.words import listed
@@ -38,40 +38,36 @@ class FirstTokensWarning(UserWarning):
     """A policy that can evict the first tokens of a text is used with a model."""
 
 
-def sinks_of(policy: Policy, budget: int, most: int = SINKS) -> int:
-    """Return how many of a text's first tokens, at most `most`, stay whatever their score.
+def sinks_of(policy: Policy, budget: int) -> int:
+    """Return how many of a text's first `SINKS` tokens stay whatever their score.
 
     It is what the policy protects in a cache of more entries than the budget, whose first turn has
-    `most` tokens.
+    these tokens.
 
     Examples
     --------
     >>> from fdkvc.policies import read_policy
-    >>> [sinks_of(read_policy(each), 16) for each in ("fifo", "whitelist(fifo)", "sink", "full")]
+    >>> [sinks_of(read_policy(name), 16) for name in ("fifo", "whitelist(fifo)", "sink", "full")]
     [0, 4, 4, 4]
     """
     if not policy.bounded:
-        return most
+        return SINKS
     budget = min(budget, MAX_TRIED)
-    tokens = 2 * most + budget  # so that a window of the newest has none of the first
-    vectors = np.zeros((1, tokens, 1), np.float32)
-    dialog = DialogBatch(
+    tokens = 2 * SINKS + budget  # so that a window of the newest has none of the first
+    vectors = np.zeros((tokens, 1), np.float32)
+    dialog = one_dialog(
         embeddings=vectors,
+        queries=vectors,
         keys=vectors,
         values=vectors,
-        queries=vectors,
-        bounds=np.array([[0, most, tokens]]),
-        turn_counts=np.array([2]),
-        topic_bits=np.zeros((1, tokens), np.uint32),
-        current=np.full((1, 2), -1),
-        topic_names=(),
+        turn_lengths=[SINKS, tokens - SINKS],
     )
     state = {name: np.full(1, value) for name, value in policy.initial_state().items()}
-    channels = dict.fromkeys(policy.channels, vectors[:, :, 0])
+    channels = dict.fromkeys(policy.channels, vectors.T)
     entries = Cache(np.arange(tokens)[None], channels, state)
     turn = dialog.observe(1)
     protected = protection(policy, entries, turn, policy.budgets(budget, turn), None)
-    return int(protected[0, :most].cumprod().sum())
+    return int(protected[0, :SINKS].cumprod().sum())
 
 
 def sinks_notes(policies: Sequence[Policy], budgets: Sequence[int]) -> list[str]:
@@ -85,7 +81,9 @@ def sinks_notes(policies: Sequence[Policy], budgets: Sequence[int]) -> list[str]
     >>> sinks_notes([policy_named("sink")], [16])
     []
     """
-    named = [each.title for each in policies if any(sinks_of(each, n) < SINKS for n in budgets)]
-    if not named:
+    titles = [
+        policy.title for policy in policies if any(sinks_of(policy, n) < SINKS for n in budgets)
+    ]
+    if not titles:
         return []
-    return [f"The first tokens of a text are not protected under {listed(named)}. {PROTECT}"]
+    return [f"The first tokens of a text are not protected under {listed(titles)}. {PROTECT}"]

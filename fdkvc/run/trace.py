@@ -81,7 +81,23 @@ def computed_state(cache: Cache, attended: Attended, tier: Ints) -> State:
 
 
 @dataclass(frozen=True, eq=False)
-class TurnResult:
+class Choice:
+    """Which entries of a turn stay."""
+
+    score: Floats
+    protected: Bools
+    kept: Bools
+    """Shape (B, C + n)."""
+    places: int | Ints
+    """Shape (B, 1). Largest number of entries that each row could keep."""
+    pages: Pages | None
+    """If entries leave only by whole pages."""
+    lowest: Floats
+    """Shape (B, 1). The cutoff of `select`."""
+
+
+@dataclass(frozen=True, eq=False)
+class TurnResult(Choice):
     """All results of one turn."""
 
     old: Cache
@@ -95,17 +111,6 @@ class TurnResult:
     """Old and new entries as eviction saw them, (B, C + n) slots."""
     terms: Mapping[str, Floats]
     """Arrays of shape (B, C + n) by name."""
-    score: Floats
-    """Shape (B, C + n)."""
-    protected: Bools
-    kept: Bools
-    """Shape (B, C + n)."""
-    places: int | Ints
-    """Shape (B, 1). Largest number of entries that each row could keep."""
-    pages: Pages | None
-    """If entries leave only by whole pages."""
-    lowest: Floats
-    """Shape (B, 1). The cutoff of `select`."""
     after: State
     """State after the turn."""
 
@@ -305,35 +310,34 @@ class Trace:
             seconds=np.zeros(last.shape[1]),
         )
 
-    def _by_turn(self, changed: Callable[[NDArray[Any]], NDArray[Any]]) -> Trace:
+    def _by_turn(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Trace:
         """Return the record with every array (B, T, …) changed, without its entries."""
-
-        def each(value: Any) -> Any:
-            if isinstance(value, Mapping):
-                return {name: changed(column) for name, column in value.items()}
-            return changed(value)
-
-        columns = {name: each(getattr(self, name)) for name in BY_TURN}
+        columns = {name: getattr(self, name) for name in BY_TURN}
+        for name, column in columns.items():
+            if isinstance(column, Mapping):
+                columns[name] = {key: change(series) for key, series in column.items()}
+            else:
+                columns[name] = change(column)
         return replace(self, **columns, results=None)
 
     def row(self, index: int) -> Trace:
         """Return the record of one row, as if it had run alone, with copied arrays."""
 
-        def own(value: Any) -> Any:
-            if isinstance(value, np.ndarray):
-                return value[index : index + 1].copy()
-            if isinstance(value, Mapping):
-                return {name: own(column) for name, column in value.items()}
-            if isinstance(value, tuple):
-                return tuple(map(own, value))
-            if isinstance(value, State):
-                return computed_state(own(value.cache), own(value.attended), own(value.tier))
-            if isinstance(value, Trace | TurnResult | Update | Cache | Pages | Attended):
-                columns = {field.name: own(getattr(value, field.name)) for field in fields(value)}
-                return replace(value, **columns)
-            return value
+        def of_row(part: Any) -> Any:
+            if isinstance(part, np.ndarray):
+                return part[index : index + 1].copy()
+            if isinstance(part, Mapping):
+                return {name: of_row(column) for name, column in part.items()}
+            if isinstance(part, tuple):
+                return tuple(map(of_row, part))
+            if isinstance(part, State):
+                return computed_state(*map(of_row, (part.cache, part.attended, part.tier)))
+            if isinstance(part, Trace | TurnResult | Update | Cache | Pages | Attended):
+                columns = {field.name: of_row(getattr(part, field.name)) for field in fields(part)}
+                return replace(part, **columns)
+            return part
 
-        row: Trace = own(self)
+        row: Trace = of_row(self)
         return replace(row, seconds=self.seconds)
 
     def result(self, turn: int) -> TurnResult:

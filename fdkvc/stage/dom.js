@@ -1,16 +1,11 @@
-// @ts-check
 // Elements of the page. Whatever a file or a link says becomes text, never markup.
 
-/** @typedef {import('./record.js').Dialog} Dialog */
+/** @import { Dialog } from './types.js' */
 
-/**
- * Makes an element with attributes and children; what is null is left out.
- * @template {keyof HTMLElementTagNameMap} Tag
- * @param {Tag} tag
+/** Makes an element with attributes and children; what is null is left out.
+ * @template {keyof HTMLElementTagNameMap} Tag @param {Tag} tag
  * @param {{ [name: string]: string | number | null | undefined }} options
- * @param {(Node | string | null)[]} children
- * @returns {HTMLElementTagNameMap[Tag]}
- */
+ * @param {(Node | string | null)[]} children @returns {HTMLElementTagNameMap[Tag]} */
 export function make(tag, options = {}, ...children) {
   const { className, ...rest } = options;
   const element = document.createElement(tag);
@@ -22,19 +17,12 @@ export function make(tag, options = {}, ...children) {
   return element;
 }
 
-/**
- * The one element within another that a selector names.
- * @param {ParentNode} root
- * @param {string} selector
- * @returns {any} an element of the kind that the selector says
- */
+/** The one element within another that a selector names.
+ * @param {ParentNode} root @param {string} selector
+ * @returns {any} an element of the kind that the selector says */
 export const one = (root, selector) => root.querySelector(selector);
 
-/**
- * A topic's letter on its colour.
- * @param {Dialog} dialog
- * @param {number} hue
- */
+/** A topic's letter on its colour. @param {Dialog} dialog @param {number} hue */
 export function tile(dialog, hue, extra = '') {
   const { fill, ink } = dialog.paint(hue);
   const element = make('i', { className: `tile ${extra}`, 'aria-hidden': 'true' }, dialog.letter(hue));

@@ -1,4 +1,3 @@
-// @ts-check
 import { hub } from './hub.js';
 
 const AT_REST = '[data-testid=stApp][data-test-script-state=notRunning]';
@@ -10,17 +9,13 @@ const leave = () => { left = performance.now(); };
 addEventListener('popstate', leave);
 addEventListener('click', ({ target }) => { if (target instanceof Element && target.closest('a')) leave(); }, true);
 
-/** @type {{ [what: string]: ReturnType<typeof setTimeout> }} */
-const waiting = {};
+const waiting = /** @type {{ [what: string]: ReturnType<typeof setTimeout> }} */ ({});
 
-/**
- * Passes the server's messages to the stage, and the stage's to the server.
- *
+/** Passes the server's messages to the stage, and the stage's to the server.
  * A message waits while the app runs or a link has just been followed: if another page is opening,
  * Streamlit would run a part of this one in the midst of it, and the browser would show nothing. The
  * newest message counts.
- * @param {{ data: any, setStateValue: (name: string, value: object) => void }} component
- */
+ * @param {{ data: any, setStateValue: (name: string, value: object) => void }} component */
 export function mount({ data, setStateValue }) {
   const { what } = data;
   /** @type {any} */ (hub)[what] = data;

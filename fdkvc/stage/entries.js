@@ -1,31 +1,19 @@
-// @ts-check
 // The entries of a turn for those who hear the page, and what pointer and keys do with them.
 
 import { make, one } from './dom.js';
-import { entryName } from './explain.js';
+import { entryName } from './fate.js';
 
-/**
- * @typedef {import('./record.js').Lane} Lane
- * @typedef {import('./stage.js').Stage} Stage
- * @typedef {import('./views.js').Cells} Cells
- * @typedef {import('./views.js').River} River
- * @typedef {import('./marks.js').Marks} Marks
- */
+/** @import { Cells, Lane, Marks, River, Stage } from './types.js' */
 
-/**
- * Writes the name of each entry where its tile stands, also for a finger that looks for one.
- * @param {Stage} stage
- * @param {HTMLElement} box
- * @param {Cells} cells
- * @param {Lane} lane
- * @param {string} prefix
- */
+/** Writes the name of each entry where its tile stands, also for a finger that looks for one.
+ * @param {Stage} stage @param {HTMLElement} box @param {Cells} cells @param {Lane} lane
+ * @param {string} prefix */
 export function nameOptions(stage, box, cells, lane, prefix) {
   const { turn, entry } = stage.state;
   const options = one(box, '.options');
   const active = stage.hover ?? entry ?? cells.order[0];
   // Where a cell shows several entries, only the one that is pointed at is named.
-  const named = cells.group === 1 ? cells.order : [cells.cellOf(active)].filter((token) => cells.order.includes(token));
+  const named = cells.grid.group === 1 ? cells.order : [cells.cellOf(active)].filter((token) => cells.order.includes(token));
   while (options.children.length < named.length) options.append(make('div', { role: 'option' }));
   while (options.children.length > named.length) options.lastChild.remove();
   named.forEach((token, place) => {
@@ -40,65 +28,52 @@ export function nameOptions(stage, box, cells, lane, prefix) {
   options.dataset.turn = turn;
 }
 
-/**
- * Says which entry the pointer or the keys have come to.
- * @param {Stage} stage
- * @param {HTMLElement} list
- * @param {Lane} lane
- * @param {string} prefix
- */
+/** Says which entry the pointer or the keys have come to.
+ * @param {Stage} stage @param {HTMLElement} list @param {Lane} lane @param {string} prefix */
 export function activateOption(stage, list, lane, prefix) {
   const token = stage.hover ?? stage.state.entry;
   if (token !== null && lane.find(stage.state.turn, token) !== undefined) list.setAttribute('aria-activedescendant', `${prefix}-${token}`);
   else list.removeAttribute('aria-activedescendant');
 }
 
-/**
- * @param {Stage} stage
- * @param {HTMLElement} box
- * @param {Marks} marks
- * @param {number} reach
- */
-export function listenToMarks(stage, box, marks, reach) {
-  const token = (/** @type {MouseEvent} */ event) => {
-    const { left, top } = box.getBoundingClientRect();
-    return marks.near(event.clientX - left, event.clientY - top, reach);
-  };
-  box.addEventListener('pointermove', (event) => { if (event.pointerType === 'mouse') stage.look(token(event)); });
+/** Follows the mouse in a box, and what is clicked there.
+ * @param {Stage} stage @param {HTMLElement} box @param {(event: MouseEvent) => number | null} find
+ * @param {(event: MouseEvent) => void} click */
+export function listenToPointer(stage, box, find, click) {
+  box.addEventListener('pointermove', (event) => { if (event.pointerType === 'mouse') stage.look(find(event)); });
   box.addEventListener('pointerleave', () => stage.look(null));
-  box.addEventListener('click', (event) => {
-    const hit = token(event);
+  box.addEventListener('click', click);
+}
+
+/** @param {MouseEvent} event @param {HTMLElement} box @returns {[x: number, y: number]} */
+function inside(event, box) {
+  const { left, top } = box.getBoundingClientRect();
+  return [event.clientX - left, event.clientY - top];
+}
+
+/** @param {Stage} stage @param {HTMLElement} box @param {Marks} marks @param {number} reach */
+export function listenToMarks(stage, box, marks, reach) {
+  const find = (/** @type {MouseEvent} */ event) => marks.near(...inside(event, box), reach);
+  listenToPointer(stage, box, find, (event) => {
+    const hit = find(event);
     if (hit !== null) stage.choose(hit);
   });
 }
 
-/**
- * @param {Stage} stage
- * @param {HTMLElement} box
- * @param {River} river
- */
+/** @param {Stage} stage @param {HTMLElement} box @param {River} river */
 export function listenToRiver(stage, box, river) {
-  const at = (/** @type {MouseEvent} */ event) => {
-    const { left, top } = box.getBoundingClientRect();
-    return river.at(event.clientX - left, event.clientY - top);
-  };
-  box.addEventListener('pointermove', (event) => { if (event.pointerType === 'mouse') stage.look(at(event).token); });
-  box.addEventListener('pointerleave', () => stage.look(null));
-  box.addEventListener('click', (event) => {
-    const { turn, token } = at(event);
+  listenToPointer(stage, box, (event) => river.at(...inside(event, box)).token, (event) => {
+    const { turn, token } = river.at(...inside(event, box));
     stage.hover = null;
     stage.pause();
     stage.go(turn, token ?? stage.state.entry);
-    stage.scene?.settled();
+    stage.scene?.settled?.();
   });
 }
 
-/**
- * A click leaves the keys with the turns: they come to the entries by Tab.
- * @param {Stage} stage
- * @param {HTMLElement} box
- * @param {(token: number | null, key: string) => number | null} beside
- */
+/** A click leaves the keys with the turns: they come to the entries by Tab.
+ * @param {Stage} stage @param {HTMLElement} box
+ * @param {(token: number | null, key: string) => number | null} beside */
 export function listenToKeys(stage, box, beside) {
   box.addEventListener('mousedown', (event) => event.preventDefault());
   box.addEventListener('keydown', (event) => {

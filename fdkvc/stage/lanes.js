@@ -1,30 +1,17 @@
-// @ts-check
 // Several runs over one dialog: the same turn in all, and the same entry.
 
+import { Cells } from './cells.js';
 import { make, one } from './dom.js';
 import { activateOption, listenToKeys, listenToMarks, listenToRiver, nameOptions } from './entries.js';
-import { headline } from './explain.js';
 import { lanesOf } from './long.js';
-import { mountWith } from './stage.js';
-import { Cells, River } from './views.js';
+import { River } from './river.js';
 import { WhyInAll } from './why_lanes.js';
 
-/**
- * @typedef {import('./record.js').Lane} Lane
- * @typedef {import('./record.js').Packed} Packed
- * @typedef {import('./record.js').LaneHead & import('./record.js').RowHead} Head
- * @typedef {import('./stage.js').Scene} Scene
- * @typedef {import('./stage.js').Stage} Stage
- */
+/** @import { Lane, LaneHead, Packed, Scene, Shown, Stage } from './types.js' */
 
 // One run: what it is, its river and its cache.
 class Row {
-  /**
-   * @param {Stage} stage
-   * @param {Lane[]} lanes
-   * @param {number} k
-   * @param {Head} head
-   */
+  /** @param {Stage} stage @param {Lane[]} lanes @param {number} k @param {LaneHead} head */
   constructor(stage, lanes, k, head) {
     const lane = lanes[k];
     const part = (/** @type {string} */ className, /** @type {(Node | string | null)[]} */ ...children) => make('div', { className }, ...children);
@@ -59,15 +46,12 @@ class Row {
     if (this.head.forks) this.river.begin(this.head.forks[1] + 1);
   }
 
-  /**
-   * @param {number} turn
-   * @param {string} order
-   * @param {boolean} glide
-   */
-  show(turn, order, glide) {
+  /** @param {Shown} shown */
+  show(shown) {
     const { lane } = this;
+    const { turn } = shown;
     const { kept, gone } = lane.turn(turn);
-    this.cells.show(turn, order, glide);
+    this.cells.show(shown);
     const paged = lane.paged(turn);
     this.counts.replaceChildren(
       make('b', {}, `${kept.length} of ${lane.budgets[turn]}`), ' kept · ', make('b', {}, `${gone.length}`), ' evicted',
@@ -79,17 +63,13 @@ class Row {
 }
 
 /** @implements {Scene} */
-class Lanes {
-  /**
-   * @param {Stage} stage
-   * @param {Packed} run
-   */
+export class Lanes {
+  /** @param {Stage} stage @param {Packed} run */
   constructor(stage, run) {
     this.stage = stage;
     const lanes = lanesOf(run);
     this.lanes = lanes;
     this.dialog = lanes[0].dialog;
-    this.title = '';
     this.arrived = false; // at a fork, beside its parent
     this.rests = true; // what is changed around the lanes is changed from the turn that is shown
     this.rows = lanes.map((_, k) => new Row(stage, lanes, k, run.lanes[k]));
@@ -113,23 +93,13 @@ class Lanes {
     this.arrived = true;
   }
 
-  /**
-   * @param {number} turn
-   * @param {string} order
-   * @param {boolean} glide
-   */
-  show(turn, order, glide) {
-    for (const row of this.rows) row.show(turn, order, glide);
-    return headline(this.lanes, turn);
-  }
+  /** @param {Shown} shown */
+  show(shown) { for (const row of this.rows) row.show(shown); }
 
-  /**
-   * @param {number} turn
-   * @param {number | null} token
-   */
+  /** @param {number} turn @param {number | null} token */
   point(turn, token) {
     this.why.show(turn, token, this.stage.holds(), this.stage.sentences()); // before any text on a canvas
-    for (const { river } of this.rows) river.paint(turn, token);
+    for (const { river } of this.rows) river.point(turn, token);
   }
 
   /** @param {number} moment */
@@ -137,8 +107,6 @@ class Lanes {
     const { hover, state: { entry } } = this.stage;
     return this.rows.map(({ cells }) => cells.paint(moment, hover, entry)).some(Boolean);
   }
-
-  draw() {} // all that it shows follows the turn
 
   name() {
     for (const { list, cells, lane, prefix } of this.rows) nameOptions(this.stage, list, cells, lane, prefix);
@@ -150,12 +118,8 @@ class Lanes {
 
   activate() {
     for (const { list, cells, lane, prefix } of this.rows) {
-      if (cells.group > 1) nameOptions(this.stage, list, cells, lane, prefix);
+      if (cells.grid.group > 1) nameOptions(this.stage, list, cells, lane, prefix);
       activateOption(this.stage, list, lane, prefix);
     }
   }
-
-  settled() {} // only the stage of one run requests what would have decided otherwise
 }
-
-export const mount = mountWith((stage, run) => new Lanes(stage, run));

@@ -1,25 +1,14 @@
-// @ts-check
 // What every view draws with: colours, words and lines on a canvas, and entries as tiles that move.
 
+import { NARROW, between, distance } from './layout/marks.js';
 import { EVICTED, NEW, NEW_EVICTED } from './record.js';
 
-/**
- * @typedef {import('./record.js').Dialog} Dialog
- * @typedef {import('./record.js').Lane} Lane
- * @typedef {CanvasRenderingContext2D | OffscreenCanvasRenderingContext2D} Pen
- * @typedef {{ pen: CanvasRenderingContext2D, width: number, height: number }} Surface
- * @typedef {[x: number, y: number]} Point
- * @typedef {number[]} At x, y, width, height, opacity, and what else a view draws of a mark
- * @typedef {{ at: At, hue: number, look: string, dialog: Dialog }} Target
- * @typedef {Target & { now: At, start: At, leaves?: boolean }} Mark
- */
+/** @import { At, Dialog, Lane, Mark, Pen, Point, Surface, Target } from './types.js' */
 
 // Entries as tiles on a canvas. As elements that move, 176 of them took 37 ms to the first frame
 // and 1,088 took 260; drawn, 4 and 11.
 
 const GLIDE = 220; // milliseconds; the next step begins wherever the last one has come to
-
-export const NARROW = 5; // pixels; a tile of less has no room for a letter, and is a stripe
 
 export const still = matchMedia('(prefers-reduced-motion: reduce)');
 
@@ -46,12 +35,12 @@ export function readTheme(root) {
 export const resolution = { picture: 0 };
 const pixels = () => resolution.picture || devicePixelRatio || 1;
 
-/**
- * Fits a canvas to its box; returns its context in CSS pixels, and the size. To ask a box for its
+/** @type {Surface} before its box is measured */
+export const NOWHERE = /** @type {any} */ ({});
+
+/** Fits a canvas to its box; returns its context in CSS pixels, and the size. To ask a box for its
  * size makes the browser lay the page out: once, and not in every frame.
- * @param {HTMLCanvasElement} canvas
- * @returns {Surface}
- */
+ * @param {HTMLCanvasElement} canvas @returns {Surface} */
 export function fitted(canvas) {
   const { clientWidth: width, clientHeight: height } = canvas;
   const ratio = pixels();
@@ -63,25 +52,16 @@ export function fitted(canvas) {
   return { pen, width, height };
 }
 
-/**
- * @param {Pen} pen
- * @param {string | number} text
- * @param {number} x
- * @param {number} y
- * @param {{ size?: number, bold?: boolean, align?: CanvasTextAlign, fill?: string, base?: CanvasTextBaseline }} look
- */
-export function words(pen, text, x, y, { size = 11, bold = false, align = 'left', fill = theme.soft, base = 'alphabetic' } = {}) {
+/** @param {Pen} pen @param {string | number} text @param {number} x @param {number} y
+ * @param {{ size?: number, bold?: boolean, align?: CanvasTextAlign, fill?: string }} look */
+export function words(pen, text, x, y, { size = 11, bold = false, align = 'left', fill = theme.soft } = {}) {
   pen.font = `${bold ? 600 : 400} ${size}px ${theme.font}`;
   pen.textAlign = align;
-  pen.textBaseline = base;
   pen.fillStyle = fill;
   pen.fillText(`${text}`, x, y, align === 'right' ? x : undefined); // narrower rather than cut off
 }
 
-/**
- * @param {Pen} pen
- * @param {Point[]} points
- */
+/** @param {Pen} pen @param {Point[]} points */
 export function line(pen, points, { stroke = theme.ink, width = 1, dash = /** @type {number[]} */ ([]) } = {}) {
   pen.beginPath();
   points.forEach(([x, y], place) => (place ? pen.lineTo(x, y) : pen.moveTo(x, y)));
@@ -92,31 +72,42 @@ export function line(pen, points, { stroke = theme.ink, width = 1, dash = /** @t
   pen.setLineDash([]);
 }
 
-/**
- * Where an axis leaves something out.
- * @param {Pen} pen
- * @param {number} from
- * @param {number} to
- * @param {number} y
- */
+/** A box with round corners, filled, framed or both.
+ * @param {Pen} pen @param {number[]} box @param {number} radius */
+export function rounded(pen, [x, y, width, height], radius, { fill = '', stroke = '', thick = 1, dash = /** @type {number[]} */ ([]) }) {
+  pen.beginPath();
+  pen.roundRect(x, y, width, height, radius);
+  pen.fillStyle = fill;
+  if (fill) pen.fill();
+  pen.setLineDash(dash);
+  pen.lineWidth = thick;
+  pen.strokeStyle = stroke;
+  if (stroke) pen.stroke();
+  pen.setLineDash([]);
+}
+
+/** @param {Pen} pen @param {number} x @param {number} y @param {number} radius @param {string} fill */
+export function disc(pen, x, y, radius, fill) {
+  pen.beginPath();
+  pen.arc(x, y, radius, 0, 7);
+  pen.fillStyle = fill;
+  pen.fill();
+}
+
+/** Where an axis leaves something out.
+ * @param {Pen} pen @param {number} from @param {number} to @param {number} y */
 export function zigzag(pen, from, to, y) {
   pen.fillStyle = theme.paper;
   pen.fillRect(from, y - 3, to - from, 6);
   for (const shift of [-3, 3]) {
-    /** @type {Point[]} */
-    const points = [];
+    const points = /** @type {Point[]} */ ([]);
     for (let x = from, up = 1; x <= to; x += 6, up = -up) points.push([x, y + shift + 1.2 * up]);
     line(pen, points, { stroke: theme.faint });
   }
 }
 
-/**
- * @param {Pen} pen
- * @param {number} x
- * @param {number} y
- * @param {number} width
- * @param {number} height
- */
+/** @param {Pen} pen @param {number} x @param {number} y @param {number} width
+ * @param {number} height */
 export function hatch(pen, x, y, width, height) {
   pen.save();
   pen.beginPath();
@@ -128,17 +119,11 @@ export function hatch(pen, x, y, width, height) {
   pen.restore();
 }
 
-/** @type {Map<string, OffscreenCanvas>} */
-const sprites = new Map();
+const sprites = /** @type {Map<string, OffscreenCanvas>} */ (new Map());
 
-/**
- * A tile, drawn once for each look and then only copied.
- * @param {Dialog} dialog
- * @param {number} hue
- * @param {string} look
- * @param {number} width
- * @param {number} height
- */
+/** A tile, drawn once for each look and then only copied.
+ * @param {Dialog} dialog @param {number} hue @param {string} look @param {number} width
+ * @param {number} height */
 function sprite(dialog, hue, look, width, height) {
   const ratio = pixels();
   const { fill, ink, hatched } = dialog.paint(hue);
@@ -166,18 +151,10 @@ function sprite(dialog, hue, look, width, height) {
       pen.fillStyle = theme.ink; // a frame would leave the letter no room
       pen.fillRect(0, 0, width, 2);
     } else if (look.includes('new')) {
-      pen.beginPath();
-      pen.roundRect(0.9, 0.9, width - 1.8, height - 1.8, round);
-      pen.lineWidth = 1.8;
-      pen.strokeStyle = theme.ink;
-      pen.stroke();
+      rounded(pen, [0.9, 0.9, width - 1.8, height - 1.8], round, { stroke: theme.ink, thick: 1.8 });
     }
     if (gone && (!look.includes('new') || width < 10)) {
-      pen.beginPath();
-      pen.roundRect(0.5, 0.5, width - 1, height - 1, round);
-      pen.lineWidth = 1;
-      pen.strokeStyle = fill;
-      pen.stroke();
+      rounded(pen, [0.5, 0.5, width - 1, height - 1], round, { stroke: fill });
     }
     const size = Math.min(13, Math.round(Math.min(width * 1.25, height * 0.72)));
     if (size >= 7) {
@@ -194,27 +171,21 @@ function sprite(dialog, hue, look, width, height) {
   return canvas;
 }
 
-const eased = (/** @type {number} */ share) => 1 - (1 - share) ** 3;
-
 // Marks that keep their identity: each token's numbers glide from where they are to where they go.
 // The first five are x, y, width, height, opacity; others are what else a view draws of it.
 export class Marks {
   constructor() {
-    /** @type {Map<number, Mark>} */
-    this.shown = new Map();
+    this.shown = /** @type {Map<number, Mark>} */ (new Map());
     this.begun = 0;
   }
 
-  /**
-   * Those that come start at `from(at)`, those that go end at `to(at)`.
+  /** Those that come start at `from(at)`, those that go end at `to(at)`.
    * @param {Map<number, Target>} targets by token
-   * @param {{ from: (at: At) => At, to: (at: At) => At, glide: boolean }} way
-   */
+   * @param {{ from: (at: At) => At, to: (at: At) => At, glide: boolean }} way */
   go(targets, { from, to, glide }) {
     const now = performance.now();
     this.settle(now);
-    /** @type {Map<number, Mark>} */
-    const next = new Map();
+    const next = /** @type {Map<number, Mark>} */ (new Map());
     for (const [token, target] of targets) {
       const before = this.shown.get(token);
       next.set(token, { ...target, start: target.at, now: glide ? (before?.now ?? from(target.at)) : target.at });
@@ -229,24 +200,18 @@ export class Marks {
     this.begun = glide ? now : -Infinity;
   }
 
-  /**
-   * Moves every mark to where it stands now; returns whether any still moves.
-   * @param {number} now
-   */
+  /** Moves every mark to where it stands now; returns whether any still moves.
+   * @param {number} now */
   settle(now) {
     const share = Math.min(1, (now - this.begun) / GLIDE);
-    const part = eased(share);
     for (const [token, mark] of this.shown) {
       if (share === 1 && mark.leaves) this.shown.delete(token);
-      else mark.now = share === 1 ? mark.at : mark.start.map((x, k) => x + (mark.at[k] - x) * part);
+      else mark.now = between(mark.start, mark.at, share);
     }
     return share < 1;
   }
 
-  /**
-   * @param {Pen} pen
-   * @param {Dialog} dialog
-   */
+  /** @param {Pen} pen @param {Dialog} dialog */
   draw(pen, dialog) {
     const ratio = pixels();
     const snap = (/** @type {number} */ x) => Math.round(x * ratio) / ratio;
@@ -263,47 +228,31 @@ export class Marks {
     pen.globalAlpha = 1;
   }
 
-  /**
-   * @param {Pen} pen
-   * @param {number} token
-   * @param {number} width
-   */
+  /** @param {Pen} pen @param {number} token @param {number} width */
   ring(pen, token, width, hue = theme.ink) {
     const mark = this.shown.get(token);
     if (!mark) return;
     const [x, y, w, h] = mark.now;
-    for (const { stroke, grow, thick } of [{ stroke: theme.paper, grow: 1 + width, thick: width + 2 }, { stroke: hue, grow: 1 + width / 2, thick: width }]) {
-      pen.beginPath();
-      pen.roundRect(x - grow, y - grow, w + 2 * grow, h + 2 * grow, 4);
-      pen.lineWidth = thick;
-      pen.strokeStyle = stroke;
-      pen.stroke();
+    for (const [stroke, grow, thick] of /** @type {const} */ ([[theme.paper, 1 + width, width + 2], [hue, 1 + width / 2, width]])) {
+      rounded(pen, [x - grow, y - grow, w + 2 * grow, h + 2 * grow], 4, { stroke, thick });
     }
     pen.drawImage(sprite(mark.dialog, mark.hue, mark.look, mark.at[2], mark.at[3]), x, y, w, h);
   }
 
-  /**
-   * The token at a point, or the nearest within so many pixels.
-   * @param {number} x
-   * @param {number} y
-   * @returns {number | null}
-   */
+  /** The token at a point, or the nearest within so many pixels.
+   * @param {number} x @param {number} y @returns {number | null} */
   near(x, y, reach = 3) {
     let best = null;
     let least = reach;
-    for (const [token, { at: [left, top, width, height], leaves }] of this.shown) {
-      if (leaves) continue;
-      const away = Math.max(left - x, x - left - width, top - y, y - top - height, 0);
+    for (const [token, { at, leaves }] of this.shown) {
+      const away = leaves ? reach : distance(x, y, at);
       if (away < least) [best, least] = [token, away];
     }
     return best;
   }
 }
 
-/**
- * @param {Lane} lane
- * @param {number} i
- */
+/** @param {Lane} lane @param {number} i */
 export function lookOf(lane, i) {
   const status = lane.status[i];
   return [

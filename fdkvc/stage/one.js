@@ -1,95 +1,83 @@
-// @ts-check
-// A run that is alone on its stage: river, states, cells, decision, and why.
+// A run that is alone on its stage: a chart in each panel, and why.
 
-import { one } from './dom.js';
+import { Cells } from './cells.js';
+import { make, one } from './dom.js';
 import { activateOption, listenToKeys, listenToMarks, listenToRiver, nameOptions } from './entries.js';
 import { hub } from './hub.js';
-import { PANELS } from './markup.js';
+import PANELS from './one.html';
 import { Dialog, Lane } from './record.js';
-import { mountWith } from './stage.js';
-import { Cells, River, Scores, States } from './views.js';
+import { River } from './river.js';
+import { Scores } from './scores.js';
+import { States } from './states.js';
 import { Why } from './why.js';
 
-/**
- * @typedef {import('./hub.js').Answer} Answer
- * @typedef {import('./record.js').Packed} Packed
- * @typedef {import('./stage.js').Scene} Scene
- * @typedef {import('./stage.js').Stage} Stage
- */
+/** @import { Chart, Packed, Scene, Shown, Stage } from './types.js' */
 
 const SEARCHED = 500; // milliseconds of rest after which it looks for what would have decided otherwise
 
+/** Charts that have a panel of their own below the others. @type {(new (box: HTMLElement, lane: Lane) => Chart)[]} */
+const BELOW = [];
+
 /** @implements {Scene} */
-class One {
-  /**
-   * @param {Stage} stage
-   * @param {Packed} run
-   */
+export class One {
+  /** @param {Stage} stage @param {Packed} run */
   constructor(stage, run) {
     this.stage = stage;
     this.run = run.name;
     this.dialog = new Dialog(run.dialog, run.palette, run.topicless);
     this.lane = new Lane(run.lanes[0], run.columns, this.dialog);
-    this.headlines = run.lanes[0].headlines;
     this.title = this.lane.label;
-    this.rests = false;
     this.searching = 0;
     const frame = stage.part('.frame');
     frame.innerHTML = PANELS;
+    frame.style.setProperty('--rows', BELOW.length);
     this.part = (/** @type {string} */ selector) => one(frame, selector);
-    this.river = new River(this.part('.river'), this.lane, this.lane.budget);
-    this.states = new States(this.part('.states'), run.lanes[0].states, this.dialog.changes);
-    this.cells = new Cells(this.part('.cells'), this.lane);
-    this.scores = new Scores(this.part('.scores'), this.lane);
-    this.why = new Why(this.part('.why'), this.lane, () => stage.choose(null));
-    this.part('.river').setAttribute('aria-label', `The kept entries of ${this.dialog.turns} turns by age and topic`);
-    listenToMarks(stage, this.part('.cells'), this.cells.marks, 3);
-    listenToMarks(stage, this.part('.scores'), this.scores.marks, 8);
-    listenToRiver(stage, this.part('.river'), this.river);
-    listenToKeys(stage, this.part('.cells'), (token, key) => this.cells.beside(token, key));
+    const [river, cells, scores] = ['.river', '.cells', '.scores'].map(this.part);
+    this.river = new River(river, this.lane, this.lane.budget);
+    this.cells = new Cells(cells, this.lane);
+    this.scores = new Scores(scores, this.lane);
+    this.charts = /** @type {Chart[]} */ ([
+      this.river, this.cells, this.scores, new States(this.part('.states'), run.lanes[0].states, this.dialog.changes),
+      ...BELOW.map((Below) => new Below(frame.appendChild(make('section', { className: 'panel below' })), this.lane)),
+    ]);
+    this.why = new Why(this.part('.why'), this.lane, run.lanes[0].origin, () => stage.choose(null));
+    river.setAttribute('aria-label', `The kept entries of ${this.dialog.turns} turns by age and topic`);
+    listenToMarks(stage, cells, this.cells.marks, 3);
+    listenToMarks(stage, scores, this.scores.marks, 8);
+    listenToRiver(stage, river, this.river);
+    listenToKeys(stage, cells, (token, key) => this.cells.beside(token, key));
   }
 
-  layOut() {
-    for (const view of [this.river, this.states, this.cells, this.scores]) view.layOut();
-  }
+  layOut() { for (const chart of this.charts) chart.layOut(); }
 
-  /**
-   * @param {number} turn
-   * @param {string} order
-   * @param {boolean} glide
-   */
-  show(turn, order, glide) {
+  /** @param {Shown} shown */
+  show(shown) {
     const { lane } = this;
+    const { turn } = shown;
     const now = lane.turn(turn);
-    this.cells.show(turn, order, glide);
-    const zoomed = this.scores.show(turn, glide);
-    this.states.show(turn);
+    for (const chart of this.charts) chart.show?.(shown);
     this.part('.kept-title').textContent = `Kept ${now.kept.length} of ${lane.budgets[turn]}`;
     const paged = lane.paged(turn);
     for (const part of ['.of-pages', '.of-pages ~ .of-pages']) this.part(part).hidden = !paged;
     this.part('.of-pages b').textContent = paged;
     this.part('.gone-title').textContent = now.gone.length ? `Evicted in this turn ${now.gone.length}` : 'Nothing evicted';
     this.part('.decision-title').textContent = now.missed.length && now.stayed.length
-      ? `highest score first${zoomed ? ' · axis zoomed in around the cutoff' : ''}`
+      ? `highest score first${this.scores.axis.zoomed ? ' · axis zoomed in around the cutoff' : ''}`
       : 'highest score first · no cutoff in this turn';
     this.part('.scores').setAttribute('aria-label', `Scores of ${now.stood.length} entries, ${now.stayed.length} kept and ${now.missed.length} evicted by score, ${now.shielded.length} protected`);
-    return this.headlines[turn];
   }
 
-  /**
-   * @param {number} turn
-   * @param {number | null} token
-   */
+  /** @param {number} turn @param {number | null} token */
   point(turn, token) {
     // First what changes elements: text on a canvas makes the browser bring all styles up to date.
     this.why.show(turn, token, this.stage.holds(), this.stage.sentences(), this.#found());
-    this.river.paint(turn, token);
+    for (const chart of this.charts) chart.point?.(turn, token);
   }
 
   /** @param {number} moment */
   paint(moment) {
     const { hover, state: { entry } } = this.stage;
-    return [this.cells.paint(moment, hover, entry), this.scores.paint(moment, hover, entry)].some(Boolean);
+    return this.charts.map((chart) => chart.paint?.(moment, hover, entry)).some(Boolean);
   }
 
   draw() { this.why.draw(); }
@@ -117,9 +105,7 @@ class One {
     return same && answer.done ? answer : null;
   }
 
-  /**
-   * Requests what would have decided otherwise, and repeats until the answer arrives.
-   */
+  // Requests what would have decided otherwise, and repeats until the answer arrives.
   settled(wait = SEARCHED) {
     clearTimeout(this.searching);
     if (hub.alone || this.stage.scene !== this || !this.#question() || this.#found()) return;
@@ -130,5 +116,3 @@ class One {
     }, wait);
   }
 }
-
-export const mount = mountWith((stage, run) => new One(stage, run));

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from fdkvc.charts.theme import GREYS, TOPICLESS, TOPICS, letter_ink, tint_places
 from fdkvc.dialogs import DialogBatch
-from fdkvc.explain.course import term_courses
+from fdkvc.explain.course import no_history, term_courses
 from fdkvc.explain.explain import turn_view
-from fdkvc.explain.narrate import headline
+from fdkvc.explain.narrate import headline, headline_of_several
 from fdkvc.explain.tables import topic_changes
 from fdkvc.run.trace import Rule, Status, Trace
 from fdkvc.stage.run import ChosenDialog, Run
@@ -33,7 +33,9 @@ RULE_BIT, PROTECTED_BIT = 3, 5
 
 def pack(run: Run, name: str) -> bytes:
     """Return a run for the browser, with all that any turn shows; `name` identifies it."""
-    return _packed(run, name, [_lane(run)], _columns(run.entries, run.terms), {})
+    trace, dialogs = run.trace, run.dialogs
+    more = {"headlines": [headline(trace, dialogs, 0, turn) for turn in range(dialogs.turns)]}
+    return _packed("one", run, name, [_lane(run)], _columns(run.entries, run.terms), more)
 
 
 @dataclass(frozen=True)
@@ -87,11 +89,18 @@ def pack_lanes(
         for run in runs
         for column in (_stays(run.trace) if run.long else _columns(run.entries, ()))
     ]
-    more = {} if text is None else {"text": vars(text)}
-    return _packed(runs[0], name, lanes, columns, more)
+    dialogs = runs[0].dialogs
+    headlines = [
+        headline_of_several([run.at(turn).trace for run in runs], dialogs, 0, turn)
+        for turn in range(dialogs.turns)
+    ]
+    more = {"headlines": headlines} | ({"text": vars(text)} if text else {})
+    kind = "transcript" if text else "lanes"
+    return _packed(kind, runs[0], name, lanes, columns, more)
 
 
 def _packed(
+    kind: str,
     run: Run,
     name: str,
     lanes: Sequence[Mapping[str, Any]],
@@ -100,6 +109,7 @@ def _packed(
 ) -> bytes:
     head = {
         **more,
+        "kind": kind,
         "name": name,
         "dialog": _dialog(run.dialogs, run.dialog),
         "lanes": lanes,
@@ -134,20 +144,20 @@ def _course(run: Run) -> Mapping[str, Any]:
     course = {"label": trace.policy.label, "long": run.long}
     if run.long:
         one = {"budgets": [trace.budget] * len(turns), "pages": [1] * len(turns)}
-        return {**course, **one, "counts": [], "cutoffs": []}
-    traces = [run.at(turn).trace for turn in turns]
+        return {**course, **one, "counts": [], "cutoffs": [], "digits": []}
+    views = [turn_view(run.at(turn).trace, run.dialogs, 0, turn) for turn in turns]
     return {
         **course,
-        "budgets": [turn_view(traces[turn], run.dialogs, 0, turn).places for turn in turns],
-        "pages": [trace.policy.page_size for trace in traces],
+        "budgets": [view.places for view in views],
+        "pages": [view.policy.page_size for view in views],
         "counts": np.bincount(run.entries["turn"], minlength=len(turns)).tolist(),
         "cutoffs": list(run.cutoffs),
+        "digits": [view.digits for view in views],
     }
 
 
 def _lane(run: Run) -> Mapping[str, Any]:
-    trace, dialogs = run.trace, run.dialogs
-    name = trace.policy.quantity_name
+    courses, name = term_courses(run.trace), run.trace.policy.quantity_name
     return {
         **_course(run),
         "terms": [
@@ -160,14 +170,14 @@ def _lane(run: Run) -> Mapping[str, Any]:
                     for step, share in course.shares.items()
                 ],
             }
-            for course in term_courses(trace)
+            for course in courses
         ],
         "states": [
             vars(line)
             | {"values": [None if isnan(x) else x for x in run.turns[line.field].tolist()]}
             for line in run.states
         ],
-        "headlines": [headline(trace, dialogs, 0, turn) for turn in range(dialogs.turns)],
+        "origin": no_history(run.trace, courses),
     }
 
 

@@ -1,26 +1,23 @@
-// @ts-check
 // The stage as it stands, as one picture: its canvases with more pixels, and the boxes and words
 // around them where the page has put them. What is only there to be pressed is left out.
 
-import { theme, words } from './marks.js';
+import { make } from './dom.js';
+import { rounded, theme, words } from './marks.js';
 
 export const PICTURE_PIXELS = 3; // to the unit
 const PRESSED = 'button, input, select, .order, .options, .sr-only';
 const MARGIN = 12;
 
-/**
- * Draws parts of a page, which stand below one another, under a line of words.
- * @param {string} title
- * @param {Element[]} parts
- */
+/** Draws parts of a page, which stand below one another, under a line of words.
+ * @param {string} title @param {Element[]} parts */
 export function pictureOf(title, ...parts) {
   const boxes = parts.map((part) => part.getBoundingClientRect());
   const left = Math.min(...boxes.map((box) => box.left)) - MARGIN;
   const top = Math.min(...boxes.map((box) => box.top)) - (title ? 2 : 1) * MARGIN;
   const width = Math.max(...boxes.map((box) => box.right)) + MARGIN - left;
   const height = Math.max(...boxes.map((box) => box.bottom)) + MARGIN - top;
-  const canvas = document.createElement('canvas');
-  Object.assign(canvas, { width: Math.round(width * PICTURE_PIXELS), height: Math.round(height * PICTURE_PIXELS) });
+  const [wide, high] = [width, height].map((size) => Math.round(size * PICTURE_PIXELS));
+  const canvas = make('canvas', { width: wide, height: high });
   const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext('2d'));
   pen.scale(PICTURE_PIXELS, PICTURE_PIXELS);
   pen.fillStyle = theme.paper;
@@ -31,10 +28,16 @@ export function pictureOf(title, ...parts) {
   return canvas;
 }
 
-/**
- * @param {CanvasRenderingContext2D} pen
- * @param {Element} element
- */
+/** @param {HTMLCanvasElement} canvas @param {string} name */
+export function savePicture(canvas, name) {
+  canvas.toBlob((blob) => {
+    const link = make('a', { href: URL.createObjectURL(/** @type {Blob} */ (blob)), download: name });
+    link.click();
+    URL.revokeObjectURL(link.href);
+  });
+}
+
+/** @param {CanvasRenderingContext2D} pen @param {Element} element */
 function paintElement(pen, element) {
   if (element.matches(PRESSED) || !element.checkVisibility()) return;
   const style = getComputedStyle(element);
@@ -55,38 +58,25 @@ function paintElement(pen, element) {
   pen.restore();
 }
 
-/**
- * @param {CanvasRenderingContext2D} pen
- * @param {DOMRect} box
- * @param {CSSStyleDeclaration} style
- */
+/** @param {CanvasRenderingContext2D} pen @param {DOMRect} box @param {CSSStyleDeclaration} style */
 function paintBox(pen, { x, y, width, height }, style) {
-  pen.beginPath();
-  pen.roundRect(x, y, width, height, parseFloat(style.borderTopLeftRadius) || 0);
-  pen.fillStyle = style.backgroundColor;
-  pen.fill();
+  const radius = parseFloat(style.borderTopLeftRadius) || 0;
+  rounded(pen, [x, y, width, height], radius, { fill: style.backgroundColor });
   const [top, bottom, left] = [style.borderTopWidth, style.borderBottomWidth, style.borderLeftWidth].map(parseFloat);
-  if (left) { // a frame
-    pen.beginPath();
-    pen.roundRect(x + left / 2, y + left / 2, width - left, height - left, parseFloat(style.borderTopLeftRadius) || 0);
-    pen.lineWidth = left;
-    pen.strokeStyle = style.borderLeftColor;
-    pen.setLineDash(style.borderLeftStyle === 'dashed' ? [3, 2] : []);
-    pen.stroke();
-    pen.setLineDash([]);
+  if (left && top) { // a frame
+    const dash = style.borderLeftStyle === 'dashed' ? [3, 2] : [];
+    rounded(pen, [x + left / 2, y + left / 2, width - left, height - left], radius, { stroke: style.borderLeftColor, thick: left, dash });
     return;
   }
+  pen.fillStyle = style.borderLeftColor;
+  pen.fillRect(x, y, left, height);
   pen.fillStyle = style.borderTopColor;
   pen.fillRect(x, y, width, top);
   pen.fillStyle = style.borderBottomColor;
   pen.fillRect(x, y + height - bottom, width, bottom);
 }
 
-/**
- * @param {CanvasRenderingContext2D} pen
- * @param {Text} text
- * @param {CSSStyleDeclaration} style
- */
+/** @param {CanvasRenderingContext2D} pen @param {Text} text @param {CSSStyleDeclaration} style */
 function paintText(pen, text, style) {
   pen.font = `${style.fontWeight} ${style.fontSize} ${style.fontFamily}`;
   pen.fillStyle = style.color;

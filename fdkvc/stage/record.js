@@ -1,23 +1,8 @@
-// @ts-check
 // A run as the server packed it (payload.py), and all that views need of a turn.
 
-/**
- * @typedef {{ topics: string[], current: number[], bounds: number[], changes: number[], names: string[], named: number[] | null, words: string[], spans: [token: number, kind: string][] }} DialogHead
- * @typedef {[fill: string, ink: string]} Paint
- * @typedef {{ name: string, remembers: boolean, gained: string, shares: { name: string, values: number[] }[] }} Term
- * @typedef {{ label: string, low: number, high: number, start: number | null, digits: number, values: (number | null)[] }} State
- * @typedef {{ label: string, hued?: boolean, long?: boolean, budgets: number[], pages: number[], counts: number[], cutoffs: (number | null)[], terms: Term[] }} LaneHead
- * @typedef {{ states: State[], headlines: string[] }} OneHead what a run that is alone has besides
- * @typedef {{ tint: number, places: number, note: string, figures: [name: string, values: string[]][], forks: [lane: number, turn: number] | null }} RowHead what one of several has besides
- * @typedef {{ turn: number, source: string, values: [what: string, lost: string[], mentions: number[][]][] }} Demands
- * @typedef {{ speakers: string[], turns: [text: string, lengths: number[]][], topics: string[], needed: number[], source: string, demands: Demands[] }} DialogText
- * @typedef {{ name: string, dialog: DialogHead, palette: Paint[], topicless: Paint, lanes: (LaneHead & OneHead & RowHead)[], text: DialogText, columns: Column[] }} Packed
- * @typedef {Float32Array | Uint32Array | Uint8Array} Column
- * @typedef {{ turn: number, term: number, name: string, value: number, own: boolean }} Part of a score: what a turn took or gave
- * @typedef {{ turn: number, low: number, high: number, hue: number }} Neighbours of one topic by age
- */
+/** @import { Column, DialogHead, LaneHead, Neighbours, Packed, Paint, Part, Turn } from './types.js' */
 
-export const STATUS = ['empty', 'kept', 'new', 'evicted', 'new_evicted'];
+export const STATUS = ['', 'kept', 'new', 'evicted', 'new, evicted'];
 export const [, KEPT, NEW, EVICTED, NEW_EVICTED] = STATUS.keys();
 export const BY_BUDGET = 1;
 export const BY_THRESHOLD = 2;
@@ -25,10 +10,7 @@ export const BY_THRESHOLD = 2;
 /** @type {{ [kind: string]: new (buffer: ArrayBuffer) => Column }} */
 const KINDS = { f4: Float32Array, u4: Uint32Array, u1: Uint8Array };
 
-/**
- * @param {Uint8Array<ArrayBuffer>} bytes
- * @returns {Promise<Packed>}
- */
+/** @param {Uint8Array<ArrayBuffer>} bytes @returns {Promise<Packed>} */
 export async function unpack(bytes) {
   const packed = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('deflate'));
   const all = new Uint8Array(await new Response(packed).arrayBuffer());
@@ -53,11 +35,7 @@ const KINDS_OF_SPAN = Object.keys(SPANS);
 const BY_KIND = 1000; // the first hue of a kind of span; those before are of topics
 
 export class Dialog {
-  /**
-   * @param {DialogHead} head
-   * @param {Paint[]} palette
-   * @param {Paint} topicless
-   */
+  /** @param {DialogHead} head @param {Paint[]} palette @param {Paint} topicless */
   constructor({ topics, current, bounds, changes, names, named, words, spans }, palette, topicless) {
     this.topics = topics;
     this.current = current;
@@ -98,10 +76,8 @@ export class Dialog {
   /** @param {number} hue */
   letter(hue) { return hue < BY_KIND ? this.label(hue).slice(0, 1) : KINDS_OF_SPAN[hue - BY_KIND][0].toUpperCase(); }
 
-  /**
-   * Beyond the last colour they begin again, and a pattern tells them from those before.
-   * @param {number} hue
-   */
+  /** Beyond the last colour they begin again, and a pattern tells them from those before.
+   * @param {number} hue */
   paint(hue) {
     const place = hue % BY_KIND;
     const [fill, ink] = hue < 0 ? this.topicless : this.palette[place % this.palette.length];
@@ -110,11 +86,7 @@ export class Dialog {
 }
 
 export class Lane {
-  /**
-   * @param {LaneHead} head
-   * @param {Column[]} columns
-   * @param {Dialog} dialog
-   */
+  /** @param {LaneHead} head @param {Column[]} columns @param {Dialog} dialog */
   constructor(head, columns, dialog) {
     this.long = false;
     this.label = head.label;
@@ -123,6 +95,7 @@ export class Lane {
     this.budget = Math.max(...head.budgets);
     this.pages = head.pages;
     this.cutoffs = head.cutoffs;
+    this.digits = head.digits;
     this.terms = head.terms;
     this.dialog = dialog;
     const [difference, flags, score, ...terms] = columns;
@@ -136,38 +109,28 @@ export class Lane {
     this.values = terms.length ? terms : [score];
     this.first = [0];
     for (const count of head.counts) this.first.push(this.first[this.first.length - 1] + count);
-    /** @type {ReturnType<Lane['ordered']>[]} */
-    this.turns = [];
+    this.turns = /** @type {Turn[]} */ ([]);
     this.most = { kept: 1, gone: 0 }; // places of any turn, so that the cells stay where they are
     for (let turn = 0; turn < dialog.turns; turn += 1) {
-      const size = this.pages[turn];
-      /** @type {{ kept: Set<number>, gone: Set<number> }} */
-      const seen = { kept: new Set(), gone: new Set() };
+      const pages = { kept: new Set(), gone: new Set() };
       for (let i = this.first[turn]; i < this.first[turn + 1]; i += 1) {
-        seen[this.status[i] < EVICTED ? 'kept' : 'gone'].add(this.pageOf(turn, i));
+        pages[this.status[i] < EVICTED ? 'kept' : 'gone'].add(this.pageOf(turn, i));
       }
-      for (const name of /** @type {const} */ (['kept', 'gone'])) this.most[name] = Math.max(this.most[name], seen[name].size * size);
+      this.most.kept = Math.max(this.most.kept, pages.kept.size * this.pages[turn]);
+      this.most.gone = Math.max(this.most.gone, pages.gone.size * this.pages[turn]);
     }
   }
 
-  /**
-   * The page of an entry; where entries leave by themselves, each is one.
-   * @param {number} turn
-   * @param {number} i
-   */
+  /** The page of an entry; where entries leave by themselves, each is one.
+   * @param {number} turn @param {number} i */
   pageOf(turn, i) { return Math.floor(this.token[i] / this.pages[turn]); }
 
-  /**
-   * The place of each of these entries: one after the other, each page with all of its places.
-   * @param {number} turn
-   * @param {number[]} entries
-   */
+  /** The place of each of these entries: one after the other, each page with all of its places.
+   * @param {number} turn @param {number[]} entries */
   laid(turn, entries) {
     const size = this.pages[turn];
-    /** @type {Map<number, number>} */
-    const begins = new Map();
-    /** @type {Map<number, number>} */
-    const places = new Map();
+    const begins = /** @type {Map<number, number>} */ (new Map());
+    const places = /** @type {Map<number, number>} */ (new Map());
     for (const i of entries) {
       const page = this.pageOf(turn, i);
       const first = begins.get(page) ?? begins.size * size;
@@ -177,10 +140,8 @@ export class Lane {
     return { places, begins: [...begins.values()] };
   }
 
-  /**
-   * How a turn's memory is spent, where it comes in pages; nothing where it does not.
-   * @param {number} turn
-   */
+  /** How a turn's memory is spent, where it comes in pages; nothing where it does not.
+   * @param {number} turn */
   paged(turn) {
     const size = this.pages[turn];
     if (size === 1) return '';
@@ -197,20 +158,13 @@ export class Lane {
     ].join(' · ');
   }
 
-  /**
-   * All of a turn, sorted when first needed.
-   * @param {number} turn
-   */
-  turn(turn) {
-    return (this.turns[turn] ??= this.ordered(turn));
-  }
+  /** All of a turn, sorted when first needed. @param {number} turn @returns {Turn} */
+  turn(turn) { return (this.turns[turn] ??= this.#ordered(turn)); }
 
   /** @param {number} turn */
-  ordered(turn) {
-    /** @type {number[]} */
-    const all = [];
-    /** @type {Map<number, number>} */
-    const at = new Map();
+  #ordered(turn) {
+    const all = /** @type {number[]} */ ([]);
+    const at = /** @type {Map<number, number>} */ (new Map());
     for (let i = this.first[turn]; i < this.first[turn + 1]; i += 1) {
       all.push(i);
       at.set(this.token[i], i);
@@ -240,18 +194,12 @@ export class Lane {
     };
   }
 
-  /**
-   * The place of an entry in the columns; undefined where it takes no part in a turn.
-   * @param {number} turn
-   * @param {number} token
-   */
+  /** The place of an entry in the columns; undefined where it takes no part in a turn.
+   * @param {number} turn @param {number} token */
   find(turn, token) { return this.turn(turn).at.get(token); }
 
-  /**
-   * When a token was evicted for good, up to a turn; null while it is in the cache.
-   * @param {number} turn
-   * @param {number} token
-   */
+  /** When a token was evicted for good, up to a turn; null while it is in the cache.
+   * @param {number} turn @param {number} token */
   left(turn, token) {
     for (let past = turn; past >= this.dialog.born[token]; past -= 1) {
       const i = this.find(past, token);
@@ -260,11 +208,8 @@ export class Lane {
     return null;
   }
 
-  /**
-   * Where the terms of an entry's score came from: what each turn took and gave, in order.
-   * @param {number} turn
-   * @param {number} token
-   */
+  /** Where the terms of an entry's score came from: what each turn took and gave, in order.
+   * @param {number} turn @param {number} token */
   course(turn, token) {
     let first = turn;
     while (first > 0) {
@@ -272,8 +217,7 @@ export class Lane {
       if (before === undefined || this.status[before] >= EVICTED) break;
       first -= 1;
     }
-    /** @type {Part[]} */
-    const parts = [];
+    const parts = /** @type {Part[]} */ ([]);
     this.terms.forEach((term, k) => {
       let value = 0;
       for (let past = term.remembers ? first : turn; past <= turn; past += 1) {
@@ -295,16 +239,12 @@ export class Lane {
     return parts.sort((a, b) => a.turn - b.turn);
   }
 
-  /**
-   * Each turn's runs of neighbours by age that are of one topic, as [turn, low, high, hue].
-   * @returns {Neighbours[]}
-   */
+  /** Each turn's runs of neighbours by age that are of one topic, as [turn, low, high, hue].
+   * @returns {Neighbours[]} */
   river() {
-    /** @type {Neighbours[]} */
-    const runs = [];
+    const runs = /** @type {Neighbours[]} */ ([]);
     for (let turn = 0; turn < this.dialog.turns; turn += 1) {
-      /** @type {Neighbours | null} */
-      let open = null;
+      let open = /** @type {Neighbours | null} */ (null);
       this.turn(turn).kept.forEach((i, slot) => {
         const hue = this.dialog.hueOf(this.token[i]);
         if (open && open.hue === hue) open.high = slot + 1;
@@ -314,14 +254,10 @@ export class Lane {
     return runs;
   }
 
-  /**
-   * The slot by age of a token at the end of each turn that keeps it.
-   * @param {number} token
-   * @returns {[turn: number, slot: number][]}
-   */
+  /** The slot by age of a token at the end of each turn that keeps it.
+   * @param {number} token @returns {[turn: number, slot: number][]} */
   path(token) {
-    /** @type {[number, number][]} */
-    const path = [];
+    const path = /** @type {[number, number][]} */ ([]);
     for (let turn = this.dialog.born[token]; turn < this.dialog.turns; turn += 1) {
       const i = this.find(turn, token);
       if (i !== undefined && this.status[i] < EVICTED) {

@@ -1,58 +1,26 @@
-// @ts-check
 // The stage: the transport above a scene, which turn and entry it shows, and what the server receives.
 
 import { make, one, tile } from './dom.js';
 import { hub } from './hub.js';
+import { cellStarts, leadsTo } from './layout/transport.js';
 import { readTheme, resolution, still } from './marks.js';
-import { STAGE } from './markup.js';
-import { PICTURE_PIXELS, pictureOf } from './picture.js';
+import { PICTURE_PIXELS, pictureOf, savePicture } from './picture.js';
 import { unpack } from './record.js';
 
+/** @import { Packed, Scene, Scenes, Standing } from './types.js' */
+
 const REPORTED = 250; // milliseconds of rest after which the server receives the turn
-const MERGED = 120; // turns above which neighbours of one topic are one cell
 const RESTED = 120; // milliseconds after a step until entries are named, and its neighbours prepared
 
-/**
- * @typedef {import('./record.js').Dialog} Dialog
- * @typedef {import('./record.js').Packed} Packed
- * @typedef {{ turn: number, entry: number | null, order: string, hues: string }} State its hues are 'topic' or 'kind', or 'auto' before a person has chosen
- */
-
-/**
- * What a stage shows of a packed run.
- * @typedef {object} Scene
- * @property {Dialog} dialog
- * @property {string} title of a picture
- * @property {boolean} rests whether it pauses when something else on the page is used
- * @property {() => void} layOut measures its boxes
- * @property {(turn: number, order: string, glide: boolean) => string} show shows a turn; returns its headline
- * @property {(turn: number, token: number | null) => void} point draws what follows the pointer
- * @property {(moment: number) => boolean} paint draws what moves; returns whether any still does
- * @property {() => void} draw draws again what stands beside the entries
- * @property {() => void} name names the entries for screen readers
- * @property {(turn: number) => void} prepare computes what a turn beside the shown one needs
- * @property {() => void} activate names the one that is pointed at
- * @property {() => void} settled learns that another entry is selected
- */
-
-/** @typedef {(stage: Stage, run: Packed) => Scene} MakeScene */
-
-/** @type {Stage | null} */
-let current = null;
-
 export class Stage {
-  /**
-   * @param {HTMLElement & { given?: unknown }} root
-   * @param {MakeScene} makeScene
-   */
-  constructor(root, makeScene) {
+  /** @param {HTMLElement & { given?: unknown }} root @param {Scenes} scenes by their kind */
+  constructor(root, scenes) {
     this.root = root;
-    this.makeScene = makeScene;
-    /** @type {State} */
-    this.state = { turn: 0, entry: null, order: 'age', hues: 'auto' };
+    this.scenes = scenes;
+    this.state = /** @type {Standing} */ ({ turn: 0, entry: null, order: 'age', hues: 'auto' });
     this.hover = /** @type {number | null} */ (null);
     this.scene = /** @type {Scene | null} */ (null);
-    this.name = '';
+    this.run = /** @type {Packed | null} */ (null);
     this.session = '';
     this.actions = 0;
     this.timers = /** @type {{ [name: string]: number }} */ ({});
@@ -67,22 +35,23 @@ export class Stage {
     root.addEventListener('transitionend', ({ target }) => { if (target === root) this.layOut(); });
   }
 
-  /**
-   * Takes a run; what is looked at comes from the server's view (hub.view).
-   * @param {Uint8Array<ArrayBuffer>} bytes
-   */
+  /** Takes a run; what is looked at comes from the server's view (hub.view).
+   * @param {Uint8Array<ArrayBuffer>} bytes */
   async take(bytes) {
     const run = await unpack(bytes);
-    if (current !== this) return;
+    if (this.root.given !== bytes) return; // it has been given another meanwhile
     clearTimeout(this.timers.rested); // of the run before, whose entries are gone
     this.ready = false;
-    this.name = run.name;
-    this.scene = this.makeScene(this, run);
+    this.run = run;
+    const frame = this.part('.frame');
+    frame.className = 'frame';
+    frame.removeAttribute('style');
+    this.part('[data-go=picture]').hidden = false;
+    this.scene = new this.scenes[run.kind](this, run);
     const { dialog } = this.scene;
     this.part('input').max = dialog.turns - 1;
     this.part('.scrub').style.setProperty('--turns', dialog.turns);
-    const merged = dialog.turns > MERGED;
-    const starts = dialog.current.flatMap((hue, turn) => (merged && turn && dialog.current[turn - 1] === hue ? [] : [turn]));
+    const starts = cellStarts(dialog.current);
     this.part('.turns').replaceChildren(...starts.map((turn, at) => {
       const hue = dialog.current[turn];
       const { fill, ink, hatched } = dialog.paint(hue);
@@ -110,8 +79,6 @@ export class Stage {
     this.part('.hues').value = kinds ? 'kind' : 'topic';
     this.part('.kinds').hidden = !kinds;
   }
-
-  // ------------------------------------------------------------------------------ showing
 
   layOut() {
     if (!this.scene || !this.root.isConnected) return;
@@ -143,7 +110,7 @@ export class Stage {
       this.layOut();
     } else if (this.#standing() === before) this.point(); // only what the server says of it is new
     else this.show(false);
-    this.scene.settled();
+    this.scene.settled?.();
   }
 
   #standing() { return JSON.stringify([this.state.turn, this.state.order, this.state.entry]); }
@@ -152,7 +119,8 @@ export class Stage {
     const { scene } = this;
     if (!scene || !this.ready) return;
     const { turn, order } = this.state;
-    this.#announce(scene.show(turn, order, glide && !still.matches));
+    scene.show({ turn, order, glide: glide && !still.matches });
+    this.#announce();
     this.point();
     clearTimeout(this.timers.rested);
     this.timers.rested = setTimeout(() => this.#rest(), RESTED);
@@ -182,35 +150,27 @@ export class Stage {
       this.pointed = false;
       scene.point(this.state.turn, this.hover ?? this.state.entry);
     }
-    if (scene.paint(moment)) this.frame = requestAnimationFrame((now) => this.#draw(now));
+    if (scene.paint?.(moment)) this.frame = requestAnimationFrame((now) => this.#draw(now));
   }
 
-  /**
-   * Saves what is shown as a PNG, each view drawn anew with as many pixels as the picture has.
-   * @param {Scene} scene
-   */
+  /** Each view is drawn anew with as many pixels as the picture has. @param {Scene} scene */
   #savePicture(scene) {
     const drawn = (/** @type {number} */ pixels) => {
       resolution.picture = pixels;
       this.layOut();
       this.#draw(performance.now());
-      scene.draw();
+      scene.draw?.();
     };
     drawn(PICTURE_PIXELS);
-    const canvas = pictureOf(scene.title, this.part('.headline'), this.part('.frame'));
+    const picture = pictureOf(scene.title ?? '', this.part('.headline'), this.part('.frame'));
     drawn(0);
-    canvas.toBlob((blob) => {
-      const link = make('a', { href: URL.createObjectURL(/** @type {Blob} */ (blob)), download: `turn-${this.state.turn}.png` });
-      link.click();
-      URL.revokeObjectURL(link.href);
-    });
+    savePicture(picture, `turn-${this.state.turn}.png`);
   }
 
   // Whether the entry that is pointed at is the one that is pinned.
   holds() { return this.hover === null && this.state.entry !== null; }
 
-  /** @param {string} headline */
-  #announce(headline) {
+  #announce() {
     const { dialog } = /** @type {Scene} */ (this.scene);
     const { turn } = this.state;
     const range = this.part('input');
@@ -219,13 +179,11 @@ export class Stage {
     // No variable of what is around it: the browser would go through the style of all that is in that.
     this.part('.here').style.left = `${(100 * (turn + 0.5)) / dialog.turns}%`;
     this.part('.where').textContent = `${turn} of ${dialog.turns - 1}`;
-    this.part('.headline').textContent = headline;
+    this.part('.headline').textContent = `${this.run?.headlines[turn]}`;
     for (const button of this.root.querySelectorAll('[data-order]')) {
       button.setAttribute('aria-checked', `${button.getAttribute('data-order') === this.state.order}`);
     }
   }
-
-  // ------------------------------------------------------------------------------ doing
 
   /** @param {number} turn */
   go(turn, entry = this.state.entry) {
@@ -244,7 +202,7 @@ export class Stage {
     this.point();
     this.scene?.name();
     this.#report();
-    this.scene?.settled();
+    this.scene?.settled?.();
   }
 
   /** @param {number | null} token */
@@ -257,27 +215,21 @@ export class Stage {
 
   play() {
     if (!this.scene) return;
-    if (this.playing) {
-      this.pause();
-      return;
-    }
+    if (this.playing) return void this.pause();
     const last = this.scene.dialog.turns - 1;
     if (this.state.turn >= last) this.go(0);
-    // What the server has yet to say of where it stood would stop it.
+    // A view that the server sends of the turn before would stop it.
     clearTimeout(this.timers.report);
     this.actions += 1;
-    let due = performance.now();
+    const wait = () => 1000 / Number(this.part('.speed').value);
+    let due = performance.now() + wait();
     const tick = () => {
-      if (this.state.turn >= last || !this.root.isConnected) {
-        this.pause();
-        return;
-      }
+      if (this.state.turn >= last || !this.root.isConnected) return void this.pause();
       this.go(this.state.turn + 1);
-      due += 1000 / Number(this.part('.speed').value); // from when it was due, so that none is lost
+      due += wait(); // from when it was due, so that none is lost
       this.playing = setTimeout(tick, Math.max(0, due - performance.now()));
     };
-    due += 1000 / Number(this.part('.speed').value);
-    this.playing = setTimeout(tick, due - performance.now());
+    this.playing = setTimeout(tick, wait());
     this.#playable();
   }
 
@@ -298,25 +250,13 @@ export class Stage {
   /** @param {string} name */
   act(name) {
     if (!this.scene) return;
-    const { turn } = this.state;
-    const { changes, turns } = this.scene.dialog;
     if (name === 'play') this.play();
     else if (name === 'picture') this.#savePicture(this.scene);
     else {
       this.pause();
-      const to = /** @type {{ [name: string]: number }} */ ({
-        first: 0,
-        back: turn - 1,
-        next: turn + 1,
-        last: turns - 1,
-        before: changes.findLast((each) => each < turn) ?? 0,
-        ahead: changes.find((each) => each > turn) ?? turns - 1,
-      });
-      this.go(to[name]);
+      this.go(leadsTo(name, this.state.turn, this.scene.dialog));
     }
   }
-
-  // ------------------------------------------------------------------------------ the server
 
   #report() {
     if (hub.alone) return;
@@ -326,10 +266,7 @@ export class Stage {
     this.timers.report = setTimeout(() => this.#send(REPORTED * 8), REPORTED);
   }
 
-  /**
-   * Repeats the message until the server has received it: a busy server may miss it.
-   * @param {number} wait
-   */
+  /** Repeats the message until a busy server has received it. @param {number} wait */
   #send(wait) {
     const { actions, session } = this;
     if (hub.view?.received === actions || !this.root.isConnected) return;
@@ -342,7 +279,7 @@ export class Stage {
     const { view } = hub;
     const { turn, entry } = this.state;
     if (hub.alone) return hub.alone.sentences[`${turn} ${entry}`] ?? [];
-    return view && view.run === this.name && view.turn === turn && view.entry === entry ? view.sentences : null;
+    return view && view.run === this.run?.name && view.turn === turn && view.entry === entry ? view.sentences : null;
   }
 
   /** @param {string} what */
@@ -350,8 +287,6 @@ export class Stage {
     if (what === 'view') this.looked();
     else if (this.scene) this.point();
   }
-
-  // ------------------------------------------------------------------------------ listening
 
   #listen() {
     this.root.addEventListener('click', (event) => {
@@ -377,52 +312,4 @@ export class Stage {
     });
     this.part('.speed').value = '2';
   }
-}
-
-/** @type {{ [key: string]: string }} */
-const KEYS = {
-  ArrowLeft: 'back', ArrowRight: 'next', Home: 'first', End: 'last', p: 'play', P: 'play', '[': 'before', ']': 'ahead',
-};
-const TYPES = 'input:not([type=range]), textarea, select, [contenteditable], [role=combobox], [role=tab], [role=radiogroup] input';
-
-/** @param {any} event */
-function pressed(event) {
-  if (!current?.scene || !current.root.isConnected || event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.target.closest?.(TYPES)) return;
-  if (event.key === 'Escape' && current.state.entry !== null) current.choose(null);
-  const name = KEYS[event.key];
-  if (!name) return;
-  event.preventDefault();
-  current.act(name);
-}
-
-/** @param {any} event */
-function focused({ target }) {
-  if (current?.scene?.rests && current.root.isConnected && !current.root.contains(target)) current.pause();
-}
-
-/**
- * Returns what draws a run within an element, and takes another when it is called again.
- * @param {MakeScene} makeScene
- */
-export function mountWith(makeScene) {
-  // Once for the window, whichever stage stands in it.
-  document.addEventListener('keydown', pressed);
-  document.addEventListener('focusin', focused);
-  return (/** @type {{ data: Uint8Array<ArrayBuffer>, parentElement: Element }} */ { data, parentElement }) => {
-    let root = one(parentElement, '.stage');
-    if (!root) {
-      parentElement.insertAdjacentHTML('beforeend', STAGE);
-      root = one(parentElement, '.stage');
-    }
-    if (current?.root !== root) {
-      const stage = new Stage(root, makeScene);
-      current = stage;
-      // Each kind of stage is its own script: messages go to the one that is shown.
-      hub.changed = (what) => stage.receive(what);
-      hub.answer = null;
-    }
-    if (root.given !== data) current?.take(data);
-    root.given = data;
-  };
 }

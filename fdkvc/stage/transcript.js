@@ -1,58 +1,43 @@
-// @ts-check
 // The text of a dialog, and under each word a line for every lane that holds it.
 
 import { make, tile } from './dom.js';
-import { listenToKeys } from './entries.js';
-import { headline } from './explain.js';
+import { listenToKeys, listenToPointer } from './entries.js';
+import { fateWords } from './fate.js';
+import { piecesOf, rowsNear, scrolledTo, wordBeside } from './layout/transcript.js';
 import { lanesOf } from './long.js';
 import { EVICTED, SPANS } from './record.js';
-import { mountWith } from './stage.js';
 import { WhyInAll } from './why_lanes.js';
 
-/**
- * @typedef {import('./record.js').Demands} Demands
- * @typedef {import('./record.js').Lane} Lane
- * @typedef {import('./record.js').Packed} Packed
- * @typedef {import('./stage.js').Scene} Scene
- * @typedef {import('./stage.js').Stage} Stage
- */
+/** @import { Demands, Packed, Scene, Shown, Stage, Turn } from './types.js' */
 
 const WHOLE = 5000; // tokens of a dialog whose words are all elements; of a longer one, those near the view are
-const NEAR = 100; // pixels above and below it
 const AHEAD = 2; // turns before and after the shown one whose words are made elements while nothing moves
 const AGAIN = 3; // times that a turn is brought into view
 const LATER = 300; // milliseconds after the first rows until all are laid out
 const LETTER = 0.5; // of the font's size: what a character takes of a line, about
 
 /** @implements {Scene} */
-class Transcript {
-  /**
-   * @param {Stage} stage
-   * @param {Packed} run
-   */
+export class Transcript {
+  /** @param {Stage} stage @param {Packed} run */
   constructor(stage, run) {
     const { text } = run;
     this.stage = stage;
     this.lanes = lanesOf(run);
     this.dialog = this.lanes[0].dialog;
-    this.title = '';
     this.rests = true;
     this.text = text;
     this.needed = new Set(text.needed);
-    /** @type {Map<number, HTMLElement[]>} */
-    this.words = new Map();
-    /** @type {Map<number, string>} */
-    this.marked = new Map();
-    /** @type {HTMLElement[]} */
-    this.ringed = [];
-    /** @type {Map<number, number[][]>} of each piece of a needed value, the value's mentions */
-    this.mentions = new Map(text.demands.flatMap(({ values }) => values.flatMap(([, , mentions]) => mentions.flat().map((token) => /** @type {const} */ ([token, mentions])))));
+    this.words = /** @type {Map<number, HTMLElement[]>} */ (new Map());
+    this.marked = /** @type {Map<number, string>} */ (new Map());
+    this.ringed = /** @type {HTMLElement[]} */ ([]);
+    // Of each piece of a needed value, the value's mentions.
+    this.mentions = new Map(text.demands.flatMap(({ values }) =>
+      values.flatMap(([, , mentions]) => mentions.flat().map((token) => /** @type {const} */ ([token, mentions])))));
     this.why = new WhyInAll(this.lanes, () => stage.choose(null), this.mentions);
     this.shown = 0;
     this.arriving = false; // at a turn that has yet to be brought into view
     this.turns = text.turns.map(([text], turn) => this.#turn(text, turn));
-    /** @type {Set<number>} turns whose words are elements */
-    this.opened = new Set();
+    this.opened = /** @type {Set<number>} */ (new Set()); // turns whose words are elements
     this.figures = this.lanes.map(() => make('small'));
     const who = this.lanes.map((lane, k) => make('li', {}, make('em', { className: `word k${k}` }, '\u2003'), make('b', { 'data-policy': lane.hued }, lane.label), this.figures[k]));
     this.box = make('div', { className: 'dialog-words', role: 'listbox', tabindex: 0, 'aria-label': 'Transcript' }, ...this.turns.map(({ row }) => row));
@@ -69,13 +54,10 @@ class Transcript {
     this.box.classList.toggle('long', this.long);
     if (!this.long) this.turns.forEach((_, turn) => this.#open(turn));
     this.#listen();
-    listenToKeys(stage, this.box, (token, key) => this.#beside(token, key));
+    listenToKeys(stage, this.box, (token, key) => wordBeside(this.dialog, stage.state.turn, token, key));
   }
 
-  /**
-   * @param {string} text
-   * @param {number} turn
-   */
+  /** @param {string} text @param {number} turn */
   #turn(text, turn) {
     const topic = this.dialog.hue(turn) < 0 ? null : tile(this.dialog, this.dialog.hue(turn));
     const speaker = this.text.speakers[turn];
@@ -85,27 +67,18 @@ class Transcript {
     const kinds = new Set(Array.from({ length: bounds[turn + 1] - bounds[turn] }, (_, at) => this.dialog.kindOf(bounds[turn] + at)));
     const marks = [...kinds].filter((kind) => !['', 'user', 'assistant'].includes(kind)).map((kind) => make('i', { className: 'kind' }, SPANS[kind]));
     const head = make('div', { className: 'speaker', role: 'none', title: 'Go to this turn', 'data-turn': turn }, make('small', {}, `${turn}`), topic, make('b', {}, speaker), ...marks);
-    const demands = this.text.demands.filter((each) => each.turn === turn).map((each) => this.#demands(each));
+    const demands = this.text.demands.filter((needs) => needs.turn === turn).map((needs) => this.#demands(needs));
     return { row: make('div', { role: 'group', 'aria-label': `turn ${turn}, ${speaker}`, 'data-row': turn }, head, words, ...demands), demands, words };
   }
 
-  // Makes elements of a turn's words, and marks them.
-  /** @param {number} turn */
+  /** Makes elements of a turn's words, and marks them. @param {number} turn */
   #open(turn) {
     if (!this.turns[turn] || this.opened.has(turn)) return;
     this.opened.add(turn);
     this.turns[turn].row.style.contentVisibility = 'visible'; // its height is known at once
     const [text, lengths] = this.text.turns[turn];
-    const letters = /[\ud800-\udfff]/.test(text) ? Array.from(text) : text; // as the server counts them
-    let token = this.dialog.bounds[turn];
-    let at = 0;
-    const pieces = lengths.map((length) => {
-      const some = letters.slice(at, (at += Math.abs(length)));
-      const piece = typeof some === 'string' ? some : some.join('');
-      if (length < 0) return piece;
-      token += 1;
-      return length ? this.#word(piece, token - 1) : ''; // it has no characters of its own
-    });
+    const pieces = piecesOf(text, lengths, this.dialog.bounds[turn])
+      .map((piece) => (piece.token === null || !piece.text ? piece.text : this.#word(piece.text, piece.token)));
     this.turns[turn].words.replaceChildren(...pieces);
     this.#mark(this.#tokens(turn));
   }
@@ -128,25 +101,14 @@ class Transcript {
   #openNear() {
     if (!this.long) return false;
     const { scrollTop, clientHeight } = this.box;
-    let [first, last] = [0, this.turns.length - 1];
-    while (first < last) {
-      const middle = (first + last) >> 1;
-      const { row } = this.turns[middle];
-      if (row.offsetTop + row.offsetHeight < scrollTop - NEAR) first = middle + 1;
-      else last = middle;
-    }
-    const near = new Set([this.shown]);
-    for (let turn = first; turn < this.turns.length && this.turns[turn].row.offsetTop <= scrollTop + clientHeight + NEAR; turn += 1) near.add(turn);
+    const near = new Set([this.shown, ...rowsNear(this.turns.length, (turn) => this.#boxOf(turn), scrollTop, clientHeight)]);
     for (const turn of this.opened) if (!near.has(turn) && Math.abs(turn - this.shown) > AHEAD) this.#close(turn);
     const opens = [...near].filter((turn) => !this.opened.has(turn));
     for (const turn of opens) this.#open(turn);
     return opens.length > 0;
   }
 
-  /**
-   * @param {string} text
-   * @param {number} token
-   */
+  /** @param {string} text @param {number} token */
   #word(text, token) {
     const word = make('span', { role: 'option', id: `word-${token}`, 'data-token': token }, text);
     if (this.dialog.kindOf(token) === 'call') word.dataset.kind = 'call';
@@ -157,10 +119,8 @@ class Transcript {
     return word;
   }
 
-  /**
-   * What a turn needed, and who held it. It is a figure of the page, and no word of the transcript.
-   * @param {Demands} demands
-   */
+  /** What a turn needed, and who held it. It is a figure of the page, and no word of the transcript.
+   * @param {Demands} demands */
   #demands({ source, values }) {
     const chips = values.map(([what, lost, mentions]) => {
       const held = this.lanes.filter((_, k) => !lost[k]).map(({ label }) => label);
@@ -185,8 +145,6 @@ class Transcript {
     return make('div', { className: 'key' }, ...signs.map((sign) => make('span', {}, ...sign)));
   }
 
-  // ------------------------------------------------------------------------------ showing
-
   // The page does: at first the rows in view, while others have the height of their text, about; then all.
   layOut() {
     if (!this.long || this.box.classList.contains('whole')) return;
@@ -203,8 +161,8 @@ class Transcript {
     }, LATER);
   }
 
-  /** @param {number} turn */
-  show(turn) {
+  /** @param {Shown} shown */
+  show({ turn }) {
     this.shown = turn;
     const turns = this.lanes.map((lane) => lane.turn(turn));
     this.arriving = true;
@@ -215,21 +173,17 @@ class Transcript {
       const look = `turn ${at > turn ? 'to-come' : at === turn ? 'now' : ''}`;
       if (row.className === look) return;
       row.className = look;
-      for (const each of demands) each.hidden = at > turn;
+      for (const figure of demands) figure.hidden = at > turn;
     });
-    const values = this.text.demands.filter((each) => each.turn <= turn).flatMap(({ values }) => values);
+    const values = this.text.demands.filter((needs) => needs.turn <= turn).flatMap(({ values }) => values);
     this.figures.forEach((figure, k) => {
       const met = values.filter(([, lost]) => !lost[k]).length;
       figure.textContent = `${turns[k].kept.length} kept${values.length ? ` · ${met} of ${values.length} needed values held` : ''}`;
     });
     this.box.dataset.turn = `${turn}`;
-    return headline(this.lanes, turn);
   }
 
-  /**
-   * Marks words by what became of them up to the turn that is shown.
-   * @param {Iterable<number>} tokens
-   */
+  /** Marks words by what became of them up to the shown turn. @param {Iterable<number>} tokens */
   #mark(tokens) {
     const turns = this.lanes.map((lane) => lane.turn(this.shown));
     const known = this.dialog.bounds[this.shown + 1];
@@ -243,10 +197,7 @@ class Transcript {
     }
   }
 
-  /**
-   * @param {number} token
-   * @param {ReturnType<Lane['turn']>[]} turns
-   */
+  /** @param {number} token @param {Turn[]} turns */
   #marks(token, turns) {
     let marks = '';
     turns.forEach(({ at }, k) => {
@@ -256,32 +207,30 @@ class Transcript {
     return marks;
   }
 
-  /**
-   * The turn is in view, with what came right before it.
-   * @param {number} turn
-   */
+  /** The turn is in view, with what came right before it. @param {number} turn */
   #scroll(turn) {
-    const { row } = this.turns[turn];
-    const { box } = this;
-    if (row.offsetTop < box.scrollTop || row.offsetTop + row.offsetHeight > box.scrollTop + box.clientHeight) {
-      box.scrollTop = row.offsetTop - Math.max(0, box.clientHeight - row.offsetHeight) * 0.6;
-    }
+    const { scrollTop, clientHeight } = this.box;
+    const top = scrolledTo(this.#boxOf(turn), { top: scrollTop, height: clientHeight });
+    if (top !== scrollTop) this.box.scrollTop = top;
   }
 
-  /**
-   * @param {number} turn
-   * @param {number | null} token
-   */
+  /** @param {number} turn */
+  #boxOf(turn) {
+    const { offsetTop: top, offsetHeight: height } = this.turns[turn].row;
+    return { top, height };
+  }
+
+  /** @param {number} turn @param {number | null} token */
   point(turn, token) {
     const { stage } = this;
     const { entry } = stage.state;
     for (const piece of this.ringed) piece.classList.remove('pointed', 'picked');
     const ring = (/** @type {number | null} */ token, /** @type {string} */ look) => {
       // A value is one thing: all pieces of the mention are marked.
-      const tokens = this.mentions.get(token ?? -1)?.find((each) => each.includes(token ?? -1)) ?? [token ?? -1];
-      const pieces = tokens.flatMap((each) => this.words.get(each) ?? []);
-      for (const piece of pieces) piece.classList.add(look);
-      this.ringed.push(...pieces);
+      const tokens = this.mentions.get(token ?? -1)?.find((pieces) => pieces.includes(token ?? -1)) ?? [token ?? -1];
+      const words = tokens.flatMap((piece) => this.words.get(piece) ?? []);
+      for (const word of words) word.classList.add(look);
+      this.ringed.push(...words);
     };
     this.ringed = [];
     ring(entry, 'picked');
@@ -300,49 +249,22 @@ class Transcript {
     }
   }
 
-  paint() { return false; } // nothing moves
-
-  draw() {}
-
   name() { this.activate(); }
 
   /** @param {number} turn */
   prepare(turn) {
     for (const lane of this.lanes) lane.turn(turn);
     const beyond = 2 * turn - this.shown; // a step brings it near the view
-    for (const each of [turn, beyond]) if (this.turns[each] && this.#tokens(each).length <= WHOLE) this.#open(each);
+    for (const near of [turn, beyond]) if (this.turns[near] && this.#tokens(near).length <= WHOLE) this.#open(near);
   }
-
-  settled() {}
 
   activate() {
     const token = this.stage.hover ?? this.stage.state.entry;
     const [word] = (token !== null && this.words.get(token)) || [];
-    if (token === null || !word) {
-      this.box.removeAttribute('aria-activedescendant');
-      return;
-    }
+    if (token === null || !word) return void this.box.removeAttribute('aria-activedescendant');
     const fates = this.lanes.map((lane) => `${lane.label}: ${this.why.fate(lane, this.stage.state.turn, token).words}`);
     word.setAttribute('aria-label', [`“${word.textContent}”`, `token ${token}`, ...fates].join(', '));
     this.box.setAttribute('aria-activedescendant', word.id);
-  }
-
-  // ------------------------------------------------------------------------------ doing
-
-  /**
-   * The word that a key leads to: along the words, or to where the turn before or after begins.
-   * @param {number | null} token
-   * @param {string} key
-   */
-  #beside(token, key) {
-    const last = this.dialog.born.length - 1;
-    const { bounds, born } = this.dialog;
-    const from = token ?? bounds[this.stage.state.turn];
-    const to = /** @type {{ [key: string]: number }} */ ({
-      ArrowLeft: from - 1, ArrowRight: from + 1, Home: 0, End: last,
-      ArrowUp: bounds[Math.max(0, born[from] - 1)], ArrowDown: bounds[born[from] + 1],
-    });
-    return token === null && key.startsWith('Arrow') ? from : Math.min(Math.max(to[key], 0), last);
   }
 
   #listen() {
@@ -350,10 +272,8 @@ class Transcript {
       const value = /** @type {Element} */ (event.target).closest(`[${what}]`)?.getAttribute(what);
       return value === null || value === undefined ? null : Number(value);
     };
-    this.box.addEventListener('pointermove', (event) => { if (event.pointerType === 'mouse') this.stage.look(numberAt(event, 'data-token')); });
-    this.box.addEventListener('pointerleave', () => this.stage.look(null));
     this.box.addEventListener('scroll', () => { if (!this.arriving) this.#openNear(); }, { passive: true });
-    this.box.addEventListener('click', (event) => {
+    listenToPointer(this.stage, this.box, (event) => numberAt(event, 'data-token'), (event) => {
       const turn = numberAt(event, 'data-turn');
       const hit = numberAt(event, 'data-token');
       if (hit !== null) this.stage.choose(hit);
@@ -364,5 +284,3 @@ class Transcript {
     });
   }
 }
-
-export const mount = mountWith((stage, run) => new Transcript(stage, run));

@@ -1,56 +1,15 @@
-// @ts-check
 // Why an entry stays or goes in several runs, a section for each.
 
 import { make, tile } from './dom.js';
-import { evictedWhen, fateOf, rankOf } from './explain.js';
+import { decidingToken, fateWords } from './fate.js';
 import { theme } from './marks.js';
-import { heading } from './why.js';
+import { column, heading, table } from './why.js';
 
-/** @typedef {import('./record.js').Lane} Lane */
-
-/**
- * What became of an entry in a lane in a few words, and below them by which rule.
- * @param {Lane} lane
- * @param {number} turn
- * @param {number} token
- */
-export function fateWords(lane, turn, token) {
-  const fate = fateOf(lane, turn, token);
-  if (fate.fate === 'to come') return { words: `arrives in turn ${lane.dialog.born[token]}`, gone: false, how: '' };
-  if (fate.fate === 'absent') return { words: 'dropped', gone: true, how: 'by the fork' };
-  const gone = fate.fate === 'evicted';
-  const rule = fate.rule === 'budget' ? 'by the budget' : fate.isProtected ? 'protected' : '';
-  const how = lane.long ? '' : [rankOf(fate), rule].filter(Boolean).join(' · ');
-  return { words: gone ? evictedWhen(fate, turn) : 'kept', gone, how };
-}
-
-/**
- * The token that says what became of a value, as `deciding_token` in moments.py.
- * @param {Lane} lane
- * @param {number} turn
- * @param {number} token
- * @param {number[][]} mentions
- */
-export function decidingToken(lane, turn, token, mentions) {
-  const begun = lane.dialog.bounds[turn + 1];
-  if (token >= begun) return token;
-  let [last, decides] = [-1, token];
-  const owns = (/** @type {number[]} */ tokens) => tokens.includes(token);
-  const known = mentions.filter(([first]) => first < begun);
-  for (const tokens of [...known.filter((each) => !owns(each)), ...known.filter(owns)]) {
-    const ends = tokens.map((each) => fateOf(lane, turn, each)).map(({ fate, left }) => (fate === 'kept' ? turn + 1 : left ?? turn));
-    const end = Math.min(...ends);
-    if (end >= last) [last, decides] = [end, owns(tokens) && end > turn ? token : tokens[ends.indexOf(end)]];
-  }
-  return decides;
-}
+/** @import { Lane } from './types.js' */
 
 export class WhyInAll {
-  /**
-   * @param {Lane[]} lanes
-   * @param {() => void} unpin
-   * @param {Map<number, number[][]>} [mentions] of the value that a token is a piece of
-   */
+  /** @param {Lane[]} lanes @param {() => void} unpin
+   * @param {Map<number, number[][]>} [mentions] of the value that a token is a piece of */
   constructor(lanes, unpin, mentions = new Map()) {
     this.mentions = mentions;
     this.box = make('aside', { className: 'panel why', 'aria-label': 'Why' });
@@ -60,25 +19,19 @@ export class WhyInAll {
     this.shown = '';
   }
 
-  /**
-   * What became of an entry, or of the value that it is a piece of: of one that is held, or else lost, elsewhere.
-   * @param {Lane} lane
-   * @param {number} turn
-   * @param {number} token
-   */
+  /** What became of an entry, or of the value that it is a piece of.
+   * @param {Lane} lane @param {number} turn @param {number} token */
   fate(lane, turn, token) {
     const decides = decidingToken(lane, turn, token, this.mentions.get(token) ?? []);
     const fate = fateWords(lane, turn, decides);
-    return decides === token ? fate : { ...fate, how: [`decided by “${lane.dialog.words[decides]}” of turn ${lane.dialog.born[decides]}`, fate.how].filter(Boolean).join(' · ') };
+    if (decides === token) return fate;
+    const by = `decided by “${lane.dialog.words[decides]}” of turn ${lane.dialog.born[decides]}`;
+    return { ...fate, below: [by, fate.below].filter(Boolean).join(' · ') };
   }
 
-  /**
-   * `chosen` says whether the entry is pinned, and `sentences` has the server's explanation for each lane.
-   * @param {number} turn
-   * @param {number | null} token
-   * @param {boolean} chosen
-   * @param {string[] | null} sentences
-   */
+  /** `chosen` says whether the entry is pinned, and `sentences` has the server's explanation for each lane.
+   * @param {number} turn @param {number | null} token @param {boolean} chosen
+   * @param {string[] | null} sentences */
   show(turn, token, chosen, sentences) {
     const shown = JSON.stringify([turn, token, chosen, sentences, theme.ink, this.dialog.byKind]);
     if (shown === this.shown) return;
@@ -90,45 +43,34 @@ export class WhyInAll {
   /** @param {number} turn */
   #turn(turn) {
     const { dialog, lanes } = this;
-    const counts = lanes.map((lane) => {
-      /** @type {Map<number, number>} */
-      const count = new Map();
-      for (const i of lane.turn(turn).kept) {
-        const hue = dialog.hueOf(lane.token[i]);
-        count.set(hue, (count.get(hue) ?? 0) + 1);
-      }
-      return count;
-    });
-    const hues = [...new Set(counts.flatMap((count) => [...count.keys()]))].sort((a, b) => a - b);
+    const kept = lanes.map((lane) => lane.turn(turn).kept.map((i) => dialog.hueOf(lane.token[i])));
+    const hues = [...new Set(kept.flat())].sort((a, b) => a - b);
+    const counts = kept.map((all) => hues.map((hue) => all.filter((other) => other === hue).length));
     return [
       make('h2', {}, 'Why'),
       make('p', {}, 'Point at an entry to see what each policy does with it. Click to pin, Esc to unpin.'),
       make('h3', {}, `Kept in turn ${turn}, by ${dialog.byKind ? 'kind of span' : 'topic'}`),
-      make('table', {},
-        make('thead', {}, make('tr', {}, make('th', { scope: 'col' }, dialog.byKind ? 'kind' : 'topic'),
-          ...hues.map((hue) => make('th', { scope: 'col', 'aria-label': dialog.label(hue) || 'none' }, tile(dialog, hue))))),
-        make('tbody', {}, ...lanes.map((lane, k) => make('tr', {}, make('th', { scope: 'row', 'data-policy': lane.hued }, lane.label),
-          ...hues.map((hue) => make('td', {}, `${counts[k].get(hue) ?? 0}`)))))),
+      table(
+        [column(dialog.byKind ? 'kind' : 'topic'), ...hues.map((hue) => make('th', { scope: 'col', 'aria-label': dialog.label(hue) || 'none' }, tile(dialog, hue)))],
+        lanes.map((lane, k) => make('tr', {}, make('th', { scope: 'row', 'data-policy': lane.hued }, lane.label),
+          ...counts[k].map((count) => make('td', {}, `${count}`)))),
+      ),
     ];
   }
 
-  /**
-   * @param {number} turn
-   * @param {number} token
-   * @param {boolean} chosen
-   * @param {string[] | null} sentences
-   */
+  /** @param {number} turn @param {number} token @param {boolean} chosen
+   * @param {string[] | null} sentences */
   #entry(turn, token, chosen, sentences) {
     const { dialog, lanes } = this;
     const fates = lanes.map((lane) => this.fate(lane, turn, token));
-    const held = fates.filter(({ words }) => words === 'kept').length;
+    const held = fates.filter(({ words }) => words.startsWith('kept')).length;
     const sections = lanes.map((lane, k) => make('section', { className: 'of-lane' },
       make('h2', { 'data-policy': lane.hued }, lane.label),
       make('div', { className: `fate ${fates[k].gone ? 'gone' : ''}` }, make('b', {}, fates[k].words)),
-      make('span', { className: 'how' }, fates[k].how),
+      make('span', { className: 'how' }, fates[k].below),
       chosen && (!sentences || sentences.length) ? make('p', { className: 'hint' }, sentences?.[k] ?? '…') : null));
     const hint = chosen ? [] : [make('p', { className: 'hint' }, 'Click to pin it.')];
-    const head = heading(dialog, token, chosen, `${held}\u00a0of\u00a0${lanes.length}`, 'keep\u00a0it', false, this.unpin);
+    const head = heading(dialog, token, chosen, { words: `${held}\u00a0of\u00a0${lanes.length}`, below: 'keep\u00a0it', gone: false }, this.unpin);
     if (chosen) head.lastElementChild?.before(this.#unfold());
     return [head, ...sections, ...hint];
   }

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import SFC64, Generator, SeedSequence
 
-from fdkvc.attention import Floats
-from fdkvc.dialogs import Bits, DialogBatch, lengths_of
+from fdkvc.attention import Floats, lengths_of
+from fdkvc.dialogs import Bits, DialogBatch
 from fdkvc.parameters import check_count
 from fdkvc.synthetic.scenarios import Scenario, World
 

@@ -26,9 +26,8 @@ def show_method(page: str) -> None:
     with st.container(horizontal=True, key="method"):
         with st.container(border=True, key="method-equations"):
             for number, step in enumerate(policy.steps, 1):
-                st.markdown(
-                    Markdown("**{}. {}** :gray[({})]").format(number, step.name, step.source)
-                )
+                title = Markdown("**{}. {}** :gray[({})]").format(number, step.name, step.source)
+                st.markdown(plain(title))
                 st.latex(step.equation)
         with st.container(key="method-code"):
             st.code(code_of(type(policy)), language="python")
@@ -37,11 +36,11 @@ def show_method(page: str) -> None:
 def code_of(policy: type[Policy]) -> str:
     """Return the methods of a policy's class and of those between it and `Policy`."""
     methods: dict[str, Callable[..., object]] = {}
-    for each in reversed(policy.__mro__[: policy.__mro__.index(Policy)]):
-        for name, member in vars(each).items():
+    for owner in reversed(policy.__mro__[: policy.__mro__.index(Policy)]):
+        for name, member in vars(owner).items():
             method = member.fget if isinstance(member, property) else member
             # Generated methods have another file, or none.
-            if inspect.isfunction(method) and method.__code__.co_filename == inspect.getfile(each):
+            if inspect.isfunction(method) and method.__code__.co_filename == inspect.getfile(owner):
                 methods[name] = method
     return "\n".join(textwrap.dedent(inspect.getsource(method)) for method in methods.values())
 

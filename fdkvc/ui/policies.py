@@ -35,7 +35,7 @@ from fdkvc.run.sinks import PROTECT, RECALL_ONLY
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import show_chart, show_pickable
-from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
+from fdkvc.ui.kit.frame import page_theme, panel, show_grid, side_by_side
 from fdkvc.ui.kit.glossary import show_chance
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.sidebar import MEASURED
@@ -46,9 +46,7 @@ MOST_NAMED = 5
 """Tied policies named in the answer."""
 
 SHOWN = replace(
-    MEASURED,
-    help="Regret takes some seconds more than the others.",
-    default=OVERVIEW.metrics,
+    MEASURED, help="Regret takes a few seconds longer than the others.", default=OVERVIEW.metrics
 )
 """The metrics of the overview."""
 
@@ -64,9 +62,9 @@ def _measured(metrics: tuple[str, ...]) -> tuple[dict[str, NDArray[np.float64]],
     means = {metric: np.full((len(synthetic_policies()), 2), np.nan) for metric in metrics}
     for metric, rows in means.items():
         for row, key in zip(rows, synthetic_policies(), strict=True):
-            measured = (results.values(each, key, f"late_{metric}") for each in BENCHMARK_SCENARIOS)
-            if found := [values for values in measured if values is not None]:
-                summary = summarize(np.mean(found, axis=0))
+            values = (results.values(name, key, f"late_{metric}") for name in BENCHMARK_SCENARIOS)
+            if measured := [series for series in values if series is not None]:
+                summary = summarize(np.mean(measured, axis=0))
                 row[:] = summary.mean, (summary.high - summary.low) / 2
     return means, behind_random(results)
 
@@ -76,27 +74,21 @@ def show_overview(page: str) -> None:
     means, chance = _measured(fields.several(page, SHOWN))
     columns: dict[str, Any] = {"Policy": [policy.label for policy in synthetic_policies().values()]}
     looks: dict[str, Any] = {"Policy": st.column_config.TextColumn(pinned=True, width=140)}
-    for metric, rows in means.items():
-        known, form = metric_named(metric), "%.3f"
-        if known.percent:
-            rows = 100 * rows
+    for metric, (mean, half) in ((metric_named(key), rows.T) for key, rows in means.items()):
+        form = "%.3f"
+        if metric.percent:
             # As many digits as the policies take to differ.
-            shown = rows[~np.isnan(rows[:, 0]), 0]
-            form = "%.1f %%" if len(shown) and np.ptp(shown) > 2 else "%.3f %%"
+            shown = pd.Series(mean)
+            form = "%.1f %%" if shown.max() - shown.min() > 0.02 else "%.3f %%"
         for name, values, words in (
-            (known.label, rows[:, 0], known.help),
-            (f"± {known.label.lower()}", rows[:, 1], "Half of the 95 % interval of the mean."),
+            (metric.label, mean, metric.help),
+            (f"± {metric.label.lower()}", half, "Half of the 95 % interval of the mean."),
         ):
-            columns[name] = values.round(6) + 0.0  # no −0
+            columns[name] = (metric.scale * values).round(6) + 0.0  # no −0
             looks[name] = st.column_config.NumberColumn(format=form, help=plain(words), width=95)
-    st.dataframe(
-        pd.DataFrame(columns),
-        column_config=looks,
-        hide_index=True,
-        width="stretch",
-        height="content",
-    )
-    wholes = " and ".join(each.label.lower() for each in metrics_of().values() if each.whole)
+    table = pd.DataFrame(columns)
+    st.dataframe(table, column_config=looks, hide_index=True, width="stretch", height="content")
+    wholes = listed([metric.label.lower() for metric in metrics_of().values() if metric.whole])
     st.caption(
         plain(
             "Averages over the benchmark scenarios in which a metric has a value: "
@@ -114,7 +106,7 @@ def show_map(page: str) -> None:
     """Say which policy is best on two axes, and show them as a map with links to Compare."""
     table = shipped_table("policy_map")
     answer = st.container()
-    labels = {axis: known.label for axis, known in AXES.items()}
+    labels = {key: axis.label for key, axis in AXES.items()}
     across, up = ("Horizontal axis", "call_recall"), ("Vertical axis", "calls_exact_of_full")
     x, y = fields.pick_two(f"{page}/axis", labels, across, up)
     policies = {name: read_policy(name) for name in table.policy.unique()}
@@ -127,9 +119,8 @@ def show_map(page: str) -> None:
         if stored.get(name, stored.get(policies[name].core.key, bound)) <= bound  # needs words
     }
     points = map_points(table, x, y, honest if "memory" in (x, y) else within)
-    group = [policies[name].core.label for name in points.setting]
-    named = [policies[name].title for name in points.setting]
-    points = points.assign(group=group, name=named)
+    points["group"] = [policies[name].core.label for name in points.setting]
+    points["name"] = [policies[name].title for name in points.setting]
     picked = points.setting == st.session_state.get(f"{page}/picked")
     order = np.lexsort([~points.setting.isin(POLICIES), ~points.front, ~picked])
     chart = tradeoff_chart(
@@ -140,10 +131,8 @@ def show_map(page: str) -> None:
         page_theme(),
     )
     show_pickable(page, "map", chart)
-    axes = tuple(
-        (at, AXES[axis], int(table[table.axis == axis].n.max()))
-        for at, axis in (("x", x), ("y", y))
-    )
+    dialogs = table.groupby("axis").n.max()
+    axes = {at: (AXES[axis], int(dialogs[axis])) for at, axis in (("x", x), ("y", y))}
     answer.markdown(plain(_answer(points[points.setting.isin(within)], axes)))
     answer.caption(plain(f"{RECALL_ONLY} {PROTECT}"))
     _show_picked(page, table, policies)
@@ -151,8 +140,8 @@ def show_map(page: str) -> None:
         "Lines and brackets: 95 % intervals. Policies whose ranks overlap over resampled dialogs "
         "are tied. Point at a mark for its name; click it for its figures. The front "
         "leaves out the oracle, which knows the future, and policies that exceed the budget. "
-        "The real dialogs are held-out 200 of fdkvc/results.md; its figures of other dialogs "
-        "differ. Measured by benchmarks/research/policy_map.py."
+        "The real dialogs are the held-out 200 of fdkvc/results.md; its figures for other "
+        "dialogs differ. Measured by benchmarks/research/policy_map.py."
     )
 
 
@@ -162,36 +151,34 @@ def map_points(table: pd.DataFrame, x: str, y: str, eligible: Set[str]) -> pd.Da
     A row per policy that has both: setting, x, y, their intervals and ranks, and `front`, whether
     it is on the Pareto front of the eligible policies.
     """
-    named = table.rename(columns={"policy": "setting"})
-    one, other = (
-        (named[named.axis == axis].drop(columns=["axis", "n"]), AXES[axis].lower_is_better)
+    settings = table.rename(columns={"policy": "setting"})
+    across, up = (
+        (settings[settings.axis == axis].drop(columns=["axis", "n"]), AXES[axis].lower_is_better)
         for axis in (x, y)
     )
-    return join_axes(one, other, ["setting"], eligible.__contains__)
+    return join_axes(across, up, ["setting"], eligible.__contains__)
 
 
-def _answer(points: pd.DataFrame, axes: tuple[tuple[str, Axis, int], ...]) -> Markdown:
-    """Name the best policies on each axis (column, axis, dialogs), and those best on all.
+def _answer(points: pd.DataFrame, axes: Mapping[str, tuple[Axis, int]]) -> Markdown:
+    """Name the best policies on each axis (by column, with its dialogs), and those best on all.
 
     Policies whose ranks overlap the best's over resampled dialogs are tied with it.
     """
     lines, leaders = [], []
-    for at, axis, dialogs in axes:
-        every = points.sort_values(at, ascending=axis.lower_is_better).to_dict("records")
-        tied = [each for each in every if each[f"{at}_rank_low"] <= every[0][f"{at}_rank_high"]]
-        leaders.append([each["name"] for each in tied])
-        named = [
-            f"{each['name']} {ranged(each[at], each[f'{at}_low'], each[f'{at}_high'])}"
-            for each in every
-            if each in tied[:MOST_NAMED] or each["setting"] == "fifo"
-        ]
-        verdict = "are tied, no single policy is best" if len(tied) > 1 else "is best"
+    for at, (axis, dialogs) in axes.items():
+        rows = points.sort_values(at, ascending=axis.lower_is_better)
+        tied = rows["name"][rows[f"{at}_rank_low"] <= rows[f"{at}_rank_high"].iloc[0]].tolist()
+        leaders.append(tied)
+        named = rows[rows["name"].isin(tied[:MOST_NAMED]) | (rows.setting == "fifo")]
+        intervals = map(ranged, named[at], named[f"{at}_low"], named[f"{at}_high"])
+        figures = "; ".join(map("{} {}".format, named["name"], intervals))
+        verdict = "are tied: no single policy is best" if len(tied) > 1 else "is best"
         more = [f"{len(tied) - MOST_NAMED} more"] * (len(tied) > MOST_NAMED)
-        names = listed([*leaders[-1][:MOST_NAMED], *more])
-        figures = (axis.label, axis.data, dialogs, names, verdict, "; ".join(named))
-        lines.append(Markdown("- {} ({}, {:,} dialogs): **{} {}**. {}.").format(*figures))
-    first, *others = leaders
-    both = [name for name in first if all(name in other for other in others)]
+        best = listed([*tied[:MOST_NAMED], *more])
+        line = Markdown("- {} ({}, {:,} dialogs): **{} {}**. {}.")
+        lines.append(line.format(axis.label, axis.data, dialogs, best, verdict, figures))
+    first, second = leaders
+    both = [name for name in first if name in second]
     head = Markdown("**Best or tied on both axes of the map: {}.** Within the budget:\n")
     return Markdown("\n").join([head.format(listed(both) if both else "none"), *lines])
 
@@ -212,7 +199,7 @@ def _show_picked(page: str, table: pd.DataFrame, policies: Mapping[str, Policy])
     }
     with st.container(border=True, key="picked-policy"):
         st.markdown(Markdown("**{}** :gray[({})]").format(policy.title, policy.source))
-        st.html(table_html(figures, f"Measured of {policy.title}"))
+        show_grid(figures, f"Measurements of {policy.title}")
         lanes = list(dict.fromkeys(("fifo", policy.name)))
         st.page_link(
             "pages/compare.py",
@@ -236,7 +223,7 @@ def show_what_they_look_at() -> None:
         "Source": [policy.source for policy in EVERY],
     }
     with st.container(key="table-of-words"):
-        st.html(table_html(columns, "What each policy looks at"))
+        show_grid(columns, "What each policy looks at")
 
 
 EVERY = [policy_named(key) for key in POLICIES]
@@ -248,13 +235,10 @@ WRAPPED = [wrapped(key, policy_named("tova")) for key in WRAPPERS]
 def show_each(page: str, policies: Sequence[Policy]) -> None:
     """Show each policy's idea; its equations, parameters and source once it is opened."""
     for policy in policies:
-        each = st.expander(
-            Markdown("**{}** · {}").format(type(policy).label, policy.idea),
-            key=f"{page}/{policy.key}",
-            on_change="rerun",
-        )
-        if each.open:
-            with each:
+        title = Markdown("**{}** · {}").format(type(policy).label, policy.idea)
+        expander = st.expander(plain(title), key=f"{page}/{policy.key}", on_change="rerun")
+        if expander.open:
+            with expander:
                 _show_policy(policy)
 
 
@@ -267,7 +251,7 @@ def show_page_sizes(page: str) -> None:
         row=[policy_named(key).label for key in paged.policy],
         name=paged["size"].astype(str),
         words=[
-            f"recall {percent(mean)}, {percent(filled)} of the places filled"
+            f"recall {percent(mean)}, {percent(filled)} of the slots filled"
             for mean, filled in zip(paged["mean"], paged.filled, strict=True)
         ],
     )
@@ -278,17 +262,14 @@ def show_page_sizes(page: str) -> None:
         for budget in (low, high):
             with panel(f"pages-{budget}"):
                 rows = dots[dots.budget == budget]
-                subtitle = "recall less that by entries, in points, by page size"
+                subtitle = "difference in recall from eviction by entries, in points"
                 chart = dots_chart(rows, f"{budget} entries", subtitle, page_theme(), "policy")
                 show_chart(page, f"pages/{budget}", chart)
-    small = dots[dots.budget == low]
-    fifo, snapkv = (
-        dict(zip(rows["size"], rows["mean"], strict=True))
-        for rows in (small[small.policy == key] for key in ("fifo", "snapkv"))
-    )
+    small = dots[dots.budget == low].set_index(["policy", "size"])["mean"]
+    fifo, snapkv = small["fifo"], small["snapkv"]
     st.markdown(
         plain(
-            f"In a cache of {low} entries, pages cost FIFO what their empty places would "
+            f"In a cache of {low} entries, pages cost FIFO what their empty slots would "
             f"hold: {count(round(-fifo[8]), 'point')} with pages of 8, {-fifo[16]:.0f} with pages "
             f"of 16, and {-fifo[32]:.0f} with pages of 32, of which only one fits. SnapKV picks "
             f"single entries and gains {snapkv[8]:.0f} and {snapkv[16]:.0f} with pages of 8 and "
@@ -307,42 +288,26 @@ def show_page_sizes(page: str) -> None:
 def show_agents(page: str) -> None:
     """Show what each policy holds of agent conversations, and the budgets that it needs."""
     show_chart(page, "agents", shipped_agents.agents_chart(page_theme()))
-    st.html(table_html(shipped_agents.agents_columns(), shipped_agents.TITLE))
+    show_grid(shipped_agents.agents_grid(), shipped_agents.TITLE)
     st.caption(plain(shipped_agents.agents_words()))
-    st.html(table_html(shipped_agents.plan_columns(), shipped_agents.PLAN_TITLE))
+    show_grid(shipped_agents.plan_grid(), shipped_agents.PLAN_TITLE)
     st.caption(plain(shipped_agents.plan_words()))
-
-
-def show_others() -> None:
-    """Say what other methods change instead of the cache."""
-    st.markdown(
-        "- *FlashAttention* (Dao et al. 2022) computes the same attention block by block. On the "
-        "entries that a policy keeps, it equals the plain softmax to within a millionth, whatever "
-        "the block size; a test of this project checks that.\n"
-        "- *Recurrent Memory Transformer* (Bulatov et al. 2022) passes a few trained tokens from "
-        "segment to segment instead of a cache.\n"
-        "- *Gist tokens* (Mu et al. 2023) are trained to replace a prompt, whose entries can then "
-        "be evicted.\n"
-        "- *Long-context models*, for example by position interpolation (Chen et al. 2023), can "
-        "use more entries and keep them all.\n\n"
-        "Each of the last three needs a model trained for it, so none is a policy to run here."
-    )
 
 
 def option_steps(policy: Policy) -> dict[str, list[Step]]:
     """Return the steps that only an option brings, by what switches it on."""
-    found: dict[str, list[Step]] = {}
+    steps: dict[str, list[Step]] = {}
     seen = [step.equation for step in policy.steps]
-    for name, known in policy.settings.items():
-        for value in known.choices or (known.low, known.high):
-            if not known.accepts(value, known.kind):
+    for name, field in policy.settings.items():
+        for value in field.choices or (field.low, field.high):
+            if not field.accepts(value, field.kind):
                 continue
             for step in policy.variant(**{name: value}).steps:
                 if step.equation not in seen:
-                    label = f"{known.label}: {value}" if known.choices else known.label
-                    found.setdefault(label, []).append(step)
+                    label = f"{field.label}: {value}" if field.choices else field.label
+                    steps.setdefault(label, []).append(step)
                     seen.append(step.equation)
-    return found
+    return steps
 
 
 def _show_step(step: Step) -> None:
@@ -353,26 +318,21 @@ def _show_step(step: Step) -> None:
 def _show_policy(policy: Policy) -> None:
     for step in policy.steps:
         _show_step(step)
-    known = policy.settings.values()
-    if known:
+    if policy.settings:
         st.table(
             [
                 {
-                    "Parameter": plain(fields.label(each)),
-                    "Default": plain(f"{each.default}"),
-                    "Allowed": plain(each.allowed(each.kind)),
-                    "What it does": plain(each.help),
+                    "Parameter": plain(fields.label(field)),
+                    "Default": plain(f"{field.default}"),
+                    "Allowed": plain(field.allowed(field.kind)),
+                    "What it does": plain(field.help),
                 }
-                for each in known
+                for field in policy.settings.values()
             ]
         )
     for label, steps in option_steps(policy).items():
         st.markdown(Markdown("With *{}*:").format(label))
         for step in steps:
             _show_step(step)
-    looks = ", ".join(policy.looks_at)
-    st.markdown(
-        Markdown("Looks at: {}. Key: `{}`.  \n:gray[Source: {}.]").format(
-            looks, policy.key, policy.source
-        )
-    )
+    words = Markdown("Looks at: {}. Key: `{}`.  \n:gray[Source: {}.]")
+    st.markdown(plain(words.format(", ".join(policy.looks_at), policy.key, policy.source)))

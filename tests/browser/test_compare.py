@@ -158,7 +158,7 @@ def test_an_entry_is_picked_in_one_lane_followed_in_all_drawn_and_pinned(
     page.keyboard.press("ArrowRight")
     expect(why(page, "FIFO")).to_contain_text(re.compile("evicted in this turn.*by the budget"))
     page.keyboard.press("ArrowRight")
-    expect(why(page, "FIFO")).to_contain_text("evicted in turn 3rank 58 of 88 · by the budget")
+    expect(why(page, "FIFO")).to_contain_text("evicted in turn 3rank 58 of 88")
     page.keyboard.press("Escape")
     expect_linked(page, entry="")
 

@@ -27,7 +27,7 @@ NAMES = """(chart) => [...chart.querySelectorAll('.mark-text.role-mark:has(text)
   .map(([name, {left, right, top, bottom}]) => [name, left + 2, right - 2, top + 4, bottom - 4])"""
 """The names that a chart writes beside its points, and their boxes within the letters."""
 TOP = "(part) => part.getBoundingClientRect().top"
-PLACES = """(panel) => [...panel.querySelectorAll('h3, .verdict, canvas')].map(
+PLACES = """(panel) => [...panel.querySelectorAll('h3, .in-words, canvas')].map(
   (part) => part.getBoundingClientRect().top)"""
 LINE = """(words) => words.map((word) => {
   const style = getComputedStyle(word);
@@ -74,6 +74,7 @@ def test_step_shows_its_metrics_and_why_does_not_move_when_its_search_ends(page:
     for key in ("End", "Enter"):
         page.keyboard.press(key)
     expect(why.locator(".search .busy")).to_be_visible()
+    expect(why.locator(".in-words")).to_contain_text("from turn")
     searching = why.evaluate(PLACES)
     expect(why.locator(".search details")).to_be_visible()
     assert np.abs(np.subtract(why.evaluate(PLACES), searching)).max() <= 1

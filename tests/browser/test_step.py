@@ -9,7 +9,7 @@ from pathlib import Path
 from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.live_app import settled
-from fdkvc.files.export import trace_files
+from fdkvc.files.trace import trace_files
 from fdkvc.policies import PAPER_POLICIES, POLICIES, policy_named
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Status

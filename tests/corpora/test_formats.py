@@ -823,7 +823,7 @@ def test_sizes_are_checked_before_values_are_looked_for(monkeypatch: pytest.Monk
             ),
             "dialog 0: it demands 4,097 values, but at most 4,096",
         ),
-        (b"{}\n" * 1_000_001, "the file has 1,000,002 lines, but at most 1,000,000"),
+        (b"{}\n" * 1_000_001, "the file has 1,000,001 lines, but at most 1,000,000"),
     ],
 )
 def test_work_has_a_bound(content: bytes, sentence: str) -> None:

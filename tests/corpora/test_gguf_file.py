@@ -168,6 +168,15 @@ BROKEN: dict[str, tuple[Callable[[Parts], bytes], str]] = {
     "a tensor of five axes": (lying(b"token_embd.weight", "I", 5), "a tensor of 5 axes"),
     "a tensor of another type": (with_tensor("output.weight", 4, (2, 2), 99), "of the type 4, but"),
     "no blocks": (with_tensor("output.weight", 8, (2, 30), 99), "no whole number of blocks"),
+    "a tensor of nothing": (
+        with_tensor("output.weight", 0, (0, 4), 0),
+        "no whole number of blocks",
+    ),
+    "queries of one axis": (
+        with_tensor("blk.0.attn_q.weight", 0, (24,), 96),
+        "model.layers.0.self_attn.q_proj.weight has shape (24,), which 4 heads cannot share",
+    ),
+    "queries of no pairs": (with_tensor("blk.0.attn_q.weight", 0, (4, 24), 384), "cannot share"),
     "overlapping tensors": (
         lambda parts: gguf_bytes(parts[0], {**parts[1], "token_embd.weight": (0, (300, 24), b"")}),
         "overlaps another",

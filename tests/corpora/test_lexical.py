@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
+import struct
+import time
 import weakref
 from typing import Any
 
@@ -12,9 +15,10 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.random import SFC64, Generator, SeedSequence
 
 from fdkvc.corpora.formats import EXAMPLES, read_file
-from fdkvc.corpora.lexical import LexicalRecordings, lexical_recording, word_vector
+from fdkvc.corpora.lexical import LexicalRecordings, lexical_recording, word_vectors
 from fdkvc.corpora.recordings import Recording, Token, stack_recordings
 from fdkvc.corpora.transcripts import Mention, Transcript, Turn
 from fdkvc.corpora.word_frequencies import TABLE, word_surprisal
@@ -53,20 +57,43 @@ def test_recordings_of_a_file_are_made_when_they_are_asked_for_and_not_kept() ->
 
 
 def test_a_words_vector_is_the_same_everywhere() -> None:
-    np.testing.assert_array_equal(word_vector("Straße", 3), word_vector("STRASSE", 3))
+    one, other, rome = word_vectors(["Straße", "STRASSE", "rome"])
+    np.testing.assert_array_equal(one, other)
     np.testing.assert_allclose(
-        word_vector("rome")[:3], [0.099164, 0.017403, -0.171121], atol=1e-6
+        rome[:3], [0.099164, 0.017403, -0.171121], atol=1e-6
     )  # as drawn when this was written
 
 
+@given(st.lists(st.text(max_size=8)), st.integers(0, 2**31), st.integers(1, 80))
+def test_a_vector_is_drawn_by_the_hash_of_its_word(
+    words: list[str], seed: int, dimension: int
+) -> None:
+    vectors = word_vectors(words, seed, dimension)
+
+    assert vectors.shape == (len(words), dimension)
+    for word, vector in zip(words, vectors, strict=True):
+        digest = hashlib.sha256(word.casefold().encode("utf-8", "replace")).digest()
+        entropy = [seed, *struct.unpack("<8I", digest)]
+        drawn = Generator(SFC64(SeedSequence(entropy))).standard_normal(dimension, np.float32)
+        np.testing.assert_array_equal(vector, drawn / np.linalg.norm(drawn))
+
+
+def test_a_long_dialog_of_different_words_takes_seconds() -> None:
+    texts = [" ".join(f"w{turn}x{word}" for word in range(60)) for turn in range(2000)]
+    began = time.process_time()
+    batch = lexical_recording(said(*texts)).dialogs
+    assert time.process_time() - began < 8
+    assert batch.embeddings.shape == (1, 120_000, 64)
+
+
 def test_words_are_unit_vectors_in_random_directions() -> None:
-    vectors = np.stack([word_vector(f"word {number}") for number in range(400)])
+    vectors = word_vectors([f"word {number}" for number in range(400)])
 
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-6)
     cosines = (vectors @ vectors.T)[np.triu_indices(400, 1)]
     assert abs(cosines.mean()) < 0.002
     assert cosines.std() == pytest.approx(64**-0.5, rel=0.02)  # of uniform directions
-    assert (word_vector("rome", 0) != word_vector("rome", 1)).any()
+    assert (word_vectors(["rome"], 0) != word_vectors(["rome"], 1)).any()
 
 
 def test_projections_keep_scale_and_are_those_of_the_world() -> None:

@@ -24,7 +24,7 @@ from fdkvc.experiments.answers import CUT_TEXT, FULL, PROXIES, Answers, answer_c
 from fdkvc.experiments.proxies import OVER, proxies_table, rank_correlation
 from fdkvc.experiments.replay import Replay, replay
 from fdkvc.experiments.summary import mean_table, paired_differences
-from fdkvc.files.record import read_run
+from fdkvc.kinds import read_run
 from fdkvc.lm import BUNDLED
 from fdkvc.lm.chat import generate
 from fdkvc.lm.head_recordings import head_recordings

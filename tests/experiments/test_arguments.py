@@ -11,7 +11,7 @@ from fdkvc.corpora.transcripts import SPAN_KINDS
 from fdkvc.experiments.arguments import AGES, ANY, SOURCE_RECALL, forgotten, source_recall
 from fdkvc.experiments.replay import ARGUMENTS, Replay, replay, replay_arguments
 from fdkvc.experiments.summary import mean_table
-from fdkvc.files.text import forgotten_text
+from fdkvc.kinds.replay import forgotten_text
 from fdkvc.policies import policy_named
 from fdkvc.run.evidence import lost_turns
 from fdkvc.run.simulate import simulate

@@ -12,7 +12,8 @@ import pytest
 
 from fdkvc.experiments import benchmark as benchmark_module
 from fdkvc.experiments.benchmark import SLOW_CHUNK, Benchmark, run_benchmark
-from fdkvc.files.export import benchmark_files
+from fdkvc.experiments.study import Study
+from fdkvc.kinds.benchmark import BenchmarkRun
 from fdkvc.synthetic.scenarios import SCENARIOS
 
 BENCHMARK = Benchmark(dialogs=6, seed=3)
@@ -43,7 +44,7 @@ class Elsewhere(Executor):
 
 def files_of(executor: Executor | None) -> dict[str, str]:
     results = run_benchmark(BENCHMARK, executor=executor, workers=2, chunk=2)
-    files = benchmark_files(results, [])
+    files = BenchmarkRun(Study(results)).files
     return {name: text for name, text in files.items() if name.endswith(".csv")}
 
 
@@ -129,5 +130,5 @@ def test_chunks_are_small_where_a_metric_is_slow_so_that_a_cancelled_run_ends_so
 
     assert told == [SLOW_CHUNK, 6]
     again = run_benchmark(slow, workers=1, chunk=4)
-    files, others = (benchmark_files(ran, [], "fifo") for ran in (results, again))
+    files, others = (BenchmarkRun(Study(ran), "fifo").files for ran in (results, again))
     assert files["summary.csv"] == others["summary.csv"]

@@ -19,7 +19,8 @@ from fdkvc.experiments import cluster as cluster_module
 from fdkvc.experiments.benchmark import Benchmark, Results, run_benchmark
 from fdkvc.experiments.cluster import dask_cluster
 from fdkvc.experiments.jobs import Progress
-from fdkvc.files.export import benchmark_files
+from fdkvc.experiments.study import Study
+from fdkvc.kinds.benchmark import BenchmarkRun
 from tests.refusals import assert_one_sentence
 
 NO_DASK = "Dask is not installed: get it with `pip install -r requirements-dask.txt`"
@@ -39,7 +40,7 @@ CHUNK = 4
 
 def numbers(results: Results) -> dict[str, bytes]:
     """Return the files of a run that do not depend on its time."""
-    files = benchmark_files(results, [])
+    files = BenchmarkRun(Study(results)).files
     return {name: text.encode() for name, text in files.items() if name.endswith(".csv")}
 
 

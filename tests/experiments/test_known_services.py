@@ -14,7 +14,7 @@ from fdkvc.experiments.known_services import (
     known_services,
 )
 from fdkvc.experiments.proxies import answers_tables
-from fdkvc.files.text import answers_text
+from fdkvc.kinds.answers import answers_text
 from fdkvc.lm import BUNDLED, BUNDLED_SERVICES
 from fdkvc.report.document import answers_parts
 
@@ -84,7 +84,8 @@ def test_the_text_and_the_report_show_each_group() -> None:
     (unknown,) = [line.split() for line in lines if line.startswith("no service known")]
     assert unknown[3:] == [FULL, "10.0", "10.0"]
     (part, _) = answers_parts(Answers(budgets=(8, 16)), tables, "bundled", {})
-    assert "Values right, %: dialogs with no service known" in part.body
+    assert "Values right, %, by services that the model knows" in part.body
+    assert f"<td>no service known</td><td>{FULL}</td>" in part.body
 
 
 def test_only_the_bundled_model_has_a_sentence_about_its_services() -> None:

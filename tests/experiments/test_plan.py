@@ -15,7 +15,7 @@ from fdkvc.experiments.plan import (
     smallest_budgets,
 )
 from fdkvc.experiments.replay import BEST, REPLAYED, Replay
-from fdkvc.files.text import plan_text
+from fdkvc.kinds.replay import plan_text
 from fdkvc.policies import policy_named
 from tests.refusals import assert_one_sentence
 

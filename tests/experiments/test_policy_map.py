@@ -130,7 +130,7 @@ def test_the_page_names_the_best_on_two_axes_and_opens_compare() -> None:
     assert f"{RECALL_ONLY} {PROTECT}" in [each.value for each in app.caption]
     assert f"{RECALL_ONLY} {PROTECT}" in unescape(agents_report())
     assert any(
-        "pages cost FIFO what their empty places would" in said.value for said in app.markdown
+        "pages cost FIFO what their empty slots would" in said.value for said in app.markdown
     )
     check_answer(app, "call_recall", "calls_exact_of_full")
     check_answer(app, "calls_exact_of_full", "call_recall")

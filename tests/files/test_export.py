@@ -21,23 +21,23 @@ from hypothesis import strategies as st
 import fdkvc
 from fdkvc.corpora.arrays import one_dialog
 from fdkvc.experiments.benchmark import Benchmark, Latency, Results, run_benchmark
+from fdkvc.experiments.study import Study
 from fdkvc.experiments.sweep import Sweep
 from fdkvc.explain.tables import entries_table, turns_table
-from fdkvc.files.export import (
-    benchmark_files,
-    csv_text,
-    trace_files,
-)
+from fdkvc.files.export import csv_text
 from fdkvc.files.record import run_json, source_digest
-from fdkvc.files.text import at_least, benchmark_text, sweep_text, text_table, trace_text
+from fdkvc.files.trace import trace_files, trace_text
 from fdkvc.files.write import check_folder, write_files
+from fdkvc.grid import Grid
+from fdkvc.kinds.benchmark import BenchmarkRun
+from fdkvc.kinds.sweep import SweepRun
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.replication.tables import ablation_table
 from fdkvc.run.simulate import simulate
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
 
-LATENCIES = [Latency("fifo", 0.04, 0.01), Latency("h2o", 0.06, 0.01), Latency("fd-kvc", 0.1, 0.02)]
+LATENCIES = (Latency("fifo", 0.04, 0.01), Latency("h2o", 0.06, 0.01), Latency("fd-kvc", 0.1, 0.02))
 
 
 # ------------------------------------------------------------------------------- CSV
@@ -144,7 +144,7 @@ def results() -> Results:
 
 
 def test_the_files_of_a_benchmark(results: Results) -> None:
-    files = benchmark_files(results, LATENCIES)
+    files = BenchmarkRun(Study(results, latencies=LATENCIES)).files
     headers = {
         "summary.csv": "scenario,policy,metric,n,mean,ci_low,ci_high,published",
         "adaptation.csv": "policy,n,mean,median,p90,published_mean,published_median,published_p90",
@@ -172,10 +172,10 @@ def test_the_file_of_an_ablation() -> None:
 
 
 def test_files_are_the_same_bytes_for_any_workers_and_chunks(results: Results) -> None:
-    expected = benchmark_files(results, LATENCIES)
+    expected = BenchmarkRun(Study(results, latencies=LATENCIES)).files
     for workers, chunk in ((1, 100), (2, 1), (3, 4)):
         ran = run_benchmark(results.benchmark, workers=workers, chunk=chunk)
-        files = benchmark_files(ran, LATENCIES)
+        files = BenchmarkRun(Study(ran, latencies=LATENCIES)).files
         for name in ("summary.csv", "adaptation.csv", "paired.csv"):
             assert files[name].encode() == expected[name].encode()
         runs = [json.loads(each["run.json"]) for each in (files, expected)]
@@ -184,7 +184,7 @@ def test_files_are_the_same_bytes_for_any_workers_and_chunks(results: Results) -
 
 
 def test_run_json_says_all_that_the_numbers_depend_on(results: Results) -> None:
-    run = json.loads(benchmark_files(results, LATENCIES, "fifo")["run.json"])
+    run = json.loads(BenchmarkRun(Study(results, latencies=LATENCIES), "fifo").files["run.json"])
     keys = ["format", "kind", "parameters", "versions", "processor", "seconds", "digests"]
     assert (list(run), run["kind"]) == (keys, "benchmark")
     assert run["parameters"]["seed"] == 5
@@ -387,7 +387,7 @@ def test_a_relative_folder_is_below_the_current_one(
 
 def test_a_text_table_is_aligned() -> None:
     rows = [["shift", "fifo", "1.0"], ["shift", "fd-kvc", "10.0"], ["mixed", "h2o", ""]]
-    assert text_table(["scenario", "policy", "%"], rows, 2, grouped=True).split("\n") == [
+    assert Grid(["scenario", "policy", "%"], rows, 2).text(grouped=True).split("\n") == [
         "scenario  policy     %",
         "",
         "shift     fifo     1.0",
@@ -398,12 +398,14 @@ def test_a_text_table_is_aligned() -> None:
 
 
 def test_the_text_of_a_benchmark_shows_measured_beside_published(results: Results) -> None:
-    lines = benchmark_text(results, LATENCIES).split("\n")
+    lines = BenchmarkRun(Study(results, latencies=LATENCIES)).text.split("\n")
     assert max(map(len, lines)) <= 100
     fifo = next(line for line in lines if line.startswith("mixed") and "fifo" in line)
-    assert fifo.split()[5:] == ["0.0206", "85.7", "±", "0.0", "44.4", "±", "0.0", "44.4"]
+    assert fifo.split()[5:] == ["(.0206)", "85.7", "44.4", "(44.4%)"]
     h2o = [line.split() for line in lines if line.startswith("h2o")]
-    assert "> 16.00 16 > 16 16 > 16 16 7" in [" ".join(words[1:]) for words in h2o]
+    assert "never (> 16) (16.0) never (> 16) (16) never (> 16) (16)" in map(
+        " ".join, (words[1:] for words in h2o)
+    )
     assert ["h2o", "0.060", "1.500", "0.055"] in h2o
     text = "\n".join(lines)
     assert "Paired differences from h2o" in text
@@ -413,14 +415,16 @@ def test_the_text_of_a_benchmark_shows_measured_beside_published(results: Result
 
 def test_a_whole_benchmark_fits_a_terminal() -> None:
     ran = run_benchmark(Benchmark(dialogs=2))
-    text = benchmark_text(ran, [Latency(key, 0.1, 0.1) for key in POLICIES])
+    text = BenchmarkRun(
+        Study(ran, latencies=tuple(Latency(key, 0.1, 0.1) for key in POLICIES))
+    ).text
     assert max(map(len, text.split("\n"))) <= 100
-    assert "no difference in any dialog" in text
+    assert "the same in every dialog" in text
 
 
 def test_one_dialog_is_too_few_for_intervals_and_tests() -> None:
     ran = run_benchmark(Benchmark(dialogs=1, scenarios=(SCENARIOS["shift"],)))
-    text = benchmark_text(ran, LATENCIES)
+    text = BenchmarkRun(Study(ran, latencies=LATENCIES)).text
     assert "of 1 dialog per scenario" in text
     assert "too few dialogs" in text
     assert "nan" not in text
@@ -428,14 +432,13 @@ def test_one_dialog_is_too_few_for_intervals_and_tests() -> None:
 
 def test_the_text_of_a_sweep() -> None:
     sweep = Sweep(axes=(("w_c", (0.1, 0.2)),), dialogs=3)
-    swept, others = sweep_text(sweep, run_benchmark(sweep.benchmark)).split("\n\n\n")
+    swept, others = SweepRun(sweep, run_benchmark(sweep.benchmark)).text.split("\n\n\n")
     assert "fd-kvc w_c" not in others
-    assert len(others.split("\n\n")) == len(sweep.benchmark.policies) - 1
-    title, _, header, *rows = swept.split("\n")
-    assert title.startswith("Mixed 3-Topic: means over the last turns of 3 dialogs")
-    assert header.split()[0] == "w_c"
-    assert [row.split()[0] for row in rows] == ["0.1", "0.2"]
-    assert "77.6" in rows[0].split()
+    assert len(others.split("\n")) == len(sweep.benchmark.policies) - 1
+    assert swept.startswith("Mixed 3-Topic, last turns of 3 dialogs, means")
+    rows = swept.split("\n")[-2:]
+    assert [row.split()[:2] for row in rows] == [["fd-kvc", "w_c=0.1"], ["fd-kvc", "w_c=0.2"]]
+    assert "(77.6%)" in rows[0].split()
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -450,25 +453,3 @@ def test_the_text_of_a_trace(policy: str) -> None:
     if policy_named(policy).reads_afresh:  # all that is stored stood for the choice
         evicted = str(640 - 56)
     assert rows[-1].split()[:4] == ["19", "C", cached, evicted]
-
-
-@pytest.mark.parametrize(
-    ("turns", "never", "words"),
-    [
-        ([2, 2, 2], 0, ["2.00", "2", "2"]),
-        ([4, 5, 16], 0, ["8.33", "5", "13.8"]),  # the last adapted in the very last turn
-        ([4, 5, 16], 1, ["> 8.33", "5", "> 13.8"]),
-        ([4, 16, 16], 2, ["> 12.00", "> 16", "> 16"]),
-        ([4, 4, 16, 16], 2, ["> 10.00", "> 10", "> 16"]),
-        ([4] * 19 + [16], 1, ["> 4.60", "4", "4"]),
-    ],
-)
-def test_what_rests_on_a_dialog_that_never_adapts_is_at_least(
-    turns: list[int], never: int, words: list[str]
-) -> None:
-    summary = {
-        "mean": float(np.mean(turns)),
-        "median": float(np.median(turns)),
-        "p90": float(np.percentile(turns, 90)),
-    }
-    assert list(at_least(summary, len(turns), never).values()) == words

@@ -43,7 +43,7 @@ def test_the_agents_page_has_what_was_measured_of_them(gallery: Path) -> None:
     page = (gallery / "agents.html").read_text("utf-8")
     rows = shipped_table("agents").query("variant == 'as read' and metric == 'call_recall'")
     for row in rows[rows.policy.isin(["fifo", "learned"])].to_dict("records"):
-        mean, low, high = (f"{100 * row[name]:.0f}" for name in ("mean", "ci_low", "ci_high"))
+        mean, low, high = (f"{100 * row[name]:.1f}" for name in ("mean", "ci_low", "ci_high"))
         assert f"<td>{mean} ({low} to {high})</td>" in page
     assert "<svg" in page
     assert "20 tasks" in page

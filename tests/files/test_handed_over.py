@@ -277,7 +277,7 @@ def test_a_scene_holds_the_run_and_what_is_said_of_it() -> None:
     turn, entry = nearly_kept(run)
     packed = pack(run, "scene")
     told = sentences_of([run], entry)
-    text = scene_html(Scene("<FD-KVC>", "one", packed, turn, entry, sentences=told))
+    text = scene_html(Scene("<FD-KVC>", packed, turn, entry, sentences=told))
     assert "<title>&lt;FD-KVC&gt;</title>" in text
     assert not FOREIGN.search(text)
     (data,) = re.findall(r'const data = bytes\("([^"]+)"\)', text)

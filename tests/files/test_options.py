@@ -15,9 +15,8 @@ from fdkvc.experiments.answers import Answers
 from fdkvc.experiments.benchmark import Benchmark
 from fdkvc.experiments.replay import Replay
 from fdkvc.experiments.sweep import Sweep
-from fdkvc.files import record
 from fdkvc.files.options import options_of, settings_from
-from fdkvc.files.record import Kind, read_run, run_json
+from fdkvc.files.record import parse_run, run_json
 from fdkvc.policies import policy_named, read_policy
 from fdkvc.synthetic.scenarios import SCENARIOS, Scenario
 from fdkvc.words import command_line
@@ -36,8 +35,8 @@ class Wider(Benchmark):
     how: str | None = None
 
 
-def test_a_field_that_is_added_is_seen_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record, "KINDS", {"wider": Kind(Wider)})
+def test_a_field_that_is_added_is_seen_everywhere() -> None:
+    kinds: Any = {"wider": (Wider, {})}
     given = argparse.Namespace(dialogs=2, depth=4, share=0.25, beside=["shift"], how=None)
 
     settings = settings_from(Wider, given)
@@ -46,7 +45,7 @@ def test_a_field_that_is_added_is_seen_everywhere(monkeypatch: pytest.MonkeyPatc
     assert settings == expected
     text = run_json("wider", settings, {})
     assert json.loads(text)["parameters"]["depth"] == 4
-    assert read_run(text).settings == expected
+    assert parse_run(text, kinds).settings == expected
     assert command_line("wider", options_of(settings)) == (
         "python -m fdkvc wider --dialogs 2 --seed 0 --budget 56 --depth 4 --share 0.25 "
         "--beside shift --out results"
@@ -54,7 +53,7 @@ def test_a_field_that_is_added_is_seen_everywhere(monkeypatch: pytest.MonkeyPatc
     wrong = json.loads(text)
     wrong["parameters"]["depth"] = "deep"
     with pytest.raises(ValueError, match=r"at parameters\.depth: it is not a whole number"):
-        read_run(json.dumps(wrong))
+        parse_run(json.dumps(wrong), kinds)
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,14 @@ from fdkvc.experiments.answers import Answers
 from fdkvc.experiments.benchmark import Benchmark, default_baseline, run_benchmark
 from fdkvc.experiments.model_shape import ModelShape
 from fdkvc.experiments.replay import Replay
+from fdkvc.experiments.study import Study
 from fdkvc.experiments.sweep import Sweep
-from fdkvc.files.export import benchmark_files, csv_text
-from fdkvc.files.record import INFORMATIVE, KINDS, Record, digest, read_run, run_json
+from fdkvc.files.export import csv_text
+from fdkvc.files.record import INFORMATIVE, Record, digest, run_json
 from fdkvc.files.repeat import Comparison, compare, comparison_sentence, difference
-from fdkvc.files.studies import study_files, sweep_files
+from fdkvc.kinds import KINDS, read_run
+from fdkvc.kinds.benchmark import BenchmarkRun, StudyRun
+from fdkvc.kinds.sweep import SweepRun
 from fdkvc.limits import MAX_RUN_JSON_BYTES
 from fdkvc.policies import policy_named, read_policy
 from fdkvc.synthetic.scenarios import SCENARIOS, World, custom_scenario
@@ -59,7 +62,7 @@ def test_what_was_written_is_read_again(benchmark: Benchmark) -> None:
 
 def test_the_same_numbers_are_the_same_byte_for_byte_and_others_are_not() -> None:
     study = few_dialogs()
-    files = study_files(study)
+    files = StudyRun(study).files
     assert len(files["run.json"]) < MAX_RUN_JSON_BYTES
     record = read_run(files["run.json"])
     assert record.versions["fdkvc-lab"]
@@ -71,7 +74,7 @@ def test_the_same_numbers_are_the_same_byte_for_byte_and_others_are_not() -> Non
     )
     other = {**files, "paired.csv": files["paired.csv"] + "\n"}
     assert compare(record.with_texts(files), other).apart == {"paired.csv": math.inf}
-    few = compare(record, benchmark_files(study.results, []))
+    few = compare(record, BenchmarkRun(Study(study.results)).files)
     assert few.same == ("summary.csv", "adaptation.csv", "paired.csv")
     assert set(few.other) == set(record.digests) - set(few.same)
     assert not few.repeated
@@ -81,35 +84,36 @@ def test_a_run_that_was_cut_short_says_what_was_finished() -> None:
     whole = few_dialogs().results
     asked = dataclasses.replace(whole.benchmark, dialogs=500)
     part = dataclasses.replace(whole, benchmark=asked, measured={**whole.measured, "mixed": {}})
-    files = benchmark_files(part, [], "fifo")
+    files = BenchmarkRun(Study(part), "fifo").files
 
     parameters = json.loads(files["run.json"])["parameters"]
     done = whole.benchmark.dialogs
     finished = {scenario: 0 if scenario == "mixed" else done for scenario in whole.measured}
     assert (parameters["dialogs"], parameters["finished"]) == (500, finished)
     assert (
-        "finished" not in json.loads(benchmark_files(whole, [], "fifo")["run.json"])["parameters"]
+        "finished"
+        not in json.loads(BenchmarkRun(Study(whole), "fifo").files["run.json"])["parameters"]
     )
 
     record = read_run(files["run.json"])
     assert (record.benchmark, record.finished) == (asked, finished)
-    words = comparison_sentence(record, compare(record, benchmark_files(whole, [], "fifo")))
+    words = comparison_sentence(record, compare(record, BenchmarkRun(Study(whole), "fifo").files))
     assert words.startswith("the run differs from the file at parameters.dialogs and ")
     assert f"the original run was cancelled after 0 to {done} of 500 dialogs per scenario" in words
 
 
 def test_differences_from_another_baseline_are_the_same_again() -> None:
     results = few_dialogs().results
-    record = read_run(benchmark_files(results, [], "fifo")["run.json"])
+    record = read_run(BenchmarkRun(Study(results), "fifo").files["run.json"])
     assert record.kind == "benchmark"
-    assert compare(record, benchmark_files(results, [], record.baseline)).repeated
-    others = compare(record, benchmark_files(results, [], "h2o"))
+    assert compare(record, BenchmarkRun(Study(results), record.baseline).files).repeated
+    others = compare(record, BenchmarkRun(Study(results), "h2o").files)
     assert (others.other, others.unknown) == (("parameters.baseline",), ("paired.csv",))
 
 
 def rounded(change: float, **parts: Any) -> tuple[Record, dict[str, str]]:
     """Return the record of a run whose every mean is off by so much, and its files."""
-    files = benchmark_files(few_dialogs().results, [], "fifo")
+    files = BenchmarkRun(Study(few_dialogs().results), "fifo").files
     table = pd.read_csv(io.StringIO(files["summary.csv"]))
     table["mean"] += change
     summary = csv_text(table)
@@ -193,10 +197,10 @@ def test_without_digests_nothing_was_compared() -> None:
     ],
 )
 def test_a_sweep_is_read_again_and_gives_the_same_numbers(sweep: Sweep) -> None:
-    files = sweep_files(sweep, run_benchmark(sweep.benchmark))
+    files = SweepRun(sweep, run_benchmark(sweep.benchmark)).files
     record = read_run(files["run.json"])
     assert (record.settings, record.benchmark) == (sweep, sweep.benchmark)
-    again = sweep_files(sweep, run_benchmark(record.benchmark, workers=1, chunk=1))
+    again = SweepRun(sweep, run_benchmark(record.benchmark, workers=1, chunk=1)).files
     assert list(compare(record, again).same) == [name for name in files if name != "run.json"]
 
 
@@ -221,7 +225,7 @@ def test_a_sweep_that_is_not_right_gets_a_sentence(
     changes: dict[str, object], sentence: str
 ) -> None:
     sweep = Sweep(dialogs=2)
-    run = json.loads(sweep_files(sweep, run_benchmark(sweep.benchmark))["run.json"])
+    run = json.loads(SweepRun(sweep, run_benchmark(sweep.benchmark)).files["run.json"])
     run["parameters"] |= changes
     with pytest.raises(ValueError, match=sentence):
         read_run(json.dumps(run))
@@ -355,9 +359,9 @@ def small_runs() -> dict[str, dict[str, str]]:
     """Return the files of a small run of each kind but answers, by kind."""
     swept = run_benchmark(SWEEP.benchmark)
     return {
-        "benchmark": benchmark_files(run_benchmark(SMALL), [], "fifo"),
-        "study": study_files(few_dialogs()),
-        "sweep": sweep_files(SWEEP, swept),
+        "benchmark": BenchmarkRun(Study(run_benchmark(SMALL)), "fifo").files,
+        "study": StudyRun(few_dialogs()).files,
+        "sweep": SweepRun(SWEEP, swept).files,
         "answers": {
             "run.json": run_json(
                 "answers",

@@ -19,9 +19,10 @@ from fdkvc.experiments.benchmark import Benchmark, run_benchmark
 from fdkvc.experiments.statistics import holm
 from fdkvc.experiments.study import Study, run_study
 from fdkvc.experiments.sweep import Sweep
-from fdkvc.files.export import benchmark_files
+from fdkvc.files.export import as_zip
 from fdkvc.files.record import digest
-from fdkvc.files.studies import TIMED, as_zip, latex, markdown, study_files, sweep_files
+from fdkvc.kinds.benchmark import BenchmarkRun, StudyRun, latex, markdown
+from fdkvc.kinds.sweep import SweepRun
 from fdkvc.paper.claims import CLAIMS
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.replication.cells import measured_tables
@@ -33,7 +34,7 @@ from tests.studies import few_dialogs, paper_tables
 
 @cache
 def files() -> dict[str, str]:
-    return study_files(few_dialogs())
+    return StudyRun(few_dialogs()).files
 
 
 def frame(name: str) -> pd.DataFrame:
@@ -42,7 +43,9 @@ def frame(name: str) -> pd.DataFrame:
 
 def test_the_benchmarks_files_are_among_them_byte_for_byte() -> None:
     study = few_dialogs()
-    expected = benchmark_files(run_benchmark(study.results.benchmark), study.latencies)
+    expected = BenchmarkRun(
+        Study(run_benchmark(study.results.benchmark), latencies=tuple(study.latencies))
+    ).files
     for name in ("summary.csv", "adaptation.csv", "paired.csv", "latency.csv"):
         assert files()[name] == expected[name]
 
@@ -84,15 +87,15 @@ def test_the_claims_cells_and_comparisons_are_there() -> None:
 
 def test_run_json_has_the_digest_of_every_file_without_times() -> None:
     digests = json.loads(files()["run.json"])["digests"]
-    assert set(digests) == set(files()) - {*TIMED, "run.json"}
+    assert set(digests) == set(files()) - {*StudyRun(few_dialogs()).timed, "run.json"}
     assert all(digest(files()[name]) == known for name, known in digests.items())
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("workers", [1, 3])
 def test_the_same_study_gives_the_same_bytes_apart_from_times(workers: int) -> None:
-    again = study_files(run_study(few_dialogs().results.benchmark, workers=workers))
-    for name in set(files()) - {*TIMED, "run.json"}:
+    again = StudyRun(run_study(few_dialogs().results.benchmark, workers=workers)).files
+    for name in set(files()) - {*StudyRun(few_dialogs()).timed, "run.json"}:
         assert again[name] == files()[name], name
 
 
@@ -169,12 +172,12 @@ def test_every_verdict_has_its_sign_wherever_tables_are_told() -> None:
 def test_a_sweep_of_one_has_the_ablations_file_and_a_sweep_of_two_has_not() -> None:
     one = Sweep(axes=(("gamma", (0.8,)),), dialogs=2)
     two = Sweep(axes=(("gamma", (0.8,)), ("w_c", (0.4,))), dialogs=2)
-    names = [list(sweep_files(sweep, run_benchmark(sweep.benchmark))) for sweep in (one, two)]
+    names = [list(SweepRun(sweep, run_benchmark(sweep.benchmark)).files) for sweep in (one, two)]
     assert names == [["sweep.csv", "ablation.csv", "run.json"], ["sweep.csv", "run.json"]]
 
 
 def test_a_study_without_late_metrics_has_its_files_all_the_same() -> None:
     scenario = Benchmark().scenarios[-1]
-    few = study_files(run_study(Benchmark(scenarios=(scenario,), dialogs=2)))
+    few = StudyRun(run_study(Benchmark(scenarios=(scenario,), dialogs=2))).files
     assert set(few) == set(files())
     assert few["comparison.csv"].count("\n") == 1

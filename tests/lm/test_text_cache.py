@@ -14,10 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fdkvc.attention import Observation
+from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.model_text import Passage
 from fdkvc.corpora.word_frequencies import word_surprisal
 from fdkvc.lm import BUNDLED
 from fdkvc.lm.decoder import Decoder
+from fdkvc.lm.head_tokens import HeadTokens
 from fdkvc.lm.language_model import load_language_model
 from fdkvc.lm.text_cache import CutTextCache, EvictingCache, RetrievalCache, TextCache, read
 from fdkvc.policies import policy_named, read_policy
@@ -374,3 +377,51 @@ def test_a_whitelist_knows_words_and_speakers_of_what_a_model_reads(
     said, turns = kept("speaker=system")
     assert "Trieste? When?" in said
     assert 0 not in turns
+
+
+@pytest.mark.parametrize("decides", ["head", "layer", "model"])
+def test_hidden_states_that_heads_share_are_compared_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decides: str
+) -> None:
+    model = load_language_model(write_model(tmp_path, seed=3))
+    (dialog, *_) = read_file(EXAMPLES / "dialogues.json")
+    repetition = Observation.repetition
+    seen: list[Any] = []
+
+    def noted(observation: Observation, token: Any) -> Any:
+        seen.append(repetition(observation, token))
+        return seen[-1]
+
+    def held() -> Any:
+        cache = model.evicting(policy_named("surprisal"), 12, decides)
+        for passage in model.tokens.encode_dialog(dialog)[:5]:
+            read([cache], passage.ids)
+            cache.end_turn()
+        return cache.attended
+
+    monkeypatch.setattr(Observation, "repetition", noted)
+    shared, by_heads = held(), [*seen]
+    seen.clear()
+    of_groups: Any = HeadTokens.embeddings
+
+    def of_rows(tokens: HeadTokens) -> Any:
+        embeddings = of_groups.fget(tokens)
+        return np.repeat(embeddings, len(tokens.born) // len(embeddings), axis=0)
+
+    monkeypatch.setattr(HeadTokens, "embeddings", property(of_rows))
+    assert np.array_equal(held(), shared)
+    assert len(seen) == len(by_heads) >= 5
+    for one, other in zip(seen, by_heads, strict=True):  # bit for bit
+        assert np.array_equal(one, other)
+
+
+def test_a_large_model_reads_texts_together_to_rounding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoder = load_language_model(write_model(tmp_path)).decoder
+    texts = np.random.default_rng(0).integers(0, decoder.shape.vocabulary, (5, 30))
+    alone = [read([TextCache(decoder)], ids) for ids in texts]
+    monkeypatch.setattr("fdkvc.lm.decoder.LARGE", 0)
+    assert decoder.large
+    together = read([TextCache(decoder) for _ in texts], texts)
+    np.testing.assert_allclose(together, np.concatenate(alone), atol=1e-4)

@@ -69,24 +69,6 @@ def test_heads_that_agree_decide_as_each_would(key: str) -> None:
     np.testing.assert_array_equal(each.kept, joined.kept)
 
 
-@pytest.mark.parametrize("key", ["tova", "fd-kvc"])
-def test_a_row_of_the_record_is_the_record_of_that_head_alone(key: str) -> None:
-    dialogs, policy = RECORDINGS[0].dialogs, policy_named(key)
-    row = simulate(policy, dialogs, 32).row(1)
-    alone = simulate(policy, dialogs.row(1), 32)
-
-    np.testing.assert_array_equal(row.kept, alone.kept)
-    np.testing.assert_array_equal(row.output, alone.output)
-    for field in dataclasses.fields(all_entries(alone)):
-        mine, theirs = (getattr(all_entries(each), field.name) for each in (row, alone))
-        np.testing.assert_equal(mine, theirs)
-    np.testing.assert_equal(row.state, alone.state)
-    np.testing.assert_equal(row.evicted, alone.evicted)
-    np.testing.assert_array_equal(row.last.cache.token, alone.last.cache.token)
-    np.testing.assert_array_equal(row.last.attended.after, alone.last.attended.after)
-    assert row.kept.base is None  # it does not hold on to the other heads
-
-
 def test_the_score_is_the_mean_of_the_heads_scores() -> None:
     dialogs, policy = RECORDINGS[0].dialogs, policy_named("knorm")
     joined = all_entries(simulate(Together(policy, HEADS), dialogs, 32))

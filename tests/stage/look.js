@@ -1,13 +1,13 @@
-// Prints as JSON what the stage's modules say of packed runs: `node look.js FILE …`, in order.
+// Prints as JSON what the stage's modules make of packed runs: `node look.js FILE …`, in order.
 
 import { readFileSync } from 'node:fs';
-import { comparison, entryName, fateOf, headline, rivalOf, verdict } from '../../fdkvc/stage/explain.js';
-import { contrast, difference, gap, number } from '../../fdkvc/stage/numbers.js';
+import { comparison, entryName, fateOf, rivalOf } from '../../fdkvc/stage/fate.js';
+import { number, signed } from '../../fdkvc/stage/numbers.js';
 import { lanesOf } from '../../fdkvc/stage/long.js';
 import { Dialog, Lane, unpack } from '../../fdkvc/stage/record.js';
 
 // Of each token that has come: what became of it, and the numbers that say why.
-function told(lane, turn) {
+function seen(lane, turn) {
   const { born } = lane.dialog;
   return [...born.keys()].filter((token) => born[token] <= turn).map((token) => {
     const fate = fateOf(lane, turn, token);
@@ -16,36 +16,35 @@ function told(lane, turn) {
     return {
       fate,
       name: fate.at === turn ? entryName(lane, turn, token) : null,
-      verdict: verdict(lane, fate),
       rival: rival === undefined ? null : lane.token[rival],
-      rows: rival === undefined ? [] : comparison(lane, fate, rival),
+      rows: comparison(lane, fate, rival),
       course: lane.terms.length && fate.rule !== 'threshold' ? lane.course(fate.at, token) : null,
       path: lane.path(token),
     };
   });
 }
 
-const every = (turns, tell) => [...Array(turns).keys()].map(tell);
+const every = (turns, see) => [...Array(turns).keys()].map(see);
 
 async function look(file) {
   const packed = await unpack(readFileSync(file));
-  const several = packed.columns.length === 3 * packed.lanes.length;
+  const several = packed.kind !== 'one';
   const dialog = new Dialog(packed.dialog, packed.palette, packed.topicless);
   const lanes = several ? lanesOf(packed) : [new Lane(packed.lanes[0], packed.columns, dialog)];
   const { turns } = dialog;
   return {
+    headlines: packed.headlines,
     paint: every(20, (hue) => dialog.paint(hue - 1)),
-    headlines: every(turns, (turn) => headline(lanes, turn)),
     lanes: lanes.map((lane) => ({
       river: lane.river(),
       paged: every(turns, (turn) => lane.paged(turn)),
-      turns: every(turns, (turn) => told(lane, turn)),
+      turns: every(turns, (turn) => seen(lane, turn)),
     })),
   };
 }
 
-const numbers = (pairs) => pairs.map(([one, other]) => [number(one), ...contrast(one, other), gap(one, other), difference(one, other)]);
+const numbers = (pairs) => pairs.map(([one, other]) => [number(one), signed(one, other)]);
 
 const [what, ...files] = process.argv.slice(2);
-const said = what === 'numbers' ? numbers(JSON.parse(readFileSync(files[0], 'utf-8'))) : await Promise.all(files.map(look));
-process.stdout.write(JSON.stringify(said));
+const found = what === 'numbers' ? numbers(JSON.parse(readFileSync(files[0], 'utf-8'))) : await Promise.all(files.map(look));
+process.stdout.write(JSON.stringify(found));

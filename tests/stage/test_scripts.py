@@ -1,4 +1,4 @@
-"""What the stage's scripts say of a run is what Python says of it; run by node, without a browser.
+"""What the stage's scripts make of a run is what Python makes of it; node runs them.
 
 `look.js` prints what the modules make of runs that are packed as for the browser.
 """
@@ -6,34 +6,35 @@
 from __future__ import annotations
 
 import json
-import math
 import os
-import re
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
 
 from fdkvc.charts.theme import TOPICLESS, TOPICS, letter_ink
-from fdkvc.explain.explain import Explanation, explain, sentences
+from fdkvc.explain.explain import explain, turn_view
 from fdkvc.policies import POLICIES, read_policy
 from fdkvc.run.fork import Fork
 from fdkvc.run.long import simulate_long
 from fdkvc.run.trace import Rule, Status
-from fdkvc.stage.drawn import Kind, script
+from fdkvc.stage.drawn import script
 from fdkvc.stage.payload import LaneHead, pack, pack_lanes
 from fdkvc.stage.run import DialogChoice, Run, build_run, continue_run
 from fdkvc.synthetic.scenarios import SCENARIOS
-from fdkvc.words import contrast, gap, minus, number
+from fdkvc.words import minus, number
 from tests.policies.test_contract import BUDGET, OPTIONS, SMALL
 
 LOOK = Path(__file__).parent / "look.js"
+ROOT = LOOK.parents[2]
+BUNDLES = ROOT / "fdkvc" / "stage" / "bundle"
+REQUIRED = os.environ.get("FDKVC_REQUIRE_NODE") == "1"
 NO_NODE = "node is not installed: get it with `apt-get install nodejs`"
 
 Look = Callable[..., Any]
@@ -43,9 +44,7 @@ Look = Callable[..., Any]
 def node() -> str:
     """Return where node is; without it, the tests of the scripts are not run."""
     found = shutil.which("node")
-    if found is None and os.environ.get("FDKVC_REQUIRE_NODE") == "1":
-        pytest.fail(NO_NODE)
-    return found or pytest.skip(NO_NODE)
+    return found or (pytest.fail if REQUIRED else pytest.skip)(NO_NODE)
 
 
 @pytest.fixture(scope="module")
@@ -84,13 +83,6 @@ def seen(look: Look, runs: Mapping[str, Run], tmp_path_factory: pytest.TempPathF
 # ------------------------------------------------------------------------------- numbers
 
 
-def difference(one: float, other: float, digits: int = 3) -> str:
-    """Write a difference with its sign."""
-    apart = gap(one, other, digits)
-    sign = minus("-") if one < other else "+" if float(apart) > 0 else ""
-    return sign + apart
-
-
 def test_numbers_are_written_as_python_writes_them(look: Look, tmp_path: Path) -> None:
     rng = np.random.default_rng(7)
     halves = [odd / 2**power for power in range(1, 12) for odd in range(1, 40, 2)]
@@ -104,54 +96,25 @@ def test_numbers_are_written_as_python_writes_them(look: Look, tmp_path: Path) -
     file = tmp_path / "pairs.json"
     file.write_text(json.dumps(pairs))
 
-    for (one, other), said in zip(pairs, look("numbers", file), strict=True):
-        written = [number(one), *contrast(one, other), gap(one, other), difference(one, other)]
-        assert said == written, (one, other)
+    for (one, other), (written, apart) in zip(pairs, look("numbers", file), strict=True):
+        assert written == number(one), one
+        first, second = (float(number(x).replace(minus("-"), "-")) for x in (one, other))
+        subtracted = float(apart.replace(minus("-"), "-"))
+        exact = first - second or one - other
+        assert subtracted == pytest.approx(exact, abs=5.1e-4), (one, other)
+        assert (subtracted == 0) == (one == other), (one, other)
+        assert apart.startswith("+") == (subtracted > 0), (one, other)
 
 
 # ------------------------------------------------------------------------------- why
 
 
-def score_digits(why: Explanation) -> int:
-    """Return the fewest decimals that tell a score, the cutoff and the best evicted apart."""
-    scores = {why.score, why.cutoff, None if why.rule else why.best_evicted} - {None}
-    return next(
-        (
-            digits
-            for digits in range(3, 7)
-            if len({number(each, digits) for each in scores if each is not None}) == len(scores)
-        ),
-        3,
-    )
-
-
-def verdict(why: Explanation, rival: str, other: float) -> str:
-    """Say a decision as the panel does, from what `explain` found."""
-    if why.rule == Rule.threshold:
-        return "The threshold evicted it before the budget was applied."
-    if why.best_evicted is None:
-        slots = "slot is" if why.budget == 1 else "slots are"
-        return f"The budget evicted nothing: {why.stayed} of {why.budget} {slots} used."
-    if why.rule == Rule.budget and why.cutoff is None:
-        return "Protected entries took every slot, so scores did not count."
-    assert why.score is not None
-    apart = gap(why.score, other, score_digits(why))
-    measure = "the last kept" if why.rule else "the first evicted"
-    if why.protected and why.score < other:
-        return f"Protected: by score alone it would be evicted before {rival}."
-    if why.protected:
-        return f"Protected, and {apart} above the first evicted, {rival}."
-    if why.score == other:
-        return f"Tied with {measure}, {rival}: ties go to the older entry."
-    return f"{apart} {'short of' if why.rule else 'above'} {measure}, {rival}."
-
-
-def check_entry(run: Run, turn: int, token: int, told: Mapping[str, Any]) -> None:
-    """Hold what the panel says of an entry in a turn against `explain` and its sentences."""
+def check_entry(run: Run, turn: int, token: int, seen: Mapping[str, Any]) -> None:
+    """Hold the numbers that the panel shows of an entry in a turn against `explain`."""
     own = run.at(turn)
     why = explain(own.trace, own.dialogs, 0, turn, token)
-    fate, words = told["fate"], " ".join(sentences(why))
-    gone = why.rule != Rule.none
+    digits = turn_view(own.trace, own.dialogs, 0, turn).digits
+    fate, gone = seen["fate"], why.rule != Rule.none
     assert fate["fate"] == ("evicted" if gone else "kept")
     assert fate["left"] == (turn if gone else None)
     assert (fate["at"], fate["stood"], fate["isProtected"]) == (turn, why.stood, why.protected)
@@ -162,70 +125,40 @@ def check_entry(run: Run, turn: int, token: int, told: Mapping[str, Any]) -> Non
     size = own.trace.policy.page_size
     parts = ["protected"] * why.protected + [f"page {token // size}"] * (size > 1) + [rank]
     name = f"token {token}, topic {topic}, from turn {why.born}, {status}, {', '.join(parts)}"
-    assert told["name"] == name
+    assert seen["name"] == name
 
-    rival, other = "", math.nan
-    if told["rival"] is None:
-        assert told["rows"] == []
+    if why.rule == Rule.threshold:  # its rank and score were not what decided
+        assert seen["rival"] is None
+        return
+    assert why.score is not None
+    terms = why.terms if len(why.terms) > 1 else {}
+    names = ["score", *map(why.policy.quantity_name, terms)]
+    numbers = [why.score, *terms.values()]
+    assert [row["name"] for row in seen["rows"]] == names
+    assert [row["own"] for row in seen["rows"]] == [number(x, digits) for x in numbers]
+    if seen["rival"] is None:
+        assert why.cutoff is None
+        assert {row["margin"] for row in seen["rows"]} == {"–"}
+        return
+    assert why.cutoff is not None
+    them = explain(own.trace, own.dialogs, 0, turn, seen["rival"])
+    if token == why.marginal:
+        assert (them.rule, them.score) == (Rule.budget, why.best_evicted)
     else:
-        them = explain(own.trace, own.dialogs, 0, turn, told["rival"])
-        rival = f"token {them.token}" + f" of {them.topic}" * bool(them.topic)
-        assert them.score is not None
-        other = them.score
-        if why.rule:
-            assert (them.token, other) == (why.marginal, why.cutoff)
-        else:
-            assert (them.rule, other) == (Rule.budget, why.best_evicted)
-        assert why.score is not None
-        if not why.protected:  # the panel says by how much it is above, or short
-            assert why.score <= other if why.rule else why.score >= other
-        scores = {"score": (why.score, other)}
-        terms = {
-            why.policy.quantity_name(name): (why.terms[name], them.terms[name])
-            for name in why.terms
-            if len(why.terms) > 1
-        }
-        rows = [
-            {"name": name, "own": own, "other": others, "apart": difference(*pair, digits)}
-            for name, pair in (scores | terms).items()
-            for digits in [score_digits(why) if name == "score" else 3]
-            for own, others in [contrast(*pair, digits)]
-        ]
-        assert told["rows"] == rows
-    assert told["verdict"] == verdict(why, rival, other)
-    check_sentences(why, words, other, told["rows"])
-
-
-def check_sentences(
-    why: Explanation, words: str, other: float, rows: list[Mapping[str, str]]
-) -> None:
-    """Hold the sentences against the numbers that the panel shows."""
-    if not why.decided:
-        assert "nothing was decided" in words
-    elif why.rule == Rule.threshold:
-        assert "by the threshold" in words
-    elif why.best_evicted is None:
-        assert f"the budget evicted nothing, with {why.stayed} of" in words
-    elif not rows:
-        assert "did not count" in words
-    elif why.rule:
-        apart = rows[0]["apart"].lstrip("+−")
-        tie = why.score == other
-        assert f"Its score of {rows[0]['own']} ranked" in words
-        assert ("ties go to the older entry" if tie else f"{apart} more") in words
-        for row in rows[1:] if not tie else []:
-            said = f"{row['name']} .*({re.escape(row['own'])} against {re.escape(row['other'])})"
-            assert re.search(said, words, re.IGNORECASE)
-    else:
-        assert f"ts score of {rows[0]['own']} ranked" in words  # one precision in both
-    if rows and not why.rule and not why.protected and why.score != other:
-        apart = rows[0]["apart"].lstrip("+−")
-        assert f"scored {rows[0]['other']}, {apart} less" in words
+        assert (them.token, them.score) == (why.marginal, why.cutoff)
+    assert them.score is not None
+    others = [them.score, *(them.terms[name] for name in terms)]
+    assert [row["other"] for row in seen["rows"]] == [number(x, digits) for x in others]
+    margin = seen["rows"][0]["margin"]
+    if not why.protected and why.score != them.score:
+        assert margin.startswith(minus("-") if gone else "+")
+    if why.score == them.score:
+        assert margin == "0"
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", [*POLICIES, *OPTIONS])
-def test_the_panel_says_of_every_entry_what_explain_says(
+def test_the_panel_has_of_every_entry_the_numbers_of_explain(
     name: str, runs: Mapping[str, Run], seen: Any
 ) -> None:
     run, (lane,) = runs[name], seen[name]["lanes"]
@@ -334,17 +267,26 @@ def test_pages_are_counted_with_their_empty_places(runs: Mapping[str, Run], seen
 # ------------------------------------------------------------------------------- the bundle
 
 
-@pytest.mark.parametrize("name", [*get_args(Kind), "ear"])
-def test_what_is_shipped_is_one_script_that_imports_nothing(
-    name: str, node: str, tmp_path: Path
-) -> None:
-    text = script(name)
-    assert not re.search(r"^\s*import\b|\bimport\(", text, re.MULTILINE)
-    assert re.findall(r"^\s*export\b.*", text, re.MULTILINE) == ["export default mount;"]
-    file = tmp_path / "script.mjs"
-    file.write_text(text)
-    done = subprocess.run([node, "--check", file], capture_output=True, text=True, check=False)
+def test_the_layout_is_sound(node: str) -> None:
+    done = subprocess.run(
+        [node, "--test", LOOK.with_name("layout.test.js")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not done.returncode, done.stdout
+
+
+def test_the_bundles_are_built_from_the_modules_as_they_are(node: str, tmp_path: Path) -> None:
+    if not (ROOT / "node_modules" / "esbuild").exists():
+        (pytest.fail if REQUIRED else pytest.skip)("esbuild is not installed: npm install")
+    build = ["npm", "run", "--silent", "build", "--", f"--outdir={tmp_path}"]
+    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False)
     assert not done.returncode, done.stderr
+    for name in ("stage", "ear"):
+        built, kept = (folder / f"{name}.js" for folder in (tmp_path, BUNDLES))
+        assert built.read_text() == kept.read_text(), "changed modules: npm run build"
 
 
 def test_a_bundle_does_what_its_modules_do(node: str, tmp_path: Path) -> None:

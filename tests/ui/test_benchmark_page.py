@@ -253,7 +253,7 @@ def test_a_cancelled_run_says_so_and_runs_of_equal_settings_differ_by_their_time
         measured = part.measured if done else {each: {} for each in part.measured}
         return study.Study(dataclasses.replace(part, benchmark=benchmark, measured=measured))
 
-    monkeypatch.setattr("fdkvc.ui.benchmark.sections.run_study", cancel)
+    monkeypatch.setattr("fdkvc.kinds.benchmark.run_study", cancel)
     time.sleep(max(0.0, 1 - time.time() % 1))  # the next second begins
     app = press(app, "Run")
     while len(listed(app)) == len(whole):
@@ -298,12 +298,12 @@ def test_nothing_chosen_gets_a_sentence_and_the_default() -> None:
 
 
 def test_a_failed_run_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    import fdkvc.ui.benchmark.sections
+    import fdkvc.kinds.benchmark
 
     def fail(*_: object, **__: object) -> None:
         raise ValueError("the noise is too loud")
 
-    monkeypatch.setattr(fdkvc.ui.benchmark.sections, "run_study", fail)
+    monkeypatch.setattr(fdkvc.kinds.benchmark, "run_study", fail)
     app = press(open_page("benchmark"), "Run")
     run_until(app, "the noise is too loud")
     assert [error.value for error in app.error] == ["The run failed: the noise is too loud."]
@@ -324,7 +324,7 @@ def test_every_metric_that_is_asked_for_is_shown() -> None:
     ]
     section(app, "Compare two")
     labels = set(re.findall("<tr><td>Topic Return</td><td>([^<]*)</td>", html(app)))
-    assert labels == {metric.label for metric in metrics_of().values()}
+    assert labels == {metric.heading() for metric in metrics_of().values()}
 
 
 # ------------------------------------------------------------------------------- ablation

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import threading
 from io import StringIO
 from typing import Any
 
@@ -23,8 +22,9 @@ from fdkvc.experiments.replay import ARGUMENTS, REPLAYED, Replay, replay
 from fdkvc.experiments.statistics import MIN_CLUSTERS
 from fdkvc.explain.explain import explain
 from fdkvc.explain.overlap import all_entries
-from fdkvc.files.export import csv_text, trace_files
+from fdkvc.files.export import csv_text
 from fdkvc.files.record import digest
+from fdkvc.files.trace import trace_files
 from fdkvc.limits import MAX_RECORDED_ENTRIES, MAX_SHOWN_HEADS
 from fdkvc.policies import policy_named, with_pinned_prompts
 from fdkvc.policies.together import Together
@@ -42,8 +42,9 @@ from fdkvc.ui.dialogs import forgotten as forgotten_page
 from fdkvc.ui.dialogs.choices import VIEW
 from fdkvc.ui.dialogs.files import UPLOADS, DialogFile, read_dialog_file, shipped_file
 from fdkvc.ui.dialogs.forgotten import Replayed
-from fdkvc.ui.dialogs.replay import FILES, files_of, recommendation, replay_file, report_of
+from fdkvc.ui.dialogs.replay import FILES, recommendation, replay_file, report_of
 from fdkvc.ui.kit import fields
+from fdkvc.ui.kit.files import files_of
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.run_panel import shared_jobs
 from tests.app_pages import (
@@ -435,7 +436,7 @@ def test_heads_that_share_keys_decide_together_unless_someone_says_otherwise() -
         "all decide together",
         "those that share keys decide together",
     ]
-    assert "evidence held, those that share keys together" in html(section(app, "Heads"))
+    assert "evidence held, heads that share keys together" in html(section(app, "Heads"))
 
 
 @pytest.mark.parametrize("mode", ["each", "together"])
@@ -510,7 +511,8 @@ def of_values(*values: tuple[str, float, str]) -> Replayed:
     table = pd.DataFrame(rows, columns=list(REPLAYED))
     settings = Replay((policy_named("fifo"), policy_named("h2o")), (48, 96))
     arguments = pd.DataFrame(columns=list(ARGUMENTS))
-    return Replayed(settings, shipped_file("dialogues"), table, 1.0, arguments, ())
+    file = shipped_file("dialogues")
+    return Replayed(settings, [], table, arguments, 1.0, file.digest, file=file)
 
 
 def test_a_file_gets_one_sentence_about_which_policy_to_use() -> None:
@@ -581,7 +583,7 @@ def test_a_bound_that_is_too_large_is_said_in_the_table(monkeypatch: pytest.Monk
 def test_the_work_of_a_file_is_the_command_lines() -> None:
     file = shipped_file("dialogues")
     settings = Replay((policy_named("fifo"), policy_named("h2o")), (32, 48))
-    done = replay_file(settings, file, lambda progress: None, threading.Event())
+    done = replay_file(settings, file)
     own = replay(settings, [lexical_recording(said) for said in file.transcripts])
 
     files = files_of(done)
@@ -648,7 +650,7 @@ def test_a_run_over_a_file_plans_and_lists_what_was_forgotten() -> None:
 def test_a_forgotten_argument_leads_to_its_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     file = shipped_file("rental")
     settings = Replay(with_pinned_prompts([policy_named("fifo")]), (64,))
-    done = replay_file(settings, file, lambda progress: None, threading.Event())
+    done = replay_file(settings, file)
     asked: list[Any] = []
     monkeypatch.setattr(fields, "hold_and_rerun", lambda page, values: asked.extend(values))
     monkeypatch.setattr(forgotten_page, "held", lambda *_: ("fifo", "h2o"))
@@ -668,7 +670,7 @@ def test_a_forgotten_argument_leads_to_its_moment(monkeypatch: pytest.MonkeyPatc
 
 def test_a_forgotten_argument_of_another_dialog_is_shown_at_its_turn() -> None:
     file = shipped_file("dialogues")
-    done = replay_file(Replay((policy_named("fifo"),), (48,)), file, print, threading.Event())
+    done = replay_file(Replay((policy_named("fifo"),), (48,)), file)
     lost = forgotten(done.arguments)
     row: Any = lost[lost.dialog == file.transcripts[1].name].iloc[-1].to_dict()
     app = open_dialogs(policies="fifo", look="fifo", dialog=0)
@@ -694,7 +696,7 @@ def test_what_a_file_says_is_text_in_its_report() -> None:
     said = [{"role": "user", "content": NASTY}, {"role": NASTY, "content": "at six?"}]
     file = read_dialog_file(json.dumps([{"id": NASTY, "messages": said}]).encode(), "own.json")
     settings = Replay((policy_named("fifo"),), (32,))
-    done = replay_file(settings, file, lambda progress: None, threading.Event())
+    done = replay_file(settings, file)
 
     assert NASTY in done.table.dialog.tolist()
     assert "<img" not in report_of(done)

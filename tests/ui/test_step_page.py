@@ -43,7 +43,7 @@ def answered(monkeypatch: pytest.MonkeyPatch, turn: int, entry: int, **link: obj
         (answer,) = [each for each in told(settled(app.run())) if each.get("what") == "answer"]
         if answer["done"]:
             assert answer.items() >= question.items()
-            return answer["changes"]
+            return answer
         time.sleep(0.05)
     raise AssertionError("it was never answered")
 
@@ -87,7 +87,8 @@ def test_settings_that_cannot_keep_an_entry_say_what_was_tried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The nearest stand first; those that cannot, and what the run never reads, say so."""
-    changes = answered(monkeypatch, 5, 11)
+    answer = answered(monkeypatch, 5, 11)
+    changes = answer["changes"]
     shares = [float(each["share"].split()[0]) for each in changes if each["after"]]
     assert 0 < len(shares) < len(changes)
     assert shares == sorted(shares)
@@ -95,7 +96,8 @@ def test_settings_that_cannot_keep_an_entry_say_what_was_tried(
 
     said = {each["label"]: each for each in changes}
     assert said["Recency decay"]["before"] == "0.88"
-    assert not said["Recency decay"]["exhaustive"]
+    assert answer["words"].startswith("Each of these alone is enough")
+    assert answer["words"].endswith("Not every value was tried.")
     tried = [each["words"] for each in changes if not each["after"] and "uses" not in each["words"]]
     assert tried
     assert all(" in steps of " in words for words in tried)
@@ -105,10 +107,10 @@ def test_settings_that_cannot_keep_an_entry_say_what_was_tried(
 def test_a_seed_is_no_setting_that_could_have_kept_an_entry(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    changes = answered(monkeypatch, 3, 1, policy="random", chance_seed=1500000000)
+    answer = answered(monkeypatch, 3, 1, policy="random", chance_seed=1500000000)
 
-    assert [each["label"] for each in changes] == ["Budget"]
-    assert changes[0]["exhaustive"]
+    assert [each["label"] for each in answer["changes"]] == ["Budget"]
+    assert "Not every value" not in answer["words"]
 
 
 def test_it_opens_after_a_change_of_topic_with_what_was_nearly_kept() -> None:

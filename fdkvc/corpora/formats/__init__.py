@@ -93,11 +93,11 @@ def read_dialogs(
     """
     check_most("the file has", len(content), "bytes", MAX_DIALOG_FILE_BYTES)
     try:
-        text = content.decode("utf-8-sig")
+        text = content.decode("utf-8-sig").rstrip()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise ValueError(f"line {line} of the file is not UTF-8 text") from None
-    if not text.strip():
+    if not text:
         raise ValueError("the file is empty")
     ending = Path(name).suffix.lower().removeprefix(".")
     named = [each for each in FORMATS.values() if ending in each.endings]
@@ -199,7 +199,7 @@ def _format_of(value: Mapping[str, Any], number: int) -> Format:
 
 def _is_lines(text: str) -> bool:
     """Whether the first of several lines is a JSON value."""
-    first, _, rest = text.strip().partition("\n")
+    first, _, rest = text.lstrip().partition("\n")
     if not rest or not first.rstrip().endswith(("}", "]")):
         return False
     try:

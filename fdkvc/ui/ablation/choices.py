@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from fdkvc.experiments.sweep import Number, Sweep, read_values, suggested_values, sweepable
 from fdkvc.files.options import options_of
 from fdkvc.files.record import NO_SEARCH
 from fdkvc.files.shipped import papers_run
-from fdkvc.files.studies import sweep_files
+from fdkvc.kinds.sweep import SweepRun
 from fdkvc.limits import MAX_SWEEP_VALUES
 from fdkvc.paper.tables import ABLATED_POLICY, ABLATED_SCENARIO
 from fdkvc.parameters import DIALOGS, SEED, Field
@@ -18,7 +19,6 @@ from fdkvc.policies import read_policy, synthetic_policies
 from fdkvc.synthetic.scenarios import SCENARIOS
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held
-from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.past import Kind
 from fdkvc.ui.kit.run_panel import show_command
 from fdkvc.ui.kit.sidebar import (
@@ -169,10 +169,6 @@ def _axes(sweep: Sweep, first: str) -> dict[str, Any]:
     return found
 
 
-files_of = cached(sweep_files)
-"""Returns the files of a sweep, made once."""
-
-
 def _link(sweep: Sweep) -> Mapping[str, str]:
     axes = {"second": NONE, **_axes(sweep, "first")}
     return {
@@ -192,6 +188,12 @@ def _described(sweep: Sweep) -> str:
     )
 
 
+@cache
+def shipped() -> Mapping[Sweep, SweepRun]:
+    """Return the paper's sweeps."""
+    return {sweep: SweepRun(sweep, results) for sweep, results in papers_run().sweeps.items()}
+
+
 def runs_of(page: str) -> Kind:
     """Return the kind of runs of the page."""
 
@@ -201,10 +203,8 @@ def runs_of(page: str) -> Kind:
 
     return Kind(
         page,
-        Sweep,
+        SweepRun,
         adopt=adopt_sweep,
         describe=_described,
-        results=lambda swept: swept[1],
-        files=lambda swept: files_of(*swept),
-        shipped={each[0]: each for each in papers_run().sweeps.items()},
+        shipped=shipped(),
     )

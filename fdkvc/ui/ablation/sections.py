@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 from functools import partial
-from threading import Event
 
 import pandas as pd
 import streamlit as st
 
 from fdkvc.charts.sweep import curve_chart, heat_chart, tradeoff_chart
 from fdkvc.charts.theme import Spec
-from fdkvc.experiments.benchmark import Results, run_benchmark
 from fdkvc.experiments.sweep import Sweep, grid_table, tradeoff_table
 from fdkvc.files.shipped import papers_run
+from fdkvc.kinds.sweep import SweepRun
 from fdkvc.paper.claims import claim
 from fdkvc.paper.tables import ABLATIONS
 from fdkvc.policies import POLICIES, Policy, policy_named, read_policy
 from fdkvc.replication.claims import judged_claims
-from fdkvc.replication.tables import sweep_table
 from fdkvc.report.claims import STYLE, claims_html
 from fdkvc.run.metrics import late_metric
 from fdkvc.ui.ablation import choices
 from fdkvc.ui.kit import past
 from fdkvc.ui.kit.downloads import show_pickable, shown_charts
 from fdkvc.ui.kit.fields import pick_two
-from fdkvc.ui.kit.files import show_run_files
+from fdkvc.ui.kit.files import files_of, show_run_files
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
 from fdkvc.ui.kit.glossary import show_glossary
-from fdkvc.ui.kit.jobs import Report
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.past import Past
 from fdkvc.ui.kit.run_panel import run_panel
@@ -45,30 +42,26 @@ def show(page: str) -> None:
         above = st.container()
         chosen = choices.choose_sweep(page)
         with above:
-            job = run_panel(page, "Run", partial(_run, chosen), content=chosen)
+            job = run_panel(
+                page, "Run", partial(SweepRun.measure, chosen, chunk=CHUNK), content=chosen
+            )
     shown = past.at_hand(runs, chosen, job)
     past.show_runs(runs, shown)
     if shown is None:
         past.offer()
         return
-    sweep, results = shown.result
     past.about(runs, shown, chosen)
     show_sweep(page, shown)
-    if results.dialogs(sweep.scenario.key):
-        show_run_files(page, choices.files_of(sweep, results), "fdkvc-sweep.zip")
-
-
-def _run(sweep: Sweep, on_progress: Report, cancelled: Event) -> tuple[Sweep, Results]:
-    results = run_benchmark(
-        sweep.benchmark, chunk=CHUNK, on_progress=on_progress, cancelled=cancelled
-    )
-    return sweep, results
+    run = shown.result
+    if any(run.results.measured.values()):
+        show_run_files(page, files_of(run), "fdkvc-sweep.zip")
 
 
 def show_sweep(page: str, shown: Past) -> None:
     """Show the sweep; one of the paper's with its claims, and with the other one."""
-    sweep, results = shown.result
-    table = sweep_table(sweep, results)
+    run = shown.result
+    assert isinstance(run, SweepRun)
+    sweep, table = run.settings, run.table
     if table.empty:
         st.info("The run was cancelled before its first dialogs finished.")
         return
@@ -79,13 +72,13 @@ def show_sweep(page: str, shown: Past) -> None:
         st.html(f"<style>{STYLE}</style>{claims_html(judged, opened=False)}")
     _metrics(page, sweep, table)
     if shown.is_shipped:
-        for other, swept in papers_run().sweeps.items():
+        for other, swept in choices.shipped().items():
             if other != sweep:
                 (name,) = other.parameters
                 st.header(plain(f"The paper's other sweep: {_parameter_label(other, name)}"))
-                _panels(page, f"other-{name}", other, sweep_table(other, swept))
+                _panels(page, f"other-{name}", other, swept.table)
     _tradeoff(page, sweep, table)
-    show_glossary(results.benchmark.metrics)
+    show_glossary(sweep.metrics)
 
 
 # ------------------------------------------------------------------------------- each metric

@@ -17,16 +17,7 @@ from fdkvc.policies import Policy
 from fdkvc.policies.base import Available
 from fdkvc.run.metrics import metrics_of
 from fdkvc.ui.answers.conversation import FULL, Conversation, bundled_model
-from fdkvc.ui.dialogs.choices import (
-    DIALOG,
-    DIGEST,
-    FILE,
-    OWN,
-    TOOLS,
-    choose_tools,
-    chosen_file,
-    warn_skipped,
-)
+from fdkvc.ui.dialogs import choices as dialogs
 from fdkvc.ui.dialogs.files import SHIPPED
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold, problems
@@ -41,7 +32,7 @@ EVERYTHING = "full"
 
 
 BEGINNING = replace(
-    FILE,
+    dialogs.FILE,
     label="Begin with",
     help="The dialog that the model reads before it answers. It was trained on services like those "
     "of the evening in San Jose. It has never seen those of the other examples, and makes none of "
@@ -49,14 +40,14 @@ BEGINNING = replace(
     default="evening",
     choices={
         NOTHING: "Nothing: start a new chat",
-        OWN: "A file of my own …",
+        dialogs.OWN: "A file of my own …",
         "evening": SHIPPED["evening"],
         **{key: label for key, label in SHIPPED.items() if key != "rental"},  # it is too long
     },
 )
 ANSWERED = Field(
     "The model answers in",
-    "The model reads the turns before this one as they stand in the dialog.",
+    "The model reads all turns before this one, as they are in the dialog.",
     name="turn",
     low=0,
     high=MAX_TURNS,
@@ -106,8 +97,8 @@ MEASURE = Field(
 BY = Field("Entries per head", "", name="at", default=48, low=1, high=8192, chosen=False)
 
 FIELDS = (
-    *(BEGINNING, DIGEST, TOOLS, DIALOG, ANSWERED, MESSAGES, POLICIES, BUDGET, DECIDES),
-    *(WHOSE, WORD, LAYER, HEAD, SECTION, MEASURE, BY),
+    *(BEGINNING, dialogs.DIGEST, dialogs.TOOLS, dialogs.DIALOG, ANSWERED, MESSAGES, POLICIES),
+    *(BUDGET, DECIDES, WHOSE, WORD, LAYER, HEAD, SECTION, MEASURE, BY),
 )
 """Every field of the page."""
 
@@ -131,14 +122,12 @@ def choose_conversation(page: str, link: Mapping[str, str]) -> Conversation | No
     policies = _choose_policies(page)
     file, transcript, turn = None, None, 0
     if fields.choice(page, BEGINNING) != NOTHING:
-        file = chosen_file(page)
+        file = dialogs.chosen_file(page)
         if file is None:
             return None
-        file = choose_tools(page, file)
-        warn_skipped(file)
-        names = {at: each.name for at, each in enumerate(file.transcripts)}
-        dialog: int = fields.choice(page, replace(DIALOG, choices=names))
-        transcript = file.transcripts[dialog]
+        file = dialogs.choose_tools(page, file)
+        dialogs.warn_skipped(file)
+        transcript = file.transcripts[dialogs.choose_transcript(page, file)]
         turn = _choose_turn(page, transcript, link)
     budget = fields.number(page, BUDGET)
     decides = fields.choice(page, DECIDES)
@@ -154,9 +143,9 @@ def choose_conversation(page: str, link: Mapping[str, str]) -> Conversation | No
         stopped=(),
         transcript=transcript,
     )
-    known: dict[Conversation, int] = st.session_state.get(f"{page}/{STOPPED}", {})
+    steps: dict[Conversation, int] = st.session_state.get(f"{page}/{STOPPED}", {})
     parts = {at: replace(chosen, messages=messages[:at]) for at in range(len(messages) + 1)}
-    stopped = tuple((at, known[part]) for at, part in parts.items() if part in known)
+    stopped = tuple((at, steps[part]) for at, part in parts.items() if part in steps)
     return replace(chosen, stopped=stopped)
 
 
@@ -171,13 +160,13 @@ def _choose_turn(page: str, transcript: Transcript, link: Mapping[str, str]) -> 
     }
     if not labels:  # nobody answers in it
         labels = {len(transcript.turns): "after the last turn"}
-    ages = {
-        at: max((at - each.mention.turn for each in call.arguments if each.mention), default=0)
-        for at, call in calls.items()
-        if at in labels
-    }
-    best = max(ages, key=lambda at: (min(len(calls[at].arguments), 2), ages[at]), default=None)
-    start = next(reversed(labels)) if best is None else best
+
+    def oldest(turn: int) -> tuple[int, int]:
+        arguments = calls[turn].arguments
+        mentions = [argument.mention.turn for argument in arguments if argument.mention]
+        return min(len(arguments), 2), turn - min(mentions, default=turn)
+
+    start = max(filter(calls.__contains__, labels), key=oldest, default=[*labels][-1])
     turn = held(page, ANSWERED)
     if turn not in labels:
         if link.get(ANSWERED.name) == str(turn):
@@ -189,23 +178,21 @@ def _choose_turn(page: str, transcript: Transcript, link: Mapping[str, str]) -> 
 
 
 def _choose_policies(page: str) -> tuple[Policy, ...]:
-    chosen = choose_policies(page, POLICIES, MAX_ANSWERING_POLICIES)
-    need_future = [policy for policy in chosen if "future" in policy.looks_at]
-    problems(
-        *(
-            f"{policy.title} is left out: it needs the future of the dialog, which the model has "
-            "not written yet."
-            for policy in need_future
-        )
-    )
-    # The full cache is always shown.
-    present = tuple(each for each in chosen if each not in need_future and each.name != EVERYTHING)
+    policies = []
+    for policy in choose_policies(page, POLICIES, MAX_ANSWERING_POLICIES):
+        if "future" in policy.looks_at:
+            problems(
+                f"{policy.title} is left out: it needs the future of the dialog, which the model "
+                "has not written yet."
+            )
+        elif policy.name != EVERYTHING:  # the full cache is always shown
+            policies.append(policy)
     shape = bundled_model().decoder.shape
-    warn_no_effect(present, Available(MARKED, True, heads=shape.heads, layers=shape.layers))
-    return present
+    warn_no_effect(policies, Available(MARKED, True, heads=shape.heads, layers=shape.layers))
+    return tuple(policies)
 
 
 def stop(page: str, conversation: Conversation) -> None:
     """Stop the answer that is being written."""
-    known = st.session_state.setdefault(f"{page}/{STOPPED}", {})
-    known[replace(conversation, stopped=())] = max(st.session_state.get(f"{page}/{STEPS}", 0), 1)
+    steps = st.session_state.setdefault(f"{page}/{STOPPED}", {})
+    steps[replace(conversation, stopped=())] = max(st.session_state.get(f"{page}/{STEPS}", 0), 1)

@@ -12,16 +12,7 @@ import pandas as pd
 from fdkvc.attention import Floats
 from fdkvc.corpora.model_text import Passage, Writer, model_text
 from fdkvc.corpora.transcripts import Transcript
-from fdkvc.explain.answer_causes import (
-    GradedCall,
-    Restoration,
-    Word,
-    damage_by_head,
-    damage_table,
-    grade_call,
-    restore_spans,
-    words_of,
-)
+from fdkvc.explain import answer_causes as causes
 from fdkvc.lm import BUNDLED
 from fdkvc.lm.chat import Chat, is_looping
 from fdkvc.lm.head_eviction import check_no_future
@@ -95,9 +86,9 @@ class Conversation:
             return ()
         tokens = bundled_model().tokens
         return tuple(
-            tokens.text(tokens.encode_passage(each).ids).strip()
-            for each in self.passages
-            if each.turn == self.turn and each.call is not None
+            tokens.text(tokens.encode_passage(passage).ids).strip()
+            for passage in self.passages
+            if passage.turn == self.turn and passage.call is not None
         )
 
     def caches(self) -> dict[str, TextCache]:
@@ -124,9 +115,8 @@ def context_of(conversation: Conversation) -> Chat:
         return chat
     for policy in conversation.policies:
         check_no_future(policy)
-    chat = Chat(
-        bundled_model(), {FULL: TextCache(bundled_model().decoder), **conversation.caches()}
-    )
+    model = bundled_model()
+    chat = Chat(model, {FULL: TextCache(model.decoder), **conversation.caches()})
     for passage in conversation.passages:
         if passage.turn < conversation.turn:
             chat.add_message(passage.text, passage.writer)
@@ -152,19 +142,18 @@ class Answered:
     def past(self, name: str) -> list[tuple[Writer, str]]:
         """Return the passages since the dialog's end, before the last message."""
         conversation = self.conversation
-        given = sum(each.turn < conversation.turn for each in conversation.passages)
-        last = self.began(name) - (1 if conversation.messages else 0)
-        return self._texts(name)[given:last]
+        given = sum(passage.turn < conversation.turn for passage in conversation.passages)
+        return self._texts(name)[given : self.began(name) - bool(conversation.messages)]
 
     def passages(self, name: str) -> list[tuple[Writer, str]]:
         """Return the calls and words of a cache's answer so far."""
         tokens, cache = self.chat.model.tokens, self.chat.caches[name]
-        found, known = self._texts(name)[self.began(name) :], self.chat.passages[name]
-        written = cache.ids[known[-1][2] if known else 0 :]
-        if written:
-            begun: Writer = "call" if written[0] == tokens.marks["call"][0] else "system"
-            found.append((begun, tokens.text(written).strip()))
-        return found
+        texts, passages = self._texts(name)[self.began(name) :], self.chat.passages[name]
+        unfinished = cache.ids[passages[-1][2] if passages else 0 :]
+        if unfinished:
+            writer: Writer = "call" if unfinished[0] == tokens.marks["call"][0] else "system"
+            texts.append((writer, tokens.text(unfinished).strip()))
+        return texts
 
     def _texts(self, name: str) -> list[tuple[Writer, str]]:
         writers = enumerate(self.chat.passages[name])
@@ -179,10 +168,10 @@ class Answered:
         """The dialog's own calls, or else those of the full cache."""
         return self.conversation.expected_calls or tuple(self.calls(FULL))
 
-    def graded_calls(self, name: str) -> list[GradedCall]:
+    def graded_calls(self, name: str) -> list[causes.GradedCall]:
         """Return each call graded against the expected one; a missing call is empty."""
         pairs = zip_longest(self.calls(name), self.expected_calls, fillvalue="")
-        return [grade_call(*each) for each in pairs]
+        return [causes.grade_call(written, expected) for written, expected in pairs]
 
     def looped(self, name: str) -> bool:
         """Whether an answer was stopped because it repeated itself."""
@@ -195,9 +184,7 @@ class Answered:
     @property
     def reference_failed(self) -> bool:
         """Whether the full cache fails, too: nothing can be held against it then."""
-        return self.looped(FULL) or (
-            bool(self.conversation.expected_calls) and not self.right(FULL)
-        )
+        return self.looped(FULL) or bool(self.conversation.expected_calls and not self.right(FULL))
 
     def right(self, name: str) -> bool:
         """Whether a cache made the expected calls."""
@@ -205,18 +192,18 @@ class Answered:
 
 
 @cached
-def answer_words(answered: Answered, name: str) -> tuple[Word, ...]:
+def answer_words(answered: Answered, name: str) -> tuple[causes.Word, ...]:
     """Return the words of a cache's answer."""
     chat, began = answered.chat, answered.began(name)
-    words = words_of(chat.model.tokens, chat.caches[name].ids, chat.passages[name])
+    words = causes.words_of(chat.model.tokens, chat.caches[name].ids, chat.passages[name])
     return tuple(word for word in words if word.passage >= began)
 
 
 @cached
-def restored(answered: Answered, name: str) -> Restoration:
+def restored(answered: Answered, name: str) -> causes.Restoration:
     """Return the answers after restoring what a policy evicted."""
     chat = answered.context
-    return restore_spans(chat.model, chat.caches[name], chat.passages[name])
+    return causes.restore_spans(chat.model, chat.caches[name], chat.passages[name])
 
 
 Text = tuple[tuple[int, ...], tuple[tuple[Writer, int, int], ...]]
@@ -229,22 +216,22 @@ def text_of(answered: Answered) -> Text:
     if conversation.messages:
         return tuple(chat.caches[FULL].ids), tuple(chat.passages[FULL])
     tokens = chat.model.tokens
-    ids, found = [*tokens.first], []
+    ids, passages = [*tokens.first], []
     for passage in conversation.passages:
-        own = tokens.encode_passage(passage).ids
-        found.append((passage.writer, len(ids), len(ids) + len(own)))
-        ids += own
-    return tuple(ids), tuple(found)
+        first = len(ids)
+        ids += tokens.encode_passage(passage).ids
+        passages.append((passage.writer, first, len(ids)))
+    return tuple(ids), tuple(passages)
 
 
 @cached
 def damage(conversation: Conversation, text: Text) -> pd.DataFrame:
     """Return every policy's damage on a text; see `fdkvc.explain.answer_causes.damage_table`."""
-    return damage_table(bundled_model(), conversation.caches(), *text)
+    return causes.damage_table(bundled_model(), conversation.caches(), *text)
 
 
 @cached
 def head_damage(conversation: Conversation, name: str, text: Text) -> Floats:
     """Return the damage by head; see `fdkvc.explain.answer_causes.damage_by_head`."""
-    decided = conversation.budget, conversation.decides
-    return damage_by_head(bundled_model(), read_policy(name), *decided, *text)
+    limits = conversation.budget, conversation.decides
+    return causes.damage_by_head(bundled_model(), read_policy(name), *limits, *text)

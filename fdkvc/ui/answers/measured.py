@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from io import StringIO
-from operator import add
 
 import pandas as pd
 import streamlit as st
@@ -20,7 +19,8 @@ from fdkvc.experiments.answers import CUT_TEXT, FULL, Answers, with_proxies
 from fdkvc.experiments.known_services import GROUPS, known_sentence
 from fdkvc.experiments.shipped_tables import shipped_table
 from fdkvc.files.record import version_words
-from fdkvc.files.text import by_policies
+from fdkvc.grid import Grid, figures, pivot
+from fdkvc.kinds.answers import correlations, cost_grid
 from fdkvc.lm import MEASURED_ON
 from fdkvc.lm.head_eviction import DECIDES
 from fdkvc.policies import read_policy
@@ -32,7 +32,6 @@ from fdkvc.report.shipped_answers import (
     opened,
     shipped,
 )
-from fdkvc.report.tables import figures, interval_words, wide_columns
 from fdkvc.run.metrics import METRICS, Metric, late_metric, metrics_of
 from fdkvc.ui.answers.choices import BY, MEASURE
 from fdkvc.ui.answers.conversation import Answered
@@ -42,15 +41,9 @@ from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import show_chart
 from fdkvc.ui.kit.fields import problems
 from fdkvc.ui.kit.files import brought_run
-from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
+from fdkvc.ui.kit.frame import page_theme, panel, show_grid, side_by_side
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.words import count, listed, sentence, signed
-
-COST = {"bytes": "{:,.0f}".format} | dict.fromkeys(
-    ("bytes_ratio", "read_per_second", "read_ratio", "written_per_second", "written_ratio"),
-    "{:.2f}".format,
-)
-"""Columns of ``live_cost.csv``, and how they are written."""
+from fdkvc.words import count, listed, sentence
 
 OTHERWISE = (
     "On the stage each layer decides by itself, within the same budget, by mean scores and with "
@@ -101,18 +94,18 @@ def show_measured(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
             show_chart(page, "budgets", _by_budget(rows, chosen, measure.percent))
         with panel("measured-policies"):
             show_chart(page, "policies", _by_policy(rows[rows.budget == budget], budget, measure))
-    st.html(table_html(_table(rows, measure), f"Damage: {measure.label}"))
+    show_grid(_table(rows), f"Damage: {measure.label}")
     if own_run is not None:
         return _show_own(page, own_run)
     tables = known.tables
     at_budget = tables.by_services[tables.by_services.budget == budget]
     title = f"Values right at {budget} entries per head, in %, by services that the model knows"
     st.caption(plain(title))
-    st.html(table_html(services_columns(at_budget), title))
+    show_grid(services_grid(at_budget), title)
     _show_pinned_tools(page)
     st.subheader("What predicts the damage", anchor=False)
     st.markdown(plain(_what_predicts()))
-    st.html(table_html(proxies_columns(tables.proxies), "Rank correlation of proxy and damage"))
+    show_grid(proxies_grid(tables.proxies), "Rank correlation of proxy and damage")
     shown = (tables.summary, tables.paired, tables.proxies, tables.known, tables.by_services)
     pinned = {"pinned_tools.csv": shipped_table("pinned_tools")}
     return dict(zip(TABLES, shown, strict=True)) | pinned
@@ -158,14 +151,12 @@ def _show_own(page: str, known: Shipped) -> Mapping[str, pd.DataFrame]:
     if "live_cost.csv" in known.run.texts:
         cost = pd.read_csv(StringIO(known.run.texts["live_cost.csv"]))
         tables["live_cost.csv"] = cost
-        columns = {"policy": [*map(_title, cost.policy)], "per head": [*map(str, cost.budget)]}
-        columns |= {name.replace("_", " "): [*map(COST[name], cost[name])] for name in COST}
         st.subheader("What it costs", anchor=False)
         st.caption(
             "Peak bytes of the cache, and tokens per second with evictions, on the longest dialog. "
             "Ratios are to the cache without eviction."
         )
-        st.html(table_html(columns, "Cost of each cache"))
+        show_grid(cost_grid(cost, _title), "Cost of each cache")
     traces = [each for each in st.session_state[f"{page}/own"] if each.name.endswith(".npz")]
     if not traces:
         st.caption("To play it on the stage, also choose its trace.npz, which --trace writes.")
@@ -248,28 +239,25 @@ def _by_policy(rows: pd.DataFrame, budget: int, measure: Metric) -> Spec:
     return dots_chart(data, title, subtitle, page_theme(), "policy")
 
 
-def _table(rows: pd.DataFrame, metric: Metric) -> dict[str, list[str]]:
+def _table(rows: pd.DataFrame) -> Grid:
     """Return a row for each policy, and its damage with the interval at each budget."""
     least = rows[rows.budget == rows.budget.min()].sort_values("mean").title
     rows = rows.assign(policy=rows.title).set_index("title").loc[least]
-    words = figures(rows, metric)
-    return wide_columns(rows, words, label="{} per head".format)
+    return pivot(rows, figures(rows), label="{} per head".format)
 
 
-def services_columns(table: pd.DataFrame) -> dict[str, list[str]]:
+def services_grid(table: pd.DataFrame) -> Grid:
     """Return a row for each policy, and the values right in each group of dialogs."""
     table = table[table.metric == "values_right"]
     means = table.groupby("policy")["mean"].transform("mean")
     table = table.assign(order=means, policy=table.policy.map(_title))
     table = table.sort_values("order", ascending=False, kind="stable")
-    words = figures(table, METRICS["values_right"])
-    return wide_columns(table, words, column="known", label=GROUPS.__getitem__)
+    return pivot(table, figures(table), column="known", label=GROUPS.__getitem__)
 
 
-def proxies_columns(table: pd.DataFrame) -> dict[str, list[str]]:
+def proxies_grid(table: pd.DataFrame) -> Grid:
     """Return a row for each proxy, and its correlation with each damage."""
     table = table[table.over == "policies and budgets"]
     table = table.assign(proxy=[late_metric(name).title for name in table.proxy])
-    rho = interval_words(table, 1, 2, signed, ("rho", "ci_low", "ci_high"))
-    words = map(add, rho, map(by_policies, table.policies_low, table.policies_high))
-    return wide_columns(table, [*words], ["proxy"], "damage", lambda each: METRICS[each].label)
+    label = {name: METRICS[name].label for name in table.damage}
+    return pivot(table, correlations(table), ["proxy"], "damage", label.__getitem__)

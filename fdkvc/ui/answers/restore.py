@@ -20,16 +20,16 @@ def show_restored(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     if not answered.conversation.policies:
         return {}
     name = choose_answer(page, answered, evicting=True)
-    found = restored(answered, name)
-    own = answered.conversation.expected_calls
-    expected = own[0] if own and found.writer == "call" else found.full
+    answers = restored(answered, name)
+    calls = answered.conversation.expected_calls
+    expected = calls[0] if calls and answers.writer == "call" else answers.full
     title = answered.conversation.titles[name]
-    if not found.attempts:
+    if not answers.attempts:
         st.info("This policy has evicted nothing yet.")
         return {}
     cache, passages = answered.context.caches[name], answered.context.passages[name]
-    st.markdown(plain(_summary(cache, passages, title, found, expected)))
-    st.html(restored_html(cache, passages, found, expected))
+    st.markdown(plain(_summary(cache, passages, title, answers, expected)))
+    st.html(restored_html(cache, passages, answers, expected))
     st.caption(
         "Of the words that some head of this policy has evicted, these get the most attention "
         "from the full cache while it writes; adjacent words are restored together, in every "
@@ -37,61 +37,63 @@ def show_restored(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
         "recomputed ones use only what is still cached before the word. In your own chat, the "
         "full cache reads the text with this policy's answers."
     )
-    return {"brought_back.csv": _frame(name, passages, found, expected)}
+    return {"brought_back.csv": _frame(name, passages, answers, expected)}
 
 
 def _right_slots(text: str, expected: str) -> list[str]:
-    return [each.slot for each in grade_call(text, expected).arguments if each.right]
+    call = grade_call(text, expected)
+    return [argument.slot for argument in call.arguments if argument.right]
 
 
 def _summary(
-    cache: TextCache, passages: Passages, title: str, found: Restoration, expected: str
+    cache: TextCache, passages: Passages, title: str, answers: Restoration, expected: str
 ) -> Markdown:
-    what = "call" if found.writer == "call" else "answer"
-    if right(found, found.lost, expected):
+    what = "call" if answers.writer == "call" else "answer"
+    if right(answers, answers.lost, expected):
         words = Markdown("With {} the {} is right: nothing needs to be restored.")
         return words.format(title, what)
-    fixed, held = [], _right_slots(found.lost, expected)
-    for attempt in found.attempts:
+    fixed, right_before = [], _right_slots(answers.lost, expected)
+    for attempt in answers.attempts:
         if len(attempt.spans) > 1:
             continue
         span, when = attempt.spans[0].text, evicted_in(cache, passages, attempt.spans[0])
-        for version, called in VERSIONS.items():
-            if right(found, getattr(attempt, version), expected):
+        for version, label in VERSIONS.items():
+            if right(answers, getattr(attempt, version), expected):
                 return Markdown(
                     "**The {} failed because *{}* was evicted in {}: with its {} restored, the "
                     "{} is right.**"
-                ).format(what, span, when, called, what)
-        slots = [each for each in _right_slots(attempt.as_it_was, expected) if each not in held]
-        if found.writer == "call" and slots:
+                ).format(what, span, when, label, what)
+        slots = _right_slots(attempt.as_it_was, expected)
+        slots = [slot for slot in slots if slot not in right_before]
+        if answers.writer == "call" and slots:
             words = Markdown("Restoring *{}*, evicted in {}, makes {} right.")
             fixed.append(words.format(span, when, ", ".join(slots)))
     fixed = fixed[:3]
-    together, also = found.attempts[-1], ""
+    together, also = answers.attempts[-1], ""
     if len(together.spans) > 1:
-        all_right = right(found, together.as_it_was, expected)
-        also = f"all {len(together.spans)} together do" if all_right else "neither do all together"
-    if not right(found, found.full, expected):
+        all_right = right(answers, together.as_it_was, expected)
+        spans = len(together.spans)
+        also = f"; all {spans} together do" if all_right else "; nor do all together"
+    if not right(answers, answers.full, expected):
         words = Markdown("The full cache does not make the dialog's {} either.")
         fixed = [words.format(what), *fixed]
-    return Markdown("**No single span makes the {} right{}.** {}").format(
-        what, also and f"; {also}", Markdown(" ").join(fixed)
-    )
+    words = Markdown("**No single span makes the {} right{}.** {}")
+    return words.format(what, also, Markdown(" ").join(fixed))
 
 
-def _frame(name: str, passages: Passages, found: Restoration, expected: str) -> pd.DataFrame:
+def _frame(name: str, passages: Passages, answers: Restoration, expected: str) -> pd.DataFrame:
     turns, rows = turns_of(passages), []
-    written: list[tuple[tuple[Span, ...], str, str]] = [((), "", found.lost)]
+    written: list[tuple[tuple[Span, ...], str, str]] = [((), "", answers.lost)]
     written += [
         (attempt.spans, version, getattr(attempt, version))
-        for attempt in found.attempts
+        for attempt in answers.attempts
         for version in VERSIONS
     ]
     for spans, version, text in written:
         words, weight = " | ".join(span.text for span in spans), sum(span.weight for span in spans)
         alone = spans[0] if len(spans) == 1 else None
         place = (alone.first, turns[alone.passage]) if alone else (None, None)
-        rows.append((name, words, *place, weight, version, text, right(found, text, expected)))
+        rows.append((name, words, *place, weight, version, text, right(answers, text, expected)))
     columns = ["policy", "span", "first_token", "turn", "weight", "entry", "written", "right"]
     table = pd.DataFrame(rows, columns=columns)
     return table.astype({"first_token": "Int64", "turn": "Int64"})

@@ -43,19 +43,19 @@ def answer(page: str, conversation: Conversation) -> Answered | None:
             icon=":material/chat:",
         )
         return None
-    known = ANSWERS.get(conversation)
+    answered = ANSWERS.get(conversation)
     above, message, lanes, button = st.container(), st.empty(), st.empty(), st.empty()
     try:
-        if known is None:
-            known = _write(page, conversation, message, lanes, button)
+        if answered is None:
+            answered = _write(page, conversation, message, lanes, button)
     except ValueError as error:
         problems(sentence(str(error)))
         return None
     with above:
-        st.header(plain(headline(known)), anchor=False)
-    _show_message(message, known)
-    lanes.html(_lanes_html(known))
-    return known
+        st.header(plain(headline(answered)), anchor=False)
+    _show_message(message, answered)
+    lanes.html(_lanes_html(answered))
+    return answered
 
 
 def _write(
@@ -70,8 +70,7 @@ def _write(
     _show_message(message, answered)
     began = drawn = monotonic()
     offered = False
-    steps_left = islice(answered.chat.answer(), conversation.steps)
-    for steps, _ in enumerate(steps_left, start=1):
+    for steps, _ in enumerate(islice(answered.chat.answer(), conversation.steps), start=1):
         st.session_state[f"{page}/{choices.STEPS}"] = steps
         if not offered and monotonic() - began > PATIENCE:
             offered = True
@@ -95,8 +94,7 @@ def show_input(page: str, conversation: Conversation) -> None:
     """Show the chat input, docked at the bottom; a message that is too long stays in it."""
     # After the first message, each new one scrolls into view.
     scroll_to(".message", "nearest", count=len(conversation.messages))
-    used = sum(len(each) + 1 for each in conversation.messages)
-    left = MAX_TYPED_CHARACTERS - used
+    left = MAX_TYPED_CHARACTERS - sum(len(message) + 1 for message in conversation.messages)
     with st.container(key="chat-input"):
         unsent = st.session_state.pop(f"{page}/unsent", "")
         if unsent:
@@ -142,9 +140,9 @@ def headline(answered: Answered) -> str:
             return f"Same answer as the full cache: {listed(same)}; the others differ"
         return "No policy gives the full cache's answer"
     method = answered.expected_calls[0].split(" ")[0]
-    called = {**titles, FULL: "the full cache"}
-    right = [called[name] for name in titles if answered.right(name)]
-    wrong = [called[name] for name in titles if not answered.right(name)]
+    named = {**titles, FULL: "the full cache"}
+    right = [words for name, words in named.items() if answered.right(name)]
+    wrong = [words for words in named.values() if words not in right]
     if answered.reference_failed:
         others_right = f", and right with {listed(right)}" if right else ""
         return f"The reference failed here: {method} is wrong with the full cache{others_right}"
@@ -154,36 +152,26 @@ def headline(answered: Answered) -> str:
 
 
 def _show_message(message: DeltaGenerator, answered: Answered) -> None:
-    """Show what the answer answers; nothing, if it begins the dialog."""
-    if shown := _message_html(answered):
-        message.html(shown)
-
-
-def _message_html(answered: Answered) -> str:
-    """Return the earlier turns, folded to one line, and the last message."""
+    """Show the last message below the earlier turns, folded to a line; nothing before the first."""
     context, conversation = answered.context, answered.conversation
     passages = context.passages[FULL]
     if not passages:
-        return ""
-    given = sum(each.turn < conversation.turn for each in conversation.passages)
-    turns, last = turns_of(passages), len(passages) - 1
+        return
+    turns, writers = turns_of(passages), [escape(writer) for writer, *_ in passages]
+    heads = [f"<b>{at} · {writer}</b>" for at, writer in zip(turns, writers, strict=True)]
+    given = sum(passage.turn < conversation.turn for passage in conversation.passages)
     earlier = "".join(
-        f"<p><b>{turns[at]} · {escape(passages[at][0])}</b> "
-        f"{escape(context.text(FULL, passage=at))}</p>"
-        for at in range(min(given, last))
+        f"<p>{heads[at]} {escape(context.text(FULL, passage=at))}</p>"
+        for at in range(min(given, len(passages) - 1))
     )
     for name, title in conversation.titles.items():
-        past = answered.past(name)
-        if past:
-            own = "".join(f"<p><i>{escape(who)}</i> {escape(text)}</p>" for who, text in past)
-            earlier += f"<section><b>{escape(title)}</b>{own}</section>"
+        if past := answered.past(name):
+            texts = "".join(f"<p><i>{escape(who)}</i> {escape(text)}</p>" for who, text in past)
+            earlier += f"<section><b>{escape(title)}</b>{texts}</section>"
     if earlier:
         folded = count(turns[-1], "earlier turn")
         earlier = f'<details class="earlier"><summary>{folded}</summary>{earlier}</details>'
-    return (
-        f'{earlier}<div class="message"><b>{turns[-1]} · {escape(passages[-1][0])}</b> '
-        f"{escape(context.text(FULL))}</div>"
-    )
+    message.html(f'{earlier}<div class="message">{heads[-1]} {escape(context.text(FULL))}</div>')
 
 
 def _lanes_html(answered: Answered, *, writing: bool = False) -> str:

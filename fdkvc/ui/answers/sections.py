@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 import pandas as pd
 import streamlit as st
 
 from fdkvc.files.export import csv_text
-from fdkvc.report.shipped_answers import TABLES, shipped, shipped_report
+from fdkvc.report.shipped_answers import TABLES, shipped_report
 from fdkvc.run.metrics import metrics_of
-from fdkvc.ui.answers.choices import BY, SECTION
+from fdkvc.ui.answers.choices import SECTION
 from fdkvc.ui.answers.conversation import Answered, bundled_model, size_in_words
 from fdkvc.ui.answers.damage import show_damage
 from fdkvc.ui.answers.measured import show_measured
 from fdkvc.ui.answers.restore import show_restored
 from fdkvc.ui.answers.scene import answers_table
-from fdkvc.ui.answers.why import keep_to_answers, show_why
+from fdkvc.ui.answers.why import show_why
 from fdkvc.ui.dialogs.choices import FILE, OWN
-from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import download_files, download_pictures, show_address, shown_charts
 from fdkvc.ui.kit.fields import held, problems
 from fdkvc.ui.kit.files import report_button
@@ -37,13 +35,12 @@ HELP = (
     ),
     (
         "Entries per head",
-        "Each KV head of each layer has its own cache. After every passage (a message of the user, "
-        "a call, words of the system) the policy evicts down to the budget, and all later tokens "
-        "are computed from what is left.",
+        "Each KV head of each layer has its own cache. After every message and every tool call the "
+        "policy evicts down to the budget, and all later tokens are computed from what is left.",
     ),
     (
         "Nats",
-        "−log of the probability of the text, per token: 0.7 more halves the probability.",
+        "The negative log probability of the text, per token: 0.7 more halves the probability.",
     ),
     *((metric.label, metric.help) for metric in metrics_of("answers").values()),
 )
@@ -75,15 +72,6 @@ def show_model_note() -> None:
     )
 
 
-def keep_to_sections(page: str, answered: Answered, link: Mapping[str, str]) -> list[str]:
-    """Keep what the sections show within the results; return what a link asks for outside."""
-    budgets = replace(BY, choices=shipped().budgets)
-    return [
-        *keep_to_answers(page, answered, link),
-        *fields.keep_to(page, budgets, link, BY.default, " in the shipped results"),
-    ]
-
-
 def open_section(page: str, answered: Answered) -> None:
     """Show the open section and its downloads."""
     sections: dict[str, Callable[[], Mapping[str, pd.DataFrame]]] = {
@@ -97,10 +85,11 @@ def open_section(page: str, answered: Answered) -> None:
     with st.container(horizontal=True):
         with st.popover("Download", icon=":material/download:"):
             show_address(held(page, FILE) == OWN)
-            names = list(tables)
-            download_files(page, lambda: {name: csv_text(tables[name]) for name in names}, names)
-            shown = [name for name, table in PICTURES.items() if table in tables]
-            download_pictures(page, shown_charts(page), shown)
+            download_files(
+                page, lambda: {name: csv_text(tables[name]) for name in tables}, [*tables]
+            )
+            charts = [name for name, table in PICTURES.items() if table in tables]
+            download_pictures(page, shown_charts(page), charts)
         if tables.keys() >= set(TABLES):
             report_button(page, shipped_report, "All tables")
     show_entries(HELP)

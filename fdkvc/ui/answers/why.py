@@ -10,22 +10,15 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from fdkvc.explain.answer_causes import (
-    HeadSelection,
-    Word,
-    changed_words,
-    first_evicted,
-    turns_in_words,
-    turns_of,
-    why_table,
-)
+from fdkvc.explain import answer_causes as causes
+from fdkvc.report.shipped_answers import shipped
 from fdkvc.ui.answers import choices
 from fdkvc.ui.answers.conversation import FULL, Answered, answer_words
 from fdkvc.ui.dialogs.choices import TOOLS
 from fdkvc.ui.dialogs.files import SHIPPED, shipped_file
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held
-from fdkvc.ui.kit.frame import table_html
+from fdkvc.ui.kit.frame import show_grid
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.words import percent
@@ -40,19 +33,22 @@ def choose_answer(page: str, answered: Answered, *, evicting: bool = False) -> s
     if evicting:
         del titles[FULL]
     start = _first_wrong(answered, titles)
-    # A new conversation begins with its own default.
-    place = f"{page}/look of"
-    if st.session_state.get(place) not in (None, answered.conversation):
+    if _is_new(f"{page}/look of", answered.conversation):
         fields.hold(page, choices.WHOSE, start)
-    st.session_state[place] = answered.conversation
-    name: str = fields.choice(
-        page, replace(choices.WHOSE, default=start, choices=titles), width=260
-    )
+    whose = replace(choices.WHOSE, default=start, choices=titles)
+    name: str = fields.choice(page, whose, width=260)
     return name
 
 
+def _is_new(place: str, subject: object) -> bool:
+    """Whether a choice is about another subject than before, and begins with its default."""
+    last: object = st.session_state.get(place, subject)
+    st.session_state[place] = subject
+    return last != subject
+
+
 def keep_to_answers(page: str, answered: Answered, link: Mapping[str, str]) -> list[str]:
-    """Keep the selection within these answers; return what a link asks for outside."""
+    """Keep the selection within the results; return a sentence for each part of a link outside."""
     titles, shape = answered.conversation.titles, answered.chat.model.decoder.shape
     whose = replace(choices.WHOSE, choices=titles)
     wrong = fields.keep_to(page, whose, link, _first_wrong(answered, titles))
@@ -62,7 +58,8 @@ def keep_to_answers(page: str, answered: Answered, link: Mapping[str, str]) -> l
     wrong += fields.keep_to(page, word, link, _first_changed(answered, name), " in this answer")
     for field, count in ((choices.LAYER, shape.layers), (choices.HEAD, shape.heads)):
         wrong += fields.keep_to(page, replace(field, high=count - 1), link, field.default)
-    return wrong
+    by = replace(choices.BY, choices=shipped().budgets)
+    return wrong + fields.keep_to(page, by, link, by.default, " in the shipped results")
 
 
 def _first_wrong(answered: Answered, titles: Mapping[str, str]) -> str:
@@ -85,48 +82,45 @@ def show_why(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     st.html(_transcript(answered, name, word, table))
     gone = table[table.evicted > 0].nlargest(GONE_WORDS, "all_there")
     if len(gone):
-        st.html(table_html(_gone(gone), "Evicted words that would have got attention"))
+        show_grid(_gone(gone), "Evicted words that would have received attention")
     _link(page, answered, name, word, gone)
     return {"why.csv": table}
 
 
-_why = cached(why_table)
+_why = cached(causes.why_table)
 
 
-def _choose_word(page: str, answered: Answered, name: str, words: tuple[Word, ...]) -> int:
+def _choose_word(page: str, answered: Answered, name: str, words: tuple[causes.Word, ...]) -> int:
     """Choose a word of the answer; by default, the first that differs from the full cache."""
-    written = [word.text for word in words]
-    labels = {at: f"{at + 1} · {text}" for at, text in enumerate(written)}
+    labels = {at: f"{at + 1} · {word.text}" for at, word in enumerate(words)}
     start = _first_changed(answered, name)
-    # Another answer begins with its own default.
-    place = f"{page}/word of"
-    answer = (name, tuple(written))
-    if st.session_state.get(place) not in (None, answer) or held(page, choices.WORD) not in labels:
+    if _is_new(f"{page}/word of", (name, labels)) or held(page, choices.WORD) not in labels:
         fields.hold(page, choices.WORD, start)
-    st.session_state[place] = answer
     at: int = fields.choice(page, replace(choices.WORD, default=start, choices=labels), width=200)
     return at
 
 
 def _first_changed(answered: Answered, name: str) -> int:
     """Return the first word that differs from the full cache, or else the middle one."""
-    written, full = ([word.text for word in answer_words(answered, each)] for each in (name, FULL))
-    changed = (at for at, new in enumerate(changed_words(written, full)) if new)
-    return next(changed, len(written) // 2)
+    words, full = ([word.text for word in answer_words(answered, cache)] for cache in (name, FULL))
+    changed = causes.changed_words(words, full)
+    return changed.index(True) if True in changed else len(words) // 2
 
 
-def _choose_heads(page: str, answered: Answered) -> HeadSelection:
+def _choose_heads(page: str, answered: Answered) -> causes.HeadSelection:
     shape = answered.chat.model.decoder.shape
-    chosen = []
+    places = []
     for field, count in ((choices.LAYER, shape.layers), (choices.HEAD, shape.heads)):
         noun = field.label.lower()
         labels = {-1: f"mean over {noun}s"} | {at: f"{noun} {at}" for at in range(count)}
-        at = fields.choice(page, replace(field, choices=labels), width=190)
-        chosen.append(None if at < 0 else at)
-    return HeadSelection(*chosen)
+        place = fields.choice(page, replace(field, choices=labels), width=190)
+        places.append(None if place < 0 else place)
+    return causes.HeadSelection(*places)
 
 
-def _attention_sentence(answered: Answered, name: str, word: Word, table: pd.DataFrame) -> Markdown:
+def _attention_sentence(
+    answered: Answered, name: str, word: causes.Word, table: pd.DataFrame
+) -> Markdown:
     earlier = table[table.passage < word.passage]
     lost = earlier[earlier.evicted > 0]
     written = Markdown("*{}*").format(word.text)
@@ -134,10 +128,10 @@ def _attention_sentence(answered: Answered, name: str, word: Word, table: pd.Dat
     if name == FULL or lost.empty:
         return Markdown("Nothing was evicted before {} wrote {}.").format(title, written)
     most = lost.nlargest(1, "all_there").iloc[0]
-    when = turns_in_words(most.first_evicted_in, most.last_evicted_in)
+    when = causes.turns_in_words(most.first_evicted_in, most.last_evicted_in)
     return Markdown(
         "{} wrote {}. With nothing evicted, {} of its attention would have gone to words that some "
-        "head has evicted; they got {}. The most important was *{}* from turn {}: {} of {} KV "
+        "head has evicted; they received {}. The most important was *{}* from turn {}: {} of {} KV "
         "heads evicted it in {}, by the {}."
     ).format(
         title,
@@ -154,36 +148,31 @@ def _attention_sentence(answered: Answered, name: str, word: Word, table: pd.Dat
 
 
 def _gone(gone: pd.DataFrame) -> dict[str, list[str]]:
-    rows = gone.to_dict("records")
     return {
-        "word": [row["word"] for row in rows],
-        "from turn": [str(row["turn"]) for row in rows],
-        "writer": [row["writer"] for row in rows],
-        "attention if cached": [percent(row["all_there"], 1) for row in rows],
-        "actual attention": [percent(row["attended"], 1) for row in rows],
-        "evicted in": [
-            turns_in_words(row["first_evicted_in"], row["last_evicted_in"]) for row in rows
-        ],
-        "rule": [row["rule"] for row in rows],
-        "KV heads": [f"{row['evicted']} of {row['heads']}" for row in rows],
+        "word": gone.word.tolist(),
+        "from turn": [*map(str, gone.turn)],
+        "writer": gone.writer.tolist(),
+        "attention if cached": [percent(share, 1) for share in gone.all_there],
+        "actual attention": [percent(share, 1) for share in gone.attended],
+        "evicted in": [*map(causes.turns_in_words, gone.first_evicted_in, gone.last_evicted_in)],
+        "rule": gone["rule"].tolist(),
+        "KV heads": [*map("{} of {}".format, gone.evicted, gone.heads)],
     }
 
 
-def _transcript(answered: Answered, name: str, word: Word, table: pd.DataFrame) -> str:
+def _transcript(answered: Answered, name: str, word: causes.Word, table: pd.DataFrame) -> str:
     """Return the text up to a word, each word tinted by its attention."""
     passages = answered.chat.passages[name]
-    turns = turns_of(passages)
+    turns = causes.turns_of(passages)
     top = max(float(table[["attended", "all_there"]].max().max()), 1e-9)
     cells: dict[int, list[str]] = {}
     for row in table.to_dict("records"):
         cells.setdefault(row["passage"], []).append(_word_html(row, top))
-    for own in answer_words(answered, name):
-        if own.first >= word.first:
-            text = escape(own.text)
-            chosen = own == word
-            cells.setdefault(own.passage, []).append(
-                f'<b class="chosen">{text}</b>' if chosen else f'<span class="after">{text}</span>'
-            )
+    for later in answer_words(answered, name):
+        if later.first >= word.first:
+            tag, look = ("b", "chosen") if later == word else ("span", "after")
+            html = f'<{tag} class="{look}">{escape(later.text)}</{tag}>'
+            cells.setdefault(later.passage, []).append(html)
     rows = "".join(
         f'<tr{" class=now" if at == word.passage else ""}><th scope="row"><i>{turns[at]}</i> '
         f"{escape(passages[at][0])}</th><td>{' '.join(words)}</td></tr>"
@@ -191,9 +180,9 @@ def _transcript(answered: Answered, name: str, word: Word, table: pd.DataFrame) 
     )
     return (
         '<div class="passages-key"><span class="looked"><mark style="--share:.7">tinted</mark> '
-        "attention that it got</span>"
+        "attention received</span>"
         '<span class="looked passages"><s style="--share:.7">struck out</s> evicted before; the '
-        "tint is the attention it would have got</span>"
+        "tint is the attention it would have received</span>"
         '<span class="looked passages"><s class="partly" style="--share:0">dotted</s> evicted from '
         "some heads</span></div>"
         '<div class="passages looked" tabindex="0" role="region" '
@@ -211,7 +200,7 @@ def _word_html(row: Mapping[Hashable, Any], top: float) -> str:
     if gone:
         title += (
             f", {percent(all_there, 1)} if it were cached; evicted in "
-            f"{turns_in_words(row['first_evicted_in'], row['last_evicted_in'])} from "
+            f"{causes.turns_in_words(row['first_evicted_in'], row['last_evicted_in'])} from "
             f"{gone} of {row['heads']} KV heads, by the {row['rule']}"
         )
     tag = "s" if gone else "mark"
@@ -219,18 +208,16 @@ def _word_html(row: Mapping[Hashable, Any], top: float) -> str:
     return f'<{tag}{partly} style="--share:{share:.2f}" title="{escape(title)}">{text}</{tag}>'
 
 
-def _link(page: str, answered: Answered, name: str, word: Word, gone: pd.DataFrame) -> None:
+def _link(page: str, answered: Answered, name: str, word: causes.Word, gone: pd.DataFrame) -> None:
     """Link to the eviction of the most important word on the Dialogs page."""
     conversation = answered.conversation
     keys = [key for key in SHIPPED if conversation.file.startswith(shipped_file(key).digest)]
     if name == FULL or not keys or gone.empty:
         return
-    names = [each.name for each in shipped_file(keys[0]).transcripts]
+    dialogs = [dialog.name for dialog in shipped_file(keys[0]).transcripts]
     shape = answered.chat.model.decoder.shape
-    most = gone.iloc[0]
-    kv_head, token, turn = first_evicted(
-        answered.chat, name, int(most["first"]), int(most["end"]), word.passage
-    )
+    first, end = map(int, gone.iloc[0][["first", "end"]])
+    kv_head, token, turn = causes.first_evicted(answered.chat, name, first, end, word.passage)
     st.page_link(
         "pages/dialogs.py",
         label=plain(
@@ -240,7 +227,7 @@ def _link(page: str, answered: Answered, name: str, word: Word, gone: pd.DataFra
         icon=":material/step_over:",
         query_params={
             "file": keys[0],
-            "dialog": str(names.index(conversation.dialog)),
+            "dialog": str(dialogs.index(conversation.dialog)),
             "tools": held(page, TOOLS),
             "vectors": "bundled",
             "kv": str(kv_head),
@@ -253,7 +240,7 @@ def _link(page: str, answered: Answered, name: str, word: Word, gone: pd.DataFra
         },
     )
     st.caption(
-        "There the policy uses this model's keys and queries computed with the whole text, and "
-        "evicts once a turn. Here every head computes with its own cache and also evicts after a "
-        "call, so entries near the cutoff may differ."
+        "On that page the policy sees keys and queries that this model computes from the whole "
+        "text, and evicts once per turn. Here every head computes from its own cache and also "
+        "evicts after a call, so entries near the cutoff may differ."
     )

@@ -12,6 +12,7 @@ from fdkvc.charts.spread import spread_chart
 from fdkvc.experiments.benchmark import matches_paper
 from fdkvc.experiments.statistics import holm
 from fdkvc.experiments.study import Study
+from fdkvc.kinds.benchmark import StudyRun
 from fdkvc.paper.tables import ABLATED_POLICY, BASELINE
 from fdkvc.policies import read_policy
 from fdkvc.replication.cells import scenario_label
@@ -37,8 +38,9 @@ _NAMES = {
 _ZOOM = 0.08
 
 
-def show_alignment(page: str, study: Study) -> None:
+def show_alignment(page: str, run: StudyRun) -> None:
     """Show the alignments, their distribution, the paired differences and the conclusion."""
+    study = run.study
     results = study.results
     table = alignments_table(results)
     if table.empty or not matches_paper(results.benchmark):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 
 from fdkvc.experiments.benchmark import Benchmark
 from fdkvc.files.options import options_of
 from fdkvc.files.shipped import papers_run
-from fdkvc.files.studies import study_files
+from fdkvc.kinds.benchmark import StudyRun
 from fdkvc.parameters import DIALOGS, SEED, Field
 from fdkvc.synthetic.scenarios import SCENARIOS
 from fdkvc.ui.kit import fields
@@ -63,14 +64,17 @@ def described(benchmark: Benchmark) -> str:
     )
 
 
+@cache
+def _shipped() -> StudyRun:
+    return StudyRun(papers_run().study)
+
+
 def runs_of(page: str) -> Kind:
     """Return the kind of runs of the page."""
     return Kind(
         page,
-        Benchmark,
+        StudyRun,
         adopt=lambda benchmark: fields.adopt(page, FIELDS, _link(benchmark)),
         describe=described,
-        results=lambda study: study.results,
-        files=study_files,
-        shipped={papers_run().study.results.benchmark: papers_run().study},
+        shipped={_shipped().settings: _shipped()},
     )

@@ -9,6 +9,7 @@ import streamlit as st
 
 from fdkvc.experiments.benchmark import matches_paper
 from fdkvc.experiments.study import Study
+from fdkvc.kinds.benchmark import StudyRun
 from fdkvc.replication.cells import measured_tables, reproduced_by_spread, verdicts_of
 from fdkvc.replication.claims import ClaimResult, judged_claims
 from fdkvc.replication.rules import FEWEST_DIALOGS, REPRODUCED, SIGNS, power
@@ -101,8 +102,9 @@ def choose_verdict(page: str, section: str, verdicts: Iterable[str | None]) -> s
 
 
 @st.fragment
-def show_claims(page: str, study: Study) -> None:
+def show_claims(page: str, run: StudyRun) -> None:
     """Show the claims, all or those with one verdict."""
+    study = run.study
     results = claims_of(study)
     verdicts = [verdict for verdict, number in counted(results).items() if number]
     wanted = choose_verdict(page, "Claims", verdicts)

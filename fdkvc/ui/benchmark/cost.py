@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
 import pandas as pd
 import streamlit as st
 
-from fdkvc.experiments.study import Study
+from fdkvc.kinds.benchmark import StudyRun
 from fdkvc.replication.tables import cost_table
 from fdkvc.ui.kit.markdown import plain
 
 
-def show_cost(page: str, study: Study) -> None:
+def show_cost(page: str, run: StudyRun) -> None:
     """Show latency and memory."""
+    study = run.study
     if not study.latencies:
         st.info("The run was cancelled before latency and memory were measured.")
         return
@@ -59,16 +60,8 @@ def show_cost(page: str, study: Study) -> None:
 
 def _show(key: str, table: pd.DataFrame, **columns: tuple[str, str]) -> None:
     """Show these columns with their labels and formats; empty ones are left out."""
-    known = {name: looks for name, looks in columns.items() if table[name].notna().any()}
-    formats: dict[str, str | Callable[[object], str] | None] = {
-        name: form.__mod__ for name, (_, form) in known.items()
-    }
-    st.dataframe(
-        table[["policy", *known]].style.format(formats, na_rep=""),
-        hide_index=True,
-        key=key,
-        height="content",
-        column_config={
-            name: st.column_config.NumberColumn(plain(label)) for name, (label, _) in known.items()
-        },
-    )
+    labels = {"policy": "policy"} | {name: label for name, (label, _) in columns.items()}
+    shown = table[[*labels]].dropna(axis="columns", how="all").rename(columns=labels)
+    formats: dict[str, Any] = {label: form.__mod__ for label, form in columns.values()}
+    style = shown.style.format({name: formats[name] for name in shown.columns[1:]}, na_rep="")
+    st.dataframe(style, hide_index=True, key=key, height="content")

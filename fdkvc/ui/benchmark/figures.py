@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from fdkvc.experiments.study import Study
+from fdkvc.kinds.benchmark import StudyRun
 from fdkvc.limits import MAX_DRAWN_POLICIES
 from fdkvc.replication.tables import series_table
 from fdkvc.report.figures import (
@@ -25,8 +26,9 @@ OTHER = "Any other quantity"
 
 
 @st.fragment
-def show_figures(page: str, study: Study) -> None:
+def show_figures(page: str, run: StudyRun) -> None:
     """Show one of the paper's figures, or any quantity over the turns of any scenario."""
+    study = run.study
     scenarios = {scenario.key for scenario in study.results.benchmark.scenarios}
     figures = {
         title: (words, shown)

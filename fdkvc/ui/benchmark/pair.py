@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import math
-
 import pandas as pd
 import streamlit as st
 
 from fdkvc.charts.dots import dots_chart
-from fdkvc.experiments.study import Study
+from fdkvc.grid import figures
+from fdkvc.kinds.benchmark import StudyRun
 from fdkvc.paper.tables import BASELINE
 from fdkvc.replication.cells import scenario_label
 from fdkvc.replication.tables import comparison_table
 from fdkvc.run.metrics import late_metric
 from fdkvc.ui.kit.fields import pick_two
-from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
+from fdkvc.ui.kit.frame import page_theme, panel, show_grid, side_by_side
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.words import minus, signed
+from fdkvc.words import minus, p_value, short
 
 comparison = cached(comparison_table)
 """Compares two policies, once for all that show it."""
 
 
 @st.fragment
-def show_comparison(page: str, study: Study) -> None:
+def show_comparison(page: str, run: StudyRun) -> None:
     """Choose two policies, and show how they differ."""
+    study = run.study
     policies = {policy.name: policy.title for policy in study.results.benchmark.policies}
     if len(policies) < 2:
         st.info("A comparison needs two policies: choose another one and run again.")
@@ -52,7 +52,7 @@ def show_comparison(page: str, study: Study) -> None:
                 rows = table[table.metric == metric]
                 show_differences(f"{page}/dots/{metric}", late_metric(metric).title, rows, 0.01)
     with st.container(key="comparison"):
-        st.html(table_html(_shown(table), "Differences in every scenario and metric"))
+        show_grid(_shown(table), "Differences in every scenario and metric")
 
 
 def show_differences(key: str, title: str, rows: pd.DataFrame, least: float) -> None:
@@ -74,29 +74,15 @@ def show_differences(key: str, title: str, rows: pd.DataFrame, least: float) -> 
 
 
 def _shown(table: pd.DataFrame) -> dict[str, list[str]]:
-    def interval(low: pd.Series[float], high: pd.Series[float]) -> list[str]:
-        return [f"{signed(a, 4)} to {signed(b, 4)}" for a, b in zip(low, high, strict=True)]
-
     return {
         "scenario": table.scenario.map(scenario_label).tolist(),
-        "metric": [late_metric(name).label for name in table.metric],
+        "metric": [late_metric(name).heading() for name in table.metric],
         "dialogs": [f"{n:,}" for n in table.n],
-        "difference": [signed(value, 4) for value in table.mean_diff],
-        "95 % interval": interval(table.ci_low, table.ci_high),
-        "bootstrap interval": interval(table.bootstrap_low, table.bootstrap_high),
-        "t": [_figure(value, ".1f") for value in table.t],
-        "p": [_p(value) for value in table.p],
-        "p, adjusted": [_p(value) for value in table.p_holm],
-        "effect size": [_figure(value, "+.2f") for value in table.effect_size],
+        "difference": figures(table, ("mean_diff", "ci_low", "ci_high"), signs=True),
+        "bootstrap": figures(table, ("mean_diff", "bootstrap_low", "bootstrap_high"), signs=True),
+        "t": [*map(short, table.t)],
+        "p": [*map(p_value, table.p)],
+        "p, adjusted": [*map(p_value, table.p_holm)],
+        "effect size": [*map(short, table.effect_size)],
         "in words": [minus(words).replace("p < ", "p\u00a0<\u00a0") for words in table.words],
     }
-
-
-def _figure(value: float, form: str) -> str:
-    return "" if math.isnan(value) else minus(f"{value:{form}}")
-
-
-def _p(value: float) -> str:
-    if math.isnan(value):
-        return ""
-    return "<\u00a00.001" if value < 0.001 else f"{value:.3f}"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 
 import streamlit as st
 
-from fdkvc.experiments.study import Study, run_study
-from fdkvc.files.export import benchmark_files
 from fdkvc.files.record import Record
 from fdkvc.files.repeat import compare, comparison_sentence
+from fdkvc.kinds.benchmark import BenchmarkRun, StudyRun
 from fdkvc.limits import MAX_BENCHMARK_POLICIES
 from fdkvc.synthetic.scenarios import SCENARIOS, World
 from fdkvc.ui.benchmark.choices import DIALOGS_HERE, described
@@ -39,22 +37,22 @@ def choose_record(page: str) -> None:
 
         def repeat() -> None:
             st.session_state[f"{page}/record"] = record
-            start_run(page, partial(run_study, benchmark), benchmark)
+            start_run(page, partial(StudyRun.measure, benchmark), benchmark)
 
         st.button("Repeat this run", key=f"{page}/record/run", on_click=repeat)
 
 
-def show_comparison(page: str, study: Study) -> None:
+def show_comparison(page: str, run: StudyRun) -> None:
     """Show whether a repeated run gave the same numbers."""
     record: Record | None = st.session_state.get(f"{page}/record")
-    if record is None or record.benchmark != study.results.benchmark:
+    if record is None or record.benchmark != run.settings:
         return
-    if not study.results.complete:
+    if not run.results.complete:
         st.warning("Cancelled: the run was only repeated in part.", icon=":material/replay:")
         return
-    files: Mapping[str, str] = files_of(study)
-    if record.kind == "benchmark":
-        files = benchmark_files(study.results, [], record.baseline)
+    files = files_of(run)
+    if record.kind == BenchmarkRun.kind:
+        files = BenchmarkRun(run.study, record.baseline).files
     comparison = compare(record, files)
     words = sentence(f"repeated: {comparison_sentence(record, comparison)}")
     if comparison.repeated:

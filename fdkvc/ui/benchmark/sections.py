@@ -8,7 +8,7 @@ from functools import partial
 import streamlit as st
 
 from fdkvc.experiments.benchmark import matches_paper
-from fdkvc.experiments.study import Study, run_study
+from fdkvc.kinds.benchmark import StudyRun
 from fdkvc.ui.benchmark import repeat
 from fdkvc.ui.benchmark.alignment import show_alignment
 from fdkvc.ui.benchmark.choices import choose_benchmark, runs_of
@@ -23,7 +23,7 @@ from fdkvc.ui.kit.frame import open_tab
 from fdkvc.ui.kit.run_panel import run_panel
 from fdkvc.ui.kit.variants import warn_no_effect
 
-SECTIONS: dict[str, Callable[[str, Study], None]] = {
+SECTIONS: dict[str, Callable[[str, StudyRun], None]] = {
     "Claims": show_claims,
     "Tables": show_tables,
     "Alignment": show_alignment,
@@ -41,7 +41,7 @@ def show(page: str) -> None:
         above = st.container()
         benchmark = choose_benchmark(page)
         with above:
-            job = run_panel(page, "Run", partial(run_study, benchmark), content=benchmark)
+            job = run_panel(page, "Run", partial(StudyRun.measure, benchmark), content=benchmark)
     warn_no_effect(benchmark.policies)
     shown = past.at_hand(runs, benchmark, job)
     with st.container(horizontal=True, vertical_alignment="center", key="benchmark-runs"):
@@ -56,16 +56,17 @@ def show(page: str) -> None:
     if shown is None:
         past.offer()
         return
-    study: Study = shown.result
-    results, rest = study.results, ""
+    run, rest = shown.result, ""
+    assert isinstance(run, StudyRun)
+    study, results = run.study, run.results
     if not study.seconds or (matches_paper(results.benchmark) and study.probes is None):
         rest = "What follows them (ablations, times, memory, probes) is not."
     past.about(runs, shown, benchmark, rest)
-    repeat.show_comparison(page, study)
+    repeat.show_comparison(page, run)
     if not any(results.measured.values()):
         st.info("The run was cancelled before its first dialogs finished.")
         return
     show_scorecard(page, study)
     name, tab = open_tab(page, {name: name for name in SECTIONS}, "Claims")
     with tab:
-        SECTIONS[name](page, study)
+        SECTIONS[name](page, run)

@@ -12,6 +12,7 @@ import streamlit as st
 from fdkvc.charts.spread import spread_chart
 from fdkvc.charts.theme import TINTS
 from fdkvc.experiments.study import Study
+from fdkvc.kinds.benchmark import StudyRun
 from fdkvc.replication.cells import (
     MeasuredTable,
     figure_words,
@@ -38,9 +39,10 @@ _TINTS = {rule.verdict: f"background-color: {TINTS[rule.tone]}" for rule in RULE
 LAYOUTS = {"printed": "As printed", "sorted": "Sortable"}
 
 
-def show_tables(page: str, study: Study) -> None:
+def show_tables(page: str, run: StudyRun) -> None:
     """Show every table of the paper."""
-    _show_all(page, study, measured_tables(study))
+    study = run.study
+    _show_all(page, run, measured_tables(study))
     if has_random(study.results.benchmark.policies):
         show_chance(behind_random(study.results))
     else:
@@ -49,7 +51,7 @@ def show_tables(page: str, study: Study) -> None:
 
 
 @st.fragment
-def _show_all(page: str, study: Study, tables: list[MeasuredTable]) -> None:
+def _show_all(page: str, run: StudyRun, tables: list[MeasuredTable]) -> None:
     """Show the tables in one layout, with all cells or those of one verdict."""
     counts = verdicts_of(tables)
     verdict = EVERY
@@ -61,7 +63,7 @@ def _show_all(page: str, study: Study, tables: list[MeasuredTable]) -> None:
         with st.popover("Verdicts", icon=":material/help:"):
             st.markdown(Markdown("1. " + "\n1. ".join(LEGEND)))
         with st.popover("Download", icon=":material/download:"):
-            download_files(page, partial(files_of, study), ["cells.csv", "tables.md", "tables.tex"])
+            download_files(page, partial(files_of, run), ["cells.csv", "tables.md", "tables.tex"])
     if layout == "printed":
         st.caption(
             "Measured ± half of its 95 % interval; below it the verdict, the published figure and "
@@ -81,7 +83,7 @@ def _show_all(page: str, study: Study, tables: list[MeasuredTable]) -> None:
             st.html(measured_html(table))
         else:
             # A selection is a position, which means another cell once the table is filtered.
-            _show_table(page if verdict == EVERY else f"{page}/{verdict}", study, table)
+            _show_table(page if verdict == EVERY else f"{page}/{verdict}", run.study, table)
 
 
 @st.fragment

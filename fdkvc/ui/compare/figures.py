@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from statistics import fmean
 
@@ -10,16 +9,9 @@ import pandas as pd
 import streamlit as st
 
 from fdkvc.explain.overlap import figures_table
-from fdkvc.run.metrics import (
-    ADAPTED,
-    LATE_TURNS,
-    Metric,
-    default_metrics,
-    metric_named,
-    metrics_of,
-)
+from fdkvc.run.metrics import ADAPTED, LATE_TURNS, Metric, default_metrics, metric_named, metrics_of
 from fdkvc.stage.run import Run
-from fdkvc.ui.kit.frame import table_html
+from fdkvc.ui.kit.frame import show_grid
 from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.lanes import FORK, Lane
 from fdkvc.ui.kit.markdown import plain
@@ -41,24 +33,28 @@ def show_figures(lanes: Sequence[Lane]) -> None:
     def add(title: str, values: pd.Series, words: list[str], highest: bool = False) -> None:
         columns[f"{title.lower()} {'↑' if highest else '↓'}"] = marked(values, words, highest)
 
-    for metric in map(metric_named, (*default_metrics(), *more)):
-        values = table[metric.name]
-        add(metric.title, values, _words(values, metric), not metric.lower_is_better)
-    for metric in (metric_named(key) for key in COSTS if key not in more):
-        costs = pd.Series([fmean(_course(lane.run, metric)) for lane in lanes])
-        add(metric.title, costs, _words(costs, metric))
+    shown = dict.fromkeys((*default_metrics(), *more, *COSTS))
+    for metric in map(metric_named, shown):
+        if metric.name in table:
+            values = table[metric.name]
+        else:
+            values = pd.Series([fmean(_course(lane.run, metric)) for lane in lanes])
+        add(metric.title, values, [*map(metric.with_unit, values)], not metric.lower_is_better)
+    adapted = [
+        "–" if pd.isna(turns) else f"{'> ' if never else ''}{turns:.0f}"
+        for turns, never in zip(table["adaptation"], table["never"], strict=True)
+    ]
     # A run that never adapts ranks behind one that adapts in the last turn.
-    add("turns to adapt", table["adaptation"] + 0.5 * table["never"], _adaptation_words(table))
+    add("turns to adapt", table["adaptation"] + 0.5 * table["never"], adapted)
     add("evictions", table["evictions"], table["evictions"].astype(str).tolist())
     latency = table["latency_ms"]
     add("latency", latency, [f"{ms:.2f} ms" for ms in latency])
-    st.html(table_html(columns, "Figures of the whole run"))
-    shown = dict.fromkeys((*default_metrics(), *more, *COSTS))
+    show_grid(columns, "Figures of the whole run")
     show_glossary(shown, (lane.run.trace.policy for lane in lanes))
     st.caption(
         plain(
             f"↑ higher is better, ↓ lower is better. {FIRST} first, {TIED} tied for first, "
-            f"{SAME} equal in every run; the marks are of this dialog only. Late: "
+            f"{SAME} equal in every run; the marks hold for this dialog only. Late: "
             f"mean of the last {LATE_TURNS} turns. Turns to adapt: from the first change of topic "
             f"until {percent(ADAPTED)} of the cache is about the new topic; > n: not within the n "
             "turns. Latency: the median turn of this single run, so it varies; the benchmark "
@@ -69,9 +65,9 @@ def show_figures(lanes: Sequence[Lane]) -> None:
 
 
 def _course(run: Run, metric: Metric) -> list[float]:
-    """Return a metric of every turn, for a fork including those of its trunk."""
-    own: list[float] = metric.measure(run.trace, run.dialogs)[0].tolist()
-    return own if run.trunk is None else [*_course(run.trunk, metric)[: run.trace.first_turn], *own]
+    """Return a metric of every turn, for a fork including those before it."""
+    before = [] if run.trunk is None else _course(run.trunk, metric)[: run.trace.first_turn]
+    return [*before, *metric.measure(run.trace, run.dialogs)[0].tolist()]
 
 
 def marked(values: pd.Series[float], words: Sequence[str], highest: bool) -> list[str]:
@@ -93,14 +89,3 @@ def marked(values: pd.Series[float], words: Sequence[str], highest: bool) -> lis
     first = words[values.tolist().index(values.max() if highest else values.min())]
     mark = FIRST if words.count(first) == 1 else TIED
     return [f"{word} {mark}" if word == first else word for word in words]
-
-
-def _adaptation_words(table: pd.DataFrame) -> list[str]:
-    return [
-        "–" if pd.isna(turns) else f"> {turns:.0f}" if never else f"{turns:.0f}"
-        for turns, never in zip(table["adaptation"], table["never"], strict=True)
-    ]
-
-
-def _words(values: pd.Series[float], metric: Metric) -> list[str]:
-    return ["–" if math.isnan(value) else metric.with_unit(value) for value in values]

@@ -14,16 +14,9 @@ from fdkvc.files.export import csv_text
 from fdkvc.parameters import Field
 from fdkvc.ui.compare.figures import show_figures
 from fdkvc.ui.compare.what_if import FORKED
-from fdkvc.ui.kit import fields
-from fdkvc.ui.kit.downloads import (
-    download_files,
-    download_pictures,
-    show_address,
-    show_chart,
-    shown_charts,
-)
+from fdkvc.ui.kit import downloads, fields
 from fdkvc.ui.kit.fields import held, hold
-from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
+from fdkvc.ui.kit.frame import page_theme, panel, show_grid, side_by_side
 from fdkvc.ui.kit.lanes import (
     FORK,
     PAIR,
@@ -37,7 +30,7 @@ from fdkvc.ui.kit.lanes import (
 )
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.sidebar import DIALOG, LOOK, MORE_METRICS
-from fdkvc.ui.stage.follow import save_scene, standing
+from fdkvc.ui.stage.follow import save_scene, stage_view
 from fdkvc.ui.stage.lane_stage import beside, follow_lanes, show_lanes, shown
 from fdkvc.words import count, listed, percent
 
@@ -108,29 +101,29 @@ def show_lines(page: str, lanes: tuple[Lane, ...], turn: int) -> None:
     )
     chart = with_data(spec, {**line_data(lanes), "cursor": cursor_data(turn)})
     alt = "Metrics over the turns, a line for each run; the table below has their figures"
-    show_chart(page, "metrics", chart, alt=alt)
+    downloads.show_chart(page, "metrics", chart, alt=alt)
 
 
-def show_difference(page: str, one: Lane, other: Lane, turn: int) -> None:
+def show_difference(page: str, first: Lane, second: Lane, turn: int) -> None:
     """Show where two runs diverge, and what only one of them keeps."""
-    shared = overlap(one.run, other.run)
+    shared = overlap(first.run, second.run)
     parted = first_difference(shared)
-    table = differences(one.run, other.run)
+    table = differences(first.run, second.run)
     table = table[table["turn"] == turn]
     with st.container(key="difference-words"):
-        st.markdown(plain(_difference_words(one, other, turn, shared, table)))
+        st.markdown(plain(_difference_words(first, second, turn, shared, table)))
     chart = with_data(
-        overlap_spec(one.run.dialogs.turns, page_theme()),
+        overlap_spec(first.run.dialogs.turns, page_theme()),
         {
             "overlap": placed(shared),
-            "changes": changes(one.run),
+            "changes": changes(first.run),
             "parting": placed(pd.DataFrame({"turn": [] if parted is None else [parted]})),
             "cursor": cursor_data(turn),
         },
     )
     alt = "Share of entries that both caches hold, over the turns"
-    show_chart(page, "overlap", chart, alt=alt)
-    st.html(table_html(_shown(table, one, other), "Entries that only one of the two keeps"))
+    downloads.show_chart(page, "overlap", chart, alt=alt)
+    show_grid(_columns(table, first, second), "Entries that only one of the two keeps")
     st.caption(
         plain(
             f"Rank and score are of turn {turn}; for the run that evicted the entry, of the turn "
@@ -140,37 +133,33 @@ def show_difference(page: str, one: Lane, other: Lane, turn: int) -> None:
 
 
 def _difference_words(
-    one: Lane, other: Lane, turn: int, shared: pd.DataFrame, table: pd.DataFrame
+    first: Lane, second: Lane, turn: int, shared: pd.DataFrame, table: pd.DataFrame
 ) -> Markdown:
-    parted = first_difference(shared)
-    if one is other:
+    if first is second:
         return Markdown(
             "Choose two different runs. If there is only one, choose another policy in the sidebar."
         )
+    parted, labels = first_difference(shared), (first.label, second.label)
     if parted is None:
-        return Markdown("**{}** and **{}** keep the same entries in every turn.").format(
-            one.label, other.label
-        )
+        return Markdown("**{}** and **{}** keep the same entries in every turn.").format(*labels)
     now = shared.iloc[turn]
+    entries, overlapping = count(int(now["shared"]), "entry", "entries"), percent(now["jaccard"])
     parts = [
         Markdown(
             "**{}** and **{}** first diverge in **turn {}**. After turn {} they share {}, an "
             "overlap of {}."
-        ).format(
-            *(one.label, other.label, parted, turn),
-            *(count(int(now["shared"]), "entry", "entries"), percent(now["jaccard"])),
-        )
+        ).format(*labels, parted, turn, entries, overlapping)
     ]
-    for lane, keeper in ((one, "one"), (other, "other")):
+    for label, keeper in zip(labels, ("one", "other"), strict=True):
         topics = table.loc[table["keeper"] == keeper, "topic"].value_counts()
         if len(topics):
             counts = [f"{number} {topic}" for topic, number in topics.items()]
-            parts.append(Markdown("Only **{}** keeps {}.").format(lane.label, listed(counts)))
+            parts.append(Markdown("Only **{}** keeps {}.").format(label, listed(counts)))
     return Markdown(" ").join(parts)
 
 
-def _shown(table: pd.DataFrame, one: Lane, other: Lane) -> dict[str, list[str]]:
-    lanes, words = {"one": one, "other": other}, one.run.dialog.words
+def _columns(table: pd.DataFrame, first: Lane, second: Lane) -> dict[str, list[str]]:
+    lanes, words = {"one": first, "other": second}, first.run.dialog.words
     return {
         "only in": [lanes[keeper].label for keeper in table["keeper"]],
         **({"word": [words[token] for token in table["token"]]} if words else {}),
@@ -190,23 +179,23 @@ def _words(column: pd.Series, form: str) -> list[str]:
     return ["–" if pd.isna(value) else f"{value:{form}}" for value in column]
 
 
-def downloads(
-    page: str, lanes: tuple[Lane, ...], *, pictures: bool = True, own: bool = False
+def show_downloads(
+    page: str, lanes: tuple[Lane, ...], *, pictures: bool = True, uploaded: bool = False
 ) -> None:
     """Offer the comparison as one table, and its charts if there are `pictures`."""
     with st.popover("Download", icon=":material/download:"):
-        show_address(own)
+        downloads.show_address(uploaded)
         rows = [lane.run for lane in beside(lanes)]
         title = f"{listed([lane.label for lane in lanes])} on {rows[0].dialog.title}"
-        stands = standing(page)  # the session is out of reach at the click
-        save_scene(page, title, lambda: shown(stands, lanes), rows)
+        view = stage_view(page)  # the session is out of reach at the click
+        save_scene(page, title, lambda: shown(view, lanes), rows)
         if lanes[0].run.long:
             st.caption(plain(lanes[0].run.long_note(FILE)))
         else:
-            download_files(page, lambda: {FILE: csv_text(_entries(lanes))}, [FILE])
+            downloads.download_files(page, lambda: {FILE: csv_text(_entries(lanes))}, [FILE])
         if pictures:
             names = ["metrics"] if lanes[0].run.long else ["metrics", "overlap"]
-            download_pictures(page, shown_charts(page), names)
+            downloads.download_pictures(page, downloads.shown_charts(page), names)
 
 
 def _entries(lanes: Sequence[Lane]) -> pd.DataFrame:

@@ -15,7 +15,7 @@ from fdkvc.run.fork import Fork
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, problems
 from fdkvc.ui.kit.lanes import FORK, PAIR, Lane, overlap
-from fdkvc.ui.kit.markdown import Markdown
+from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.runs import load_fork
 from fdkvc.ui.kit.sidebar import BUDGET_HERE, ENTRY, TURN, read_name
 from fdkvc.ui.kit.variants import edit_policy
@@ -42,7 +42,8 @@ ENTRY_CHANGES = {"leave": "leave", "pin": "protect", "drop": "drop"}
 def show_controls(page: str, lanes: Sequence[Lane]) -> None:
     """Show the controls that fork a run after the current turn."""
     # A popover with another key is a closed one: each fork closes it.
-    with st.popover("What if …", icon=":material/alt_route:", key=f"{page}/what-if/{_forks(page)}"):
+    forks = st.session_state.setdefault(f"{page}/forks", 0)
+    with st.popover("What if …", icon=":material/alt_route:", key=f"{page}/what-if/{forks}"):
         st.markdown(
             "Continue one run **after the turn shown**. Another policy, or the same one with "
             "another option, starts fresh, as if all cached entries had arrived in this turn.",
@@ -53,11 +54,11 @@ def show_controls(page: str, lanes: Sequence[Lane]) -> None:
             by_name = {lane.name: lane for lane in lanes}
             run = Field("Run", "", name="run", default=lanes[-1].name, choices=by_name)
             origin = by_name[fields.choice(draft, run)]
-        own = f"{draft}/{origin.name}"
+        place, help = f"{draft}/{origin.name}", "A smaller budget evicts at once."
         with right:
-            known = replace(BUDGET_HERE, help="A smaller budget evicts at once.")
-            budget = fields.number(own, replace(known, default=origin.run.budget))
-        policy = edit_policy(own, origin.run.trace.policy, columns=3)
+            changed = replace(BUDGET_HERE, help=help, default=origin.run.budget)
+            budget = fields.number(place, changed)
+        policy = edit_policy(place, origin.run.trace.policy, columns=3)
         left, right = st.columns(2, vertical_alignment="bottom")
         with left:
             entry = fields.segments(
@@ -78,35 +79,29 @@ def show_controls(page: str, lanes: Sequence[Lane]) -> None:
                 _begin(page, origin, policy, budget, entry)
 
 
-def _forks(page: str) -> int:
-    return int(st.session_state.get(f"{page}/forks", 0))
-
-
 def _begin(page: str, origin: Lane, policy: Policy, budget: int, entry: str) -> None:
     """Fork after the current turn, and step to the first turn in which the two caches differ."""
-    picked = held(page, ENTRY)
-    if entry != "leave" and picked is None:
+    selected = held(page, ENTRY)
+    if entry != "leave" and selected is None:
         st.session_state[f"{page}/fork-problem"] = (
             f"There is no entry to {ENTRY_CHANGES[entry]}: click one in any lane first."
         )
         st.rerun()
-    pinned, dropped = (picked if entry == verb else None for verb in ("pin", "drop"))
-    turn = held(page, TURN)
-    values = (origin.name, turn, policy.name, budget, pinned, dropped)
+    pinned, dropped = (selected if entry == verb else None for verb in ("pin", "drop"))
+    fork = Fork(held(page, TURN), policy, budget, pinned, dropped)
+    parted = None
     with suppress(ValueError):  # the page says why it cannot be forked so
-        run = load_fork(origin.run, Fork(turn, policy, budget, pinned, dropped))
-        differs = first_difference(overlap(origin.run, run))
-        turn = turn if differs is None else differs
-    st.session_state[f"{page}/forks"] = _forks(page) + 1
-    given = (*values, origin.name, FORK, turn)
-    fields.hold_and_rerun(page, zip((*FORKED, *PAIR, TURN), given, strict=True))
+        parted = first_difference(overlap(origin.run, load_fork(origin.run, fork)))
+    st.session_state[f"{page}/forks"] += 1
+    values = (origin.name, fork.turn, policy.name, budget, pinned, dropped, origin.name, FORK)
+    shown = fork.turn if parted is None else parted
+    fields.hold_and_rerun(page, zip((*FORKED, *PAIR, TURN), (*values, shown), strict=True))
 
 
 def with_fork(page: str, lanes: tuple[Lane, ...]) -> tuple[Lane, ...]:
     """Describe the fork, if any, and return the lanes with it as the last."""
-    problem = st.session_state.pop(f"{page}/fork-problem", "")
-    problems(problem)
-    name, turn, to, budget, pinned, dropped = (held(page, field) for field in FORKED)
+    problems(st.session_state.pop(f"{page}/fork-problem", ""))
+    name, turn, to, *changed = (held(page, field) for field in FORKED)
     if not name:
         return lanes
     origin = next((lane for lane in lanes if lane.name == name), None)
@@ -115,8 +110,7 @@ def with_fork(page: str, lanes: tuple[Lane, ...]) -> tuple[Lane, ...]:
             raise ValueError(f"{name} is not among the policies that are compared")
         if turn is None:
             raise ValueError("it does not name its turn")
-        policy = read_policy(to) if to else None
-        change = Fork(turn, policy, budget, pinned, dropped)
+        change = Fork(turn, read_policy(to) if to else None, *changed)
         run = load_fork(origin.run, change)
     except ValueError as error:
         problems(sentence(f"This fork cannot be shown: {error}"))
@@ -124,23 +118,17 @@ def with_fork(page: str, lanes: tuple[Lane, ...]) -> tuple[Lane, ...]:
         return lanes
     changes = change.changes(origin.run.trace.policy, origin.run.budget) or ["no change"]
     parted = first_difference(overlap(origin.run, run))
-    memory = (
-        f" {run.trace.policy.title} starts fresh: it treats the cached entries as if they all "
-        f"arrived in turn {turn}."
-        if change.resets(origin.run.trace.policy)
-        else ""
-    )
-    outcome = (
-        "The two caches stay the same to the end."
-        if parted is None
-        else f"The two caches first diverge in turn {parted}."
-    )
-    with st.container(horizontal=True, vertical_alignment="center", key=f"{page}-fork"):
-        st.markdown(
-            Markdown(":material/alt_route: **{}, continued after turn {}** with {}.{} {}").format(
-                origin.label, turn, listed(changes), memory, outcome
-            )
+    memory = ""
+    if change.resets(origin.run.trace.policy):
+        memory = (
+            f" {run.trace.policy.title} starts fresh: it treats the cached entries as if they all "
+            f"arrived in turn {turn}."
         )
+    outcome = "stay the same to the end" if parted is None else f"first diverge in turn {parted}"
+    head = Markdown(":material/alt_route: **{}, continued after turn {}** with {}.{} {}")
+    outcome = f"The two caches {outcome}."
+    with st.container(horizontal=True, vertical_alignment="center", key=f"{page}-fork"):
+        st.markdown(plain(head.format(origin.label, turn, listed(changes), memory, outcome)))
         _offer_removal(page)
     words = f"{name} after turn {turn}: {', '.join(changes)}"
     return (*lanes, Lane(FORK, f"fork of {origin.label}", words, run, name))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from typing import NamedTuple
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -31,16 +34,7 @@ from fdkvc.policies import read_policy
 from fdkvc.run.evidence import lost_turns
 from fdkvc.run.simulate import simulate
 from fdkvc.ui.answers.conversation import bundled_model
-from fdkvc.ui.dialogs.files import (
-    SHIPPED,
-    UPLOADS,
-    DialogFile,
-    HeadChoice,
-    read_dialog_file,
-    shipped_file,
-    shown_recording,
-    with_calls,
-)
+from fdkvc.ui.dialogs import files
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold, problems
 from fdkvc.ui.kit.lanes import PAIR, Lane, read_lane
@@ -54,18 +48,12 @@ OWN = "own"
 DIGITS = 16  # hexadecimal digits of a file's SHA-256 in a link
 
 
-@dataclass(frozen=True)
-class Chosen:
+class Chosen(NamedTuple):
     """The chosen dialog, head and budget."""
 
-    file: DialogFile
-    head: HeadChoice
+    file: files.DialogFile
+    head: files.HeadChoice
     budget: int
-
-    @property
-    def recording(self) -> Recording:
-        """The dialog, with letters as topics."""
-        return self.head.recording
 
 
 # ------------------------------------------------------------------------------- fields
@@ -75,7 +63,7 @@ FILE = Field(
     "Real dialogs, or a trace of a model.",
     name="file",
     default="rental",
-    choices={OWN: "A file of my own …", **SHIPPED},
+    choices={OWN: "A file of my own …", **files.SHIPPED},
 )
 DIGEST = Field("SHA-256", "Of your own file.", name="sha", default="")
 CALLS = Field(
@@ -142,11 +130,7 @@ SECTION = Field(
     "",
     name="section",
     default="evidence",
-    choices={
-        "evidence": "Evidence",
-        "heads": "Heads",
-        "all": "All dialogs of the file",
-    },
+    choices={"evidence": "Evidence", "heads": "Heads", "all": "All dialogs of the file"},
     chosen=False,
 )
 VIEW = Field(
@@ -158,32 +142,14 @@ VIEW = Field(
     chosen=False,
 )
 PLACED = (
-    DIALOG,
-    TOPICS,
-    SCHEDULE,
-    VECTORS,
-    KV_HEAD,
-    HEAD,
-    HEADS,
-    *(replace(each, follows=False) for each in LOOK),
+    *(DIALOG, TOPICS, SCHEDULE, VECTORS, KV_HEAD, HEAD, HEADS),
+    *(replace(field, follows=False) for field in LOOK),
 )
 """Fields whose values belong to one file."""
 
 FIELDS = (
-    FILE,
-    DIGEST,
-    CALLS,
-    TOOLS,
-    *PLACED,
-    BUDGET,
-    POLICIES,
-    WHOSE,
-    VIEW,
-    ORDER,
-    HUES,
-    SECTION,
-    *PAIR,
-    MORE_METRICS,
+    *(FILE, DIGEST, CALLS, TOOLS, *PLACED, BUDGET, POLICIES, WHOSE),
+    *(VIEW, ORDER, HUES, SECTION, *PAIR, MORE_METRICS),
 )
 """Every field of the page."""
 
@@ -197,8 +163,8 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
 
 def which_dialog(page: str, dialog: int | None = None) -> tuple[object, ...]:
     """Return what identifies the dialog on the page, or another of its file."""
-    file = (held(page, field) for field in (FILE, DIGEST))
-    return (*file, held(page, DIALOG) if dialog is None else dialog)
+    shown = held(page, DIALOG) if dialog is None else dialog
+    return held(page, FILE), held(page, DIGEST), shown
 
 
 # ------------------------------------------------------------------------------- controls
@@ -211,23 +177,32 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen | None:
     if file is None:
         return None
     try:
-        file = choose_tools(page, _choose_calls(page, file))
+        if fields.choice(page, CALLS, bool(file.packed)) == "said":
+            file = files.with_calls(file)
+        file = choose_tools(page, file)
         warn_skipped(file)
         if st.session_state.pop(f"{page}/fresh", False):
             hold(page, DIALOG, _first_failed(page, file))
-        names_of = [each.name for each in file.transcripts]
-        dialog = fields.choice(page, replace(DIALOG, choices=dict(enumerate(names_of))))
+        dialog = choose_transcript(page, file)
         way, schedule = _choose_topics(page, file, dialog)
         kv_head = None if file.traced else _choose_vectors(page)
-        recording, names = _shown(file, dialog, way, schedule, kv_head, below_title)
+        load = partial(files.shown_recording, file, dialog, way, schedule)
+        try:
+            with st.spinner("Reading the dialog …", show_time=True):
+                recording, names = load(kv_head)
+        except ValueError as error:
+            if kv_head is None:
+                raise
+            with below_title:
+                problems(f"{error}. Showing the lexical embedding instead.")
+            recording, names = load(None)
     except ValueError as error:
         with below_title:
             problems(f"{error}.")
         return None
     head, mode = _choose_head(page, recording)
-    deciding = deciders(mode, [recording])
-    budget = fields.number(page, BUDGET)
-    dialogs = recording.dialogs
+    deciding, budget = deciders(mode, [recording]), fields.number(page, BUDGET)
+    dialogs, transcript = recording.dialogs, recording.transcript
     entries = deciding * dialogs.turns * (budget + dialogs.turn_tokens)
     if deciding > 1 and entries > MAX_JOINT_ENTRIES:
         problems(
@@ -236,50 +211,34 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen | None:
             "choose a smaller budget."
         )
         deciding = 1
-    topics = tuple(turn.topic for turn in recording.transcript.turns)
-    name = recording.transcript.name
-    chosen = HeadChoice(name, recording, file.key, topics, head, deciding, names)
+    topics = tuple(turn.topic for turn in transcript.turns)
+    chosen = files.HeadChoice(transcript.name, recording, file.key, topics, head, deciding, names)
     return Chosen(file, chosen, budget)
 
 
-def _shown(
-    file: DialogFile,
-    dialog: int,
-    way: str,
-    schedule: str,
-    kv_head: int | None,
-    below_title: DeltaGenerator,
-) -> tuple[Recording, tuple[str, ...]]:
-    """Return the dialog as `shown_recording`, without the bundled model where it is too long."""
-    try:
-        with st.spinner("Reading the dialog …", show_time=True):
-            return shown_recording(file, dialog, way, schedule, kv_head)
-    except ValueError as error:
-        if kv_head is None:
-            raise
-        with below_title:
-            problems(f"{error}. Showing the lexical embedding instead.")
-        return shown_recording(file, dialog, way, schedule, None)
+def choose_transcript(page: str, file: files.DialogFile) -> int:
+    """Choose a dialog of a file; return its index."""
+    names = dict(enumerate(transcript.name for transcript in file.transcripts))
+    dialog: int = fields.choice(page, replace(DIALOG, choices=names))
+    return dialog
 
 
-def chosen_file(page: str, first: DeltaGenerator | None = None) -> DialogFile | None:
+def chosen_file(page: str, first: DeltaGenerator | None = None) -> files.DialogFile | None:
     """Return the chosen file; for the user's own, show the uploader, in `first` until there is one.
 
     None if there is none, or if it is not the link's.
     """
     if held(page, FILE) != OWN:
         hold(page, DIGEST, "")
-        return shipped_file(held(page, FILE))
-    if first is None or UPLOADS.get(st.session_state.get(f"{page}/uploaded")) is not None:
-        file, problem = _read_upload(page)
-        with first or nullcontext():
-            problems(problem)
-    else:
-        with first:
-            file, problem = _read_upload(page)
-            problems(problem)
-        if file is not None:
-            st.rerun()
+        return files.shipped_file(held(page, FILE))
+    last = files.UPLOADS.get(st.session_state.get(f"{page}/uploaded"))
+    above: AbstractContextManager[object] = first or nullcontext()
+    with above if last is None else nullcontext():
+        file, problem = _read_upload(page, last)
+    with above:
+        problems(problem)
+    if first is not None and last is None and file is not None:
+        st.rerun()
     linked = held(page, DIGEST)
     if linked and (file is None or not file.digest.startswith(linked)):
         st.info(
@@ -293,12 +252,11 @@ def chosen_file(page: str, first: DeltaGenerator | None = None) -> DialogFile | 
     return file
 
 
-def _read_upload(page: str) -> tuple[DialogFile | None, str]:
+def _read_upload(page: str, last: files.DialogFile | None) -> tuple[files.DialogFile | None, str]:
     """Show the uploader and the text box; return the file, and what is wrong with a new one.
 
     The last good file is kept when a new one is bad.
     """
-    last = f"{page}/uploaded/last"
     upload = st.file_uploader(
         "Dialogs or a trace",
         type=[*endings(), "npz"],
@@ -314,32 +272,32 @@ def _read_upload(page: str) -> tuple[DialogFile | None, str]:
         placeholder="User: a table for two, please\nSystem: at six?",
         help="A speaker and a colon before each turn, or JSON in any supported format.",
     )
-    before = UPLOADS.get(st.session_state.get(f"{page}/uploaded"))
-    given = {} if upload is None else {upload.file_id: (upload.name, upload.getvalue)}
+    sources = {} if upload is None else {upload.file_id: (upload.name, upload.getvalue)}
     if pasted.strip():
         ending = "json" if pasted.lstrip()[:1] in ("[", "{") else "txt"  # selects the format
-        given[pasted] = (f"pasted.{ending}", pasted.encode)
-    read, problem = st.session_state.get(last, ((), ""))
-    new = [each for each in given if each not in read]
-    if new or (given and before is None and not problem):
-        name, content = given[new[-1]] if new else next(iter(given.values()))
+        sources[pasted] = (f"pasted.{ending}", pasted.encode)
+    read, problem = st.session_state.get(f"{page}/uploaded/last", ((), ""))
+    new = [source for source in sources if source not in read]
+    if new or (sources and last is None and not problem):
+        name, content = sources[new[-1]] if new else next(iter(sources.values()))
         problem = ""
         try:
             with st.spinner("Reading the dialogs …", show_time=True):
-                before = read_dialog_file(content(), name)
-            keep_file(page, before)
+                last = files.read_dialog_file(content(), name)
+            keep_file(page, last)
         except ValueError as error:
             problem = f"{name} cannot be read: {error}."
         gc.collect()  # closed sessions are cycles that hold their files
-    st.session_state[last] = (tuple(given), problem if given else "")
-    still = f" Still using {before.name}." if before is not None else ""
-    return before, problem + still if given and problem else ""
+    problem = problem if sources else ""
+    st.session_state[f"{page}/uploaded/last"] = (tuple(sources), problem)
+    still = f" Still using {last.name}." if last is not None else ""
+    return last, problem and problem + still
 
 
-def keep_file(page: str, file: DialogFile) -> None:
+def keep_file(page: str, file: files.DialogFile) -> None:
     """Keep a file for the page, and start with a failed call unless a link names a dialog."""
     st.session_state[f"{page}/uploaded"] = key = (file.name, file.digest)
-    UPLOADS.put(key, file)
+    files.UPLOADS.put(key, file)
     linked = held(page, DIGEST)
     if not (linked and file.digest.startswith(linked)):
         fields.reset(page, PLACED)
@@ -348,7 +306,7 @@ def keep_file(page: str, file: DialogFile) -> None:
     hold(page, DIGEST, file.digest[:DIGITS])
 
 
-def _first_failed(page: str, file: DialogFile) -> int:
+def _first_failed(page: str, file: files.DialogFile) -> int:
     """Return the first dialog with a call that fails under the policy shown, or else the first.
 
     Among dialogs with calls, longer than the budget, up to `MAX_SEARCHED_CHARACTERS`; by the first
@@ -358,51 +316,38 @@ def _first_failed(page: str, file: DialogFile) -> int:
     budget, left = held(page, BUDGET), MAX_SEARCHED_CHARACTERS
     if len(file.transcripts) == 1:
         return 0
-    for place, each in enumerate(file.transcripts):
-        if not any(demand.kind == "call" for demand in each.demands):
+    for place, transcript in enumerate(file.transcripts):
+        if not any(demand.kind == "call" for demand in transcript.demands):
             continue
-        left -= sum(map(len, each.texts))
+        left -= sum(map(len, transcript.texts))
         if left < 0:
             break
         recording = file.recording(place)
         if recording.starts[-1] <= budget:
             continue
-        first = recording.dialogs.row(0)
+        head = recording.dialogs.row(0)
         with suppress(ValueError):  # the page says why the policy cannot run
-            trace = simulate(policy, first, budget, entries=False, outputs_from=first.turns)
+            trace = simulate(policy, head, budget, entries=False, outputs_from=head.turns)
             lost = zip(recording.evidence, lost_turns(trace, recording), strict=True)
             if any(demand.kind == "call" and turn[0] >= 0 for (demand, _), turn in lost):
                 return place
     return 0
 
 
-def warn_skipped(file: DialogFile) -> None:
+def warn_skipped(file: files.DialogFile) -> None:
     """Warn about dialogs that are left out and calls that cannot be read."""
     for sentence in not_read_notes(file.transcripts):
         st.warning(plain(sentence))
-    many = len(file.skipped)
-    if many:
-        st.warning(
-            plain(
-                f"{count(many, 'dialog')} {'is' if many == 1 else 'are'} left out: "
-                f"{file.skipped[0]}{', and so on' if many > 1 else ''}."
-            )
-        )
+    if file.skipped:
+        several = len(file.skipped) > 1
+        left_out = f"{count(len(file.skipped), 'dialog')} {'are' if several else 'is'} left out"
+        st.warning(plain(f"{left_out}: {file.skipped[0]}{', and so on' if several else ''}."))
 
 
-def _choose_calls(page: str, file: DialogFile) -> DialogFile:
-    if not file.packed:
-        hold(page, CALLS, CALLS.default)
-        return file
-    return with_calls(file) if fields.choice(page, CALLS) == "said" else file
-
-
-def choose_tools(page: str, file: DialogFile) -> DialogFile:
+def choose_tools(page: str, file: files.DialogFile) -> files.DialogFile:
     """Choose whether dialogs begin with their tools, if there are any."""
-    if not any(each.tools for each in file.transcripts):
-        hold(page, TOOLS, TOOLS.default)
-        return file
-    if fields.choice(page, TOOLS) == TOOLS.default:
+    has_tools = any(transcript.tools for transcript in file.transcripts)
+    if fields.choice(page, TOOLS, has_tools) == TOOLS.default:
         return file
     try:
         begun, too_long = with_tools(file.transcripts)
@@ -413,27 +358,25 @@ def choose_tools(page: str, file: DialogFile) -> DialogFile:
 
 
 def _formats() -> str:
-    kinds = {f"{known.label} (.{', .'.join(known.endings)})": 0 for known in FORMATS.values()}
-    return f"{', '.join(kinds)}, or a trace of a model from python -m fdkvc capture (.npz)"
+    labels = (f"{format.label} (.{', .'.join(format.endings)})" for format in FORMATS.values())
+    kinds = ", ".join(dict.fromkeys(labels))
+    return f"{kinds}, or a trace of a model from python -m fdkvc capture (.npz)"
 
 
 def ask_for_file(page: str) -> None:
     """Say which files may be uploaded, or point to the error."""
     fields.write_link(page, FIELDS)
-    given, _ = st.session_state.get(f"{page}/uploaded/last", ((), ""))
-    if given or held(page, FILE) != OWN:
+    sources, _ = st.session_state.get(f"{page}/uploaded/last", ((), ""))
+    if sources or held(page, FILE) != OWN:
         st.info("There is nothing to show: see the error message.", icon=":material/error:")
         return
-    st.info(
-        plain(
-            f"Upload a file or paste a dialog above: {_formats()}. The README says where to get "
-            "them."
-        ),
-        icon=":material/upload_file:",
+    words = (
+        f"Upload a file or paste a dialog above: {_formats()}. The README says where to get them."
     )
+    st.info(plain(words), icon=":material/upload_file:")
 
 
-def _choose_topics(page: str, file: DialogFile, dialog: int) -> tuple[str, str]:
+def _choose_topics(page: str, file: files.DialogFile, dialog: int) -> tuple[str, str]:
     """Choose where the topics come from; return the choice and a marked schedule."""
     transcript = file.transcripts[dialog]
     labels = dict(TOPICS.labels)
@@ -459,23 +402,18 @@ def _choose_vectors(page: str) -> int | None:
         hold(page, KV_HEAD, 0)
         return None
     shape = bundled_model().decoder.shape
-    labels = {
-        place: f"layer {place // shape.kv_heads}, head {place % shape.kv_heads}"
-        for place in range(shape.layers * shape.kv_heads)
-    }
+    heads = product(range(shape.layers), range(shape.kv_heads))
+    labels = dict(enumerate(f"layer {layer}, head {head}" for layer, head in heads))
     kv_head: int = fields.choice(page, replace(KV_HEAD, choices=labels))
     return kv_head
 
 
 def _choose_head(page: str, recording: Recording) -> tuple[int, str]:
     """Choose one of several heads; return its place and which heads decide together."""
-    if len(recording.heads) == 1:
-        hold(page, HEAD, 0)
-        hold(page, HEADS, "each")
-        return 0, "each"
-    mode = fields.choice(page, ways_of(recording))
+    several = len(recording.heads) > 1
+    mode = fields.choice(page, ways_of(recording), several)
     labels = {place: f"head {head}" for place, head in enumerate(recording.heads)}
-    return fields.choice(page, replace(HEAD, choices=labels)), mode
+    return fields.choice(page, replace(HEAD, choices=labels), several), mode
 
 
 def ways_of(recording: Recording) -> Field:

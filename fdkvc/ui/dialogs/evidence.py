@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -23,13 +22,13 @@ from fdkvc.run.trace import Rule
 from fdkvc.ui.dialogs.choices import Chosen
 from fdkvc.ui.dialogs.transcript import Outcome, demand_kind, verdicts
 from fdkvc.ui.kit.fields import held, segments
-from fdkvc.ui.kit.frame import table_html
+from fdkvc.ui.kit.frame import show_grid
 from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.sidebar import ENTRY, TURN
-from fdkvc.words import count
+from fdkvc.words import count, percent
 
 KINDS = {"call": "Service calls", "state": "Dialogue states"}
 
@@ -49,21 +48,21 @@ def show_headline(page: str, recording: Recording, lane: Lane) -> None:
     first one.
     """
     kind, name = demand_kind(recording)
-    own = [each for each in verdicts(lane.run, recording) if each.demand.kind == kind]
-    losses = [each for each in own if each.lost >= 0]
+    outcomes = [row for row in verdicts(lane.run, recording) if row.demand.kind == kind]
+    losses = [outcome for outcome in outcomes if outcome.lost >= 0]
     turn, entry = held(page, TURN), held(page, ENTRY)
     shown = [
-        each
-        for each in losses
-        if each.demand.turn == turn and any(entry in tokens for tokens in each.mentions)
+        loss
+        for loss in losses
+        if loss.demand.turn == turn and any(entry in tokens for tokens in loss.mentions)
     ]
-    lost = next(iter(shown or losses), None)
-    unread = recording.transcript.malformed_calls
-    besides = f", except {count(unread, 'call')} that cannot be read" if unread else ""
-    words = f"{lane.label} still held everything that each {name} needed{besides}"
-    if lost is not None:
-        words = headline(name, recording, lane, lost)
-    elif not own:
+    if losses:
+        words: str = headline(name, recording, lane, (shown or losses)[0])
+    elif outcomes:
+        unread = recording.transcript.malformed_calls
+        besides = f", except {count(unread, 'call')} that cannot be read" if unread else ""
+        words = f"{lane.label} still held everything that each {name} needed{besides}"
+    else:
         kept = lane.run.trace.kept[0, len(recording.tokens) - 1]
         kept = kept[kept >= 0]
         oldest = int(np.searchsorted(recording.starts, kept.min(), "right")) - 1 if len(kept) else 0
@@ -77,7 +76,7 @@ def headline(name: str, recording: Recording, lane: Lane, lost: Outcome) -> Mark
     demand = lost.demand
     turn, start, _ = demand.mentions[-1]
     result = lane.run.trace.result(lost.lost)
-    mentioned = np.isin(result.token[0], [token for some in lost.mentions for token in some])
+    mentioned = np.isin(result.token[0], [token for tokens in lost.mentions for token in tokens])
     rule = Rule(result.rule[0][mentioned].max(initial=Rule.none))
     of_state = "" if demand.kind == "call" else f"The {name} of "
     return Markdown("{}{} in turn {} needs {} = *{}*, {} in turn {}. {} evicted it {}{}").format(
@@ -96,22 +95,23 @@ def headline(name: str, recording: Recording, lane: Lane, lost: Outcome) -> Mark
 
 def show_evidence(page: str, chosen: Chosen, lanes: Sequence[Lane]) -> None:
     """Show each policy's share of met demands, and its verdict on every demand."""
-    recording = chosen.recording
+    recording = chosen.head.recording
     missing = recording.transcript.missing
     present: set[str] = {demand.kind for demand, _ in recording.evidence}
     kinds = {kind: label for kind, label in KINDS.items() if kind in present}
     if not kinds:
-        st.info(
-            plain(
-                "This dialog does not record what later turns need. Service calls (SGD), dialogue "
-                "states (MultiWOZ) and tool calls (chats) do."
-                if not missing
-                else f"Later turns of this dialog need {count(missing, 'value')}, but the text "
-                "never contains them in these words."
-            )
+        words = (
+            "This dialog does not record what later turns need. Service calls (SGD), dialogue "
+            "states (MultiWOZ) and tool calls (chats) do."
         )
+        if missing:
+            words = (
+                f"Later turns of this dialog need {count(missing, 'value')}, but the text never "
+                "contains them in these words."
+            )
+        st.info(plain(words))
         return
-    st.html(table_html(_figures(recording, lanes), "Share of the evidence that each policy held"))
+    show_grid(_figures(recording, lanes), "Share of the evidence that each policy held")
     show_glossary(metrics_of("evidence"), (lane.run.trace.policy for lane in lanes))
     with st.container(horizontal=True, vertical_alignment="center"):
         kind = segments(f"{page}/evidence/kind", "Needed by", kinds)
@@ -125,7 +125,7 @@ def show_evidence(page: str, chosen: Chosen, lanes: Sequence[Lane]) -> None:
         and not (parted and len({verdict.lost < 0 for verdict in row}) == 1)
     ]
     table = _demands(recording.transcript, rows, lanes)
-    st.html(table_html(table, "Each needed value and which policies held it"))
+    show_grid(table, "Each needed value and which policies held it")
     meaning = (
         "A value is held if at least one complete mention was still cached at the end of the "
         "previous turn. If not, the turn shown evicted part of the last complete mention. "
@@ -138,10 +138,7 @@ def _figures(recording: Recording, lanes: Sequence[Lane]) -> dict[str, list[str]
     evidence = [Evidence(lane.run.trace, recording) for lane in lanes]
     columns = {"policy": [lane.label for lane in lanes]}
     for metric in metrics_of("evidence", optional=False).values():
-        values = [metric.measure(each) for each in evidence]
-        columns[metric.label] = [
-            "–" if math.isnan(value) else metric.with_unit(value) for value in values
-        ]
+        columns[metric.label] = [metric.with_unit(metric.measure(row)) for row in evidence]
     return columns
 
 
@@ -149,19 +146,19 @@ def _demands(
     transcript: Transcript, rows: Sequence[tuple[Outcome, ...]], lanes: Sequence[Lane]
 ) -> dict[str, Sequence[str]]:
     demands = [row[0].demand for row in rows]
-    last = [each.mentions[-1] for each in demands]
+    last = [demand.mentions[-1] for demand in demands]
     return {
-        "value": [f"{each.slot} “{each.value}”" for each in demands],
-        "needed by": [each.source for each in demands],
-        "in turn": [str(each.turn) for each in demands],
+        "value": [f"{demand.slot} “{demand.value}”" for demand in demands],
+        "needed by": [demand.source for demand in demands],
+        "in turn": [str(demand.turn) for demand in demands],
         "last mentioned in": [
-            f"{each.mentions[-1].turn}{' (old)' if each.age > OLD else ''}"
-            f"{', of another service' if each.carried else ''}"
-            for each in demands
+            f"{demand.mentions[-1].turn}{' (old)' if demand.age > OLD else ''}"
+            f"{', of another service' if demand.carried else ''}"
+            for demand in demands
         ],
-        "mentioned by": [SPAN_KINDS[transcript.span_kind(each.turn, each.start)] for each in last],
+        "mentioned by": [SPAN_KINDS[transcript.span_kind(turn, start)] for turn, start, _ in last],
         **{
-            lane.label: [f"{'✓' if each.lost < 0 else '✗'} {each.words}" for each in column]
+            lane.label: [f"{'✓' if cell.lost < 0 else '✗'} {cell.words}" for cell in column]
             for lane, column in zip(lanes, zip(*rows, strict=True), strict=False)
         },
     }
@@ -172,31 +169,34 @@ def _demands(
 
 def show_heads(chosen: Chosen, lanes: Sequence[Lane], lane: Lane) -> None:
     """Show for each policy what deciding together changes, and one policy head by head."""
-    recording = chosen.recording
+    recording = chosen.head.recording
     if len(recording.heads) == 1:
         st.info("This dialog has one head. Traces from `python -m fdkvc capture` have several.")
         return
     kind, name = demand_kind(recording)
     met = f"{name} evidence held"
-    policies = [lane.run.trace.policy for lane in lanes]
-    every = len(recording.heads)
-    ways = [_both_ways(policy, recording, chosen.budget, kind, every) for policy in policies]
+
+    def both_ways(together: int) -> list[tuple[Floats, Floats, Floats]]:
+        policies = (shown.run.trace.policy for shown in lanes)
+        run = (_both_ways(policy, recording, chosen.budget, kind, together) for policy in policies)
+        return [*run]
+
+    ways = both_ways(len(recording.heads))
     columns = {
-        "policy": [lane.label for lane in lanes],
-        f"{met}, each head by itself": [_percent(way[0].mean()) for way in ways],
+        "policy": [shown.label for shown in lanes],
+        f"{met}, each head by itself": [_percent(alone.mean()) for alone, _, _ in ways],
         "range over heads": [
-            f"{_percent(way[0].min())} to {_percent(way[0].max())}" for way in ways
+            f"{_percent(alone.min())} to {_percent(alone.max())}" for alone, _, _ in ways
         ],
-        f"{met}, together": [_percent(way[1].mean()) for way in ways],
-        "entries that differ": [_percent(way[2].mean()) for way in ways],
+        f"{met}, together": [_percent(joined.mean()) for _, joined, _ in ways],
+        "entries that differ": [_percent(differ.mean()) for _, _, differ in ways],
     }
     if default_heads(recording) == "kv":
-        size = recording.groups[0]
-        shared = [
-            _both_ways(policy, recording, chosen.budget, kind, size)[1] for policy in policies
+        shared = both_ways(recording.groups[0])
+        columns[f"{met}, heads that share keys together"] = [
+            _percent(joined.mean()) for _, joined, _ in shared
         ]
-        columns[f"{met}, those that share keys together"] = [_percent(it.mean()) for it in shared]
-    st.html(table_html(columns, "Each policy, each head by itself and all together"))
+    show_grid(columns, "Each policy, each head by itself and all together")
     st.caption(
         "Together: entries are ranked by their mean score over the heads, so all heads keep the "
         "same tokens. Entries that differ: of the entries that a head keeps in either case, the "
@@ -209,7 +209,7 @@ def show_heads(chosen: Chosen, lanes: Sequence[Lane], lane: Lane) -> None:
         f"{met}, by itself": [*map(_percent, alone)],
         "entries that differ": [*map(_percent, differ)],
     }
-    st.html(table_html(heads, f"The heads under {lane.label}"))
+    show_grid(heads, f"The heads under {lane.label}")
 
 
 @cached
@@ -227,4 +227,4 @@ def _both_ways(
 
 
 def _percent(share: float) -> str:
-    return "–" if share != share else f"{100 * share:.0f} %"
+    return "–" if np.isnan(share) else percent(share)

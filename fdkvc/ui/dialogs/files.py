@@ -70,7 +70,7 @@ class DialogFile:
     @property
     def key(self) -> str:
         """Identifies the file and how it is read."""
-        return self.digest + max(each.source_note for each in self.transcripts)
+        return self.digest + max(transcript.source_note for transcript in self.transcripts)
 
     def recording(self, dialog: int) -> Recording:
         """Return a dialog with the trace's vectors, or lexical ones."""
@@ -79,8 +79,9 @@ class DialogFile:
     @cached_property
     def measured(self) -> int:
         """How many of its dialogs a run measures, from the first."""
-        said = (sum(map(len, each.texts)) for each in self.transcripts[:MAX_MEASURED_DIALOGS])
-        return max(1, bisect_right(list(accumulate(said)), MAX_MEASURED_CHARACTERS))
+        dialogs = self.transcripts[:MAX_MEASURED_DIALOGS]
+        characters = accumulate(sum(map(len, dialog.texts)) for dialog in dialogs)
+        return max(1, bisect_right([*characters], MAX_MEASURED_CHARACTERS))
 
 
 def read_dialog_file(content: bytes, name: str) -> DialogFile:
@@ -91,24 +92,26 @@ def read_dialog_file(content: bytes, name: str) -> DialogFile:
     digest = hashlib.sha256(content).hexdigest()
     if not traces:
         transcripts, skipped = read_dialogs(content, name)
-        packed = zlib.compress(content, 1) if any(each.calls for each in transcripts) else b""
+        has_calls = any(transcript.calls for transcript in transcripts)
+        packed = zlib.compress(content, 1) if has_calls else b""
         return DialogFile(name, digest, transcripts, skipped=skipped, packed=packed)
     traced = read_trace_file(BytesIO(content), most)
     if not traced:
         raise ValueError("the file has no dialogs")
-    for each in traced:
-        products = len(each.heads) * len(each.tokens) * each.starts[-1]
+    transcripts = tuple(recording.transcript for recording in traced)
+    for recording in traced:
+        products = len(recording.heads) * len(recording.tokens) * recording.starts[-1]
         if products > MAX_SHOWN_PRODUCTS:
             raise ValueError(
-                f"{each.transcript.name}: its heads, turns and tokens multiply to {products:,}, "
-                f"but at most {MAX_SHOWN_PRODUCTS:,} are shown: capture fewer heads"
+                f"{recording.transcript.name}: its heads, turns and tokens multiply to "
+                f"{products:,}, but at most {MAX_SHOWN_PRODUCTS:,} are shown: capture fewer heads"
             )
     if len(traced[0].heads) > MAX_SHOWN_HEADS:
         raise ValueError(
             f"the trace has {len(traced[0].heads)} heads, but at most {MAX_SHOWN_HEADS} are shown: "
             "capture fewer"
         )
-    return DialogFile(name, digest, tuple(each.transcript for each in traced), traced)
+    return DialogFile(name, digest, transcripts, traced)
 
 
 @cached
@@ -182,25 +185,20 @@ def read_by_bundled_model(file: DialogFile, dialog: int) -> tuple[Recording, ...
 
     Raises a ValueError if the dialog is longer than the model can hold.
     """
-    model, said = bundled_model(), file.transcripts[dialog]
-    passages = encode_dialog(model, said)
-    memory = TextCache(model.decoder)
+    model, transcript = bundled_model(), file.transcripts[dialog]
+    passages = encode_dialog(model, transcript)
+    cache, shape = TextCache(model.decoder), model.decoder.shape
     if model.tokens.first:
-        read([memory], model.tokens.first)
+        read([cache], model.tokens.first)
     for passage in passages:
-        read([memory], passage.ids)
-    shape = model.decoder.shape
-    return tuple(
-        replace(
-            each,
-            source=f"the {model.name} model, layer {layer}, KV head {head}{said.source_note}",
-        )
-        for each, (layer, head) in zip(
-            head_recordings(memory, said, passages),
-            product(range(shape.layers), range(shape.kv_heads)),
-            strict=True,
-        )
+        read([cache], passage.ids)
+    places = product(range(shape.layers), range(shape.kv_heads))
+    sources = (
+        f"the {model.name} model, layer {layer}, KV head {head}{transcript.source_note}"
+        for layer, head in places
     )
+    recordings = head_recordings(cache, transcript, passages)
+    return tuple(map(lambda row, source: replace(row, source=source), recordings, sources))
 
 
 @cached
@@ -216,11 +214,11 @@ def shown_recording(
         recording = file.recording(dialog)
     else:
         recording = read_by_bundled_model(file, dialog)[kv_head]
-    said = recording.transcript
+    transcript = recording.transcript
     if way == "segmented":
-        said = segmented(said)
+        transcript = segmented(transcript)
     elif way == "marked":
-        said = said.with_schedule(schedule)
-    shown = lettered(recording, said)
+        transcript = transcript.with_schedule(schedule)
+    shown = lettered(recording, transcript)
     _ = shown.dialogs  # computed here, so that the cache counts them
-    return shown, said.topics
+    return shown, transcript.topics

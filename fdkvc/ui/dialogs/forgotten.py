@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
 from fdkvc.corpora.model_folder import parse_config
-from fdkvc.experiments.arguments import (
-    COUNTED,
-    SOURCE_LABELS,
-    forgotten,
-    source_recall,
-    source_rows,
-)
+from fdkvc.experiments.arguments import SOURCE_LABELS
 from fdkvc.experiments.model_shape import SHAPE, SHAPES, ModelShape, shape_of
-from fdkvc.experiments.plan import (
-    budget_columns,
-    plan_sentence,
-    plan_table,
-    smallest_budgets,
-)
-from fdkvc.experiments.replay import Replay
+from fdkvc.experiments.plan import budget_columns, plan_sentence, plan_table, smallest_budgets
 from fdkvc.experiments.statistics import MIN_CLUSTERS
+from fdkvc.kinds.replay import ReplayRun, sources_grid
 from fdkvc.limits import MAX_CONFIG_MEGABYTES, MAX_LANES
 from fdkvc.ui.dialogs import choices
 from fdkvc.ui.dialogs.files import DialogFile
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, pick, problems
-from fdkvc.ui.kit.frame import table_html
+from fdkvc.ui.kit.frame import show_grid
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.sidebar import ENTRY, TURN
@@ -42,15 +32,10 @@ LISTED = 200
 
 
 @dataclass(frozen=True, eq=False)
-class Replayed:
-    """The result of a run over all dialogs of a file; `tokens` has the length of each."""
+class Replayed(ReplayRun):
+    """A replay of the dialogs of a file."""
 
-    settings: Replay
-    file: DialogFile
-    table: pd.DataFrame
-    seconds: float
-    arguments: pd.DataFrame
-    tokens: tuple[int, ...]
+    file: DialogFile = field(kw_only=True)
 
 
 def show_plan(page: str, done: Replayed) -> None:
@@ -71,7 +56,7 @@ def show_plan(page: str, done: Replayed) -> None:
             problems(f"{error}. Using {shape.name}.")
     sentence, columns = _plan(done, shape)
     st.markdown(plain(sentence))
-    st.html(table_html(columns, f"Smallest budget, and its bytes in {shape.name}"))
+    show_grid(columns, f"Smallest budget, and its bytes in {shape.name}")
     st.caption(
         "A dash: no budget of this run is enough. Without a trace, entries are words and "
         "punctuation marks, not a model's tokens."
@@ -83,22 +68,17 @@ def _plan(done: Replayed, shape: ModelShape) -> tuple[str, dict[str, list[str]]]
     """Return the conclusion, and the smallest budgets as columns."""
     settings = done.settings
     plan = plan_table(settings, done.table, done.tokens, shape)
-    titles = {each.name: each.title for each in settings.policies}
+    titles = {policy.name: policy.title for policy in settings.policies}
     smallest = smallest_budgets(plan[plan.heads == settings.heads[0]])
     sentence = plan_sentence(settings, done.table, plan, done.tokens, shape)
     return sentence, budget_columns(smallest, lambda policy, _: titles[policy])
-
-
-@cached
-def _by_source(done: Replayed) -> pd.DataFrame:
-    return source_recall(done.arguments)
 
 
 def show_forgotten(page: str, done: Replayed) -> None:
     """Show the recall by source and age, and the list of what a policy forgot."""
     settings = done.settings
     st.header("What was forgotten", anchor=False)
-    titles = {each.name: each.title for each in settings.policies}
+    titles = {policy.name: policy.title for policy in settings.policies}
     budgets = sorted(settings.budgets)
     with st.container(horizontal=True):
         labels = {str(budget): f"{budget:,} entries" for budget in budgets}
@@ -106,11 +86,9 @@ def show_forgotten(page: str, done: Replayed) -> None:
         budget = int(pick(f"{page}/forgotten/budget", "At budget", labels, middle, 160))
         last = settings.policies[-1].name
         policy = pick(f"{page}/forgotten/policy", "Forgotten by", titles, last)
-    header = ["source", "mentioned", *titles.values(), *COUNTED]
-    rows = source_rows(_by_source(done), settings, budget)
-    columns = {name: [row[at] for row in rows] for at, name in enumerate(header)}
+    grid = sources_grid(done.sources, settings, budget)
     with st.container(key="table-of-sources"):
-        st.html(table_html(columns, "Recall of call arguments by source and age"))
+        show_grid(grid, "Recall of call arguments by source and age")
     st.caption(
         plain(
             "Call-argument recall in percent, a mean over dialogs, with its 95 % interval where "
@@ -118,16 +96,16 @@ def show_forgotten(page: str, done: Replayed) -> None:
             "value last, and how many turns ago."
         )
     )
-    lost = forgotten(done.arguments)
-    lost = lost[(lost.policy == policy) & (lost.budget == budget)]
-    lost = lost[lost.heads == settings.heads[0]].reset_index(drop=True)
+    lost = done.forgotten
+    same_run = (lost.policy == policy) & (lost.budget == budget)
+    lost = lost[same_run & (lost.heads == settings.heads[0])]
     if lost.empty:
         st.info(plain(f"{titles[policy]} held every argument at this budget."))
         return
-    found = f"{titles[policy]} forgot {count(len(lost), 'argument')}"
+    words = f"{titles[policy]} forgot {count(len(lost), 'argument')}"
     if len(lost) > LISTED:
-        found += f", of which these {LISTED} were mentioned longest ago"
-    st.markdown(plain(f"{found}. Select one to see the turn that needed it."))
+        words += f", of which these {LISTED} were mentioned longest ago"
+    st.markdown(plain(f"{words}. Select one to see the turn that needed it."))
     lost = lost.head(LISTED)
     event: Any = st.dataframe(
         _listed(lost),
@@ -136,11 +114,11 @@ def show_forgotten(page: str, done: Replayed) -> None:
         on_select="rerun",
         selection_mode="single-row",
     )
-    selected, seen = tuple(event.selection.rows), f"{page}/forgotten/seen"
-    before = st.session_state.get(seen)
-    st.session_state[seen] = now = (selected, policy, budget)
-    if selected and before != now:
-        go_to(page, done, {str(k): v for k, v in lost.iloc[selected[0]].to_dict().items()})
+    selection = (tuple(event.selection.rows), policy, budget)
+    before = st.session_state.get(f"{page}/forgotten/seen")
+    st.session_state[f"{page}/forgotten/seen"] = selection
+    if selection[0] and before != selection:
+        go_to(page, done, lost.iloc[selection[0][0]].to_dict())
 
 
 def _listed(lost: pd.DataFrame) -> pd.DataFrame:
@@ -158,9 +136,9 @@ def _listed(lost: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def go_to(page: str, done: Replayed, row: dict[str, Any]) -> None:
+def go_to(page: str, done: Replayed, row: Mapping[Any, Any]) -> None:
     """Show the moment at which a forgotten argument was needed, and rerun the page."""
-    names = [each.name for each in done.file.transcripts]
+    names = [transcript.name for transcript in done.file.transcripts]
     dialog = names.index(row["dialog"])
     policies = held(page, choices.POLICIES)
     if row["policy"] not in policies:  # such as one with the prompt pinned
@@ -171,13 +149,8 @@ def go_to(page: str, done: Replayed, row: dict[str, Any]) -> None:
         for demand, mentions in done.file.recording(dialog).evidence
         if (demand.needed_by, demand.slot) == needed
     )
-    values = [
-        (choices.DIALOG, dialog),
-        (choices.POLICIES, policies),
-        (choices.WHOSE, row["policy"]),
-        (TURN, int(row["turn"])),
-        (ENTRY, token),
-    ]
+    values = [(choices.DIALOG, dialog), (choices.POLICIES, policies)]
+    values += [(choices.WHOSE, row["policy"]), (TURN, int(row["turn"])), (ENTRY, token)]
     if row["budget"] <= choices.BUDGET.high:
         values.append((choices.BUDGET, int(row["budget"])))
     arrive(page, choices.which_dialog(page, dialog))

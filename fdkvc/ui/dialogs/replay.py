@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from threading import Event
-from time import perf_counter
+from typing import Unpack
 
 import numpy as np
 import pandas as pd
@@ -15,8 +14,8 @@ import streamlit as st
 from fdkvc.charts.lines import budgets_chart
 from fdkvc.corpora.lexical import LexicalRecordings
 from fdkvc.corpora.recordings import Recording
-from fdkvc.experiments.benchmark import default_baseline
-from fdkvc.experiments.plan import PLAN_BUDGETS, dialog_lengths
+from fdkvc.experiments.jobs import Execution
+from fdkvc.experiments.plan import PLAN_BUDGETS
 from fdkvc.experiments.replay import (
     BEST,
     BUDGETS,
@@ -24,18 +23,16 @@ from fdkvc.experiments.replay import (
     Replay,
     cluster_means,
     not_computed,
-    replay_arguments,
 )
 from fdkvc.experiments.statistics import MIN_CLUSTERS, over_clusters
 from fdkvc.experiments.summary import mean_table, paired_differences
 from fdkvc.explain.notes import pinned_notes
-from fdkvc.files.export import argument_files, replay_files
-from fdkvc.files.text import OF_HEADS
+from fdkvc.grid import Grid, figures, pivot
+from fdkvc.kinds.replay import OF_HEADS
 from fdkvc.limits import MAX_TURN_TOKENS
 from fdkvc.parameters import Field
 from fdkvc.policies import usable, with_pinned_prompts
 from fdkvc.report.document import dialogs_report, replay_parts
-from fdkvc.report.tables import figures, wide_columns
 from fdkvc.run.metrics import late_metric
 from fdkvc.run.sinks import PROTECT, RECALL_ONLY
 from fdkvc.ui.dialogs.choices import VECTORS, Chosen, ways_of
@@ -44,10 +41,9 @@ from fdkvc.ui.dialogs.forgotten import Replayed, show_forgotten, show_plan
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import download_files, download_pictures, show_chart, shown_charts
 from fdkvc.ui.kit.fields import held, pick
-from fdkvc.ui.kit.files import report_button
-from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
+from fdkvc.ui.kit.files import files_of, report_button
+from fdkvc.ui.kit.frame import page_theme, panel, show_grid, side_by_side
 from fdkvc.ui.kit.glossary import show_glossary
-from fdkvc.ui.kit.jobs import Report
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import Markdown, plain
@@ -86,9 +82,6 @@ DECIDING = Field("Heads", "", name="modes", default=("each",))
 LONG = 700
 """Words of a dialog, on average, from which larger budgets are the default."""
 
-SEED = 0
-"""Seed of the lexical vectors and of the intervals."""
-
 
 def show_replay(page: str, chosen: Chosen, lanes: Sequence[Lane], metrics: tuple[str, ...]) -> None:
     """Run all dialogs of the file, and show the result; `metrics` are those beside the evidence."""
@@ -113,18 +106,12 @@ def show_replay(page: str, chosen: Chosen, lanes: Sequence[Lane], metrics: tuple
         _show(page, done, chosen.budget)
 
 
-def replay_file(
-    settings: Replay, file: DialogFile, on_progress: Report, cancelled: Event
-) -> Replayed:
+def replay_file(settings: Replay, file: DialogFile, **how: Unpack[Execution]) -> Replayed:
     """Run the dialogs of a file."""
-    began = perf_counter()
     texts = LexicalRecordings(file.transcripts[: file.measured])
     recordings: Sequence[Recording] = file.traced[: file.measured] or texts
-    table, arguments = replay_arguments(
-        settings, recordings, on_progress=on_progress, cancelled=cancelled
-    )
-    took, tokens = perf_counter() - began, dialog_lengths(recordings)
-    return Replayed(settings, file, table, took, arguments, tokens)
+    about = {"name": file.name, "digest": file.digest, "file": file}
+    return Replayed.measure(settings, recordings, about, **how)
 
 
 def _choose(page: str, file: DialogFile, lanes: Sequence[Lane], metrics: tuple[str, ...]) -> Replay:
@@ -154,7 +141,7 @@ def _about(done: Replayed, settings: Replay, file: DialogFile, cancelled: bool) 
         plain(
             f"Shown: {count(finished, 'dialog')}, "
             f"{count(len(done.settings.policies), 'policy', 'policies')}, "
-            f"{count(len(done.settings.budgets), 'budget')}, {done.seconds:.1f} s. The 95 % "
+            f"{count(len(done.settings.budgets), 'budget')}, {done.seconds:.1f} s. The "
             f"interval is {over_clusters(services)}. {BEST.capitalize()} is the exact maximum "
             "over all caches of the same size; a second tier may exceed it."
         )
@@ -199,11 +186,11 @@ def _show(page: str, done: Replayed, budget: int) -> None:
                 show_chart(page, f"replay/{key}", chart)
     key = pick(f"{page}/replay/metric", "Table of", titles, width=360)
     rows = rows[rows.metric == key]
-    st.html(table_html(_by_budget(rows, key, ["policy"]), titles[key]))
+    show_grid(_by_budget(rows, ["policy"]), titles[key])
     if done.table.services.nunique() > 1:
         with st.expander("By cluster"):
             title = f"{titles[key]}, by cluster"
-            st.html(table_html(_by_services(done, key), title))
+            show_grid(_by_services(done, key), title)
     show_glossary(key.removeprefix("late_") for key in metrics)
     if not done.arguments.empty:
         show_plan(page, done)
@@ -317,31 +304,9 @@ def _titles(done: Replayed, table: pd.DataFrame) -> list[str]:
     ]
 
 
-@cached
-def files_of(done: Replayed) -> Mapping[str, str]:
-    """Return the files of a run, as the command line writes them."""
-    return replay_files(
-        done.settings,
-        done.table,
-        default_baseline(done.settings.policies),
-        source=done.file.recording(0).source,
-        name=done.file.name,
-        file=done.file.digest,
-        seed=SEED,
-        seconds=done.seconds,
-        more=argument_files(done.arguments),
-    )
-
-
 def report_of(done: Replayed) -> str:
     """Return a run as a report with its first failed call."""
     file, finished = done.file, int(done.table.dialog.nunique())
-    recordings = [file.recording(dialog) for dialog in range(file.measured)]
-    parts = replay_parts(
-        *(done.settings, done.table, recordings, default_baseline(done.settings.policies), SEED),
-        files_of(done),
-        trace=bool(file.traced),
-    )
     more = []
     if file.measured < len(file.transcripts):
         more.append(
@@ -349,22 +314,21 @@ def report_of(done: Replayed) -> str:
         )
     if finished < file.measured:
         more.append(f"The run was cancelled: {count(file.measured, 'dialog')} were requested.")
-    return dialogs_report(parts, more)
+    return dialogs_report(replay_parts(done, trace=bool(file.traced)), more)
 
 
-def _by_services(done: Replayed, key: str) -> dict[str, list[str]]:
+def _by_services(done: Replayed, key: str) -> Grid:
     """Return a row for each cluster and policy, and a column for each budget."""
     table = cluster_means(done.table[done.table.metric == key])
     table = table.assign(policy=_titles(done, table))
     table = table.drop_duplicates(["services", "policy", "budget"])
-    table = pd.concat(own for _, own in table.groupby("services", sort=False))
-    return _by_budget(table.assign(ci_low=np.nan, ci_high=np.nan), key, ["services", "policy"])
+    table = pd.concat(rows for _, rows in table.groupby("services", sort=False))
+    return _by_budget(table.assign(ci_low=np.nan, ci_high=np.nan), ["services", "policy"])
 
 
-def _by_budget(table: pd.DataFrame, key: str, rows: list[str]) -> dict[str, list[str]]:
+def _by_budget(table: pd.DataFrame, rows: list[str]) -> Grid:
     """Return a row for each of `rows` and a column for each budget: mean and interval."""
-    means = table["mean"].isna()
-    words = np.where(means, TOO_LARGE, figures(table, late_metric(key))).tolist()
-    columns = wide_columns(table, words, rows, missing=TOO_LARGE)
+    words = np.where(table["mean"].isna(), TOO_LARGE, figures(table)).tolist()
+    grid = pivot(table, words, rows, label="budget {}".format, missing=TOO_LARGE)
     dialogs = table.groupby(rows, sort=False).n.max()
-    return {**columns, "dialogs": [*map(str, dialogs)]}
+    return grid.beside({"dialogs": [*map(str, dialogs)]})

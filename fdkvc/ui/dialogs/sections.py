@@ -35,13 +35,13 @@ def show_view(
     return scenes.show(page, lanes, write) if view == "lanes" else scene.show(page, lane.run, write)
 
 
-def downloads(page: str, view: str, lanes: tuple[Lane, ...], lane: Lane) -> None:
+def show_downloads(page: str, view: str, lanes: tuple[Lane, ...], lane: Lane) -> None:
     """Offer the shown view as files."""
-    own = held(page, FILE) == OWN
+    uploaded = held(page, FILE) == OWN
     if view == "cache" and not lane.run.long:
-        scene.downloads(page, lane.run, own=own)
+        scene.show_downloads(page, lane.run, uploaded=uploaded)
     else:
-        scenes.downloads(page, lanes, pictures=view == "lanes", own=own)
+        scenes.show_downloads(page, lanes, pictures=view == "lanes", uploaded=uploaded)
 
 
 def open_section(

@@ -90,9 +90,9 @@ def verdicts(run: Run, recording: Recording) -> tuple[Outcome, ...]:
 def first_failure(recording: Recording, lane: Lane) -> tuple[int, int | None]:
     """Return the first turn that lacked a value and a token of it, or the last turn and None."""
     kind, _ = demand_kind(recording)
-    for each in verdicts(lane.run, recording):
-        if each.demand.kind == kind and each.lost >= 0:
-            return each.demand.turn, each.mentions[-1][0]
+    for outcome in verdicts(lane.run, recording):
+        if outcome.demand.kind == kind and outcome.lost >= 0:
+            return outcome.demand.turn, outcome.mentions[-1][0]
     return len(recording.tokens) - 1, None
 
 
@@ -100,27 +100,26 @@ def first_failure(recording: Recording, lane: Lane) -> tuple[int, int | None]:
 def _text(recording: Recording, topics: tuple[str, ...], runs: tuple[Run, ...]) -> DialogText:
     kind, name = demand_kind(recording)
     rows = zip(*(verdicts(run, recording) for run in runs), strict=True)
-    known = [row for row in rows if row[0].demand.kind == kind]
+    rows_of_kind = [row for row in rows if row[0].demand.kind == kind]
     demands: dict[tuple[int, str, int], list[tuple[Any, ...]]] = {}
-    for row in known:
+    needed: set[int] = set()
+    for row in rows_of_kind:
         demand, mentions = row[0].demand, row[0].mentions
-        values = demands.setdefault(demand.needed_by, [])
-        lost = tuple("" if each.lost < 0 else each.words for each in row)
+        needed.update(*mentions)
+        lost = tuple("" if outcome.lost < 0 else outcome.words for outcome in row)
         # Every turn repeats its state, so only missing values are listed.
         if kind == "call" or any(lost):
-            values.append((f"{demand.slot} “{demand.value}”", lost, mentions))
+            value = (f"{demand.slot} “{demand.value}”", lost, mentions)
+            demands.setdefault(demand.needed_by, []).append(value)
+    texts = enumerate(recording.transcript.texts)
     return DialogText(
         tuple(turn.speaker for turn in recording.transcript.turns),
-        tuple(
-            (text, tuple(recording.piece_lengths(turn)))
-            for turn, text in enumerate(recording.transcript.texts)
-        ),
+        tuple((text, tuple(recording.piece_lengths(turn))) for turn, text in texts),
         topics,
-        tuple(sorted({token for row in known for mention in row[0].mentions for token in mention})),
-        name if known else "",
+        tuple(sorted(needed)),
+        name if rows_of_kind else "",
         [
             {"turn": turn, "source": source, "values": values}
             for (turn, source, _), values in demands.items()
-            if values
         ],
     )

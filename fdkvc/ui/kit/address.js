@@ -1,4 +1,3 @@
-// @ts-check
 // Writes the page's address, and tells the server where Back and Forward go.
 //
 // These variables live as long as the window, whichever page it shows and however often the server
@@ -6,15 +5,11 @@
 // that is shown it only reruns, and nothing distinguishes that run from a late click. Until the
 // server has received a visit, the addresses that it sends belong to the view before.
 
-/**
- * @typedef {{ link: { [name: string]: string }, visit: number, session?: string }} Visit
- * @typedef {{ link?: { [name: string]: string }, entry: number, session: string, received: number }} Data
- */
+/** @typedef {{ link: { [name: string]: string }, visit: number, session?: string }} Visit */
+/** @typedef {{ link?: { [name: string]: string }, entry: number, session: string, received: number }} Data */
 
-/** @type {string | undefined} */
-let session;
-/** @type {number | undefined} */
-let entry;
+let session = /** @type {string | undefined} */ (undefined);
+let entry = /** @type {number | undefined} */ (undefined);
 /** @type {(name: string, value: Visit | string) => void} */
 let tell;
 let lost = false, path = '', visits = 0, received = 0;
@@ -28,11 +23,8 @@ function visit() {
   send({ link, visit: visits, session }, 2000);
 }
 
-/**
- * Sends a visit until the server has received it, as a busy server may miss it.
- * @param {Visit} message
- * @param {number} wait in milliseconds
- */
+/** Sends a visit until the server has received it, as a busy server may miss it.
+ * @param {Visit} message @param {number} wait in milliseconds */
 function send(message, wait) {
   if (message.visit !== visits || message.session !== session || received === visits) return;
   tell('visited', message);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mimetypes
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from itertools import product
 from typing import Any, Literal
 
 import streamlit as st
@@ -12,7 +13,7 @@ import streamlit as st
 from fdkvc.charts.picture import picture
 from fdkvc.charts.sweep import PICK
 from fdkvc.charts.theme import Spec, Theme
-from fdkvc.files.studies import as_zip
+from fdkvc.files.export import as_zip
 from fdkvc.ui.kit.frame import page_theme
 from fdkvc.ui.kit.markdown import plain
 
@@ -22,9 +23,9 @@ Kind = Literal["svg", "png"]
 KINDS: tuple[Kind, ...] = ("svg", "png")
 
 
-def show_address(own: bool = False) -> None:
-    """Show what the page's address reopens; it does not carry the user's `own` file."""
-    once = " once the same file is opened there" if own else ""
+def show_address(uploaded: bool = False) -> None:
+    """Show what the page's address reopens; it does not carry an `uploaded` file."""
+    once = " once the same file is opened there" if uploaded else ""
     st.caption(plain(f"The address of this page reopens exactly this view{once}."))
 
 
@@ -105,19 +106,17 @@ def download_files(page: str, files: Callable[[], Mapping[str, str]], names: lis
 def download_pictures(page: str, charts: Mapping[str, Spec], keys: Iterable[str]) -> None:
     """Offer the charts of these keys as SVG and PNG, as they are at the click."""
     theme = page_theme()
-    for key in keys:
-        for kind in KINDS:
-            name = f"{picture_name(key)}.{kind}"
-            draw = partial(_drawn, charts, key, theme, kind)
-            offer_file(f"{page}/download/{name}", name, draw, icon="image")
+    for key, kind in product(keys, KINDS):
+        name = f"{picture_name(key)}.{kind}"
+        draw = partial(_drawn, charts, key, theme, kind)
+        offer_file(f"{page}/download/{name}", name, draw, icon="image")
 
 
 def pictures(charts: Mapping[str, Spec], theme: Theme) -> dict[str, bytes]:
     """Draw charts as SVG and PNG."""
     return {
         f"figures/{picture_name(key)}.{kind}": _drawn(charts, key, theme, kind)
-        for key in charts
-        for kind in KINDS
+        for key, kind in product(charts, KINDS)
     }
 
 

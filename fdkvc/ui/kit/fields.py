@@ -16,16 +16,12 @@ from fdkvc.parameters import Field, Parameter
 from fdkvc.ui.kit import address
 from fdkvc.ui.kit.markdown import Markdown, plain
 
-_PENDING = "pending"
-_SHOWN = "shown"
-_ARRIVED = "arrived"
-_CHOSEN = "chosen"
-_FOLLOWING = "following"
-_LOOKED_AT = "looked-at"
-_LAST, _REFUSED, _LABELS = "last", "refused", "labels"
-"""Session keys: the last valid values, the refused ones, and the labels of each choice."""
+_PENDING, _SHOWN, _ARRIVED, _CHOSEN = "pending", "shown", "arrived", "chosen"
+_SHARED, _LOOKED_AT = "shared", "looked-at"
+_TYPED, _LABELS = "typed", "labels"
+"""Session keys: what was typed last with the value that is used, and the labels of each choice."""
 
-Meant = TypeVar("Meant")
+Value = TypeVar("Value")
 
 
 def key_of(page: str, field: Field) -> str:
@@ -65,13 +61,6 @@ def hold_and_rerun(page: str, values: Iterable[tuple[Field, Any]]) -> None:
     st.rerun()
 
 
-def take_pending() -> None:
-    """Store the values left by `hold_and_rerun`; before anything is drawn."""
-    page, values = st.session_state.pop(_PENDING, ("", ()))
-    for field, value in values:
-        hold(page, field, value)
-
-
 def enter(page: str) -> None:
     """Remember the link by which the browser opened this page, or went back to it."""
     visited = address.follow(page)
@@ -84,7 +73,13 @@ def enter(page: str) -> None:
 
 
 def arriving_link() -> Mapping[str, str]:
-    """Return the parameters of a link that was just followed; nothing if none was."""
+    """Return the parameters of a link that was just followed; nothing if none was.
+
+    Before anything is drawn, as it stores the values that `hold_and_rerun` left.
+    """
+    page, values = st.session_state.pop(_PENDING, ("", ()))
+    for field, value in values:
+        hold(page, field, value)
     if _ARRIVED not in st.session_state:
         return {}
     st.session_state.pop(_CHOSEN, None)
@@ -108,8 +103,7 @@ def adopt(page: str, fields: Sequence[Field], link: Mapping[str, str]) -> list[s
 
 def link_error(field: Field, error: object, instead: Any) -> str:
     """Return a sentence: what is wrong with a field of a link, and the value used instead."""
-    shown = field.written(instead) or "none"
-    return f"This link has an error: {error}. Using {shown} instead."
+    return f"This link has an error: {error}. Using {field.written(instead) or 'none'} instead."
 
 
 def keep_to(
@@ -134,7 +128,7 @@ def adopt_link(page: str, fields: Sequence[Field], link: Mapping[str, str]) -> l
     Without a link, fields that follow take their values from the page before.
     """
     if not link:
-        brought = _brought_along(page)
+        brought = shared(page)
         for field in fields:
             if field.follows and field.name in brought:
                 hold(page, field, brought[field.name])
@@ -148,23 +142,18 @@ def adopt_link(page: str, fields: Sequence[Field], link: Mapping[str, str]) -> l
     ]
 
 
-def follow(name: str, value: Any) -> None:
+def share(name: str, value: Any) -> None:
     """Share a value with the other pages, by name."""
-    st.session_state[_FOLLOWING] = {**st.session_state.get(_FOLLOWING, {}), name: value}
+    st.session_state[_SHARED] = {**st.session_state.get(_SHARED, {}), name: value}
 
 
-def following(page: str, name: str, own: Meant) -> Meant:
-    """Return the value shared by another page; otherwise the page's own.
+def shared(page: str) -> Mapping[str, Any]:
+    """Return the values shared by other pages, by name.
 
-    A shared value is used once: until the page writes its address, and never against a link.
+    A page uses them once: until it writes its address, and never against a link.
     """
-    brought: Mapping[str, Meant] = _brought_along(page)
-    return brought.get(name, own)
-
-
-def _brought_along(page: str) -> Mapping[str, Any]:
-    known: Mapping[str, Any] = st.session_state.get(_FOLLOWING, {})
-    return {} if st.session_state.get(_LOOKED_AT) == page else known
+    values: Mapping[str, Any] = st.session_state.get(_SHARED, {})
+    return {} if st.session_state.get(_LOOKED_AT) == page else values
 
 
 def write_link(page: str, fields: Sequence[Field]) -> None:
@@ -186,7 +175,7 @@ def link_writer(page: str, fields: Sequence[Field], moving: Sequence[Field]) -> 
         st.session_state[_LOOKED_AT] = page
         for field in fields:
             if field.follows:
-                follow(field.name, values[field.name])
+                share(field.name, values[field.name])
         written = {field.name: field.written(values[field.name]) for field in fields}
         chosen = {field.name: written[field.name] for field in fields if field.chosen}
         before = st.session_state.get(_CHOSEN, chosen)
@@ -202,33 +191,31 @@ def problems(*sentences: str) -> None:
         st.error(plain(sentence), icon=":material/error:")
 
 
-def settle(page: str, field: Field, given: Any, read: Callable[[Any], Meant]) -> Meant:
+def settle(page: str, field: Field, given: Any, read: Callable[[Any], Value]) -> Value:
     """Return a widget's value as `read` parses it; show an error and use the last valid one."""
-    key, last, refused = key_of(page, field), _by_key(_LAST), _by_key(_REFUSED)
+    key, typed = key_of(page, field), _by_key(_TYPED)
     try:
         meant = read(given)
     except ValueError as error:
-        kept = last.get(key, field.default)
-        refused[key] = given
-        problems(f"{error}. Still using {kept}.")
-        return read(kept)
-    last[key] = given
-    refused.pop(key, None)
+        _, last = typed.get(key, (None, field.default))
+        typed[key] = given, last
+        problems(f"{error}. Still using {last}.")
+        return read(last)
+    typed[key] = given, given
     return meant
 
 
 def _by_key(what: str) -> dict[str, Any]:
     """Return a dictionary of the session by field key; one, since Streamlit walks all entries."""
-    known: dict[str, Any] = st.session_state.setdefault(what, {})
-    return known
+    values: dict[str, Any] = st.session_state.setdefault(what, {})
+    return values
 
 
 def running(page: str, field: Field) -> Any:
     """Return the value that the page uses: the last valid one."""
-    value, key, refused = held(page, field), key_of(page, field), _by_key(_REFUSED)
-    if key in refused and refused[key] == value:
-        return _by_key(_LAST).get(key, field.default)
-    return value
+    value = held(page, field)
+    given, used = _by_key(_TYPED).get(key_of(page, field), (value, value))
+    return used if given == value else value
 
 
 def number(page: str, field: Field) -> Any:
@@ -247,9 +234,16 @@ def number(page: str, field: Field) -> Any:
         persist_state="session",
     )
     value = settle(page, field, held(page, field), field.check)
-    caption = _standing(field, value)
-    if caption:
-        st.caption(plain(caption))
+    notes = []
+    if value != field.default:
+        notes.append(Markdown(":orange[● changed from {:g}]").format(field.default))
+    if field.paper:
+        low, high = field.paper
+        tried = plain(f"the FD-KVC paper tried {low:g} to {high:g}")
+        inside = low <= value <= high
+        notes.append(tried if inside else Markdown(":orange[outside: {}]").format(tried))
+    if notes:
+        st.caption(Markdown(" · ").join(notes))
     return value
 
 
@@ -258,25 +252,11 @@ def numbers(page: str, chosen: Iterable[Field]) -> dict[str, Any]:
     return {field.name: number(page, field) for field in chosen}
 
 
-def label(known: Parameter) -> Markdown:
+def label(parameter: Parameter) -> Markdown:
     """Return the label of a parameter, with its symbol if it has one."""
     # An underscore within a word needs no mark before it, which would be read aloud, too.
-    words = Markdown("{} ({})") if known.symbol else Markdown("{}")
-    return words.format(known.label, Markdown(known.letters))
-
-
-def _standing(field: Field, value: Any) -> Markdown:
-    parts = []
-    if value != field.default:
-        parts.append(Markdown(":orange[● changed from {:g}]").format(field.default))
-    if field.paper:
-        low, high = field.paper
-        inside = low <= value <= high
-        explored = plain(f"paper explored {low:g} to {high:g}")
-        parts.append(
-            explored if inside else Markdown(":orange[outside what the {}]").format(explored)
-        )
-    return Markdown(" · ").join(parts)
+    words = Markdown("{} ({})") if parameter.symbol else Markdown("{}")
+    return words.format(parameter.label, Markdown(parameter.letters))
 
 
 def offer(page: str, field: Field) -> dict[Any, str]:
@@ -289,17 +269,23 @@ def offer(page: str, field: Field) -> dict[Any, str]:
         value = [key for key in value if key in labels]
     elif value is not None and value not in labels:
         value = field.default
-    known, key, shown = _by_key(_LABELS), key_of(page, field), tuple(labels.items())
-    if known.get(key) == shown:
+    shown, key = _by_key(_LABELS), key_of(page, field)
+    if shown.get(key) == list(labels.items()):
         hold(page, field, value)
     else:
-        known[key] = shown
+        shown[key] = list(labels.items())
         st.session_state[key] = value
     return labels
 
 
-def choice(page: str, field: Field, **looks: Any) -> Any:
-    """Show a choice and return its key; `looks` are for `st.selectbox`."""
+def choice(page: str, field: Field, applies: bool = True, **looks: Any) -> Any:
+    """Show a choice and return its key, the default where it does not apply.
+
+    `looks` are for `st.selectbox`.
+    """
+    if not applies:
+        hold(page, field, field.default)
+        return field.default
     labels = offer(page, field)
     return st.selectbox(
         plain(field.label),
@@ -326,16 +312,16 @@ def pick(key: str, label: str, labels: Mapping[str, str], start: str = "", width
 
 
 def pick_two(
-    key: str, labels: Mapping[str, str], one: tuple[str, str], other: tuple[str, str]
+    key: str, labels: Mapping[str, str], first: tuple[str, str], second: tuple[str, str]
 ) -> tuple[str, str]:
     """Show two selectboxes of which the second leaves out the choice of the first; return both.
 
-    Each has its label and its first choice.
+    `first` and `second` are the label of a box and its choice at first.
     """
     with st.container(horizontal=True):
-        first = pick(f"{key}/one", one[0], labels, one[1])
-        others = {name: label for name, label in labels.items() if name != first}
-        return first, pick(f"{key}/other", other[0], others, other[1])
+        chosen = pick(f"{key}/one", first[0], labels, first[1])
+        others = {name: label for name, label in labels.items() if name != chosen}
+        return chosen, pick(f"{key}/other", second[0], others, second[1])
 
 
 def segments(key: str, label: str, labels: Mapping[str, str], **looks: Any) -> str:
@@ -384,7 +370,7 @@ def several(page: str, field: Field) -> tuple[str, ...]:
     return tuple(key for key in labels if key in chosen)
 
 
-def text(page: str, field: Field, read: Callable[[str], Meant], placeholder: str = "") -> Meant:
+def text(page: str, field: Field, read: Callable[[str], Value], placeholder: str = "") -> Value:
     """Show a text input and return its value as `read` parses it, or the last valid one."""
     hold(page, field, held(page, field))
     typed = st.text_input(

@@ -10,10 +10,11 @@ import streamlit as st
 from fdkvc.charts.theme import Spec
 from fdkvc.corpora.formats import EXAMPLES, read_transcripts
 from fdkvc.corpora.lexical import lexical_recording
-from fdkvc.experiments.study import Study
-from fdkvc.files.record import Record, read_run
+from fdkvc.files.record import Record
 from fdkvc.files.shipped import papers_run
-from fdkvc.files.studies import study_files
+from fdkvc.kinds import read_run
+from fdkvc.kinds.base import Run
+from fdkvc.kinds.benchmark import StudyRun
 from fdkvc.limits import MAX_RUN_JSON_BYTES, MAX_TRACE_UPLOAD_MEGABYTES
 from fdkvc.report.document import papers_report, study_report
 from fdkvc.report.figures import figure_charts
@@ -52,8 +53,10 @@ CONTENT = {
 }
 
 
-files_of = cached(study_files)
-"""Returns the files of a study, made once."""
+@cached
+def files_of(run: Run) -> Mapping[str, str]:
+    """Return the files of a run, made once."""
+    return run.files
 
 
 def brought_run(
@@ -87,13 +90,13 @@ def versions_of(record: Record) -> str:
     return ", ".join(f"{name} {version}" for name, version in record.versions.items())
 
 
-def report_of(study: Study) -> str:
+def report_of(run: StudyRun) -> str:
     """Return a study as a report, with a failed call out of the project's own dialogs."""
     path = EXAMPLES / "dialogues.json"
     recordings = [*map(lexical_recording, read_transcripts(path.read_bytes(), path.name))]
-    if study is papers_run().study:
+    if run.study is papers_run().study:
         return papers_report(recordings)
-    return study_report(study, recordings)
+    return study_report(run.study, recordings)
 
 
 def report_button(page: str, report: Callable[[], str], what: str) -> None:
@@ -108,28 +111,28 @@ def report_button(page: str, report: Callable[[], str], what: str) -> None:
     )
 
 
-def show_files(page: str, study: Study) -> None:
+def show_files(page: str, run: StudyRun) -> None:
     """Offer everything in one archive, and each file and figure by itself."""
     theme = page_theme()
     offer_zip(
         f"{page}/zip",
         "fdkvc-run.zip",
-        lambda: {**files_of(study), **pictures(figure_charts(study, theme), theme)},
+        lambda: {**files_of(run), **pictures(figure_charts(run.study, theme), theme)},
         type="primary",
         help="All files below, and the paper's figures as SVG and PNG.",
     )
     report_button(
-        page, lambda: report_of(study), "Claims, tables, figures and three interactive examples"
+        page, lambda: report_of(run), "Claims, tables, figures and three interactive examples"
     )
     st.markdown("Numbers are not rounded, shares run from 0 to 1, and missing values are empty.")
     st.header("Tables", anchor=False)
     for name, words in CONTENT.items():
-        if study.sweeps or not name.startswith("ablation_"):
+        if run.study.sweeps or not name.startswith("ablation_"):
             with st.container(horizontal=True, vertical_alignment="center"):
-                offer_one(f"{page}/file/{name}", name, lambda: files_of(study), width=260)
+                offer_one(f"{page}/file/{name}", name, lambda: files_of(run), width=260)
                 st.caption(plain(words))
     st.header("Figures", anchor=False)
-    _figures(page, figure_charts(study, theme))
+    _figures(page, figure_charts(run.study, theme))
 
 
 def _figures(page: str, charts: Mapping[str, Spec]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,8 +14,8 @@ from streamlit.navigation.page import StreamlitPage
 
 from fdkvc.charts.theme import DARK, LIGHT, ROOT, Theme
 from fdkvc.experiments.jobs import one_blas_thread
+from fdkvc.grid import Grid
 from fdkvc.parameters import Field
-from fdkvc.report import tables
 from fdkvc.report.page import css
 from fdkvc.ui.kit.fields import (
     adopt_link,
@@ -25,7 +24,6 @@ from fdkvc.ui.kit.fields import (
     held,
     hold,
     problems,
-    take_pending,
     write_link,
 )
 from fdkvc.ui.kit.markdown import plain
@@ -114,7 +112,6 @@ def page(
     if _FRAMED not in st.session_state:
         _navigation()
         st.rerun()
-    take_pending()
     link = arriving_link()
     fields_of = fields if callable(fields) else lambda *_: fields
     wrong = adopt(name, link) if adopt else adopt_link(name, fields_of(name, link), link)
@@ -152,20 +149,22 @@ def open_tab(page: str, labels: Mapping[str, str], opened: str) -> tuple[str, De
     # Not as a default: one that changes makes new tabs of them, and the click on the old is lost.
     st.session_state.setdefault(key, labels[opened])
     tabs = st.tabs([plain(label) for label in labels.values()], key=key, on_change="rerun")
-    return next(found for found in zip(labels, tabs, strict=True) if found[1].open)
+    return next((name, tab) for name, tab in zip(labels, tabs, strict=True) if tab.open)
 
 
 def open_section_of(page: str, field: Field, sections: Mapping[str, Callable[[], Drawn]]) -> Drawn:
     """Show a page's sections as tabs, and draw the one that is open, which the field then names."""
-    known = f"{page}/drawn-section"
-    if held(page, field) != st.session_state.get(known, field.default):  # by a link
+    drawn = f"{page}/drawn-section"
+    if held(page, field) != st.session_state.get(drawn, field.default):  # by a link
         st.session_state[f"{page}/sections"] = field.labels[held(page, field)]
     name, place = open_tab(page, field.labels, held(page, field))
     hold(page, field, name)
-    st.session_state[known] = name
+    st.session_state[drawn] = name
     with place:
         return sections[name]()
 
 
-table_html = partial(tables.table_html, kind="scrolls")
-"""Returns a plain table that scrolls; unlike `st.dataframe`, it is up to date at once."""
+def show_grid(table: Grid | Mapping[str, Sequence[str]], caption: str) -> None:
+    """Show a plain table, also of columns; unlike `st.dataframe`, it is up to date at once."""
+    grid = table if isinstance(table, Grid) else Grid.of(table)
+    st.html(grid.html(caption, "scrolls"))

@@ -13,8 +13,7 @@ from fdkvc.ui.kit.markdown import Markdown
 
 def show_glossary(metrics: Iterable[str], policies: Iterable[Policy] = ()) -> None:
     """Explain these metrics and policies behind a click."""
-    declared = [METRICS[key] for key in metrics]
-    entries = [(metric.label, metric.help) for metric in declared]
+    entries = [(METRICS[key].label, METRICS[key].help) for key in metrics]
     show_entries(entries + [(policy.title, policy.idea) for policy in policies])
 
 

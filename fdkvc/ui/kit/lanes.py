@@ -30,10 +30,7 @@ FORK = "fork"
 
 @dataclass(frozen=True, eq=False)
 class Lane:
-    """One run of a comparison.
-
-    Its name is the policy's, or `FORK`; `origin` is the lane that a fork continues.
-    """
+    """One run of a comparison: its name is the policy's, or `FORK`; `origin` is what it forks."""
 
     name: str
     label: str
@@ -57,12 +54,7 @@ def load_lanes(
 ) -> tuple[Lane, ...]:
     """Run each policy over the dialog; `metrics` are further metrics."""
     return tuple(
-        Lane(
-            policy.name,
-            policy.title,
-            policy.name,
-            load_run(dialog, policy, budget, metrics),
-        )
+        Lane(policy.name, policy.title, policy.name, load_run(dialog, policy, budget, metrics))
         for policy in policies
     )
 
@@ -84,26 +76,26 @@ def choose_pair(page: str, lanes: Sequence[Lane]) -> tuple[Lane, Lane]:
     by_name = {lane.name: lane for lane in lanes}
     names = list(by_name)
     with st.container(horizontal=True):
-        one, other = (
+        first, second = (
             by_name[fields.choice(page, replace(field, default=default, choices=by_name))]
             for field, default in zip(PAIR, names[-2:] * 2, strict=False)
         )
-    return one, other
+    return first, second
 
 
 @cached
-def overlap(one: Run, other: Run) -> pd.DataFrame:
+def overlap(first: Run, second: Run) -> pd.DataFrame:
     """Return for each turn how many entries two runs share."""
-    table = overlap_table(one.entries, other.entries).set_index("turn")
+    table = overlap_table(first.entries, second.entries).set_index("turn")
     # Turns before the first word have no entries, and caches that are empty are the same.
-    turns = pd.RangeIndex(one.dialogs.turns, name="turn")
+    turns = pd.RangeIndex(first.dialogs.turns, name="turn")
     return table.reindex(turns).fillna({"jaccard": 1.0}).fillna(0).reset_index()
 
 
 @cached
-def differences(one: Run, other: Run) -> pd.DataFrame:
+def differences(first: Run, second: Run) -> pd.DataFrame:
     """Return the entries that only one of two runs keeps, in each turn."""
-    return difference_table(one.entries, other.entries)
+    return difference_table(first.entries, second.entries)
 
 
 @cached
@@ -115,12 +107,9 @@ def changes(run: Run) -> pd.DataFrame:
 @cached
 def line_data(lanes: tuple[Lane, ...]) -> Mapping[str, pd.DataFrame]:
     """Return the metrics of all lanes, and the changes of topic; a fork begins where it forks."""
-    fields = ["turn", *(line.field for line in lanes[0].run.metrics)]
-    each = [
-        lane.run.turns.loc[lane.run.turns["turn"] >= lane.begins, fields].assign(lane=lane.label)
+    columns = ["turn", *(line.field for line in lanes[0].run.metrics)]
+    rows = [
+        lane.run.turns.loc[lane.run.turns["turn"] >= lane.begins, columns].assign(lane=lane.label)
         for lane in lanes
     ]
-    return {
-        "lines": placed(pd.concat(each, ignore_index=True)),
-        "changes": changes(lanes[0].run),
-    }
+    return {"lines": placed(pd.concat(rows, ignore_index=True)), "changes": changes(lanes[0].run)}

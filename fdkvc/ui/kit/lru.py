@@ -89,7 +89,7 @@ def cached(make: Callable[[*Arguments], Value]) -> Callable[[*Arguments], Value]
 
     @wraps(make)
     def find_or_make(*arguments: *Arguments) -> Value:
-        key = make, _named(arguments)
+        key = make, _key(arguments)
         value: Value | None = _COMPUTED.get(key)
         if value is None:
             value = make(*arguments)
@@ -99,12 +99,11 @@ def cached(make: Callable[[*Arguments], Value]) -> Callable[[*Arguments], Value]
     return find_or_make
 
 
-def _named(argument: Any) -> Hashable:
+def _key(argument: Any) -> Hashable:
     """Return a key for an argument; a weak reference for one that is compared by identity."""
     if type(argument) is tuple:
-        return tuple(map(_named, argument))
+        return tuple(map(_key, argument))
     hashed: object = type(argument).__hash__
-    if argument is not None and hashed is object.__hash__:
-        return weakref.ref(argument)
-    named: Hashable = argument
-    return named
+    by_identity = argument is not None and hashed is object.__hash__
+    key: Hashable = weakref.ref(argument) if by_identity else argument
+    return key

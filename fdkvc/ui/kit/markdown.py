@@ -53,8 +53,8 @@ def sections(name: str) -> Iterator[tuple[str, Markdown]]:
 
 
 class _Shown(Formatter):
-    def format_field(self, value: Any, form: str) -> str:
-        return plain(value if isinstance(value, Markdown) else format(value, form))
+    def format_field(self, value: Any, spec: str) -> str:
+        return plain(value if isinstance(value, Markdown) else format(value, spec))
 
 
 def plain(words: str) -> Markdown:

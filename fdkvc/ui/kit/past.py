@@ -14,9 +14,10 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from fdkvc.experiments.benchmark import Results
 from fdkvc.files.record import version_words
 from fdkvc.files.shipped import papers_run
+from fdkvc.kinds.benchmark import BenchmarkRun
+from fdkvc.kinds.sweep import SweepRun
 from fdkvc.policies import read_policy
 from fdkvc.replication.cells import scenario_label
 from fdkvc.replication.pairs import runs_table, same_dialogs
@@ -31,24 +32,16 @@ from fdkvc.words import count, minus
 
 @dataclass(frozen=True)
 class Kind:
-    """What a page runs: settings of type `content`, and what can be done with their results.
+    """What a page runs: a kind of run by its settings.
 
     `adopt` makes settings those of the page.
     """
 
     page: str
-    content: type
+    run: type[BenchmarkRun | SweepRun]
     adopt: Callable[[Any], object]
     describe: Callable[[Any], str]
-    results: Callable[[Any], Results]
-    files: Callable[[Any], Mapping[str, str]]
-    shipped: Mapping[Any, Any]
-
-    def finished(self, result: Any) -> tuple[int, int]:
-        """Return how many dialogs of each scenario have finished, and how many were requested."""
-        results = self.results(result)
-        benchmark = results.benchmark
-        return min(results.dialogs(each.key) for each in benchmark.scenarios), benchmark.dialogs
+    shipped: Mapping[Any, BenchmarkRun | SweepRun]
 
 
 @dataclass(frozen=True)
@@ -58,7 +51,7 @@ class Past:
     name: str
     content: Hashable
     title: str
-    result: Any
+    result: BenchmarkRun | SweepRun
     job: Job | None = None
 
     @property
@@ -87,9 +80,9 @@ def available_runs(kind: Kind) -> dict[str, Past]:
         for content, result in kind.shipped.items()
         if content in _view(kind.page).seen
     ]
-    for job in shared_jobs().results(kind.content):
+    for job in shared_jobs().results(kind.run.settings_type):
         past = Past(job.name, job.content, "", job.result, job)
-        done, requested = kind.finished(job.result)
+        done, requested = _finished(job.result)
         cancelled = f", cancelled after {done:,} of {requested:,} dialogs" * past.cancelled
         runs.append(replace(past, title=f"Run at {past.time}{cancelled}"))
     found = {}
@@ -120,6 +113,13 @@ def at_hand(kind: Kind, content: Hashable, job: Job | None) -> Past | None:
             view.showing = same[-1]
     view.looked_for = content
     return every.get(view.showing)
+
+
+def _finished(run: BenchmarkRun | SweepRun) -> tuple[int, int]:
+    """Return how many dialogs of each scenario have finished, and how many were requested."""
+    results = run.results
+    benchmark = results.benchmark
+    return min(results.dialogs(each.key) for each in benchmark.scenarios), benchmark.dialogs
 
 
 @dataclass
@@ -161,7 +161,7 @@ def about(kind: Kind, past: Past, chosen: Hashable, rest: str = "") -> None:
         origin = f", run at {past.time}, took {past.job.seconds:.1f} s."
     st.caption(plain(f"Shown: {kind.describe(past.content)}{origin}"))
     if past.cancelled:
-        warn_cancelled(kind.finished(past.result), "dialogs of each scenario", rest)
+        warn_cancelled(_finished(past.result), "dialogs of each scenario", rest)
     if past.content != chosen:
         st.info(
             "The sidebar's settings differ from this run's: press Run to measure them.",
@@ -208,7 +208,7 @@ def _row(kind: Kind, past: Past, is_shown: bool) -> None:
             args=(kind, past.name, past.content),
             disabled=is_shown,
         )
-        offer_zip(f"{key}/zip", "fdkvc-run.zip", lambda: kind.files(past.result), "Download")
+        offer_zip(f"{key}/zip", "fdkvc-run.zip", lambda: past.result.files, "Download")
         st.button(
             "Delete",
             key=f"{key}/delete",
@@ -236,7 +236,7 @@ def _compare(kind: Kind, every: Mapping[str, Past]) -> None:
     titles = {name: past.title for name, past in every.items()}
     last = list(titles)[-1]
     one, other = pick_two(f"{kind.page}/runs-pair", titles, ("Compare", last), ("with", ""))
-    results = [kind.results(every[name].result) for name in (one, other)]
+    results = [every[name].result.results for name in (one, other)]
     table = runs_table(*results)
     if table.empty:
         st.info("These runs have no scenario, policy and metric in common.")

@@ -12,7 +12,7 @@ export default function ({data: {part, block, count}}) {
   const again = [100, 400, 800, 1600, 3000].map((ms) =>
     setTimeout(() => document.querySelector(part)?.scrollIntoView({block}), ms))
   for (const by of ["wheel", "touchstart", "pointerdown", "keydown"])  // a person goes elsewhere
-    addEventListener(by, () => again.forEach((each) => clearTimeout(each)), {once: true})
+    addEventListener(by, () => again.forEach((timer) => clearTimeout(timer)), {once: true})
 }
 """
 _scroll = st.components.v2.component("scroll", js=SCRIPT)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -14,7 +14,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from fdkvc.dialogs import DialogBatch
 from fdkvc.limits import MAX_SCHEDULE_TURNS
-from fdkvc.parameters import BUDGET, SEED, Field, fields_of
+from fdkvc.parameters import BUDGET, SEED, Field, check_most, fields_of
 from fdkvc.policies import (
     PAPER_POLICIES,
     WRAPPERS,
@@ -35,8 +35,6 @@ from fdkvc.ui.kit.markdown import plain
 from fdkvc.words import count
 
 OWN = "own"
-ORDERS = {"age": "cells by age", "score": "by score"}
-
 SCENARIO = Field(
     "Scenario",
     "Which topic each turn is about.",
@@ -85,7 +83,14 @@ MORE_METRICS = Field(
     "Beyond the paper's three", "", name="metrics", default=(), choices=metrics_of(optional=True)
 )
 ENTRY = Field("Entry", "Which token.", name="entry", low=0, high=10**6, chosen=False, follows=True)
-ORDER = Field("Order", "", name="order", default="age", choices=ORDERS, chosen=False)
+ORDER = Field(
+    "Order",
+    "",
+    name="order",
+    default="age",
+    choices={"age": "cells by age", "score": "by score"},
+    chosen=False,
+)
 HUES = Field(
     "Colour of entries",
     "",
@@ -119,11 +124,10 @@ def read_name(text: str) -> str:
 def choose_dialog(page: str) -> tuple[DialogChoice, int]:
     """Show the controls of the dialog; return it and the budget."""
     key = fields.choice(page, SCENARIO)
-    scenario = (
-        fields.text(page, SCHEDULE, _own_schedule, placeholder=SCHEDULE.default)
-        if key == OWN
-        else scenario_named(key)
-    )
+    if key == OWN:
+        scenario = fields.text(page, SCHEDULE, _custom_scenario, placeholder=SCHEDULE.default)
+    else:
+        scenario = scenario_named(key)
     seed = fields.number(page, SEED_HERE)
     st.button(
         "Another dialog",
@@ -140,13 +144,9 @@ def choose_dialog(page: str) -> tuple[DialogChoice, int]:
     return DialogChoice(scenario, seed, world), budget
 
 
-def _own_schedule(typed: str) -> Scenario:
+def _custom_scenario(typed: str) -> Scenario:
     scenario = custom_scenario(typed)
-    if len(scenario.schedule) > MAX_SCHEDULE_TURNS:
-        raise ValueError(
-            f"the schedule has {len(scenario.schedule)} turns, but at most {MAX_SCHEDULE_TURNS} "
-            "are shown here"
-        )
+    check_most("the schedule has", len(scenario.schedule), "turns", MAX_SCHEDULE_TURNS)
     return scenario
 
 
@@ -160,9 +160,9 @@ def choose_policy(page: str) -> tuple[Policy, Mapping[str, DeltaGenerator]]:
     """Show the controls of the policy; return it, and a place beside each rule's threshold."""
     _follow_lanes(page)
     policy = choose_around(page, read_policy(fields.choice(page, _policies(held(page, POLICY)))))
-    for each in reversed([*inside(policy)]):
-        st.caption(plain(each.idea))
-    hyperparameters = tuple(policy.settings.values())
+    for inner in reversed([*inside(policy)]):
+        st.caption(plain(inner.idea))
+    hyperparameters = policy.settings.values()
     values, beside = choose_hyperparameters(page, hyperparameters)
     if hyperparameters:
         papers = policy.key in PAPER_POLICIES and any(field.paper for field in hyperparameters)
@@ -175,7 +175,7 @@ def choose_policy(page: str) -> tuple[Policy, Mapping[str, DeltaGenerator]]:
             disabled=all(values[field.name] == field.default for field in hyperparameters),
         )
     policy = policy.variant(**values)
-    fields.follow(POLICY.name, policy.name)
+    fields.share(POLICY.name, policy.name)
     return policy, beside
 
 
@@ -194,12 +194,12 @@ def choose_around(page: str, policy: Policy) -> Policy:
 @lru_cache(maxsize=256)
 def around_of(policy: Policy) -> Field:
     """Return the choice of the wrappers that fit a policy."""
-    able: dict[str, Any] = {NOTHING: "none"}
+    fitting: dict[str, Any] = {NOTHING: "none"}
     for key, wrapper in WRAPPERS.items():
         with suppress(ValueError):
             wrapped(key, policy)
-            able[key] = wrapper
-    return replace(AROUND, choices=able)
+            fitting[key] = wrapper
+    return replace(AROUND, choices=fitting)
 
 
 def with_numbers_apart(link: Mapping[str, str]) -> Mapping[str, str]:
@@ -236,11 +236,11 @@ def held_policy(page: str, link: Mapping[str, str] | None = None) -> tuple[Polic
 
 def _follow_lanes(page: str) -> None:
     """Continue with the last policy of the page before, unless this page has one of them."""
-    lanes: list[str] = fields.following(page, LANES, [])
+    lanes = fields.shared(page).get(LANES)
     if not lanes:
         return
     _, policy = held_policy(page)
-    values = {name: fields.running(page, each) for name, each in policy.settings.items()}
+    values = {name: fields.running(page, field) for name, field in policy.settings.items()}
     if policy.variant(**values).name not in lanes:
         link = with_numbers_apart({POLICY.name: lanes[-1]})
         fields.adopt(page, _policy_fields(page, link), link)
@@ -253,7 +253,7 @@ def _policy_fields(page: str, link: Mapping[str, str] | None = None) -> list[Fie
 
 
 def choose_hyperparameters(
-    page: str, chosen: Sequence[Field], columns: int = 1
+    page: str, chosen: Iterable[Field], columns: int = 1
 ) -> tuple[dict[str, Any], dict[str, DeltaGenerator]]:
     """Show the paper's hyperparameters, and the others behind a click.
 
@@ -261,22 +261,17 @@ def choose_hyperparameters(
     """
     values: dict[str, Any] = {}
     beside: dict[str, DeltaGenerator] = {}
-
-    def show(part: Sequence[Field]) -> None:
-        for place, field in zip(cycle(st.columns(columns)), part, strict=False):
-            with place:
-                values[field.name] = fields.control(page, field)
-                if field.rule:
-                    beside[field.rule] = st.empty()
-
     papers = [field for field in chosen if field.paper]
     others = [field for field in chosen if not field.paper]
-    if papers:
-        show(papers)
-    if others:
-        changed = any(held(page, field) != field.default for field in others)
-        with st.expander("Beyond the paper", expanded=changed) if papers else st.container():
-            show(others)
+    changed = any(held(page, field) != field.default for field in others)
+    for part in filter(None, (papers, others)):
+        folded = part is others and papers
+        with st.expander("Beyond the paper", expanded=changed) if folded else st.container():
+            for place, field in zip(cycle(st.columns(columns)), part, strict=False):
+                with place:
+                    values[field.name] = fields.control(page, field)
+                    if field.rule:
+                        beside[field.rule] = st.empty()
     return values, beside
 
 
@@ -300,8 +295,7 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
 
 def keep_to_dialog(page: str, dialogs: DialogBatch, link: Mapping[str, str]) -> list[str]:
     """Keep turn and entry within this dialog; return a sentence if a link requested others."""
-    last = dialogs.turns - 1
-    turn, where = replace(TURN, high=last), " in this dialog"
+    last, where = dialogs.turns - 1, " in this dialog"
     entry = replace(ENTRY, high=int(dialogs.bounds[0, -1]) - 1)
-    wrong = fields.keep_to(page, turn, link, last, where)
+    wrong = fields.keep_to(page, replace(TURN, high=last), link, last, where)
     return wrong + fields.keep_to(page, entry, link, None, where)

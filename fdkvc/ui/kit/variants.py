@@ -23,21 +23,10 @@ from fdkvc.policies.base import Available
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold, key_of
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.kit.sidebar import (
-    LANES,
-    POLICY,
-    choose_around,
-    choose_hyperparameters,
-    read_name,
-)
+from fdkvc.ui.kit.sidebar import LANES, POLICY, choose_around, choose_hyperparameters, read_name
 
 CHOSEN = Field(
-    "Policies",
-    "",
-    name=LANES,
-    default=PAPER_POLICIES,
-    choices=synthetic_policies(),
-    read=read_name,
+    "Policies", "", name=LANES, default=PAPER_POLICIES, choices=synthetic_policies(), read=read_name
 )
 """The names of the chosen policies, including variants; `choices` are offered."""
 
@@ -58,8 +47,8 @@ def choose_policies(
     """Show the controls; return at most `most` policies in the order on screen."""
     if field.follows:
         _follow_one(page, field, most)
-    known = _known(page, field)
-    chosen = replace(field, choices={name: policy.title for name, policy in known.items()})
+    policies = _policies(page, field)
+    chosen = replace(field, choices={name: policy.title for name, policy in policies.items()})
     names = fields.several(page, chosen)
     _add_variant(page, field)
     if len(names) > most:
@@ -67,15 +56,15 @@ def choose_policies(
             f"{len(names)} policies are chosen, but at most {most} run at once. "
             f"Using the first {most}."
         )
-    return tuple(known[name] for name in names[:most])
+    return tuple(policies[name] for name in names[:most])
 
 
 def _follow_one(page: str, field: Field, most: int) -> None:
     """Also choose the policy of the previous page."""
-    names, one = held(page, field), fields.following(page, POLICY.name, "")
-    if one and one not in names and len(names) < most:
-        hold(page, field, [*names, one])
-    fields.follow(POLICY.name, "")
+    names, name = held(page, field), fields.shared(page).get(POLICY.name)
+    if name and name not in names and len(names) < most:
+        hold(page, field, [*names, name])
+    fields.share(POLICY.name, "")
 
 
 def warn_no_effect(policies: Iterable[Policy], available: Available = DRAWN) -> None:
@@ -89,7 +78,7 @@ def warn_no_effect_in(policies: Iterable[Policy], dialogs: DialogBatch) -> None:
     warn_no_effect(policies, available_in(dialogs))
 
 
-def _known(page: str, field: Field) -> dict[str, Policy]:
+def _policies(page: str, field: Field) -> dict[str, Policy]:
     """Return every policy that can be chosen by name, including variants chosen earlier."""
     variants: dict[str, Policy]
     variants = st.session_state.setdefault(f"{key_of(page, field)}/variants", {})
@@ -102,15 +91,15 @@ def _add_variant(page: str, field: Field) -> None:
     with st.popover("Add a variant …", icon=":material/tune:", width="stretch"):
         start = read_policy(chosen[-1]).core.key if chosen else next(iter(POLICIES))
         variant = edit_policy(f"{page}/variant", policy_named(start), field.choices)
-        typed = fields.text(
-            f"{page}/variant", LINE, lambda line: read_policy(line) if line.strip() else None
+        variant = fields.text(
+            f"{page}/variant", LINE, lambda line: read_policy(line) if line.strip() else variant
         )
-        variant = typed or variant
+        present = variant.name in chosen
         if st.button(
             plain(f"Add {variant.title}"),
             key=f"{page}/variant/add",
-            disabled=variant.name in chosen,
-            help="Change something first." if variant.name in chosen else None,
+            disabled=present,
+            help="Change something first." if present else None,
         ):
             fields.hold_and_rerun(page, [(field, [*chosen, variant.name])])
 
@@ -119,11 +108,11 @@ def edit_policy(
     page: str, start: Policy, offered: Iterable[str] = CHOSEN.choices, columns: int = 2
 ) -> Policy:
     """Show controls that change a policy, one of the offered, and its hyperparameters."""
-    able = {start.key: start.title, **{key: POLICIES[key] for key in offered}}
+    choices = {start.key: start.title, **{key: POLICIES[key] for key in offered}}
     left, right = st.columns(2)
     with left:
-        key = fields.choice(page, replace(POLICY, default=start.key, choices=able))
+        key = fields.choice(page, replace(POLICY, default=start.key, choices=choices))
     with right:
         base = choose_around(page, start if key == start.key else policy_named(key))
-    values, _ = choose_hyperparameters(page, tuple(base.settings.values()), columns)
+    values, _ = choose_hyperparameters(page, base.settings.values(), columns)
     return base.variant(**values)

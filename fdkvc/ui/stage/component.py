@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from typing import Any
 from uuid import uuid4
 
 import streamlit as st
 
-from fdkvc.stage.drawn import Kind, script, style
+from fdkvc.stage.drawn import script, style
 from fdkvc.stage.payload import DialogText, LaneHead, pack, pack_lanes
 from fdkvc.stage.run import Run
 from fdkvc.ui.kit.lru import cached
 
-_SCENES: Mapping[Kind, Any] = {
-    kind: st.components.v2.component(
-        f"stage-{kind}", css=style(kind), js=script(kind), isolate_styles=False
-    )
-    for kind in get_args(Kind)
-}
+_stage = st.components.v2.component("stage", css=style(), js=script("stage"), isolate_styles=False)
 _ear = st.components.v2.component("stage-ear", js=script("ear"), isolate_styles=False)
 
 
@@ -47,9 +42,9 @@ def lanes_payload(
     return pack_lanes(runs, heads, text, name_of_all(runs))
 
 
-def draw(kind: Kind, key: str, packed: bytes) -> None:
+def draw(page: str, packed: bytes) -> None:
     """Draw a packed run, or several that step together."""
-    _SCENES[kind](key=key, data=packed)
+    _stage(key=f"{page}/stage", data=packed)
 
 
 def last_message(key: str) -> Mapping[str, Any]:

@@ -9,7 +9,6 @@ import streamlit as st
 
 from fdkvc.dialogs import DialogBatch
 from fdkvc.report.scene import Scene, scene_html, sentences_of
-from fdkvc.stage.drawn import Kind
 from fdkvc.stage.moments import nearly_kept as nearly_kept
 from fdkvc.stage.run import Run
 from fdkvc.ui.kit.downloads import offer_file
@@ -58,56 +57,57 @@ def open_as_linked(page: str, link: Mapping[str, str]) -> None:
         st.session_state.pop(f"{page}/opened", None)
 
 
-def standing(page: str) -> dict[str, Any]:
+def stage_view(page: str) -> dict[str, Any]:
     """Return the turn, entry, order and hues of a page's stage; the same dict in every run.
 
     It is read outside the session's script, where the session state is not available.
     """
-    stands: dict[str, Any] = st.session_state.setdefault(f"{page}/stands", {})
-    return stands
+    view: dict[str, Any] = st.session_state.setdefault(f"{page}/shown-view", {})
+    return view
 
 
-def follow(page: str, name: str, dialogs: DialogBatch, tell: Callable[[int, int], Any]) -> int:
+def follow(page: str, name: str, dialogs: DialogBatch, explain: Callable[[int, int], Any]) -> int:
     """Follow the stage, send it the server's view, and return the turn.
 
     The stage does not wait for the server: it ignores a view that is older than its last action.
-    `name` identifies what the stage shows, and `tell` explains a token in a turn.
+    `name` identifies what the stage shows, and `explain` returns sentences on a token in a turn.
     """
     key = f"{page}/stage-view"
     session = st.session_state.setdefault(_RECEIVED, {"session": name, "received": 0})
-    news = last_message(key)
-    if news and news["session"] == session["session"] and news["action"] > session["received"]:
-        session["received"] = int(news["action"])
-        hold(page, TURN, min(max(int(news["turn"]), 0), dialogs.turns - 1))
-        entry = news["entry"]
+    sent = last_message(key)
+    if sent and sent["session"] == session["session"] and sent["action"] > session["received"]:
+        session["received"] = int(sent["action"])
+        hold(page, TURN, min(max(int(sent["turn"]), 0), dialogs.turns - 1))
+        entry = sent["entry"]
         exists = entry is not None and 0 <= entry < dialogs.bounds[0, -1]
         hold(page, ENTRY, int(entry) if exists else None)
         for field in (ORDER, HUES):
-            value = news[field.name]
+            value = sent[field.name]
             hold(page, field, value if value in field.choices else field.default)
     turn, token = int(held(page, TURN)), held(page, ENTRY)
-    view = {"turn": turn, "entry": token} | {each.name: held(page, each) for each in (ORDER, HUES)}
-    standing(page).update(view)
-    sentences = [] if token is None else tell(turn, token)
+    view = {
+        "turn": turn,
+        "entry": token,
+        ORDER.name: held(page, ORDER),
+        HUES.name: held(page, HUES),
+    }
+    stage_view(page).update(view)
+    sentences = [] if token is None else explain(turn, token)
     listen(key, "view", {**session, "run": name, **view, "sentences": sentences})
     return turn
 
 
-def save_scene(
-    page: str, title: str, shown: Callable[[], tuple[Kind, bytes]], runs: Sequence[Run]
-) -> None:
+def save_scene(page: str, title: str, shown: Callable[[], bytes], runs: Sequence[Run]) -> None:
     """Offer the stage as a file that works without this app.
 
-    `shown` returns the kind of stage and its runs packed, which are `runs` in the same order.
+    `shown` returns its runs packed, which are `runs` in the same order.
     """
-    stands = standing(page)
+    view = stage_view(page)
 
     def content() -> bytes:
-        turn, entry = stands["turn"], stands["entry"]
-        look = {field.name: stands[field.name] for field in (ORDER, HUES)}
-        sentences = sentences_of(runs, entry, text=stands.get("text"))
-        scene = Scene(title, *shown(), turn, entry, sentences, **look)
-        return scene_html(scene).encode()
+        sentences = sentences_of(runs, view["entry"], text=view.get("text"))
+        parts = {name: value for name, value in view.items() if name != "text"}
+        return scene_html(Scene(title, shown(), sentences=sentences, **parts)).encode()
 
     offer_file(
         f"{page}/download/{SCENE_FILE}",

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fdkvc.run.metrics import default_metrics
-from fdkvc.stage.drawn import Kind
 from fdkvc.stage.moments import why_sentences
 from fdkvc.stage.payload import DialogText, LaneHead
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.stage.component import draw, lanes_payload, name_of_all
-from fdkvc.ui.stage.follow import follow, standing
+from fdkvc.ui.stage.follow import follow, stage_view
 
 
 def show_lanes(page: str, lanes: Sequence[Lane], text: DialogText | None = None) -> None:
@@ -19,17 +18,15 @@ def show_lanes(page: str, lanes: Sequence[Lane], text: DialogText | None = None)
 
     With a `text`, show the transcript, with a line under each word for every run that holds it.
     """
-    stands = standing(page)
-    stands["text"] = text
-    kind, packed = shown(stands, lanes)
-    draw(kind, f"{page}/{kind}", packed)
+    view = stage_view(page)
+    view["text"] = text
+    draw(page, shown(view, lanes))
 
 
-def shown(stands: Mapping[str, Any], lanes: Sequence[Lane]) -> tuple[Kind, bytes]:
-    """Return the kind of stage that a page shows, by `standing`, and its runs packed."""
-    rows, text = beside(lanes), stands.get("text")
-    packed = lanes_payload(tuple(lane.run for lane in rows), heads(rows), text)
-    return "transcript" if text else "lanes", packed
+def shown(view: Mapping[str, Any], lanes: Sequence[Lane]) -> bytes:
+    """Return what the stage of a page shows, by `stage_view`: its runs packed."""
+    rows = beside(lanes)
+    return lanes_payload(tuple(lane.run for lane in rows), heads(rows), view.get("text"))
 
 
 def follow_lanes(page: str, lanes: Sequence[Lane], text: DialogText | None = None) -> int:
@@ -39,16 +36,11 @@ def follow_lanes(page: str, lanes: Sequence[Lane], text: DialogText | None = Non
     """
     rows = beside(lanes)
 
-    def tell(turn: int, token: int) -> list[str]:
+    def explain(turn: int, token: int) -> list[str]:
         mentions = text.mentions(token) if text else ()
         return [" ".join(why_sentences(lane.run, turn, token, mentions)) for lane in rows]
 
-    return follow(
-        page,
-        name_of_all([lane.run for lane in rows]),
-        rows[0].run.dialogs,
-        tell,
-    )
+    return follow(page, name_of_all([lane.run for lane in rows]), rows[0].run.dialogs, explain)
 
 
 def beside(lanes: Sequence[Lane]) -> list[Lane]:
@@ -73,7 +65,7 @@ def heads(rows: Sequence[Lane]) -> tuple[LaneHead, ...]:
         LaneHead(
             lane.label,
             largest if trace.policy.bounded else trace.budget,
-            "" if trace.policy.bounded else "on a scale of its own",
+            "" if trace.policy.bounded else "on its own scale",
             tuple(
                 (line.label, tuple(map(line.words, lane.run.turns[line.field])))
                 for line in lane.run.metrics

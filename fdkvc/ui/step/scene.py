@@ -14,16 +14,10 @@ from fdkvc.charts import timeline
 from fdkvc.charts.theme import with_data
 from fdkvc.charts.timeline import Line
 from fdkvc.explain.narrate import StepStory, headline, narrate
-from fdkvc.files.export import trace_files
+from fdkvc.files.trace import trace_files
 from fdkvc.run.metrics import cache_bytes, default_metrics
 from fdkvc.stage.run import Run
-from fdkvc.ui.kit.downloads import (
-    download_files,
-    download_pictures,
-    show_address,
-    show_chart,
-    shown_charts,
-)
+from fdkvc.ui.kit import downloads
 from fdkvc.ui.kit.frame import page_theme
 from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.lanes import changes
@@ -33,8 +27,6 @@ from fdkvc.ui.stage.component import payload
 from fdkvc.ui.stage.follow import save_scene
 from fdkvc.ui.step import stage
 from fdkvc.words import written_bytes
-
-FILES = ["entries.csv", "turns.csv"]
 
 
 def show(page: str, run: Run, write: Callable[[], None]) -> Callable[[], None]:
@@ -72,7 +64,7 @@ def metrics(page: str, run: Run, turn: int) -> None:
     data = {"metrics": _metrics_data(run), "changes": changes(run)}
     chart = with_data(spec, {**data, "cursor": timeline.cursor_data(turn)})
     alt = "The metrics over the turns; the values of this turn are above"
-    show_chart(page, "metrics", chart, alt=alt)
+    downloads.show_chart(page, "metrics", chart, alt=alt)
 
 
 @cached
@@ -82,14 +74,12 @@ def _metrics_data(run: Run) -> pd.DataFrame:
 
 def figures(run: Run, turn: int) -> str:
     """Return the numbers of the turn, with their change from the last, as HTML."""
-    now = run.turns.iloc[turn]
-    before = run.turns.iloc[turn - 1] if turn else None
     shown = []
-    lines = [*run.metrics, *run.states]
-    for line in lines:
-        value = float(now[line.field])
-        change = "" if before is None else _change(line, value - float(before[line.field]))
-        shown.append((line.label, line.words(value), change))
+    for line in (*run.metrics, *run.states):
+        values = run.turns[line.field]
+        value = float(values.iloc[turn])
+        before = float(values.iloc[turn - 1]) if turn else math.nan
+        shown.append((line.label, line.words(value), _change(line, value - before)))
     bytes_ = cache_bytes(run.trace, run.dialogs, turn)
     note = f"full cache {written_bytes(bytes_.full_cache)}; scores {written_bytes(bytes_.scores)}"
     shown.append(("Keys and values", written_bytes(bytes_.keys + bytes_.values), note))
@@ -104,8 +94,10 @@ def figures(run: Run, turn: int) -> str:
 def _change(line: Line, difference: float) -> str:
     if math.isnan(difference):
         return ""
-    words, nothing = (line.words(each).replace("%", "pp") for each in (abs(difference), 0.0))
-    return "±0" if words == nothing else f"{'▲' if difference > 0 else '▼'} {words}"
+    words = line.words(abs(difference))
+    if words == line.words(0.0):
+        return "±0"
+    return f"{'▲' if difference > 0 else '▼'} {words.replace('%', 'pp')}"
 
 
 def algorithm(run: Run) -> list[DeltaGenerator]:
@@ -148,12 +140,12 @@ def _what_happened(story: StepStory) -> str:
     return f'<p>{escape(story.sentence)}</p><div class="numbers">{numbers}</div>'
 
 
-def downloads(page: str, run: Run, *, own: bool = False) -> None:
+def show_downloads(page: str, run: Run, *, uploaded: bool = False) -> None:
     """Offer the run as CSV, its chart as a picture and its scene."""
     with st.popover("Download", icon=":material/download:"):
-        show_address(own)
+        downloads.show_address(uploaded)
         title = f"{run.trace.policy.title} on {run.dialog.title}"
-        save_scene(page, title, lambda: ("one", payload(run)), [run])
+        save_scene(page, title, lambda: payload(run), [run])
         parts = run.trace, run.dialogs, run.more, run.dialog.words
-        download_files(page, lambda: trace_files(*parts), FILES)
-        download_pictures(page, shown_charts(page), ["metrics"])
+        downloads.download_files(page, lambda: trace_files(*parts), ["entries.csv", "turns.csv"])
+        downloads.download_pictures(page, downloads.shown_charts(page), ["metrics"])

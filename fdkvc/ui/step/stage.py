@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import streamlit as st
@@ -20,7 +20,7 @@ from fdkvc.words import percent
 
 def show(page: str, run: Run) -> None:
     """Show the run as the stage, which steps through it in the browser."""
-    draw("one", f"{page}/stage", payload(run))
+    draw(page, payload(run))
 
 
 def follow(page: str, run: Run) -> int:
@@ -46,24 +46,21 @@ def answer(page: str, run: Run) -> None:
     """
     key = f"{page}/stage-answer"
     question = last_message(key)
-    found: dict[str, Any] = {"run": name_of(run), "done": False}
+    reply: dict[str, Any] = {"run": name_of(run), "done": False}
     if question and question["run"] == name_of(run):
         turn, token = int(question["turn"]), int(question["entry"])
-        found |= {"turn": turn, "entry": token, **_search(page, run, turn, token)}
-    listen(key, "answer", found)
+        reply |= {"turn": turn, "entry": token, **_search(page, run, turn, token)}
+    listen(key, "answer", reply)
 
 
 def _search(page: str, run: Run, turn: int, token: int) -> Mapping[str, Any]:
     """Return what was found, or start the search and cancel any other."""
     if not run.dialog.alone:
-        return {
-            "done": True,
-            "words": "Only searched for a head that decides by itself.",
-        }
+        return _answer("Only searched for a head that decides by itself.")
     question, key, jobs = (name_of(run), turn, token), f"{page}/stage-search", _searches()
     for done in jobs.results(tuple):
         if done.content == question:
-            return {"done": True, "changes": [_described(change) for change in done.result]}
+            return _answer(_verdict(done.result), done.result)
     job = jobs.find(st.session_state.get(key))
     if job is None or job.content != question:
         if job is not None:
@@ -76,8 +73,26 @@ def _search(page: str, run: Run, turn: int, token: int) -> Mapping[str, Any]:
 
         st.session_state[key] = jobs.start(work, question).name
     elif job.problem:
-        return {"done": True, "words": job.problem}
+        return _answer(job.problem)
     return {"done": False}
+
+
+def _answer(words: str, changes: Sequence[Change] = ()) -> Mapping[str, Any]:
+    return {
+        "done": True,
+        "words": words,
+        "tried": "One setting at a time, the nearest value first, but none between two steps.",
+        "changes": [_described(change) for change in changes],
+    }
+
+
+def _verdict(changes: Sequence[Change]) -> str:
+    """Say what the nearest changes that reverse a decision mean."""
+    words = "No tried value of any single setting would have decided otherwise."
+    if any(change.after is not None for change in changes):
+        words = "Each of these alone is enough. Percentages are of the setting’s range."
+    every = all(isinstance(change.before, int) and change.step == 1 for change in changes)
+    return words if every else f"{words} Not every value was tried."
 
 
 def _described(change: Change) -> Mapping[str, Any]:
@@ -88,5 +103,4 @@ def _described(change: Change) -> Mapping[str, Any]:
         "after": "" if change.after is None else "no" if word else written(change.after),
         "share": "" if change.share is None or word else percent(change.share, 1),
         "words": change.words,
-        "exhaustive": isinstance(change.before, int) and change.step == 1,
     }

@@ -1,0 +1,26 @@
+"""The kinds of run, a file for each: how it runs, also again, and its tables, files and words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fdkvc.files.record import Record, parse_run
+from fdkvc.kinds.answers import AnswersRun
+from fdkvc.kinds.base import Run
+from fdkvc.kinds.benchmark import BenchmarkRun, StudyRun
+from fdkvc.kinds.replay import ReplayRun
+from fdkvc.kinds.sweep import SweepRun
+
+KINDS: Mapping[str, type[Run]] = {
+    run.kind: run for run in (BenchmarkRun, StudyRun, SweepRun, AnswersRun, ReplayRun)
+}
+
+
+def read_run(content: bytes | str, *kinds: str) -> Record:
+    """Read a ``run.json`` of the given kinds, by default of any of `KINDS`.
+
+    Raises a ValueError that names what is wrong and where.
+    """
+    return parse_run(
+        content, {key: (kind.settings_type, kind.depends) for key, kind in KINDS.items()}, kinds
+    )

@@ -1,0 +1,221 @@
+"""Answers: what a language model loses where a policy evicts from its cache; also ``live``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from time import perf_counter
+from typing import Any, ClassVar, Unpack
+
+import pandas as pd
+
+from fdkvc.corpora.transcripts import Transcript
+from fdkvc.experiments.answers import FULL, Answers, AnswerScores, readable, run_answers
+from fdkvc.experiments.jobs import Execution
+from fdkvc.experiments.known_services import GROUPS, known_sentence
+from fdkvc.experiments.proxies import AnswersTables, answers_tables
+from fdkvc.experiments.statistics import over_clusters
+from fdkvc.files.record import Record
+from fdkvc.grid import DIFFERS, Grid, figures, marked, pivot
+from fdkvc.kinds.base import Run
+from fdkvc.kinds.sources import OTHER_FILE, Sources, skipped_text
+from fdkvc.lm import BUNDLED, BUNDLED_SERVICES
+from fdkvc.lm.language_model import AnyModel, load_language_model
+from fdkvc.run.metrics import METRICS, metrics_of
+from fdkvc.words import count, ranged, signed
+
+
+@dataclass(frozen=True, eq=False)
+class AnswersRun(Run):
+    """What a model's answers lose."""
+
+    kind = "answers"
+    settings_type = Answers
+    depends: ClassVar = {"model": dict[str, Any], "file": str, "dialogs": int, "baseline": str}
+
+    settings: Answers
+    model: AnyModel
+    scores: AnswerScores
+    seconds: float
+    digest: str
+    """The SHA-256 of the file of dialogs."""
+    baseline: str = FULL
+    trained_on: frozenset[str] = frozenset()
+    """The services that the model was trained on, none if unknown."""
+    more: Mapping[str, object] = field(default_factory=dict)
+    """What else the numbers depend on, as values of JSON."""
+    note: str = ""
+    """What the cache of the model leaves out, in words."""
+    cost: pd.DataFrame | None = None
+    """What the caches cost; see `fdkvc.live.cost`."""
+
+    @classmethod
+    def measure(
+        cls,
+        settings: Answers,
+        model: AnyModel,
+        transcripts: Sequence[Transcript],
+        about: dict[str, Any],
+        **how: Unpack[Execution],
+    ) -> AnswersRun:
+        """Let a model answer dialogs; `about` has the other fields by name."""
+        began = perf_counter()
+        scores = run_answers(settings, model, transcripts, **how)
+        return cls(settings, model, scores, perf_counter() - began, **about)
+
+    @classmethod
+    def again(cls, record: Record, sources: Sources, **how: Unpack[Execution]) -> Run:
+        model, trained_on = small_model(sources.model)
+        if model.digest != record.about["model"].get("digest"):
+            raise ValueError("the run used another model: name its folder with --model")
+        dialogs, digest = readable_dialogs(model, sources)
+        if digest != record.about["file"]:
+            raise ValueError(OTHER_FILE["dialogs"])
+        about = {"digest": digest, "baseline": record.baseline, "trained_on": trained_on}
+        return cls.measure(record.settings, model, dialogs, about, **how)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return {
+            "model": {"name": self.model.name, "digest": self.model.digest, **self.more},
+            "file": self.digest,
+            "dialogs": int(self.scores.answers.dialog.nunique()),
+            "baseline": self.baseline,
+        }
+
+    @cached_property
+    def found(self) -> AnswersTables:
+        """The tables of the scores."""
+        return answers_tables(self.scores, self.baseline, self.trained_on)
+
+    @property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        found = self.found
+        made = {
+            "answers.csv": pd.concat([self.scores.answers, self.scores.proxies]),
+            "answers_summary.csv": found.summary,
+            "answers_paired.csv": found.paired,
+            "proxies.csv": found.proxies,
+        }
+        if not found.known.empty:
+            made |= {"answers_services.csv": found.known}
+            made |= {"answers_by_services.csv": found.by_services}
+        return made
+
+    @property
+    def timed(self) -> dict[str, pd.DataFrame | str]:
+        return {} if self.cost is None else {"live_cost.csv": self.cost}
+
+    @property
+    def text(self) -> str:
+        title = "\n".join(filter(None, [self.model.name, self.note]))
+        text = f"{title}\n\n{answers_text(self.found)}"
+        return text if self.cost is None else f"{text}\n\n\n{cost_text(self.cost)}"
+
+
+def small_model(folder: str | None) -> tuple[AnyModel, frozenset[str]]:
+    """Return a small language model, by default the bundled one, and its training services."""
+    if folder is None:
+        return load_language_model(BUNDLED), BUNDLED_SERVICES
+    return load_language_model(folder), frozenset()
+
+
+def readable_dialogs(model: AnyModel, sources: Sources) -> tuple[list[Transcript], str]:
+    """Return the dialogs of a file that a model can read, and its SHA-256."""
+    transcripts, file = sources.read_transcripts()
+    found, skipped = readable(model, transcripts)
+    if skipped:
+        sources.warn(skipped_text(skipped))
+    return found, file
+
+
+def answers_text(found: AnswersTables) -> str:
+    """Return the loss of answers, a column per budget, then the proxies."""
+    every = found.summary
+    table = pd.concat([every[every.metric == key] for key in metrics_of("answers")])
+    words = marked(table, found.paired)
+    table = table.assign(metric=[METRICS[key].heading(key) for key in table.metric])
+    text = (
+        f"Means over {count(int(every.n.max()), 'dialog')} by budget, with the 95 % interval, "
+        f"which is {over_clusters(int(every.services.max()))};\n"
+        f"{DIFFERS.strip()} where it differs significantly from {found.baseline}\n\n"
+        f"{pivot(table, words, ['metric', 'policy']).text(grouped=True)}"
+    )
+    if trained_on := known_sentence(found.known):
+        text = f"{trained_on}\n\n{text}"
+    parts = [text, _by_services_text(found.by_services), _proxies_text(found.proxies)]
+    return "\n\n\n".join(filter(None, parts))
+
+
+def _by_services_text(table: pd.DataFrame) -> str:
+    """Return the values that are right for each group of dialogs, if there are several."""
+    table = table[table.metric == "values_right"]
+    if table.known.nunique() < 2:
+        return ""
+    named = table.assign(**{"dialogs with": table.known.map(GROUPS)})
+    grid = pivot(named, figures(table), ["dialogs with", "policy"])
+    heading = METRICS["values_right"].heading("values_right")
+    return (
+        f"{heading}, by whether the model was trained on the dialogs' services\n\n"
+        f"{grid.text(grouped=True)}"
+    )
+
+
+def _proxies_text(table: pd.DataFrame) -> str:
+    if table.empty:
+        return ""
+    table = table.sort_values("damage", kind="stable").rename(columns={"damage": "loss of"})
+    grid = pivot(table, correlations(table), ["loss of", "proxy"], "over")
+    return (
+        "Rank correlation of proxies from a replay with the loss of answers, over "
+        f"{count(int(table.policies.max()), 'policy', 'policies')}:\n"
+        "(95 % interval over dialogs) [over policies, if there are enough]\n\n"
+        f"{grid.text(grouped=True)}"
+    )
+
+
+def correlations(table: pd.DataFrame) -> list[str]:
+    """Write each correlation with its interval over dialogs, and over policies if it has one."""
+    rho = table[["rho", "ci_low", "ci_high"]].to_numpy(float).tolist()
+    return [
+        ranged(mean, low, high, 2, signed) + by_policies(*ends)
+        for (mean, low, high), *ends in zip(
+            rho, table.policies_low, table.policies_high, strict=True
+        )
+    ]
+
+
+def by_policies(low: float, high: float) -> str:
+    """Return the interval of a correlation over policies, "" if there is none.
+
+    Examples
+    --------
+    >>> by_policies(-0.981, -0.82), by_policies(math.nan, math.nan)
+    (' [−0.98 to −0.82]', '')
+    """
+    return "" if math.isnan(low) else f" [{signed(low, 2)} to {signed(high, 2)}]"
+
+
+COST = {"bytes": "{:,.0f}".format} | dict.fromkeys(
+    ("bytes_ratio", "read_per_second", "read_ratio", "written_per_second", "written_ratio"),
+    "{:.2f}".format,
+)
+"""Columns of ``live_cost.csv``, and how they are written."""
+
+
+def cost_grid(cost: pd.DataFrame, title: Callable[[str], str] = str) -> Grid:
+    """Return the cost of a model's caches."""
+    columns = {"policy": [*map(title, cost.policy)], "per head": [*map(str, cost.budget)]}
+    columns |= {name.replace("_", " "): [*map(write, cost[name])] for name, write in COST.items()}
+    return Grid.of(columns)
+
+
+def cost_text(cost: pd.DataFrame) -> str:
+    """Return the cost of a model's caches, and what it is of."""
+    return (
+        "Cost of the caches in one dialog: peak bytes, and tokens per second with evictions; "
+        "ratios\nare to the cache without eviction\n\n"
+        f"{cost_grid(cost).text()}"
+    )

@@ -1,0 +1,70 @@
+"""A run of any kind: its tables, files and words, and what its numbers depend on."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+
+import pandas as pd
+
+from fdkvc.experiments.jobs import Execution
+from fdkvc.files.export import csv_text
+from fdkvc.files.record import Record, run_json
+from fdkvc.kinds.sources import Sources
+
+
+class Run(ABC):
+    """A run of a kind, which may have been cancelled."""
+
+    kind: ClassVar[str]
+    settings_type: ClassVar[type]
+    depends: ClassVar[Mapping[str, Any]]
+    """The types of what else the numbers depend on."""
+
+    if TYPE_CHECKING:  # as fields or properties of each kind
+
+        @property
+        def settings(self) -> Any:
+            """What ran."""
+
+        @property
+        def seconds(self) -> float:
+            """The time that it took."""
+
+    @classmethod
+    @abstractmethod
+    def again(cls, record: Record, sources: Sources, **how: Unpack[Execution]) -> Run:
+        """Run a record again; a ValueError says what is not as it was."""
+
+    @property
+    @abstractmethod
+    def about(self) -> dict[str, Any]:
+        """What else the numbers depend on, by the names of `depends`; None is left out."""
+
+    @property
+    @abstractmethod
+    def tables(self) -> Mapping[str, pd.DataFrame]:
+        """The tables that the same run writes again, by file name."""
+
+    @property
+    def timed(self) -> Mapping[str, pd.DataFrame | str]:
+        """Tables and texts with times, which differ from run to run, by file name."""
+        return {}
+
+    @property
+    @abstractmethod
+    def text(self) -> str:
+        """The results for a terminal."""
+
+    @property
+    def files(self) -> dict[str, str]:
+        """All files by name: the tables, and ``run.json``."""
+        numbers = {name: csv_text(table) for name, table in self.tables.items()}
+        about = {name: self.about[name] for name in self.depends}
+        record = run_json(self.kind, self.settings, numbers, self.seconds, **about)
+        timed = {
+            name: made if isinstance(made, str) else csv_text(made)
+            for name, made in self.timed.items()
+        }
+        return {**numbers, **timed, "run.json": record}

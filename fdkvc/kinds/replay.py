@@ -1,0 +1,258 @@
+"""Replays: the dialogs of a file, or a trace, under policies and budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from time import perf_counter
+from typing import Any, ClassVar, Self, Unpack
+
+import pandas as pd
+
+from fdkvc.corpora.lexical import LEXICAL, LexicalRecordings
+from fdkvc.corpora.recordings import Recording
+from fdkvc.corpora.transcripts import CALLS_NOTE, Transcript
+from fdkvc.experiments.arguments import AGE_LABELS, SOURCE_LABELS, forgotten, source_recall
+from fdkvc.experiments.benchmark import default_baseline
+from fdkvc.experiments.jobs import Execution
+from fdkvc.experiments.model_shape import ModelShape
+from fdkvc.experiments.plan import (
+    budget_columns,
+    dialog_lengths,
+    plan_sentence,
+    plan_table,
+    smallest_budgets,
+)
+from fdkvc.experiments.replay import Replay, cluster_means, not_computed, replay_arguments
+from fdkvc.experiments.statistics import over_clusters
+from fdkvc.experiments.summary import mean_table, paired_differences
+from fdkvc.explain.notes import missing_value_notes
+from fdkvc.files.record import Record
+from fdkvc.grid import DIFFERS, Grid, figures, marked, pivot
+from fdkvc.kinds.base import Run
+from fdkvc.kinds.sources import OTHER_FILE, Sources
+from fdkvc.parameters import SEED
+from fdkvc.run.metrics import late_metric
+from fdkvc.run.sinks import PROTECT, RECALL_ONLY
+from fdkvc.words import count
+
+OF_HEADS = {"each": "", "together": ", heads together", "kv": ", by KV head"}
+"""Suffixes of a policy's name, by which heads decide together."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReplayRun(Run):
+    """A replay of recordings."""
+
+    kind = "replay"
+    settings_type = Replay
+    depends: ClassVar = {
+        **{"source": str, "name": str | None, "file": str, "seed": int, "dialogs": int},
+        **{"baseline": str, "shape": ModelShape | None, "missing": str | None},
+    }
+
+    settings: Replay
+    recordings: Sequence[Recording]
+    table: pd.DataFrame
+    """As `replay` returns it."""
+    arguments: pd.DataFrame
+    """Every argument of every call, as `replay_arguments` returns it."""
+    seconds: float
+    digest: str
+    """The SHA-256 of the file of dialogs."""
+    name: str | None = None
+    """The name of that file, if it is not the examples."""
+    seed: int = SEED.default
+    """Of the lexical embedding."""
+    baseline: str = ""
+    """The policy to compare with; `default_baseline` by default."""
+    shape: ModelShape | None = None
+    """Of the model of a plan."""
+
+    def __post_init__(self) -> None:
+        if not self.baseline:
+            object.__setattr__(self, "baseline", default_baseline(self.settings.policies))
+
+    @classmethod
+    def measure(
+        cls,
+        settings: Replay,
+        recordings: Sequence[Recording],
+        about: dict[str, Any],
+        **how: Unpack[Execution],
+    ) -> Self:
+        """Run a replay; `about` has the other fields by name."""
+        began = perf_counter()
+        table, arguments = replay_arguments(settings, recordings, **how)
+        return cls(settings, recordings, table, arguments, perf_counter() - began, **about)
+
+    @classmethod
+    def again(cls, record: Record, sources: Sources, **how: Unpack[Execution]) -> Run:
+        about, name = record.about, record.about.get("name")
+        source = about["source"]
+        traced = bool(sources.trace) or not source.startswith(LEXICAL) or _is_trace(name)
+        kind = "trace" if traced else "dialogs"
+        sources = replace(sources.named_in_run(kind, name), seed=about["seed"])
+        sources = replace(sources, calls=not traced and CALLS_NOTE in source)
+        recordings, digest = sources.read_recordings()
+        if digest != about["file"]:
+            raise ValueError(OTHER_FILE[kind])
+        recordings = recordings[: max(1, about["dialogs"])]
+        more = {key: about.get(key) for key in ("name", "seed", "shape", "baseline")}
+        return cls.measure(record.settings, recordings, more | {"digest": digest}, **how)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return {
+            "source": self.source,
+            "name": self.name,
+            "file": self.digest,
+            "seed": self.seed,
+            "dialogs": int(self.table.dialog.nunique()),
+            "baseline": self.baseline,
+            "shape": self.shape,
+            "missing": not_computed(self.table) or None,
+        }
+
+    @property
+    def source(self) -> str:
+        """What computed the vectors, in words."""
+        return self.recordings[0].source
+
+    @cached_property
+    def tokens(self) -> tuple[int, ...]:
+        """The length of each dialog."""
+        return dialog_lengths(self.recordings)
+
+    @cached_property
+    def sources(self) -> pd.DataFrame:
+        """The recall of arguments by source and age."""
+        return source_recall(self.arguments)
+
+    @cached_property
+    def forgotten(self) -> pd.DataFrame:
+        """The arguments that were no longer cached, oldest mention first."""
+        return forgotten(self.arguments)
+
+    @property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        made = {
+            "replay.csv": self.table,
+            "replay_summary.csv": mean_table(self.table),
+            "replay_paired.csv": paired_differences(self.table, self.baseline),
+            "replay_services.csv": cluster_means(self.table),
+            "replay_sources.csv": self.sources,
+            "replay_forgotten.csv": self.forgotten,
+        }
+        if self.shape is not None:
+            plan = plan_table(self.settings, self.table, self.tokens, self.shape)
+            made |= {"plan.csv": plan, "plan_budgets.csv": smallest_budgets(plan)}
+        return made
+
+    @property
+    def text(self) -> str:
+        parts = [self.source, replay_text(self.table, self.baseline)]
+        parts += missing_value_notes(transcripts_of(self.recordings))
+        if not self.arguments.empty:
+            parts.append(forgotten_text(self.sources, self.forgotten, self.settings))
+        if self.shape is not None:
+            plan = plan_table(self.settings, self.table, self.tokens, self.shape)
+            parts.append(plan_text(smallest_budgets(plan), self.shape))
+            of_plan = plan, self.tokens, self.shape
+            parts.append(plan_sentence(self.settings, self.table, *of_plan))
+            parts += [RECALL_ONLY, PROTECT]
+        return "\n\n".join(parts)
+
+
+def transcripts_of(recordings: Sequence[Recording]) -> Sequence[Transcript]:
+    """Return the dialogs of recordings."""
+    if isinstance(recordings, LexicalRecordings):  # which are computed on access
+        return recordings.transcripts
+    return [recording.transcript for recording in recordings]
+
+
+def _is_trace(name: str | None) -> bool:
+    return Path(name or "").suffix == ".npz"
+
+
+def replay_grid(replayed: pd.DataFrame, baseline: str, metric: str = "") -> Grid:
+    """Return the means of a replay by policy and budget, of one metric or of all."""
+    rows = replayed if not metric else replayed[replayed.metric == metric]
+    table, paired = mean_table(rows), paired_differences(rows, baseline)
+    order = dict.fromkeys(rows.metric)
+    table = pd.concat([table[:0], *(table[table.metric == name] for name in order)])
+    over = [
+        f"{late_metric(name).heading(name)}, {count(int(n), 'dialog')}"
+        for name, n in zip(table.metric, table.n, strict=True)
+    ]
+    named = table.policy + table.heads.map(OF_HEADS)
+    names = ["policy"] if metric else ["metric", "policy"]
+    return pivot(table.assign(metric=over, policy=named), marked(table, paired), names)
+
+
+def replay_text(replayed: pd.DataFrame, baseline: str) -> str:
+    """Return the means of a replay, a column per budget."""
+    parts = [
+        "Means over dialogs by budget, with the 95 % interval, which is\n"
+        f"{over_clusters(int(replayed.services.nunique()))};\n"
+        f"{DIFFERS.strip()} where it differs significantly from {baseline}",
+        replay_grid(replayed, baseline).text(grouped=True),
+        not_computed(replayed),
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def sources_grid(by_source: pd.DataFrame, settings: Replay, budget: int) -> Grid:
+    """Return the recall of each policy by source and age, of the first mode of the heads."""
+    some = by_source[(by_source.budget == budget) & (by_source.heads == settings.heads[0])]
+    table = some.assign(
+        metric="call_recall",
+        source=some.source.map(SOURCE_LABELS),
+        mentioned=some.age.map(AGE_LABELS),
+    )
+    titles = {policy.name: policy.title for policy in settings.policies}
+    grid = pivot(table, figures(table), ["source", "mentioned"], "policy", titles.__getitem__)
+    counted = table.drop_duplicates(["source", "mentioned"]).astype(str)
+    names = {"arguments": "arguments", "dialogs": "n", "clusters": "services"}
+    return grid.beside({name: counted[column].tolist() for name, column in names.items()})
+
+
+def forgotten_text(by_source: pd.DataFrame, lost: pd.DataFrame, settings: Replay) -> str:
+    """Return the recall by source and age at the middle budget, and the oldest that are lost.
+
+    The list is that of the last policy.
+    """
+    budget = sorted(settings.budgets)[len(settings.budgets) // 2]
+    mode, last = settings.heads[0], settings.policies[-1].name
+    parts = [
+        f"Call-argument recall % by source and age at budget {budget}, with 95 % intervals",
+        sources_grid(by_source, settings, budget).text(grouped=True),
+    ]
+    gone = lost[(lost.policy == last) & (lost.budget == budget) & (lost.heads == mode)]
+    if len(gone):
+        parts += [
+            f"What {last} forgot at budget {budget}: {count(len(gone), 'argument')}, oldest "
+            "mention first",
+            Grid(
+                ["dialog", "call", "argument", "value", "in turn", "mentioned", "evicted"],
+                [
+                    [
+                        *(row["dialog"], row["call"], row["slot"], row["value"][:40]),
+                        *(str(row[name]) for name in ("turn", "mentioned", "lost")),
+                    ]
+                    for row in gone.head(10).to_dict("records")
+                ],
+                4,
+            ).text(),
+        ]
+    return "\n\n".join(parts)
+
+
+def plan_text(smallest: pd.DataFrame, shape: ModelShape) -> str:
+    """Return the smallest budget of each policy for each share of the arguments, with its bytes."""
+    several = smallest.heads.nunique() > 1
+    columns = budget_columns(smallest, lambda policy, heads: policy + OF_HEADS[heads] * several)
+    table = Grid.of(columns).text()
+    return f"Smallest budget, in entries and in bytes of {shape.name}\n\n{table}"

@@ -1,0 +1,118 @@
+"""What a run reads: a file of dialogs or a trace, and the SHA-256 of its content."""
+
+from __future__ import annotations
+
+import hashlib
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, fields, replace
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from fdkvc.corpora.formats import EXAMPLES, read_bytes, read_dialogs
+from fdkvc.corpora.lexical import LexicalRecordings
+from fdkvc.corpora.recordings import Recording
+from fdkvc.corpora.tools import read_schema, with_tools
+from fdkvc.corpora.trace_file import read_trace_file
+from fdkvc.corpora.transcripts import Transcript
+from fdkvc.explain.notes import not_read_notes
+from fdkvc.limits import MAX_DIALOG_FILE_BYTES, MAX_TRACE_BYTES
+from fdkvc.parameters import SEED
+from fdkvc.words import count
+
+MAX_SKIPPED = 10
+"""Skipped dialogs that are listed with their reason."""
+
+OTHER_FILE = {
+    "dialogs": "the run read another file of dialogs: name it with --dialogs, or its tools with "
+    "--tools",
+    "trace": "the run read another trace file: name it with --trace",
+}
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The files that options name, and where to send sentences on what is in them."""
+
+    dialogs: str | None = None
+    trace: str | None = None
+    tools: str | None = None
+    """The file of a schema, whose tools begin each dialog, or "" for those in the dialogs' file."""
+    calls: bool = False
+    """Whether tool calls are read as text."""
+    seed: int = SEED.default
+    """Of the lexical embedding."""
+    model: str | None = None
+    warn: Callable[[str], None] = lambda sentence: None
+    reading: Callable[[str], AbstractContextManager[Any]] = nullcontext
+    """Shows, while a file is read, what is read."""
+
+    @classmethod
+    def of(cls, options: Namespace, **how: Any) -> Sources:
+        """Return the sources among the options of a command."""
+        named = {field.name for field in fields(cls)}
+        return cls(**{key: each for key, each in vars(options).items() if key in named} | how)
+
+    def read_transcripts(self) -> tuple[Sequence[Transcript], str]:
+        """Return the dialogs of the file, by default the examples, and its SHA-256.
+
+        With tools, the SHA-256 is of both files.
+        """
+        name = str(self.dialogs or EXAMPLES / "dialogues.json")
+        content = read_bytes(name, MAX_DIALOG_FILE_BYTES)
+        with self.reading(f"Reading {Path(name).name}"):
+            transcripts, skipped = read_dialogs(content, name, self.calls)
+        notes = [skipped_text(skipped), *not_read_notes(transcripts)]
+        if self.tools is not None:
+            schema = read_bytes(self.tools, MAX_DIALOG_FILE_BYTES) if self.tools else b""
+            known = read_schema(schema) if self.tools else None
+            transcripts, too_long = with_tools(transcripts, known)
+            notes.append(skipped_text(too_long))
+            if unlisted := sum(not each.tools_in_text for each in transcripts):
+                listed = count(unlisted, "dialog")
+                notes.append(f"Read without tools, as their file lists none: {listed}.")
+            content += b"tools" + schema
+        self._say(notes)
+        return transcripts, hashlib.sha256(content).hexdigest()
+
+    def read_recordings(self) -> tuple[Sequence[Recording], str]:
+        """Return the recordings to replay, and the SHA-256 of their file."""
+        if self.trace is None:
+            transcripts, digest = self.read_transcripts()
+            return LexicalRecordings(transcripts, self.seed), digest
+        if self.dialogs is not None:
+            raise ValueError("--dialogs and --trace do not go together: give one of them")
+        for name, given in (("calls", self.calls), ("tools", self.tools is not None)):
+            if given:
+                raise ValueError(
+                    f"--{name} does not go with --trace: a trace holds what the model read"
+                )
+        content = read_bytes(self.trace, MAX_TRACE_BYTES)
+        recordings = read_trace_file(BytesIO(content))
+        self._say(not_read_notes([each.transcript for each in recordings]))
+        return recordings, hashlib.sha256(content).hexdigest()
+
+    def named_in_run(self, kind: str, name: str | None) -> Sources:
+        """Return the sources with the file that a run names, if no option names its place now.
+
+        `kind` is ``dialogs`` or ``trace``; a ValueError if the file is missing.
+        """
+        if getattr(self, kind) is not None or name is None:
+            return self
+        if not Path(name).is_file():
+            raise ValueError(
+                f"the run read the file {name!r}, which is missing here: name it with --{kind}"
+            )
+        return replace(self, trace=name) if kind == "trace" else replace(self, dialogs=name)
+
+    def _say(self, notes: Sequence[str]) -> None:
+        for sentence in filter(None, notes):
+            self.warn(sentence)
+
+
+def skipped_text(skipped: Sequence[str]) -> str:
+    """Return the list of skipped dialogs with reasons, "" if there are none."""
+    more = [f"and {len(skipped) - MAX_SKIPPED} more"] if len(skipped) > MAX_SKIPPED else []
+    return "\n  ".join(["Left out:", *skipped[:MAX_SKIPPED], *more]) if skipped else ""

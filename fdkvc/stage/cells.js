@@ -1,0 +1,115 @@
+// The cells of a turn: what is kept, and below it what was evicted.
+
+import { one } from './dom.js';
+import { cellAt, commonest, gridOf, neighbour, pageOf, sizeOf } from './layout/cells.js';
+import { Marks, NOWHERE, fitted, lookOf, rounded, theme } from './marks.js';
+import { EVICTED } from './record.js';
+
+/** @import { Lane, Mark, Pen, Shown, Target } from './types.js' */
+
+export class Cells {
+  /** @param {HTMLElement} box @param {Lane} lane @param {HTMLElement} name has the hue of the ring of an entry */
+  constructor(box, lane, name = box) {
+    this.lane = lane;
+    this.name = name;
+    this.hue = theme.ink;
+    this.marks = new Marks();
+    this.canvas = one(box, 'canvas');
+    this.goneTitle = one(box, '.gone-title');
+    this.surface = NOWHERE;
+    this.grid = { side: 4, columns: 1, group: 1, below: 0 };
+    this.pages = /** @type {ReturnType<typeof pageOf>[]} */ ([]);
+    this.order = /** @type {number[]} */ ([]);
+    /** @type {Map<number, number[]>} */
+    this.members = new Map(); // of each cell that shows several, their tokens; it is named after the first
+  }
+
+  layOut() {
+    const { lane } = this;
+    this.surface = fitted(this.canvas);
+    this.hue = getComputedStyle(this.name).color;
+    this.grid = gridOf({
+      width: this.surface.width,
+      height: this.surface.height,
+      kept: Math.max(Math.min(lane.budget, lane.token.length), lane.most.kept),
+      gone: lane.most.gone,
+      page: lane.pages[lane.pages.length - 1],
+      paged: lane.pages.some((size) => size > 1),
+    });
+    this.goneTitle.style.top = `${this.grid.below - 21}px`;
+  }
+
+  /** @param {Shown} shown */
+  show({ turn, order, glide }) {
+    const { lane, grid } = this;
+    const { group } = grid;
+    const { dialog } = lane;
+    const now = lane.turn(turn);
+    const sequence = order === 'score' ? now.byScore : now.byAge;
+    const size = sizeOf(grid);
+    const parts = [false, true].map((gone) => sequence.filter((i) => lane.status[i] >= EVICTED === gone));
+    const laid = group > 1 ? [] : parts.map((entries) => lane.laid(turn, entries));
+    this.pages = lane.pages[turn] === 1 ? [] : laid.flatMap(({ places, begins }, gone) => {
+      const taken = gone ? null : new Set(places.values());
+      return begins.map((first) => pageOf(grid, first, lane.pages[turn], taken));
+    });
+    const targets = /** @type {Map<number, Target>} */ (new Map());
+    this.members.clear();
+    parts.forEach((entries, gone) => {
+      for (let first = 0; first < entries.length; first += group) {
+        const i = entries[first];
+        const token = lane.token[i];
+        const some = group > 1 ? entries.slice(first, first + group).map((entry) => lane.token[entry]) : [token];
+        if (some.length > 1) this.members.set(token, some);
+        const [x, y] = cellAt(grid, group > 1 ? first / group : laid[gone].places.get(i) ?? 0, gone === 1);
+        const hue = commonest(some.map((member) => dialog.hueOf(member)));
+        targets.set(token, { at: [x, y, size, size, 1], hue, look: lookOf(lane, i), dialog });
+      }
+    });
+    this.order = [...targets.keys()];
+    this.marks.go(targets, {
+      glide: glide && group === 1,
+      from: ([x, y, w, h]) => [x, y - 16, w, h, 0],
+      to: ([x, y, w, h]) => [x, y + 24, w, h, 0],
+    });
+  }
+
+  /** @param {Pen} pen */
+  #drawPages(pen) {
+    const room = this.grid.side > 12 ? 1 : 0;
+    for (const { frames, empty, gone } of this.pages) {
+      const look = { fill: gone ? '' : theme.faint, stroke: theme.soft, dash: gone ? [3, 2] : [] };
+      for (const { left, right, top, bottom } of frames) {
+        rounded(pen, [left - room, top - room, right - left + 2 * room, bottom - top + 2 * room], 4, look);
+      }
+      for (const [x, y, size] of empty) {
+        const stroke = size > 8 ? theme.soft : '';
+        rounded(pen, [x + 1.5, y + 1.5, size - 3, size - 3], 2, { fill: theme.paper, stroke, dash: [1.5, 2] });
+      }
+    }
+  }
+
+  /** @param {number} moment @param {number | null} hover @param {number | null} chosen */
+  paint(moment, hover, chosen) {
+    const moves = this.marks.settle(moment);
+    const { pen, width, height } = this.surface;
+    pen.clearRect(0, 0, width, height);
+    this.#drawPages(pen);
+    this.marks.draw(pen, this.lane.dialog);
+    if (hover !== null && hover !== chosen) this.marks.ring(pen, this.cellOf(hover), 1.5, this.hue);
+    if (chosen !== null) this.marks.ring(pen, this.cellOf(chosen), 3, this.hue);
+    return moves;
+  }
+
+  /** The cell that shows a token, named after its first one. @param {number} token */
+  cellOf(token) { return [...this.members].find(([, some]) => some.includes(token))?.[0] ?? token; }
+
+  /** Where the tile of an entry goes. @param {number} token */
+  place(token) { return /** @type {Mark} */ (this.marks.shown.get(token)).at; }
+
+  /** @param {number | null} token @param {string} key */
+  beside(token, key) {
+    const tiles = this.order.map((shown) => ({ token: shown, x: this.place(shown)[0], y: this.place(shown)[1] }));
+    return neighbour(tiles, token, key);
+  }
+}

@@ -1,0 +1,93 @@
+// What became of an entry up to a turn, and the numbers that decided; sentences come from the server.
+
+import { number, signed } from './numbers.js';
+import { STATUS } from './record.js';
+
+/** @import { Fate, Lane } from './types.js' */
+
+const RULE = /** @type {const} */ (['', 'budget', 'threshold']);
+
+/** @param {Lane} lane @param {number} turn @param {number} token @returns {Fate} */
+export function fateOf(lane, turn, token) {
+  const left = lane.left(turn, token);
+  const at = left ?? turn;
+  const i = lane.find(at, token);
+  const now = lane.turn(at);
+  const here = i === undefined ? 'absent' : left === null ? 'kept' : 'evicted';
+  return {
+    fate: lane.dialog.born[token] > turn ? 'to come' : here,
+    left,
+    at,
+    i,
+    rank: i === undefined ? undefined : now.rank.get(i),
+    stood: now.stood.length,
+    shielded: now.shielded.length > 0,
+    rule: i === undefined ? '' : RULE[lane.rule[i]],
+    isProtected: i !== undefined && lane.isProtected[i] === 1,
+  };
+}
+
+/** What became of an entry in a few words, and under them its rank.
+ * @param {Lane} lane @param {number} turn @param {number} token @returns {{ words: string, below: string, gone: boolean }} */
+export function fateWords(lane, turn, token) {
+  const { fate, left, rank, stood, shielded, isProtected } = fateOf(lane, turn, token);
+  if (fate === 'to come') return { words: `arrives in turn ${lane.dialog.born[token]}`, below: '', gone: false };
+  if (fate === 'absent') return { words: 'dropped', below: 'by the fork', gone: true };
+  const ranked = rank ? `rank ${rank} of ${shielded ? 'all ' : ''}${stood}` : 'below the threshold';
+  const kept = isProtected ? 'kept: protected' : 'kept';
+  const gone = fate === 'evicted';
+  return { words: !gone ? kept : left === turn ? 'evicted in this turn' : `evicted in turn ${left}`, below: lane.long ? '' : ranked, gone };
+}
+
+/** The token that says what became of a value, as `deciding_token` in moments.py.
+ * @param {Lane} lane @param {number} turn @param {number} token @param {number[][]} mentions */
+export function decidingToken(lane, turn, token, mentions) {
+  const begun = lane.dialog.bounds[turn + 1];
+  if (token >= begun) return token;
+  let [last, decides] = [-1, token];
+  const owns = (/** @type {number[]} */ tokens) => tokens.includes(token);
+  const known = mentions.filter(([first]) => first < begun);
+  for (const tokens of [...known.filter((each) => !owns(each)), ...known.filter(owns)]) {
+    const ends = tokens.map((each) => fateOf(lane, turn, each)).map(({ fate, left }) => (fate === 'kept' ? turn + 1 : left ?? turn));
+    const end = Math.min(...ends);
+    if (end >= last) [last, decides] = [end, owns(tokens) && end > turn ? token : tokens[ends.indexOf(end)]];
+  }
+  return decides;
+}
+
+/** The entry whose score is the cutoff; for that entry itself, the first evicted. None without a cutoff.
+ * @param {Lane} lane @param {Fate} fate */
+export function rivalOf(lane, { at, i, rule }) {
+  const { stayed, missed } = lane.turn(at);
+  if (i === undefined || rule === 'threshold' || !stayed.length) return undefined;
+  return i === stayed.at(-1) ? missed[0] : missed.length ? stayed.at(-1) : undefined;
+}
+
+/** An entry's score and the terms of it, beside those of its rival.
+ * @param {Lane} lane @param {Fate} fate @param {number | undefined} rival */
+export function comparison(lane, { at, i = NaN }, rival) {
+  const digits = lane.digits[at];
+  const terms = lane.terms.length > 1 ? lane.terms.map(({ name }, k) => ({ name, column: lane.values[k] })) : [];
+  return [{ name: 'score', column: lane.score }, ...terms].map(({ name, column }) => {
+    const [own, other] = [column[i], rival === undefined ? NaN : column[rival]];
+    return { name, own: number(own, digits), other: number(other, digits), margin: signed(own, other, digits) };
+  });
+}
+
+/** What there is to say of an entry that takes part in a turn, for those who hear the page.
+ * @param {Lane} lane @param {number} turn @param {number} token */
+export function entryName(lane, turn, token) {
+  const { dialog } = lane;
+  const i = lane.find(turn, token) ?? NaN;
+  const { rank, stood } = lane.turn(turn);
+  const word = dialog.words.length ? `“${dialog.words[token]}”, ` : '';
+  return [
+    `${word}token ${token}`,
+    `topic ${dialog.topicOf(token) || 'none'}`,
+    `from turn ${dialog.born[token]}`,
+    STATUS[lane.status[i]],
+    ...(lane.isProtected[i] ? ['protected'] : []),
+    ...(lane.pages[turn] > 1 ? [`page ${lane.pageOf(turn, i)}`] : []),
+    ...(lane.long ? [] : [rank.has(i) ? `rank ${rank.get(i)} of ${stood.length}` : 'below the threshold']),
+  ].join(', ');
+}

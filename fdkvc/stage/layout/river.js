@@ -1,0 +1,34 @@
+// Where the river has its turns and entries.
+
+/** @import { Neighbours } from '../types.js' */
+
+/** @typedef {ReturnType<typeof riverScale>} Scale */
+
+const FOOT = 16; // below it, for the numbers of turns
+const APART = 24; // from one number to the next, at least
+
+/** @param {number} turns @param {number} places entries of the highest column
+ * @param {number} width @param {number} height */
+export function riverScale(turns, places, width, height) {
+  const step = width / turns;
+  const bottom = height - FOOT;
+  return { turns, step, bottom, slot: bottom / places, every: Math.ceil(APART / step) };
+}
+
+/** The box of neighbours in a turn. @param {Scale} scale @param {Neighbours} run
+ * @returns {[x: number, y: number, width: number, height: number]} */
+export function riverBox({ step, bottom, slot }, { turn, low, high }) {
+  const gap = step > 6 ? 1 : 0;
+  const snap = step < 3 ? Math.floor : (/** @type {number} */ x) => x; // or narrow columns show seams
+  const left = snap(turn * step) + gap;
+  return [left, bottom - high * slot, Math.max(snap((turn + 1) * step) - gap - left, 1), (high - low) * slot];
+}
+
+/** The middle of an entry. @param {Scale} scale @param {number} turn @param {number} place
+ * @returns {[x: number, y: number]} */
+export const riverPoint = ({ step, bottom, slot }, turn, place) => [(turn + 0.5) * step, bottom - (place + 0.5) * slot];
+
+/** The turn and the slot by age at a point. @param {Scale} scale @param {number} x @param {number} y */
+export function riverAt({ turns, step, bottom, slot }, x, y) {
+  return { turn: Math.min(Math.max(Math.floor(x / step), 0), turns - 1), place: Math.floor((bottom - y) / slot) };
+}

@@ -1,0 +1,53 @@
+// Where a stage begins: it draws a run within an element, and takes another when it is called again.
+
+import { one } from './dom.js';
+import { hub } from './hub.js';
+import { Lanes } from './lanes.js';
+import { One } from './one.js';
+import STAGE from './stage.html';
+import { Stage } from './stage.js';
+import { Transcript } from './transcript.js';
+
+const SCENES = { one: One, lanes: Lanes, transcript: Transcript };
+
+const KEYS = /** @type {{ [key: string]: string }} */ ({
+  ArrowLeft: 'back', ArrowRight: 'next', Home: 'first', End: 'last', p: 'play', P: 'play', '[': 'before', ']': 'ahead',
+});
+const TYPES = 'input:not([type=range]), textarea, select, [contenteditable], [role=combobox], [role=tab], [role=radiogroup] input';
+
+let current = /** @type {Stage | null} */ (null);
+const shown = () => (current?.scene && current.root.isConnected ? current : null);
+
+/** @param {any} event */
+function pressed(event) {
+  const stage = shown();
+  if (!stage || event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.(TYPES)) return;
+  if (event.key === 'Escape' && stage.state.entry !== null) stage.choose(null);
+  const name = KEYS[event.key];
+  if (!name) return;
+  event.preventDefault();
+  stage.act(name);
+}
+
+/** @param {any} event */
+function focused({ target }) {
+  const stage = shown();
+  if (stage?.scene?.rests && !stage.root.contains(target)) stage.pause();
+}
+
+document.addEventListener('keydown', pressed);
+document.addEventListener('focusin', focused);
+
+/** @param {{ data: Uint8Array<ArrayBuffer>, parentElement: Element }} component */
+export function mount({ data, parentElement }) {
+  if (!one(parentElement, '.stage')) parentElement.insertAdjacentHTML('beforeend', STAGE);
+  const root = one(parentElement, '.stage');
+  if (current?.root !== root) {
+    const stage = new Stage(root, SCENES);
+    current = stage;
+    hub.changed = (what) => stage.receive(what);
+    hub.answer = null;
+  }
+  if (root.given !== data) current?.take(data);
+  root.given = data;
+}

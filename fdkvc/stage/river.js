@@ -1,0 +1,109 @@
+// The river: the kept entries of every turn by age and topic, and the path of one through them.
+
+import { one } from './dom.js';
+import { riverAt, riverBox, riverPoint, riverScale } from './layout/river.js';
+import { NOWHERE, disc, fitted, hatch, line, rounded, theme, words } from './marks.js';
+
+/** @import { Lane, Point } from './types.js' */
+
+export class River {
+  /** @param {HTMLElement} box @param {Lane} lane @param {number} places
+   * @param {HTMLElement} name has the hue of its frame and of an entry's path */
+  constructor(box, lane, places, name = box) {
+    this.lane = lane;
+    this.name = name;
+    this.hue = theme.ink;
+    this.base = one(box, '.base');
+    this.over = one(box, '.over');
+    this.places = Math.max(places, 1);
+    this.surface = NOWHERE;
+    this.scale = riverScale(1, 1, 1, 1);
+    this.traced = { token: -1, path: /** @type {Point[]} */ ([]), gone: /** @type {number | null} */ (null) };
+  }
+
+  // What no step changes.
+  layOut() {
+    this.traced.token = -1;
+    const { pen, width, height } = fitted(this.base);
+    const { dialog } = this.lane;
+    this.hue = getComputedStyle(this.name).color;
+    this.surface = fitted(this.over);
+    this.scale = riverScale(dialog.turns, this.places, width, height);
+    const { step, every } = this.scale;
+    pen.clearRect(0, 0, width, height);
+    for (const run of this.lane.river()) {
+      const { fill, ink, hatched } = dialog.paint(run.hue);
+      const box = riverBox(this.scale, run);
+      const [x, y, wide, high] = box;
+      pen.fillStyle = fill;
+      pen.fillRect(x, y + 0.5, wide, Math.max(high - 1, 0.5));
+      if (hatched) hatch(pen, ...box);
+      if (high >= 13 && step >= 11) {
+        words(pen, dialog.letter(run.hue), x + wide / 2, y + high / 2 + 4, { bold: true, align: 'center', fill: ink });
+      }
+    }
+    for (let turn = 0; turn < dialog.turns; turn += every) {
+      words(pen, turn, (turn + 0.5) * step, height - 3, { align: 'center' });
+    }
+  }
+
+  /** Of a fork: the turns before are those of the run that it continues. @param {number} turn */
+  begin(turn) {
+    const { pen } = fitted(this.base);
+    const { step, bottom } = this.scale;
+    const x = turn * step;
+    pen.globalAlpha = 0.6;
+    pen.fillStyle = theme.paper;
+    pen.fillRect(0, 0, x, bottom);
+    pen.globalAlpha = 1;
+    line(pen, [[x, 0], [x, bottom + 4]], { width: 2, dash: [4, 3] });
+  }
+
+  /** @param {number} turn @param {number | null} token */
+  point(turn, token) {
+    const { scale: { step, bottom, every }, surface: { pen, width, height } } = this;
+    pen.clearRect(0, 0, width, height);
+    if (token !== null) this.#drawPath(token);
+    for (const [stroke, thick] of /** @type {const} */ ([[theme.paper, 4], [this.hue, 2]])) {
+      rounded(pen, [turn * step + 0.5, 1, Math.max(step - 1, 2), bottom - 1], 3, { stroke, thick });
+    }
+    const label = Math.min((turn + 0.5) * step, width - 7);
+    pen.fillStyle = theme.paper;
+    for (const beside of [0, every]) {
+      const numbered = (turn - (turn % every) + beside + 0.5) * step;
+      if (Math.abs(numbered - label) < 22) pen.fillRect(numbered - 11, bottom + 1, 22, 15); // they would overlap
+    }
+    words(pen, turn, label, height - 3, { align: 'center', bold: true, fill: this.hue });
+  }
+
+  /** @param {number} token */
+  #drawPath(token) {
+    const { scale: { step, bottom }, surface: { pen } } = this;
+    const { path, gone } = this.#trace(token);
+    for (const [stroke, thick] of /** @type {const} */ ([[theme.paper, 5], [this.hue, 2]])) {
+      line(pen, path, { stroke, width: thick });
+      for (const [x, y] of step < 6 ? [] : path) disc(pen, x, y, thick === 5 ? 4.5 : 3, stroke);
+      if (gone === null) continue;
+      const [x, y, arm] = [(gone + 0.5) * step, bottom - 7, 4];
+      line(pen, [[x - arm, y - arm], [x + arm, y + arm]], { stroke, width: thick });
+      line(pen, [[x - arm, y + arm], [x + arm, y - arm]], { stroke, width: thick });
+    }
+  }
+
+  /** Where an entry stands in each turn, and when it is evicted for good: the same in all steps.
+   * @param {number} token */
+  #trace(token) {
+    if (this.traced.token !== token) {
+      const path = this.lane.path(token).map(([at, place]) => riverPoint(this.scale, at, place));
+      this.traced = { token, path, gone: this.lane.left(this.lane.dialog.turns - 1, token) };
+    }
+    return this.traced;
+  }
+
+  /** The turn and the token at a point. @param {number} x @param {number} y */
+  at(x, y) {
+    const { turn, place } = riverAt(this.scale, x, y);
+    const i = this.lane.turn(turn).kept[place];
+    return { turn, token: i === undefined ? null : this.lane.token[i] };
+  }
+}

@@ -1,0 +1,159 @@
+// The decision: the scores of a turn around the cutoff, and under them a lane for each term.
+
+import { one } from './dom.js';
+import { LANE, LEFT, axisOf, bandOf, columnsOf, drawnWidth, footOf, spanOf } from './layout/scores.js';
+import { Marks, NOWHERE, fitted, line, lookOf, theme, words, zigzag } from './marks.js';
+import { number, signed } from './numbers.js';
+
+/** @import { At, Lane, Pen, Shown, Target } from './types.js' */
+
+/** @import { Axis } from './layout/scores.js' */
+
+export class Scores {
+  /** @param {HTMLElement} box @param {Lane} lane */
+  constructor(box, lane) {
+    this.lane = lane;
+    this.marks = new Marks();
+    this.canvas = one(box, 'canvas');
+    this.terms = lane.terms.length > 1 ? lane.terms : [];
+    this.surface = NOWHERE;
+    this.band = bandOf(0, 0, 0);
+    this.turn = 0;
+    this.now = lane.turn(0);
+    this.axis = /** @type {Axis} */ ({ zoomed: false, ticks: [], breaks: [], y: () => 0 });
+    this.spans = /** @type {ReturnType<typeof spanOf>[]} */ ([]);
+    this.placed = /** @type {ReturnType<typeof columnsOf>} */ ({ columns: [], spans: [], edge: null });
+  }
+
+  layOut() {
+    this.surface = fitted(this.canvas);
+    this.band = bandOf(this.surface.width, this.surface.height, this.terms.length);
+  }
+
+  /** @param {Shown} shown */
+  show({ turn, glide }) {
+    const { lane, band: { bottom, tall } } = this;
+    const now = lane.turn(turn);
+    const { stood, contenders, stayed, missed, cutoff } = now;
+    const scoresOf = (/** @type {number[]} */ entries) => entries.map((i) => lane.score[i]);
+    this.turn = turn;
+    this.now = now;
+    this.axis = axisOf(this.band, { all: scoresOf(stood), contending: scoresOf(contenders), stayed: stayed.length, cutoff });
+    const last = missed.length ? stayed.at(-1) : undefined;
+    this.spans = this.terms.map((_, k) => {
+      const column = lane.values[k];
+      return spanOf(stood.map((i) => column[i]), last === undefined ? undefined : column[last]);
+    });
+    this.placed = columnsOf(this.band, now);
+    const targets = new Map(this.placed.columns.map(({ i, left, width }) => {
+      const score = lane.score[i];
+      const y = Number.isFinite(score) ? this.axis.y(score) : bottom - tall / 2;
+      const shares = this.spans.map(({ share }, k) => share(lane.values[k][i]));
+      const at = [left, y - tall / 2, drawnWidth(width), tall, 1, ...shares];
+      const hue = lane.dialog.hueOf(lane.token[i]);
+      return /** @type {[number, Target]} */ ([lane.token[i], { at, hue, look: lookOf(lane, i), dialog: lane.dialog }]);
+    }));
+    const off = (/** @type {number} */ by) => (/** @type {At} */ [x, y, w, h, , ...shares]) => [x, y + by, w, h, 0, ...shares.map(() => 0)];
+    this.marks.go(targets, { glide, from: off(-18), to: off(18) });
+  }
+
+  /** @param {number} moment @param {number | null} hover @param {number | null} chosen */
+  paint(moment, hover, chosen) {
+    const moves = this.marks.settle(moment);
+    const { pen, width, height } = this.surface;
+    pen.clearRect(0, 0, width, height);
+    this.#drawAxis(pen, width);
+    this.#drawGroups(pen);
+    this.#drawEdge(pen, width);
+    this.#drawStems(pen);
+    this.marks.draw(pen, this.lane.dialog);
+    this.terms.forEach((term, k) => this.#drawTerm(pen, term.name, k, width, [hover, chosen]));
+    if (hover !== null && hover !== chosen) this.marks.ring(pen, hover, 1.5);
+    if (chosen !== null) this.marks.ring(pen, chosen, 2.5);
+    return moves;
+  }
+
+  /** @param {Pen} pen @param {number} width */
+  #drawAxis(pen, width) {
+    const { axis, now: { cutoff } } = this;
+    const digits = this.lane.digits[this.turn];
+    const taken = cutoff === null ? [] : [axis.y(cutoff)];
+    for (const tick of axis.ticks) {
+      const y = axis.y(tick);
+      if (taken.some((other) => Math.abs(other - y) < 13)) continue;
+      taken.push(y);
+      words(pen, number(tick, digits), LEFT - 8, y + 4, { align: 'right' });
+      line(pen, [[LEFT - 4, y], [width, y]], { stroke: theme.faint });
+    }
+    for (const y of axis.breaks) zigzag(pen, LEFT - 4, width, y);
+    if (cutoff === null) return;
+    const y = axis.y(cutoff);
+    line(pen, [[LEFT - 4, y], [width, y]], { dash: [5, 3], width: 1.2 });
+    words(pen, number(cutoff, digits), LEFT - 8, y + 4, { align: 'right', bold: true, fill: theme.ink });
+  }
+
+  /** @param {Pen} pen */
+  #drawGroups(pen) {
+    const { now, placed: { spans }, band: { top, bottom } } = this;
+    for (const { start, end, group } of spans) {
+      const kind = group === now.shielded ? 'protected' : group === now.stale ? 'below the threshold' : '';
+      if (!kind) continue;
+      const room = end - start > 70 || spans.length === 1;
+      words(pen, room ? `${group.length} ${kind}` : kind.slice(0, 9), start, top - 6, {});
+      line(pen, [[end + 9, top - 14], [end + 9, bottom]], { stroke: theme.faint });
+    }
+  }
+
+  /** @param {Pen} pen @param {number} width */
+  #drawEdge(pen, width) {
+    const { now: { stayed, missed, cutoff }, lane: { score, digits }, placed: { edge }, band: { top, bottom } } = this;
+    if (edge === null || cutoff === null) return;
+    const x = edge - 0.5;
+    const [last, first] = [score[stayed[stayed.length - 1]], score[missed[0]]];
+    line(pen, [[x, top - 14], [x, bottom]], { width: 1.2 });
+    const label = last === first ? 'tie' : `gap ${signed(last, first, digits[this.turn]).slice(1)}`;
+    pen.font = `600 12px ${theme.font}`;
+    const half = pen.measureText(label).width / 2 + 8;
+    const middle = Math.min(Math.max(x, LEFT + half + 90), width - half - 90);
+    words(pen, label, middle, 12, { size: 12, bold: true, align: 'center', fill: theme.ink });
+    words(pen, `${stayed.length} kept ◂`, middle - half, 12, { align: 'right' });
+    words(pen, `▸ ${missed.length} evicted`, middle + half, 12, {});
+  }
+
+  /** @param {Pen} pen */
+  #drawStems(pen) {
+    const { cutoff } = this.now;
+    const ground = cutoff === null ? this.band.bottom : this.axis.y(cutoff);
+    const stems = /** @type {Map<string, Path2D>} */ (new Map()); // one stroke for each colour
+    for (const { now: [x, y, w, h], hue, look, leaves } of this.marks.shown.values()) {
+      if (leaves || look.includes('held')) continue; // what is protected is not measured by the cutoff
+      const { fill } = this.lane.dialog.paint(hue);
+      const path = stems.get(fill) ?? new Path2D();
+      stems.set(fill, path);
+      path.rect(x + w / 2 - Math.min(2, w) / 2, Math.min(y + h / 2, ground), Math.min(2, w), Math.abs(y + h / 2 - ground));
+    }
+    pen.globalAlpha = 0.45;
+    for (const [fill, path] of stems) {
+      pen.fillStyle = fill;
+      pen.fill(path);
+    }
+    pen.globalAlpha = 1;
+  }
+
+  /** @param {Pen} pen @param {string} name @param {number} k @param {number} width @param {(number | null)[]} pointed */
+  #drawTerm(pen, name, k, width, pointed) {
+    const foot = footOf(this.band, k);
+    const { most, both } = this.spans[k];
+    const [ground, tall] = both ? [foot - LANE / 2, LANE / 2] : [foot, LANE];
+    words(pen, `${name}${both ? ', relative to the last kept' : ''}`, LEFT, foot - LANE - 3, {});
+    words(pen, `${both ? '+' : ''}${number(most)}`, LEFT - 8, foot - LANE + 8, { align: 'right' });
+    words(pen, both ? `−${number(most)}` : '0', LEFT - 8, foot + 2, { align: 'right' });
+    line(pen, [[LEFT - 4, ground + 0.5], [width, ground + 0.5]], { stroke: theme.faint });
+    for (const [token, { now: [x, , w, , opacity, ...shares], look }] of this.marks.shown) {
+      pen.globalAlpha = opacity * (look.includes('gone') ? 0.5 : 1);
+      pen.fillStyle = pointed.includes(token) ? theme.ink : theme.terms[k % theme.terms.length];
+      pen.fillRect(x, ground, Math.max(1, w), -tall * shares[k]);
+    }
+    pen.globalAlpha = 1;
+  }
+}

@@ -1,0 +1,48 @@
+// The states of a policy: a line over the turns for each.
+
+import { make } from './dom.js';
+import { lineScale } from './layout/states.js';
+import { NOWHERE, disc, fitted, line, theme } from './marks.js';
+import { decimal } from './numbers.js';
+
+/** @import { Point, Shown, State, Surface } from './types.js' */
+
+export class States {
+  /** @param {HTMLElement} box @param {State[]} states @param {number[]} changes */
+  constructor(box, states, changes) {
+    this.changes = changes;
+    this.lines = states.map((state) => ({ state, value: make('b'), canvas: make('canvas'), surface: NOWHERE }));
+    box.replaceChildren(...this.lines.map(({ state, value, canvas }) => make('div', { className: 'state' },
+      make('h3', {}, state.label, value), make('div', { className: 'line' }, canvas))));
+  }
+
+  layOut() {
+    for (const row of this.lines) row.surface = fitted(row.canvas);
+  }
+
+  /** @param {Shown} shown */
+  show({ turn }) {
+    for (const { state, value, surface } of this.lines) {
+      const now = state.values[turn];
+      value.textContent = now === null ? '–' : decimal(now, state.digits);
+      this.#draw(surface, state, turn);
+    }
+  }
+
+  /** @param {Surface} surface @param {State} state @param {number} turn */
+  #draw({ pen, width, height }, { low, high, start, values }, turn) {
+    const { top, foot, x, y } = lineScale({ low, high, turns: values.length, width, height });
+    pen.clearRect(0, 0, width, height);
+    for (const change of this.changes) {
+      const at = x(change - 0.5);
+      line(pen, [[at, top], [at, foot]], { stroke: theme.soft, dash: [2, 3] });
+    }
+    if (start !== null) line(pen, [[0, y(start)], [width, y(start)]], { stroke: theme.soft, dash: [5, 3] });
+    const known = values.flatMap((level, at) => (level === null ? [] : [/** @type {Point} */ ([x(at), y(level)])]));
+    line(pen, known, { width: 1.5 });
+    const now = values[turn];
+    if (now === null) return;
+    disc(pen, x(turn), y(now), 6.5, theme.paper);
+    disc(pen, x(turn), y(now), 4.5, theme.ink);
+  }
+}
