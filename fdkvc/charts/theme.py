@@ -4,7 +4,7 @@ The colours of charts, topics, policies and verdicts are here; other colours of 
 `ui/kit/page.css` and `fdkvc.report.page`. Topics have hues: those of Okabe and Ito (2008, *Color
 Universal Design*), which people with colour-vision deficiencies can tell apart, and an eighth after
 Tol (2021, *Colour Schemes*). FD-KVC has a hue that no topic has, its variants have shades of it,
-and all other policies are grey. A letter, a dash, a shape or a pattern always says the same again.
+and all other policies are grey. A letter, a dash, a shape or a pattern repeats what a colour says.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 1], [1, 3])
 class Theme:
     """Colours that depend on the page's background.
 
-    `ink` is for text, cursors and outlines, `faint` for grid lines and what is gone, `terms` for
-    score terms and quantities, apart from every topic. `policies` are two shades of a cold grey,
+    `ink` is for text, cursors and outlines, `faint` for grid lines and evicted entries, `terms` for
+    score terms and quantities, in no topic's colour. `policies` are two shades of a cold grey,
     two of a warm one (`GREYS` in all), the hue of FD-KVC, and two shades of it for its variants.
     """
 

@@ -93,7 +93,7 @@ class Change:
 
 
 class NotRepeated(Change):
-    """The same had no newer entry had the entry's word, for policies that watch for it."""
+    """What if no newer entry had the entry's word, for policies that watch for repetitions."""
 
     @property
     def share(self) -> float | None:
@@ -103,10 +103,8 @@ class NotRepeated(Change):
     @property
     def words(self) -> str:
         """The change as a sentence."""
-        return (
-            "Had its word not been said again, it would have been "
-            f"{'evicted all the same' if self.after is None else 'kept'}."
-        )
+        outcome = "still have been evicted" if self.after is None else "have been kept"
+        return f"If its word had not been repeated, it would {outcome}."
 
 
 def counterfactual(
@@ -130,7 +128,7 @@ def counterfactual(
     has more than a thousand). The answer is the first value that reverses the decision; a step
     wider than a thousandth, or 1, is then bisected. Between two steps a finer grid could find a
     nearer value. A hyperparameter that the run never reads is not tried. For an evicted entry whose
-    word was said again, under a policy that watches for it, the first change is a `NotRepeated`.
+    word was repeated, under a policy that watches for it, the first change is a `NotRepeated`.
 
     `stopped` is called before each setting; once true, only the settings before it are returned.
 
@@ -183,7 +181,7 @@ def counterfactual(
     unrepeated = runs.unrepeated(token) if evicted else None
     if unrepeated is not None:
         after = 0 if token in unrepeated else None
-        repeated = [NotRepeated("repeated", "Said again", 1, after, 0, 1, 1)]
+        repeated = [NotRepeated("repeated", "Repeated", 1, after, 0, 1, 1)]
     places = Field(
         "Budget", "Most entries after a turn.", default=budget, low=1, high=max(tokens, budget)
     )
