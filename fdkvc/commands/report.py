@@ -22,13 +22,15 @@ from fdkvc.kinds.replay import ReplayRun
 from fdkvc.kinds.sources import Sources
 from fdkvc.limits import MAX_RUN_JSON_BYTES
 from fdkvc.report.document import (
-    answers_parts,
     dialogs_report,
     papers_report,
-    replay_parts,
+    run_parts,
     study_report,
 )
 from fdkvc.report.gallery import gallery_files
+
+REPORTED = ("benchmark", "study", "replay", "answers")
+"""Kinds of run that have a report."""
 
 
 def report(options: Namespace) -> None:
@@ -66,22 +68,25 @@ def _html(options: Namespace, how: Execution) -> str:
         parts = []
         if options.dialogs is not None:
             recordings, digest = _lexical_recordings(options.dialogs, options.calls)
-            parts = replay_parts(ReplayRun.measure(Replay(), recordings, {"digest": digest}, **how))
+            parts = run_parts(ReplayRun.measure(Replay(), recordings, {"digest": digest}, **how))
         if options.answers is not None:
             settings = Answers(write_calls=True, proxies=True)
             model, trained_on = small_model(None)
             dialogs, digest = readable_dialogs(model, _sources(options.answers))
             about = {"digest": digest, "trained_on": trained_on}
             run = AnswersRun.measure(settings, model, dialogs, about, **how)
-            parts += answers_parts(settings, run.found, model.name, run.files)
+            parts += run_parts(run)
         return dialogs_report(parts)
     if options.calls:
         raise ValueError("--calls goes with --dialogs: synthetic dialogs have no calls")
     recordings, _ = _lexical_recordings(None)
     if options.run_file is None:
         return papers_report(recordings)
-    record = read_run(read_bytes(options.run_file, MAX_RUN_JSON_BYTES), "benchmark", "study")
-    return study_report(run_study(record.benchmark, **how), recordings)
+    record = read_run(read_bytes(options.run_file, MAX_RUN_JSON_BYTES), *REPORTED)
+    if record.kind in ("benchmark", "study"):
+        return study_report(run_study(record.benchmark, **how), recordings)
+    again = KINDS[record.kind].again(record, _sources(None), **how)
+    return dialogs_report(run_parts(again))
 
 
 def _sources(file: str | None, calls: bool = False) -> Sources:

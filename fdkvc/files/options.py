@@ -59,16 +59,12 @@ def add_options(parser: argparse.ArgumentParser, kind: type) -> None:
         else:
             looks["metavar"] = field.metadata["metavar"]
             looks["type"] = read_value if word is int else str
-        if several:
-            looks["nargs"] = "+"
-            # Of names, the help says which are the default.
-            shown = " ".join(map(str, default)) if word is int else ""
-        elif word is not bool and default is not None:
-            looks["default"] = shown = WORDS[word][1](default)
-        else:
-            shown = ""
-        if shown != "":
-            looks["help"] += f"; default: {shown}"
+            if several:  # of names, the help says which are the default
+                looks["nargs"] = "+"
+                default = " ".join(map(str, default)) if word is int else None
+            elif default is not None:
+                looks["default"] = default = WORDS[word][1](default)
+            looks["help"] += "" if default is None else f"; default: {default}"
         parser.add_argument(f"--{field.name.replace('_', '-')}", **looks)
 
 

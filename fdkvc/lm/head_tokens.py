@@ -114,18 +114,32 @@ class HeadTokens:
     def _per_row(self, vectors: Floats) -> Floats:
         return np.repeat(vectors, self._group // len(vectors), axis=0)
 
-    @property
-    def embeddings(self) -> Floats:
-        """Hidden states that enter the layer, of each KV head (L·K, N, d), or of each row."""
+    @cached_property
+    def _hidden(self) -> list[Floats]:
+        """Hidden states that enter each layer, of its slots by those who share them (·, N, d)."""
 
-        def of_layer(layer: Vectors) -> Floats:
-            held, new = layer.held("hidden"), layer.new("hidden")
+        def of_layer(its: Vectors) -> Floats:
+            held, new = its.held("hidden"), its.new("hidden")
             return np.concatenate([held, np.broadcast_to(new, (len(held), *new.shape[1:]))], axis=1)
 
-        shared = self._by_layer(of_layer)
-        if type(self._new) is np.ndarray:
-            return shared
-        return np.repeat(shared, len(self._new) // len(shared), axis=0)  # a device works by row
+        return list(map(of_layer, self._layers))
+
+    @property
+    def alike(self) -> int:
+        """Number of adjacent rows with the same hidden states, as of heads that share a cache."""
+        rows = {len(hidden) for hidden in self._hidden}
+        # On a device, decisions are made row by row.
+        return self._group // min(rows) if len(rows) == 1 and type(self._new) is np.ndarray else 1
+
+    @property
+    def shared_embeddings(self) -> Floats:
+        """The embeddings, once for all rows that are `alike`."""
+        return np.concatenate(self._hidden)
+
+    @property
+    def embeddings(self) -> Floats:
+        """Hidden states that enter the row's layer (R, N, d)."""
+        return np.concatenate([self._per_row(hidden) for hidden in self._hidden])
 
     @property
     def keys(self) -> Floats:

@@ -11,6 +11,7 @@ from typing import Any
 
 from fdkvc.charts.picture import picture
 from fdkvc.charts.theme import LIGHT, VARIABLES, Spec
+from fdkvc.corpora.lexical import LEXICAL
 from fdkvc.corpora.recordings import Recording
 from fdkvc.experiments.answers import Answers
 from fdkvc.experiments.benchmark import Benchmark, matches_paper
@@ -24,6 +25,8 @@ from fdkvc.files.options import options_of
 from fdkvc.files.record import digest, versions
 from fdkvc.files.shipped import papers_run
 from fdkvc.grid import DIFFERS, Grid, figures, marked, pivot
+from fdkvc.kinds.answers import AnswersRun
+from fdkvc.kinds.base import Run
 from fdkvc.kinds.benchmark import StudyRun
 from fdkvc.kinds.replay import ReplayRun, replay_grid, transcripts_of
 from fdkvc.policies import policy_named
@@ -326,6 +329,14 @@ def dialogs_report(parts: Sequence[Part], more: Sequence[str] = (), made: str = 
     """
     scope = ["What policies keep of real dialogs, and what that costs.", *more]
     return report_html("Cache policies on real dialogs", scope, parts, made)
+
+
+def run_parts(run: Run) -> list[Part]:
+    """Return the parts of a report on a replay or on answers."""
+    if isinstance(run, ReplayRun):
+        return replay_parts(run, trace=not run.source.startswith(LEXICAL))
+    assert isinstance(run, AnswersRun)
+    return answers_parts(run.settings, run.found, run.model.name, run.files)
 
 
 def replay_parts(run: ReplayRun, trace: bool = False) -> list[Part]:

@@ -19,6 +19,7 @@ from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.trace_file import trace_bytes
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.replay import BEST
+from fdkvc.kinds import read_run
 from fdkvc.policies import PAPER_POLICIES
 from fdkvc.run.sinks import PROTECT, RECALL_ONLY
 
@@ -356,6 +357,14 @@ def test_repeat_gives_the_numbers_of_dialogs_again(
         *json.loads(Path("out/run.json").read_text())["digests"],
         "run.json",
     }
+    if not tools:
+        assert run("report", "--run", "out/run.json", "--out", "out.html") == 0
+        page, record = (
+            Path("out.html").read_text("utf-8"),
+            read_run(Path("out/run.json").read_bytes()),
+        )
+        assert "<h2>Real dialogs</h2>" in page
+        assert record.digests["replay.csv"] in page
 
 
 def test_repeat_names_a_file_of_dialogs_that_is_missing_or_another(

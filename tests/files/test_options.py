@@ -15,8 +15,9 @@ from fdkvc.experiments.answers import Answers
 from fdkvc.experiments.benchmark import Benchmark
 from fdkvc.experiments.replay import Replay
 from fdkvc.experiments.sweep import Sweep
-from fdkvc.files.options import options_of, settings_from
+from fdkvc.files.options import add_options, options_of, settings_from
 from fdkvc.files.record import parse_run, run_json
+from fdkvc.parameters import option
 from fdkvc.policies import policy_named, read_policy
 from fdkvc.synthetic.scenarios import SCENARIOS, Scenario
 from fdkvc.words import command_line
@@ -29,7 +30,7 @@ SEVERAL = (SCENARIOS["shift"], SCENARIOS["mixed"])
 class Wider(Benchmark):
     """A benchmark with options that no command knows yet."""
 
-    depth: int = 3
+    depth: int = option("how deep", "N", default=3)
     share: float = 0.5
     beside: tuple[Scenario, ...] = ()
     how: str | None = None
@@ -37,7 +38,11 @@ class Wider(Benchmark):
 
 def test_a_field_that_is_added_is_seen_everywhere() -> None:
     kinds: Any = {"wider": (Wider, {})}
-    given = argparse.Namespace(dialogs=2, depth=4, share=0.25, beside=["shift"], how=None)
+    parser = argparse.ArgumentParser()
+    add_options(parser, Wider)
+    assert "how deep; default: 3" in parser.format_help()
+    given = parser.parse_args(["--dialogs", "2", "--depth", "4"])
+    given.share, given.beside = 0.25, ["shift"]  # fields without a help text are no options
 
     settings = settings_from(Wider, given)
 

@@ -528,7 +528,9 @@ def test_the_bundled_model_decides_in_the_library_as_in_numpy() -> None:
 
 def test_answers_are_measured_as_of_the_model_in_numpy() -> None:
     dialog = shortened(6)[:1]
-    asked = Answers(tuple(map(policy_named, ("h2o", "fd-kvc"))), budgets=(24,), every=9)
+    asked = Answers(
+        tuple(map(policy_named, ("h2o", "fd-kvc"))), (24,), every=9, write_calls=True, proxies=True
+    )
     ours, theirs = (
         run_answers(asked, load(BUNDLED), dialog, workers=1)
         for load in (load_live, load_language_model)
