@@ -70,7 +70,6 @@ PACKAGES = {
         "report",
         "ui",
     },
-    "altair": {"charts", "ui"},
     "vl_convert": {"charts"},
     "streamlit": {"ui", "app", "pages"},
     "gguf": {"corpora"},

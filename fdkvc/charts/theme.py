@@ -4,29 +4,24 @@ The colours of charts, topics, policies and verdicts are here; other colours of 
 `ui/kit/page.css` and `fdkvc.report.page`. Topics have hues: those of Okabe and Ito (2008, *Color
 Universal Design*), which people with colour-vision deficiencies can tell apart, and an eighth after
 Tol (2021, *Colour Schemes*). FD-KVC has a hue that no topic has, its variants have shades of it,
-and all other policies are grey. A letter, a dash, a shape or a pattern always says the same again.
+and all other policies are grey. A letter, a dash, a shape or a pattern repeats what a colour says.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial, wraps
+from functools import partial
 from itertools import cycle, islice
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any
 
-import altair as alt
 import pandas as pd
-from altair.utils.schemapi import debug_mode
 
 Spec = dict[str, Any]
-Panel = Any  # an Altair chart; its methods promise no closer type
-Ends = Sequence[float]  # the lowest and the highest value of an axis
-Channel = TypeVar("Channel", alt.X, alt.Y)
-Arguments = ParamSpec("Arguments")
+"""A chart of Vega-Lite, or a part of one."""
 
-_building = threading.RLock()
+Ends = Sequence[float]
+"""The lowest and the highest value of an axis."""
 
 TOPICS = (
     "#0072B2",  # blue
@@ -66,8 +61,8 @@ DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 1], [1, 3])
 class Theme:
     """Colours that depend on the page's background.
 
-    `ink` is for text, cursors and outlines, `faint` for grid lines and what is gone, `terms` for
-    score terms and quantities, apart from every topic. `policies` are two shades of a cold grey,
+    `ink` is for text, cursors and outlines, `faint` for grid lines and evicted entries, `terms` for
+    score terms and quantities, in no topic's colour. `policies` are two shades of a cold grey,
     two of a warm one (`GREYS` in all), the hue of FD-KVC, and two shades of it for its variants.
     """
 
@@ -155,17 +150,17 @@ def policy_tints(policies: Sequence[str], theme: Theme) -> list[str]:
     return [theme.policies[place] for place in tint_places(policies)]
 
 
-def policy_scale(policies: Sequence[str], theme: Theme) -> alt.Scale:
+def policy_scale(policies: Sequence[str], theme: Theme) -> Spec:
     """Return the scale of these policies' tints."""
-    return alt.Scale(domain=list(policies), range=policy_tints(policies, theme))
+    return {"domain": list(policies), "range": policy_tints(policies, theme)}
 
 
-def cycled(names: Sequence[str], looks: Sequence[Any]) -> alt.Scale:
+def cycled(names: Sequence[str], looks: Sequence[Any]) -> Spec:
     """Return a scale of these looks, from the first again where there are more names.
 
     `DASHES` and `SHAPES` tell lines and points apart without colour.
     """
-    return alt.Scale(domain=list(names), range=[*islice(cycle(looks), len(names))])
+    return {"domain": list(names), "range": [*islice(cycle(looks), len(names))]}
 
 
 NARROWEST = 350
@@ -187,7 +182,12 @@ def legend_columns(names: Sequence[str]) -> int:
     return max(1, min(4, int(NARROWEST / widest)))
 
 
-def policy_legend(policies: Sequence[str], **options: Any) -> alt.Legend:
+def top_legend(**options: Any) -> Spec:
+    """Return a legend above the plot, in as many rows as its entries need."""
+    return {"orient": "top", "title": None, "columns": 4, "offset": 4, "padding": 0, **options}
+
+
+def policy_legend(policies: Sequence[str], **options: Any) -> Spec:
     """Return the legend that `policy_lines` and their bands share."""
     return top_legend(
         columns=legend_columns(policies),
@@ -199,116 +199,111 @@ def policy_legend(policies: Sequence[str], **options: Any) -> alt.Legend:
     )
 
 
+def field(name: str, **options: Any) -> Spec:
+    """Return the encoding of a field; its type follows its name.
+
+    Examples
+    --------
+    >>> field("policy:N", legend=None), field("right")
+    ({'field': 'policy', 'type': 'nominal', 'legend': None}, {'field': 'right'})
+    """
+    name, _, kind = name.partition(":")
+    types = {"N": "nominal", "O": "ordinal", "Q": "quantitative"}
+    return {"field": name, **({"type": types[kind]} if kind else {}), **options}
+
+
+def axis_between(name: str, ends: Ends, **axis: Any) -> Spec:
+    """Return the encoding of a number on an axis with exactly these ends."""
+    return field(f"{name}:Q", scale=between(ends), axis={"title": None, **axis})
+
+
+def between(ends: Ends) -> Spec:
+    """Return a scale with exactly these ends."""
+    return {"domain": list(ends), "nice": False}
+
+
+def mark(kind: str, data: str, encoding: Mapping[str, Any], **looks: Any) -> Spec:
+    """Return marks of a kind, such as ``line``, over a dataset by its name.
+
+    In the encoding, and in a list for a tooltip, a name is a `field`.
+    """
+
+    def encoded(value: Any) -> Any:
+        if isinstance(value, list):
+            return [encoded(part) for part in value]
+        return field(value) if isinstance(value, str) else value
+
+    channels = {channel: encoded(value) for channel, value in encoding.items()}
+    return {"data": {"name": data}, "mark": {"type": kind, **looks}, "encoding": channels}
+
+
 def policy_lines(
-    base: Panel,
+    data: str,
+    axes: Mapping[str, Any],
     policies: Sequence[str],
-    tints: alt.Scale,
-    tooltip: Sequence[str | alt.Tooltip],
+    tints: Spec,
+    tooltip: Sequence[str | Spec],
     size: int,
-    legend: alt.Legend | None,
-    field: str = "policy",
-) -> list[Panel]:
+    legend: Spec | None,
+    kind: str = "policy:N",
+) -> list[Spec]:
     """Return a line for each policy and, on it, points of the policy's shape with a tooltip.
 
-    `base` has its axes, for data with a column `field`.
+    `kind` is the field that names the policies.
     """
-    kind = f"{field}:N"
-    base = base.encode(color=alt.Color(kind, scale=tints, legend=legend))
-    dash = alt.StrokeDash(kind, scale=cycled(policies, DASHES), legend=legend)
-    shape = alt.Shape(kind, scale=cycled(policies, SHAPES), legend=legend)
+    color = field(kind, scale=tints, legend=legend)
+    dash, shape = (
+        field(kind, scale=cycled(policies, looks), legend=legend) for looks in (DASHES, SHAPES)
+    )
+    line = {**axes, "color": color, "strokeDash": dash}
+    points = {**axes, "color": color, "shape": shape, "tooltip": list(tooltip)}
     return [
-        base.mark_line(strokeWidth=2, aria=False).encode(strokeDash=dash),
-        base.mark_point(filled=True, size=size, opacity=1).encode(
-            shape=shape, tooltip=list(tooltip)
-        ),
+        mark("line", data, line, strokeWidth=2, aria=False),
+        mark("point", data, points, filled=True, size=size, opacity=1),
     ]
 
 
-def tips(form: str, **titles: str) -> list[str | alt.Tooltip]:
+def tips(form: str, **titles: str) -> list[str | Spec]:
     """Return the lines of a tooltip for these numbers, by their fields."""
-    return [alt.Tooltip(f"{field}:Q", title=title, format=form) for field, title in titles.items()]
+    return [field(f"{name}:Q", title=title, format=form) for name, title in titles.items()]
 
 
-def mean_tips(form: str, interval: bool = True) -> list[str | alt.Tooltip]:
+def mean_tips(form: str, interval: bool = True) -> list[str | Spec]:
     """Return the lines of a tooltip that have a mean and its interval."""
     ends = {"ci_low": "interval from", "ci_high": "to"} if interval else {}
-    return [alt.Tooltip("mean:Q", format=form), *tips(form, **ends)]
+    return [field("mean:Q", format=form), *tips(form, **ends)]
 
 
-def mean_band(base: Panel, ends: Ends, **looks: Any) -> Panel:
+def mean_band(data: str, encoding: Mapping[str, Any], ends: Ends, **looks: Any) -> Spec:
     """Return the intervals of means as an area on a y axis with these ends."""
-    y = alt.Y("ci_low:Q", scale=between(ends))
-    return base.mark_area(aria=False, **looks).encode(y=y, y2="ci_high")
+    y = field("ci_low:Q", scale=between(ends))
+    return mark("area", data, {**encoding, "y": y, "y2": "ci_high"}, aria=False, **looks)
 
 
-def between(ends: Ends) -> alt.Scale:
-    """Return a scale with exactly these ends."""
-    return alt.Scale(domain=list(ends), nice=False)
-
-
-def axis_between(kind: type[Channel], field: str, ends: Ends, **axis: Any) -> Channel:
-    """Return the x or y channel of a number, on an axis with exactly these ends."""
-    return kind(f"{field}:Q", scale=between(ends), axis=alt.Axis(**{"title": None, **axis}))
-
-
-def dashed_rule(value: float, ends: Ends, theme: Theme) -> Panel:
+def dashed_rule(value: float, ends: Ends, theme: Theme) -> Spec:
     """Return a dashed rule at a value of an x axis with these ends."""
-    # Altair gathers other kinds of inline data under names, which `with_data` would replace.
-    chart = alt.Chart(alt.Data(values=[{"place": value}]))  # type: ignore[no-untyped-call]
-    rule = chart.mark_rule(color=theme.ink, strokeDash=[4, 3], opacity=0.6, aria=False)
-    return rule.encode(x=alt.X("place:Q", scale=between(ends)))
+    looks = {"color": theme.ink, "strokeDash": [4, 3], "opacity": 0.6, "aria": False}
+    rule = mark("rule", "", {"x": field("place:Q", scale=between(ends))}, **looks)
+    return {**rule, "data": {"values": [{"place": value}]}}
 
 
-top_legend = partial(alt.Legend, orient="top", title=None, columns=4, offset=4, padding=0)
-"""Returns a legend above the plot, in as many rows as its entries need."""
-
-
-def panel_title(text: str, subtitle: str = "") -> alt.TitleParams:
+def panel_title(text: str, subtitle: str = "") -> Spec:
     """Return a panel's title, above it and to the left; one too long for a phone has two lines."""
-    return alt.TitleParams(
-        text.split("\n") if len(text) > MAX_TITLE else text.replace("\n", " "),
-        anchor="start",
-        fontSize=13,
-        fontWeight=600,
-        offset=6,
-        subtitle=subtitle or alt.Undefined,
-        subtitleFontSize=11,
-    )
+    return {
+        "text": text.split("\n") if len(text) > MAX_TITLE else text.replace("\n", " "),
+        "anchor": "start",
+        "fontSize": 13,
+        "fontWeight": 600,
+        "offset": 6,
+        "subtitleFontSize": 11,
+        **({"subtitle": subtitle} if subtitle else {}),
+    }
 
 
-def unchecked(build: Callable[Arguments, Spec]) -> Callable[Arguments, Spec]:
-    """Let a function build its charts without Altair's checks, which take as long as all the rest.
-
-    Tests check a spec of every kind instead. Whether Altair checks holds for all threads, so one
-    spec is built at a time.
-    """
-
-    @wraps(build)
-    def quick(*arguments: Arguments.args, **options: Arguments.kwargs) -> Spec:
-        with _building, debug_mode(False):
-            return build(*arguments, **options)
-
-    return quick
-
-
-def built_once(build: Callable[Arguments, Spec]) -> Callable[Arguments, Spec]:
-    """Cache a function's specs by their arguments, built `unchecked`."""
-    return cast("Callable[Arguments, Spec]", lru_cache(maxsize=64)(unchecked(build)))
-
-
-def layered(*layers: Panel, **options: Any) -> Panel:
-    """Layer marks, the first at the bottom; options are those of `alt.layer`.
-
-    `alt.layer` itself copies every layer several times. For what is built `unchecked` only:
-    Altair's check would take each layer for a whole chart.
-    """
-    return alt.LayerSpec(layer=list(layers), **options)
-
-
-def column(panels: Sequence[Panel], theme: Theme) -> Spec:
+def column(panels: Sequence[Spec], theme: Theme) -> Spec:
     """Stack panels into one chart of the full width: it updates faster than many charts."""
     return {
-        "vconcat": [_part(panel) for panel in panels],
+        "vconcat": list(panels),
         "spacing": 14,
         "resolve": {"scale": dict.fromkeys(("color", "shape", "strokeDash"), "independent")},
         "autosize": {"type": "pad", "contains": "padding"},
@@ -319,23 +314,19 @@ def column(panels: Sequence[Panel], theme: Theme) -> Spec:
     }
 
 
-def single(theme: Theme, data: Mapping[str, pd.DataFrame], *layers: Panel, **options: Any) -> Spec:
-    """Layer marks into one chart of the full width with its data; options as of `alt.layer`."""
+def single(theme: Theme, data: Mapping[str, pd.DataFrame], *layers: Spec, **options: Any) -> Spec:
+    """Layer marks into one chart of the full width with its data, the first at the bottom."""
     return {
-        **_part(layered(*layers, **options)),
+        "layer": list(layers),
+        **options,
         "autosize": {"type": "fit-x", "contains": "padding"},
         "config": _inked(theme),
         "datasets": dict(data),
     }
 
 
-def _part(panel: Panel) -> Spec:
-    spec: Spec = panel.to_dict(validate=False, context={"top_level": False})
-    return spec
-
-
 def with_data(spec: Spec, data: Mapping[str, pd.DataFrame]) -> Spec:
-    """Join a cached spec with the data of this moment; the spec itself is not changed."""
+    """Join a spec with the data of this moment; the spec itself is not changed."""
     return {**spec, "datasets": dict(data)}
 
 

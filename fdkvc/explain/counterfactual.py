@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 
 from fdkvc.attention import TRAITS, Ints
 from fdkvc.dialogs import DialogBatch
 from fdkvc.explain.explain import explain
-from fdkvc.parameters import Field, Parameter, written
+from fdkvc.parameters import Field, written
 from fdkvc.policies.base import Policy
 from fdkvc.policies.by_row import by_row
 from fdkvc.run.simulate import initial_state, take_turn
@@ -93,7 +93,7 @@ class Change:
 
 
 class NotRepeated(Change):
-    """The same had no newer entry had the entry's word, for policies that watch for it."""
+    """What if no newer entry had the entry's word, for policies that watch for repetitions."""
 
     @property
     def share(self) -> float | None:
@@ -103,10 +103,8 @@ class NotRepeated(Change):
     @property
     def words(self) -> str:
         """The change as a sentence."""
-        return (
-            "Had its word not been said again, it would have been "
-            f"{'evicted all the same' if self.after is None else 'kept'}."
-        )
+        outcome = "still have been evicted" if self.after is None else "have been kept"
+        return f"If its word had not been repeated, it would {outcome}."
 
 
 def counterfactual(
@@ -130,7 +128,7 @@ def counterfactual(
     has more than a thousand). The answer is the first value that reverses the decision; a step
     wider than a thousandth, or 1, is then bisected. Between two steps a finer grid could find a
     nearer value. A hyperparameter that the run never reads is not tried. For an evicted entry whose
-    word was said again, under a policy that watches for it, the first change is a `NotRepeated`.
+    word was repeated, under a policy that watches for it, the first change is a `NotRepeated`.
 
     `stopped` is called before each setting; once true, only the settings before it are returned.
 
@@ -174,16 +172,16 @@ def counterfactual(
             held = ((kept == token).any(axis=1).tolist() for kept in runs.kept(name, values))
             return [stays == evicted for some in held for stays in some]
 
-        is_read, scale = runs.reads(name), _Scale(setting, setting.default)
-        after = scale.nearest_value(reverses) if is_read else None
-        trial = (setting.default, after, *scale.valid, scale.step)
+        is_read = runs.reads(name)
+        after = _nearest(setting, reverses) if is_read else None
+        trial = (setting.default, after, *_range(setting), _step(setting))
         return Change(name, setting.label, *trial, keeps=evicted, is_read=is_read)
 
     repeated = []
     unrepeated = runs.unrepeated(token) if evicted else None
     if unrepeated is not None:
         after = 0 if token in unrepeated else None
-        repeated = [NotRepeated("repeated", "Said again", 1, after, 0, 1, 1)]
+        repeated = [NotRepeated("repeated", "Repeated", 1, after, 0, 1, 1)]
     places = Field(
         "Budget", "Most entries after a turn.", default=budget, low=1, high=max(tokens, budget)
     )
@@ -256,80 +254,63 @@ class _Runs:
         return state.cache.token
 
 
-@dataclass(frozen=True)
-class _Scale:
-    """A setting's range in steps from its current value; an int setting takes whole steps."""
+def _range(setting: Field) -> tuple[Number, Number]:
+    """Return the range; an infinite end becomes 10 times the value away, at least 10."""
+    before, kind = setting.default, type(setting.default)
+    far = 10 * max(1, abs(before))
+    return (
+        kind(before - far if math.isinf(setting.low) else setting.low),
+        kind(before + far if math.isinf(setting.high) else setting.high),
+    )
 
-    setting: Parameter
-    before: Number
 
-    @cached_property
-    def valid(self) -> tuple[Number, Number]:
-        """The range; an infinite end becomes 10 times the value away, at least 10."""
-        kind, far = type(self.before), 10 * max(1, abs(self.before))
-        low, high = self.setting.low, self.setting.high
-        return (
-            kind(self.before - far if math.isinf(low) else low),
-            kind(self.before + far if math.isinf(high) else high),
-        )
+def _step(setting: Field) -> Number:
+    """Return the distance of the values that are tried first."""
+    low, high = _range(setting)
+    if isinstance(setting.default, int):
+        return max(1, math.ceil((high - low) / FINE))
+    return (high - low) / (FINE if setting.by_row else COARSE)
 
-    @cached_property
-    def finest(self) -> Number:
-        """The smallest change."""
-        low, high = self.valid
-        return 1 if isinstance(self.before, int) else (high - low) / FINE
 
-    @cached_property
-    def step(self) -> Number:
-        """The step of the search."""
-        low, high = self.valid
-        if isinstance(self.before, int):
-            return max(1, math.ceil((high - low) / FINE))
-        return self.finest if self.setting.by_row else (high - low) / COARSE
+def _nearest(setting: Field, reverses: _Reverses) -> Number | None:
+    """Return the nearest value in either direction that reverses the decision, or None."""
+    before: Number = setting.default
+    (low, high), step = _range(setting), _step(setting)
+    whole = isinstance(before, int)
+    unit = 1 if whole else (high - low) / FINE
+    inside = 1 if whole else INSIDE * (high - low)
+    if setting.open_low:
+        low = min(low + inside, before)
+    if setting.open_high:
+        high = max(high - inside, before)
 
-    @cached_property
-    def ends(self) -> tuple[Number, Number]:
-        """The lowest and highest values to try: just inside an open end."""
-        low, high = self.valid
-        inside = 1 if isinstance(self.before, int) else INSIDE * (high - low)
-        return (
-            min(low + inside, self.before) if self.setting.open_low else low,
-            max(high - inside, self.before) if self.setting.open_high else high,
-        )
+    def value(units: int) -> Number:
+        return round(min(max(before + units * unit, low), high), 12)
 
-    def value(self, change: Number) -> Number:
-        """Return the value at this distance, clipped to the range."""
-        low, high = self.ends
-        return round(min(max(self.before + change, low), high), 12)
-
-    def nearest_value(self, reverses: _Reverses) -> Number | None:
-        """Return the nearest value in either direction that reverses the decision, or None."""
-        low, high = self.ends
-        # Rounded, so that a rounding error does not add a step that moves nothing.
-        up, down = (round(room / self.step, 6) for room in (high - self.before, self.before - low))
-        steps = [
-            way * number
-            for number in range(1, math.ceil(max(up, down)) + 1)
-            for way, end in ((1, up), (-1, down))
-            if number < end + 1
-        ]
-        at_once = 2 * RING if self.setting.by_row else 2
-        for first in range(0, len(steps), at_once):
-            some = steps[first : first + at_once]
-            reverses_it = reverses(tuple(self.value(number * self.step) for number in some))
-            if any(reverses_it):
-                return self._refined(some[reverses_it.index(True)], reverses)
+    # Rounded, so that a rounding error does not add a step that moves nothing.
+    up, down = (round(room / step, 6) for room in (high - before, before - low))
+    units = round(step / unit)
+    places = [
+        way * number * units
+        for number in range(1, math.ceil(max(up, down)) + 1)
+        for way, end in ((1, up), (-1, down))
+        if number < end + 1
+    ]
+    at_once = 2 * RING if setting.by_row else 2
+    for first in range(0, len(places), at_once):
+        some = places[first : first + at_once]
+        outcome = reverses(tuple(map(value, some)))
+        if any(outcome):
+            break
+    else:
         return None
-
-    def _refined(self, steps: int, reverses: _Reverses) -> Number:
-        """Bisect the last step, whose far end alone reverses the decision."""
-        way = int(math.copysign(1, steps))
-        pieces = round(self.step / self.finest)
-        fails, works = (abs(steps) - 1) * pieces, abs(steps) * pieces
-        while works - fails > 1:
-            middle = (fails + works) // 2
-            if reverses((self.value(way * middle * self.finest),))[0]:
-                works = middle
-            else:
-                fails = middle
-        return self.value(way * works * self.finest)
+    # Bisect the last step, whose far end alone reverses the decision.
+    works = some[outcome.index(True)]
+    fails = works - int(math.copysign(units, works))
+    while abs(works - fails) > 1:
+        middle = int((fails + works) / 2)
+        if reverses((value(middle),))[0]:
+            works = middle
+        else:
+            fails = middle
+    return value(works)

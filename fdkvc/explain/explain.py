@@ -1,8 +1,7 @@
 """Why an entry was kept or evicted, for any policy, from the record of a run.
 
 A policy's score is a sum of named terms, so the same sentences fit every policy: the rule, the
-rank, the margin, and the term that decided. `explain` covers one entry in one turn, `life` all its
-turns.
+rank, the margin, and the term that decided.
 """
 
 from __future__ import annotations

@@ -388,10 +388,9 @@ def _new_evicted(new: int, lost: int) -> str:
 
 
 def _cutoff_words(made: TurnView) -> str:
-    if made.cutoff is None:
+    if made.cutoff is None or made.best_evicted is None:
         return "every kept entry is protected"
-    best = float(made.score[made.rule == Rule.budget].max())
-    lowest, highest = contrast(made.cutoff, best)
+    lowest, highest = contrast(made.cutoff, made.best_evicted)
     if lowest == highest:
         return f"the last kept and the best evicted entry both scored {lowest}"
     return f"the last kept entry scored {lowest}, the best evicted entry {highest}"

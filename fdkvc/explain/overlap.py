@@ -83,43 +83,28 @@ def difference_table(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     the entry, those of the turn `evicted`. They are missing, as is `evicted`, for an entry that a
     fork dropped.
     """
-    sides = {"one": one, "other": other}
-    kept = {
-        name: pd.MultiIndex.from_frame(kept_entries(frame)[["turn", "token"]])
-        for name, frame in sides.items()
-    }
-    parts = [
-        _kept_alone(kept[keeper].difference(kept[loser]), keeper, sides, loser)
-        for keeper, loser in (("one", "other"), ("other", "one"))
-    ]
+    sides, place = {"one": one, "other": other}, ["turn", "token"]
+    parts = []
+    for keeper, loser in (("one", "other"), ("other", "one")):
+        both = kept_entries(sides[loser])[place].assign(shared=True)
+        alone = kept_entries(sides[keeper]).merge(both, "left", on=place)
+        alone = alone[alone["shared"].isna()].reset_index(drop=True)
+        gone = sides[loser].loc[sides[loser]["rule"].notna(), [*place, "score", "rank"]]
+        # An entry can be evicted again if a policy recalls it in between: the last time counts.
+        gone = gone.assign(evicted=gone["turn"]).sort_values("turn", kind="stable")
+        last = pd.merge_asof(alone[place], gone, on="turn", by="token")
+        part = {
+            **{name: alone[name] for name in (*place, "topic", "born")},
+            "keeper": keeper,
+            f"score_{keeper}": alone["score"],
+            f"rank_{keeper}": alone["rank"],
+            f"score_{loser}": last["score"],
+            f"rank_{loser}": last["rank"],
+            "evicted": last["evicted"].astype("Int64"),
+        }
+        parts.append(pd.DataFrame(part))
     table = pd.concat(parts, ignore_index=True).sort_values(["turn", "token"], ignore_index=True)
     return table[list(DIFFERENCE)]
-
-
-def _kept_alone(
-    where: pd.MultiIndex, keeper: str, sides: Mapping[str, pd.DataFrame], loser: str
-) -> pd.DataFrame:
-    """Return rows for the turns and tokens at which only the keeper holds the token."""
-    here = sides[keeper].set_index(["turn", "token"]).loc[where].reset_index()
-    gone = sides[loser].loc[sides[loser]["rule"].notna(), ["turn", "token", "score", "rank"]]
-    # An entry can be evicted again if a policy recalls it in between: the last time counts.
-    last = pd.merge_asof(
-        here[["turn", "token"]],
-        gone.assign(evicted=gone["turn"]).sort_values("turn", kind="stable"),
-        on="turn",
-        by="token",
-    )
-    return pd.DataFrame(
-        {
-            **{name: here[name] for name in ("turn", "token", "topic", "born")},
-            "keeper": keeper,
-            f"score_{keeper}": here["score"],
-            f"rank_{keeper}": here["rank"],
-            f"score_{loser}": last["score"].to_numpy(),
-            f"rank_{loser}": last["rank"].array,
-            "evicted": last["evicted"].astype("Int64").array,
-        }
-    )
 
 
 def figures_table(

@@ -52,12 +52,14 @@ def evicted_in(cache: TextCache, passages: Passages, span: Span) -> str:
     return turns_in_words(when[0], when[-1])
 
 
-def restored_html(cache: TextCache, passages: Passages, found: Restoration, expected: str) -> str:
+def restored_html(
+    cache: TextCache, passages: Passages, restored: Restoration, expected: str
+) -> str:
     """Return what was written with nothing and with each span restored, as a table."""
     turns = turns_of(passages)
-    nothing = _written(found, found.lost, expected)
+    nothing = _written(restored, restored.lost, expected)
     rows = [['<th scope="row">nothing</th>', f'<td colspan="2">{nothing}</td>']]
-    for attempt in found.attempts:
+    for attempt in restored.attempts:
         span = attempt.spans[0]
         label, place = f"all {len(attempt.spans)}", ""
         if len(attempt.spans) == 1:
@@ -69,13 +71,13 @@ def restored_html(cache: TextCache, passages: Passages, found: Restoration, expe
             )
         texts = (getattr(attempt, version) for version in VERSIONS)
         head = f'<th scope="row">{escape(label)}<small>{place}</small></th>'
-        rows.append([head, *(f"<td>{_written(found, text, expected)}</td>" for text in texts)])
+        rows.append([head, *(f"<td>{_written(restored, text, expected)}</td>" for text in texts)])
     names = ["restored", *VERSIONS.values()]
     return html_table(names, rows, "Answers after restoring words", "scrolls back")
 
 
-def _written(found: Restoration, text: str, expected: str) -> str:
-    if found.writer == "call":
+def _written(restored: Restoration, text: str, expected: str) -> str:
+    if restored.writer == "call":
         return call_html(grade_call(text, expected))
     return words_html(text, expected.split())
 

@@ -362,7 +362,7 @@ def replay_parts(run: ReplayRun, trace: bool = False) -> list[Part]:
     failure = failed_call(recordings, policy, min(settings.budgets))
     if failure is not None:
         parts.append(Part("A failed call", framed(failed_scene(failure))))
-    calls = any(each.calls_in_text for each in transcripts_of(recordings))
+    calls = any(text.calls_in_text for text in transcripts_of(recordings))
     commands = [replay_command(settings, run.baseline, run.seed, trace, calls)]
     if settings == Replay() and not trace:
         option = " --calls" if calls else ""

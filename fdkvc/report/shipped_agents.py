@@ -75,11 +75,11 @@ def plan_grid() -> Grid:
     for variant, dialogs in (("as read", "agents"), ("sgd", "SGD")):
         rows = _rows(variant)
         plan = rows.assign(heads="", recall=rows["mean"], bytes=size * rows.budget, saved=math.nan)
-        found = budget_columns(
+        budgets = budget_columns(
             smallest_budgets(_best_first(plan)), lambda policy, _: _title(policy)
         )
-        columns["Smallest budget"] = found.pop("policy")
-        columns |= {f"{name}, {dialogs}": words for name, words in found.items()}
+        columns["Smallest budget"] = budgets.pop("policy")
+        columns |= {f"{name}, {dialogs}": words for name, words in budgets.items()}
     return Grid.of(columns)
 
 

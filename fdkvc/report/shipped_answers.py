@@ -65,8 +65,8 @@ def opened(run: Record) -> Shipped:
 
 def shipped_report() -> str:
     """Return the shipped results as a report."""
-    known = shipped()
-    run, model = known.run, str(known.run.about["model"]["name"])
+    results = shipped()
+    run, model = results.run, str(results.run.about["model"]["name"])
     ran = ran_on(None, run.versions, run.processor)
-    parts = answers_parts(run.settings, known.tables, model, run.texts, ran)
+    parts = answers_parts(run.settings, results.tables, model, run.texts, ran)
     return dialogs_report(parts, made=MEASURED_ON)

@@ -49,7 +49,7 @@ def rescued(run: Run) -> tuple[int, int | None]:
     turn and None.
     """
     current, born = run.dialogs.current[0], run.dialogs.born[0]
-    found: tuple[int, int, int | None] = (0, run.dialogs.turns - 1, None)
+    best: tuple[int, int, int | None] = (0, run.dialogs.turns - 1, None)
     before: dict[int, int] = {}
     for turn, topic in enumerate(current):
         ranks = ranks_of(run, turn)
@@ -59,9 +59,9 @@ def rescued(run: Run) -> tuple[int, int | None]:
                 for token, now in ranks.items()
                 if token in before and current[born[token]] == topic
             ]
-            found = max([found, *lifted], key=lambda each: each[0])
+            best = max([best, *lifted], key=lambda move: move[0])
         before = ranks
-    return found[1], found[2]
+    return best[1], best[2]
 
 
 def ranks_of(run: Run, turn: int) -> dict[int, int]:
@@ -140,16 +140,17 @@ def deciding_token(run: Run, turn: int, token: int, mentions: Sequence[Sequence[
     A value is held if all tokens of one of its `mentions` are. Then it is `token`, or else the
     first of a whole mention; if none is whole, what was evicted first of the one that broke last.
     """
-    begun = [each for each in mentions if each[0] < run.dialogs.bounds[0, turn + 1]]
-    if token >= run.dialogs.bounds[0, turn + 1] or not begun:
+    read = run.dialogs.bounds[0, turn + 1]
+    begun = [tokens for tokens in mentions if tokens[0] < read]
+    if token >= read or not begun:
         return token
-    kept, born, found = run.trace.kept[0, : turn + 1], run.dialogs.born[0], []
-    for tokens in sorted(begun, key=lambda each: token in each):
-        ends = [(_left(kept, int(born[each]), each), each) for each in tokens]
-        end, piece = min(ends, key=lambda each: each[0])
-        whole = end > turn
-        found.append((end, token if whole and token in tokens else piece))
-    return max(reversed(found), key=lambda each: each[0])[1]
+    kept, born, pieces = run.trace.kept[0, : turn + 1], run.dialogs.born[0], []
+    for tokens in sorted(begun, key=lambda tokens: token in tokens):
+        ends = {piece: _left(kept, int(born[piece]), piece) for piece in tokens}
+        piece = min(ends, key=ends.__getitem__)
+        whole = ends[piece] > turn
+        pieces.append((ends[piece], token if whole and token in tokens else piece))
+    return max(reversed(pieces), key=lambda piece: piece[0])[1]
 
 
 def _left(kept: Ints, born: int, token: int) -> int:
@@ -165,13 +166,13 @@ def why_sentences(
     With the `mentions` of a value that it is a piece of, explain what became of the value.
     """
     token = deciding_token(run, turn, token, mentions)
-    own = run.at(turn)
-    why = explain(own.trace, own.dialogs, 0, turn, token)
+    run = run.at(turn)
+    why = explain(run.trace, run.dialogs, 0, turn, token)
     if why.left is not None and why.left[0] < turn:
         return why_sentences(run, why.left[0], token)
-    if own.trunk is not None and why.status == Status.empty and why.born < own.trace.first_turn:
-        fork = own.trace.first_turn - 1
-        if token in own.trunk.at(fork).trace.state_after(fork).cache.token:
+    if run.trunk is not None and why.status == Status.empty and why.born < run.trace.first_turn:
+        fork = run.trace.first_turn - 1
+        if token in run.trunk.at(fork).trace.state_after(fork).cache.token:
             return [f"The fork dropped token {token} after turn {fork}."]
-        return why_sentences(own.trunk, fork, token)
+        return why_sentences(run.trunk, fork, token)
     return sentences(why)

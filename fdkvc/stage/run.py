@@ -109,9 +109,10 @@ class Run:
     @cached_property
     def entries(self) -> pd.DataFrame:
         """The entries that took part in each turn."""
-        own = entries_table(self.trace, self.dialogs, words=self.dialog.words)
-        past = None if self.trunk is None else self.trunk.entries
-        return own if past is None else _continued(past, own, self.trace.first_turn)
+        entries = entries_table(self.trace, self.dialogs, words=self.dialog.words)
+        if self.trunk is None:
+            return entries
+        return _continued(self.trunk.entries, entries, self.trace.first_turn)
 
     def at(self, turn: int) -> Run:
         """Return the run that took this turn: the trunk up to the fork."""
@@ -126,12 +127,10 @@ class Run:
     def cutoffs(self) -> tuple[float | None, ...]:
         """The lowest unprotected score that each turn kept; None if the budget evicted nothing."""
         first = self.trace.first_turn
-        found = (
-            float(self.trace.result(turn).cutoff[0, 0])
-            for turn in range(first, first + self.trace.turns)
-        )
+        turns = range(first, first + self.trace.turns)
+        cutoffs = (float(self.trace.result(turn).cutoff[0, 0]) for turn in turns)
         past = () if self.trunk is None else self.trunk.cutoffs[:first]
-        return (*past, *(None if math.isnan(cutoff) else cutoff for cutoff in found))
+        return (*past, *(None if math.isnan(cutoff) else cutoff for cutoff in cutoffs))
 
     @cached_property
     def metrics(self) -> tuple[Line, ...]:

@@ -145,11 +145,11 @@ def _fails(recordings: Sequence[Recording]) -> list[Chapter]:
         return []
     demand, spoken = failure.demand, failure.run.dialog
     assert isinstance(spoken, Spoken)
-    (mentions,) = (found for each, found in spoken.recording.evidence if each is demand)
+    (mentions,) = (place for need, place in spoken.recording.evidence if need is demand)
     pinned = _Pinned(spoken.name, spoken.recording, tuple(map(int, mentions[-1])))
     again = build_run(pinned, policy, Benchmark.budget)
     results = demand_results(again.trace, spoken.recording)
-    (met,) = (each.met[0] for each in results if each.demand is demand)
+    (met,) = (result.met[0] for result in results if result.demand is demand)
     left = int(np.isin(pinned.tokens, failure.run.trace.kept[0, demand.turn - 1]).sum())
     lost = (
         f"In the dialog “{spoken.name}” the assistant calls {demand.source} in turn "
@@ -166,7 +166,7 @@ def _fails(recordings: Sequence[Recording]) -> list[Chapter]:
         f"{count(_held(again, demand.turn).total(), 'entry', 'entries')}.",
         f"In turn {demand.turn} the call {'finds' if met else 'still lacks'} its argument.",
     )
-    at = [each.transcript.name for each in recordings].index(spoken.name)
+    at = [recording.transcript.name for recording in recordings].index(spoken.name)
     link = {"file": "dialogues", "dialog": f"{at}", "policies": f"fifo,{POLICY}"}
     link |= {"budget": f"{Benchmark.budget}", "turn": f"{failure.turn}"}
     back = {"section": "back"}

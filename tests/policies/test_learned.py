@@ -83,14 +83,12 @@ def test_what_went_because_its_word_came_again_would_have_stayed(folder: Path) -
     trace = simulate(policy_named("learned", window=0, weights=name), dialogs, budget=5)
 
     rome, *others = counterfactual(trace, dialogs, 0, turn=1, token=1)
-    assert rome.words == "Had its word not been said again, it would have been kept."
+    assert rome.words == "If its word had not been repeated, it would have been kept."
     assert nearest_first([*others, rome])[0] == rome
-    assert "said again" not in "".join(other.words for other in others)
+    assert "repeated" not in "".join(other.words for other in others)
     # The second "to" is as old as "at", and both are among the lowest two.
     to = counterfactual(trace, dialogs, 0, turn=2, token=4)
-    assert (
-        to[0].words == "Had its word not been said again, it would have been evicted all the same."
-    )
+    assert to[0].words == "If its word had not been repeated, it would still have been evicted."
     assert nearest_first(to)[-1] == to[0]
     five = counterfactual(trace, dialogs, 0, turn=2, token=3)
     assert all(type(change) is Change for change in five)
