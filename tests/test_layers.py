@@ -70,6 +70,7 @@ PACKAGES = {
         "report",
         "ui",
     },
+    "altair": {"charts", "ui"},
     "vl_convert": {"charts"},
     "streamlit": {"ui", "app", "pages"},
     "gguf": {"corpora"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import altair as alt
 import pandas as pd
 
 from fdkvc.charts.theme import (
@@ -13,20 +14,20 @@ from fdkvc.charts.theme import (
     axis_between,
     cycled,
     dashed_rule,
-    field,
     legend_columns,
-    mark,
     mean_tips,
     panel_title,
     policy_scale,
     policy_tints,
     single,
     top_legend,
+    unchecked,
 )
 
 DOT_HEIGHT = 13
 
 
+@unchecked
 def dots_chart(
     table: pd.DataFrame,
     title: str,
@@ -51,36 +52,31 @@ def dots_chart(
     if len(names) == 1:  # rows may be policies
         (tint,), hue = policy_tints(names, theme), theme.policies[GREYS]
         tints = [hue if row.startswith(FD_KVC) else tint for row in rows]
-        color = field("row:N", scale={"domain": rows, "range": tints}, legend=None)
+        color = alt.Color("row:N", scale=alt.Scale(domain=rows, range=tints), legend=None)
     else:
-        color = field("name:N", scale=policy_scale(names, theme), legend=legend)
-    lines = {
-        "y": field(
+        color = alt.Color("name:N", scale=policy_scale(names, theme), legend=legend)
+    base = alt.Chart(alt.NamedData("dots")).encode(
+        y=alt.Y(
             "row:N",
-            scale={"domain": rows, "paddingInner": 0.25, "paddingOuter": 0.15},
-            axis={"title": None, "ticks": False, "domain": False, "labelLimit": 190},
+            scale=alt.Scale(domain=rows, paddingInner=0.25, paddingOuter=0.15),
+            axis=alt.Axis(title=None, ticks=False, domain=False, labelLimit=190),
         ),
-        "yOffset": field("name:N", scale={"domain": names}),
-        "color": color,
-    }
-    dots = {
-        **lines,
-        "x": axis_between("mean", ends, format="~f", tickCount=5),
-        "shape": field("name:N", scale=cycled(names, SHAPES), legend=legend),
-        "tooltip": [
-            field("row:N", title=of),
-            field("name:N", title="of"),
-            *mean_tips(".4f"),
-            field("words:N", title=" "),
-        ],
-    }
-    intervals = {**lines, "x": "ci_low:Q", "x2": "ci_high"}
-    return single(
-        theme,
-        {"dots": table},
-        dashed_rule(0, ends, theme),
-        mark("rule", "dots", intervals, strokeWidth=2, clip=True, aria=False),
-        mark("point", "dots", dots, filled=True, size=55, opacity=1, clip=True),
-        height=len(rows) * (DOT_HEIGHT * len(names) + 14),
-        title=panel_title(title, subtitle),
+        yOffset=alt.YOffset("name:N", scale=alt.Scale(domain=names)),
+        color=color,
     )
+    intervals = base.mark_rule(strokeWidth=2, clip=True, aria=False)
+    intervals = intervals.encode(x="ci_low:Q", x2="ci_high")
+    dots = base.mark_point(filled=True, size=55, opacity=1, clip=True).encode(
+        x=axis_between(alt.X, "mean", ends, format="~f", tickCount=5),
+        shape=alt.Shape("name:N", scale=cycled(names, SHAPES), legend=legend),
+        tooltip=[
+            alt.Tooltip("row:N", title=of),
+            alt.Tooltip("name:N", title="of"),
+            *mean_tips(".4f"),
+            alt.Tooltip("words:N", title=" "),
+        ],
+    )
+    layers = dashed_rule(0, ends, theme), intervals, dots
+    height = len(rows) * (DOT_HEIGHT * len(names) + 14)
+    heading = panel_title(title, subtitle)
+    return single(theme, {"dots": table}, *layers, height=height, title=heading)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import altair as alt
 import pandas as pd
 
 from fdkvc.charts.theme import (
     DASHES,
+    Panel,
     Spec,
     Theme,
     axis_between,
-    between,
     cycled,
-    field,
-    mark,
     mean_band,
     mean_tips,
     panel_title,
@@ -24,9 +23,11 @@ from fdkvc.charts.theme import (
     single,
     tips,
     top_legend,
+    unchecked,
 )
 
 
+@unchecked
 def budgets_chart(
     table: pd.DataFrame,
     title: str,
@@ -50,25 +51,30 @@ def budgets_chart(
     policies = policies or table.policy.unique().tolist()
     intervals = intervals and bool(table.ci_high.notna().any())
     room = (budgets[-1] / budgets[0]) ** 0.04 if len(budgets) > 1 else 2
-    # Budgets grow by factors, which this axis spaces evenly.
-    scale = {"type": "log", **between((budgets[0] / room, budgets[-1] * room))}
-    axis = {"title": "budget", "values": budgets, "grid": False, "format": ",d"}
+    base = alt.Chart(alt.NamedData("budgets")).encode(
+        x=alt.X(
+            "budget:Q",
+            # Budgets grow by factors, which this axis spaces evenly.
+            scale=alt.Scale(type="log", domain=[budgets[0] / room, budgets[-1] * room], nice=False),
+            axis=alt.Axis(title="budget", values=budgets, grid=False, format=",d"),
+        )
+    )
     ends, form = (0, top), ".0%" if percent else "~f"
-    x = field("budget:Q", scale=scale, axis=axis)
-    axes = {"x": x, "y": axis_between("mean", ends, tickCount=5, format=form)}
+    y = axis_between(alt.Y, "mean", ends, tickCount=5, format=form)
     tints, legend = policy_scale(policies, theme), policy_legend(policies)
     means = mean_tips(".1%" if percent else ".2f", intervals)
-    tooltip = ["policy:N", "budget:Q", *means, field("n:Q", title="dialogs")]
-    layers = policy_lines("budgets", axes, policies, tints, tooltip, 70, legend)
+    tooltip = ["policy:N", "budget:Q", *means, alt.Tooltip("n:Q", title="dialogs")]
+    layers = policy_lines(base.encode(y=y), policies, tints, tooltip, 70, legend)
     subtitle = "mean over the dialogs"
     if intervals:
         subtitle += ", with its 95 % interval over clusters"
-        colours = {"x": x, "color": field("policy:N", scale=tints, legend=legend)}
-        layers.insert(0, mean_band("budgets", colours, ends, opacity=0.2, clip=True))
+        colour = alt.Color("policy:N", scale=tints, legend=legend)
+        layers.insert(0, mean_band(base.encode(color=colour), ends, opacity=0.2, clip=True))
     heading = panel_title(title, subtitle)
     return single(theme, {"budgets": table}, *layers, height=280, title=heading)
 
 
+@unchecked
 def series_chart(
     table: pd.DataFrame,
     schedule: str,
@@ -86,56 +92,54 @@ def series_chart(
     legend = top_legend(
         symbolType="stroke", symbolStrokeWidth=2, symbolOpacity=1, symbolSize=300, offset=18
     )
-    shared = {
-        "x": _turns("turn", len(schedule)),
-        "color": field("policy:N", scale=policy_scale(policies, theme), legend=legend),
-    }
-    lines = {
-        **shared,
-        "y": axis_between("mean", ends, tickCount=5, format="~g"),
-        "strokeDash": field("policy:N", scale=cycled(policies, DASHES), legend=legend),
-        "tooltip": ["turn:Q", "topic:N", "policy:N", *mean_tips(".4f")],
-    }
-    return single(
-        theme,
-        {"series": table, "topics": topics_data(schedule)},
-        *_topics(len(schedule), theme),
-        mean_band("series", shared, ends, opacity=0.25),
-        mark("line", "series", lines, strokeWidth=2, point={"size": 26}),
-        height=210,
-        title=panel_title(title, subtitle),
+    base = alt.Chart(alt.NamedData("series")).encode(
+        x=_turns("turn", len(schedule)),
+        color=alt.Color("policy:N", scale=policy_scale(policies, theme), legend=legend),
     )
+    lines = base.mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=26)).encode(
+        y=axis_between(alt.Y, "mean", ends, tickCount=5, format="~g"),
+        strokeDash=alt.StrokeDash("policy:N", scale=cycled(policies, DASHES), legend=legend),
+        tooltip=["turn:Q", "topic:N", "policy:N", *mean_tips(".4f")],
+    )
+    layers = *_topics(len(schedule), theme), mean_band(base, ends, opacity=0.25), lines
+    data = {"series": table, "topics": topics_data(schedule)}
+    return single(theme, data, *layers, height=210, title=panel_title(title, subtitle))
 
 
+@unchecked
 def damage_chart(table: pd.DataFrame, policies: Sequence[str], theme: Theme) -> Spec:
     """Return the damage over the turns with its data (policy, turn, writer, tokens, damage)."""
     low, high = min(0.0, float(table.damage.min())), max(0.1, float(table.damage.max()))
     room = 0.05 * (high - low)
     ends = low - room, high + room
-    axes = {
-        "x": _turns("turn", int(table.turn.max()) + 1),
-        "y": axis_between("damage", ends, tickCount=5, format="~g"),
-    }
-    tooltip = ["policy:N", "turn:Q", "writer:N", "tokens:Q", *tips(".3f", damage="nats a token")]
+    base = alt.Chart(alt.NamedData("damage")).encode(
+        x=_turns("turn", int(table.turn.max()) + 1),
+        y=axis_between(alt.Y, "damage", ends, tickCount=5, format="~g"),
+    )
+    words = "policy:N", "turn:Q", "writer:N", "tokens:Q"
+    tooltip = [*words, *tips(".3f", damage="nats a token")]
     tints, legend = policy_scale(policies, theme), policy_legend(policies)
-    lines = policy_lines("damage", axes, policies, tints, tooltip, 60, legend)
+    lines = policy_lines(base, policies, tints, tooltip, 60, legend)
     title = panel_title("Damage", "nats a token more than with the full cache")
     return single(theme, {"damage": table}, *lines, height=260, title=title)
 
 
-def _turns(name: str, turns: int) -> Spec:
+def _turns(field: str, turns: int) -> alt.X:
     axis = {"title": "turn", "format": "d", "tickCount": min(turns, 20), "grid": False}
-    return axis_between(name, (-0.5, turns - 0.5), **axis)
+    return axis_between(alt.X, field, (-0.5, turns - 0.5), **axis)
 
 
-def _topics(turns: int, theme: Theme) -> list[Spec]:
+def _topics(turns: int, theme: Theme) -> list[Panel]:
     """Shade every other run of a topic, and write its letter at the top."""
-    shade = {"x": _turns("left", turns), "x2": "right"}
-    letters = {"x": _turns("middle", turns), "y": {"value": -9}, "text": "topic:N"}
-    rects = mark("rect", "topics", shade, color=theme.faint, opacity=0.35, aria=False)
-    bold = {"color": theme.ink, "opacity": 0.8, "fontWeight": "bold", "aria": False}
-    shaded = {**rects, "transform": [{"filter": "datum.shaded"}]}
-    return [shaded, mark("text", "topics", letters, **bold)]
+    base = alt.Chart(alt.NamedData("topics"))
+    shade = base.transform_filter(alt.datum.shaded).mark_rect(
+        color=theme.faint, opacity=0.35, aria=False
+    )
+    letters = base.mark_text(color=theme.ink, opacity=0.8, fontWeight="bold", aria=False)
+    return [
+        shade.encode(x=_turns("left", turns), x2="right"),
+        letters.encode(x=_turns("middle", turns), y=alt.value(-9), text="topic:N"),
+    ]
 
 
 def topics_data(schedule: str) -> pd.DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import altair as alt
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -12,13 +13,12 @@ from fdkvc.charts.theme import (
     Spec,
     Theme,
     axis_between,
-    field,
-    mark,
     mean_tips,
     panel_title,
     policy_scale,
     single,
     tips,
+    unchecked,
 )
 
 BINS = 48
@@ -26,6 +26,7 @@ ROW_HEIGHT = 62
 FILL = 0.86  # share of a row's height that its highest bar takes
 
 
+@unchecked
 def spread_chart(
     values: dict[str, NDArray[np.float32]],
     title: str,
@@ -42,6 +43,7 @@ def spread_chart(
         low, high = min(low, -least), max(high, least)
     rows = len(values)
     y = axis_between(
+        alt.Y,
         "top",
         (rows, 0),
         values=[row + 0.5 for row in range(rows)],
@@ -51,24 +53,21 @@ def spread_chart(
         grid=False,
         labelLimit=150,
     )
-    bars = {
-        "x": axis_between("left", (low, high), format="~g", tickCount=8),
-        "x2": "right",
-        "y": y,
-        "y2": "bottom",
-        "color": field("policy:N", scale=policy_scale([*values], theme), legend=None),
-        "tooltip": ["policy:N", *tips(".4f", left="from", right="to"), "dialogs:Q"],
-    }
-    tooltip = ["policy:N", "dialogs:Q", *mean_tips(".4f", interval=False)]
-    means = {"x": "mean:Q", "y": y, "y2": "bottom", "tooltip": tooltip}
-    return single(
-        theme,
-        {"bars": bars_data(values), "means": means_data(values)},
-        mark("rect", "bars", bars),
-        mark("rule", "means", means, color=theme.ink, strokeWidth=2),
-        height=ROW_HEIGHT * rows,
-        title=panel_title(title, subtitle),
+    bars = alt.Chart(alt.NamedData("bars")).mark_rect()
+    bars = bars.encode(
+        x=axis_between(alt.X, "left", (low, high), format="~g", tickCount=8),
+        x2="right",
+        y=y,
+        y2="bottom",
+        color=alt.Color("policy:N", scale=policy_scale([*values], theme), legend=None),
+        tooltip=["policy:N", *tips(".4f", left="from", right="to"), "dialogs:Q"],
     )
+    means = alt.Chart(alt.NamedData("means")).mark_rule(color=theme.ink, strokeWidth=2)
+    tooltip = ["policy:N", "dialogs:Q", *mean_tips(".4f", interval=False)]
+    means = means.encode(x="mean:Q", y=y, y2="bottom", tooltip=tooltip)
+    data = {"bars": bars_data(values), "means": means_data(values)}
+    heading = panel_title(title, subtitle)
+    return single(theme, data, bars, means, height=ROW_HEIGHT * rows, title=heading)
 
 
 def spread_range(values: dict[str, NDArray[np.float32]]) -> tuple[float, float]:

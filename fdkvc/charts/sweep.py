@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
+import altair as alt
 import pandas as pd
 
 from fdkvc.charts.theme import (
@@ -15,8 +16,6 @@ from fdkvc.charts.theme import (
     axis_between,
     cycled,
     dashed_rule,
-    field,
-    mark,
     mean_band,
     mean_tips,
     panel_title,
@@ -24,17 +23,16 @@ from fdkvc.charts.theme import (
     policy_tints,
     single,
     tips,
+    unchecked,
 )
 
 PICK = "pick"
 """Name of the selection by which a person picks a setting."""
 
-_PICKING = [
-    {"name": PICK, "select": {"type": "point", "fields": ["setting"]}, "views": ["pickable"]}
-]
-"""Lets a person pick a setting by its mark; a page looks for this at the top of a spec."""
+_PICKABLE = "pickable"
 
 
+@unchecked
 def curve_chart(
     table: pd.DataFrame,
     metric: str,
@@ -54,25 +52,27 @@ def curve_chart(
     room = 0.04 * (high - low) or 0.5
     x_ends, y_ends = (low - room, high + room), curve_range(table, metric)
     axis = {"format": "~g", "tickCount": 5}
-    x = axis_between("value", x_ends, title=parameter, grid=False, **axis)
-    line = {"x": x, "y": axis_between("mean", y_ends, **axis)}
-    tooltip = ["setting:N", *mean_tips(".4f"), field("published:Q", format=".4f")]
+    x = axis_between(alt.X, "value", x_ends, title=parameter, grid=False, **axis)
+    y = axis_between(alt.Y, "mean", y_ends, **axis)
+    tooltip = ["setting:N", *mean_tips(".4f"), alt.Tooltip("published:Q", format=".4f")]
     (colour,) = policy_tints([policy], theme)
+    base = alt.Chart(alt.NamedData("curve")).encode(x=x)
+    points = alt.Chart(alt.NamedData("curve"), name=_PICKABLE).encode(x=x, y=y, tooltip=tooltip)
     layers = [
         dashed_rule(default, x_ends, theme),
-        mean_band("curve", {"x": x}, y_ends, color=colour, opacity=0.25),
-        mark("line", "curve", line, color=colour, strokeWidth=2, aria=False),
-        _pickable("curve", {**line, "tooltip": tooltip}, color=colour, size=70),
+        mean_band(base, y_ends, color=colour, opacity=0.25),
+        base.mark_line(color=colour, strokeWidth=2, aria=False).encode(y=y),
+        points.mark_point(filled=True, color=colour, size=70, opacity=1, cursor="pointer"),
     ]
     words = f"dashed: the default, {default:g}"
     if rows.published.notna().any():
         words += " · ◇ published"
-        printed = {"x": x, "y": "published:Q", "tooltip": tooltip}
-        looks = {"shape": "diamond", "color": theme.ink, "size": 170, "strokeWidth": 1.5}
-        diamonds = mark("point", "curve", printed, **looks, opacity=1)
-        layers.insert(3, {**diamonds, "transform": [{"filter": "isValid(datum.published)"}]})
+        printed = base.transform_filter("isValid(datum.published)").mark_point(
+            shape="diamond", color=theme.ink, size=170, strokeWidth=1.5, opacity=1
+        )
+        layers.insert(3, printed.encode(y="published:Q", tooltip=tooltip))
     heading = panel_title(title, words)
-    return single(theme, {"curve": rows}, *layers, height=230, title=heading, params=_PICKING)
+    return single(theme, {"curve": rows}, *layers, height=230, title=heading, params=[_picking()])
 
 
 def curve_range(table: pd.DataFrame, metric: str) -> tuple[float, float]:
@@ -84,6 +84,7 @@ def curve_range(table: pd.DataFrame, metric: str) -> tuple[float, float]:
     return float(lows[same].min()), float(highs[same].max())
 
 
+@unchecked
 def heat_chart(cells: pd.DataFrame, title: str, parameters: tuple[str, str], theme: Theme) -> Spec:
     """Return one metric over two hyperparameters with its data.
 
@@ -92,42 +93,46 @@ def heat_chart(cells: pd.DataFrame, title: str, parameters: tuple[str, str], the
     low, high = float(cells["mean"].min()), float(cells["mean"].max())
     if high - low < 0.01:
         low, high = low - 0.005, high + 0.005
-    axes = {
-        "x": field("x:O", axis={"title": parameters[0], "labelAngle": 0, "format": "~g"}),
-        "y": field("y:O", sort="descending", axis={"title": parameters[1], "format": "~g"}),
-    }
-    blocks = {
-        **axes,
-        "color": field(
+    x = alt.X("x:O", axis=alt.Axis(title=parameters[0], labelAngle=0, format="~g"))
+    y = alt.Y("y:O", sort="descending", axis=alt.Axis(title=parameters[1], format="~g"))
+    blocks = alt.Chart(alt.NamedData("cells"), name=_PICKABLE).mark_rect(cursor="pointer")
+    blocks = blocks.encode(
+        x=x,
+        y=y,
+        color=alt.Color(
             "mean:Q",
-            scale={"domain": [low, high], "scheme": "cividis"},
-            legend={"title": None, "format": "~g"},
+            scale=alt.Scale(domain=[low, high], scheme="cividis"),
+            legend=alt.Legend(title=None, format="~g"),
         ),
-        "stroke": _where("default", theme.ink, theme.paper),
-        "strokeWidth": _where("default", 3, 0.5),
-        "tooltip": ["setting:N", *mean_tips(".4f")],
-    }
-    figures = {**axes, "text": "label:N", "color": _where("dark", "#ffffff", "#000000")}
-    return single(
-        theme,
-        {"cells": cells.assign(dark=cells["mean"] < (low + high) / 2)},
-        {"name": "pickable", **mark("rect", "cells", blocks, cursor="pointer")},
-        mark("text", "cells", figures, fontSize=11, aria=False),
-        height=max(160, 34 * cells.y.nunique()),
-        title=panel_title(title, "outlined: nearest to the default"),
-        params=_PICKING,
+        stroke=alt.StrokeValue(theme.paper, condition=_where("default", theme.ink)),
+        strokeWidth=alt.StrokeWidthValue(0.5, condition=_where("default", 3)),
+        tooltip=["setting:N", *mean_tips(".4f")],
     )
+    figures = (
+        alt.Chart(alt.NamedData("cells"))
+        .mark_text(fontSize=11, aria=False)
+        .encode(
+            x=x,
+            y=y,
+            text="label:N",
+            color=alt.ColorValue("#000000", condition=_where("dark", "#ffffff")),
+        )
+    )
+    heading = panel_title(title, "outlined: nearest to the default")
+    height = max(160, 34 * cells.y.nunique())
+    data, params = {"cells": cells.assign(dark=cells["mean"] < (low + high) / 2)}, [_picking()]
+    return single(theme, data, blocks, figures, height=height, title=heading, params=params)
 
 
-def _where(name: str, value: object, otherwise: object) -> Spec:
-    """Return the encoding of a value where a field is true, and of another elsewhere."""
-    return {"value": otherwise, "condition": {"test": f"datum.{name}", "value": value}}
+def _where(field: str, value: object) -> dict[str, object]:
+    """Return the condition of a mark that has this value where a field is true."""
+    return {"test": f"datum.{field}", "value": value}
 
 
-def _pickable(data: str, encoding: Mapping[str, Any], **looks: Any) -> Spec:
-    """Return points by which a person picks a setting."""
-    looks = {"filled": True, "opacity": 1, "cursor": "pointer", **looks}
-    return {"name": "pickable", **mark("point", data, encoding, **looks)}
+def _picking() -> alt.TopLevelSelectionParameter:
+    """Let a person pick a setting by its mark; a page looks for this at the top of a spec."""
+    select = alt.PointSelectionConfig(type="point", fields=["setting"])
+    return alt.TopLevelSelectionParameter(name=PICK, select=select, views=[_PICKABLE])
 
 
 TRADEOFF_HEIGHT = 380
@@ -150,6 +155,7 @@ Box = tuple[float, float, float, float]
 around x."""
 
 
+@unchecked
 def tradeoff_chart(
     points: pd.DataFrame,
     titles: tuple[str, str],
@@ -169,37 +175,51 @@ def tradeoff_chart(
         for title, lower in zip(titles, lower_is_better, strict=True)
     )
     axis = {"format": "~g", "titleAnchor": "end"}
-    x = axis_between("x", x_range, title=x_arrow, tickCount=6, **axis)
-    y = axis_between("y", y_range, title=y_arrow, tickCount=5, **axis)
-    color = field("group:N", scale=policy_scale(groups, theme), legend=None)
-    across = {"x": "x_low:Q", "x2": "x_high", "y": y, "color": color}
-    along = {"x": x, "y": "y_low:Q", "y2": "y_high", "color": color}
-    dots = {
-        "x": x,
-        "y": y,
-        "color": color,
-        "shape": field("group:N", scale=cycled(groups, SHAPES), legend=None),
-        "size": _where("front", 130, 55),
-        "stroke": _where("front", theme.ink, None),
-        "tooltip": [
-            "setting:N",
-            *tips(".4f", x=titles[0], y=titles[1]),
-            field("front:N", title="on the front"),
-        ],
-    }
-    text = {"condition": {"test": "datum.fits <= width", **field("name:N")}, "value": ""}
-    place = {name: {"expr": f"datum.{name}"} for name in ("align", "dx", "dy")}
-    looks = {**place, "baseline": "middle", "fontSize": 10.5, "aria": False, "strokeWidth": 3}
-    names = {"x": x, "y": y, "text": text}
-    halo = {"color": theme.paper, "stroke": theme.paper, "opacity": 0.8}
-    dashes = {"color": theme.ink, "strokeDash": [5, 3], "strokeWidth": 1.5, "aria": False}
-    layers = (
-        mark("line", "front", {"x": x, "y": y, "order": "place:Q"}, **dashes),
-        mark("rule", "points", across, opacity=0.6, aria=False),
-        mark("rule", "points", along, opacity=0.6, aria=False),
-        _pickable("points", dots),
-        mark("text", "points", names, **looks, **halo),
-        mark("text", "points", names, **looks, color=theme.ink),
+    x = axis_between(alt.X, "x", x_range, title=x_arrow, tickCount=6, **axis)
+    y = axis_between(alt.Y, "y", y_range, title=y_arrow, tickCount=5, **axis)
+    color = alt.Color("group:N", scale=policy_scale(groups, theme), legend=None)
+    line = (
+        alt.Chart(alt.NamedData("front"))
+        .mark_line(color=theme.ink, strokeDash=[5, 3], strokeWidth=1.5, aria=False)
+        .encode(x=x, y=y, order="place:Q")
+    )
+    base = alt.Chart(alt.NamedData("points"))
+    rules = base.mark_rule(opacity=0.6, aria=False).encode(color=color)
+    across = rules.encode(x="x_low:Q", x2="x_high", y=y)
+    along = rules.encode(x=x, y="y_low:Q", y2="y_high")
+    marks = (
+        alt.Chart(alt.NamedData("points"), name=_PICKABLE)
+        .mark_point(filled=True, opacity=1, cursor="pointer")
+        .encode(
+            x=x,
+            y=y,
+            color=color,
+            shape=alt.Shape("group:N", scale=cycled(groups, SHAPES), legend=None),
+            size=alt.SizeValue(55, condition=_where("front", 130)),
+            stroke=alt.StrokeValue(None, condition=_where("front", theme.ink)),
+            tooltip=[
+                "setting:N",
+                *tips(".4f", x=titles[0], y=titles[1]),
+                alt.Tooltip("front:N", title="on the front"),
+            ],
+        )
+    )
+    inks: tuple[dict[str, Any], ...] = (
+        {"color": theme.paper, "stroke": theme.paper, "opacity": 0.8},
+        {"color": theme.ink},
+    )
+    halo, names = (
+        base.mark_text(
+            align=alt.expr("datum.align"),
+            dx=alt.expr("datum.dx"),
+            dy=alt.expr("datum.dy"),
+            baseline="middle",
+            fontSize=10.5,
+            aria=False,
+            strokeWidth=3,
+            **ink,
+        ).encode(x=x, y=y, text=alt.condition("datum.fits <= width", "name:N", alt.value("")))
+        for ink in inks
     )
     subtitle = (
         "dashed: the Pareto front" if len(front) > 1 else "no front: one has the best mean in both"
@@ -208,9 +228,14 @@ def tradeoff_chart(
         "points": with_room(points, x_range, y_range),
         "front": front.assign(place=front.index)[["x", "y", "place"]],
     }
-    heading = panel_title(f"{titles[1]}\nagainst {titles[0].lower()}", subtitle)
-    options = {"height": TRADEOFF_HEIGHT, "title": heading, "params": _PICKING}
-    return single(theme, data, *layers, **options)
+    return single(
+        theme,
+        data,
+        *(line, across, along, marks, halo, names),
+        height=TRADEOFF_HEIGHT,
+        title=panel_title(f"{titles[1]}\nagainst {titles[0].lower()}", subtitle),
+        params=[_picking()],
+    )
 
 
 def _range(points: pd.DataFrame, axis: str) -> tuple[float, float]:

@@ -9,19 +9,24 @@ and all other policies are grey. A letter, a dash, a shape or a pattern repeats 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial, wraps
 from itertools import cycle, islice
-from typing import Any
+from typing import Any, ParamSpec, TypeVar, cast
 
+import altair as alt
 import pandas as pd
+from altair.utils.schemapi import debug_mode
 
 Spec = dict[str, Any]
-"""A chart of Vega-Lite, or a part of one."""
+Panel = Any  # an Altair chart; its methods promise no closer type
+Ends = Sequence[float]  # the lowest and the highest value of an axis
+Channel = TypeVar("Channel", alt.X, alt.Y)
+Arguments = ParamSpec("Arguments")
 
-Ends = Sequence[float]
-"""The lowest and the highest value of an axis."""
+_building = threading.RLock()
 
 TOPICS = (
     "#0072B2",  # blue
@@ -150,17 +155,17 @@ def policy_tints(policies: Sequence[str], theme: Theme) -> list[str]:
     return [theme.policies[place] for place in tint_places(policies)]
 
 
-def policy_scale(policies: Sequence[str], theme: Theme) -> Spec:
+def policy_scale(policies: Sequence[str], theme: Theme) -> alt.Scale:
     """Return the scale of these policies' tints."""
-    return {"domain": list(policies), "range": policy_tints(policies, theme)}
+    return alt.Scale(domain=list(policies), range=policy_tints(policies, theme))
 
 
-def cycled(names: Sequence[str], looks: Sequence[Any]) -> Spec:
+def cycled(names: Sequence[str], looks: Sequence[Any]) -> alt.Scale:
     """Return a scale of these looks, from the first again where there are more names.
 
     `DASHES` and `SHAPES` tell lines and points apart without colour.
     """
-    return {"domain": list(names), "range": [*islice(cycle(looks), len(names))]}
+    return alt.Scale(domain=list(names), range=[*islice(cycle(looks), len(names))])
 
 
 NARROWEST = 350
@@ -182,12 +187,7 @@ def legend_columns(names: Sequence[str]) -> int:
     return max(1, min(4, int(NARROWEST / widest)))
 
 
-def top_legend(**options: Any) -> Spec:
-    """Return a legend above the plot, in as many rows as its entries need."""
-    return {"orient": "top", "title": None, "columns": 4, "offset": 4, "padding": 0, **options}
-
-
-def policy_legend(policies: Sequence[str], **options: Any) -> Spec:
+def policy_legend(policies: Sequence[str], **options: Any) -> alt.Legend:
     """Return the legend that `policy_lines` and their bands share."""
     return top_legend(
         columns=legend_columns(policies),
@@ -199,111 +199,116 @@ def policy_legend(policies: Sequence[str], **options: Any) -> Spec:
     )
 
 
-def field(name: str, **options: Any) -> Spec:
-    """Return the encoding of a field; its type follows its name.
-
-    Examples
-    --------
-    >>> field("policy:N", legend=None), field("right")
-    ({'field': 'policy', 'type': 'nominal', 'legend': None}, {'field': 'right'})
-    """
-    name, _, kind = name.partition(":")
-    types = {"N": "nominal", "O": "ordinal", "Q": "quantitative"}
-    return {"field": name, **({"type": types[kind]} if kind else {}), **options}
-
-
-def axis_between(name: str, ends: Ends, **axis: Any) -> Spec:
-    """Return the encoding of a number on an axis with exactly these ends."""
-    return field(f"{name}:Q", scale=between(ends), axis={"title": None, **axis})
-
-
-def between(ends: Ends) -> Spec:
-    """Return a scale with exactly these ends."""
-    return {"domain": list(ends), "nice": False}
-
-
-def mark(kind: str, data: str, encoding: Mapping[str, Any], **looks: Any) -> Spec:
-    """Return marks of a kind, such as ``line``, over a dataset by its name.
-
-    In the encoding, and in a list for a tooltip, a name is a `field`.
-    """
-
-    def encoded(value: Any) -> Any:
-        if isinstance(value, list):
-            return [encoded(part) for part in value]
-        return field(value) if isinstance(value, str) else value
-
-    channels = {channel: encoded(value) for channel, value in encoding.items()}
-    return {"data": {"name": data}, "mark": {"type": kind, **looks}, "encoding": channels}
-
-
 def policy_lines(
-    data: str,
-    axes: Mapping[str, Any],
+    base: Panel,
     policies: Sequence[str],
-    tints: Spec,
-    tooltip: Sequence[str | Spec],
+    tints: alt.Scale,
+    tooltip: Sequence[str | alt.Tooltip],
     size: int,
-    legend: Spec | None,
-    kind: str = "policy:N",
-) -> list[Spec]:
+    legend: alt.Legend | None,
+    field: str = "policy",
+) -> list[Panel]:
     """Return a line for each policy and, on it, points of the policy's shape with a tooltip.
 
-    `kind` is the field that names the policies.
+    `base` has its axes, for data with a column `field`.
     """
-    color = field(kind, scale=tints, legend=legend)
-    dash, shape = (
-        field(kind, scale=cycled(policies, looks), legend=legend) for looks in (DASHES, SHAPES)
-    )
-    line = {**axes, "color": color, "strokeDash": dash}
-    points = {**axes, "color": color, "shape": shape, "tooltip": list(tooltip)}
+    kind = f"{field}:N"
+    base = base.encode(color=alt.Color(kind, scale=tints, legend=legend))
+    dash = alt.StrokeDash(kind, scale=cycled(policies, DASHES), legend=legend)
+    shape = alt.Shape(kind, scale=cycled(policies, SHAPES), legend=legend)
     return [
-        mark("line", data, line, strokeWidth=2, aria=False),
-        mark("point", data, points, filled=True, size=size, opacity=1),
+        base.mark_line(strokeWidth=2, aria=False).encode(strokeDash=dash),
+        base.mark_point(filled=True, size=size, opacity=1).encode(
+            shape=shape, tooltip=list(tooltip)
+        ),
     ]
 
 
-def tips(form: str, **titles: str) -> list[str | Spec]:
+def tips(form: str, **titles: str) -> list[str | alt.Tooltip]:
     """Return the lines of a tooltip for these numbers, by their fields."""
-    return [field(f"{name}:Q", title=title, format=form) for name, title in titles.items()]
+    return [alt.Tooltip(f"{field}:Q", title=title, format=form) for field, title in titles.items()]
 
 
-def mean_tips(form: str, interval: bool = True) -> list[str | Spec]:
+def mean_tips(form: str, interval: bool = True) -> list[str | alt.Tooltip]:
     """Return the lines of a tooltip that have a mean and its interval."""
     ends = {"ci_low": "interval from", "ci_high": "to"} if interval else {}
-    return [field("mean:Q", format=form), *tips(form, **ends)]
+    return [alt.Tooltip("mean:Q", format=form), *tips(form, **ends)]
 
 
-def mean_band(data: str, encoding: Mapping[str, Any], ends: Ends, **looks: Any) -> Spec:
+def mean_band(base: Panel, ends: Ends, **looks: Any) -> Panel:
     """Return the intervals of means as an area on a y axis with these ends."""
-    y = field("ci_low:Q", scale=between(ends))
-    return mark("area", data, {**encoding, "y": y, "y2": "ci_high"}, aria=False, **looks)
+    y = alt.Y("ci_low:Q", scale=between(ends))
+    return base.mark_area(aria=False, **looks).encode(y=y, y2="ci_high")
 
 
-def dashed_rule(value: float, ends: Ends, theme: Theme) -> Spec:
+def between(ends: Ends) -> alt.Scale:
+    """Return a scale with exactly these ends."""
+    return alt.Scale(domain=list(ends), nice=False)
+
+
+def axis_between(kind: type[Channel], field: str, ends: Ends, **axis: Any) -> Channel:
+    """Return the x or y channel of a number, on an axis with exactly these ends."""
+    return kind(f"{field}:Q", scale=between(ends), axis=alt.Axis(**{"title": None, **axis}))
+
+
+def dashed_rule(value: float, ends: Ends, theme: Theme) -> Panel:
     """Return a dashed rule at a value of an x axis with these ends."""
-    looks = {"color": theme.ink, "strokeDash": [4, 3], "opacity": 0.6, "aria": False}
-    rule = mark("rule", "", {"x": field("place:Q", scale=between(ends))}, **looks)
-    return {**rule, "data": {"values": [{"place": value}]}}
+    # Altair gathers other kinds of inline data under names, which `with_data` would replace.
+    chart = alt.Chart(alt.Data(values=[{"place": value}]))  # type: ignore[no-untyped-call]
+    rule = chart.mark_rule(color=theme.ink, strokeDash=[4, 3], opacity=0.6, aria=False)
+    return rule.encode(x=alt.X("place:Q", scale=between(ends)))
 
 
-def panel_title(text: str, subtitle: str = "") -> Spec:
+top_legend = partial(alt.Legend, orient="top", title=None, columns=4, offset=4, padding=0)
+"""Returns a legend above the plot, in as many rows as its entries need."""
+
+
+def panel_title(text: str, subtitle: str = "") -> alt.TitleParams:
     """Return a panel's title, above it and to the left; one too long for a phone has two lines."""
-    return {
-        "text": text.split("\n") if len(text) > MAX_TITLE else text.replace("\n", " "),
-        "anchor": "start",
-        "fontSize": 13,
-        "fontWeight": 600,
-        "offset": 6,
-        "subtitleFontSize": 11,
-        **({"subtitle": subtitle} if subtitle else {}),
-    }
+    return alt.TitleParams(
+        text.split("\n") if len(text) > MAX_TITLE else text.replace("\n", " "),
+        anchor="start",
+        fontSize=13,
+        fontWeight=600,
+        offset=6,
+        subtitle=subtitle or alt.Undefined,
+        subtitleFontSize=11,
+    )
 
 
-def column(panels: Sequence[Spec], theme: Theme) -> Spec:
+def unchecked(build: Callable[Arguments, Spec]) -> Callable[Arguments, Spec]:
+    """Let a function build its charts without Altair's checks, which take as long as all the rest.
+
+    Tests check a spec of every kind instead. Whether Altair checks holds for all threads, so one
+    spec is built at a time.
+    """
+
+    @wraps(build)
+    def quick(*arguments: Arguments.args, **options: Arguments.kwargs) -> Spec:
+        with _building, debug_mode(False):
+            return build(*arguments, **options)
+
+    return quick
+
+
+def built_once(build: Callable[Arguments, Spec]) -> Callable[Arguments, Spec]:
+    """Cache a function's specs by their arguments, built `unchecked`."""
+    return cast("Callable[Arguments, Spec]", lru_cache(maxsize=64)(unchecked(build)))
+
+
+def layered(*layers: Panel, **options: Any) -> Panel:
+    """Layer marks, the first at the bottom; options are those of `alt.layer`.
+
+    `alt.layer` itself copies every layer several times. For what is built `unchecked` only:
+    Altair's check would take each layer for a whole chart.
+    """
+    return alt.LayerSpec(layer=list(layers), **options)
+
+
+def column(panels: Sequence[Panel], theme: Theme) -> Spec:
     """Stack panels into one chart of the full width: it updates faster than many charts."""
     return {
-        "vconcat": list(panels),
+        "vconcat": [_part(panel) for panel in panels],
         "spacing": 14,
         "resolve": {"scale": dict.fromkeys(("color", "shape", "strokeDash"), "independent")},
         "autosize": {"type": "pad", "contains": "padding"},
@@ -314,19 +319,23 @@ def column(panels: Sequence[Spec], theme: Theme) -> Spec:
     }
 
 
-def single(theme: Theme, data: Mapping[str, pd.DataFrame], *layers: Spec, **options: Any) -> Spec:
-    """Layer marks into one chart of the full width with its data, the first at the bottom."""
+def single(theme: Theme, data: Mapping[str, pd.DataFrame], *layers: Panel, **options: Any) -> Spec:
+    """Layer marks into one chart of the full width with its data; options as of `alt.layer`."""
     return {
-        "layer": list(layers),
-        **options,
+        **_part(layered(*layers, **options)),
         "autosize": {"type": "fit-x", "contains": "padding"},
         "config": _inked(theme),
         "datasets": dict(data),
     }
 
 
+def _part(panel: Panel) -> Spec:
+    spec: Spec = panel.to_dict(validate=False, context={"top_level": False})
+    return spec
+
+
 def with_data(spec: Spec, data: Mapping[str, pd.DataFrame]) -> Spec:
-    """Join a spec with the data of this moment; the spec itself is not changed."""
+    """Join a cached spec with the data of this moment; the spec itself is not changed."""
     return {**spec, "datasets": dict(data)}
 
 

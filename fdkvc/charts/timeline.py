@@ -7,17 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import altair as alt
 import pandas as pd
 
 from fdkvc.charts.theme import (
     DASHES,
+    Panel,
     Spec,
     Theme,
     axis_between,
+    built_once,
     column,
     cycled,
-    field,
-    mark,
+    layered,
     panel_title,
     policy_legend,
     policy_lines,
@@ -60,22 +62,27 @@ class Line:
         return percent(value, 1) if self.percent else decimal(value, self.digits)
 
 
+@built_once
 def metrics_spec(turns: int, metrics: tuple[Line, ...], theme: Theme) -> Spec:
     """Build the spec of the metrics, for data ``metrics``, ``changes`` and ``cursor``."""
     names = [line.label for line in metrics]
     low, high = min(line.low for line in metrics), max(line.high for line in metrics)
     legend = top_legend(symbolType="stroke", symbolStrokeWidth=2, symbolSize=250, offset=12)
-    drawn = {
-        "x": _turn_axis(turns),
-        "y": axis_between("value", (low, high), **_INSIDE, values=[0, 0.5, 1]),
-        "color": field("metric:N", scale=cycled(names, theme.terms), legend=legend),
-        "strokeDash": field("metric:N", scale=cycled(names, DASHES)),
-        "tooltip": ["turn:Q", "metric:N", field("value:Q", format=".3f")],
-    }
-    layer = mark("line", "metrics", drawn, strokeWidth=2, point={"size": 22})
-    return column([_panel(turns, theme, layer, height=120, title=panel_title("Metrics"))], theme)
+    drawn = (
+        alt.Chart(alt.NamedData("metrics"))
+        .mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=22))
+        .encode(
+            x=_turn_axis(turns),
+            y=axis_between(alt.Y, "value", (low, high), **_INSIDE, values=[0, 0.5, 1]),
+            color=alt.Color("metric:N", scale=cycled(names, theme.terms), legend=legend),
+            strokeDash=alt.StrokeDash("metric:N", scale=cycled(names, DASHES)),
+            tooltip=["turn:Q", "metric:N", alt.Tooltip("value:Q", format=".3f")],
+        )
+    )
+    return column([_panel(turns, theme, drawn, height=120, title=panel_title("Metrics"))], theme)
 
 
+@built_once
 def lines_spec(
     turns: int, lanes: tuple[str, ...], own_ink: bool, lines: tuple[Line, ...], theme: Theme
 ) -> Spec:
@@ -87,58 +94,59 @@ def lines_spec(
     colours = policy_tints(lanes, theme)
     if own_ink:
         colours[-1] = theme.ink
-    tints = {"domain": list(lanes), "range": colours}
-    panels: list[Spec] = []
+    tints = alt.Scale(domain=list(lanes), range=colours)
+    panels: list[Panel] = []
     for line in lines:
         form = ".0%" if line.percent else ".1f"
-        y = axis_between(line.field, (line.low, line.high), **_INSIDE, format=form)
-        axes = {"x": _turn_axis(turns), "y": y}
-        run = field("lane:N", title="run")
-        tooltip = [run, "turn:Q", *tips(".3f", **{line.field: line.label})]
+        y = axis_between(alt.Y, line.field, (line.low, line.high), **_INSIDE, format=form)
+        run, at = alt.Tooltip("lane:N", title="run"), alt.Tooltip("turn:Q")
+        tooltip = [run, at, *tips(".3f", **{line.field: line.label})]
+        base = alt.Chart(alt.NamedData("lines")).encode(x=_turn_axis(turns), y=y)
         legend = None if panels else policy_legend(lanes, offset=12)
-        drawn, points = policy_lines("lines", axes, lanes, tints, tooltip, 36, legend, "lane:N")
+        drawn, points = policy_lines(base, lanes, tints, tooltip, 36, legend, "lane")
         if turns > MOST_POINTS:
-            points["transform"] = [{"filter": f"datum.turn % {-(-turns // MOST_POINTS)} == 0"}]
+            points = points.transform_filter(f"datum.turn % {math.ceil(turns / MOST_POINTS)} == 0")
         title = panel_title(line.label)
         panels.append(_panel(turns, theme, drawn, points, height=104, title=title))
     return column(panels, theme)
 
 
+@built_once
 def overlap_spec(turns: int, theme: Theme) -> Spec:
     """Build the spec of how far two caches overlap, turn by turn.
 
     For data ``overlap``, ``changes``, ``parting`` and ``cursor``.
     """
-    drawn = {
-        "x": _turn_axis(turns),
-        "y": axis_between("jaccard", (0, 1), **_INSIDE, values=[0, 0.5, 1], format=".0%"),
-        "tooltip": [
-            "turn:Q",
-            field("shared:Q", title="in both"),
-            field("only_one:Q", title="only in the first"),
-            field("only_other:Q", title="only in the second"),
-            *tips(".1%", jaccard="overlap"),
-        ],
-    }
-    point = {"fill": theme.ink, "size": 28}
-    words = {"text": "▼ caches diverge", "align": "left", "baseline": "bottom", "dx": -5}
-    parting = {"x": "middle:Q", "y": {"value": -3}}
-    panel = _panel(
-        turns,
-        theme,
-        mark("line", "overlap", drawn, stroke=theme.ink, point=point),
-        mark("text", "parting", parting, **words, fill=theme.ink),
-        height=90,
-        title=panel_title(
-            "Overlap of the two caches", "entries in both, as a share of entries in either"
-        ),
+    drawn = (
+        alt.Chart(alt.NamedData("overlap"))
+        .mark_line(stroke=theme.ink, point=alt.OverlayMarkDef(fill=theme.ink, size=28))
+        .encode(
+            x=_turn_axis(turns),
+            y=axis_between(alt.Y, "jaccard", (0, 1), **_INSIDE, values=[0, 0.5, 1], format=".0%"),
+            tooltip=[
+                "turn:Q",
+                alt.Tooltip("shared:Q", title="in both"),
+                alt.Tooltip("only_one:Q", title="only in the first"),
+                alt.Tooltip("only_other:Q", title="only in the second"),
+                *tips(".1%", jaccard="overlap"),
+            ],
+        )
     )
-    return column([panel], theme)
+    parting = (
+        alt.Chart(alt.NamedData("parting"))
+        .mark_text(text="▼ caches diverge", align="left", baseline="bottom", dx=-5, fill=theme.ink)
+        .encode(x="middle:Q", y=alt.value(-3))
+    )
+    title = panel_title(
+        "Overlap of the two caches", "entries in both, as a share of entries in either"
+    )
+    return column([_panel(turns, theme, drawn, parting, height=90, title=title)], theme)
 
 
-def _turn_axis(turns: int, at: str = "middle") -> Spec:
+def _turn_axis(turns: int, at: str = "middle") -> alt.X:
     """Return the x axis, with room at its left for the labels of the y axis."""
     return axis_between(
+        alt.X,
         at,
         (-0.075 * turns, turns),
         values=[turn + 0.5 for turn in range(0, turns, max(1, turns // 20))],
@@ -149,14 +157,20 @@ def _turn_axis(turns: int, at: str = "middle") -> Spec:
     )
 
 
-def _panel(turns: int, theme: Theme, *marks: Spec, **options: Any) -> Spec:
+def _panel(turns: int, theme: Theme, *marks: Panel, **options: Any) -> Panel:
     """Layer marks, with a line wherever the topic changes and a frame around the current turn."""
-    left = {"x": _turn_axis(turns, "left")}
-    change = {"stroke": theme.ink, "strokeDash": [2, 3], "opacity": 0.6, "aria": False}
-    frame = {"fillOpacity": 0, "stroke": theme.ink, "strokeWidth": 2, "aria": False}
-    changes = mark("rule", "changes", left, **change)
-    cursor = mark("rect", "cursor", {**left, "x2": "right"}, **frame)
-    return {"layer": [changes, *marks, cursor], **options}
+    left = _turn_axis(turns, "left")
+    changes, cursor = (
+        alt.Chart(alt.NamedData(name)).encode(x=left) for name in ("changes", "cursor")
+    )
+    return layered(
+        changes.mark_rule(stroke=theme.ink, strokeDash=[2, 3], opacity=0.6, aria=False),
+        *marks,
+        cursor.mark_rect(fillOpacity=0, stroke=theme.ink, strokeWidth=2, aria=False).encode(
+            x2="right"
+        ),
+        **options,
+    )
 
 
 def placed(frame: pd.DataFrame) -> pd.DataFrame:

@@ -134,12 +134,13 @@ def test_a_chart_reads_only_fields_that_its_data_have(name: str) -> None:
     assert fields_of(chart) <= known | {"place"}
 
 
-def test_the_spec_of_a_stage_does_not_change_with_the_data() -> None:
+def test_the_spec_of_a_stage_is_built_once_and_does_not_change_with_the_data() -> None:
     spec = overlap_spec(2, LIGHT)
     before = json.dumps(spec)
     joined = with_data(spec, {"overlap": SERIES})
     assert json.dumps(spec) == before
     assert set(joined["datasets"]) == {"overlap"}
+    assert overlap_spec(2, LIGHT) is spec
 
 
 @pytest.mark.parametrize("name", ["curve", "heat", "tradeoff"])

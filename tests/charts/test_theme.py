@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 import tomllib
 from colorsys import rgb_to_hsv
+from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 
 import pytest
+from altair.utils import schemapi
 
 from fdkvc.charts import theme
 from fdkvc.charts.sweep import curve_chart
@@ -62,9 +65,9 @@ def test_of_as_many_policies_as_there_may_be_no_two_look_alike(
     seen: theme.Theme, start: str
 ) -> None:
     names = [f"{start}{number}" for number in range(12)]
-    tints = theme.policy_scale(names, seen)["range"]
+    tints = theme.policy_scale(names, seen).to_dict()["range"]
     for others in (theme.DASHES, theme.SHAPES):
-        other = theme.cycled(names, others)["range"]
+        other = theme.cycled(names, others).to_dict()["range"]
         looks = [*zip(tints, map(str, other), strict=True)]
         assert all(one != two for one, two in combinations(looks, 2))
 
@@ -102,3 +105,14 @@ def test_a_sweep_of_a_policy_has_the_policys_colour(seen: theme.Theme) -> None:
         spec = curve_chart(CURVE, "retention", "t", "w", 0.25, seen, policy)
         assert f"'color': '{seen.policies[place]}'" in str(spec)
         assert not [term for term in seen.terms if term in str(spec)]
+
+
+def test_specs_that_are_built_at_once_do_not_disturb_each_other() -> None:
+    @theme.unchecked
+    def build(number: int) -> theme.Spec:
+        time.sleep(0.002 * number)
+        return {"unchecked": not schemapi.DEBUG_MODE}
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(spec["unchecked"] for spec in threads.map(build, range(1, 9)))
+    assert schemapi.DEBUG_MODE, "elsewhere Altair checks what is made"
