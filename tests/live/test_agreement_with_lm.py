@@ -17,12 +17,14 @@ import pytest
 
 from conftest import NO_TRANSFORMERS
 from fdkvc.corpora.formats import EXAMPLES, read_file
+from fdkvc.corpora.gguf_file import find_model
 from fdkvc.corpora.model_text import Passage
 from fdkvc.lm.chat import Chat
-from fdkvc.lm.language_model import LanguageModel, load_language_model
+from fdkvc.lm.language_model import LanguageModel, load_language_model, shared_language_model
 from fdkvc.lm.text_cache import read
 from fdkvc.policies import read_policy
 from tests.lm.test_chat_template import CHATML, MARKS
+from tests.lm.test_smollm2 import NO_ACCELERATE
 from tests.models import write_model
 
 if os.environ.get("FDKVC_REQUIRE_CAPTURE") == "1":
@@ -132,6 +134,39 @@ def kl(first: Any, second: Any) -> float:
 def test_a_message_is_the_same_tokens_by_the_template(tiny: Pair) -> None:
     encoded = tiny.lm.tokens.encode_dialog(read_file(EXAMPLES / "chat.json")[0])[:9]
     assert [tuple(ids) for ids in tiny.turns(9)] == [each.ids for each in encoded]
+
+
+@pytest.fixture(scope="module")
+def smollm2() -> Pair:
+    pytest.importorskip("accelerate", reason=NO_ACCELERATE)
+    path = find_model("smollm2")
+    folder, how = str(path.parent), {"gguf_file": path.name}
+    return Pair(
+        shared_language_model("smollm2"),
+        transformers.AutoModelForCausalLM.from_pretrained(
+            folder, **how, dtype=torch.float32
+        ).eval(),
+        transformers.AutoTokenizer.from_pretrained(folder, **how),
+    )
+
+
+@pytest.mark.smollm2
+@pytest.mark.parametrize("policy", ["fifo", "sink", "h2o"])
+def test_smollm2_holds_the_same_entries(smollm2: Pair, policy: str) -> None:
+    assert_smollm2_agrees(smollm2, policy)
+
+
+@pytest.mark.long
+@pytest.mark.smollm2
+@pytest.mark.parametrize("policy", ["surprisal", "whitelist(surprisal, first=1)", "fd-kvc"])
+def test_so_it_does_under_policies_that_compare_hidden_states(smollm2: Pair, policy: str) -> None:
+    assert_smollm2_agrees(smollm2, policy)
+
+
+def assert_smollm2_agrees(pair: Pair, policy: str) -> None:
+    worst, different, heads = agreement(pair, policy, 48, [*pair.turns(5)])
+    assert worst < CLOSE
+    assert different <= (0.01 * heads if policy in OTHERS else 0)
 
 
 @pytest.mark.parametrize("decides", ["head", "layer", "model"])
