@@ -200,6 +200,8 @@ def load_tokens(stored: Path | GgufFile, vocabulary: int) -> Tokens:
             tokenizer.decode([token])
         first = tuple(tokenizer.encode("").ids)
         more: dict[str, Any] = {}
+        marks: dict[Writer, tuple[int, ...]]
+        end: tuple[int, ...]
         if vocabulary_ids.keys() >= {*MARKS.values(), END}:
             marks = {writer: (vocabulary_ids[mark],) for writer, mark in MARKS.items()}
             end = (vocabulary_ids[END],)
@@ -212,7 +214,7 @@ def load_tokens(stored: Path | GgufFile, vocabulary: int) -> Tokens:
             end = ids("\n")[-1:]
     if not (end and all(marks.values())):
         raise ValueError("its tokenizer cannot encode a line that begins with a name")
-    return Tokens(tokenizer, first, marks, *end[:1], **more)
+    return Tokens(tokenizer, first, marks, end[0], **more)
 
 
 def library_tokens(tokenizer: Any, *, speakers: bool) -> Tokens:
@@ -227,7 +229,7 @@ def library_tokens(tokenizer: Any, *, speakers: bool) -> Tokens:
     marks, end, more = _of_template(
         parts, lambda text: tuple(found.encode(text, add_special_tokens=False).ids)
     )
-    return Tokens(found, (), marks, *end, **more)
+    return Tokens(found, (), marks, end[0] if end else -1, **more)
 
 
 def _of_template(
