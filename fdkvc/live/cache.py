@@ -37,7 +37,7 @@ from fdkvc.lm.head_eviction import (
     check_eviction,
     with_new,
 )
-from fdkvc.lm.tokens import TOKEN_FEATURES, Tokens
+from fdkvc.lm.tokens import TOKEN_FEATURES, Tokens, library_tokens
 from fdkvc.parameters import Field, check_parameter
 from fdkvc.policies import Policy
 from fdkvc.policies.together import POOL
@@ -181,8 +181,9 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             self.layers[number] = PolicyLayer(carried, bits)
         self._tokens: Tokens | None = None
         if TOKEN_FEATURES & {*policy.looks_at}:
-            given = isinstance(tokenizer, Tokens)
-            self._tokens = tokenizer if given else Tokens(tokenizer, (), {}, 0)
+            speakers = not {"speakers", "traits"}.isdisjoint(policy.looks_at)
+            known = isinstance(tokenizer, Tokens)
+            self._tokens = tokenizer if known else library_tokens(tokenizer, speakers=speakers)
         self.ends: list[int] = []
         self.moved: list[int] = []
         self.decisions: list[EvictionStep] = []

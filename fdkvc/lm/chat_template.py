@@ -6,6 +6,7 @@ which the texts before and after a message of each role are taken.
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 import sys
@@ -29,6 +30,7 @@ class ChatTemplate(NamedTuple):
     """After any message."""
 
 
+@functools.lru_cache(maxsize=8)
 def chat_template(template: str) -> ChatTemplate | None:
     """Return the texts around messages, None if the template cannot be read message by message.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from fdkvc.corpora.tokenizer_file import FILE, as_value_error, check_tokenizer, 
 from fdkvc.corpora.transcripts import Transcript, word_ids
 from fdkvc.corpora.word_frequencies import surprisal_in
 from fdkvc.limits import MAX_MODEL_JSON_BYTES
-from fdkvc.lm.chat_template import chat_template
+from fdkvc.lm.chat_template import ChatTemplate, chat_template
 
 MARKS: Mapping[Writer, str] = {"user": "<user>", "system": "<system>", "call": "<call>"}
 END = "<end>"
@@ -127,7 +127,7 @@ class Tokens:
     def _speaker(self, ids: Sequence[int]) -> int:
         """Return the speaker of a passage by the mark that it begins with."""
         first = 0
-        for before in (self.first, self.prompt):
+        for before in (self.closing, self.first, self.prompt):  # a written passage is closed later
             first += len(before) * (tuple(ids[first : first + len(before)]) == before)
         writers = [
             writer
@@ -200,25 +200,50 @@ def load_tokens(stored: Path | GgufFile, vocabulary: int) -> Tokens:
             tokenizer.decode([token])
         first = tuple(tokenizer.encode("").ids)
         more: dict[str, Any] = {}
+        marks: dict[Writer, tuple[int, ...]]
+        end: tuple[int, ...]
         if vocabulary_ids.keys() >= {*MARKS.values(), END}:
             marks = {writer: (vocabulary_ids[mark],) for writer, mark in MARKS.items()}
             end = (vocabulary_ids[END],)
         elif template := chat_template(_template(stored)):
             tokenizer.encode_special_tokens = False
-            user, assistant, system, tool = (
-                ids(template.starts[role]) for role in ("user", "assistant", "system", "tool")
-            )
-            end, tail = (closing := ids(template.end))[:1], closing[1:]
-            more |= {"tail": tail, "prompt": ids(template.prompt), "calls_as_json": True}
-            more["kinds"] = {"system": system, "result": tool}
+            marks, end, more = _of_template(template, ids)
             tokenizer.encode_special_tokens = True
-            marks = {"user": user, "system": assistant, "call": assistant + ids(CALL_TAGS[0])}
         else:
             marks = {writer: ids(f"{writer.capitalize()}:") for writer in MARKS}
             end = ids("\n")[-1:]
     if not (end and all(marks.values())):
         raise ValueError("its tokenizer cannot encode a line that begins with a name")
-    return Tokens(tokenizer, first, marks, *end[:1], **more)
+    return Tokens(tokenizer, first, marks, end[0], **more)
+
+
+def library_tokens(tokenizer: Any, *, speakers: bool) -> Tokens:
+    """Return the tokens of a *transformers* tokenizer, or of any with its `decode`.
+
+    With `speakers`, also the marks of its chat template, by which they are known.
+    """
+    found = getattr(tokenizer, "backend_tokenizer", None)
+    written = getattr(tokenizer, "chat_template", None)
+    if not (found and speakers and isinstance(written, str) and (parts := chat_template(written))):
+        return Tokens(found or tokenizer, (), {}, 0)
+    marks, end, more = _of_template(
+        parts, lambda text: tuple(found.encode(text, add_special_tokens=False).ids)
+    )
+    return Tokens(found, (), marks, end[0] if end else -1, **more)
+
+
+def _of_template(
+    template: ChatTemplate, ids: Callable[[str], tuple[int, ...]]
+) -> tuple[dict[Writer, tuple[int, ...]], tuple[int, ...], dict[str, Any]]:
+    """Return the marks, the end and what else `Tokens` has of a template."""
+    user, assistant, system, tool = (
+        ids(template.starts[role]) for role in ("user", "assistant", "system", "tool")
+    )
+    closing = ids(template.end)
+    marks: dict[Writer, tuple[int, ...]] = {"user": user, "system": assistant}
+    marks["call"] = assistant + ids(CALL_TAGS[0])
+    more = {"tail": closing[1:], "prompt": ids(template.prompt), "calls_as_json": True}
+    return marks, closing[:1], more | {"kinds": {"system": system, "result": tool}}
 
 
 def _template(stored: Path | GgufFile) -> str:
