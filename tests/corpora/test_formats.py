@@ -7,7 +7,9 @@ import json
 import os
 import stat
 import time
+import tracemalloc
 from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ from fdkvc.corpora.formats import (
     read_transcripts,
 )
 from fdkvc.corpora.formats.base import Format
+from fdkvc.corpora.json_input import check_structure
 from fdkvc.corpora.mentions import MentionFinder
 from fdkvc.corpora.transcripts import Demand, Mention, Transcript, Turn
 from fdkvc.limits import (
@@ -831,6 +834,27 @@ def test_work_has_a_bound(content: bytes, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         read_transcripts(content)
     assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b'["' + b'\\"' * 5_000_000 + b'"]', ""),
+        (b"[" + b"\n" * 10_000_000 + b"]", ""),
+        (b"]" * 10_000_000, ""),  # that the parser refuses
+        (b"]" * 300 + b"[" * 10_000, ""),
+        (b"[" * 300 + b"]" * 300, "line 1 is nested too deeply: at most 32 levels"),
+        (b'["]",\n[' + b"[" * 300, "line 2 is nested too deeply: at most 32 levels"),
+    ],
+)
+def test_the_structure_of_json_is_checked_in_little_memory(content: bytes, sentence: str) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=sentence) if sentence else nullcontext():
+            check_structure(content)
+        assert tracemalloc.get_traced_memory()[1] < 6 * len(content) + 20_000
+    finally:
+        tracemalloc.stop()
 
 
 JSON = any_json(
