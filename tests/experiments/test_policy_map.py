@@ -206,7 +206,7 @@ def test_the_page_shows_agent_results() -> None:
     )
     for row in shipped_table("agents").to_dict("records"):
         if row["variant"] == agents.AS_READ and row["metric"] == agents.METRICS[0]:
-            assert f"<td>{100 * row['mean']:.0f} (" in shown
+            assert f"<td>{100 * row['mean']:.1f} (" in shown
     recall: Any = shipped_table("agents").query("metric == 'call_recall'").set_index("policy")
     assert recall[recall.variant == agents.SGD].loc["fifo", "budget"].tolist() == [
         *agents.SGD_BUDGETS
