@@ -1,7 +1,5 @@
 """What is measured and pictured of the running project; run with ``python -m benchmarks.NAME``."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import statistics

@@ -3,8 +3,6 @@
 The browser tests, the README's pictures and the measurements of the screen all start here.
 """
 
-from __future__ import annotations
-
 import shutil
 import socket
 import subprocess

@@ -8,8 +8,6 @@ peak is that of the GPU's allocator, or of the process on the CPU, less what the
 CPU, time is CPU time. Needs Linux and the packages of requirements-capture.txt. Prints a table.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

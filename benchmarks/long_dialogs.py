@@ -6,8 +6,6 @@ A dialog has turns of 300 words, drawn from 20,000 by Zipf's law and embedded wi
 run has its own process, with one BLAS thread. Memory is the peak of the whole process.
 """
 
-from __future__ import annotations
-
 import argparse
 from time import process_time
 

@@ -7,8 +7,6 @@ remains once the sessions expired.
     python -m benchmarks.memory [--loads 400] [--uploads 40]
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Needs Chromium and the development requirements.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 from io import BytesIO

@@ -7,8 +7,6 @@ alternate in one run; medians of CPU time of one thread are printed. *transforme
 packages of requirements-capture.txt, and is left out without them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path

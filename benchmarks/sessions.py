@@ -6,8 +6,6 @@ stage, before and during the batches.
     python -m benchmarks.sessions [--dialogs 2000] [--clicks 15]
 """
 
-from __future__ import annotations
-
 import re
 import statistics
 import time

@@ -6,8 +6,6 @@ Measurements alternate in one run and medians are printed: on a shared machine, 
 one run only.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

@@ -9,8 +9,6 @@ opened from the one before.
     python -m benchmarks.stage_latency [--keys 40] [--rounds 3]
 """
 
-from __future__ import annotations
-
 import json
 import math
 import statistics

@@ -1,7 +1,5 @@
 """Extensions: what other installed packages add to a registry, found by their entry points."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from importlib.metadata import entry_points

@@ -4,8 +4,6 @@ A frozen dataclass declares its fields with `parameter`; a setting outside of on
 Controls, checks, links, command-line options and sweeps are made from this declaration.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import numbers

@@ -1,7 +1,5 @@
 """Format numbers, lists and commands for text."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 

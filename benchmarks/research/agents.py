@@ -9,8 +9,6 @@ surprisal is measured with the word frequencies of general English, too; marks k
 shipped table.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -10,8 +10,6 @@ bundled model does not know, drawn by the same seed; their names begin with dev.
 With --services it writes the services of the training dialogs instead.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import lzma

@@ -7,8 +7,6 @@ features, and without one or a group of them. Writes ``fdkvc/policies/learned.js
     python -m benchmarks.research.learned train.json.xz
 """
 
-from __future__ import annotations
-
 import json
 import random
 import tempfile

@@ -9,8 +9,6 @@ that are filled once a cache could be full. It also prints the difference betwee
 its largest score and by its mean score.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

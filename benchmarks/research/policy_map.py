@@ -7,8 +7,6 @@ and answered by the bundled model. FOLDER keeps the values of each dialog, so th
 run continues. The map is written last.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path

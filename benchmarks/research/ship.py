@@ -3,8 +3,6 @@
 python -m benchmarks.research.ship
 """
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 from fdkvc.experiments.benchmark import run_benchmark

@@ -15,8 +15,6 @@ requirements-capture.txt; uses a GPU if there is one.
     python -m benchmarks.research.train_bundled_model train.json.xz FOLDER [--tokens N] [--seed 0]
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

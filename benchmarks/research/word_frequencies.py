@@ -6,8 +6,6 @@ FILE is train.json.xz, the training dialogues of the Schema-Guided Dialogue data
 2020, CC BY-SA 4.0) as one list. Words with fewer than ten occurrences are left out.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 from benchmarks import options

@@ -1,7 +1,5 @@
 """Figures with their intervals as dots on a line, a row for each scenario."""
 
-from __future__ import annotations
-
 import altair as alt
 import pandas as pd
 

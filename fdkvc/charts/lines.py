@@ -1,7 +1,5 @@
 """Means over budgets or turns and the damage over turns, a line for each policy."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import altair as alt

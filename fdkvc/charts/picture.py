@@ -1,7 +1,5 @@
 """Charts as pictures, without a browser."""
 
-from __future__ import annotations
-
 import json
 from functools import lru_cache
 from typing import Literal

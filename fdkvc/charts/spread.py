@@ -1,7 +1,5 @@
 """How a number is distributed over dialogs, a row for each policy."""
 
-from __future__ import annotations
-
 import json
 
 import altair as alt

@@ -1,7 +1,5 @@
 """A hyperparameter swept: curves, a heat map of two, and what one metric costs in another."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 

@@ -7,8 +7,6 @@ Tol (2021, *Colour Schemes*). FD-KVC has a hue that no topic has, its variants h
 and all other policies are grey. A letter, a dash, a shape or a pattern repeats what a colour says.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

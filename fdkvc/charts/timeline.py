@@ -1,7 +1,5 @@
 """Metrics over the turns of one run or of several, and the overlap of two caches."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """``answers`` and ``live``: what a model's answers lose when policies evict from its cache."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from dataclasses import replace
 from time import perf_counter

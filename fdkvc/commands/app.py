@@ -1,7 +1,5 @@
 """``app``: the dashboard in a browser."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from argparse import Namespace

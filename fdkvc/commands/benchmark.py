@@ -1,7 +1,5 @@
 """``benchmark``: the policies on synthetic scenarios, compared with the paper."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 
 from fdkvc.commands.console import finish, running, warn_no_effect

@@ -1,7 +1,5 @@
 """``dialogs`` and ``capture``: replay real dialogs, and record what a model attends to in them."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import replace

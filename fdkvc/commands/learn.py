@@ -1,7 +1,5 @@
 """``learn``: fit the weights of the policy `learned` to your own dialogs."""
 
-from __future__ import annotations
-
 import json
 from argparse import Namespace
 from datetime import UTC, datetime

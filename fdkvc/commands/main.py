@@ -1,7 +1,5 @@
 """Run a command and turn its errors and signals into one sentence and an exit code."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """``report`` and ``repeat``: share a run, and run it again."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path

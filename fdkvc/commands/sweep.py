@@ -1,7 +1,5 @@
 """``sweep``: hyperparameters of a policy."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 
 from fdkvc.commands.console import finish, running, warn_no_effect

@@ -1,7 +1,5 @@
 """``trace``: everything that happens in one dialog under one policy."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from collections.abc import Sequence
 

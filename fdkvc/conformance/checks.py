@@ -3,8 +3,6 @@
 A check raises a `Fault`, an AssertionError that describes what the cache does wrong.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Adapters of the project's NumPy decoder and its caches to the checks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

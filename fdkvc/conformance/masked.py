@@ -3,8 +3,6 @@
 In double precision, one head at a time, sharing no code with the caches under test.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """The subject of the checks: a cache, its model, and what the cache promises."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol

@@ -3,8 +3,6 @@
 Needs the packages of ``requirements-capture.txt``.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from functools import partial

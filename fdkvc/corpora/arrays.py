@@ -1,7 +1,5 @@
 """Dialogs from given arrays, and the checks of their numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

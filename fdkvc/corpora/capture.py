@@ -14,8 +14,6 @@ causal models only, and only at the beginning.
 Needs the packages of ``requirements-capture.txt``.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from bisect import bisect_right

@@ -6,8 +6,6 @@ The format and the sizes of its blocks are those of the ggml project's ``docs/gg
 package *gguf*, which converts quantized numbers.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import mmap

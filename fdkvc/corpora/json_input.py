@@ -1,7 +1,5 @@
 """Untrusted JSON: bounded before it is parsed, and checked field by field."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NoReturn

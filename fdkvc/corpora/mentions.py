@@ -1,7 +1,5 @@
 """Mentions: where the turns of a dialog have the value of an argument."""
 
-from __future__ import annotations
-
 import json
 import re
 from bisect import bisect_left, bisect_right

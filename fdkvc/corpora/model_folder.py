@@ -4,8 +4,6 @@ A folder of Hugging Face *transformers* has ``config.json``, a tokenizer, and we
 *safetensors*, whose header gives the type, shape and offsets of every array.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Iterator, Mapping

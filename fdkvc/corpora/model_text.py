@@ -8,8 +8,6 @@ A service call precedes the words of its turn. Each argument has the wording tha
 last, so that writing the call requires the dialog and not a database's spelling.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Recordings: a tokenized transcript with the attention vectors of its tokens, per head."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property

@@ -6,8 +6,6 @@ list of stop words, and valleys must be deeper, since turns are short. In 60 dia
 finds two thirds of the changes of service to within a turn, and 1.5 times as many false ones.
 """
 
-from __future__ import annotations
-
 import string
 from collections.abc import Sequence
 

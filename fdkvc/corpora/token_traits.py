@@ -1,7 +1,5 @@
 """Traits of tokens: what their text alone says of them, for a policy that learns from it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

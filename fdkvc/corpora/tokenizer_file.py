@@ -5,8 +5,6 @@ nested replacements exhaust memory. Such files are rejected before loading, and 
 library become one sentence.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Iterator, Mapping

@@ -5,8 +5,6 @@
 The text is a turn of the system: a model reads it, and a policy may evict it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

@@ -4,8 +4,6 @@ Counted in the training dialogues of the Schema-Guided Dialogue dataset, 2.6 mil
 ``word_frequencies.tsv`` names source and licence. Unlike a model's surprisal, it ignores context.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache

@@ -1,7 +1,5 @@
 """Scenarios × policies × dialogs, in chunks, on any `concurrent.futures.Executor`."""
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -3,8 +3,6 @@
 Needs the packages of ``requirements-dask.txt``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import threading

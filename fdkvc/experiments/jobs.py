@@ -1,7 +1,5 @@
 """Jobs of an experiment, several at once, on any `concurrent.futures.Executor`."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections import Counter

@@ -1,7 +1,5 @@
 """Answers by whether the model was trained on the services of a dialog."""
 
-from __future__ import annotations
-
 from collections.abc import Set
 
 import numpy as np

@@ -5,8 +5,6 @@ value whose newest mention has the token? Nothing of the cache enters, so the we
 budget. Dialogs are split by clusters, since those with the same services repeat each other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

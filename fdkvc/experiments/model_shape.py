@@ -4,8 +4,6 @@ Only layers that attend to all tokens count: no policy shrinks a layer that keep
 state of fixed size.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Which policy, and how much cache: recall against budget, in entries and in bytes of a model."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

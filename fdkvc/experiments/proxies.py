@@ -1,7 +1,5 @@
 """Proxies: how well metrics of a replayed cache predict the damage to a model's answers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any

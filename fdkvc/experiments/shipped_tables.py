@@ -3,8 +3,6 @@
 Each of `TABLES` is a CSV in the folder ``shipped``. The dialogs that were measured are not shipped.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """A study: the benchmark, and what the paper's other tables and claims need."""
 
-from __future__ import annotations
-
 import math
 import threading
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Counterfactuals: the smallest change of a setting that reverses the decision on an entry."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace

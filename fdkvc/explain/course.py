@@ -5,8 +5,6 @@ decay may reduce every entry, and the rest is the entry's own gain. Any other te
 every turn.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

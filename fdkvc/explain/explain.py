@@ -4,8 +4,6 @@ A policy's score is a sum of named terms, so the same sentences fit every policy
 rank, the margin, and the term that decided.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace

@@ -4,8 +4,6 @@ A policy declares its steps: their kind, and what they read and write. The narra
 describe each kind of step, and no policy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Notes on settings that have no effect, and on needed values that are not checked."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain

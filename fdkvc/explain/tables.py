@@ -1,7 +1,5 @@
 """A trace as tidy tables: a row for each entry and turn, and one for each turn."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

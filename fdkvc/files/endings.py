@@ -1,7 +1,5 @@
 """The signals that end a command, and when they do."""
 
-from __future__ import annotations
-
 import signal
 
 

@@ -1,7 +1,5 @@
 """Tables as CSV, and files as one archive."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 

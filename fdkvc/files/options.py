@@ -5,8 +5,6 @@ same name, and so is a flag that is off by default. `settings_from` reads option
 returns those that give the settings.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping

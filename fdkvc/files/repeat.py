@@ -1,7 +1,5 @@
 """Compare a repeated run with its ``run.json``."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

@@ -3,8 +3,6 @@
 `python -m benchmarks.research.ship` measures them; a test repeats some of their dialogs.
 """
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """The files and the text of a trace: what happens to every entry of one dialog."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from fdkvc.dialogs import DialogBatch

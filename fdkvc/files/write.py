@@ -1,7 +1,5 @@
 """Files, written whole or not at all."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """The kinds of run, a file for each: how it runs, also again, and its tables, files and words."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from fdkvc.files.record import Record, parse_run

@@ -1,7 +1,5 @@
 """Replays: the dialogs of a file, or a trace, under policies and budgets."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

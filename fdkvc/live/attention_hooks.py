@@ -5,8 +5,6 @@ library's attention interface: the model keeps its *eager* or *sdpa* attention, 
 prefixed name. The keys identify the cache, so other caches can use the same model.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Callable

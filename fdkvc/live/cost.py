@@ -1,7 +1,5 @@
 """The cost of a policy's cache in bytes and time, relative to one that evicts nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any

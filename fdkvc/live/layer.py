@@ -1,7 +1,5 @@
 """A layer's slots in a policy's cache, and which layers of a model a policy can evict from."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any

@@ -4,8 +4,6 @@ As in asymmetric quantization per token; the groups of Liu et al. 2024, *KIVI: A
 Asymmetric 2bit Quantization for KV Cache*, but of keys, too, so that an entry moves as it is.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -6,8 +6,6 @@ share keys deciding together, evicts the same entries; it may not if layers depe
 heads were pooled by their maximum, or positions closed up.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

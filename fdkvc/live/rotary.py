@@ -4,8 +4,6 @@ Su et al. 2021, *RoFormer*; positions that close the gaps: Xiao et al. 2023, *Ef
 Language Models with Attention Sinks*.
 """
 
-from __future__ import annotations
-
 import inspect
 import sys
 from typing import Any

@@ -4,8 +4,6 @@ A chat template is a program for a whole conversation. Here it renders a few con
 which the texts before and after a message of each role are taken.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Recordings of what a model's heads computed as it read a dialog."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

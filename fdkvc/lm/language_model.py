@@ -4,8 +4,6 @@ The folder has ``config.json``, weights as *safetensors*, which are converted to
 and ``tokenizer.json``; `fdkvc.corpora.gguf_file` takes the same from a GGUF file.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ Reads JSON from stdin: the template and a list of conversations, each with wheth
 turn is begun. Writes the texts as JSON, null where the template refuses one.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The paper's claims: the quantity that decides each, and its value from the printed cells."""
 
-from __future__ import annotations
-
 import math
 import operator
 import struct

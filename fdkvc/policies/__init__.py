@@ -1,7 +1,5 @@
 """The registry of policies: everything else finds them here and never by name."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar

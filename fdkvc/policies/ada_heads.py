@@ -1,7 +1,5 @@
 """Ada-heads: the heads of a layer share one budget; higher scores keep more."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

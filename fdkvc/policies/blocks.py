@@ -1,7 +1,5 @@
 """Blocks: entries are evicted by pages, as in paged attention."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A hyperparameter that differs by row: many settings of a policy in one batch."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What is displayed of a policy: its card, and the steps of its turn. It decides nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal

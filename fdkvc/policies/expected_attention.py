@@ -1,7 +1,5 @@
 """Expected attention: what future queries will attend to if they are like those so far."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """FastGen: the cheapest structure that keeps enough of the attention."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType

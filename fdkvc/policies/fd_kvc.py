@@ -1,7 +1,5 @@
 """FD-KVC: cumulative attention and decaying, reinforced recency, weighted into one score."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """FD-KVC with adaptive channel weights, which the paper names as future work."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """First in, first out: the newest entries stay."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar

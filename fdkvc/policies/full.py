@@ -1,7 +1,5 @@
 """The full cache: nothing is evicted, and memory grows."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from fdkvc.policies.base import EVICTION

@@ -1,7 +1,5 @@
 """H2O: heavy hitters of accumulated attention, and a window of the newest."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 

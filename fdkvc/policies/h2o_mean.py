@@ -1,7 +1,5 @@
 """Mean attention received: H2O's sum per query."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """KeyDiff: keys that are unlike the others stay."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

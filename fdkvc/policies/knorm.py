@@ -1,7 +1,5 @@
 """Key norm: entries with short keys stay."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

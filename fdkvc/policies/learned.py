@@ -1,7 +1,5 @@
 """Learned: a linear score of what a token is, how old, and whether it came again."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

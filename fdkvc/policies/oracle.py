@@ -1,7 +1,5 @@
 """The oracle: it knows the rest of the dialog, which no real cache does."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

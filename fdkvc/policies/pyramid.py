@@ -1,7 +1,5 @@
 """Pyramid: lower layers get larger budgets than upper ones, with the same total."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

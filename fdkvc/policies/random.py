@@ -1,7 +1,5 @@
 """Random replacement, reproducible by a seed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

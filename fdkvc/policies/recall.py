@@ -1,7 +1,5 @@
 """Recall: evicted entries wait in a second tier, from which the query brings their page back."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Retrieval: nothing is thrown away, and a turn reads what is nearest to its queries."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

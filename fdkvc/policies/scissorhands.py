@@ -1,7 +1,5 @@
 """Scissorhands: what was pivotal will be pivotal."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType

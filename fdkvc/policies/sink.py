@@ -1,7 +1,5 @@
 """Sink+Window: the first tokens of the dialog and the newest ones stay."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from fdkvc.attention import Bools, Observation

@@ -1,7 +1,5 @@
 """SnapKV: the last queries vote, and votes are pooled over neighbours."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Surprisal: surprising tokens that are not repeated later stay beside the newest."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Heads that decide together, by the mean or the largest of their scores."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """TOVA: the entries that the last query attends to stay."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

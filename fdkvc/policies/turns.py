@@ -1,7 +1,5 @@
 """Turns: each turn is compressed once, when it ends."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass

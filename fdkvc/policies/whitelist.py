@@ -1,7 +1,5 @@
 """Whitelist: turns, a speaker or words are never evicted, within the budget."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Window: a share of the budget is reserved for the newest entries."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from fdkvc.attention import Bools, Observation

@@ -3,8 +3,6 @@
 `fdkvc.paper.claims` defines each claim and the quantity that decides it, which is computed here.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The table of all measured figures, published values and verdicts: source of all others."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from itertools import product

@@ -1,7 +1,5 @@
 """Compare the same policies in two runs."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pandas as pd

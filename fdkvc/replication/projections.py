@@ -5,8 +5,6 @@ name the matrix. The output is a mean of values, so only the value matrix compar
 space.
 """
 
-from __future__ import annotations
-
 import math
 from itertools import product
 

@@ -1,7 +1,5 @@
 """Which policies are worse than random eviction."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from fdkvc.experiments.benchmark import COMPOSITE, Results

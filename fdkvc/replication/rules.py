@@ -1,7 +1,5 @@
 """The rules that judge a published figure; the first that applies decides."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Percentages are fractions, adaptation is in turns, latency in milliseconds. Publ
 only beside runs with the paper's settings: default hyperparameters, budget and world.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from itertools import product

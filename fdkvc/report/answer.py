@@ -1,7 +1,5 @@
 """A model's answer that fails, and what it writes once evicted words are restored."""
 
-from __future__ import annotations
-
 from html import escape
 
 from fdkvc.corpora.formats import EXAMPLES, read_transcripts

@@ -1,7 +1,5 @@
 """The paper's claims as HTML: verdict, reason, and the evidence on a number line."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from html import escape

@@ -1,7 +1,5 @@
 """A shareable report: claims with verdict and evidence, tables, figures, examples, provenance."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The paper's figures from measured numbers, every line with its interval."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """A gallery: pages about the shipped results that a disk or any web server can serve."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from html import escape
 

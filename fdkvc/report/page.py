@@ -1,7 +1,5 @@
 """A self-contained HTML page: it loads nothing from elsewhere."""
 
-from __future__ import annotations
-
 from functools import cache
 from html import escape
 from pathlib import Path

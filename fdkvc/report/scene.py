@@ -1,7 +1,5 @@
 """A stage as one HTML file, with its explanations, that works without a server."""
 
-from __future__ import annotations
-
 import base64
 import json
 import zlib

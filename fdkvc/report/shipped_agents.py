@@ -1,7 +1,5 @@
 """Shipped results on agent conversations: a chart, a table, and both as a report."""
 
-from __future__ import annotations
-
 import math
 from functools import cache
 from html import escape

@@ -3,8 +3,6 @@
 The files were written by ``python -m fdkvc answers``; see `fdkvc.lm`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from io import StringIO

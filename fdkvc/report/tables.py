@@ -1,7 +1,5 @@
 """The paper's tables as HTML, with published figures and verdicts."""
 
-from __future__ import annotations
-
 from html import escape
 
 from fdkvc.charts.theme import TINTS, hue_of

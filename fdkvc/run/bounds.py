@@ -10,8 +10,6 @@ Evidence counts only if all tokens of a mention are cached when they are needed,
 integer programme; it is small, because it involves only the tokens of mentions.
 """
 
-from __future__ import annotations
-
 import pickle
 import sys
 from collections.abc import Iterable, Mapping, Sequence

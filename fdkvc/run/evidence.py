@@ -5,8 +5,6 @@ turn t is met if every token of at least one of its mentions is cached at the en
 a policy whose turns choose what they read by their own queries, it is what turn t reads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property

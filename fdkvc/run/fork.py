@@ -1,7 +1,5 @@
 """What-if runs: a run continued from one of its turns with something changed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -4,8 +4,6 @@ A block of turns is computed at a time. The trace stores the state before each b
 the entries of a turn when they are requested.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

@@ -4,8 +4,6 @@ A metric is measured at the end of each turn, after insertion and eviction. A se
 for each row and turn (B, T), NaN in turns beyond a row's end.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable, Mapping

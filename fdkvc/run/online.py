@@ -1,7 +1,5 @@
 """The same policies as a cache for a stream of turns."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

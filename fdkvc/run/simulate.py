@@ -1,7 +1,5 @@
 """The loop over turns, for one dialog on screen and for thousands in a batch."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from time import perf_counter
 from typing import Any

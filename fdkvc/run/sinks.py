@@ -4,8 +4,6 @@ Pretrained models attend to the first tokens whatever they say (Xiao et al. 2024
 Streaming Language Models with Attention Sinks*); the bundled model does not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What draws a stage in a browser: its style, and its scripts as `npm run build` bundled them."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Literal

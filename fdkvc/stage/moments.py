@@ -1,7 +1,5 @@
 """Moments of a run that are worth a look, and sentences that explain an entry."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from string import ascii_uppercase

@@ -5,8 +5,6 @@ the first bytes of all values come first, then the second ones, and so on; token
 from the previous one. Similar bytes are then adjacent, which deflate compresses well.
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections.abc import Mapping, Sequence

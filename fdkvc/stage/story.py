@@ -1,7 +1,5 @@
 """Five scenes for newcomers to KV caches; the numbers in their sentences come from the runs."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Draw dialogs from scenarios, each from its own random stream."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Scenarios: the topic of each turn, and the distribution of its tokens."""
 
-from __future__ import annotations
-
 import string
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The method, how to cite it, its limitations, and what this project does not show."""
 
-from __future__ import annotations
-
 import inspect
 import textwrap
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The policies of the registry: idea, equations, parameters, source, and how they compare."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any

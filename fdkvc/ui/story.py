@@ -1,7 +1,5 @@
 """The story: one scene at a time, with the stage to step through it and something to try."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import lru_cache
 

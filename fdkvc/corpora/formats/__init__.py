@@ -4,8 +4,6 @@ Formats are recognized by content. Any file is either read within the limits of 
 rejected with one sentence that names the place.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Iterator, Mapping

@@ -13,8 +13,6 @@ Rastogi et al. 2020, *Towards Scalable Multi-Domain Conversational Agents: The S
 Dialogue Dataset*; Zang et al. 2020, *MultiWOZ 2.2*.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -5,8 +5,6 @@ text of ``thinking`` is among the assistant's words. Other blocks, such as image
 See https://docs.anthropic.com/en/api/messages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any

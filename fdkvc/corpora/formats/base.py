@@ -1,7 +1,5 @@
 """The interface of a format: how its files are recognized, read and documented."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

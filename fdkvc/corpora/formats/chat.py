@@ -5,8 +5,6 @@ A message may name its topic in a field ``topic``. An assistant's ``tool_calls``
 ``from`` and ``value`` instead. Formats of agents restate their messages as these.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

@@ -5,8 +5,6 @@ speakers are the first two names of a dialog, and names that begin at least two 
 line of three or more ``-`` or ``=`` ends a dialog.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator

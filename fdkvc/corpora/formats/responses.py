@@ -7,8 +7,6 @@ The ``body`` of a batch request has such an ``input``, or chat messages.
 See https://platform.openai.com/docs/api-reference/responses.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace

@@ -12,8 +12,6 @@ Yao et al. 2024, *τ-bench: A Benchmark for Tool-Agent-User Interaction in Real-
 a Dual-Control Environment* (``sierra-research/tau2-bench``, ``src/tau2/data_model``).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace

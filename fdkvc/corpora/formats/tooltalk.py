@@ -6,8 +6,6 @@ as in the benchmark's own evaluation (``microsoft/ToolTalk``,
 cluster. Farn and Shin 2023, *ToolTalk: Evaluating Tool-Usage in a Conversational Setting*.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The sidebar of the ablation page: what is swept, on which dialogs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache

@@ -1,7 +1,5 @@
 """A sweep: curves or heat maps, the trade-off between metrics, and links to the step page."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pandas as pd

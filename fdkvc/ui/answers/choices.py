@@ -1,7 +1,5 @@
 """The sidebar of the Answers page: the conversation, the policies and the budget."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Conversations with the bundled model under the full cache and under policies."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache

@@ -1,7 +1,5 @@
 """Damage: how much less likely a policy makes the text, by turn, by layer and head."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

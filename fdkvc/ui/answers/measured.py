@@ -3,8 +3,6 @@
 The files were written by ``python -m fdkvc answers``; see `fdkvc.lm`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from io import StringIO

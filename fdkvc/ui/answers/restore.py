@@ -1,7 +1,5 @@
 """Restore evicted words, one span at a time, and let the model answer again."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pandas as pd

@@ -3,8 +3,6 @@
 Text of the user, a file or the model is escaped and shown by ``st.html`` only.
 """
 
-from __future__ import annotations
-
 from html import escape
 from itertools import islice
 from time import monotonic

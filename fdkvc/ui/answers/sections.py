@@ -1,7 +1,5 @@
 """Below the chat: why, restored words, damage, shipped results, and downloads."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import pandas as pd

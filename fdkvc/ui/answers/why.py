@@ -1,7 +1,5 @@
 """Why this answer: what a word attended to, and which of that was evicted."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from html import escape

@@ -1,7 +1,5 @@
 """Alignment under three projections, the dialogs behind the means, and the conclusion."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pandas as pd

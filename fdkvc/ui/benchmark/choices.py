@@ -1,7 +1,5 @@
 """The sidebar of the benchmark: which scenarios and policies, how many dialogs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache

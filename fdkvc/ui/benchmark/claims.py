@@ -1,7 +1,5 @@
 """The scorecard of a run, and the paper's claims with their reasons and evidence."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Time per turn and bytes of a cache by policy, beside the paper's."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """The paper's figures, and charts of any other quantity over the turns."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from fdkvc.experiments.study import Study

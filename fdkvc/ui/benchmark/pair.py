@@ -1,7 +1,5 @@
 """Two policies on the same dialogs: paired differences with intervals and tests."""
 
-from __future__ import annotations
-
 import pandas as pd
 import streamlit as st
 

@@ -1,7 +1,5 @@
 """A run again from its run.json, and whether its numbers are the same."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import streamlit as st

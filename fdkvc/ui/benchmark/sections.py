@@ -1,7 +1,5 @@
 """The results of a benchmark, section by section."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

@@ -1,7 +1,5 @@
 """The paper's tables, measured and published, and the distribution behind a clicked cell."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

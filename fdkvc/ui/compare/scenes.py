@@ -1,7 +1,5 @@
 """The views of the compare page: several runs in step."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd

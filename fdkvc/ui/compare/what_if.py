@@ -1,7 +1,5 @@
 """What if: a run continued after a turn with something changed, as another lane."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace

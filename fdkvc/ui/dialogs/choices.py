@@ -1,7 +1,5 @@
 """The sidebar of the Dialogs page: file, dialog, topics, heads and budget."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress

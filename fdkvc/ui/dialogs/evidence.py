@@ -1,7 +1,5 @@
 """Evidence: what later turns need, and which policies and heads still held it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Uploaded and shipped files of dialogs, read within the page's limits."""
 
-from __future__ import annotations
-
 import hashlib
 import zlib
 from bisect import bisect_right

@@ -1,7 +1,5 @@
 """What policies forgot in all dialogs of a file, and which policy and budget would hold it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

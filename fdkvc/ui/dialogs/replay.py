@@ -1,7 +1,5 @@
 """All dialogs of a file under policies and budgets: a run with curves, a table and files."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial

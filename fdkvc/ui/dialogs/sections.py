@@ -1,7 +1,5 @@
 """The stage in its views, and the sections below: evidence, heads, and the whole file."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import streamlit as st

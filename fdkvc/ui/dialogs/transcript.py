@@ -1,7 +1,5 @@
 """The transcript, and under each word the policies that still hold it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape

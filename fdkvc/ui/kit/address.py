@@ -4,8 +4,6 @@ Streamlit's `st.query_params` adds an entry to the browser's history at every ch
 the stage replaces the entry, and only a new choice adds one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from uuid import uuid4

@@ -1,7 +1,5 @@
 """Downloads: tables as CSV, charts as SVG and PNG; each is made at the click."""
 
-from __future__ import annotations
-
 import mimetypes
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial

@@ -5,8 +5,6 @@ whenever a value changes, with every value in it, so that it means the same when
 The browser's Back and Forward arrive as links, too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """Files of a run: the same as the command line writes, from the same code."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 

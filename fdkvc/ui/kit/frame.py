@@ -1,7 +1,5 @@
 """What all pages share: their names, their frame, their style."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Explanations below figures: metrics, policies, and which are no better than random."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import streamlit as st

@@ -3,8 +3,6 @@
 A job outlives a rerun of its page, a change of page and a reload; all tabs see the same jobs.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future

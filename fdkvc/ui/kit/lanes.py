@@ -1,7 +1,5 @@
 """The lanes of a comparison: one run each, all over the same dialog."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Caches bounded by bytes, since files and runs differ in size."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import weakref

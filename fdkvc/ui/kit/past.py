@@ -4,8 +4,6 @@ Shipped results and those since the app started are shown as soon as a link, a r
 or the sidebar has their settings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta, timezone

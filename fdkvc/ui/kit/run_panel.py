@@ -1,7 +1,5 @@
 """Run, progress and Cancel: what a page shows of its background run."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Hashable
 

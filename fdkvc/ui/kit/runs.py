@@ -1,7 +1,5 @@
 """Runs for the screen, each computed once."""
 
-from __future__ import annotations
-
 from fdkvc.dialogs import DialogBatch
 from fdkvc.policies import Policy
 from fdkvc.stage.run import ChosenDialog, Run, build_run, continue_run

@@ -1,7 +1,5 @@
 """Scrolling to a part of the page while the page is still being drawn."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 SCRIPT = """

@@ -1,7 +1,5 @@
 """The sidebar: which dialog, which policy, which budget; made from the declared fields."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace

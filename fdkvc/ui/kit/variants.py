@@ -1,7 +1,5 @@
 """Choosing several policies, including variants with other hyperparameters."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The stage as Streamlit components: a run is packed once, and messages name it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4

@@ -1,7 +1,5 @@
 """Where a stage opens, how its page follows its turn and entry, and how it is saved."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 

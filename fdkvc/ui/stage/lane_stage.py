@@ -1,7 +1,5 @@
 """Several runs over one dialog as lanes of one stage."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

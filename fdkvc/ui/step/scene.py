@@ -1,7 +1,5 @@
 """One run, turn by turn: the views of the step page."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from html import escape

@@ -1,7 +1,5 @@
 """The stage of one run, the explanations sent to it, and the searches it requests."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
