@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from fdkvc.limits import MAX_JSON_DEPTH, MAX_JSON_VALUES
+from fdkvc.limits import MAX_JSON_DEPTH, MAX_JSON_TEXT_BYTES, MAX_JSON_VALUES
 from fdkvc.parameters import check_most
 
 WORDS: Mapping[type, str] = {
@@ -20,6 +20,9 @@ WORDS: Mapping[type, str] = {
 """The names of JSON's types."""
 
 _STEPS = bytes.maketrans(b"[{]}\n", b"\x01\x01\xff\xff\x00")
+_PART = 2**20
+"""Bytes in which quotes are sought at once."""
+
 _UNNESTED = bytes({*range(256)} - {*b"[{]}\n"})
 """Bytes without effect on the depth; in `_STEPS`, brackets change it by ±1."""
 
@@ -53,9 +56,10 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def check_structure(content: bytes, most_values: int | None = None) -> None:
-    r"""Check the depth and the number of values of JSON without parsing it.
+    r"""Check the depth, the number of values and the longest text of JSON without parsing it.
 
-    Raises a ValueError above `MAX_JSON_DEPTH`, or above `most_values` (default `MAX_JSON_VALUES`).
+    Raises a ValueError above `MAX_JSON_DEPTH`, above `most_values` (default `MAX_JSON_VALUES`), or
+    for a text of over `MAX_JSON_TEXT_BYTES`, which takes up to eight times as much once parsed.
 
     Examples
     --------
@@ -67,6 +71,14 @@ def check_structure(content: bytes, most_values: int | None = None) -> None:
     most_values = MAX_JSON_VALUES if most_values is None else most_values
     escaped = content.replace(b"\\\\", b"").replace(b'\\"', b"")
     codes = np.frombuffer(escaped, np.uint8)
+    last, count, longest = -1, 0, 0
+    for start in range(0, len(codes), _PART):
+        quotes = start + np.flatnonzero(codes[start : start + _PART] == ord('"'))
+        if quotes.size:
+            lengths = np.diff(quotes, prepend=last)[1 - count % 2 :: 2] - 1  # up to a second quote
+            longest = max(longest, int(lengths.max(initial=0)))
+            last, count = int(quotes[-1]), count + quotes.size
+    check_most("a text of the file has", longest, "bytes", MAX_JSON_TEXT_BYTES)
     outside = codes[~np.logical_xor.accumulate(codes == ord('"'))].tobytes()
     values = sum(map(outside.count, (b",", b"[", b"{")))
     check_most("the file has", values, "values", most_values)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, overload
+from typing import Any, Self, overload
 
 import numpy as np
 from numpy.random import SFC64, Generator, SeedSequence
@@ -75,14 +75,19 @@ def lexical_recording(
 
 
 class LexicalRecordings(Sequence[Recording]):
-    """Lexical recordings of dialogs, computed on access and not cached; see `lexical_recording`.
+    """Lexical recordings of dialogs, computed on access; see `lexical_recording`.
 
-    Vectors take a hundred times as much memory as the words.
+    Vectors take a hundred times as much memory as the words, so only the last is kept.
     """
 
-    def __init__(self, transcripts: Sequence[Transcript], seed: int = 0) -> None:
+    def __init__(
+        self, transcripts: Sequence[Transcript], seed: int = 0, last: Recording | None = None
+    ) -> None:
         SEED.check(seed, "seed")
-        self.transcripts, self._seed = transcripts, seed
+        self.transcripts, self._seed, self._last = transcripts, seed, last
+
+    def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]:
+        return type(self), (self.transcripts, self._seed)  # another process computes its own
 
     def __len__(self) -> int:
         return len(self.transcripts)
@@ -95,8 +100,11 @@ class LexicalRecordings(Sequence[Recording]):
 
     def __getitem__(self, at: int | slice) -> Recording | LexicalRecordings:
         if isinstance(at, slice):
-            return LexicalRecordings(self.transcripts[at], self._seed)
-        return lexical_recording(self.transcripts[at], self._seed)
+            return LexicalRecordings(self.transcripts[at], self._seed, self._last)
+        last, transcript = self._last, self.transcripts[at]
+        if last is None or last.transcript is not transcript:
+            self._last = last = lexical_recording(transcript, self._seed)
+        return last
 
 
 def word_vectors(words: Sequence[str], seed: int = 0, dimension: int = 64) -> Floats:

@@ -61,8 +61,9 @@ class Run(ABC):
     def files(self) -> dict[str, str]:
         """All files by name: the tables, and ``run.json``."""
         numbers = {name: csv_text(table) for name, table in self.tables.items()}
-        about = {name: self.about[name] for name in self.depends}
-        record = run_json(self.kind, self.settings, numbers, self.seconds, **about)
+        about = self.about
+        depends = {name: about[name] for name in self.depends}
+        record = run_json(self.kind, self.settings, numbers, self.seconds, **depends)
         timed = {
             name: made if isinstance(made, str) else csv_text(made)
             for name, made in self.timed.items()

@@ -114,7 +114,7 @@ class ReplayRun(Run):
             "missing": not_computed(self.table) or None,
         }
 
-    @property
+    @cached_property
     def source(self) -> str:
         """What computed the vectors, in words."""
         return self.recordings[0].source

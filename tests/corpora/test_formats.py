@@ -844,6 +844,9 @@ def test_work_has_a_bound(content: bytes, sentence: str) -> None:
         (b"]" * 10_000_000, ""),  # that the parser refuses
         (b"]" * 300 + b"[" * 10_000, ""),
         (b"[" * 300 + b"]" * 300, "line 1 is nested too deeply: at most 32 levels"),
+        (b'["a", "' + b"b" * 12_000_000 + b'"]', ""),
+        (b'["a", "' + b"b" * 12_000_001 + b'"]', "a text of the file has 12,000,001 bytes"),
+        (b'["a"' + b" " * 12_000_001 + b', "b"]', ""),
         (b'["]",\n[' + b"[" * 300, "line 2 is nested too deeply: at most 32 levels"),
     ],
 )

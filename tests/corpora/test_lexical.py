@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
+import pickle
 import struct
 import time
 import weakref
@@ -37,7 +38,7 @@ def said(*texts: str) -> Transcript:
 # ------------------------------------------------------------------------------- many dialogs
 
 
-def test_recordings_of_a_file_are_made_when_they_are_asked_for_and_not_kept() -> None:
+def test_recordings_of_a_file_are_made_when_they_are_asked_for_and_only_the_last_is_kept() -> None:
     made = LexicalRecordings(DIALOGS, seed=3)
 
     assert len(made) == len(DIALOGS) > 1
@@ -45,7 +46,10 @@ def test_recordings_of_a_file_are_made_when_they_are_asked_for_and_not_kept() ->
         own = lexical_recording(transcript, 3)
         assert (one.transcript, one.tokens, one.source) == (transcript, own.tokens, own.source)
         np.testing.assert_array_equal(one.keys, own.keys)
-    assert [ref() for ref in list(map(weakref.ref, made))] == [None] * len(made)
+    kept = [ref() is not None for ref in list(map(weakref.ref, made))]
+    assert kept == [False] * (len(made) - 1) + [True]
+    assert made[0] is made[0] is made[:1][0]
+    assert len(pickle.dumps(made)) == len(pickle.dumps(LexicalRecordings(DIALOGS, seed=3)))
     policies = (policy_named("fifo"),)
     pd.testing.assert_frame_equal(
         replay(Replay(policies), made),
