@@ -5,8 +5,6 @@ import { cellAt, commonest, gridOf, neighbour, pageOf, sizeOf } from './layout/c
 import { Marks, NOWHERE, fitted, lookOf, rounded, theme } from './marks.js';
 import { EVICTED } from './record.js';
 
-/** @import { Lane, Mark, Pen, Shown, Target } from './types.js' */
-
 export class Cells {
   /** @param {HTMLElement} box @param {Lane} lane @param {HTMLElement} name has the hue of the ring of an entry */
   constructor(box, lane, name = box) {

@@ -4,8 +4,6 @@ import { LEFT, barsOf } from './layout/course.js';
 import { fitted, hatch, line, theme, words, zigzag } from './marks.js';
 import { number } from './numbers.js';
 
-/** @import { Lane, Part } from './types.js' */
-
 /** @param {HTMLCanvasElement} canvas @param {Lane} lane @param {number} turn @param {Part[]} parts */
 export function drawCourse(canvas, lane, turn, parts) {
   const { cutoff } = lane.turn(turn);

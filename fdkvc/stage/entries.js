@@ -3,8 +3,6 @@
 import { make, one } from './dom.js';
 import { entryName } from './fate.js';
 
-/** @import { Cells, Lane, Marks, River, Stage } from './types.js' */
-
 /** Writes the name of each entry where its tile stands, also for a finger that looks for one.
  * @param {Stage} stage @param {HTMLElement} box @param {Cells} cells @param {Lane} lane
  * @param {string} prefix */

@@ -3,11 +3,10 @@
 import { number, signed } from './numbers.js';
 import { STATUS } from './record.js';
 
-/** @import { Fate, Lane } from './types.js' */
+const RULE = ['', 'budget', 'threshold'];
 
-const RULE = /** @type {const} */ (['', 'budget', 'threshold']);
-
-/** @param {Lane} lane @param {number} turn @param {number} token @returns {Fate} */
+/** What became of an entry up to a turn; `left` is the turn that evicted it, and `at` the one that decided.
+ * @param {Lane} lane @param {number} turn @param {number} token */
 export function fateOf(lane, turn, token) {
   const left = lane.left(turn, token);
   const at = left ?? turn;
@@ -18,8 +17,8 @@ export function fateOf(lane, turn, token) {
     fate: lane.dialog.born[token] > turn ? 'to come' : here,
     left,
     at,
-    i,
-    rank: i === undefined ? undefined : now.rank.get(i),
+    i, // its place in the columns of that turn
+    rank: i === undefined ? undefined : now.rank.get(i), // among all that the budget ranked, the protected too
     stood: now.stood.length,
     shielded: now.shielded.length > 0,
     rule: i === undefined ? '' : RULE[lane.rule[i]],

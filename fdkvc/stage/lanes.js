@@ -7,8 +7,6 @@ import { lanesOf } from './long.js';
 import { River } from './river.js';
 import { WhyInAll } from './why_lanes.js';
 
-/** @import { Lane, LaneHead, Packed, Scene, Shown, Stage } from './types.js' */
-
 // One run: what it is, its river and its cache.
 class Row {
   /** @param {Stage} stage @param {Lane[]} lanes @param {number} k @param {LaneHead} head */

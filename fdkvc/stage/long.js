@@ -2,8 +2,6 @@
 
 import { Dialog, EVICTED, KEPT, Lane, NEW, NEW_EVICTED } from './record.js';
 
-/** @import { Column, LaneHead, Neighbours, Packed, Turn } from './types.js' */
-
 const SHOWN = 3; // turns whose entries are held at once
 
 class LongLane extends Lane {

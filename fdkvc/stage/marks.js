@@ -3,8 +3,6 @@
 import { NARROW, between, distance } from './layout/marks.js';
 import { EVICTED, NEW, NEW_EVICTED } from './record.js';
 
-/** @import { At, Dialog, Lane, Mark, Pen, Point, Surface, Target } from './types.js' */
-
 // Entries as tiles on a canvas. As elements that move, 176 of them took 37 ms to the first frame
 // and 1,088 took 260; drawn, 4 and 11.
 

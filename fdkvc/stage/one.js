@@ -11,8 +11,6 @@ import { Scores } from './scores.js';
 import { States } from './states.js';
 import { Why } from './why.js';
 
-/** @import { Chart, Packed, Scene, Shown, Stage } from './types.js' */
-
 const SEARCHED = 500; // milliseconds of rest after which it looks for what would have decided otherwise
 
 /** Charts that have a panel of their own below the others. @type {(new (box: HTMLElement, lane: Lane) => Chart)[]} */

@@ -1,11 +1,8 @@
 // A run as the server packed it (payload.py), and all that views need of a turn.
 
-/** @import { Column, DialogHead, LaneHead, Neighbours, Packed, Paint, Part, Turn } from './types.js' */
-
 export const STATUS = ['', 'kept', 'new', 'evicted', 'new, evicted'];
 export const [, KEPT, NEW, EVICTED, NEW_EVICTED] = STATUS.keys();
-export const BY_BUDGET = 1;
-export const BY_THRESHOLD = 2;
+const [BY_BUDGET, BY_THRESHOLD] = [1, 2];
 
 /** @type {{ [kind: string]: new (buffer: ArrayBuffer) => Column }} */
 const KINDS = { f4: Float32Array, u4: Uint32Array, u1: Uint8Array };
@@ -85,6 +82,31 @@ export class Dialog {
   }
 }
 
+/** The entries of a turn, as places in the columns of the lane. @param {Lane} lane @param {number} turn */
+function ordered({ first, token, score, status, rule, isProtected, cutoffs }, turn) {
+  const byAge = Array.from({ length: first[turn + 1] - first[turn] }, (_, place) => first[turn] + place);
+  byAge.sort((a, b) => token[a] - token[b]);
+  const byScore = (/** @type {number} */ a, /** @type {number} */ b) => score[b] - score[a] || token[a] - token[b];
+  const stood = byAge.filter((i) => rule[i] !== BY_THRESHOLD).sort(byScore); // of equal scores, the older before
+  const stale = byAge.filter((i) => rule[i] === BY_THRESHOLD);
+  const contenders = stood.filter((i) => !isProtected[i]);
+  return {
+    at: /** @type {{ get(token: number): number | undefined }} */ (new Map(byAge.map((i) => [token[i], i]))),
+    byAge,
+    byScore: [...stood, ...stale],
+    kept: byAge.filter((i) => status[i] < EVICTED),
+    gone: byAge.filter((i) => status[i] >= EVICTED),
+    stood, // what the budget ranked, best first
+    stale, // what the threshold had evicted before
+    rank: new Map(stood.map((i, place) => [i, place + 1])),
+    contenders,
+    shielded: stood.filter((i) => isProtected[i]), // the protected
+    stayed: contenders.filter((i) => rule[i] !== BY_BUDGET),
+    missed: contenders.filter((i) => rule[i] === BY_BUDGET),
+    cutoff: cutoffs[turn],
+  };
+}
+
 export class Lane {
   /** @param {LaneHead} head @param {Column[]} columns @param {Dialog} dialog */
   constructor(head, columns, dialog) {
@@ -109,7 +131,7 @@ export class Lane {
     this.values = terms.length ? terms : [score];
     this.first = [0];
     for (const count of head.counts) this.first.push(this.first[this.first.length - 1] + count);
-    this.turns = /** @type {Turn[]} */ ([]);
+    this.turns = /** @type {ReturnType<typeof ordered>[]} */ ([]);
     this.most = { kept: 1, gone: 0 }; // places of any turn, so that the cells stay where they are
     for (let turn = 0; turn < dialog.turns; turn += 1) {
       const pages = { kept: new Set(), gone: new Set() };
@@ -158,41 +180,8 @@ export class Lane {
     ].join(' · ');
   }
 
-  /** All of a turn, sorted when first needed. @param {number} turn @returns {Turn} */
-  turn(turn) { return (this.turns[turn] ??= this.#ordered(turn)); }
-
-  /** @param {number} turn */
-  #ordered(turn) {
-    const all = /** @type {number[]} */ ([]);
-    const at = /** @type {Map<number, number>} */ (new Map());
-    for (let i = this.first[turn]; i < this.first[turn + 1]; i += 1) {
-      all.push(i);
-      at.set(this.token[i], i);
-    }
-    all.sort((a, b) => this.token[a] - this.token[b]);
-    // Of equal scores the older has the better place.
-    const byScore = (/** @type {number} */ a, /** @type {number} */ b) => this.score[b] - this.score[a] || this.token[a] - this.token[b];
-    const stood = all.filter((i) => this.rule[i] !== BY_THRESHOLD).sort(byScore);
-    const stale = all.filter((i) => this.rule[i] === BY_THRESHOLD);
-    const rank = new Map(stood.map((i, place) => [i, place + 1]));
-    const contenders = stood.filter((i) => !this.isProtected[i]);
-    const stayed = contenders.filter((i) => this.rule[i] !== BY_BUDGET);
-    return {
-      at,
-      byAge: all,
-      byScore: [...stood, ...stale],
-      kept: all.filter((i) => this.status[i] < EVICTED),
-      gone: all.filter((i) => this.status[i] >= EVICTED),
-      stood,
-      stale,
-      rank,
-      contenders,
-      shielded: stood.filter((i) => this.isProtected[i]),
-      stayed,
-      missed: contenders.filter((i) => this.rule[i] === BY_BUDGET),
-      cutoff: this.cutoffs[turn],
-    };
-  }
+  /** All of a turn, sorted when first needed. @param {number} turn */
+  turn(turn) { return (this.turns[turn] ??= ordered(this, turn)); }
 
   /** The place of an entry in the columns; undefined where it takes no part in a turn.
    * @param {number} turn @param {number} token */

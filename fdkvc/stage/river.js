@@ -4,8 +4,6 @@ import { one } from './dom.js';
 import { riverAt, riverBox, riverPoint, riverScale } from './layout/river.js';
 import { NOWHERE, disc, fitted, hatch, line, rounded, theme, words } from './marks.js';
 
-/** @import { Lane, Point } from './types.js' */
-
 export class River {
   /** @param {HTMLElement} box @param {Lane} lane @param {number} places
    * @param {HTMLElement} name has the hue of its frame and of an entry's path */

@@ -5,10 +5,6 @@ import { LANE, LEFT, axisOf, bandOf, columnsOf, drawnWidth, footOf, spanOf } fro
 import { Marks, NOWHERE, fitted, line, lookOf, theme, words, zigzag } from './marks.js';
 import { number, signed } from './numbers.js';
 
-/** @import { At, Lane, Pen, Shown, Target } from './types.js' */
-
-/** @import { Axis } from './layout/scores.js' */
-
 export class Scores {
   /** @param {HTMLElement} box @param {Lane} lane */
   constructor(box, lane) {
@@ -20,9 +16,9 @@ export class Scores {
     this.band = bandOf(0, 0, 0);
     this.turn = 0;
     this.now = lane.turn(0);
-    this.axis = /** @type {Axis} */ ({ zoomed: false, ticks: [], breaks: [], y: () => 0 });
+    this.axis = axisOf(this.band, { all: [], contending: [], stayed: 0, cutoff: null });
     this.spans = /** @type {ReturnType<typeof spanOf>[]} */ ([]);
-    this.placed = /** @type {ReturnType<typeof columnsOf>} */ ({ columns: [], spans: [], edge: null });
+    this.placed = columnsOf(this.band, this.now);
   }
 
   layOut() {

@@ -7,8 +7,6 @@ import { readTheme, resolution, still } from './marks.js';
 import { PICTURE_PIXELS, pictureOf, savePicture } from './picture.js';
 import { unpack } from './record.js';
 
-/** @import { Packed, Scene, Scenes, Standing } from './types.js' */
-
 const REPORTED = 250; // milliseconds of rest after which the server receives the turn
 const RESTED = 120; // milliseconds after a step until entries are named, and its neighbours prepared
 

@@ -5,8 +5,6 @@ import { lineScale } from './layout/states.js';
 import { NOWHERE, disc, fitted, line, theme } from './marks.js';
 import { decimal } from './numbers.js';
 
-/** @import { Point, Shown, State, Surface } from './types.js' */
-
 export class States {
   /** @param {HTMLElement} box @param {State[]} states @param {number[]} changes */
   constructor(box, states, changes) {

@@ -8,8 +8,6 @@ import { lanesOf } from './long.js';
 import { EVICTED, SPANS } from './record.js';
 import { WhyInAll } from './why_lanes.js';
 
-/** @import { Demands, Packed, Scene, Shown, Stage, Turn } from './types.js' */
-
 const WHOLE = 5000; // tokens of a dialog whose words are all elements; of a longer one, those near the view are
 const AHEAD = 2; // turns before and after the shown one whose words are made elements while nothing moves
 const AGAIN = 3; // times that a turn is brought into view

@@ -8,8 +8,6 @@ import { theme } from './marks.js';
 import { number, signed } from './numbers.js';
 import { EVICTED, SPANS } from './record.js';
 
-/** @import { Answer, Dialog, Fate, Lane, Part } from './types.js' */
-
 /** The entry, its topic and turn; beside it what became of it, and whether it is pinned.
  * @param {Dialog} dialog @param {number} token @param {boolean} chosen
  * @param {{ words: string, below: string, gone: boolean }} fate @param {() => void} unpin */

@@ -5,8 +5,6 @@ import { decidingToken, fateWords } from './fate.js';
 import { theme } from './marks.js';
 import { column, heading, table } from './why.js';
 
-/** @import { Lane } from './types.js' */
-
 export class WhyInAll {
   /** @param {Lane[]} lanes @param {() => void} unpin
    * @param {Map<number, number[][]>} [mentions] of the value that a token is a piece of */

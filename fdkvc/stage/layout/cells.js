@@ -1,6 +1,5 @@
 // Where the cells of a turn stand: the kept in rows, the evicted in rows below, pages together.
 
-/** @typedef {[x: number, y: number]} Point */
 /** @typedef {{ side: number, columns: number, group: number, below: number }} Grid group: entries to a cell */
 /** @typedef {{ token: number, x: number, y: number }} Tile */
 

@@ -1,7 +1,5 @@
 // The bars of a waterfall: every part of a score begins where the one before it ended.
 
-/** @import { Part } from '../types.js' */
-
 /** @typedef {{ part: Part, x: number, y: number, width: number, height: number }} Bar */
 
 const [TOP, FOOT] = [8, 22];
