@@ -65,12 +65,11 @@ export class Lanes {
   /** @param {Stage} stage @param {Packed} run */
   constructor(stage, run) {
     this.stage = stage;
-    const lanes = lanesOf(run);
-    this.lanes = lanes;
+    const lanes = (this.lanes = lanesOf(run));
     this.dialog = lanes[0].dialog;
     this.arrived = false; // at a fork, beside its parent
     this.rests = true; // what is changed around the lanes is changed from the turn that is shown
-    this.rows = lanes.map((_, k) => new Row(stage, lanes, k, run.lanes[k]));
+    this.rows = run.lanes.map((head, k) => new Row(stage, lanes, k, head));
     this.why = new WhyInAll(lanes, () => stage.choose(null));
     const paged = lanes.some((lane) => lane.pages.some((size) => size > 1));
     const signs = [
@@ -107,17 +106,13 @@ export class Lanes {
   }
 
   name() {
-    for (const { list, cells, lane, prefix } of this.rows) nameOptions(this.stage, list, cells, lane, prefix);
-    this.activate();
+    for (const { list, cells, prefix } of this.rows) nameOptions(this.stage, list, cells, prefix);
   }
 
-  /** @param {number} turn */
-  prepare(turn) { for (const lane of this.lanes) lane.turn(turn); }
-
   activate() {
-    for (const { list, cells, lane, prefix } of this.rows) {
-      if (cells.grid.group > 1) nameOptions(this.stage, list, cells, lane, prefix);
-      activateOption(this.stage, list, lane, prefix);
+    for (const { list, cells, prefix } of this.rows) {
+      if (cells.grid.group > 1) nameOptions(this.stage, list, cells, prefix);
+      else activateOption(this.stage, list, cells, prefix);
     }
   }
 }

@@ -74,9 +74,9 @@ class LongLane extends Lane {
   /** @param {number} token @returns {[first: number, end: number][]} */
   #stays(token) {
     if (!this.lastEnd[token]) return [];
-    const found = /** @type {[number, number][]} */ ([]);
-    for (let k = this.stays.indexOf(token); k >= 0; k = this.stays.indexOf(token, k + 1)) found.push([this.since[k], this.end[k]]);
-    return found;
+    const stays = /** @type {[number, number][]} */ ([]);
+    for (let k = this.stays.indexOf(token); k >= 0; k = this.stays.indexOf(token, k + 1)) stays.push([this.since[k], this.end[k]]);
+    return stays;
   }
 
   /** Each turn's runs of neighbours by age that are of one topic: turn by turn what each past turn has left.

@@ -2,13 +2,8 @@
 
 import { one } from './dom.js';
 import { hub } from './hub.js';
-import { Lanes } from './lanes.js';
-import { One } from './one.js';
 import STAGE from './stage.html';
 import { Stage } from './stage.js';
-import { Transcript } from './transcript.js';
-
-const SCENES = { one: One, lanes: Lanes, transcript: Transcript };
 
 const KEYS = /** @type {{ [key: string]: string }} */ ({
   ArrowLeft: 'back', ArrowRight: 'next', Home: 'first', End: 'last', p: 'play', P: 'play', '[': 'before', ']': 'ahead',
@@ -43,7 +38,7 @@ export function mount({ data, parentElement }) {
   if (!one(parentElement, '.stage')) parentElement.insertAdjacentHTML('beforeend', STAGE);
   const root = one(parentElement, '.stage');
   if (current?.root !== root) {
-    const stage = new Stage(root, SCENES);
+    const stage = new Stage(root);
     current = stage;
     hub.changed = (what) => stage.receive(what);
     hub.answer = null;

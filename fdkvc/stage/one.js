@@ -24,6 +24,7 @@ export class One {
     this.run = run.name;
     this.dialog = new Dialog(run.dialog, run.palette, run.topicless);
     this.lane = new Lane(run.lanes[0], run.columns, this.dialog);
+    this.lanes = [this.lane];
     this.title = this.lane.label;
     this.searching = 0;
     const frame = stage.part('.frame');
@@ -80,15 +81,9 @@ export class One {
 
   draw() { this.why.draw(); }
 
-  name() {
-    nameOptions(this.stage, this.part('.cells'), this.cells, this.lane, 'entry');
-    this.activate();
-  }
+  name() { nameOptions(this.stage, this.part('.cells'), this.cells, 'entry'); }
 
-  /** @param {number} turn */
-  prepare(turn) { this.lane.turn(turn); }
-
-  activate() { activateOption(this.stage, this.part('.cells'), this.lane, 'entry'); }
+  activate() { activateOption(this.stage, this.part('.cells'), this.cells, 'entry'); }
 
   #question() {
     const { turn, entry } = this.stage.state;

@@ -68,12 +68,9 @@ function paintBox(pen, { x, y, width, height }, style) {
     rounded(pen, [x + left / 2, y + left / 2, width - left, height - left], radius, { stroke: style.borderLeftColor, thick: left, dash });
     return;
   }
-  pen.fillStyle = style.borderLeftColor;
-  pen.fillRect(x, y, left, height);
-  pen.fillStyle = style.borderTopColor;
-  pen.fillRect(x, y, width, top);
-  pen.fillStyle = style.borderBottomColor;
-  pen.fillRect(x, y + height - bottom, width, bottom);
+  rounded(pen, [x, y, left, height], 0, { fill: style.borderLeftColor });
+  rounded(pen, [x, y, width, top], 0, { fill: style.borderTopColor });
+  rounded(pen, [x, y + height - bottom, width, bottom], 0, { fill: style.borderBottomColor });
 }
 
 /** @param {CanvasRenderingContext2D} pen @param {Text} text @param {CSSStyleDeclaration} style */

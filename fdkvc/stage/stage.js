@@ -2,19 +2,22 @@
 
 import { make, one, tile } from './dom.js';
 import { hub } from './hub.js';
+import { Lanes } from './lanes.js';
 import { cellStarts, leadsTo } from './layout/transport.js';
 import { readTheme, resolution, still } from './marks.js';
+import { One } from './one.js';
 import { PICTURE_PIXELS, pictureOf, savePicture } from './picture.js';
 import { unpack } from './record.js';
+import { Transcript } from './transcript.js';
 
+const SCENES = { one: One, lanes: Lanes, transcript: Transcript };
 const REPORTED = 250; // milliseconds of rest after which the server receives the turn
 const RESTED = 120; // milliseconds after a step until entries are named, and its neighbours prepared
 
 export class Stage {
-  /** @param {HTMLElement & { given?: unknown }} root @param {Scenes} scenes by their kind */
-  constructor(root, scenes) {
+  /** @param {HTMLElement & { given?: unknown }} root */
+  constructor(root) {
     this.root = root;
-    this.scenes = scenes;
     this.state = /** @type {Standing} */ ({ turn: 0, entry: null, order: 'age', hues: 'auto' });
     this.hover = /** @type {number | null} */ (null);
     this.scene = /** @type {Scene | null} */ (null);
@@ -45,7 +48,7 @@ export class Stage {
     frame.className = 'frame';
     frame.removeAttribute('style');
     this.part('[data-go=picture]').hidden = false;
-    this.scene = new this.scenes[run.kind](this, run);
+    this.scene = new SCENES[run.kind](this, run);
     const { dialog } = this.scene;
     this.part('input').max = dialog.turns - 1;
     this.part('.scrub').style.setProperty('--turns', dialog.turns);
@@ -59,8 +62,7 @@ export class Stage {
       cell.style.color = ink;
       return cell;
     }));
-    const known = dialog.kinds.length > 0 && !this.part('.frame').classList.contains('reading');
-    this.part('.hues').hidden = !known;
+    this.part('.hues').hidden = !dialog.kinds.length || run.kind === 'transcript';
     this.part('.kinds').replaceChildren(...dialog.kindHues.map((hue) => make('span', {}, tile(dialog, hue), dialog.label(hue))));
     this.looked();
     this.#colour();
@@ -121,16 +123,13 @@ export class Stage {
     this.#announce();
     this.point();
     clearTimeout(this.timers.rested);
-    this.timers.rested = setTimeout(() => this.#rest(), RESTED);
-  }
-
-  // What can wait until the step is drawn.
-  #rest() {
-    const { scene, state: { turn } } = this;
-    if (!scene) return;
-    scene.name();
-    if (turn > 0) scene.prepare(turn - 1);
-    if (turn < scene.dialog.turns - 1) scene.prepare(turn + 1);
+    this.timers.rested = setTimeout(() => { // what can wait until the step is drawn
+      scene.name();
+      for (const beside of [turn - 1, turn + 1].filter((other) => other >= 0 && other < scene.dialog.turns)) {
+        for (const lane of scene.lanes) lane.turn(beside);
+        scene.prepare?.(beside);
+      }
+    }, RESTED);
   }
 
   // Everything that follows the pointer is drawn in the next frame, once.

@@ -51,7 +51,20 @@ export class Transcript {
     this.long = this.dialog.born.length > WHOLE;
     this.box.classList.toggle('long', this.long);
     if (!this.long) this.turns.forEach((_, turn) => this.#open(turn));
-    this.#listen();
+    const numberAt = (/** @type {Event} */ event, /** @type {string} */ what) => {
+      const value = /** @type {Element} */ (event.target).closest(`[${what}]`)?.getAttribute(what);
+      return value ? Number(value) : null;
+    };
+    this.box.addEventListener('scroll', () => { if (!this.arriving) this.#openNear(); }, { passive: true });
+    listenToPointer(stage, this.box, (event) => numberAt(event, 'data-token'), (event) => {
+      const turn = numberAt(event, 'data-turn');
+      const token = numberAt(event, 'data-token');
+      if (token !== null) stage.choose(token);
+      else if (turn !== null) {
+        stage.pause();
+        stage.go(turn);
+      }
+    });
     listenToKeys(stage, this.box, (token, key) => wordBeside(this.dialog, stage.state.turn, token, key));
   }
 
@@ -186,23 +199,17 @@ export class Transcript {
     const turns = this.lanes.map((lane) => lane.turn(this.shown));
     const known = this.dialog.bounds[this.shown + 1];
     for (const token of tokens) {
-      const marks = token < known ? this.#marks(token, turns) : '';
+      let marks = '';
+      turns.forEach(({ at }, k) => {
+        const i = token < known ? at.get(token) : undefined;
+        if (i !== undefined) marks += this.lanes[k].status[i] < EVICTED ? ` k${k}` : ` g${k}`;
+      });
       const need = this.needed.has(token) ? ' need' : '';
       const look = `word${token < known && !/k\d/.test(marks) ? ' lost' : ''}${marks}${need}`;
       if (this.marked.get(token) === look) continue;
       this.marked.set(token, look);
       for (const piece of this.words.get(token) ?? []) piece.className = look;
     }
-  }
-
-  /** @param {number} token @param {Turn[]} turns */
-  #marks(token, turns) {
-    let marks = '';
-    turns.forEach(({ at }, k) => {
-      const i = at.get(token);
-      if (i !== undefined) marks += this.lanes[k].status[i] < EVICTED ? ` k${k}` : ` g${k}`;
-    });
-    return marks;
   }
 
   /** The turn is in view, with what came right before it. @param {number} turn */
@@ -251,7 +258,6 @@ export class Transcript {
 
   /** @param {number} turn */
   prepare(turn) {
-    for (const lane of this.lanes) lane.turn(turn);
     const beyond = 2 * turn - this.shown; // a step brings it near the view
     for (const near of [turn, beyond]) if (this.turns[near] && this.#tokens(near).length <= WHOLE) this.#open(near);
   }
@@ -263,22 +269,5 @@ export class Transcript {
     const fates = this.lanes.map((lane) => `${lane.label}: ${this.why.fate(lane, this.stage.state.turn, token).words}`);
     word.setAttribute('aria-label', [`“${word.textContent}”`, `token ${token}`, ...fates].join(', '));
     this.box.setAttribute('aria-activedescendant', word.id);
-  }
-
-  #listen() {
-    const numberAt = (/** @type {Event} */ event, /** @type {string} */ what) => {
-      const value = /** @type {Element} */ (event.target).closest(`[${what}]`)?.getAttribute(what);
-      return value === null || value === undefined ? null : Number(value);
-    };
-    this.box.addEventListener('scroll', () => { if (!this.arriving) this.#openNear(); }, { passive: true });
-    listenToPointer(this.stage, this.box, (event) => numberAt(event, 'data-token'), (event) => {
-      const turn = numberAt(event, 'data-turn');
-      const hit = numberAt(event, 'data-token');
-      if (hit !== null) this.stage.choose(hit);
-      else if (turn !== null) {
-        this.stage.pause();
-        this.stage.go(turn);
-      }
-    });
   }
 }

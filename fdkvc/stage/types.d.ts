@@ -140,14 +140,14 @@ interface Scene {
   draw?(): void;
   /** Names the entries for screen readers. */
   name(): void;
-  /** Computes what a turn beside the shown one needs. */
-  prepare(turn: number): void;
+  lanes: Lane[];
+  /** Makes ready a turn beside the shown one. */
+  prepare?(turn: number): void;
   /** Names the entry that is pointed at. */
   activate(): void;
   /** Learns that another entry is selected. */
   settled?(): void;
 }
 
-type Scenes = { [kind in Packed['kind']]: new (stage: Stage, run: Packed) => Scene };
 /** Its hues are 'topic' or 'kind', or 'auto' before a person has chosen. */
 interface Standing { turn: number; entry: number | null; order: string; hues: string }
