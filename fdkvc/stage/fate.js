@@ -44,12 +44,12 @@ export function decidingToken(lane, turn, token, mentions) {
   const begun = lane.dialog.bounds[turn + 1];
   if (token >= begun) return token;
   let [last, decides] = [-1, token];
-  const owns = (/** @type {number[]} */ tokens) => tokens.includes(token);
+  const holds = (/** @type {number[]} */ tokens) => tokens.includes(token);
   const known = mentions.filter(([first]) => first < begun);
-  for (const tokens of [...known.filter((each) => !owns(each)), ...known.filter(owns)]) {
-    const ends = tokens.map((each) => fateOf(lane, turn, each)).map(({ fate, left }) => (fate === 'kept' ? turn + 1 : left ?? turn));
+  for (const tokens of [...known.filter((mention) => !holds(mention)), ...known.filter(holds)]) {
+    const ends = tokens.map((piece) => fateOf(lane, turn, piece)).map(({ fate, left }) => (fate === 'kept' ? turn + 1 : left ?? turn));
     const end = Math.min(...ends);
-    if (end >= last) [last, decides] = [end, owns(tokens) && end > turn ? token : tokens[ends.indexOf(end)]];
+    if (end >= last) [last, decides] = [end, holds(tokens) && end > turn ? token : tokens[ends.indexOf(end)]];
   }
   return decides;
 }

@@ -40,7 +40,7 @@ export function mount({ data, parentElement }) {
   if (current?.root !== root) {
     const stage = new Stage(root);
     current = stage;
-    hub.changed = (what) => stage.receive(what);
+    hub.changed = (what) => (what === 'view' ? stage.looked() : stage.point());
     hub.answer = null;
   }
   if (root.given !== data) current?.take(data);

@@ -43,9 +43,7 @@ export class Dialog {
     this.words = words.map((word) => word.trim());
     this.turns = current.length;
     this.born = new Uint16Array(bounds[this.turns]);
-    for (let turn = 0; turn < this.turns; turn += 1) {
-      this.born.fill(turn, bounds[turn], bounds[turn + 1]);
-    }
+    current.forEach((_, turn) => this.born.fill(turn, bounds[turn], bounds[turn + 1]));
     this.kinds = new Uint8Array(spans.length && this.born.length); // of each token, its kind's place
     spans.forEach(([first, kind]) => this.kinds.fill(KINDS_OF_SPAN.indexOf(kind), first));
     this.byKind = false; // whether entries have the hue of their kind of span, or that of their topic
@@ -53,19 +51,16 @@ export class Dialog {
   }
 
   /** @param {number} token @returns {string} empty where none is known */
-  topicOf(token) { return this.names ? this.names[token] : this.label(this.hue(this.born[token])); }
+  topicOf(token) { return this.names ? this.names[token] : this.label(this.current[this.born[token]]); }
 
   /** @param {number} token @returns {number} the place of its topic, -1 for none; or that of its kind of span */
-  hueOf(token) { return this.byKind ? BY_KIND + this.kinds[token] : this.hue(this.born[token]); }
+  hueOf(token) { return this.byKind ? BY_KIND + this.kinds[token] : this.current[this.born[token]]; }
 
   /** @param {number} token @returns {string} a key of `SPANS`; nothing where it is not known */
   kindOf(token) { return this.kinds.length ? KINDS_OF_SPAN[this.kinds[token]] : ''; }
 
   /** The hues of the kinds of span that occur. */
   get kindHues() { return [...new Set(this.kinds)].sort().map((place) => BY_KIND + place); }
-
-  /** @param {number} turn */
-  hue(turn) { return this.current[turn]; }
 
   /** @param {number} hue @returns {string} */
   label(hue) { return hue < BY_KIND ? this.topics.at(hue) ?? '' : SPANS[KINDS_OF_SPAN[hue - BY_KIND]]; }
@@ -133,14 +128,14 @@ export class Lane {
     for (const count of head.counts) this.first.push(this.first[this.first.length - 1] + count);
     this.turns = /** @type {ReturnType<typeof ordered>[]} */ ([]);
     this.most = { kept: 1, gone: 0 }; // places of any turn, so that the cells stay where they are
-    for (let turn = 0; turn < dialog.turns; turn += 1) {
+    head.counts.forEach((_, turn) => {
       const pages = { kept: new Set(), gone: new Set() };
       for (let i = this.first[turn]; i < this.first[turn + 1]; i += 1) {
         pages[this.status[i] < EVICTED ? 'kept' : 'gone'].add(this.pageOf(turn, i));
       }
       this.most.kept = Math.max(this.most.kept, pages.kept.size * this.pages[turn]);
       this.most.gone = Math.max(this.most.gone, pages.gone.size * this.pages[turn]);
-    }
+    });
   }
 
   /** The page of an entry; where entries leave by themselves, each is one.
@@ -201,11 +196,7 @@ export class Lane {
    * @param {number} turn @param {number} token */
   course(turn, token) {
     let first = turn;
-    while (first > 0) {
-      const before = this.find(first - 1, token);
-      if (before === undefined || this.status[before] >= EVICTED) break;
-      first -= 1;
-    }
+    while (first > 0 && this.status[this.find(first - 1, token) ?? NaN] < EVICTED) first -= 1;
     const parts = /** @type {Part[]} */ ([]);
     this.terms.forEach((term, k) => {
       let value = 0;
@@ -214,14 +205,12 @@ export class Lane {
         if (past > first) {
           for (const share of term.shares) {
             const left = value * share.values[past];
-            if (left !== value) {
-              parts.push({ turn: past, term: k, name: share.name, value: left - value, own: false });
-            }
+            if (left !== value) parts.push({ turn: past, term: k, name: share.name, value: left - value, gained: false });
             value = left;
           }
         }
         const name = past === first && term.shares.length ? 'Start' : term.gained;
-        parts.push({ turn: past, term: k, name, value: now - value, own: true });
+        parts.push({ turn: past, term: k, name, value: now - value, gained: true });
         value = now;
       }
     });
@@ -246,13 +235,8 @@ export class Lane {
   /** The slot by age of a token at the end of each turn that keeps it.
    * @param {number} token @returns {[turn: number, slot: number][]} */
   path(token) {
-    const path = /** @type {[number, number][]} */ ([]);
-    for (let turn = this.dialog.born[token]; turn < this.dialog.turns; turn += 1) {
-      const i = this.find(turn, token);
-      if (i !== undefined && this.status[i] < EVICTED) {
-        path.push([turn, this.turn(turn).kept.indexOf(i)]);
-      }
-    }
-    return path;
+    const turns = [...this.dialog.current.keys()].slice(this.dialog.born[token]);
+    const slots = turns.map((turn) => /** @type {Point} */ ([turn, this.turn(turn).kept.indexOf(this.find(turn, token) ?? -1)]));
+    return slots.filter(([, slot]) => slot >= 0);
   }
 }

@@ -30,7 +30,27 @@ export class Stage {
     this.pointed = false;
     this.ready = false; // to draw: its boxes are measured
     this.part = (/** @type {string} */ selector) => one(root, selector);
-    this.#listen();
+    root.addEventListener('click', (event) => {
+      const target = /** @type {Element} */ (event.target);
+      const name = target.closest('[data-go]')?.getAttribute('data-go');
+      if (name) this.act(name);
+      const order = target.closest('[data-order]')?.getAttribute('data-order');
+      if (order) {
+        this.state = { ...this.state, order };
+        this.show();
+        this.#report();
+      }
+    });
+    this.part('input').addEventListener('input', () => {
+      this.pause();
+      this.go(this.part('input').valueAsNumber);
+    });
+    this.part('.hues').addEventListener('change', () => {
+      this.state = { ...this.state, hues: this.part('.hues').value };
+      this.#colour();
+      this.layOut();
+      this.#report();
+    });
     new ResizeObserver(() => this.layOut()).observe(this.part('.frame'));
     // Its colour glides for a moment when the page's theme changes, and only then.
     root.addEventListener('transitionend', ({ target }) => { if (target === root) this.layOut(); });
@@ -120,7 +140,7 @@ export class Stage {
     if (!scene || !this.ready) return;
     const { turn, order } = this.state;
     scene.show({ turn, order, glide: glide && !still.matches });
-    this.#announce();
+    this.#announce(scene);
     this.point();
     clearTimeout(this.timers.rested);
     this.timers.rested = setTimeout(() => { // what can wait until the step is drawn
@@ -167,12 +187,12 @@ export class Stage {
   // Whether the entry that is pointed at is the one that is pinned.
   holds() { return this.hover === null && this.state.entry !== null; }
 
-  #announce() {
-    const { dialog } = /** @type {Scene} */ (this.scene);
+  /** @param {Scene} scene */
+  #announce({ dialog }) {
     const { turn } = this.state;
     const range = this.part('input');
     range.value = turn;
-    range.setAttribute('aria-valuetext', `${turn} of ${dialog.turns - 1}, topic ${dialog.label(dialog.hue(turn))}`);
+    range.setAttribute('aria-valuetext', `${turn} of ${dialog.turns - 1}, topic ${dialog.label(dialog.current[turn])}`);
     // No variable of what is around it: the browser would go through the style of all that is in that.
     this.part('.here').style.left = `${(100 * (turn + 0.5)) / dialog.turns}%`;
     this.part('.where').textContent = `${turn} of ${dialog.turns - 1}`;
@@ -238,11 +258,7 @@ export class Stage {
     this.#report();
   }
 
-  #playable() {
-    const button = this.part('[data-go=play]');
-    button.setAttribute('aria-label', this.playing ? 'Pause' : 'Play');
-    button.classList.toggle('playing', this.playing !== 0);
-  }
+  #playable() { this.part('[data-go=play]').setAttribute('aria-label', this.playing ? 'Pause' : 'Play'); }
 
   /** @param {string} name */
   act(name) {
@@ -277,36 +293,5 @@ export class Stage {
     const { turn, entry } = this.state;
     if (hub.alone) return hub.alone.sentences[`${turn} ${entry}`] ?? [];
     return view && view.run === this.run?.name && view.turn === turn && view.entry === entry ? view.sentences : null;
-  }
-
-  /** @param {string} what */
-  receive(what) {
-    if (what === 'view') this.looked();
-    else if (this.scene) this.point();
-  }
-
-  #listen() {
-    this.root.addEventListener('click', (event) => {
-      const target = /** @type {Element} */ (event.target);
-      const name = target.closest('[data-go]')?.getAttribute('data-go');
-      if (name) this.act(name);
-      const order = target.closest('[data-order]')?.getAttribute('data-order');
-      if (order) {
-        this.state = { ...this.state, order };
-        this.show();
-        this.#report();
-      }
-    });
-    this.part('input').addEventListener('input', () => {
-      this.pause();
-      this.go(this.part('input').valueAsNumber);
-    });
-    this.part('.hues').addEventListener('change', () => {
-      this.state = { ...this.state, hues: this.part('.hues').value };
-      this.#colour();
-      this.layOut();
-      this.#report();
-    });
-    this.part('.speed').value = '2';
   }
 }

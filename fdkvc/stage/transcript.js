@@ -70,7 +70,7 @@ export class Transcript {
 
   /** @param {string} text @param {number} turn */
   #turn(text, turn) {
-    const topic = this.dialog.hue(turn) < 0 ? null : tile(this.dialog, this.dialog.hue(turn));
+    const topic = this.dialog.current[turn] < 0 ? null : tile(this.dialog, this.dialog.current[turn]);
     const speaker = this.text.speakers[turn];
     const words = make('div', { role: 'none' }, text);
     const { bounds } = this.dialog;

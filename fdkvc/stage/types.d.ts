@@ -80,7 +80,7 @@ interface DialogText {
 // ------------------------------------------------------------------------------ a lane
 
 /** Of a score: what a turn took or gave. */
-interface Part { turn: number; term: number; name: string; value: number; own: boolean }
+interface Part { turn: number; term: number; name: string; value: number; gained: boolean }
 /** Of one topic by age. */
 interface Neighbours { turn: number; low: number; high: number; hue: number }
 

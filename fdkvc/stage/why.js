@@ -163,16 +163,16 @@ export class Why {
       const key = `${part.term} ${part.name}`;
       const sum = sums.get(key) ?? { ...part, value: 0, topics: new Map() };
       sums.set(key, sum);
-      const hue = dialog.hue(part.turn);
+      const hue = dialog.current[part.turn];
       sum.value += part.value;
       sum.topics.set(hue, (sum.topics.get(hue) ?? 0) + part.value);
     }
     const list = make('ul', { className: 'sums' });
-    for (const { term, name, value, own, turn, topics } of [...sums.values()].sort((a, b) => a.term - b.term)) {
+    for (const { term, name, value, gained, turn, topics } of [...sums.values()].sort((a, b) => a.term - b.term)) {
       if (value === 0) continue;
       const begins = name === 'Start';
       list.append(make('li', {}, swatch(term), make('span', {}, begins ? `Start, in turn ${turn}` : name), make('b', {}, signed(value))));
-      if (own && !begins) {
+      if (gained && !begins) {
         const ordered = [...topics].sort(([one], [other]) => one - other);
         list.append(make('li', { className: 'topics' }, ...ordered.map(([hue, sum]) => {
           const when = `while the topic was ${dialog.label(hue)}`;
