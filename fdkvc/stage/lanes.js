@@ -44,8 +44,7 @@ class Row {
     if (this.head.forks) this.river.begin(this.head.forks[1] + 1);
   }
 
-  /** @param {Shown} shown */
-  show(shown) {
+  show(/** @type {Shown} */ shown) {
     const { lane } = this;
     const { turn } = shown;
     const { kept, gone } = lane.turn(turn);
@@ -90,8 +89,7 @@ export class Lanes {
     this.arrived = true;
   }
 
-  /** @param {Shown} shown */
-  show(shown) { for (const row of this.rows) row.show(shown); }
+  show(/** @type {Shown} */ shown) { for (const row of this.rows) row.show(shown); }
 
   /** @param {number} turn @param {number | null} token */
   point(turn, token) {
@@ -99,8 +97,7 @@ export class Lanes {
     for (const { river } of this.rows) river.point(turn, token);
   }
 
-  /** @param {number} moment */
-  paint(moment) {
+  paint(/** @type {number} */ moment) {
     const { hover, state: { entry } } = this.stage;
     return this.rows.map(({ cells }) => cells.paint(moment, hover, entry)).some(Boolean);
   }

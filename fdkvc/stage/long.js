@@ -33,8 +33,7 @@ class LongLane extends Lane {
     };
   }
 
-  /** @param {number} turn */
-  turn(turn) {
+  turn(/** @type {number} */ turn) {
     if (this.held[0]?.turn === turn) return this.held[0];
     const part = this.held.length < SHOWN ? this.held.length : this.held[SHOWN - 1].part; // of the oldest
     const now = this.held.find((shown) => shown.turn === turn) ?? this.#entries(turn, part);

@@ -13,8 +13,7 @@ const TYPES = 'input:not([type=range]), textarea, select, [contenteditable], [ro
 let current = /** @type {Stage | null} */ (null);
 const shown = () => (current?.scene && current.root.isConnected ? current : null);
 
-/** @param {any} event */
-function pressed(event) {
+function pressed(/** @type {any} */ event) {
   const stage = shown();
   if (!stage || event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.(TYPES)) return;
   if (event.key === 'Escape' && stage.state.entry !== null) stage.choose(null);
@@ -24,8 +23,7 @@ function pressed(event) {
   stage.act(name);
 }
 
-/** @param {any} event */
-function focused({ target }) {
+function focused(/** @type {any} */ { target }) {
   const stage = shown();
   if (stage?.scene?.rests && !stage.root.contains(target)) stage.pause();
 }

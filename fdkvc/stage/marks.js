@@ -14,8 +14,7 @@ export const still = matchMedia('(prefers-reduced-motion: reduce)');
 /** @type {{ ink: string, paper: string, faint: string, soft: string, font: string, terms: string[] }} */
 export const theme = { ink: '#000', paper: '#fff', faint: '#ddd', soft: '#777', font: 'sans-serif', terms: [] };
 
-/** @param {HTMLElement} root */
-export function readTheme(root) {
+export function readTheme(/** @type {HTMLElement} */ root) {
   const probe = root.appendChild(document.createElement('i'));
   for (const name of /** @type {const} */ (['ink', 'paper', 'faint', 'soft'])) {
     probe.style.color = `var(--stage-${name})`;

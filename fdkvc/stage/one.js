@@ -49,8 +49,7 @@ export class One {
 
   layOut() { for (const chart of this.charts) chart.layOut(); }
 
-  /** @param {Shown} shown */
-  show(shown) {
+  show(/** @type {Shown} */ shown) {
     const { lane } = this;
     const { turn } = shown;
     const now = lane.turn(turn);
@@ -73,8 +72,7 @@ export class One {
     for (const chart of this.charts) chart.point?.(turn, token);
   }
 
-  /** @param {number} moment */
-  paint(moment) {
+  paint(/** @type {number} */ moment) {
     const { hover, state: { entry } } = this.stage;
     return this.charts.map((chart) => chart.paint?.(moment, hover, entry)).some(Boolean);
   }

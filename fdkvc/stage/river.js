@@ -31,11 +31,10 @@ export class River {
     pen.clearRect(0, 0, width, height);
     for (const run of this.lane.river()) {
       const { fill, ink, hatched } = dialog.paint(run.hue);
-      const box = riverBox(this.scale, run);
-      const [x, y, wide, high] = box;
+      const [x, y, wide, high] = riverBox(this.scale, run);
       pen.fillStyle = fill;
       pen.fillRect(x, y + 0.5, wide, Math.max(high - 1, 0.5));
-      if (hatched) hatch(pen, ...box);
+      if (hatched) hatch(pen, x, y, wide, high);
       if (high >= 13 && step >= 11) {
         words(pen, dialog.letter(run.hue), x + wide / 2, y + high / 2 + 4, { bold: true, align: 'center', fill: ink });
       }
@@ -74,8 +73,7 @@ export class River {
     words(pen, turn, label, height - 3, { align: 'center', bold: true, fill: this.hue });
   }
 
-  /** @param {number} token */
-  #drawPath(token) {
+  #drawPath(/** @type {number} */ token) {
     const { scale: { step, bottom }, surface: { pen } } = this;
     const { path, gone } = this.#trace(token);
     for (const [stroke, thick] of /** @type {const} */ ([[theme.paper, 5], [this.hue, 2]])) {

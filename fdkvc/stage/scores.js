@@ -26,8 +26,7 @@ export class Scores {
     this.band = bandOf(this.surface.width, this.surface.height, this.terms.length);
   }
 
-  /** @param {Shown} shown */
-  show({ turn, glide }) {
+  show(/** @type {Shown} */ { turn, glide }) {
     const { lane, band: { bottom, tall } } = this;
     const now = lane.turn(turn);
     const { stood, contenders, stayed, missed, cutoff } = now;
@@ -88,8 +87,7 @@ export class Scores {
     words(pen, number(cutoff, digits), LEFT - 8, y + 4, { align: 'right', bold: true, fill: theme.ink });
   }
 
-  /** @param {Pen} pen */
-  #drawGroups(pen) {
+  #drawGroups(/** @type {Pen} */ pen) {
     const { now, placed: { spans }, band: { top, bottom } } = this;
     for (const { start, end, group } of spans) {
       const kind = group === now.shielded ? 'protected' : group === now.stale ? 'below the threshold' : '';
@@ -116,8 +114,7 @@ export class Scores {
     words(pen, `▸ ${missed.length} evicted`, middle + half, 12, {});
   }
 
-  /** @param {Pen} pen */
-  #drawStems(pen) {
+  #drawStems(/** @type {Pen} */ pen) {
     const { cutoff } = this.now;
     const ground = cutoff === null ? this.band.bottom : this.axis.y(cutoff);
     const stems = /** @type {Map<string, Path2D>} */ (new Map()); // one stroke for each colour

@@ -15,8 +15,7 @@ const REPORTED = 250; // milliseconds of rest after which the server receives th
 const RESTED = 120; // milliseconds after a step until entries are named, and its neighbours prepared
 
 export class Stage {
-  /** @param {HTMLElement & { given?: unknown }} root */
-  constructor(root) {
+  constructor(/** @type {HTMLElement & { given?: unknown }} */ root) {
     this.root = root;
     this.state = /** @type {Standing} */ ({ turn: 0, entry: null, order: 'age', hues: 'auto' });
     this.hover = /** @type {number | null} */ (null);
@@ -159,8 +158,7 @@ export class Stage {
     this.frame = requestAnimationFrame((moment) => this.#draw(moment));
   }
 
-  /** @param {number} moment */
-  #draw(moment) {
+  #draw(/** @type {number} */ moment) {
     const { scene } = this;
     if (!scene || !this.ready) return;
     if (this.pointed) {
@@ -187,8 +185,7 @@ export class Stage {
   // Whether the entry that is pointed at is the one that is pinned.
   holds() { return this.hover === null && this.state.entry !== null; }
 
-  /** @param {Scene} scene */
-  #announce({ dialog }) {
+  #announce(/** @type {Scene} */ { dialog }) {
     const { turn } = this.state;
     const range = this.part('input');
     range.value = turn;
@@ -212,8 +209,7 @@ export class Stage {
     this.#report();
   }
 
-  /** @param {number | null} entry */
-  choose(entry) {
+  choose(/** @type {number | null} */ entry) {
     this.hover = null;
     this.state = { ...this.state, entry };
     this.point();
@@ -222,8 +218,7 @@ export class Stage {
     this.scene?.settled?.();
   }
 
-  /** @param {number | null} token */
-  look(token) {
+  look(/** @type {number | null} */ token) {
     if (token === this.hover) return;
     this.hover = token;
     this.point();
@@ -260,8 +255,7 @@ export class Stage {
 
   #playable() { this.part('[data-go=play]').setAttribute('aria-label', this.playing ? 'Pause' : 'Play'); }
 
-  /** @param {string} name */
-  act(name) {
+  act(/** @type {string} */ name) {
     if (!this.scene) return;
     if (name === 'play') this.play();
     else if (name === 'picture') this.#savePicture(this.scene);

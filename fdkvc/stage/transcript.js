@@ -73,9 +73,8 @@ export class Transcript {
     const topic = this.dialog.current[turn] < 0 ? null : tile(this.dialog, this.dialog.current[turn]);
     const speaker = this.text.speakers[turn];
     const words = make('div', { role: 'none' }, text);
-    const { bounds } = this.dialog;
     // Whose words are neither the user's nor the assistant's is marked.
-    const kinds = new Set(Array.from({ length: bounds[turn + 1] - bounds[turn] }, (_, at) => this.dialog.kindOf(bounds[turn] + at)));
+    const kinds = new Set(this.#tokens(turn).map((token) => this.dialog.kindOf(token)));
     const marks = [...kinds].filter((kind) => !['', 'user', 'assistant'].includes(kind)).map((kind) => make('i', { className: 'kind' }, SPANS[kind]));
     const head = make('div', { className: 'speaker', role: 'none', title: 'Go to this turn', 'data-turn': turn }, make('small', {}, `${turn}`), topic, make('b', {}, speaker), ...marks);
     const demands = this.text.demands.filter((needs) => needs.turn === turn).map((needs) => this.#demands(needs));
@@ -94,11 +93,12 @@ export class Transcript {
     this.#mark(this.#tokens(turn));
   }
 
-  /** @param {number} turn */
-  #tokens(turn) { return [...new Array(this.dialog.bounds[turn + 1] - this.dialog.bounds[turn]).keys()].map((at) => at + this.dialog.bounds[turn]); }
+  #tokens(/** @type {number} */ turn) {
+    const { bounds } = this.dialog;
+    return Array.from({ length: bounds[turn + 1] - bounds[turn] }, (_, place) => bounds[turn] + place);
+  }
 
-  /** @param {number} turn */
-  #close(turn) {
+  #close(/** @type {number} */ turn) {
     this.opened.delete(turn);
     for (const token of this.#tokens(turn)) {
       this.words.delete(token);
@@ -114,9 +114,9 @@ export class Transcript {
     const { scrollTop, clientHeight } = this.box;
     const near = new Set([this.shown, ...rowsNear(this.turns.length, (turn) => this.#boxOf(turn), scrollTop, clientHeight)]);
     for (const turn of this.opened) if (!near.has(turn) && Math.abs(turn - this.shown) > AHEAD) this.#close(turn);
-    const opens = [...near].filter((turn) => !this.opened.has(turn));
-    for (const turn of opens) this.#open(turn);
-    return opens.length > 0;
+    const before = this.opened.size;
+    for (const turn of near) this.#open(turn);
+    return this.opened.size > before;
   }
 
   /** @param {string} text @param {number} token */
@@ -172,8 +172,7 @@ export class Transcript {
     }, LATER);
   }
 
-  /** @param {Shown} shown */
-  show({ turn }) {
+  show(/** @type {Shown} */ { turn }) {
     this.shown = turn;
     const turns = this.lanes.map((lane) => lane.turn(turn));
     this.arriving = true;
@@ -215,12 +214,10 @@ export class Transcript {
   /** The turn is in view, with what came right before it. @param {number} turn */
   #scroll(turn) {
     const { scrollTop, clientHeight } = this.box;
-    const top = scrolledTo(this.#boxOf(turn), { top: scrollTop, height: clientHeight });
-    if (top !== scrollTop) this.box.scrollTop = top;
+    this.box.scrollTop = scrolledTo(this.#boxOf(turn), { top: scrollTop, height: clientHeight });
   }
 
-  /** @param {number} turn */
-  #boxOf(turn) {
+  #boxOf(/** @type {number} */ turn) {
     const { offsetTop: top, offsetHeight: height } = this.turns[turn].row;
     return { top, height };
   }
@@ -228,7 +225,6 @@ export class Transcript {
   /** @param {number} turn @param {number | null} token */
   point(turn, token) {
     const { stage } = this;
-    const { entry } = stage.state;
     for (const piece of this.ringed) piece.classList.remove('pointed', 'picked');
     const ring = (/** @type {number | null} */ token, /** @type {string} */ look) => {
       // A value is one thing: all pieces of the mention are marked.
@@ -238,7 +234,7 @@ export class Transcript {
       this.ringed.push(...words);
     };
     this.ringed = [];
-    ring(entry, 'picked');
+    ring(stage.state.entry, 'picked');
     ring(stage.hover, 'pointed');
     this.why.show(turn, token, stage.holds(), stage.sentences());
     if (this.arriving) this.#arrive();
@@ -256,8 +252,7 @@ export class Transcript {
 
   name() { this.activate(); }
 
-  /** @param {number} turn */
-  prepare(turn) {
+  prepare(/** @type {number} */ turn) {
     const beyond = 2 * turn - this.shown; // a step brings it near the view
     for (const near of [turn, beyond]) if (this.turns[near] && this.#tokens(near).length <= WHOLE) this.#open(near);
   }

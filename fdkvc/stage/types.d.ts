@@ -14,8 +14,6 @@ declare module '*.html' {
   export default text;
 }
 
-// ------------------------------------------------------------------------------ a packed run
-
 type Column = Float32Array | Uint32Array | Uint8Array;
 type Paint = [fill: string, ink: string];
 
@@ -77,14 +75,10 @@ interface DialogText {
   demands: Demands[];
 }
 
-// ------------------------------------------------------------------------------ a lane
-
 /** Of a score: what a turn took or gave. */
 interface Part { turn: number; term: number; name: string; value: number; gained: boolean }
 /** Of one topic by age. */
 interface Neighbours { turn: number; low: number; high: number; hue: number }
-
-// ------------------------------------------------------------------------------ the server
 
 interface View {
   session: string; received: number; run: string; turn: number; entry: number | null; order: string; hues: string; sentences: string[];
@@ -100,8 +94,6 @@ interface Hub {
   tell: { [what: string]: (message: object) => void };
   changed: (what: string) => void;
 }
-
-// ------------------------------------------------------------------------------ drawing
 
 type Pen = CanvasRenderingContext2D | OffscreenCanvasRenderingContext2D;
 interface Surface { pen: CanvasRenderingContext2D; width: number; height: number }

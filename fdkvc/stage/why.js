@@ -34,8 +34,7 @@ export const column = (...content) => make('th', { scope: 'col' }, ...content);
 const row = (name, values, className = '') => make('tr', { className },
   make('th', { scope: 'row' }, ...name), ...values.map((value) => make('td', {}, `${value}`)));
 
-/** @param {number} k */
-function swatch(k) {
+function swatch(/** @type {number} */ k) {
   const element = make('i', { className: 'swatch' });
   element.style.background = theme.terms[k % theme.terms.length];
   return element;
@@ -129,17 +128,18 @@ export class Why {
     const { lane } = this;
     const rival = rivalOf(lane, fate);
     const pair = rival !== undefined;
-    const { words } = lane.dialog;
-    const called = pair && (words.length ? `“${words[lane.token[rival]]}”` : `token ${lane.token[rival]}`);
-    const other = called && [lane.rule[rival] ? 'first evicted ' : 'last kept ', make('small', {}, called)];
-    const names = other ? [['this entry'], other, ['margin']] : [['this entry']];
     const rows = comparison(lane, fate, rival).map(({ name, own, other, margin }, k) => row(
       k ? [swatch(k - 1), name] : [name], pair ? [own, other, margin] : [own], k ? '' : 'sum',
     ));
-    if (pair && !this.origin) {
-      rows.push(row(['built up over'], [turnsOf(course), turnsOf(lane.course(fate.at, lane.token[rival])), '']));
+    const head = [make('td'), column('this entry')];
+    if (pair) {
+      const token = lane.token[rival];
+      const { words } = lane.dialog;
+      const called = make('small', {}, words.length ? `“${words[token]}”` : `token ${token}`);
+      head.push(column(lane.rule[rival] ? 'first evicted ' : 'last kept ', called), column('margin'));
+      if (!this.origin) rows.push(row(['built up over'], [turnsOf(course), turnsOf(lane.course(fate.at, token)), '']));
     }
-    return table([make('td'), ...names.map((name) => column(...name))], rows, 'comparison');
+    return table(head, rows, 'comparison');
   }
 
   /** The waterfall, and its sums: by part, and of what was gained, by the topic that was on.
