@@ -68,8 +68,8 @@ export function comparison(lane, { at, i = NaN }, rival) {
   const digits = lane.digits[at];
   const terms = lane.terms.length > 1 ? lane.terms.map(({ name }, k) => ({ name, column: lane.values[k] })) : [];
   return [{ name: 'score', column: lane.score }, ...terms].map(({ name, column }) => {
-    const [own, other] = [column[i], rival === undefined ? NaN : column[rival]];
-    return { name, own: number(own, digits), other: number(other, digits), margin: signed(own, other, digits) };
+    const [entry, other] = [column[i], rival === undefined ? NaN : column[rival]];
+    return { name, entry: number(entry, digits), rival: number(other, digits), margin: signed(entry, other, digits) };
   });
 }
 

@@ -67,7 +67,6 @@ export class Lanes {
     const lanes = (this.lanes = lanesOf(run));
     this.dialog = lanes[0].dialog;
     this.arrived = false; // at a fork, beside its parent
-    this.rests = true; // what is changed around the lanes is changed from the turn that is shown
     this.rows = run.lanes.map((head, k) => new Row(stage, lanes, k, head));
     this.why = new WhyInAll(lanes, () => stage.choose(null));
     const paged = lanes.some((lane) => lane.pages.some((size) => size > 1));

@@ -8,7 +8,6 @@ class LongLane extends Lane {
   /** @param {LaneHead} head @param {Column[]} columns @param {Dialog} dialog */
   constructor(head, [difference, since, end], dialog) {
     super(head, [new Uint32Array(0), new Uint8Array(0), new Float32Array(0)], dialog);
-    this.long = true;
     this.since = since;
     this.end = end;
     let token = 0;

@@ -23,13 +23,11 @@ function pressed(/** @type {any} */ event) {
   stage.act(name);
 }
 
-function focused(/** @type {any} */ { target }) {
-  const stage = shown();
-  if (stage?.scene?.rests && !stage.root.contains(target)) stage.pause();
-}
-
 document.addEventListener('keydown', pressed);
-document.addEventListener('focusin', focused);
+document.addEventListener('focusin', (/** @type {any} */ { target }) => {
+  const stage = shown(); // what is changed around several lanes is changed from the turn that is shown
+  if (stage?.run?.kind !== 'one' && !stage?.root.contains(target)) stage?.pause();
+});
 
 /** @param {{ data: Uint8Array<ArrayBuffer>, parentElement: Element }} component */
 export function mount({ data, parentElement }) {

@@ -25,7 +25,6 @@ export class One {
     this.dialog = new Dialog(run.dialog, run.palette, run.topicless);
     this.lane = new Lane(run.lanes[0], run.columns, this.dialog);
     this.lanes = [this.lane];
-    this.title = this.lane.label;
     this.searching = 0;
     const frame = stage.part('.frame');
     frame.innerHTML = PANELS;
@@ -68,7 +67,7 @@ export class One {
   /** @param {number} turn @param {number | null} token */
   point(turn, token) {
     // First what changes elements: text on a canvas makes the browser bring all styles up to date.
-    this.why.show(turn, token, this.stage.holds(), this.stage.sentences(), this.#found());
+    this.why.show(turn, token, this.stage.holds(), this.stage.sentences(), this.#answer());
     for (const chart of this.charts) chart.point?.(turn, token);
   }
 
@@ -89,17 +88,17 @@ export class One {
     return { run: this.run, turn: this.lane.left(turn, entry) ?? turn, entry };
   }
 
-  #found() {
+  #answer() {
     const { answer } = hub;
     const question = this.#question();
-    const same = answer && question && answer.run === question.run && answer.turn === question.turn && answer.entry === question.entry;
+    const same = question && answer?.run === question.run && answer.turn === question.turn && answer.entry === question.entry;
     return same && answer.done ? answer : null;
   }
 
   // Requests what would have decided otherwise, and repeats until the answer arrives.
   settled(wait = SEARCHED) {
     clearTimeout(this.searching);
-    if (hub.alone || this.stage.scene !== this || !this.#question() || this.#found()) return;
+    if (hub.alone || this.stage.scene !== this || !this.#question() || this.#answer()) return;
     this.searching = setTimeout(() => {
       if (!this.stage.root.isConnected) return;
       hub.tell.answer?.({ ...this.#question(), again: performance.now() });

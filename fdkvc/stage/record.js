@@ -105,7 +105,7 @@ function ordered({ first, token, score, status, rule, isProtected, cutoffs }, tu
 export class Lane {
   /** @param {LaneHead} head @param {Column[]} columns @param {Dialog} dialog */
   constructor(head, columns, dialog) {
-    this.long = false;
+    this.long = head.long;
     this.label = head.label;
     this.hued = head.hued ? '' : null; // the attribute of what names it, which gives it the hue of FD-KVC
     this.budgets = head.budgets;

@@ -177,7 +177,7 @@ export class Stage {
       scene.draw?.();
     };
     drawn(PICTURE_PIXELS);
-    const picture = pictureOf(scene.title ?? '', this.part('.headline'), this.part('.frame'));
+    const picture = pictureOf(this.run?.kind === 'one' ? scene.lanes[0].label : '', this.part('.headline'), this.part('.frame'));
     drawn(0);
     savePicture(picture, `turn-${this.state.turn}.png`);
   }

@@ -22,7 +22,6 @@ export class Transcript {
     this.stage = stage;
     this.lanes = lanesOf(run);
     this.dialog = this.lanes[0].dialog;
-    this.rests = true;
     this.text = text;
     this.needed = new Set(text.needed);
     this.words = /** @type {Map<number, HTMLElement[]>} */ (new Map());

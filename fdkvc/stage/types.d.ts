@@ -80,9 +80,9 @@ interface Part { turn: number; term: number; name: string; value: number; gained
 /** Of one topic by age. */
 interface Neighbours { turn: number; low: number; high: number; hue: number }
 
-interface View {
-  session: string; received: number; run: string; turn: number; entry: number | null; order: string; hues: string; sentences: string[];
-}
+/** Its hues are 'topic' or 'kind', or 'auto' before a person has chosen. */
+interface Standing { turn: number; entry: number | null; order: string; hues: string }
+interface View extends Standing { session: string; received: number; run: string; sentences: string[] }
 interface Change { label: string; before: string; after: string; share: string; words: string }
 interface Answer { run: string; turn: number; entry: number; done: boolean; words: string; tried: string; changes: Change[] }
 
@@ -120,10 +120,6 @@ interface Chart {
 /** What a stage shows of a packed run. */
 interface Scene {
   dialog: Dialog;
-  /** Of a picture. */
-  title?: string;
-  /** Whether it pauses when something else on the page is used. */
-  rests?: boolean;
   layOut(): void;
   show(shown: Shown): void;
   point(turn: number, token: number | null): void;
@@ -140,6 +136,3 @@ interface Scene {
   /** Learns that another entry is selected. */
   settled?(): void;
 }
-
-/** Its hues are 'topic' or 'kind', or 'auto' before a person has chosen. */
-interface Standing { turn: number; entry: number | null; order: string; hues: string }

@@ -59,16 +59,16 @@ export class Why {
     this.course = /** @type {readonly [turn: number, parts: Part[]]} */ ([0, []]);
   }
 
-  /** `chosen` says whether the entry is pinned, `sentences` why, and `found` what would have decided otherwise.
+  /** `chosen` says whether the entry is pinned, `sentences` why, and `answer` what would have decided otherwise.
    * @param {number} turn @param {number | null} token @param {boolean} chosen
-   * @param {string[] | null} sentences @param {Answer | null} found */
-  show(turn, token, chosen, sentences, found) {
-    const shown = JSON.stringify([turn, token, chosen, sentences, found, theme.ink, this.lane.dialog.byKind]);
+   * @param {string[] | null} sentences @param {Answer | null} answer */
+  show(turn, token, chosen, sentences, answer) {
+    const shown = JSON.stringify([turn, token, chosen, sentences, answer, theme.ink, this.lane.dialog.byKind]);
     if (shown === this.shown) return;
     const scrolled = token === this.token ? this.box.scrollTop : 0;
     this.shown = shown;
     this.token = token;
-    this.box.replaceChildren(...(token === null ? this.#turn(turn) : this.#entry(turn, token, chosen, sentences, found)));
+    this.box.replaceChildren(...(token === null ? this.#turn(turn) : this.#entry(turn, token, chosen, sentences, answer)));
     this.box.scrollTop = scrolled;
     this.draw();
   }
@@ -105,8 +105,8 @@ export class Why {
   }
 
   /** @param {number} turn @param {number} token @param {boolean} chosen
-   * @param {string[] | null} sentences @param {Answer | null} found */
-  #entry(turn, token, chosen, sentences, found) {
+   * @param {string[] | null} sentences @param {Answer | null} answer */
+  #entry(turn, token, chosen, sentences, answer) {
     const { lane } = this;
     const fate = fateOf(lane, turn, token);
     const here = fate.i !== undefined;
@@ -118,7 +118,7 @@ export class Why {
     else if (!sentences || sentences.length) {
       parts.push(make('p', { className: 'in-words' }, sentences?.join(' ') ?? '…'));
     }
-    if (here && chosen && !hub.alone) parts.push(make('section', { className: 'search' }, ...this.#search(fate.left !== null, found)));
+    if (here && chosen && !hub.alone) parts.push(make('section', { className: 'search' }, ...this.#search(fate.left !== null, answer)));
     if (scored) parts.push(...this.#history(fate.at, course));
     return parts;
   }
@@ -128,8 +128,8 @@ export class Why {
     const { lane } = this;
     const rival = rivalOf(lane, fate);
     const pair = rival !== undefined;
-    const rows = comparison(lane, fate, rival).map(({ name, own, other, margin }, k) => row(
-      k ? [swatch(k - 1), name] : [name], pair ? [own, other, margin] : [own], k ? '' : 'sum',
+    const rows = comparison(lane, fate, rival).map(({ name, entry, rival: other, margin }, k) => row(
+      k ? [swatch(k - 1), name] : [name], pair ? [entry, other, margin] : [entry], k ? '' : 'sum',
     ));
     const head = [make('td'), column('this entry')];
     if (pair) {
@@ -183,19 +183,19 @@ export class Why {
     return list;
   }
 
-  /** @param {boolean} gone @param {Answer | null} found */
-  #search(gone, found) {
+  /** @param {boolean} gone @param {Answer | null} answer */
+  #search(gone, answer) {
     const title = make('h3', {}, gone ? 'What would have kept it?' : 'What would have evicted it?');
-    if (!found) return [title, make('p', { className: 'hint busy' }, 'Running the dialog again with one setting changed at a time …')];
-    const nearest = found.changes.filter((change) => change.after).slice(0, 3);
+    if (!answer) return [title, make('p', { className: 'hint busy' }, 'Running the dialog again with one setting changed at a time …')];
+    const nearest = answer.changes.filter((change) => change.after).slice(0, 3);
     return [
       title,
       make('ul', { className: 'changes' }, ...nearest.map(({ label, before, after, share }) => make('li', {},
         make('span', {}, label), make('b', {}, `${before} → ${after}`), make('small', {}, share)))),
-      make('p', { className: 'hint' }, found.words),
-      ...(found.changes.length ? [make('details', {}, make('summary', {}, 'All settings and the values tried'),
-        make('p', { className: 'hint' }, found.tried),
-        make('ul', {}, ...found.changes.map(({ words }) => make('li', {}, words))))] : []),
+      make('p', { className: 'hint' }, answer.words),
+      ...(answer.changes.length ? [make('details', {}, make('summary', {}, 'All settings and the values tried'),
+        make('p', { className: 'hint' }, answer.tried),
+        make('ul', {}, ...answer.changes.map(({ words }) => make('li', {}, words))))] : []),
     ];
   }
 }
