@@ -48,8 +48,8 @@ class Row {
     const { lane } = this;
     const { turn } = shown;
     const { kept, gone } = lane.turn(turn);
-    this.cells.show(shown);
     const paged = lane.paged(turn);
+    this.cells.show(shown);
     this.counts.replaceChildren(
       make('b', {}, `${kept.length} of ${lane.budgets[turn]}`), ' kept · ', make('b', {}, `${gone.length}`), ' evicted',
       ...(paged ? [make('div', { className: 'of-pages' }, paged)] : []),

@@ -164,7 +164,6 @@ function sprite(dialog, hue, look, width, height) {
 }
 
 // Marks that keep their identity: each token's numbers glide from where they are to where they go.
-// The first five are x, y, width, height, opacity; others are what else a view draws of it.
 export class Marks {
   constructor() {
     this.shown = /** @type {Map<number, Mark>} */ (new Map());
@@ -229,8 +228,8 @@ export class Marks {
   }
 
   /** The token at a point, or the nearest within so many pixels.
-   * @param {number} x @param {number} y @returns {number | null} */
-  near(x, y, reach = 3) {
+   * @param {number} x @param {number} y @param {number} reach @returns {number | null} */
+  near(x, y, reach) {
     let best = null;
     let least = reach;
     for (const [token, { at, leaves }] of this.shown) {

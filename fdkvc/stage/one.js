@@ -50,11 +50,10 @@ export class One {
 
   show(/** @type {Shown} */ shown) {
     const { lane } = this;
-    const { turn } = shown;
-    const now = lane.turn(turn);
+    const now = lane.turn(shown.turn);
     for (const chart of this.charts) chart.show?.(shown);
-    this.part('.kept-title').textContent = `Kept ${now.kept.length} of ${lane.budgets[turn]}`;
-    const paged = lane.paged(turn);
+    this.part('.kept-title').textContent = `Kept ${now.kept.length} of ${lane.budgets[shown.turn]}`;
+    const paged = lane.paged(shown.turn);
     for (const part of ['.of-pages', '.of-pages ~ .of-pages']) this.part(part).hidden = !paged;
     this.part('.of-pages b').textContent = paged;
     this.part('.gone-title').textContent = now.gone.length ? `Evicted in this turn ${now.gone.length}` : 'Nothing evicted';

@@ -74,8 +74,12 @@ export class River {
   }
 
   #drawPath(/** @type {number} */ token) {
-    const { scale: { step, bottom }, surface: { pen } } = this;
-    const { path, gone } = this.#trace(token);
+    const { scale: { step, bottom }, surface: { pen }, lane } = this;
+    if (this.traced.token !== token) { // where it stands in each turn, the same in all steps
+      const path = lane.path(token).map(([turn, place]) => riverPoint(this.scale, turn, place));
+      this.traced = { token, path, gone: lane.left(lane.dialog.turns - 1, token) };
+    }
+    const { path, gone } = this.traced;
     for (const [stroke, thick] of /** @type {const} */ ([[theme.paper, 5], [this.hue, 2]])) {
       line(pen, path, { stroke, width: thick });
       for (const [x, y] of step < 6 ? [] : path) disc(pen, x, y, thick === 5 ? 4.5 : 3, stroke);
@@ -84,16 +88,6 @@ export class River {
       line(pen, [[x - arm, y - arm], [x + arm, y + arm]], { stroke, width: thick });
       line(pen, [[x - arm, y + arm], [x + arm, y - arm]], { stroke, width: thick });
     }
-  }
-
-  /** Where an entry stands in each turn, and when it is evicted for good: the same in all steps.
-   * @param {number} token */
-  #trace(token) {
-    if (this.traced.token !== token) {
-      const path = this.lane.path(token).map(([at, place]) => riverPoint(this.scale, at, place));
-      this.traced = { token, path, gone: this.lane.left(this.lane.dialog.turns - 1, token) };
-    }
-    return this.traced;
   }
 
   /** The turn and the token at a point. @param {number} x @param {number} y */

@@ -120,12 +120,10 @@ export class Transcript {
 
   /** @param {string} text @param {number} token */
   #word(text, token) {
-    const word = make('span', { role: 'option', id: `word-${token}`, 'data-token': token }, text);
+    const before = this.words.get(token) ?? []; // a token may have two pieces: the first one is named
+    const word = make('span', { role: 'option', id: before.length ? null : `word-${token}`, 'data-token': token }, text);
     if (this.dialog.kindOf(token) === 'call') word.dataset.kind = 'call';
-    // A token may have two pieces: the first one is named.
-    const before = this.words.get(token) ?? [];
     this.words.set(token, [...before, word]);
-    if (before.length) word.removeAttribute('id');
     return word;
   }
 
@@ -173,7 +171,6 @@ export class Transcript {
 
   show(/** @type {Shown} */ { turn }) {
     this.shown = turn;
-    const turns = this.lanes.map((lane) => lane.turn(turn));
     this.arriving = true;
     if (this.long) this.#scroll(turn); // while nothing has changed, so that the page is laid out once
     this.#openNear();
@@ -187,7 +184,7 @@ export class Transcript {
     const values = this.text.demands.filter((needs) => needs.turn <= turn).flatMap(({ values }) => values);
     this.figures.forEach((figure, k) => {
       const met = values.filter(([, lost]) => !lost[k]).length;
-      figure.textContent = `${turns[k].kept.length} kept${values.length ? ` · ${met} of ${values.length} needed values held` : ''}`;
+      figure.textContent = `${this.lanes[k].turn(turn).kept.length} kept${values.length ? ` · ${met} of ${values.length} needed values held` : ''}`;
     });
     this.box.dataset.turn = `${turn}`;
   }

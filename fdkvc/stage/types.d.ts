@@ -9,10 +9,7 @@ type Cells = import('./cells.js').Cells;
 type Marks = import('./marks.js').Marks;
 type River = import('./river.js').River;
 
-declare module '*.html' {
-  const text: string;
-  export default text;
-}
+declare module '*.html';
 
 type Column = Float32Array | Uint32Array | Uint8Array;
 type Paint = [fill: string, ink: string];
