@@ -5,8 +5,6 @@ import { cellAt, commonest, gridOf, neighbour, pageOf, sizeOf } from './layout/c
 import { Marks, NOWHERE, fitted, lookOf, rounded, theme } from './marks.js';
 import { EVICTED } from './record.js';
 
-/** @import { Lane, Mark, Pen, Shown, Target } from './types.js' */
-
 export class Cells {
   /** @param {HTMLElement} box @param {Lane} lane @param {HTMLElement} name has the hue of the ring of an entry */
   constructor(box, lane, name = box) {
@@ -39,11 +37,8 @@ export class Cells {
     this.goneTitle.style.top = `${this.grid.below - 21}px`;
   }
 
-  /** @param {Shown} shown */
-  show({ turn, order, glide }) {
-    const { lane, grid } = this;
-    const { group } = grid;
-    const { dialog } = lane;
+  show(/** @type {Shown} */ { turn, order, glide }) {
+    const { lane, lane: { dialog }, grid, grid: { group } } = this;
     const now = lane.turn(turn);
     const sequence = order === 'score' ? now.byScore : now.byAge;
     const size = sizeOf(grid);
@@ -74,8 +69,7 @@ export class Cells {
     });
   }
 
-  /** @param {Pen} pen */
-  #drawPages(pen) {
+  #drawPages(/** @type {Pen} */ pen) {
     const room = this.grid.side > 12 ? 1 : 0;
     for (const { frames, empty, gone } of this.pages) {
       const look = { fill: gone ? '' : theme.faint, stroke: theme.soft, dash: gone ? [3, 2] : [] };

@@ -4,8 +4,6 @@ import { LEFT, barsOf } from './layout/course.js';
 import { fitted, hatch, line, theme, words, zigzag } from './marks.js';
 import { number } from './numbers.js';
 
-/** @import { Lane, Part } from './types.js' */
-
 /** @param {HTMLCanvasElement} canvas @param {Lane} lane @param {number} turn @param {Part[]} parts */
 export function drawCourse(canvas, lane, turn, parts) {
   const { cutoff } = lane.turn(turn);
@@ -24,7 +22,7 @@ export function drawCourse(canvas, lane, turn, parts) {
   }
   pen.globalAlpha = 1;
   for (const { turn: at, x } of middles) {
-    const hue = lane.dialog.hue(at);
+    const hue = lane.dialog.current[at];
     const { fill, ink, hatched } = lane.dialog.paint(hue);
     const box = /** @type {const} */ ([x - side / 2, height - 15, side, 14]);
     pen.fillStyle = fill;

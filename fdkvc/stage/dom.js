@@ -1,7 +1,5 @@
 // Elements of the page. Whatever a file or a link says becomes text, never markup.
 
-/** @import { Dialog } from './types.js' */
-
 /** Makes an element with attributes and children; what is null is left out.
  * @template {keyof HTMLElementTagNameMap} Tag @param {Tag} tag
  * @param {{ [name: string]: string | number | null | undefined }} options

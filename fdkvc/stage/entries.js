@@ -3,14 +3,12 @@
 import { make, one } from './dom.js';
 import { entryName } from './fate.js';
 
-/** @import { Cells, Lane, Marks, River, Stage } from './types.js' */
-
-/** Writes the name of each entry where its tile stands, also for a finger that looks for one.
- * @param {Stage} stage @param {HTMLElement} box @param {Cells} cells @param {Lane} lane
- * @param {string} prefix */
-export function nameOptions(stage, box, cells, lane, prefix) {
+/** Writes the name of each entry where its tile stands, also for a finger that looks for one; and says
+ * which one the pointer or the keys have come to.
+ * @param {Stage} stage @param {HTMLElement} list @param {Cells} cells @param {string} prefix */
+export function nameOptions(stage, list, cells, prefix) {
   const { turn, entry } = stage.state;
-  const options = one(box, '.options');
+  const options = one(list, '.options');
   const active = stage.hover ?? entry ?? cells.order[0];
   // Where a cell shows several entries, only the one that is pointed at is named.
   const named = cells.grid.group === 1 ? cells.order : [cells.cellOf(active)].filter((token) => cells.order.includes(token));
@@ -22,15 +20,15 @@ export function nameOptions(stage, box, cells, lane, prefix) {
     option.id = `${prefix}-${token}`;
     option.style.cssText = `left:${x}px;top:${y}px;width:${width}px;height:${height}px`;
     const many = cells.members.get(token)?.length ?? 1;
-    option.setAttribute('aria-label', `${many > 1 ? `${many} entries from ` : ''}${entryName(lane, turn, token)}`);
+    option.setAttribute('aria-label', `${many > 1 ? `${many} entries from ` : ''}${entryName(cells.lane, turn, token)}`);
     option.setAttribute('aria-selected', token === entry);
   });
   options.dataset.turn = turn;
+  activateOption(stage, list, cells, prefix);
 }
 
-/** Says which entry the pointer or the keys have come to.
- * @param {Stage} stage @param {HTMLElement} list @param {Lane} lane @param {string} prefix */
-export function activateOption(stage, list, lane, prefix) {
+/** @param {Stage} stage @param {HTMLElement} list @param {Cells} cells @param {string} prefix */
+export function activateOption(stage, list, { lane }, prefix) {
   const token = stage.hover ?? stage.state.entry;
   if (token !== null && lane.find(stage.state.turn, token) !== undefined) list.setAttribute('aria-activedescendant', `${prefix}-${token}`);
   else list.removeAttribute('aria-activedescendant');

@@ -3,11 +3,10 @@
 import { number, signed } from './numbers.js';
 import { STATUS } from './record.js';
 
-/** @import { Fate, Lane } from './types.js' */
+const RULE = ['', 'budget', 'threshold'];
 
-const RULE = /** @type {const} */ (['', 'budget', 'threshold']);
-
-/** @param {Lane} lane @param {number} turn @param {number} token @returns {Fate} */
+/** What became of an entry up to a turn; `left` is the turn that evicted it, and `at` the one that decided.
+ * @param {Lane} lane @param {number} turn @param {number} token */
 export function fateOf(lane, turn, token) {
   const left = lane.left(turn, token);
   const at = left ?? turn;
@@ -18,8 +17,8 @@ export function fateOf(lane, turn, token) {
     fate: lane.dialog.born[token] > turn ? 'to come' : here,
     left,
     at,
-    i,
-    rank: i === undefined ? undefined : now.rank.get(i),
+    i, // its place in the columns of that turn
+    rank: i === undefined ? undefined : now.rank.get(i), // among all that the budget ranked, the protected too
     stood: now.stood.length,
     shielded: now.shielded.length > 0,
     rule: i === undefined ? '' : RULE[lane.rule[i]],
@@ -45,12 +44,12 @@ export function decidingToken(lane, turn, token, mentions) {
   const begun = lane.dialog.bounds[turn + 1];
   if (token >= begun) return token;
   let [last, decides] = [-1, token];
-  const owns = (/** @type {number[]} */ tokens) => tokens.includes(token);
+  const holds = (/** @type {number[]} */ tokens) => tokens.includes(token);
   const known = mentions.filter(([first]) => first < begun);
-  for (const tokens of [...known.filter((each) => !owns(each)), ...known.filter(owns)]) {
-    const ends = tokens.map((each) => fateOf(lane, turn, each)).map(({ fate, left }) => (fate === 'kept' ? turn + 1 : left ?? turn));
+  for (const tokens of [...known.filter((mention) => !holds(mention)), ...known.filter(holds)]) {
+    const ends = tokens.map((piece) => fateOf(lane, turn, piece)).map(({ fate, left }) => (fate === 'kept' ? turn + 1 : left ?? turn));
     const end = Math.min(...ends);
-    if (end >= last) [last, decides] = [end, owns(tokens) && end > turn ? token : tokens[ends.indexOf(end)]];
+    if (end >= last) [last, decides] = [end, holds(tokens) && end > turn ? token : tokens[ends.indexOf(end)]];
   }
   return decides;
 }
@@ -69,8 +68,8 @@ export function comparison(lane, { at, i = NaN }, rival) {
   const digits = lane.digits[at];
   const terms = lane.terms.length > 1 ? lane.terms.map(({ name }, k) => ({ name, column: lane.values[k] })) : [];
   return [{ name: 'score', column: lane.score }, ...terms].map(({ name, column }) => {
-    const [own, other] = [column[i], rival === undefined ? NaN : column[rival]];
-    return { name, own: number(own, digits), other: number(other, digits), margin: signed(own, other, digits) };
+    const [entry, other] = [column[i], rival === undefined ? NaN : column[rival]];
+    return { name, entry: number(entry, digits), rival: number(other, digits), margin: signed(entry, other, digits) };
   });
 }
 

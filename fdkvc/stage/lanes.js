@@ -7,8 +7,6 @@ import { lanesOf } from './long.js';
 import { River } from './river.js';
 import { WhyInAll } from './why_lanes.js';
 
-/** @import { Lane, LaneHead, Packed, Scene, Shown, Stage } from './types.js' */
-
 // One run: what it is, its river and its cache.
 class Row {
   /** @param {Stage} stage @param {Lane[]} lanes @param {number} k @param {LaneHead} head */
@@ -46,13 +44,12 @@ class Row {
     if (this.head.forks) this.river.begin(this.head.forks[1] + 1);
   }
 
-  /** @param {Shown} shown */
-  show(shown) {
+  show(/** @type {Shown} */ shown) {
     const { lane } = this;
     const { turn } = shown;
     const { kept, gone } = lane.turn(turn);
-    this.cells.show(shown);
     const paged = lane.paged(turn);
+    this.cells.show(shown);
     this.counts.replaceChildren(
       make('b', {}, `${kept.length} of ${lane.budgets[turn]}`), ' kept · ', make('b', {}, `${gone.length}`), ' evicted',
       ...(paged ? [make('div', { className: 'of-pages' }, paged)] : []),
@@ -67,12 +64,10 @@ export class Lanes {
   /** @param {Stage} stage @param {Packed} run */
   constructor(stage, run) {
     this.stage = stage;
-    const lanes = lanesOf(run);
-    this.lanes = lanes;
+    const lanes = (this.lanes = lanesOf(run));
     this.dialog = lanes[0].dialog;
     this.arrived = false; // at a fork, beside its parent
-    this.rests = true; // what is changed around the lanes is changed from the turn that is shown
-    this.rows = lanes.map((_, k) => new Row(stage, lanes, k, run.lanes[k]));
+    this.rows = run.lanes.map((head, k) => new Row(stage, lanes, k, head));
     this.why = new WhyInAll(lanes, () => stage.choose(null));
     const paged = lanes.some((lane) => lane.pages.some((size) => size > 1));
     const signs = [
@@ -93,8 +88,7 @@ export class Lanes {
     this.arrived = true;
   }
 
-  /** @param {Shown} shown */
-  show(shown) { for (const row of this.rows) row.show(shown); }
+  show(/** @type {Shown} */ shown) { for (const row of this.rows) row.show(shown); }
 
   /** @param {number} turn @param {number | null} token */
   point(turn, token) {
@@ -102,24 +96,19 @@ export class Lanes {
     for (const { river } of this.rows) river.point(turn, token);
   }
 
-  /** @param {number} moment */
-  paint(moment) {
+  paint(/** @type {number} */ moment) {
     const { hover, state: { entry } } = this.stage;
     return this.rows.map(({ cells }) => cells.paint(moment, hover, entry)).some(Boolean);
   }
 
   name() {
-    for (const { list, cells, lane, prefix } of this.rows) nameOptions(this.stage, list, cells, lane, prefix);
-    this.activate();
+    for (const { list, cells, prefix } of this.rows) nameOptions(this.stage, list, cells, prefix);
   }
 
-  /** @param {number} turn */
-  prepare(turn) { for (const lane of this.lanes) lane.turn(turn); }
-
   activate() {
-    for (const { list, cells, lane, prefix } of this.rows) {
-      if (cells.grid.group > 1) nameOptions(this.stage, list, cells, lane, prefix);
-      activateOption(this.stage, list, lane, prefix);
+    for (const { list, cells, prefix } of this.rows) {
+      if (cells.grid.group > 1) nameOptions(this.stage, list, cells, prefix);
+      else activateOption(this.stage, list, cells, prefix);
     }
   }
 }

@@ -2,15 +2,12 @@
 
 import { Dialog, EVICTED, KEPT, Lane, NEW, NEW_EVICTED } from './record.js';
 
-/** @import { Column, LaneHead, Neighbours, Packed, Turn } from './types.js' */
-
 const SHOWN = 3; // turns whose entries are held at once
 
 class LongLane extends Lane {
   /** @param {LaneHead} head @param {Column[]} columns @param {Dialog} dialog */
   constructor(head, [difference, since, end], dialog) {
     super(head, [new Uint32Array(0), new Uint8Array(0), new Float32Array(0)], dialog);
-    this.long = true;
     this.since = since;
     this.end = end;
     let token = 0;
@@ -35,8 +32,7 @@ class LongLane extends Lane {
     };
   }
 
-  /** @param {number} turn */
-  turn(turn) {
+  turn(/** @type {number} */ turn) {
     if (this.held[0]?.turn === turn) return this.held[0];
     const part = this.held.length < SHOWN ? this.held.length : this.held[SHOWN - 1].part; // of the oldest
     const now = this.held.find((shown) => shown.turn === turn) ?? this.#entries(turn, part);
@@ -76,9 +72,9 @@ class LongLane extends Lane {
   /** @param {number} token @returns {[first: number, end: number][]} */
   #stays(token) {
     if (!this.lastEnd[token]) return [];
-    const found = /** @type {[number, number][]} */ ([]);
-    for (let k = this.stays.indexOf(token); k >= 0; k = this.stays.indexOf(token, k + 1)) found.push([this.since[k], this.end[k]]);
-    return found;
+    const stays = /** @type {[number, number][]} */ ([]);
+    for (let k = this.stays.indexOf(token); k >= 0; k = this.stays.indexOf(token, k + 1)) stays.push([this.since[k], this.end[k]]);
+    return stays;
   }
 
   /** Each turn's runs of neighbours by age that are of one topic: turn by turn what each past turn has left.

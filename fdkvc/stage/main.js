@@ -2,13 +2,8 @@
 
 import { one } from './dom.js';
 import { hub } from './hub.js';
-import { Lanes } from './lanes.js';
-import { One } from './one.js';
 import STAGE from './stage.html';
 import { Stage } from './stage.js';
-import { Transcript } from './transcript.js';
-
-const SCENES = { one: One, lanes: Lanes, transcript: Transcript };
 
 const KEYS = /** @type {{ [key: string]: string }} */ ({
   ArrowLeft: 'back', ArrowRight: 'next', Home: 'first', End: 'last', p: 'play', P: 'play', '[': 'before', ']': 'ahead',
@@ -18,8 +13,7 @@ const TYPES = 'input:not([type=range]), textarea, select, [contenteditable], [ro
 let current = /** @type {Stage | null} */ (null);
 const shown = () => (current?.scene && current.root.isConnected ? current : null);
 
-/** @param {any} event */
-function pressed(event) {
+function pressed(/** @type {any} */ event) {
   const stage = shown();
   if (!stage || event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.(TYPES)) return;
   if (event.key === 'Escape' && stage.state.entry !== null) stage.choose(null);
@@ -29,23 +23,20 @@ function pressed(event) {
   stage.act(name);
 }
 
-/** @param {any} event */
-function focused({ target }) {
-  const stage = shown();
-  if (stage?.scene?.rests && !stage.root.contains(target)) stage.pause();
-}
-
 document.addEventListener('keydown', pressed);
-document.addEventListener('focusin', focused);
+document.addEventListener('focusin', (/** @type {any} */ { target }) => {
+  const stage = shown(); // what is changed around several lanes is changed from the turn that is shown
+  if (stage?.run?.kind !== 'one' && !stage?.root.contains(target)) stage?.pause();
+});
 
 /** @param {{ data: Uint8Array<ArrayBuffer>, parentElement: Element }} component */
 export function mount({ data, parentElement }) {
   if (!one(parentElement, '.stage')) parentElement.insertAdjacentHTML('beforeend', STAGE);
   const root = one(parentElement, '.stage');
   if (current?.root !== root) {
-    const stage = new Stage(root, SCENES);
+    const stage = new Stage(root);
     current = stage;
-    hub.changed = (what) => stage.receive(what);
+    hub.changed = (what) => (what === 'view' ? stage.looked() : stage.point());
     hub.answer = null;
   }
   if (root.given !== data) current?.take(data);

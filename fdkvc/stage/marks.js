@@ -3,8 +3,6 @@
 import { NARROW, between, distance } from './layout/marks.js';
 import { EVICTED, NEW, NEW_EVICTED } from './record.js';
 
-/** @import { At, Dialog, Lane, Mark, Pen, Point, Surface, Target } from './types.js' */
-
 // Entries as tiles on a canvas. As elements that move, 176 of them took 37 ms to the first frame
 // and 1,088 took 260; drawn, 4 and 11.
 
@@ -16,8 +14,7 @@ export const still = matchMedia('(prefers-reduced-motion: reduce)');
 /** @type {{ ink: string, paper: string, faint: string, soft: string, font: string, terms: string[] }} */
 export const theme = { ink: '#000', paper: '#fff', faint: '#ddd', soft: '#777', font: 'sans-serif', terms: [] };
 
-/** @param {HTMLElement} root */
-export function readTheme(root) {
+export function readTheme(/** @type {HTMLElement} */ root) {
   const probe = root.appendChild(document.createElement('i'));
   for (const name of /** @type {const} */ (['ink', 'paper', 'faint', 'soft'])) {
     probe.style.color = `var(--stage-${name})`;
@@ -64,7 +61,12 @@ export function words(pen, text, x, y, { size = 11, bold = false, align = 'left'
 /** @param {Pen} pen @param {Point[]} points */
 export function line(pen, points, { stroke = theme.ink, width = 1, dash = /** @type {number[]} */ ([]) } = {}) {
   pen.beginPath();
-  points.forEach(([x, y], place) => (place ? pen.lineTo(x, y) : pen.moveTo(x, y)));
+  for (const [x, y] of points) pen.lineTo(x, y);
+  outline(pen, stroke, width, dash);
+}
+
+/** @param {Pen} pen @param {string} stroke @param {number} width @param {number[]} dash */
+function outline(pen, stroke, width, dash) {
   pen.setLineDash(dash);
   pen.strokeStyle = stroke;
   pen.lineWidth = width;
@@ -79,11 +81,7 @@ export function rounded(pen, [x, y, width, height], radius, { fill = '', stroke 
   pen.roundRect(x, y, width, height, radius);
   pen.fillStyle = fill;
   if (fill) pen.fill();
-  pen.setLineDash(dash);
-  pen.lineWidth = thick;
-  pen.strokeStyle = stroke;
-  if (stroke) pen.stroke();
-  pen.setLineDash([]);
+  if (stroke) outline(pen, stroke, thick, dash);
 }
 
 /** @param {Pen} pen @param {number} x @param {number} y @param {number} radius @param {string} fill */
@@ -136,34 +134,28 @@ function sprite(dialog, hue, look, width, height) {
     const pen = /** @type {OffscreenCanvasRenderingContext2D} */ (canvas.getContext('2d'));
     pen.scale(ratio, ratio);
     const gone = look.includes('gone');
+    const framed = look.includes('new') && width >= 10; // of less width, a frame would leave the letter no room
+    const capped = look.includes('new') && !framed;
     const round = Math.min(3, width / 4);
+    pen.save();
+    pen.globalAlpha = gone ? 0.3 : 1;
     pen.beginPath();
     pen.roundRect(0, 0, width, height, round);
-    pen.save();
     pen.clip();
     pen.fillStyle = fill;
-    pen.globalAlpha = gone ? 0.3 : 1;
     pen.fillRect(0, 0, width, height);
     if (hatched) hatch(pen, 0, 0, width, height);
     pen.restore();
-    pen.globalAlpha = 1;
-    if (look.includes('new') && width < 10) {
-      pen.fillStyle = theme.ink; // a frame would leave the letter no room
-      pen.fillRect(0, 0, width, 2);
-    } else if (look.includes('new')) {
-      rounded(pen, [0.9, 0.9, width - 1.8, height - 1.8], round, { stroke: theme.ink, thick: 1.8 });
-    }
-    if (gone && (!look.includes('new') || width < 10)) {
-      rounded(pen, [0.5, 0.5, width - 1, height - 1], round, { stroke: fill });
-    }
+    pen.fillStyle = theme.ink;
+    if (capped) pen.fillRect(0, 0, width, 2);
+    if (framed) rounded(pen, [0.9, 0.9, width - 1.8, height - 1.8], round, { stroke: theme.ink, thick: 1.8 });
+    else if (gone) rounded(pen, [0.5, 0.5, width - 1, height - 1], round, { stroke: fill });
     const size = Math.min(13, Math.round(Math.min(width * 1.25, height * 0.72)));
-    if (size >= 7) {
-      words(pen, letter, width / 2, height / 2 + size * 0.36 + (look.includes('new') && width < 10 ? 0.8 : 0), {
-        size, bold: true, align: 'center', fill: gone ? theme.ink : ink,
-      });
-    }
+    const letters = gone ? theme.ink : ink;
+    const baseline = height / 2 + size * 0.36 + (capped ? 0.8 : 0);
+    if (size >= 7) words(pen, letter, width / 2, baseline, { size, bold: true, align: 'center', fill: letters });
     if (look.includes('held')) {
-      pen.fillStyle = gone ? theme.ink : ink;
+      pen.fillStyle = letters;
       pen.fillRect(width * 0.2, height - Math.max(3, height * 0.14), width * 0.6, Math.max(1.2, height * 0.07));
     }
     sprites.set(key, canvas);
@@ -172,7 +164,6 @@ function sprite(dialog, hue, look, width, height) {
 }
 
 // Marks that keep their identity: each token's numbers glide from where they are to where they go.
-// The first five are x, y, width, height, opacity; others are what else a view draws of it.
 export class Marks {
   constructor() {
     this.shown = /** @type {Map<number, Mark>} */ (new Map());
@@ -187,15 +178,12 @@ export class Marks {
     this.settle(now);
     const next = /** @type {Map<number, Mark>} */ (new Map());
     for (const [token, target] of targets) {
-      const before = this.shown.get(token);
-      next.set(token, { ...target, start: target.at, now: glide ? (before?.now ?? from(target.at)) : target.at });
+      const start = glide ? this.shown.get(token)?.now ?? from(target.at) : target.at;
+      next.set(token, { ...target, start, now: start });
     }
-    if (glide) {
-      for (const [token, mark] of this.shown) {
-        if (!next.has(token) && !mark.leaves) next.set(token, { ...mark, at: to(mark.now), leaves: true });
-      }
+    for (const [token, mark] of glide ? this.shown : []) {
+      if (!next.has(token) && !mark.leaves) next.set(token, { ...mark, start: mark.now, at: to(mark.now), leaves: true });
     }
-    for (const mark of next.values()) mark.start = mark.now;
     this.shown = next;
     this.begun = glide ? now : -Infinity;
   }
@@ -240,8 +228,8 @@ export class Marks {
   }
 
   /** The token at a point, or the nearest within so many pixels.
-   * @param {number} x @param {number} y @returns {number | null} */
-  near(x, y, reach = 3) {
+   * @param {number} x @param {number} y @param {number} reach @returns {number | null} */
+  near(x, y, reach) {
     let best = null;
     let least = reach;
     for (const [token, { at, leaves }] of this.shown) {

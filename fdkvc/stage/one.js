@@ -11,8 +11,6 @@ import { Scores } from './scores.js';
 import { States } from './states.js';
 import { Why } from './why.js';
 
-/** @import { Chart, Packed, Scene, Shown, Stage } from './types.js' */
-
 const SEARCHED = 500; // milliseconds of rest after which it looks for what would have decided otherwise
 
 /** Charts that have a panel of their own below the others. @type {(new (box: HTMLElement, lane: Lane) => Chart)[]} */
@@ -26,7 +24,7 @@ export class One {
     this.run = run.name;
     this.dialog = new Dialog(run.dialog, run.palette, run.topicless);
     this.lane = new Lane(run.lanes[0], run.columns, this.dialog);
-    this.title = this.lane.label;
+    this.lanes = [this.lane];
     this.searching = 0;
     const frame = stage.part('.frame');
     frame.innerHTML = PANELS;
@@ -50,14 +48,12 @@ export class One {
 
   layOut() { for (const chart of this.charts) chart.layOut(); }
 
-  /** @param {Shown} shown */
-  show(shown) {
+  show(/** @type {Shown} */ shown) {
     const { lane } = this;
-    const { turn } = shown;
-    const now = lane.turn(turn);
+    const now = lane.turn(shown.turn);
     for (const chart of this.charts) chart.show?.(shown);
-    this.part('.kept-title').textContent = `Kept ${now.kept.length} of ${lane.budgets[turn]}`;
-    const paged = lane.paged(turn);
+    this.part('.kept-title').textContent = `Kept ${now.kept.length} of ${lane.budgets[shown.turn]}`;
+    const paged = lane.paged(shown.turn);
     for (const part of ['.of-pages', '.of-pages ~ .of-pages']) this.part(part).hidden = !paged;
     this.part('.of-pages b').textContent = paged;
     this.part('.gone-title').textContent = now.gone.length ? `Evicted in this turn ${now.gone.length}` : 'Nothing evicted';
@@ -70,27 +66,20 @@ export class One {
   /** @param {number} turn @param {number | null} token */
   point(turn, token) {
     // First what changes elements: text on a canvas makes the browser bring all styles up to date.
-    this.why.show(turn, token, this.stage.holds(), this.stage.sentences(), this.#found());
+    this.why.show(turn, token, this.stage.holds(), this.stage.sentences(), this.#answer());
     for (const chart of this.charts) chart.point?.(turn, token);
   }
 
-  /** @param {number} moment */
-  paint(moment) {
+  paint(/** @type {number} */ moment) {
     const { hover, state: { entry } } = this.stage;
     return this.charts.map((chart) => chart.paint?.(moment, hover, entry)).some(Boolean);
   }
 
   draw() { this.why.draw(); }
 
-  name() {
-    nameOptions(this.stage, this.part('.cells'), this.cells, this.lane, 'entry');
-    this.activate();
-  }
+  name() { nameOptions(this.stage, this.part('.cells'), this.cells, 'entry'); }
 
-  /** @param {number} turn */
-  prepare(turn) { this.lane.turn(turn); }
-
-  activate() { activateOption(this.stage, this.part('.cells'), this.lane, 'entry'); }
+  activate() { activateOption(this.stage, this.part('.cells'), this.cells, 'entry'); }
 
   #question() {
     const { turn, entry } = this.stage.state;
@@ -98,17 +87,17 @@ export class One {
     return { run: this.run, turn: this.lane.left(turn, entry) ?? turn, entry };
   }
 
-  #found() {
+  #answer() {
     const { answer } = hub;
     const question = this.#question();
-    const same = answer && question && answer.run === question.run && answer.turn === question.turn && answer.entry === question.entry;
+    const same = question && answer?.run === question.run && answer.turn === question.turn && answer.entry === question.entry;
     return same && answer.done ? answer : null;
   }
 
   // Requests what would have decided otherwise, and repeats until the answer arrives.
   settled(wait = SEARCHED) {
     clearTimeout(this.searching);
-    if (hub.alone || this.stage.scene !== this || !this.#question() || this.#found()) return;
+    if (hub.alone || this.stage.scene !== this || !this.#question() || this.#answer()) return;
     this.searching = setTimeout(() => {
       if (!this.stage.root.isConnected) return;
       hub.tell.answer?.({ ...this.#question(), again: performance.now() });

@@ -66,14 +66,11 @@ function paintBox(pen, { x, y, width, height }, style) {
   if (left && top) { // a frame
     const dash = style.borderLeftStyle === 'dashed' ? [3, 2] : [];
     rounded(pen, [x + left / 2, y + left / 2, width - left, height - left], radius, { stroke: style.borderLeftColor, thick: left, dash });
-    return;
+  } else {
+    rounded(pen, [x, y, left, height], 0, { fill: style.borderLeftColor });
+    rounded(pen, [x, y, width, top], 0, { fill: style.borderTopColor });
+    rounded(pen, [x, y + height - bottom, width, bottom], 0, { fill: style.borderBottomColor });
   }
-  pen.fillStyle = style.borderLeftColor;
-  pen.fillRect(x, y, left, height);
-  pen.fillStyle = style.borderTopColor;
-  pen.fillRect(x, y, width, top);
-  pen.fillStyle = style.borderBottomColor;
-  pen.fillRect(x, y + height - bottom, width, bottom);
 }
 
 /** @param {CanvasRenderingContext2D} pen @param {Text} text @param {CSSStyleDeclaration} style */

@@ -1,11 +1,8 @@
 // A run as the server packed it (payload.py), and all that views need of a turn.
 
-/** @import { Column, DialogHead, LaneHead, Neighbours, Packed, Paint, Part, Turn } from './types.js' */
-
 export const STATUS = ['', 'kept', 'new', 'evicted', 'new, evicted'];
 export const [, KEPT, NEW, EVICTED, NEW_EVICTED] = STATUS.keys();
-export const BY_BUDGET = 1;
-export const BY_THRESHOLD = 2;
+const [BY_BUDGET, BY_THRESHOLD] = [1, 2];
 
 /** @type {{ [kind: string]: new (buffer: ArrayBuffer) => Column }} */
 const KINDS = { f4: Float32Array, u4: Uint32Array, u1: Uint8Array };
@@ -46,9 +43,7 @@ export class Dialog {
     this.words = words.map((word) => word.trim());
     this.turns = current.length;
     this.born = new Uint16Array(bounds[this.turns]);
-    for (let turn = 0; turn < this.turns; turn += 1) {
-      this.born.fill(turn, bounds[turn], bounds[turn + 1]);
-    }
+    current.forEach((_, turn) => this.born.fill(turn, bounds[turn], bounds[turn + 1]));
     this.kinds = new Uint8Array(spans.length && this.born.length); // of each token, its kind's place
     spans.forEach(([first, kind]) => this.kinds.fill(KINDS_OF_SPAN.indexOf(kind), first));
     this.byKind = false; // whether entries have the hue of their kind of span, or that of their topic
@@ -56,19 +51,16 @@ export class Dialog {
   }
 
   /** @param {number} token @returns {string} empty where none is known */
-  topicOf(token) { return this.names ? this.names[token] : this.label(this.hue(this.born[token])); }
+  topicOf(token) { return this.names ? this.names[token] : this.label(this.current[this.born[token]]); }
 
   /** @param {number} token @returns {number} the place of its topic, -1 for none; or that of its kind of span */
-  hueOf(token) { return this.byKind ? BY_KIND + this.kinds[token] : this.hue(this.born[token]); }
+  hueOf(token) { return this.byKind ? BY_KIND + this.kinds[token] : this.current[this.born[token]]; }
 
   /** @param {number} token @returns {string} a key of `SPANS`; nothing where it is not known */
   kindOf(token) { return this.kinds.length ? KINDS_OF_SPAN[this.kinds[token]] : ''; }
 
   /** The hues of the kinds of span that occur. */
   get kindHues() { return [...new Set(this.kinds)].sort().map((place) => BY_KIND + place); }
-
-  /** @param {number} turn */
-  hue(turn) { return this.current[turn]; }
 
   /** @param {number} hue @returns {string} */
   label(hue) { return hue < BY_KIND ? this.topics.at(hue) ?? '' : SPANS[KINDS_OF_SPAN[hue - BY_KIND]]; }
@@ -85,10 +77,35 @@ export class Dialog {
   }
 }
 
+/** The entries of a turn, as places in the columns of the lane. @param {Lane} lane @param {number} turn */
+function ordered({ first, token, score, status, rule, isProtected, cutoffs }, turn) {
+  const byAge = Array.from({ length: first[turn + 1] - first[turn] }, (_, place) => first[turn] + place);
+  byAge.sort((a, b) => token[a] - token[b]);
+  const byScore = (/** @type {number} */ a, /** @type {number} */ b) => score[b] - score[a] || token[a] - token[b];
+  const stood = byAge.filter((i) => rule[i] !== BY_THRESHOLD).sort(byScore); // of equal scores, the older before
+  const stale = byAge.filter((i) => rule[i] === BY_THRESHOLD);
+  const contenders = stood.filter((i) => !isProtected[i]);
+  return {
+    at: /** @type {{ get(token: number): number | undefined }} */ (new Map(byAge.map((i) => [token[i], i]))),
+    byAge,
+    byScore: [...stood, ...stale],
+    kept: byAge.filter((i) => status[i] < EVICTED),
+    gone: byAge.filter((i) => status[i] >= EVICTED),
+    stood, // what the budget ranked, best first
+    stale, // what the threshold had evicted before
+    rank: new Map(stood.map((i, place) => [i, place + 1])),
+    contenders,
+    shielded: stood.filter((i) => isProtected[i]), // the protected
+    stayed: contenders.filter((i) => rule[i] !== BY_BUDGET),
+    missed: contenders.filter((i) => rule[i] === BY_BUDGET),
+    cutoff: cutoffs[turn],
+  };
+}
+
 export class Lane {
   /** @param {LaneHead} head @param {Column[]} columns @param {Dialog} dialog */
   constructor(head, columns, dialog) {
-    this.long = false;
+    this.long = head.long;
     this.label = head.label;
     this.hued = head.hued ? '' : null; // the attribute of what names it, which gives it the hue of FD-KVC
     this.budgets = head.budgets;
@@ -109,16 +126,16 @@ export class Lane {
     this.values = terms.length ? terms : [score];
     this.first = [0];
     for (const count of head.counts) this.first.push(this.first[this.first.length - 1] + count);
-    this.turns = /** @type {Turn[]} */ ([]);
+    this.turns = /** @type {ReturnType<typeof ordered>[]} */ ([]);
     this.most = { kept: 1, gone: 0 }; // places of any turn, so that the cells stay where they are
-    for (let turn = 0; turn < dialog.turns; turn += 1) {
+    head.counts.forEach((_, turn) => {
       const pages = { kept: new Set(), gone: new Set() };
       for (let i = this.first[turn]; i < this.first[turn + 1]; i += 1) {
         pages[this.status[i] < EVICTED ? 'kept' : 'gone'].add(this.pageOf(turn, i));
       }
       this.most.kept = Math.max(this.most.kept, pages.kept.size * this.pages[turn]);
       this.most.gone = Math.max(this.most.gone, pages.gone.size * this.pages[turn]);
-    }
+    });
   }
 
   /** The page of an entry; where entries leave by themselves, each is one.
@@ -158,41 +175,8 @@ export class Lane {
     ].join(' · ');
   }
 
-  /** All of a turn, sorted when first needed. @param {number} turn @returns {Turn} */
-  turn(turn) { return (this.turns[turn] ??= this.#ordered(turn)); }
-
-  /** @param {number} turn */
-  #ordered(turn) {
-    const all = /** @type {number[]} */ ([]);
-    const at = /** @type {Map<number, number>} */ (new Map());
-    for (let i = this.first[turn]; i < this.first[turn + 1]; i += 1) {
-      all.push(i);
-      at.set(this.token[i], i);
-    }
-    all.sort((a, b) => this.token[a] - this.token[b]);
-    // Of equal scores the older has the better place.
-    const byScore = (/** @type {number} */ a, /** @type {number} */ b) => this.score[b] - this.score[a] || this.token[a] - this.token[b];
-    const stood = all.filter((i) => this.rule[i] !== BY_THRESHOLD).sort(byScore);
-    const stale = all.filter((i) => this.rule[i] === BY_THRESHOLD);
-    const rank = new Map(stood.map((i, place) => [i, place + 1]));
-    const contenders = stood.filter((i) => !this.isProtected[i]);
-    const stayed = contenders.filter((i) => this.rule[i] !== BY_BUDGET);
-    return {
-      at,
-      byAge: all,
-      byScore: [...stood, ...stale],
-      kept: all.filter((i) => this.status[i] < EVICTED),
-      gone: all.filter((i) => this.status[i] >= EVICTED),
-      stood,
-      stale,
-      rank,
-      contenders,
-      shielded: stood.filter((i) => this.isProtected[i]),
-      stayed,
-      missed: contenders.filter((i) => this.rule[i] === BY_BUDGET),
-      cutoff: this.cutoffs[turn],
-    };
-  }
+  /** All of a turn, sorted when first needed. @param {number} turn */
+  turn(turn) { return (this.turns[turn] ??= ordered(this, turn)); }
 
   /** The place of an entry in the columns; undefined where it takes no part in a turn.
    * @param {number} turn @param {number} token */
@@ -212,11 +196,7 @@ export class Lane {
    * @param {number} turn @param {number} token */
   course(turn, token) {
     let first = turn;
-    while (first > 0) {
-      const before = this.find(first - 1, token);
-      if (before === undefined || this.status[before] >= EVICTED) break;
-      first -= 1;
-    }
+    while (first > 0 && this.status[this.find(first - 1, token) ?? NaN] < EVICTED) first -= 1;
     const parts = /** @type {Part[]} */ ([]);
     this.terms.forEach((term, k) => {
       let value = 0;
@@ -225,14 +205,12 @@ export class Lane {
         if (past > first) {
           for (const share of term.shares) {
             const left = value * share.values[past];
-            if (left !== value) {
-              parts.push({ turn: past, term: k, name: share.name, value: left - value, own: false });
-            }
+            if (left !== value) parts.push({ turn: past, term: k, name: share.name, value: left - value, gained: false });
             value = left;
           }
         }
         const name = past === first && term.shares.length ? 'Start' : term.gained;
-        parts.push({ turn: past, term: k, name, value: now - value, own: true });
+        parts.push({ turn: past, term: k, name, value: now - value, gained: true });
         value = now;
       }
     });
@@ -257,13 +235,8 @@ export class Lane {
   /** The slot by age of a token at the end of each turn that keeps it.
    * @param {number} token @returns {[turn: number, slot: number][]} */
   path(token) {
-    const path = /** @type {[number, number][]} */ ([]);
-    for (let turn = this.dialog.born[token]; turn < this.dialog.turns; turn += 1) {
-      const i = this.find(turn, token);
-      if (i !== undefined && this.status[i] < EVICTED) {
-        path.push([turn, this.turn(turn).kept.indexOf(i)]);
-      }
-    }
-    return path;
+    const turns = [...this.dialog.current.keys()].slice(this.dialog.born[token]);
+    const slots = turns.map((turn) => /** @type {Point} */ ([turn, this.turn(turn).kept.indexOf(this.find(turn, token) ?? -1)]));
+    return slots.filter(([, slot]) => slot >= 0);
   }
 }

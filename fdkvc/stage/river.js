@@ -4,8 +4,6 @@ import { one } from './dom.js';
 import { riverAt, riverBox, riverPoint, riverScale } from './layout/river.js';
 import { NOWHERE, disc, fitted, hatch, line, rounded, theme, words } from './marks.js';
 
-/** @import { Lane, Point } from './types.js' */
-
 export class River {
   /** @param {HTMLElement} box @param {Lane} lane @param {number} places
    * @param {HTMLElement} name has the hue of its frame and of an entry's path */
@@ -33,11 +31,10 @@ export class River {
     pen.clearRect(0, 0, width, height);
     for (const run of this.lane.river()) {
       const { fill, ink, hatched } = dialog.paint(run.hue);
-      const box = riverBox(this.scale, run);
-      const [x, y, wide, high] = box;
+      const [x, y, wide, high] = riverBox(this.scale, run);
       pen.fillStyle = fill;
       pen.fillRect(x, y + 0.5, wide, Math.max(high - 1, 0.5));
-      if (hatched) hatch(pen, ...box);
+      if (hatched) hatch(pen, x, y, wide, high);
       if (high >= 13 && step >= 11) {
         words(pen, dialog.letter(run.hue), x + wide / 2, y + high / 2 + 4, { bold: true, align: 'center', fill: ink });
       }
@@ -76,10 +73,13 @@ export class River {
     words(pen, turn, label, height - 3, { align: 'center', bold: true, fill: this.hue });
   }
 
-  /** @param {number} token */
-  #drawPath(token) {
-    const { scale: { step, bottom }, surface: { pen } } = this;
-    const { path, gone } = this.#trace(token);
+  #drawPath(/** @type {number} */ token) {
+    const { scale: { step, bottom }, surface: { pen }, lane } = this;
+    if (this.traced.token !== token) { // where it stands in each turn, the same in all steps
+      const path = lane.path(token).map(([turn, place]) => riverPoint(this.scale, turn, place));
+      this.traced = { token, path, gone: lane.left(lane.dialog.turns - 1, token) };
+    }
+    const { path, gone } = this.traced;
     for (const [stroke, thick] of /** @type {const} */ ([[theme.paper, 5], [this.hue, 2]])) {
       line(pen, path, { stroke, width: thick });
       for (const [x, y] of step < 6 ? [] : path) disc(pen, x, y, thick === 5 ? 4.5 : 3, stroke);
@@ -88,16 +88,6 @@ export class River {
       line(pen, [[x - arm, y - arm], [x + arm, y + arm]], { stroke, width: thick });
       line(pen, [[x - arm, y + arm], [x + arm, y - arm]], { stroke, width: thick });
     }
-  }
-
-  /** Where an entry stands in each turn, and when it is evicted for good: the same in all steps.
-   * @param {number} token */
-  #trace(token) {
-    if (this.traced.token !== token) {
-      const path = this.lane.path(token).map(([at, place]) => riverPoint(this.scale, at, place));
-      this.traced = { token, path, gone: this.lane.left(this.lane.dialog.turns - 1, token) };
-    }
-    return this.traced;
   }
 
   /** The turn and the token at a point. @param {number} x @param {number} y */

@@ -5,10 +5,6 @@ import { LANE, LEFT, axisOf, bandOf, columnsOf, drawnWidth, footOf, spanOf } fro
 import { Marks, NOWHERE, fitted, line, lookOf, theme, words, zigzag } from './marks.js';
 import { number, signed } from './numbers.js';
 
-/** @import { At, Lane, Pen, Shown, Target } from './types.js' */
-
-/** @import { Axis } from './layout/scores.js' */
-
 export class Scores {
   /** @param {HTMLElement} box @param {Lane} lane */
   constructor(box, lane) {
@@ -20,9 +16,9 @@ export class Scores {
     this.band = bandOf(0, 0, 0);
     this.turn = 0;
     this.now = lane.turn(0);
-    this.axis = /** @type {Axis} */ ({ zoomed: false, ticks: [], breaks: [], y: () => 0 });
+    this.axis = axisOf(this.band, { all: [], contending: [], stayed: 0, cutoff: null });
     this.spans = /** @type {ReturnType<typeof spanOf>[]} */ ([]);
-    this.placed = /** @type {ReturnType<typeof columnsOf>} */ ({ columns: [], spans: [], edge: null });
+    this.placed = columnsOf(this.band, this.now);
   }
 
   layOut() {
@@ -30,8 +26,7 @@ export class Scores {
     this.band = bandOf(this.surface.width, this.surface.height, this.terms.length);
   }
 
-  /** @param {Shown} shown */
-  show({ turn, glide }) {
+  show(/** @type {Shown} */ { turn, glide }) {
     const { lane, band: { bottom, tall } } = this;
     const now = lane.turn(turn);
     const { stood, contenders, stayed, missed, cutoff } = now;
@@ -92,8 +87,7 @@ export class Scores {
     words(pen, number(cutoff, digits), LEFT - 8, y + 4, { align: 'right', bold: true, fill: theme.ink });
   }
 
-  /** @param {Pen} pen */
-  #drawGroups(pen) {
+  #drawGroups(/** @type {Pen} */ pen) {
     const { now, placed: { spans }, band: { top, bottom } } = this;
     for (const { start, end, group } of spans) {
       const kind = group === now.shielded ? 'protected' : group === now.stale ? 'below the threshold' : '';
@@ -120,8 +114,7 @@ export class Scores {
     words(pen, `▸ ${missed.length} evicted`, middle + half, 12, {});
   }
 
-  /** @param {Pen} pen */
-  #drawStems(pen) {
+  #drawStems(/** @type {Pen} */ pen) {
     const { cutoff } = this.now;
     const ground = cutoff === null ? this.band.bottom : this.axis.y(cutoff);
     const stems = /** @type {Map<string, Path2D>} */ (new Map()); // one stroke for each colour

@@ -2,21 +2,21 @@
 
 import { make, one, tile } from './dom.js';
 import { hub } from './hub.js';
+import { Lanes } from './lanes.js';
 import { cellStarts, leadsTo } from './layout/transport.js';
 import { readTheme, resolution, still } from './marks.js';
+import { One } from './one.js';
 import { PICTURE_PIXELS, pictureOf, savePicture } from './picture.js';
 import { unpack } from './record.js';
+import { Transcript } from './transcript.js';
 
-/** @import { Packed, Scene, Scenes, Standing } from './types.js' */
-
+const SCENES = { one: One, lanes: Lanes, transcript: Transcript };
 const REPORTED = 250; // milliseconds of rest after which the server receives the turn
 const RESTED = 120; // milliseconds after a step until entries are named, and its neighbours prepared
 
 export class Stage {
-  /** @param {HTMLElement & { given?: unknown }} root @param {Scenes} scenes by their kind */
-  constructor(root, scenes) {
+  constructor(/** @type {HTMLElement & { given?: unknown }} */ root) {
     this.root = root;
-    this.scenes = scenes;
     this.state = /** @type {Standing} */ ({ turn: 0, entry: null, order: 'age', hues: 'auto' });
     this.hover = /** @type {number | null} */ (null);
     this.scene = /** @type {Scene | null} */ (null);
@@ -29,7 +29,27 @@ export class Stage {
     this.pointed = false;
     this.ready = false; // to draw: its boxes are measured
     this.part = (/** @type {string} */ selector) => one(root, selector);
-    this.#listen();
+    root.addEventListener('click', (event) => {
+      const target = /** @type {Element} */ (event.target);
+      const name = target.closest('[data-go]')?.getAttribute('data-go');
+      if (name) this.act(name);
+      const order = target.closest('[data-order]')?.getAttribute('data-order');
+      if (order) {
+        this.state = { ...this.state, order };
+        this.show();
+        this.#report();
+      }
+    });
+    this.part('input').addEventListener('input', () => {
+      this.pause();
+      this.go(this.part('input').valueAsNumber);
+    });
+    this.part('.hues').addEventListener('change', () => {
+      this.state = { ...this.state, hues: this.part('.hues').value };
+      this.#colour();
+      this.layOut();
+      this.#report();
+    });
     new ResizeObserver(() => this.layOut()).observe(this.part('.frame'));
     // Its colour glides for a moment when the page's theme changes, and only then.
     root.addEventListener('transitionend', ({ target }) => { if (target === root) this.layOut(); });
@@ -47,7 +67,7 @@ export class Stage {
     frame.className = 'frame';
     frame.removeAttribute('style');
     this.part('[data-go=picture]').hidden = false;
-    this.scene = new this.scenes[run.kind](this, run);
+    this.scene = new SCENES[run.kind](this, run);
     const { dialog } = this.scene;
     this.part('input').max = dialog.turns - 1;
     this.part('.scrub').style.setProperty('--turns', dialog.turns);
@@ -61,8 +81,7 @@ export class Stage {
       cell.style.color = ink;
       return cell;
     }));
-    const known = dialog.kinds.length > 0 && !this.part('.frame').classList.contains('reading');
-    this.part('.hues').hidden = !known;
+    this.part('.hues').hidden = !dialog.kinds.length || run.kind === 'transcript';
     this.part('.kinds').replaceChildren(...dialog.kindHues.map((hue) => make('span', {}, tile(dialog, hue), dialog.label(hue))));
     this.looked();
     this.#colour();
@@ -120,19 +139,16 @@ export class Stage {
     if (!scene || !this.ready) return;
     const { turn, order } = this.state;
     scene.show({ turn, order, glide: glide && !still.matches });
-    this.#announce();
+    this.#announce(scene);
     this.point();
     clearTimeout(this.timers.rested);
-    this.timers.rested = setTimeout(() => this.#rest(), RESTED);
-  }
-
-  // What can wait until the step is drawn.
-  #rest() {
-    const { scene, state: { turn } } = this;
-    if (!scene) return;
-    scene.name();
-    if (turn > 0) scene.prepare(turn - 1);
-    if (turn < scene.dialog.turns - 1) scene.prepare(turn + 1);
+    this.timers.rested = setTimeout(() => { // what can wait until the step is drawn
+      scene.name();
+      for (const beside of [turn - 1, turn + 1].filter((other) => other >= 0 && other < scene.dialog.turns)) {
+        for (const lane of scene.lanes) lane.turn(beside);
+        scene.prepare?.(beside);
+      }
+    }, RESTED);
   }
 
   // Everything that follows the pointer is drawn in the next frame, once.
@@ -142,8 +158,7 @@ export class Stage {
     this.frame = requestAnimationFrame((moment) => this.#draw(moment));
   }
 
-  /** @param {number} moment */
-  #draw(moment) {
+  #draw(/** @type {number} */ moment) {
     const { scene } = this;
     if (!scene || !this.ready) return;
     if (this.pointed) {
@@ -162,7 +177,7 @@ export class Stage {
       scene.draw?.();
     };
     drawn(PICTURE_PIXELS);
-    const picture = pictureOf(scene.title ?? '', this.part('.headline'), this.part('.frame'));
+    const picture = pictureOf(this.run?.kind === 'one' ? scene.lanes[0].label : '', this.part('.headline'), this.part('.frame'));
     drawn(0);
     savePicture(picture, `turn-${this.state.turn}.png`);
   }
@@ -170,12 +185,11 @@ export class Stage {
   // Whether the entry that is pointed at is the one that is pinned.
   holds() { return this.hover === null && this.state.entry !== null; }
 
-  #announce() {
-    const { dialog } = /** @type {Scene} */ (this.scene);
+  #announce(/** @type {Scene} */ { dialog }) {
     const { turn } = this.state;
     const range = this.part('input');
     range.value = turn;
-    range.setAttribute('aria-valuetext', `${turn} of ${dialog.turns - 1}, topic ${dialog.label(dialog.hue(turn))}`);
+    range.setAttribute('aria-valuetext', `${turn} of ${dialog.turns - 1}, topic ${dialog.label(dialog.current[turn])}`);
     // No variable of what is around it: the browser would go through the style of all that is in that.
     this.part('.here').style.left = `${(100 * (turn + 0.5)) / dialog.turns}%`;
     this.part('.where').textContent = `${turn} of ${dialog.turns - 1}`;
@@ -195,8 +209,7 @@ export class Stage {
     this.#report();
   }
 
-  /** @param {number | null} entry */
-  choose(entry) {
+  choose(/** @type {number | null} */ entry) {
     this.hover = null;
     this.state = { ...this.state, entry };
     this.point();
@@ -205,8 +218,7 @@ export class Stage {
     this.scene?.settled?.();
   }
 
-  /** @param {number | null} token */
-  look(token) {
+  look(/** @type {number | null} */ token) {
     if (token === this.hover) return;
     this.hover = token;
     this.point();
@@ -241,14 +253,9 @@ export class Stage {
     this.#report();
   }
 
-  #playable() {
-    const button = this.part('[data-go=play]');
-    button.setAttribute('aria-label', this.playing ? 'Pause' : 'Play');
-    button.classList.toggle('playing', this.playing !== 0);
-  }
+  #playable() { this.part('[data-go=play]').setAttribute('aria-label', this.playing ? 'Pause' : 'Play'); }
 
-  /** @param {string} name */
-  act(name) {
+  act(/** @type {string} */ name) {
     if (!this.scene) return;
     if (name === 'play') this.play();
     else if (name === 'picture') this.#savePicture(this.scene);
@@ -280,36 +287,5 @@ export class Stage {
     const { turn, entry } = this.state;
     if (hub.alone) return hub.alone.sentences[`${turn} ${entry}`] ?? [];
     return view && view.run === this.run?.name && view.turn === turn && view.entry === entry ? view.sentences : null;
-  }
-
-  /** @param {string} what */
-  receive(what) {
-    if (what === 'view') this.looked();
-    else if (this.scene) this.point();
-  }
-
-  #listen() {
-    this.root.addEventListener('click', (event) => {
-      const target = /** @type {Element} */ (event.target);
-      const name = target.closest('[data-go]')?.getAttribute('data-go');
-      if (name) this.act(name);
-      const order = target.closest('[data-order]')?.getAttribute('data-order');
-      if (order) {
-        this.state = { ...this.state, order };
-        this.show();
-        this.#report();
-      }
-    });
-    this.part('input').addEventListener('input', () => {
-      this.pause();
-      this.go(this.part('input').valueAsNumber);
-    });
-    this.part('.hues').addEventListener('change', () => {
-      this.state = { ...this.state, hues: this.part('.hues').value };
-      this.#colour();
-      this.layOut();
-      this.#report();
-    });
-    this.part('.speed').value = '2';
   }
 }

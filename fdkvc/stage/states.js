@@ -5,8 +5,6 @@ import { lineScale } from './layout/states.js';
 import { NOWHERE, disc, fitted, line, theme } from './marks.js';
 import { decimal } from './numbers.js';
 
-/** @import { Point, Shown, State, Surface } from './types.js' */
-
 export class States {
   /** @param {HTMLElement} box @param {State[]} states @param {number[]} changes */
   constructor(box, states, changes) {
@@ -16,21 +14,15 @@ export class States {
       make('h3', {}, state.label, value), make('div', { className: 'line' }, canvas))));
   }
 
-  layOut() {
-    for (const row of this.lines) row.surface = fitted(row.canvas);
-  }
+  layOut() { for (const row of this.lines) row.surface = fitted(row.canvas); }
 
-  /** @param {Shown} shown */
-  show({ turn }) {
-    for (const { state, value, surface } of this.lines) {
-      const now = state.values[turn];
-      value.textContent = now === null ? '–' : decimal(now, state.digits);
-      this.#draw(surface, state, turn);
-    }
-  }
+  show(/** @type {Shown} */ { turn }) { for (const row of this.lines) this.#draw(row, turn); }
 
-  /** @param {Surface} surface @param {State} state @param {number} turn */
-  #draw({ pen, width, height }, { low, high, start, values }, turn) {
+  /** @param {States['lines'][number]} row @param {number} turn */
+  #draw({ state, value, surface: { pen, width, height } }, turn) {
+    const { low, high, start, values, digits } = state;
+    const now = values[turn];
+    value.textContent = now === null ? '–' : decimal(now, digits);
     const { top, foot, x, y } = lineScale({ low, high, turns: values.length, width, height });
     pen.clearRect(0, 0, width, height);
     for (const change of this.changes) {
@@ -40,7 +32,6 @@ export class States {
     if (start !== null) line(pen, [[0, y(start)], [width, y(start)]], { stroke: theme.soft, dash: [5, 3] });
     const known = values.flatMap((level, at) => (level === null ? [] : [/** @type {Point} */ ([x(at), y(level)])]));
     line(pen, known, { width: 1.5 });
-    const now = values[turn];
     if (now === null) return;
     disc(pen, x(turn), y(now), 6.5, theme.paper);
     disc(pen, x(turn), y(now), 4.5, theme.ink);

@@ -8,8 +8,6 @@ import { lanesOf } from './long.js';
 import { EVICTED, SPANS } from './record.js';
 import { WhyInAll } from './why_lanes.js';
 
-/** @import { Demands, Packed, Scene, Shown, Stage, Turn } from './types.js' */
-
 const WHOLE = 5000; // tokens of a dialog whose words are all elements; of a longer one, those near the view are
 const AHEAD = 2; // turns before and after the shown one whose words are made elements while nothing moves
 const AGAIN = 3; // times that a turn is brought into view
@@ -24,7 +22,6 @@ export class Transcript {
     this.stage = stage;
     this.lanes = lanesOf(run);
     this.dialog = this.lanes[0].dialog;
-    this.rests = true;
     this.text = text;
     this.needed = new Set(text.needed);
     this.words = /** @type {Map<number, HTMLElement[]>} */ (new Map());
@@ -53,18 +50,30 @@ export class Transcript {
     this.long = this.dialog.born.length > WHOLE;
     this.box.classList.toggle('long', this.long);
     if (!this.long) this.turns.forEach((_, turn) => this.#open(turn));
-    this.#listen();
+    const numberAt = (/** @type {Event} */ event, /** @type {string} */ what) => {
+      const value = /** @type {Element} */ (event.target).closest(`[${what}]`)?.getAttribute(what);
+      return value ? Number(value) : null;
+    };
+    this.box.addEventListener('scroll', () => { if (!this.arriving) this.#openNear(); }, { passive: true });
+    listenToPointer(stage, this.box, (event) => numberAt(event, 'data-token'), (event) => {
+      const turn = numberAt(event, 'data-turn');
+      const token = numberAt(event, 'data-token');
+      if (token !== null) stage.choose(token);
+      else if (turn !== null) {
+        stage.pause();
+        stage.go(turn);
+      }
+    });
     listenToKeys(stage, this.box, (token, key) => wordBeside(this.dialog, stage.state.turn, token, key));
   }
 
   /** @param {string} text @param {number} turn */
   #turn(text, turn) {
-    const topic = this.dialog.hue(turn) < 0 ? null : tile(this.dialog, this.dialog.hue(turn));
+    const topic = this.dialog.current[turn] < 0 ? null : tile(this.dialog, this.dialog.current[turn]);
     const speaker = this.text.speakers[turn];
     const words = make('div', { role: 'none' }, text);
-    const { bounds } = this.dialog;
     // Whose words are neither the user's nor the assistant's is marked.
-    const kinds = new Set(Array.from({ length: bounds[turn + 1] - bounds[turn] }, (_, at) => this.dialog.kindOf(bounds[turn] + at)));
+    const kinds = new Set(this.#tokens(turn).map((token) => this.dialog.kindOf(token)));
     const marks = [...kinds].filter((kind) => !['', 'user', 'assistant'].includes(kind)).map((kind) => make('i', { className: 'kind' }, SPANS[kind]));
     const head = make('div', { className: 'speaker', role: 'none', title: 'Go to this turn', 'data-turn': turn }, make('small', {}, `${turn}`), topic, make('b', {}, speaker), ...marks);
     const demands = this.text.demands.filter((needs) => needs.turn === turn).map((needs) => this.#demands(needs));
@@ -83,11 +92,12 @@ export class Transcript {
     this.#mark(this.#tokens(turn));
   }
 
-  /** @param {number} turn */
-  #tokens(turn) { return [...new Array(this.dialog.bounds[turn + 1] - this.dialog.bounds[turn]).keys()].map((at) => at + this.dialog.bounds[turn]); }
+  #tokens(/** @type {number} */ turn) {
+    const { bounds } = this.dialog;
+    return Array.from({ length: bounds[turn + 1] - bounds[turn] }, (_, place) => bounds[turn] + place);
+  }
 
-  /** @param {number} turn */
-  #close(turn) {
+  #close(/** @type {number} */ turn) {
     this.opened.delete(turn);
     for (const token of this.#tokens(turn)) {
       this.words.delete(token);
@@ -103,19 +113,17 @@ export class Transcript {
     const { scrollTop, clientHeight } = this.box;
     const near = new Set([this.shown, ...rowsNear(this.turns.length, (turn) => this.#boxOf(turn), scrollTop, clientHeight)]);
     for (const turn of this.opened) if (!near.has(turn) && Math.abs(turn - this.shown) > AHEAD) this.#close(turn);
-    const opens = [...near].filter((turn) => !this.opened.has(turn));
-    for (const turn of opens) this.#open(turn);
-    return opens.length > 0;
+    const before = this.opened.size;
+    for (const turn of near) this.#open(turn);
+    return this.opened.size > before;
   }
 
   /** @param {string} text @param {number} token */
   #word(text, token) {
-    const word = make('span', { role: 'option', id: `word-${token}`, 'data-token': token }, text);
+    const before = this.words.get(token) ?? []; // a token may have two pieces: the first one is named
+    const word = make('span', { role: 'option', id: before.length ? null : `word-${token}`, 'data-token': token }, text);
     if (this.dialog.kindOf(token) === 'call') word.dataset.kind = 'call';
-    // A token may have two pieces: the first one is named.
-    const before = this.words.get(token) ?? [];
     this.words.set(token, [...before, word]);
-    if (before.length) word.removeAttribute('id');
     return word;
   }
 
@@ -161,10 +169,8 @@ export class Transcript {
     }, LATER);
   }
 
-  /** @param {Shown} shown */
-  show({ turn }) {
+  show(/** @type {Shown} */ { turn }) {
     this.shown = turn;
-    const turns = this.lanes.map((lane) => lane.turn(turn));
     this.arriving = true;
     if (this.long) this.#scroll(turn); // while nothing has changed, so that the page is laid out once
     this.#openNear();
@@ -178,7 +184,7 @@ export class Transcript {
     const values = this.text.demands.filter((needs) => needs.turn <= turn).flatMap(({ values }) => values);
     this.figures.forEach((figure, k) => {
       const met = values.filter(([, lost]) => !lost[k]).length;
-      figure.textContent = `${turns[k].kept.length} kept${values.length ? ` · ${met} of ${values.length} needed values held` : ''}`;
+      figure.textContent = `${this.lanes[k].turn(turn).kept.length} kept${values.length ? ` · ${met} of ${values.length} needed values held` : ''}`;
     });
     this.box.dataset.turn = `${turn}`;
   }
@@ -188,7 +194,11 @@ export class Transcript {
     const turns = this.lanes.map((lane) => lane.turn(this.shown));
     const known = this.dialog.bounds[this.shown + 1];
     for (const token of tokens) {
-      const marks = token < known ? this.#marks(token, turns) : '';
+      let marks = '';
+      turns.forEach(({ at }, k) => {
+        const i = token < known ? at.get(token) : undefined;
+        if (i !== undefined) marks += this.lanes[k].status[i] < EVICTED ? ` k${k}` : ` g${k}`;
+      });
       const need = this.needed.has(token) ? ' need' : '';
       const look = `word${token < known && !/k\d/.test(marks) ? ' lost' : ''}${marks}${need}`;
       if (this.marked.get(token) === look) continue;
@@ -197,25 +207,13 @@ export class Transcript {
     }
   }
 
-  /** @param {number} token @param {Turn[]} turns */
-  #marks(token, turns) {
-    let marks = '';
-    turns.forEach(({ at }, k) => {
-      const i = at.get(token);
-      if (i !== undefined) marks += this.lanes[k].status[i] < EVICTED ? ` k${k}` : ` g${k}`;
-    });
-    return marks;
-  }
-
   /** The turn is in view, with what came right before it. @param {number} turn */
   #scroll(turn) {
     const { scrollTop, clientHeight } = this.box;
-    const top = scrolledTo(this.#boxOf(turn), { top: scrollTop, height: clientHeight });
-    if (top !== scrollTop) this.box.scrollTop = top;
+    this.box.scrollTop = scrolledTo(this.#boxOf(turn), { top: scrollTop, height: clientHeight });
   }
 
-  /** @param {number} turn */
-  #boxOf(turn) {
+  #boxOf(/** @type {number} */ turn) {
     const { offsetTop: top, offsetHeight: height } = this.turns[turn].row;
     return { top, height };
   }
@@ -223,7 +221,6 @@ export class Transcript {
   /** @param {number} turn @param {number | null} token */
   point(turn, token) {
     const { stage } = this;
-    const { entry } = stage.state;
     for (const piece of this.ringed) piece.classList.remove('pointed', 'picked');
     const ring = (/** @type {number | null} */ token, /** @type {string} */ look) => {
       // A value is one thing: all pieces of the mention are marked.
@@ -233,7 +230,7 @@ export class Transcript {
       this.ringed.push(...words);
     };
     this.ringed = [];
-    ring(entry, 'picked');
+    ring(stage.state.entry, 'picked');
     ring(stage.hover, 'pointed');
     this.why.show(turn, token, stage.holds(), stage.sentences());
     if (this.arriving) this.#arrive();
@@ -251,9 +248,7 @@ export class Transcript {
 
   name() { this.activate(); }
 
-  /** @param {number} turn */
-  prepare(turn) {
-    for (const lane of this.lanes) lane.turn(turn);
+  prepare(/** @type {number} */ turn) {
     const beyond = 2 * turn - this.shown; // a step brings it near the view
     for (const near of [turn, beyond]) if (this.turns[near] && this.#tokens(near).length <= WHOLE) this.#open(near);
   }
@@ -265,22 +260,5 @@ export class Transcript {
     const fates = this.lanes.map((lane) => `${lane.label}: ${this.why.fate(lane, this.stage.state.turn, token).words}`);
     word.setAttribute('aria-label', [`“${word.textContent}”`, `token ${token}`, ...fates].join(', '));
     this.box.setAttribute('aria-activedescendant', word.id);
-  }
-
-  #listen() {
-    const numberAt = (/** @type {Event} */ event, /** @type {string} */ what) => {
-      const value = /** @type {Element} */ (event.target).closest(`[${what}]`)?.getAttribute(what);
-      return value === null || value === undefined ? null : Number(value);
-    };
-    this.box.addEventListener('scroll', () => { if (!this.arriving) this.#openNear(); }, { passive: true });
-    listenToPointer(this.stage, this.box, (event) => numberAt(event, 'data-token'), (event) => {
-      const turn = numberAt(event, 'data-turn');
-      const hit = numberAt(event, 'data-token');
-      if (hit !== null) this.stage.choose(hit);
-      else if (turn !== null) {
-        this.stage.pause();
-        this.stage.go(turn);
-      }
-    });
   }
 }

@@ -1,20 +1,20 @@
 // The types that the stage's scripts share: what the server packs (payload.py) and sends, and what they draw.
 
-import type { Dialog } from './record.js';
-import type { Stage } from './stage.js';
+type Dialog = import('./record.js').Dialog;
+type Lane = import('./record.js').Lane;
+type Turn = ReturnType<Lane['turn']>;
+type Fate = ReturnType<typeof import('./fate.js').fateOf>;
+type Stage = import('./stage.js').Stage;
+type Cells = import('./cells.js').Cells;
+type Marks = import('./marks.js').Marks;
+type River = import('./river.js').River;
 
-export type { Cells } from './cells.js';
-export type { Marks } from './marks.js';
-export type { Dialog, Lane } from './record.js';
-export type { River } from './river.js';
-export type { Stage } from './stage.js';
+declare module '*.html';
 
-// ------------------------------------------------------------------------------ a packed run
+type Column = Float32Array | Uint32Array | Uint8Array;
+type Paint = [fill: string, ink: string];
 
-export type Column = Float32Array | Uint32Array | Uint8Array;
-export type Paint = [fill: string, ink: string];
-
-export interface Packed {
+interface Packed {
   kind: 'one' | 'lanes' | 'transcript';
   name: string;
   headlines: string[];
@@ -26,7 +26,7 @@ export interface Packed {
   columns: Column[];
 }
 
-export interface DialogHead {
+interface DialogHead {
   topics: string[];
   current: number[];
   bounds: number[];
@@ -37,7 +37,7 @@ export interface DialogHead {
   spans: [token: number, kind: string][];
 }
 
-export interface LaneHead {
+interface LaneHead {
   label: string;
   long: boolean;
   budgets: number[];
@@ -59,11 +59,11 @@ export interface LaneHead {
   forks: [lane: number, turn: number] | null;
 }
 
-export interface Term { name: string; remembers: boolean; gained: string; shares: { name: string; values: number[] }[] }
-export interface State { label: string; low: number; high: number; start: number | null; digits: number; values: (number | null)[] }
-export interface Demands { turn: number; source: string; values: [what: string, lost: string[], mentions: number[][]][] }
+interface Term { name: string; remembers: boolean; gained: string; shares: { name: string; values: number[] }[] }
+interface State { label: string; low: number; high: number; start: number | null; digits: number; values: (number | null)[] }
+interface Demands { turn: number; source: string; values: [what: string, lost: string[], mentions: number[][]][] }
 
-export interface DialogText {
+interface DialogText {
   speakers: string[];
   turns: [text: string, lengths: number[]][];
   topics: string[];
@@ -72,60 +72,18 @@ export interface DialogText {
   demands: Demands[];
 }
 
-// ------------------------------------------------------------------------------ a lane
-
-/** The entries of a turn, as places in the columns of the lane. */
-export interface Turn {
-  /** Of a token. */
-  at: { get(token: number): number | undefined };
-  byAge: number[];
-  byScore: number[];
-  kept: number[];
-  gone: number[];
-  /** What the budget ranked, best first, and what the threshold had evicted before. */
-  stood: number[];
-  stale: number[];
-  rank: Map<number, number>;
-  contenders: number[];
-  /** The protected; the others that the budget kept, and those that it evicted. */
-  shielded: number[];
-  stayed: number[];
-  missed: number[];
-  cutoff: number | null;
-}
-
-/** What became of an entry, up to a turn. */
-export interface Fate {
-  fate: 'to come' | 'kept' | 'evicted' | 'absent';
-  /** The turn that evicted it. */
-  left: number | null;
-  /** The turn that decided: of what has gone, the one that evicted it. */
-  at: number;
-  /** Its place in the columns of that turn. */
-  i: number | undefined;
-  /** Among all that the budget ranked, the protected too. */
-  rank: number | undefined;
-  stood: number;
-  /** Whether any of these was protected. */
-  shielded: boolean;
-  rule: '' | 'budget' | 'threshold';
-  isProtected: boolean;
-}
-
 /** Of a score: what a turn took or gave. */
-export interface Part { turn: number; term: number; name: string; value: number; own: boolean }
+interface Part { turn: number; term: number; name: string; value: number; gained: boolean }
 /** Of one topic by age. */
-export interface Neighbours { turn: number; low: number; high: number; hue: number }
+interface Neighbours { turn: number; low: number; high: number; hue: number }
 
-// ------------------------------------------------------------------------------ the server
+/** Its hues are 'topic' or 'kind', or 'auto' before a person has chosen. */
+interface Standing { turn: number; entry: number | null; order: string; hues: string }
+interface View extends Standing { session: string; received: number; run: string; sentences: string[] }
+interface Change { label: string; before: string; after: string; share: string; words: string }
+interface Answer { run: string; turn: number; entry: number; done: boolean; words: string; tried: string; changes: Change[] }
 
-export interface View {
-  session: string; received: number; run: string; turn: number; entry: number | null; order: string; hues: string; sentences: string[];
-}
-export interface Change { label: string; before: string; after: string; share: string; words: string }
-export interface Answer { run: string; turn: number; entry: number; done: boolean; words: string; tried: string; changes: Change[] }
-
-export interface Hub {
+interface Hub {
   view: View | null;
   answer: Answer | null;
   /** A saved file has no server, and its sentences by turn and token. */
@@ -134,21 +92,19 @@ export interface Hub {
   changed: (what: string) => void;
 }
 
-// ------------------------------------------------------------------------------ drawing
-
-export type Pen = CanvasRenderingContext2D | OffscreenCanvasRenderingContext2D;
-export interface Surface { pen: CanvasRenderingContext2D; width: number; height: number }
-export type Point = [x: number, y: number];
+type Pen = CanvasRenderingContext2D | OffscreenCanvasRenderingContext2D;
+interface Surface { pen: CanvasRenderingContext2D; width: number; height: number }
+type Point = [x: number, y: number];
 /** x, y, width, height, opacity, and what else a view draws of a mark. */
-export type At = number[];
-export interface Target { at: At; hue: number; look: string; dialog: Dialog }
-export interface Mark extends Target { now: At; start: At; leaves?: boolean }
+type At = number[];
+interface Target { at: At; hue: number; look: string; dialog: Dialog }
+interface Mark extends Target { now: At; start: At; leaves?: boolean }
 
 /** What is shown: a turn, how it is ordered, and whether marks glide to it. */
-export interface Shown { turn: number; order: string; glide: boolean }
+interface Shown { turn: number; order: string; glide: boolean }
 
 /** A view of the run on a canvas of its own. */
-export interface Chart {
+interface Chart {
   /** Measures its box. */
   layOut(): void;
   show?(shown: Shown): void;
@@ -159,12 +115,8 @@ export interface Chart {
 }
 
 /** What a stage shows of a packed run. */
-export interface Scene {
+interface Scene {
   dialog: Dialog;
-  /** Of a picture. */
-  title?: string;
-  /** Whether it pauses when something else on the page is used. */
-  rests?: boolean;
   layOut(): void;
   show(shown: Shown): void;
   point(turn: number, token: number | null): void;
@@ -173,14 +125,11 @@ export interface Scene {
   draw?(): void;
   /** Names the entries for screen readers. */
   name(): void;
-  /** Computes what a turn beside the shown one needs. */
-  prepare(turn: number): void;
+  lanes: Lane[];
+  /** Makes ready a turn beside the shown one. */
+  prepare?(turn: number): void;
   /** Names the entry that is pointed at. */
   activate(): void;
   /** Learns that another entry is selected. */
   settled?(): void;
 }
-
-export type Scenes = { [kind in Packed['kind']]: new (stage: Stage, run: Packed) => Scene };
-/** Its hues are 'topic' or 'kind', or 'auto' before a person has chosen. */
-export interface Standing { turn: number; entry: number | null; order: string; hues: string }

@@ -8,8 +8,6 @@ import { theme } from './marks.js';
 import { number, signed } from './numbers.js';
 import { EVICTED, SPANS } from './record.js';
 
-/** @import { Answer, Dialog, Fate, Lane, Part } from './types.js' */
-
 /** The entry, its topic and turn; beside it what became of it, and whether it is pinned.
  * @param {Dialog} dialog @param {number} token @param {boolean} chosen
  * @param {{ words: string, below: string, gone: boolean }} fate @param {() => void} unpin */
@@ -36,8 +34,7 @@ export const column = (...content) => make('th', { scope: 'col' }, ...content);
 const row = (name, values, className = '') => make('tr', { className },
   make('th', { scope: 'row' }, ...name), ...values.map((value) => make('td', {}, `${value}`)));
 
-/** @param {number} k */
-function swatch(k) {
+function swatch(/** @type {number} */ k) {
   const element = make('i', { className: 'swatch' });
   element.style.background = theme.terms[k % theme.terms.length];
   return element;
@@ -62,16 +59,16 @@ export class Why {
     this.course = /** @type {readonly [turn: number, parts: Part[]]} */ ([0, []]);
   }
 
-  /** `chosen` says whether the entry is pinned, `sentences` why, and `found` what would have decided otherwise.
+  /** `chosen` says whether the entry is pinned, `sentences` why, and `answer` what would have decided otherwise.
    * @param {number} turn @param {number | null} token @param {boolean} chosen
-   * @param {string[] | null} sentences @param {Answer | null} found */
-  show(turn, token, chosen, sentences, found) {
-    const shown = JSON.stringify([turn, token, chosen, sentences, found, theme.ink, this.lane.dialog.byKind]);
+   * @param {string[] | null} sentences @param {Answer | null} answer */
+  show(turn, token, chosen, sentences, answer) {
+    const shown = JSON.stringify([turn, token, chosen, sentences, answer, theme.ink, this.lane.dialog.byKind]);
     if (shown === this.shown) return;
     const scrolled = token === this.token ? this.box.scrollTop : 0;
     this.shown = shown;
     this.token = token;
-    this.box.replaceChildren(...(token === null ? this.#turn(turn) : this.#entry(turn, token, chosen, sentences, found)));
+    this.box.replaceChildren(...(token === null ? this.#turn(turn) : this.#entry(turn, token, chosen, sentences, answer)));
     this.box.scrollTop = scrolled;
     this.draw();
   }
@@ -108,8 +105,8 @@ export class Why {
   }
 
   /** @param {number} turn @param {number} token @param {boolean} chosen
-   * @param {string[] | null} sentences @param {Answer | null} found */
-  #entry(turn, token, chosen, sentences, found) {
+   * @param {string[] | null} sentences @param {Answer | null} answer */
+  #entry(turn, token, chosen, sentences, answer) {
     const { lane } = this;
     const fate = fateOf(lane, turn, token);
     const here = fate.i !== undefined;
@@ -121,7 +118,7 @@ export class Why {
     else if (!sentences || sentences.length) {
       parts.push(make('p', { className: 'in-words' }, sentences?.join(' ') ?? '…'));
     }
-    if (here && chosen && !hub.alone) parts.push(make('section', { className: 'search' }, ...this.#search(fate.left !== null, found)));
+    if (here && chosen && !hub.alone) parts.push(make('section', { className: 'search' }, ...this.#search(fate.left !== null, answer)));
     if (scored) parts.push(...this.#history(fate.at, course));
     return parts;
   }
@@ -131,17 +128,18 @@ export class Why {
     const { lane } = this;
     const rival = rivalOf(lane, fate);
     const pair = rival !== undefined;
-    const { words } = lane.dialog;
-    const called = pair && (words.length ? `“${words[lane.token[rival]]}”` : `token ${lane.token[rival]}`);
-    const other = called && [lane.rule[rival] ? 'first evicted ' : 'last kept ', make('small', {}, called)];
-    const names = other ? [['this entry'], other, ['margin']] : [['this entry']];
-    const rows = comparison(lane, fate, rival).map(({ name, own, other, margin }, k) => row(
-      k ? [swatch(k - 1), name] : [name], pair ? [own, other, margin] : [own], k ? '' : 'sum',
+    const rows = comparison(lane, fate, rival).map(({ name, entry, rival: other, margin }, k) => row(
+      k ? [swatch(k - 1), name] : [name], pair ? [entry, other, margin] : [entry], k ? '' : 'sum',
     ));
-    if (pair && !this.origin) {
-      rows.push(row(['built up over'], [turnsOf(course), turnsOf(lane.course(fate.at, lane.token[rival])), '']));
+    const head = [make('td'), column('this entry')];
+    if (pair) {
+      const token = lane.token[rival];
+      const { words } = lane.dialog;
+      const called = make('small', {}, words.length ? `“${words[token]}”` : `token ${token}`);
+      head.push(column(lane.rule[rival] ? 'first evicted ' : 'last kept ', called), column('margin'));
+      if (!this.origin) rows.push(row(['built up over'], [turnsOf(course), turnsOf(lane.course(fate.at, token)), '']));
     }
-    return table([make('td'), ...names.map((name) => column(...name))], rows, 'comparison');
+    return table(head, rows, 'comparison');
   }
 
   /** The waterfall, and its sums: by part, and of what was gained, by the topic that was on.
@@ -165,16 +163,16 @@ export class Why {
       const key = `${part.term} ${part.name}`;
       const sum = sums.get(key) ?? { ...part, value: 0, topics: new Map() };
       sums.set(key, sum);
-      const hue = dialog.hue(part.turn);
+      const hue = dialog.current[part.turn];
       sum.value += part.value;
       sum.topics.set(hue, (sum.topics.get(hue) ?? 0) + part.value);
     }
     const list = make('ul', { className: 'sums' });
-    for (const { term, name, value, own, turn, topics } of [...sums.values()].sort((a, b) => a.term - b.term)) {
+    for (const { term, name, value, gained, turn, topics } of [...sums.values()].sort((a, b) => a.term - b.term)) {
       if (value === 0) continue;
       const begins = name === 'Start';
       list.append(make('li', {}, swatch(term), make('span', {}, begins ? `Start, in turn ${turn}` : name), make('b', {}, signed(value))));
-      if (own && !begins) {
+      if (gained && !begins) {
         const ordered = [...topics].sort(([one], [other]) => one - other);
         list.append(make('li', { className: 'topics' }, ...ordered.map(([hue, sum]) => {
           const when = `while the topic was ${dialog.label(hue)}`;
@@ -185,19 +183,19 @@ export class Why {
     return list;
   }
 
-  /** @param {boolean} gone @param {Answer | null} found */
-  #search(gone, found) {
+  /** @param {boolean} gone @param {Answer | null} answer */
+  #search(gone, answer) {
     const title = make('h3', {}, gone ? 'What would have kept it?' : 'What would have evicted it?');
-    if (!found) return [title, make('p', { className: 'hint busy' }, 'Running the dialog again with one setting changed at a time …')];
-    const nearest = found.changes.filter((change) => change.after).slice(0, 3);
+    if (!answer) return [title, make('p', { className: 'hint busy' }, 'Running the dialog again with one setting changed at a time …')];
+    const nearest = answer.changes.filter((change) => change.after).slice(0, 3);
     return [
       title,
       make('ul', { className: 'changes' }, ...nearest.map(({ label, before, after, share }) => make('li', {},
         make('span', {}, label), make('b', {}, `${before} → ${after}`), make('small', {}, share)))),
-      make('p', { className: 'hint' }, found.words),
-      ...(found.changes.length ? [make('details', {}, make('summary', {}, 'All settings and the values tried'),
-        make('p', { className: 'hint' }, found.tried),
-        make('ul', {}, ...found.changes.map(({ words }) => make('li', {}, words))))] : []),
+      make('p', { className: 'hint' }, answer.words),
+      ...(answer.changes.length ? [make('details', {}, make('summary', {}, 'All settings and the values tried'),
+        make('p', { className: 'hint' }, answer.tried),
+        make('ul', {}, ...answer.changes.map(({ words }) => make('li', {}, words))))] : []),
     ];
   }
 }

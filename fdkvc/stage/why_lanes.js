@@ -5,8 +5,6 @@ import { decidingToken, fateWords } from './fate.js';
 import { theme } from './marks.js';
 import { column, heading, table } from './why.js';
 
-/** @import { Lane } from './types.js' */
-
 export class WhyInAll {
   /** @param {Lane[]} lanes @param {() => void} unpin
    * @param {Map<number, number[][]>} [mentions] of the value that a token is a piece of */
@@ -40,12 +38,10 @@ export class WhyInAll {
     this.box.replaceChildren(...(token === null ? this.#turn(turn) : this.#entry(turn, token, chosen, sentences)));
   }
 
-  /** @param {number} turn */
-  #turn(turn) {
+  #turn(/** @type {number} */ turn) {
     const { dialog, lanes } = this;
     const kept = lanes.map((lane) => lane.turn(turn).kept.map((i) => dialog.hueOf(lane.token[i])));
     const hues = [...new Set(kept.flat())].sort((a, b) => a - b);
-    const counts = kept.map((all) => hues.map((hue) => all.filter((other) => other === hue).length));
     return [
       make('h2', {}, 'Why'),
       make('p', {}, 'Point at an entry to see what each policy does with it. Click to pin, Esc to unpin.'),
@@ -53,7 +49,7 @@ export class WhyInAll {
       table(
         [column(dialog.byKind ? 'kind' : 'topic'), ...hues.map((hue) => make('th', { scope: 'col', 'aria-label': dialog.label(hue) || 'none' }, tile(dialog, hue)))],
         lanes.map((lane, k) => make('tr', {}, make('th', { scope: 'row', 'data-policy': lane.hued }, lane.label),
-          ...counts[k].map((count) => make('td', {}, `${count}`)))),
+          ...hues.map((hue) => make('td', {}, `${kept[k].filter((other) => other === hue).length}`)))),
       ),
     ];
   }

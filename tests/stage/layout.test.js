@@ -117,7 +117,7 @@ test('columns of scores stand side by side in their groups within the canvas', (
 
 test('the bars of a waterfall follow one another from nothing to the score', () => {
   cases(200, () => {
-    const parts = range(integer(1, 30), () => ({ turn: integer(0, 6), term: 0, name: '', value: random() - 0.3, own: true })).sort((a, b) => a.turn - b.turn);
+    const parts = range(integer(1, 30), () => ({ turn: integer(0, 6), term: 0, name: '', value: random() - 0.3, gained: true })).sort((a, b) => a.turn - b.turn);
     const { bars, score, y, broken, low, bottom, middles } = barsOf(parts, null, 280, 118);
     near(score, parts.reduce((sum, { value }) => sum + value, 0));
     assert.equal(middles.length, new Set(parts.map(({ turn }) => turn)).size);
@@ -132,7 +132,7 @@ test('the bars of a waterfall follow one another from nothing to the score', () 
     }
     if (broken) assert.ok(low > 0);
   });
-  const gains = [9, 0.1, 0.2].map((value, turn) => ({ turn, term: 0, name: '', value, own: true }));
+  const gains = [9, 0.1, 0.2].map((value, turn) => ({ turn, term: 0, name: '', value, gained: true }));
   assert.equal(barsOf(gains, 9.1, 280, 118).broken, true);
 });
 

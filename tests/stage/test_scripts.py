@@ -135,7 +135,7 @@ def check_entry(run: Run, turn: int, token: int, seen: Mapping[str, Any]) -> Non
     names = ["score", *map(why.policy.quantity_name, terms)]
     numbers = [why.score, *terms.values()]
     assert [row["name"] for row in seen["rows"]] == names
-    assert [row["own"] for row in seen["rows"]] == [number(x, digits) for x in numbers]
+    assert [row["entry"] for row in seen["rows"]] == [number(x, digits) for x in numbers]
     if seen["rival"] is None:
         assert why.cutoff is None
         assert {row["margin"] for row in seen["rows"]} == {"–"}
@@ -148,7 +148,7 @@ def check_entry(run: Run, turn: int, token: int, seen: Mapping[str, Any]) -> Non
         assert (them.token, them.score) == (why.marginal, why.cutoff)
     assert them.score is not None
     others = [them.score, *(them.terms[name] for name in terms)]
-    assert [row["other"] for row in seen["rows"]] == [number(x, digits) for x in others]
+    assert [row["rival"] for row in seen["rows"]] == [number(x, digits) for x in others]
     margin = seen["rows"][0]["margin"]
     if not why.protected and why.score != them.score:
         assert margin.startswith(minus("-") if gone else "+")

@@ -1,6 +1,5 @@
 // Where the cells of a turn stand: the kept in rows, the evicted in rows below, pages together.
 
-/** @typedef {[x: number, y: number]} Point */
 /** @typedef {{ side: number, columns: number, group: number, below: number }} Grid group: entries to a cell */
 /** @typedef {{ token: number, x: number, y: number }} Tile */
 
@@ -69,8 +68,7 @@ export function pageOf(grid, first, many, taken) {
   return { frames, empty, gone: !taken };
 }
 
-/** @param {number[]} values */
-export function commonest(values) {
+export function commonest(/** @type {number[]} */ values) {
   if (values.length === 1) return values[0];
   const counts = /** @type {Map<number, number>} */ (new Map());
   for (const value of values) counts.set(value, (counts.get(value) ?? 0) + 1);

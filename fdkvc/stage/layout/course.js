@@ -1,7 +1,5 @@
 // The bars of a waterfall: every part of a score begins where the one before it ended.
 
-/** @import { Part } from '../types.js' */
-
 /** @typedef {{ part: Part, x: number, y: number, width: number, height: number }} Bar */
 
 const [TOP, FOOT] = [8, 22];
@@ -25,9 +23,9 @@ export function barsOf(parts, cutoff, width, height) {
   const y = (/** @type {number} */ value) => TOP + ((high - Math.max(value, low)) / (high - low || 1)) * (bottom - TOP);
   let from = 0;
   const bars = turns.flatMap((turn, place) => {
-    const own = parts.filter((part) => part.turn === turn && part.value !== 0);
-    const thick = (step * 0.86) / Math.max(own.length, 1);
-    return own.map((part, k) => {
+    const steps = parts.filter((part) => part.turn === turn && part.value !== 0);
+    const thick = (step * 0.86) / Math.max(steps.length, 1);
+    return steps.map((part, k) => {
       const [before, after] = [y(from), y((from += part.value))];
       return {
         part, x: LEFT + place * step + step * 0.07 + k * thick, y: Math.min(before, after),

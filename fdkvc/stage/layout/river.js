@@ -1,7 +1,5 @@
 // Where the river has its turns and entries.
 
-/** @import { Neighbours } from '../types.js' */
-
 /** @typedef {ReturnType<typeof riverScale>} Scale */
 
 const FOOT = 16; // below it, for the numbers of turns

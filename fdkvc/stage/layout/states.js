@@ -6,8 +6,7 @@ const DOT = 4; // room for the dot above and below
 export function lineScale({ low, high, turns, width, height }) {
   const [top, foot] = [DOT, height - DOT];
   return {
-    top,
-    foot,
+    top, foot,
     x: (/** @type {number} */ turn) => ((turn + 0.5) * width) / turns,
     y: (/** @type {number} */ level) => foot - ((level - low) / (high - low)) * (foot - top),
   };
