@@ -86,6 +86,7 @@ class MentionFinder:
         self._letters |= dict.fromkeys(spaces, chr(len(self._letters)))
         self._coded = "".join(map(self._letters.__getitem__, symbols))
         self._matched: dict[str, NDArray[np.int8]] = {}
+        self._searched: dict[tuple[str, str], tuple[int, list[int]]] = {}
 
     def mentions(
         self, wordings: Iterable[str], before: int, known: Iterable[Mention] = ()
@@ -119,40 +120,49 @@ class MentionFinder:
                 continue
             coded = "".join(map(self._letters.__getitem__, symbols))
             before, after = _around(wording)
+            # A value is often needed again: what is before the end of its last search is known.
+            last = end - len(coded) + 1
+            begin, known = self._searched.get((wording, coded), (0, []))
+            begin, known = (begin, known) if begin <= last else (0, [])
             latest: list[int] = []
-            for found in self._places(coded, end - len(coded) + 1):
+            for found in self._places(coded, begin, last):
                 places = found[self._match(before, found)]
                 places = places[self._match(after, places + len(coded))]
                 latest[:0] = places[-MAX_MENTIONS:].tolist()
                 if len(latest) >= MAX_MENTIONS:
                     break
-            for place in latest[-MAX_MENTIONS:]:
+            latest = [*known, *latest][-MAX_MENTIONS:]
+            self._searched[wording, coded] = max(last, 0), latest
+            for place in latest:
                 turn = bisect_right(self._turns, place) - 1
                 begin = self._starts[self._turns[turn]] + 1
                 start, stop = self._starts[place], self._starts[place + len(coded)]
                 yield Mention(turn, start - begin, stop - begin)
 
-    def _places(self, coded: str, end: int) -> Iterator[NDArray[np.intp]]:
-        """Yield where symbols begin before an end: places in order, the latest at first."""
+    def _places(self, coded: str, start: int, end: int) -> Iterator[NDArray[np.intp]]:
+        """Yield where symbols begin from a start to an end: in order, the latest at first."""
 
         def first(place: int) -> str:
             return self._coded[place : place + len(coded)]
 
+        if start >= end:
+            return
         suffixes, ranks = self._sorted
         low = bisect_left(suffixes, coded, key=first)
         high = bisect_right(suffixes, coded, low, key=first)
         if (high - low) * 16 < len(suffixes):
-            yield np.array(sorted(place for place in suffixes[low:high] if place < end), np.intp)
+            places = suffixes[low:high]
+            yield np.sort(places[(places >= start) & (places < end)])
             return
         size = 1024
-        while end > 0:
-            begin = max(end - size, 0)
+        while end > start:
+            begin = max(end - size, start)
             some = ranks[begin:end]
             yield begin + np.flatnonzero((some >= low) & (some < high))
             end, size = begin, 2 * size
 
     @cached_property
-    def _sorted(self) -> tuple[list[int], NDArray[np.int32]]:
+    def _sorted(self) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
         """The places of the symbols, sorted by all symbols from there on, and the rank of each."""
         count, step = len(self._coded), 1
         ranks = np.array([*map(ord, self._coded)], np.intp)
@@ -161,7 +171,7 @@ class MentionFinder:
             later[:-step] = ranks[step:] + 1
             different, ranks = np.unique(ranks * (count + 2) + later, return_inverse=True)
             if len(different) == count:
-                return np.argsort(ranks).tolist(), ranks.astype(np.int32)
+                return np.argsort(ranks), ranks.astype(np.int32)
             step *= 2
 
     def _match(self, pattern: str, places: NDArray[np.intp]) -> Bools:

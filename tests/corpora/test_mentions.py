@@ -53,6 +53,8 @@ WORST = {
         " ".join(f"{at:015b}"[-at % 7 :].replace("", " ") for at in range(2900))[:65_000],
         [" ".join(f"{at:012b}") for at in range(MAX_DEMANDS)],
     ),
+    "numbers": ("2:2.0:2.00:" * 3270, ["2"] * MAX_DEMANDS),
+    "escaped": (r'é"a é\"a \u00e9\"a é\\\"a \\u00e9\\\"a ' * 1500, ['é"'] * MAX_DEMANDS),
     "long": ("a b " * 16_384, [("a b " * 120).strip() + f" c{at}" for at in range(4000)]),
 }
 """The text of a turn, and the values that a later one needs."""
@@ -65,7 +67,7 @@ def test_the_most_values_in_the_longest_texts_are_found_soon(case: str) -> None:
     began = process_time()
     finder = MentionFinder(turns)
     found = [finder.mentions(wordings_of(value), len(turns)) for value in values]
-    assert process_time() - began < 10
+    assert process_time() - began < 5
     assert len(found[0]) <= MAX_MENTIONS
 
 
