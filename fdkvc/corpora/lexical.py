@@ -81,10 +81,11 @@ class LexicalRecordings(Sequence[Recording]):
     """
 
     def __init__(
-        self, transcripts: Sequence[Transcript], seed: int = 0, last: Recording | None = None
+        self, transcripts: Sequence[Transcript], seed: int = 0, last: list[Recording] | None = None
     ) -> None:
         SEED.check(seed, "seed")
-        self.transcripts, self._seed, self._last = transcripts, seed, last
+        self.transcripts, self._seed = transcripts, seed
+        self._last = [] if last is None else last  # of all slices together
 
     def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]:
         return type(self), (self.transcripts, self._seed)  # another process computes its own
@@ -101,10 +102,12 @@ class LexicalRecordings(Sequence[Recording]):
     def __getitem__(self, at: int | slice) -> Recording | LexicalRecordings:
         if isinstance(at, slice):
             return LexicalRecordings(self.transcripts[at], self._seed, self._last)
-        last, transcript = self._last, self.transcripts[at]
-        if last is None or last.transcript is not transcript:
-            self._last = last = lexical_recording(transcript, self._seed)
-        return last
+        transcript = self.transcripts[at]
+        for last in self._last:
+            if last.transcript is transcript:
+                return last
+        self._last[:] = (made := lexical_recording(transcript, self._seed),)
+        return made
 
 
 def word_vectors(words: Sequence[str], seed: int = 0, dimension: int = 64) -> Floats:

@@ -48,6 +48,9 @@ def test_recordings_of_a_file_are_made_when_they_are_asked_for_and_only_the_last
         np.testing.assert_array_equal(one.keys, own.keys)
     kept = [ref() is not None for ref in list(map(weakref.ref, made))]
     assert kept == [False] * (len(made) - 1) + [True]
+    parts = [made[at : at + 1] for at in range(len(made))]  # as jobs that all stay in a list
+    kept = [ref() is not None for ref in [weakref.ref(part[0]) for part in parts]]
+    assert kept == [False] * (len(made) - 1) + [True]
     assert made[0] is made[0] is made[:1][0]
     assert len(pickle.dumps(made)) == len(pickle.dumps(LexicalRecordings(DIALOGS, seed=3)))
     policies = (policy_named("fifo"),)
