@@ -97,8 +97,9 @@ class AnswersRun(Run):
             "answers.csv": pd.concat([self.scores.answers, self.scores.proxies]),
             "answers_summary.csv": found.summary,
             "answers_paired.csv": found.paired,
-            "proxies.csv": found.proxies,
         }
+        if not found.proxies.empty:
+            made |= {"proxies.csv": found.proxies}
         if not found.known.empty:
             made |= {"answers_services.csv": found.known}
             made |= {"answers_by_services.csv": found.by_services}
