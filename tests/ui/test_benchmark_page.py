@@ -270,6 +270,9 @@ def test_a_cancelled_run_says_so_and_runs_of_equal_settings_differ_by_their_time
     assert f", cancelled after {done} of 4 dialogs: 4 dialogs" in listed(app)[-1]
     assert listed(app)[-1].split(",")[0] != whole[-1].split(":")[0]
     assert plain(listed(app)[-1].split(",")[0].removeprefix("Run at ")) in shown_in(app)
+    if done:
+        app.selectbox(key="benchmark/runs-pair/other").select_index(len(whole) - 1).run()
+        assert not any("no tests" in caption.value for caption in app.caption)
 
 
 def test_an_old_link_that_names_runs_opens_with_one_sentence() -> None:

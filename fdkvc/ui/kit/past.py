@@ -245,12 +245,9 @@ def _compare(kind: Kind, every: Mapping[str, Past]) -> None:
         else "The runs have different dialogs: their means are compared."
     )
     st.dataframe(compared(table), hide_index=True, key=f"{kind.page}/runs-table", height="content")
-    st.caption(
-        plain(
-            "95 % intervals; p is adjusted for "
-            f"{count(int(table.p_holm.notna().sum()), 'test')} (Holm)."
-        )
-    )
+    tests = int(table.p_holm.notna().sum())
+    if tests:
+        st.caption(f"95 % intervals; p is adjusted for {count(tests, 'test')} (Holm).")
 
 
 def compared(table: pd.DataFrame) -> pd.DataFrame:
