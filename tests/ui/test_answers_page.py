@@ -197,7 +197,6 @@ def test_the_folder_of_a_live_run_is_opened(tmp_path: Path) -> None:
         "run.json",
         "answers_summary.csv",
         "answers_paired.csv",
-        "proxies.csv",
         "live_cost.csv",
     )
     files = [(name, (out / name).read_bytes(), "text/csv") for name in names]
