@@ -110,7 +110,7 @@ def test_the_newest_mentions_before_the_turn_are_returned() -> None:
     turns = MAX_MENTIONS + 9
     finder = MentionFinder(["Rome"] * turns)
 
-    for before in (turns, turns - 4):
+    for before in (turns - 4, turns, turns - 4):
         newest = range(before - MAX_MENTIONS, before)
         mentions = finder.mentions(["rome"], before)
         assert mentions == tuple(Mention(turn, 0, 4) for turn in newest)
