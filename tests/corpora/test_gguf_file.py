@@ -178,7 +178,10 @@ BROKEN: dict[str, tuple[Callable[[Parts], bytes], str]] = {
     ),
     "queries of no pairs": (with_tensor("blk.0.attn_q.weight", 0, (4, 24), 384), "cannot share"),
     "overlapping tensors": (
-        lambda parts: gguf_bytes(parts[0], {**parts[1], "token_embd.weight": (0, (300, 24), b"")}),
+        lambda parts: (
+            gguf_bytes(parts[0], {**parts[1], "token_embd.weight": (0, (300, 24), b"")})
+            + bytes(40_000)
+        ),
         "overlaps another",
     ),
     "a tensor of experts": (

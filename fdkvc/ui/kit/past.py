@@ -247,7 +247,7 @@ def _compare(kind: Kind, every: Mapping[str, Past]) -> None:
     st.dataframe(compared(table), hide_index=True, key=f"{kind.page}/runs-table", height="content")
     tests = int(table.p_holm.notna().sum())
     if tests:
-        st.caption(f"95 % intervals; p is adjusted for {count(tests, 'test')} (Holm).")
+        st.caption(plain(f"95 % intervals; p is adjusted for {count(tests, 'test')} (Holm)."))
 
 
 def compared(table: pd.DataFrame) -> pd.DataFrame:
