@@ -31,10 +31,7 @@ def mean_table(rows: pd.DataFrame) -> pd.DataFrame:
     """
     by = [name for name in CASE if name in rows]
     found = [
-        (
-            *key,
-            *_mean(group, group.value.to_numpy(), share=late_metric(group.metric.iloc[0]).percent),
-        )
+        (*key, *_mean(group, group.value.to_numpy(), share=late_metric(key[-1]).percent))
         for key, group in _cases(rows, by)
     ]
     return pd.DataFrame(found, columns=[*by, *_over(rows), *INTERVAL])
