@@ -58,7 +58,7 @@ def press(app: AppTest, label: str) -> AppTest:
 def run_until(app: AppTest, words: str) -> AppTest:
     """Rerun the page until its background work has ended and it shows these words."""
     deadline = time.monotonic() + SECONDS
-    while not any(words in said.value for said in (*app.caption, *app.error)):
+    while not any(words in said.value for said in (*app.caption, *app.warning, *app.error)):
         assert time.monotonic() < deadline, f"it never said {words!r}"
         time.sleep(0.05)
         settled(app.run())

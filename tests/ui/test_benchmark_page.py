@@ -255,9 +255,7 @@ def test_a_cancelled_run_says_so_and_runs_of_equal_settings_differ_by_their_time
 
     monkeypatch.setattr("fdkvc.kinds.benchmark.run_study", cancel)
     time.sleep(max(0.0, 1 - time.time() % 1))  # the next second begins
-    app = press(app, "Run")
-    while len(listed(app)) == len(whole):
-        settled(app.run())
+    app = run_until(press(app, "Run"), "Cancelled")
 
     expected = {
         0: "Cancelled: results of 0 of 4 dialogs of each scenario.",
