@@ -28,6 +28,7 @@ from fdkvc.policies.recall import Recall
 from fdkvc.policies.retrieval import Retrieval
 from fdkvc.policies.scissorhands import Scissorhands
 from fdkvc.policies.sink import SinkWindow
+from fdkvc.policies.sinks import Sinks
 from fdkvc.policies.snapkv import SnapKV
 from fdkvc.policies.surprisal import Surprisal
 from fdkvc.policies.tova import Tova
@@ -67,7 +68,7 @@ PAPER_POLICIES = ("fifo", "sink", "h2o", "fd-kvc")
 
 WRAPPERS: dict[str, type[Wrapper]] = {
     wrapper.key: wrapper
-    for wrapper in (Window, Whitelist, Turns, Blocks, AdaHeads, Pyramid, Recall)
+    for wrapper in (Sinks, Window, Whitelist, Turns, Blocks, AdaHeads, Pyramid, Recall)
 }
 """Every wrapper by its key."""
 
