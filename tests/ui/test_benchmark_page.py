@@ -9,6 +9,7 @@ import shlex
 import threading
 import time
 from html import escape
+from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -32,10 +33,10 @@ from fdkvc.ui.benchmark.choices import DIALOGS_HERE
 from fdkvc.ui.benchmark.figures import OTHER
 from fdkvc.ui.benchmark.sections import SECTIONS
 from fdkvc.ui.benchmark.tables import frames, sortable_words
-from fdkvc.ui.kit.jobs import Report
+from fdkvc.ui.kit.jobs import Job, Report, Work
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.kit.run_panel import shared_jobs
-from tests.app_pages import html, link_of, open_page, press, run_until, settled
+from fdkvc.ui.kit.run_panel import run_panel, shared_jobs, under_way
+from tests.app_pages import SECONDS, html, link_of, open_page, press, run_until, settled
 
 SHOWN = "Shown: "
 """What stands above the figures of a run that has ended."""
@@ -234,6 +235,34 @@ def test_runs_are_listed_named_compared_shown_again_and_deleted() -> None:
     assert listed(app) == before[:-1]
     assert not app.exception
     assert any("These settings have no results yet" in info.value for info in app.info)
+
+
+def test_a_run_that_ends_while_the_page_is_drawn_is_listed_once_it_is_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The list is drawn after the panel, which may have found the run still under way."""
+    app = open_page("benchmark", dialogs=2, seed=90)
+    gate = threading.Event()
+
+    def slow(page: str, name: str, work: Work, content: Benchmark) -> Job | None:
+        def gated(**how: Any) -> object:
+            assert gate.wait(SECONDS)
+            return work(**how)
+
+        shown = run_panel(page, name, gated, content)
+        if job := shared_jobs().find(under_way(page)):
+            gate.set()
+            job.future.result(SECONDS)
+        return shown
+
+    monkeypatch.setattr("fdkvc.ui.kit.past.run_panel", slow)
+    before = listed(app)
+    app.button(key="benchmark/run").click().run()
+    for _ in range(3):
+        said = [caption.value for caption in app.caption if f"{SHOWN}2 dialogs" in caption.value]
+        assert len(listed(app)) == len(before) + len(said)
+        app.run()
+    assert said
 
 
 @pytest.mark.parametrize("done", [0, 2, 4])

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from fdkvc.experiments.sweep import Number, Sweep, read_values, suggested_values, sweepable
@@ -31,6 +31,8 @@ from fdkvc.ui.kit.sidebar import (
 from fdkvc.words import command_line, count, sentence
 
 NONE = "–"
+CHUNK = 20
+"""Dialogs that go through all settings together: a step of the progress."""
 
 
 def read_swept(text: str) -> str:
@@ -187,22 +189,15 @@ def _described(sweep: Sweep) -> str:
 
 
 @cache
-def shipped() -> Mapping[Sweep, SweepRun]:
-    """Return the paper's sweeps."""
-    return {sweep: SweepRun(sweep, results) for sweep, results in papers_run().sweeps.items()}
-
-
-def runs_of(page: str) -> Kind:
-    """Return the kind of runs of the page."""
-
-    def adopt_sweep(sweep: Sweep) -> None:
-        link = _link(sweep)
-        fields.adopt(page, link_fields(page, link), link)
-
+def kind_of(page: str) -> Kind:
+    """Return what the page runs."""
     return Kind(
         page,
-        SweepRun,
-        adopt=adopt_sweep,
-        describe=_described,
-        shipped=shipped(),
+        Sweep,
+        partial(SweepRun.measure, chunk=CHUNK),
+        choose_sweep,
+        _link,
+        link_fields,
+        _described,
+        shipped=[SweepRun(sweep, results) for sweep, results in papers_run().sweeps.items()],
     )

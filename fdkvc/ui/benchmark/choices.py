@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 
-from fdkvc.experiments.benchmark import Benchmark
+from fdkvc.experiments.benchmark import Benchmark, matches_paper
 from fdkvc.files.options import options_of
 from fdkvc.files.shipped import papers_run
 from fdkvc.kinds.benchmark import StudyRun
@@ -14,7 +14,7 @@ from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.past import Kind
 from fdkvc.ui.kit.run_panel import show_command
 from fdkvc.ui.kit.sidebar import BUDGET_HERE, MEASURED
-from fdkvc.ui.kit.variants import CHOSEN, choose_policies
+from fdkvc.ui.kit.variants import CHOSEN, choose_policies, warn_no_effect
 from fdkvc.words import command_line, count
 
 ALL_SCENARIOS = Field(
@@ -32,6 +32,7 @@ FIELDS = [ALL_SCENARIOS, CHOSEN, MEASURED, *NUMBERS]
 def choose_benchmark(page: str) -> Benchmark:
     """Show the controls and return the benchmark."""
     policies = choose_policies(page)
+    warn_no_effect(policies)
     scenarios = fields.several(page, ALL_SCENARIOS)
     numbers = fields.numbers(page, NUMBERS)
     metrics = fields.several(page, MEASURED)
@@ -62,17 +63,25 @@ def described(benchmark: Benchmark) -> str:
     )
 
 
+def _unfinished(run: StudyRun) -> str:
+    """Say what a run lacks that was cancelled after its dialogs had finished."""
+    study, benchmark = run.study, run.settings
+    if study.seconds and not (matches_paper(benchmark) and study.probes is None):
+        return ""
+    return "What follows them (ablations, times, memory, probes) is not."
+
+
 @cache
-def _shipped() -> StudyRun:
-    return StudyRun(papers_run().study)
-
-
-def runs_of(page: str) -> Kind:
-    """Return the kind of runs of the page."""
+def kind_of(page: str) -> Kind:
+    """Return what the page runs."""
     return Kind(
         page,
-        StudyRun,
-        adopt=lambda benchmark: fields.adopt(page, FIELDS, _link(benchmark)),
-        describe=described,
-        shipped={_shipped().settings: _shipped()},
+        Benchmark,
+        StudyRun.measure,
+        choose_benchmark,
+        _link,
+        lambda *_: FIELDS,
+        described,
+        shipped=[StudyRun(papers_run().study)],
+        rest=_unfinished,
     )
