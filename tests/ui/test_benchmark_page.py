@@ -25,11 +25,11 @@ from fdkvc.paper.claims import CLAIMS
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.replication.cells import figure_words, measured_tables
 from fdkvc.run.metrics import metrics_of
-from fdkvc.synthetic.scenarios import SCENARIOS
+from fdkvc.synthetic.scenarios import SCENARIOS, World
 from fdkvc.ui.ablation.choices import sweep_command
 from fdkvc.ui.ablation.sections import link_to_step
 from fdkvc.ui.about import code_of
-from fdkvc.ui.benchmark.choices import DIALOGS_HERE
+from fdkvc.ui.benchmark.choices import DIALOGS_HERE, check_fits
 from fdkvc.ui.benchmark.figures import OTHER
 from fdkvc.ui.benchmark.sections import SECTIONS
 from fdkvc.ui.benchmark.tables import frames, sortable_words
@@ -312,6 +312,25 @@ def test_an_old_link_that_names_runs_opens_with_one_sentence() -> None:
     assert "past" not in link_of(app)
 
 
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"dialogs": 2001}, "Dialogs per scenario is 2001, but must be"),
+        ({"budget": 4000}, "Budget is 4000, but must be"),
+        ({"scenarios": (dataclasses.replace(SCENARIOS["shift"], key="mine"),)}, "mine"),
+        ({"scenarios": (dataclasses.replace(SCENARIOS["shift"], label="Mine"),)}, "differ from"),
+        ({"world": World(noise=0.5)}, "differ from the paper's"),
+        ({"policies": tuple(policy_named("fd-kvc", gamma=n / 99) for n in range(1, 99))}, "98"),
+    ],
+)
+def test_a_run_that_the_page_cannot_be_set_to_is_not_repeated_there(
+    changed: dict[str, Any], why: str
+) -> None:
+    check_fits(papers_run().study.results.benchmark)
+    with pytest.raises(ValueError, match=why):
+        check_fits(Benchmark(**changed))
+
+
 def test_changed_settings_are_pointed_out(ran: AppTest) -> None:
     ran.number_input(key="benchmark/seed").set_value(5).run()
     assert any("settings differ from this run's" in info.value for info in ran.info)
@@ -381,7 +400,7 @@ def test_a_sweep_is_drawn_with_its_trade_off() -> None:
     labels = [button.proto.label for button in app.get("download_button")]
     assert labels.count("Download") >= 1  # one for each run that is listed
     assert [label for label in labels if label != "Download"] == [
-        *("Everything as a ZIP", "sweep.csv", "ablation.csv", "run.json"),
+        *("Everything as a ZIP", "run.json", "sweep.csv", "ablation.csv"),
         *(plain("late_alignment.svg"), plain("late_alignment.png")),
     ]
 

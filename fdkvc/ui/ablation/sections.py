@@ -16,7 +16,7 @@ from fdkvc.run.metrics import late_metric
 from fdkvc.ui.ablation import choices
 from fdkvc.ui.kit.downloads import show_pickable, shown_charts
 from fdkvc.ui.kit.fields import pick_two
-from fdkvc.ui.kit.files import files_of, show_run_files
+from fdkvc.ui.kit.files import show_files
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
 from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.markdown import Markdown, plain
@@ -48,7 +48,8 @@ def show(page: str) -> None:
             _panels(page, f"other-{name}", other.settings, other.table)
     _tradeoff(page, sweep, table)
     show_glossary(sweep.metrics)
-    show_run_files(page, files_of(run), "fdkvc-sweep.zip")
+    st.header("Files", anchor=False)
+    show_files(page, run, ["run.json", *run.tables], shown_charts(page), "fdkvc-sweep.zip")
 
 
 # ------------------------------------------------------------------------------- each metric

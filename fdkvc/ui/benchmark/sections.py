@@ -4,19 +4,41 @@ from collections.abc import Callable
 
 import streamlit as st
 
+from fdkvc.corpora.formats import EXAMPLES, read_transcripts
+from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.experiments.benchmark import Benchmark
+from fdkvc.files.shipped import papers_run
 from fdkvc.kinds.benchmark import StudyRun
-from fdkvc.ui.benchmark import repeat
+from fdkvc.report.document import papers_report, study_report
+from fdkvc.report.figures import figure_charts
 from fdkvc.ui.benchmark.alignment import show_alignment
-from fdkvc.ui.benchmark.choices import kind_of
+from fdkvc.ui.benchmark.choices import choose_record, kind_of, show_repeated
 from fdkvc.ui.benchmark.claims import show_claims, show_scorecard
-from fdkvc.ui.benchmark.cost import show_cost
 from fdkvc.ui.benchmark.figures import show_figures
 from fdkvc.ui.benchmark.pair import show_comparison
-from fdkvc.ui.benchmark.tables import show_tables
-from fdkvc.ui.kit.files import show_files
-from fdkvc.ui.kit.frame import open_tab
+from fdkvc.ui.benchmark.tables import show_cost, show_tables
+from fdkvc.ui.kit.files import STUDY, report_button, show_files
+from fdkvc.ui.kit.frame import open_tab, page_theme
 from fdkvc.ui.kit.past import open_run
+
+
+def show_run_files(page: str, run: StudyRun) -> None:
+    """Offer the report and the files of a run, and the paper's figures."""
+    what = "Claims, tables, figures and three interactive examples"
+    report_button(page, lambda: report_of(run), what)
+    charts = figure_charts(run.study, page_theme())
+    swept = [f"ablation_{parameter}.csv" for parameter in run.study.sweeps]
+    show_files(page, run, [*STUDY, *swept], charts, "fdkvc-run.zip")
+
+
+def report_of(run: StudyRun) -> str:
+    """Return a study as a report, with a failed call out of the project's own dialogs."""
+    path = EXAMPLES / "dialogues.json"
+    recordings = [*map(lexical_recording, read_transcripts(path.read_bytes(), path.name))]
+    if run.study is papers_run().study:
+        return papers_report(recordings)
+    return study_report(run.study, recordings)
+
 
 SECTIONS: dict[str, Callable[[str, StudyRun], None]] = {
     "Claims": show_claims,
@@ -25,7 +47,7 @@ SECTIONS: dict[str, Callable[[str, StudyRun], None]] = {
     "Figures": show_figures,
     "Compare two": show_comparison,
     "Time and memory": show_cost,
-    "Files": show_files,
+    "Files": show_run_files,
 }
 
 
@@ -33,7 +55,7 @@ def show(page: str) -> None:
     """Show the choices with the button that runs them, and the results."""
 
     def beside(benchmark: Benchmark) -> None:
-        repeat.choose_record(page)
+        choose_record(page)
         st.page_link(
             "pages/dialogs.py",
             label="Run the dialogs of a file",
@@ -45,7 +67,7 @@ def show(page: str) -> None:
     if shown is None:
         return
     run = shown.result
-    repeat.show_comparison(page, run)
+    show_repeated(page, run)
     show_scorecard(page, run.study)
     name, tab = open_tab(page, {name: name for name in SECTIONS}, "Claims")
     with tab:

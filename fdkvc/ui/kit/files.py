@@ -1,21 +1,16 @@
 """Files of a run: the same as the command line writes, from the same code."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import streamlit as st
 
 from fdkvc.charts.theme import Spec
-from fdkvc.corpora.formats import EXAMPLES, read_transcripts
-from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.files.record import Record
-from fdkvc.files.shipped import papers_run
 from fdkvc.kinds import read_run
 from fdkvc.kinds.base import Run
-from fdkvc.kinds.benchmark import StudyRun
 from fdkvc.limits import MAX_RUN_JSON_BYTES, MAX_TRACE_UPLOAD_MEGABYTES
-from fdkvc.report.document import papers_report, study_report
-from fdkvc.report.figures import figure_charts
 from fdkvc.ui.kit.downloads import (
     download_pictures,
     offer_file,
@@ -23,14 +18,13 @@ from fdkvc.ui.kit.downloads import (
     offer_zip,
     picture_name,
     pictures,
-    shown_charts,
 )
 from fdkvc.ui.kit.fields import pick
 from fdkvc.ui.kit.frame import page_theme
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import plain
 
-CONTENT = {
+STUDY = {
     "run.json": "seed, parameters, versions, seconds: what is needed to repeat the run",
     "summary.csv": "late metrics: mean, interval, published",
     "adaptation.csv": "turns until the new topic holds 80 % of the cache",
@@ -43,12 +37,17 @@ CONTENT = {
     "series.csv": "every turn: mean and interval of every metric and state",
     "alignments.csv": "late alignment by each projection, and published",
     "alignment_differences.csv": "paired differences of FD-KVC and H2O in these",
-    "ablation_w_c.csv": "the sweep of Table 5",
-    "ablation_gamma.csv": "the sweep of Table 6",
     "dialogs.csv": "every number of every dialog",
     "tables.md": "the paper's tables, measured, as Markdown",
     "tables.tex": "the same as LaTeX",
 }
+CONTENT = STUDY | {
+    "sweep.csv": "every setting, and the other policies: mean and interval of each metric",
+    "ablation.csv": "the values of the hyperparameter, measured and published",
+    "ablation_w_c.csv": "the sweep of Table 5",
+    "ablation_gamma.csv": "the sweep of Table 6",
+}
+"""What files contain, first those of a study."""
 
 
 @cached
@@ -88,15 +87,6 @@ def versions_of(record: Record) -> str:
     return ", ".join(f"{name} {version}" for name, version in record.versions.items())
 
 
-def report_of(run: StudyRun) -> str:
-    """Return a study as a report, with a failed call out of the project's own dialogs."""
-    path = EXAMPLES / "dialogues.json"
-    recordings = [*map(lexical_recording, read_transcripts(path.read_bytes(), path.name))]
-    if run.study is papers_run().study:
-        return papers_report(recordings)
-    return study_report(run.study, recordings)
-
-
 def report_button(page: str, report: Callable[[], str], what: str) -> None:
     """Offer a report, made at the click outside of the session's script; `what` is in it."""
     offer_file(
@@ -109,50 +99,25 @@ def report_button(page: str, report: Callable[[], str], what: str) -> None:
     )
 
 
-def show_files(page: str, run: StudyRun) -> None:
-    """Offer everything in one archive, and each file and figure by itself."""
+def show_files(
+    page: str, run: Run, names: Iterable[str], charts: Mapping[str, Spec], zip: str
+) -> None:
+    """Offer the files of a run of these names and charts: each, and all in one ZIP."""
     theme = page_theme()
     offer_zip(
         f"{page}/zip",
-        "fdkvc-run.zip",
-        lambda: {**files_of(run), **pictures(figure_charts(run.study, theme), theme)},
+        zip,
+        lambda: {**files_of(run), **pictures(charts, theme)},
         type="primary",
-        help="All files below, and the paper's figures as SVG and PNG.",
-    )
-    report_button(
-        page, lambda: report_of(run), "Claims, tables, figures and three interactive examples"
+        help="All files below, and the charts as SVG and PNG.",
     )
     st.markdown("Numbers are not rounded, shares run from 0 to 1, and missing values are empty.")
-    st.header("Tables", anchor=False)
-    for name, words in CONTENT.items():
-        if run.study.sweeps or not name.startswith("ablation_"):
-            with st.container(horizontal=True, vertical_alignment="center"):
-                offer_one(f"{page}/file/{name}", name, lambda: files_of(run), width=260)
-                st.caption(plain(words))
-    st.header("Figures", anchor=False)
-    _figures(page, figure_charts(run.study, theme))
-
-
-def _figures(page: str, charts: Mapping[str, Spec]) -> None:
-    if not charts:
-        return
-    names = {key: picture_name(key).replace("_", " ") for key in charts}
-    key = pick(f"{page}/figure", "Figure", names, width=320)
-    with st.container(horizontal=True):
-        download_pictures(page, charts, [key])
-
-
-def show_run_files(page: str, files: Mapping[str, str], name_of_all: str) -> None:
-    """Offer the files of a run and its charts, all in one archive and each by itself."""
-    theme, charts = page_theme(), shown_charts(page)
-    st.header("Files", anchor=False)
-    with st.container(horizontal=True):
-        offer_zip(
-            f"{page}/zip",
-            name_of_all,
-            lambda: {**files, **pictures(charts, theme)},
-            help="The tables and run.json, and the charts above as SVG and PNG.",
-        )
-        for name, text in files.items():
-            offer_file(f"{page}/file/{name}", name, text)
-    _figures(page, charts)
+    for name in names:
+        with st.container(horizontal=True, vertical_alignment="center"):
+            offer_one(f"{page}/file/{name}", name, partial(files_of, run), width=260)
+            st.caption(plain(CONTENT[name]))
+    if charts:
+        names = {key: picture_name(key).replace("_", " ") for key in charts}
+        key = pick(f"{page}/figure", "Chart", names, width=320)
+        with st.container(horizontal=True):
+            download_pictures(page, charts, [key])
