@@ -217,8 +217,8 @@ def test_runs_are_listed_named_compared_shown_again_and_deleted() -> None:
     assert re.match(r"Run at \d\d \w{3} \d\d:\d\d:\d\d: 4 dialogs", listed(app)[-1])
     app.main.text_input[-1].set_value("mine").run()
     assert "mine" in app.selectbox(key="benchmark/runs-pair/one").options
-    (table,) = [each.value for each in app.dataframe if "difference (one − other)" in each.value]
-    assert set(table["difference (one − other)"]) == {"no difference in any dialog"}
+    (table,) = [each.value for each in app.dataframe if "difference (first − second)" in each.value]
+    assert set(table["difference (first − second)"]) == {"no difference in any dialog"}
 
     again = open_page("benchmark", **link_of(app))  # as a reload or another tab does
     assert listed(again)[0].startswith("The paper's run: 600 dialogs per scenario")

@@ -58,8 +58,8 @@ def _show_all(page: str, run: StudyRun, tables: list[MeasuredTable]) -> None:
     with st.container(horizontal=True, vertical_alignment="center", key="table-choices"):
         layout = segments(f"{page}/layout", "Layout", LAYOUTS)
         if any(counts.values()):
-            found = [each for each, count in counts.items() if count]
-            verdict = choose_verdict(page, "Tables", found)
+            verdicts = [verdict for verdict, count in counts.items() if count]
+            verdict = choose_verdict(page, "Tables", verdicts)
         with st.popover("Verdicts", icon=":material/help:"):
             st.markdown(Markdown("1. " + "\n1. ".join(LEGEND)))
         with st.popover("Download", icon=":material/download:"):

@@ -73,7 +73,7 @@ def brought_run(
     if not loaded:
         return None
     texts = {
-        each.name: each.read(MAX_RUN_JSON_BYTES + 1).decode("utf-8", "replace") for each in loaded
+        file.name: file.read(MAX_RUN_JSON_BYTES + 1).decode("utf-8", "replace") for file in loaded
     }
     runs = [name for name in texts if name.endswith(".json")]
     if not runs:

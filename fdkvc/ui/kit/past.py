@@ -281,10 +281,10 @@ def compared(table: pd.DataFrame) -> pd.DataFrame:
             "scenario": table.scenario.map(scenario_label),
             "policy": [read_policy(name).title for name in table.policy],
             "metric": [late_metric(name).label for name in table.metric],
-            "difference (one − other)": table.words.map(minus),
-            "one": table.one.round(4),
-            "dialogs": table.n_one,
-            "the other": table.other.round(4),
-            "dialogs of the other": table.n_other,
+            "difference (first − second)": table.words.map(minus),
+            "first": table.one.round(4),
+            "dialogs of the first": table.n_one,
+            "second": table.other.round(4),
+            "dialogs of the second": table.n_other,
         }
     )
