@@ -14,9 +14,8 @@ from fdkvc.replication.claims import judged_claims
 from fdkvc.report.claims import STYLE, claims_html
 from fdkvc.run.metrics import late_metric
 from fdkvc.ui.ablation import choices
-from fdkvc.ui.kit.downloads import show_pickable, shown_charts
+from fdkvc.ui.kit.downloads import show_files, show_pickable, shown_charts
 from fdkvc.ui.kit.fields import pick_two
-from fdkvc.ui.kit.files import show_files
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
 from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.markdown import Markdown, plain

@@ -16,7 +16,7 @@ from fdkvc.limits import MAX_BENCHMARK_POLICIES
 from fdkvc.parameters import DIALOGS, SEED, Field, check_most
 from fdkvc.synthetic.scenarios import SCENARIOS, World
 from fdkvc.ui.kit import fields
-from fdkvc.ui.kit.files import brought_run, files_of, versions_of
+from fdkvc.ui.kit.downloads import brought_run, files_of, versions_of
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.past import Kind
 from fdkvc.ui.kit.run_panel import show_command, start_run

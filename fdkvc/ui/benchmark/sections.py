@@ -17,7 +17,7 @@ from fdkvc.ui.benchmark.claims import show_claims, show_scorecard
 from fdkvc.ui.benchmark.figures import show_figures
 from fdkvc.ui.benchmark.pair import show_comparison
 from fdkvc.ui.benchmark.tables import show_cost, show_tables
-from fdkvc.ui.kit.files import STUDY, report_button, show_files
+from fdkvc.ui.kit.downloads import STUDY, report_button, show_files
 from fdkvc.ui.kit.frame import open_tab, page_theme
 from fdkvc.ui.kit.past import open_run
 

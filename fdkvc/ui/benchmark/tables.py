@@ -25,9 +25,8 @@ from fdkvc.replication.rules import LEGEND, RULES
 from fdkvc.replication.tables import cost_table
 from fdkvc.report.tables import STYLE, measured_html, measured_rows
 from fdkvc.ui.benchmark.claims import EVERY, choose_verdict
-from fdkvc.ui.kit.downloads import download_files
+from fdkvc.ui.kit.downloads import download_files, files_of
 from fdkvc.ui.kit.fields import segments
-from fdkvc.ui.kit.files import files_of
 from fdkvc.ui.kit.frame import page_theme
 from fdkvc.ui.kit.glossary import show_chance, show_glossary
 from fdkvc.ui.kit.markdown import Markdown, plain
