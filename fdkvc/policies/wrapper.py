@@ -45,11 +45,9 @@ class Wrapper(Policy):
     def __post_init__(self) -> None:
         """Check the hyperparameters, and that the wrapper can change the wrapped policy.
 
-        Raises
-        ------
-        ValueError
-            If the wrapped policy has this wrapper already, evicts nothing, stores everything, or
-            has a hyperparameter of the same name; with the wrapper's own `refusal`, if any.
+        Raises a ValueError if the wrapped policy has this wrapper already, evicts nothing, stores
+        everything, or has a hyperparameter of the same name; with the wrapper's own `refusal`, if
+        any.
         """
         super().__post_init__()
         if any(type(policy) is type(self) for policy in inside(self.policy)):
