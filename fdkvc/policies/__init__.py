@@ -189,14 +189,11 @@ def _check_known(kind: type[Policy], hyperparameters: Collection[str]) -> None:
 def read_policy(name: str) -> Policy:
     """Make a policy from its name, as `Policy.name` writes it.
 
+    That is a key and its hyperparameters, separated by spaces or colons. A wrapper has parentheses
+    with a policy and its own hyperparameters, separated by commas.
+
     Raises a ValueError as `policy_named` and `wrapped`; if a hyperparameter has no value, a wrapper
     is used twice, or the name exceeds `MAX_POLICY_CHARACTERS`.
-
-    Parameters
-    ----------
-    name : str
-        A key, then its hyperparameters, separated by spaces or colons. A wrapper has parentheses
-        with a policy and its own hyperparameters, separated by commas.
 
     Examples
     --------

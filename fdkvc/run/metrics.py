@@ -59,14 +59,10 @@ def diversity(trace: Trace, dialogs: DialogBatch) -> Floats:
 def alignment(trace: Trace, dialogs: DialogBatch, projection: str = "value") -> Floats:
     """Cosine of the context output with the projected current topic (B, T), in [−1, 1].
 
-    Without known topic directions a topic is the mean of its tokens: projected by the value matrix
-    it is the mean of their values; other projections give NaN.
-
-    Parameters
-    ----------
-    projection : {"value", "key", "query"}
-        The matrix that projects the topic. The output is a mean of values, so only ``value``
-        compares vectors of one space; the others are cosines of unrelated vectors.
+    `projection` is the matrix that projects the topic, ``value``, ``key`` or ``query``. The output
+    is a mean of values, so only the first compares vectors of one space; the others are cosines of
+    unrelated vectors. Without known topic directions a topic is the mean of its tokens, and only
+    ``value`` gives numbers: the mean of their values.
     """
     if dialogs.topics is not None and dialogs.projections is not None:
         projected = dialogs.topics @ dialogs.projection(projection)
@@ -508,10 +504,7 @@ def first_late_turn(dialogs: DialogBatch) -> int:
 def late(series: Floats, dialogs: DialogBatch) -> Floats:
     """Mean over the last min(3, T) turns of each row (B,), without those that are NaN.
 
-    Parameters
-    ----------
-    series : array (B, T)
-        Over all turns of `dialogs`, or the last of them.
+    The series (B, T) is over all turns of `dialogs`, or the last of them.
     """
     turn = np.arange(dialogs.turns - series.shape[1], dialogs.turns)
     last = dialogs.turn_counts[:, None]
@@ -582,15 +575,7 @@ class CacheBytes:
 
 
 def cache_bytes(trace: Trace, dialogs: DialogBatch, turn: int | None = None) -> CacheBytes:
-    """Bytes of the cached keys, values and scores, and of the full cache.
-
-    Parameters
-    ----------
-    dialogs : DialogBatch
-        Its first row is counted.
-    turn : int, optional
-        Counts after this turn; by default, the largest cache over the whole dialog.
-    """
+    """Count the bytes of the first row's cache after a turn, by default of its largest cache."""
     until = dialogs.turn_counts[0] if turn is None else turn + 1
     tokens = int(dialogs.bounds[0, until])
     vector = dialogs.keys.shape[-1] * dialogs.keys.itemsize
