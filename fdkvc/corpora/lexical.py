@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from fdkvc.attention import Floats
 from fdkvc.corpora.recordings import Recording, Token
+from fdkvc.corpora.token_traits import word_surprisal
 from fdkvc.corpora.transcripts import Transcript, word_spans
-from fdkvc.corpora.word_frequencies import word_surprisal
 from fdkvc.limits import MAX_NAME_CHARACTERS
 from fdkvc.parameters import SEED
 from fdkvc.synthetic.scenarios import World

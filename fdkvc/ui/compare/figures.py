@@ -8,7 +8,7 @@ from statistics import fmean
 import pandas as pd
 import streamlit as st
 
-from fdkvc.explain.overlap import figures_table
+from fdkvc.explain.tables import figures_table
 from fdkvc.run.metrics import ADAPTED, LATE_TURNS, Metric, default_metrics, metric_named, metrics_of
 from fdkvc.stage.run import Run
 from fdkvc.ui.kit.frame import show_grid
