@@ -40,7 +40,7 @@ def lexical_recording(
     Examples
     --------
     >>> from fdkvc.corpora.transcripts import Turn
-    >>> dialog = Transcript("own", (Turn("User", "Hello there."), Turn("System", "hello")))
+    >>> dialog = Transcript("example", (Turn("User", "Hello there."), Turn("System", "hello")))
     >>> recording = lexical_recording(dialog)
     >>> [[token.text for token in turn] for turn in recording.tokens]
     [['Hello', 'there', '.'], ['hello']]

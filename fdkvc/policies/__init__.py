@@ -161,8 +161,7 @@ def usable(policies: Iterable[Policy]) -> tuple[Policy, ...]:
 def with_pinned_prompts(policies: Sequence[Policy]) -> tuple[Policy, ...]:
     """Return the policies, and each again with the system prompt pinned, where that is possible.
 
-    The prompt takes at most half of the budget. The full cache has nothing to pin, and a whitelist
-    has its own.
+    The prompt takes at most half of the budget. The full cache and a whitelist stay as they are.
 
     Examples
     --------

@@ -113,7 +113,7 @@ def transcript_of(
 
     Each has its place in the file, which begins errors about it. `named` is the dialog's name, if
     it is a text, or else `place` is. `cluster` and `unread` are the `Transcript`'s; more unread
-    parts may be found here.
+    parts may be counted here.
     """
     name = clean_name(named) if isinstance(named, str) else ""
     skipped = Counter(unread or {})
@@ -121,8 +121,8 @@ def transcript_of(
     found_calls: list[tuple[int, str, Any]] = []
     placed = [*messages]
     check_turns(name or place, len(placed))
-    for at, (found, where) in enumerate(placed):
-        message = _in_chat_terms(found, where)
+    for at, (sent, where) in enumerate(placed):
+        message = _in_chat_terms(sent, where)
         topic = clean_name(optional(message, "topic", str, where))
         role = clean_name(require(message, "role", str, where))
         called = list(_calls(message, where))
@@ -202,11 +202,11 @@ def _content(message: Mapping[str, Any], place: str, skipped: Counter[str]) -> s
     if is_result and not isinstance(content, str | list | None):
         return json.dumps(content, ensure_ascii=False)
     if isinstance(content, list):
-        for found in content:
+        for part in content:
             where = f"{place}: a part of 'content'"
-            kind = str(check_object(found, where).get("type"))
+            kind = str(check_object(part, where).get("type"))
             if kind in TEXTS:
-                texts.append(require(found, TEXTS[kind], str, where))
+                texts.append(require(part, TEXTS[kind], str, where))
             else:
                 skipped[part_name(kind)] += 1
     else:
@@ -224,8 +224,8 @@ def _calls(message: Mapping[str, Any], place: str) -> Iterator[tuple[str, Any]]:
     called = []
     if message.get("function_call") is not None:
         called.append(require(message, "function_call", dict, place))
-    for found in optional(message, "tool_calls", list, place):
-        call = check_object(found, f"{place}: a call")
+    for item in optional(message, "tool_calls", list, place):
+        call = check_object(item, f"{place}: a call")
         if call.get("type") == "custom":  # its input is free text
             custom = require(call, "custom", dict, place)
             arguments = {"input": require(custom, "input", str, place)}
@@ -235,8 +235,8 @@ def _calls(message: Mapping[str, Any], place: str) -> Iterator[tuple[str, Any]]:
     for function in called:
         method = clean_name(require(function, "name", str, place))
         arguments = function.get("arguments")
-        found = _parsed(arguments) if isinstance(arguments, str) else arguments
-        yield method, found if isinstance(found, dict) else arguments
+        parsed = _parsed(arguments) if isinstance(arguments, str) else arguments
+        yield method, parsed if isinstance(parsed, dict) else arguments
 
 
 def _parsed(text: str) -> Any:
