@@ -285,11 +285,12 @@ def _of_answers(key: str, label: str, help: str, unit: str = "nats") -> Metric:
 
 _right = partial(_of_answers, unit="%")
 _LIKELIHOOD = "Negative log-likelihood per token"
-_LAST = {
-    "recent": f"last mentioned at most {RECENT} turns before the call",
-    "middle": f"last mentioned {RECENT + 1} to {OLD} turns before the call",
-    "old": f"last mentioned more than {OLD} turns before the call",
+_AGES = {
+    "recent": ("Recent", f"up to {RECENT} turns", f"at most {RECENT} turns", (0, RECENT)),
+    "middle": ("Older", *2 * (f"{RECENT + 1} to {OLD} turns",), (RECENT, OLD)),
+    "old": ("Old", *2 * (f"more than {OLD} turns",), (OLD,)),
 }
+_LAST = {age: f"last mentioned {turns} before the call" for age, (*_, turns, _) in _AGES.items()}
 
 METRICS: Mapping[str, Metric] = {
     metric.key: metric
@@ -363,23 +364,14 @@ METRICS: Mapping[str, Metric] = {
             "Average share of a call's arguments that are fully cached when the call is made.",
             Demands("call"),
         ),
-        _recall(
-            "recent_call_recall",
-            f"Call-argument recall, up to {RECENT} turns old",
-            f"Recall of arguments last mentioned at most {RECENT} turns before the call.",
-            Demands("call", up_to=RECENT),
-        ),
-        _recall(
-            "middle_call_recall",
-            f"Call-argument recall, {RECENT + 1} to {OLD} turns old",
-            f"Recall of arguments last mentioned {RECENT + 1} to {OLD} turns before the call.",
-            Demands("call", RECENT, OLD),
-        ),
-        _recall(
-            "old_call_recall",
-            f"Call-argument recall, more than {OLD} turns old",
-            f"Recall of arguments last mentioned more than {OLD} turns before the call.",
-            Demands("call", OLD),
+        *(
+            _recall(
+                f"{age}_call_recall",
+                f"Call-argument recall, {old} old",
+                f"Recall of arguments {_LAST[age]}.",
+                Demands("call", *limits),
+            )
+            for age, (_, old, _, limits) in _AGES.items()
         ),
         _recall(
             "state_recall",
@@ -420,9 +412,10 @@ METRICS: Mapping[str, Metric] = {
             "Argument values of calls that are written correctly, each given the true text "
             "before it.",
         ),
-        _right("values_right_recent", "Recent values right", f"Of values {_LAST['recent']}."),
-        _right("values_right_middle", "Older values right", f"Of values {_LAST['middle']}."),
-        _right("values_right_old", "Old values right", f"Of values {_LAST['old']}."),
+        *(
+            _right(f"values_right_{age}", f"{name} values right", f"Of values {_LAST[age]}.")
+            for age, (name, *_) in _AGES.items()
+        ),
         _right(
             "values_right_of_full",
             "Values right, of those right with the full cache",
@@ -432,9 +425,10 @@ METRICS: Mapping[str, Metric] = {
         _of_answers(
             "nats_arguments", "Argument values", f"{_LIKELIHOOD} of the argument values of calls."
         ),
-        _of_answers("nats_recent", "Recent values", f"{_LIKELIHOOD} of values {_LAST['recent']}."),
-        _of_answers("nats_middle", "Older values", f"{_LIKELIHOOD} of values {_LAST['middle']}."),
-        _of_answers("nats_old", "Old values", f"{_LIKELIHOOD} of values {_LAST['old']}."),
+        *(
+            _of_answers(f"nats_{age}", f"{name} values", f"{_LIKELIHOOD} of values {_LAST[age]}.")
+            for age, (name, *_) in _AGES.items()
+        ),
         _of_answers(
             "kl", "KL", "Kullback-Leibler divergence from the full cache's prediction, per token."
         ),
