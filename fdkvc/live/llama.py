@@ -159,7 +159,7 @@ class LlamaText:
         which ends a turn.
         """
         skipped = 0 if last is None else max(len(ids) - last, 0)
-        if len(ids) > self._room and not self._ahead:
+        if len(ids) > self._room:
             passage = [*self.ids[self._turn_start :], *ids]
             self._ahead = self.tokens.features(passage, self.policy.looks_at)
         logits, done = [np.empty((0, self.llama.n_vocab()), np.float32)], 0
@@ -231,10 +231,17 @@ class LlamaText:
 
     def _observed(self, ids: Sequence[int]) -> dict[str, Any]:
         """Return what the policy may see of the text of the turn's tokens, of each (n, ...)."""
-        features = self._ahead or self.tokens.features(ids, self.policy.looks_at)
-        ahead = {name: column[len(ids) :] for name, column in features.items()}
-        self._ahead = ahead if any(map(len, ahead.values())) else {}
-        seen = {name: column[: len(ids)] for name, column in features.items()}
+        known = len(next(iter(self._ahead.values()), ()))
+        parts = (
+            [{name: column[: len(ids)] for name, column in self._ahead.items()}] if known else []
+        )
+        self._ahead = {name: column[len(ids) :] for name, column in self._ahead.items()}
+        if known < len(ids):
+            parts.append(self.tokens.features(ids[known:], self.policy.looks_at))
+        seen = _joined(parts)
+        if "speakers" in seen and self._seen:  # the next part of a passage has no mark
+            speakers = seen["speakers"]
+            seen["speakers"] = np.where(speakers < 0, self._seen[-1]["speakers"][-1], speakers)
         if self._nats:
             seen["surprisal"] = np.array(self._nats, np.float32)
         return seen

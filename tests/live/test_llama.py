@@ -266,7 +266,7 @@ def test_options_of_the_context_stay_those_of_the_user(
             LlamaText(each, read_policy(KEEPER), BUDGET, positions=positions)
             for each in (llama, other)
         ]
-        ours, theirs = (read_turns(text, turns) for text in texts)
+        ours, theirs = (read_turns(text, turns[:5]) for text in texts)
         assert texts[0].held.tolist() == texts[1].held.tolist()
         assert 0 < kl(ours, theirs).mean() < 0.02
 
@@ -327,7 +327,7 @@ def test_a_chat_streams_in_a_fixed_context(small: Any) -> None:
     parts = [*chat.say("What is the capital of Slovenia?")]
     assert len(parts) > 3
     assert "Ljubljana" in "".join(parts)
-    for _ in range(4):
+    for _ in range(7):
         written = "".join(chat.say("Tell me more about it, please.", most=40))
         assert written
         assert len(chat.held) <= BUDGET
@@ -341,12 +341,14 @@ def test_a_chat_streams_in_a_fixed_context(small: Any) -> None:
 
 
 def test_an_answer_longer_than_the_context_is_several_turns(small: Any) -> None:
-    chat = PolicyChat(small, read_policy(KEEPER), small.n_ctx() - 40)
+    policy = read_policy("whitelist(learned, first=1, speaker=system)")
+    chat = PolicyChat(small, policy, small.n_ctx() - 40)
     chat.add("Write a long story about a bear.", "system")
     written = "".join(chat.say("And one about the bear's mother, please.", most=300))
     assert len(chat.ids) > small.n_ctx() + 20
     assert len(chat.ends) > 4
     assert len(chat.text(range(chat.ends[1], len(chat.ids)))) >= len(written)
+    assert chat.dialog().speakers.tolist()[0][2:] == [1] * (len(chat.ends) - 2)
 
 
 @pytest.fixture
