@@ -40,7 +40,8 @@ def read_dialog(
     """
     passages = encode_dialog(model, transcript)
     ids = [*model.tokens.first, *(token for passage in passages for token in passage.ids)]
-    cache = TextCache(model.decoder, layers)
+    decoder = replace(model.decoder, layers=model.decoder.layers[: max(layers) + 1])
+    cache = TextCache(decoder, layers)
     cache.reserve(len(ids))
     for first in range(0, len(ids), AT_ONCE):
         tokens = ids[first : first + AT_ONCE]
@@ -78,7 +79,7 @@ def head_recordings(
         passage = encoded.passage
         spans = encoded.spans if passage.call is None else [(0, 0)] * len(encoded.spans)
         turns[passage.turn] += [Token(passage.text[low:high], low, high) for low, high in spans]
-    shape = cache.decoder.shape
+    shape, tokens = cache.decoder.shape, tuple(map(tuple, turns))
     layers = range(shape.layers) if layers is None else layers
     hidden, queries = cache.vectors("hidden"), cache.vectors("queries")
     keys, values = (cache.vectors(name)[[*layers]] for name in ("keys", "values"))
@@ -89,7 +90,7 @@ def head_recordings(
         found.append(
             Recording(
                 replace(transcript, name=f"{transcript.name}, {layers[at]}.{head}"),
-                tuple(map(tuple, turns)),
+                tokens,
                 hidden[at, 0],
                 queries[at, heads.start : heads.stop],
                 np.broadcast_to(keys[at, head], shared),
