@@ -391,7 +391,7 @@ def _choose_topics(page: str, file: files.DialogFile, dialog: int) -> tuple[str,
 def _choose_head(page: str, recording: Recording) -> tuple[int, str]:
     """Choose one of several heads; return its place and which heads decide together."""
     several = len(recording.heads) > 1
-    mode = fields.choice(page, ways_of(recording), several)
+    mode = fields.choice(page, ways_of(recording) if several else HEADS, several)
     labels = {place: f"head {head}" for place, head in enumerate(recording.heads)}
     return fields.choice(page, replace(HEAD, choices=labels), several), mode
 

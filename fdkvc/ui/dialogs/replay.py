@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 import pandas as pd
@@ -103,7 +103,9 @@ def show_replay(page: str, chosen: Chosen, lanes: Sequence[Lane], metrics: tuple
             )
         )
     settings = _choose(page, chosen, lanes, metrics)
-    work = partial(replay_file, settings, file, chosen.vectors)
+    work = partial(replay_file, settings, file)
+    if chosen.vectors is not None:
+        work = partial(replay_read_file, settings, file, chosen.vectors)
     job = run_panel(f"{page}/replay", "Run", work)
     if job is not None:
         done: Replayed = job.result
@@ -112,29 +114,32 @@ def show_replay(page: str, chosen: Chosen, lanes: Sequence[Lane], metrics: tuple
         _show(page, done, chosen.budget)
 
 
-def replay_file(
-    settings: Replay, file: DialogFile, vectors: Vectors | None = None, **how: Unpack[Execution]
-) -> Replayed | None:
-    """Run the dialogs of a file, by a model's vectors if there are any.
+def replay_file(settings: Replay, file: DialogFile, **how: Unpack[Execution]) -> Replayed:
+    """Run the dialogs of a file, by their letters or by the trace that it is."""
+    texts = LexicalRecordings(file.transcripts[: file.measured])
+    recordings: Sequence[Recording] = file.traced[: file.measured] or texts
+    about = {"name": file.name, "digest": file.digest, "file": file}
+    return Replayed.measure(settings, recordings, about, **how)
 
-    Then a dialog's numbers are the means over KV heads. None if cancelled before a model read any.
+
+def replay_read_file(
+    settings: Replay, file: DialogFile, vectors: Vectors, **how: Unpack[Execution]
+) -> Replayed | None:
+    """Run the dialogs of a file by a model's vectors: the means over its KV heads.
+
+    None if it is cancelled before the model has read a dialog.
     """
-    about: dict[str, Any] = {"name": file.name, "digest": file.digest, "file": file}
-    if vectors is None:
-        texts = LexicalRecordings(file.transcripts[: file.measured])
-        traced: Sequence[Recording] = file.traced[: file.measured] or texts
-        return Replayed.measure(settings, traced, about, **how)
     read = read_file(vectors, file, **how)
     if not read.recordings:
         for reason in read.skipped.values():
             raise ValueError(reason)
         return None
     recordings = [recording for heads in read.recordings.values() for recording in heads]
-    about |= {"vectors": vectors, "read": read}
-    done = Replayed.measure(settings, recordings, about, **how)
-    shown = [replace(heads[0], source=read.source) for heads in read.recordings.values()]
-    table, arguments = (_over_heads(table) for table in (done.table, done.arguments))
-    return replace(done, table=table, arguments=arguments, recordings=shown)
+    about = {"name": file.name, "digest": file.digest, "file": file}
+    done = Replayed.measure(settings, recordings, about | {"vectors": vectors, "read": read}, **how)
+    firsts = [replace(heads[0], source=read.source) for heads in read.recordings.values()]
+    table, arguments = _over_heads(done.table), _over_heads(done.arguments)
+    return replace(done, table=table, arguments=arguments, recordings=firsts)
 
 
 def _over_heads(table: pd.DataFrame) -> pd.DataFrame:

@@ -25,7 +25,7 @@ from fdkvc.ui.kit.lru import ByteLRU, cached
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.models import LABELS, MODELS
 from fdkvc.ui.kit.run_panel import run_panel
-from fdkvc.words import count, listed, sentence
+from fdkvc.words import count, listed
 
 LETTERS = "lexical"
 AT_ONCE = "bundled"
@@ -170,8 +170,9 @@ def _read(
         for layer in layers
         for head in range(shape.kv_heads)
     }
-    source = f"{model.name}, mean of the {count(len(heads), 'KV head')} of layer "
-    return ReadFile(recordings, source + listed([*map(str, layers)]), heads, skipped)
+    of = f"layer{'s' * (len(layers) > 1)} {listed([*map(str, layers)])}"
+    source = f"{model.name}, mean of the {count(len(heads), 'KV head')} of {of}"
+    return ReadFile(recordings, source, heads, skipped)
 
 
 def _layers(count: int, chosen: str) -> Sequence[int]:
@@ -197,7 +198,7 @@ def choose_vectors(page: str, file: DialogFile) -> Vectors | None:
     try:
         find_model(str(MODELS[model]))
     except ValueError as error:
-        problems(f"{sentence(str(error))} Showing letters of words instead.")
+        problems(f"{error}. Showing letters of words instead.")
         return None
     if model == AT_ONCE:
         hold(page, LAYERS, LAYERS.default)
