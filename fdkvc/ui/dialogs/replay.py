@@ -43,6 +43,7 @@ from fdkvc.ui.kit.fields import pick
 from fdkvc.ui.kit.files import files_of, report_button
 from fdkvc.ui.kit.frame import page_theme, panel, show_grid, side_by_side
 from fdkvc.ui.kit.glossary import show_glossary
+from fdkvc.ui.kit.jobs import Work
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import Markdown, plain
@@ -103,7 +104,7 @@ def show_replay(page: str, chosen: Chosen, lanes: Sequence[Lane], metrics: tuple
             )
         )
     settings = _choose(page, chosen, lanes, metrics)
-    work = partial(replay_file, settings, file)
+    work: Work = partial(replay_file, settings, file)
     if chosen.vectors is not None:
         work = partial(replay_read_file, settings, file, chosen.vectors)
     job = run_panel(f"{page}/replay", "Run", work)
