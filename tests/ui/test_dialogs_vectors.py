@@ -22,7 +22,7 @@ from fdkvc.ui.dialogs.files import read_dialog_file, shipped_file
 from fdkvc.ui.dialogs.replay import replay_read_file, report_of
 from fdkvc.ui.dialogs.vectors import READ, VECTORS, Vectors, read_file, read_layers
 from fdkvc.ui.kit import models
-from fdkvc.ui.kit.files import files_of
+from fdkvc.ui.kit.downloads import files_of
 from fdkvc.ui.kit.markdown import plain
 from tests.app_pages import html, link_of, open_page, press, run_until, settled
 from tests.models import write_model
