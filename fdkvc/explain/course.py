@@ -16,7 +16,7 @@ from fdkvc.attention import Floats
 from fdkvc.policies.base import Policy, Step
 from fdkvc.run.trace import Trace, TurnResult
 
-RESCALED = "Change of the common scale"
+RESCALED = "Rescaling by the largest score"
 """A change of all values of a term while the channel stays the same."""
 
 SAME_FACTOR = 1e-4
@@ -44,10 +44,7 @@ def term_courses(trace: Trace) -> list[TermCourse]:
 
     Examples
     --------
-    >>> from fdkvc.synthetic.draw import generate
-    >>> from fdkvc.synthetic.scenarios import SCENARIOS
-    >>> from fdkvc.policies import policy_named
-    >>> from fdkvc.run.simulate import simulate
+    >>> from fdkvc import SCENARIOS, generate, policy_named, simulate
     >>> trace = simulate(policy_named("fd-kvc"), generate(SCENARIOS["shift"]), budget=56)
     >>> cumulative, recency = term_courses(trace)
     >>> recency.gained, {name: share[1:4].tolist() for name, share in recency.shares.items()}

@@ -40,7 +40,8 @@ class _Slots(DialogBatch):
 class OnlineCache:
     """A cache with a policy and a budget for one stream of turns.
 
-    It holds the vectors of the kept tokens and of a second tier, and no others.
+    It holds the vectors of the kept tokens and of a second tier, and no others. Raises a ValueError
+    for a budget below 1, or a policy that looks at the future.
 
     Parameters
     ----------
@@ -52,11 +53,6 @@ class OnlineCache:
     fed : int
         Tokens fed so far, and so the next token's id. Set it before the first turn to continue a
         stream.
-
-    Raises
-    ------
-    ValueError
-        For a budget below 1, or a policy that looks at the future.
 
     Examples
     --------
@@ -97,6 +93,9 @@ class OnlineCache:
     ) -> OnlineTurn:
         """Process the tokens of one turn; an error changes nothing.
 
+        Raises a ValueError if shapes differ from each other or from earlier turns, a number is not
+        finite, or the policy needs surprisal that is missing.
+
         Parameters
         ----------
         queries, keys, values : array (n, h)
@@ -110,12 +109,6 @@ class OnlineCache:
         words, speakers : array (n,) of int, optional
             `fdkvc.attention.word_id` of each token's word, 0 for none, and who says it, as an index
             into `fdkvc.attention.SPEAKERS`, for a whitelist.
-
-        Raises
-        ------
-        ValueError
-            If shapes differ from each other or from earlier turns, a number is not finite, or the
-            policy needs surprisal that is missing.
         """
         given = {"queries": queries, "keys": keys, "values": values, "embeddings": embeddings}
         new: dict[str, NDArray[Any]] = {

@@ -38,7 +38,7 @@ from fdkvc.live.llama_context import llama_tokens  # noqa: E402
 
 DOCUMENT = Path(llama_module.__file__).parent / "README.md"
 BUDGET = 64
-KEEPER = "whitelist(surprisal redundancy=1, first=1)"
+KEEPER = "sinks(surprisal redundancy=1)"
 BY_TEXT = ("fifo", "sink", "learned", KEEPER, "whitelist(learned, first=0, speaker=user)", "full")
 
 
@@ -143,7 +143,7 @@ def test_the_first_positions_after_evicted_newest_tokens_are_free_again(
     llama: Any, turns: list[tuple[int, ...]]
 ) -> None:
     # The conformance suite's hardest case: the newest tokens of a turn go.
-    policy = read_policy("whitelist(surprisal window=0 redundancy=1, first=1)")
+    policy = read_policy("sinks(surprisal window=0 redundancy=1)")
     text = LlamaText(llama, policy, 16)
     behind = 0
     for ids in turns:
@@ -203,10 +203,9 @@ def test_a_failed_decode_leaves_nothing_half_done(
 
 
 def test_a_long_prompt_goes_through_a_small_context(small: Any, model: LanguageModel) -> None:
-    words = " ".join(
-        texts for dialog in read_file(EXAMPLES / "dialogues.json") for texts in dialog.texts
-    )
-    ids, _ = model.tokens.encode(f"{words} {words} {words}")
+    dialogs = read_file(EXAMPLES / "dialogues.json")
+    encoded, _ = model.tokens.encode(" ".join(text for each in dialogs for text in each.texts))
+    ids = encoded[:700]
     for positions in ("kept", "slots"):
         text = LlamaText(small, read_policy(KEEPER), BUDGET, positions=positions)
         logits = text.read(ids, last=3)
@@ -301,7 +300,8 @@ def test_a_saved_text_goes_on(llama: Any, small: Any, turns: list[tuple[int, ...
     other.load(saved)
     assert (other.ids, other.ends) == (text.ids, text.ends)
     assert other.held.tolist() == text.held.tolist()
-    np.testing.assert_array_equal(*(each.read(turns[4][5:], last=None) for each in (text, other)))
+    expected = text.read(turns[4][5:], last=None)
+    np.testing.assert_array_equal(other.read(turns[4][5:], last=None), expected)
     assert text.end_turn() == other.end_turn()
 
     with pytest.raises(ValueError, match="no text that"):
@@ -348,7 +348,9 @@ def test_an_answer_longer_than_the_context_is_several_turns(small: Any) -> None:
     assert len(chat.ids) > small.n_ctx() + 20
     assert len(chat.ends) > 4
     assert len(chat.text(range(chat.ends[1], len(chat.ids)))) >= len(written)
-    assert chat.dialog().speakers.tolist()[0][2:] == [1] * (len(chat.ends) - 2)
+    speakers = chat.dialog().speakers
+    assert speakers is not None
+    assert speakers.tolist()[0][2:] == [1] * (len(chat.ends) - 2)
 
 
 @pytest.fixture
