@@ -26,8 +26,7 @@ from fdkvc.policies import POLICIES, policy_named
 from fdkvc.replication.cells import figure_words, measured_tables
 from fdkvc.run.metrics import metrics_of
 from fdkvc.synthetic.scenarios import SCENARIOS, World
-from fdkvc.ui.ablation.choices import sweep_command
-from fdkvc.ui.ablation.sections import link_to_step
+from fdkvc.ui.ablation import link_to_step, sweep_command
 from fdkvc.ui.about import code_of
 from fdkvc.ui.benchmark.choices import DIALOGS_HERE, check_fits
 from fdkvc.ui.benchmark.figures import OTHER
