@@ -49,7 +49,8 @@ def show_figures(lanes: Sequence[Lane]) -> None:
     add("evictions", table["evictions"], table["evictions"].astype(str).tolist())
     latency = table["latency_ms"]
     add("latency", latency, [f"{ms:.2f} ms" for ms in latency])
-    show_grid(columns, "Figures of the whole run")
+    with st.container(key="whole-run"):
+        show_grid(columns, "Figures of the whole run")
     show_glossary(shown, (lane.run.trace.policy for lane in lanes))
     st.caption(
         plain(
