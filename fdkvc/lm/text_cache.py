@@ -14,6 +14,7 @@ import copy
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -33,6 +34,8 @@ BLOCK = 96
 
 SPARE = 32
 """Tokens to allocate beyond those needed."""
+
+_FORKING = Lock()
 
 
 class Reader(Protocol):
@@ -95,11 +98,18 @@ class TextCache:
         self._evicted_in: Ints = np.empty((shape.layers, kv_heads, 0), np.intp)
         self._evicted_by: Codes = np.empty(self._evicted_in.shape, np.uint8)
         self._gathered: dict[str, Floats] = {}
+        self._shared = False  # whether another cache may write into the same vectors
 
     @property
     def count(self) -> int:
         """Number of tokens read so far."""
         return len(self.ids)
+
+    @property
+    def token_bytes(self) -> int:
+        """Bytes of the vectors of a token."""
+        shapes = (each.shape for each in self._vectors.values())
+        return sum(4 * layers * heads * width for layers, heads, _, width in shapes)
 
     @property
     def evicted_in(self) -> Ints:
@@ -168,19 +178,20 @@ class TextCache:
 
     def reserve(self, end: int) -> None:
         """Allocate what so many tokens need; it grows anyway, in steps that are copied."""
-        size = self._evicted_in.shape[2]
-        if end <= size:
+        size, count = self._evicted_in.shape[2], self.count
+        if end <= size and not self._shared:
             return
-        grown = max(end + SPARE, size + size // 8)
+        grown = max(end + SPARE, size + size // 8) if end > size else size
 
         def longer(array: NDArray[Any]) -> NDArray[Any]:
             made = np.zeros((*array.shape[:2], grown, *array.shape[3:]), array.dtype)
-            made[:, :, :size] = array
+            made[:, :, :count] = array[:, :, :count]
             return made
 
         self._vectors = {name: longer(array) for name, array in self._vectors.items()}
         self._evicted_in, self._evicted_by = longer(self._evicted_in), longer(self._evicted_by)
-        self._evicted_in[:, :, size:] = -1
+        self._evicted_in[:, :, count:] = -1
+        self._shared = False
 
     def end_turn(self) -> None:
         """End the turn: the policy, if any, evicts."""
@@ -199,16 +210,19 @@ class TextCache:
     def fork(self, count: int | None = None) -> Self:
         """Return an independent copy, as of now or of an earlier point of this turn.
 
-        Raises a ValueError unless `count`, the tokens read by then, is from `turn_start` to all.
+        It shares the vectors so far; the first to read more, itself or this cache, copies them if
+        the other may write there. Raises a ValueError unless `count`, the tokens read by then, is
+        from `turn_start` to all.
         """
         count = self.count if count is None else count
         check_count("the count of a fork", count, self.turn_start, self.count)
         other = copy.copy(self)
         other.ids, other.ends = self.ids[:count], [*self.ends]
         other.attended_by_turn = [*self.attended_by_turn]
-        other._vectors = {name: each[:, :, :count].copy() for name, each in self._vectors.items()}
-        other._evicted_in = self._evicted_in[:, :, :count].copy()
-        other._evicted_by = self._evicted_by[:, :, :count].copy()
+        other._evicted_in, other._evicted_by = self._evicted_in.copy(), self._evicted_by.copy()
+        with _FORKING:  # of the caches with the same vectors, only the newest may extend them
+            other._shared = self._shared or count < self.count
+            self._shared |= count == self.count
         other._gathered = {**self._gathered}
         return other
 
@@ -234,6 +248,8 @@ class TextCache:
 
     def _recompute(self, first: int, end: int, attended: Ints) -> None:
         """Compute the entries of tokens again, from attended tokens before them."""
+        self._shared = True  # other caches may hold those as they were
+        self.reserve(self.count)
         ids = self.ids
         self.ids, self.turn_start = ids[:first], first
         self._set_attended(attended)

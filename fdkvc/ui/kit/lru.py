@@ -14,13 +14,15 @@ import pandas as pd
 
 from fdkvc.corpora.recordings import Token
 from fdkvc.limits import MAX_COMPUTED_MEGABYTES
+from fdkvc.lm.decoder import Decoder
+from fdkvc.lm.language_model import LanguageModel
 
 Value = TypeVar("Value")
 Arguments = TypeVarTuple("Arguments")
 
 
 def size_of(value: object) -> int:
-    """Return the bytes of a value and of all that it holds, each once; no code."""
+    """Return the bytes of a value and of all that it holds, each once; no code, and no models."""
     size, seen, waiting = 0, set[int](), [value]
     while waiting:
         part = waiting.pop()
@@ -30,7 +32,7 @@ def size_of(value: object) -> int:
         if type(part) is Token:  # of which there are many: not looked up one by one
             size += sys.getsizeof(part) + sum(map(sys.getsizeof, part))
             continue
-        if isinstance(part, type | ModuleType) or callable(part):
+        if isinstance(part, type | ModuleType | Decoder | LanguageModel) or callable(part):
             continue
         if isinstance(part, pd.DataFrame | pd.Series | pd.Index):
             size += int(np.sum(part.memory_usage(deep=True)))
