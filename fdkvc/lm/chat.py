@@ -112,6 +112,11 @@ class Chat:
         self._logits: dict[str, Floats] = {}
         self._open: tuple[str, ...] = ()
 
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest text."""
+        return max(cache.count for cache in self.caches.values())
+
     def fork(self) -> Chat:
         """Return an independent copy."""
         chat = copy.copy(self)
@@ -126,8 +131,6 @@ class Chat:
         self._close(self._open, tokens.closing)
         first = all(cache.count == len(tokens.first) for cache in self.caches.values())
         ids = tokens.encode_passage(Passage(writer, text, 0, kind=kind), first=first).ids
-        for cache in self.caches.values():
-            cache.reserve(cache.count + len(ids) + MAX_WRITTEN_TOKENS)  # of the answer, too
         self._begin(names, writer, ids)
         self._close(names, ())
         self.steps = 0

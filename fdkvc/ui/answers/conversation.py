@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice, zip_longest
 
 import pandas as pd
@@ -108,8 +108,11 @@ class Conversation:
 
     def caches(self) -> dict[str, TextCache]:
         """Return a new cache for each policy."""
+        new = partial(self.language_model.evicting, budget=self.budget, decides=self.decides)
         return {
-            policy.name: self.language_model.evicting(policy, self.budget, self.decides)
+            policy.name: new(policy)
+            if "similarity" in policy.looks_at
+            else new(policy).without_hidden()
             for policy in self.policies
         }
 
@@ -142,7 +145,11 @@ def _read_dialog(conversation: Conversation, on_progress: Callable[[float], obje
     for policy in conversation.policies:
         check_no_future(policy)
     model = conversation.language_model
-    chat = Chat(model, {FULL: TextCache(model.decoder), **conversation.caches()})
+    chat = Chat(model, {FULL: model.full().without_hidden(), **conversation.caches()})
+    if model.decoder.large:  # at once, since a longer copy beside it would not fit into memory
+        ANSWERS.make_room(MAX_CHAT_MEGABYTES * 1_000_000)
+        for cache in chat.caches.values():
+            cache.reserve(most_tokens(chat))
     passages = [each for each in conversation.passages if each.turn < conversation.turn]
     for at, passage in enumerate(passages):
         if on_progress is not None:
@@ -153,9 +160,8 @@ def _read_dialog(conversation: Conversation, on_progress: Callable[[float], obje
 
 def _add(chat: Chat, passage: Passage) -> None:
     """Let all caches read a passage, if memory can hold it."""
-    tokens = max(cache.count for cache in chat.caches.values())
-    tokens += len(chat.model.tokens.encode(passage.text)[0])
-    most = MAX_CHAT_MEGABYTES * 1_000_000 // sum(each.token_bytes for each in chat.caches.values())
+    tokens = chat.longest + len(chat.model.tokens.encode(passage.text)[0])
+    most = most_tokens(chat) - MAX_WRITTEN_TOKENS
     if tokens > most:
         raise ValueError(
             f"the text has {tokens:,} tokens, but with {len(chat.caches)} caches at most {most:,} "
@@ -164,12 +170,18 @@ def _add(chat: Chat, passage: Passage) -> None:
     chat.add_message(passage.text, passage.writer, passage.kind)
 
 
+def most_tokens(chat: Chat) -> int:
+    """Return how many tokens of a chat fit into memory under all its caches."""
+    caches = chat.caches.values()
+    return MAX_CHAT_MEGABYTES * 1_000_000 // sum(cache.token_bytes for cache in caches)
+
+
 def write(answered: Answered) -> Generator[Answered]:
     """Let the model write the last answer, token by token; yields the answer so far."""
     chat, steps = answered.chat, answered.conversation.steps
     try:
-        most = max(steps or 0, MAX_WRITTEN_TOKENS)
-        left = None if steps is None else max(steps - chat.steps, 0)
+        most, room = max(steps or 0, MAX_WRITTEN_TOKENS), most_tokens(chat) - chat.longest
+        left = room if steps is None else min(max(steps - chat.steps, 0), room)
         for _ in islice(chat.answer(most), left):
             yield answered
         answered = replace(answered, complete=True)
