@@ -213,6 +213,7 @@ class TextCache:
         self._vectors = {name: copied(array) for name, array in self._vectors.items()}
         self._evicted_in, self._evicted_by = copied(self._evicted_in), copied(self._evicted_by)
         self._evicted_in[:, :, count:] = -1
+        self._sharing.discard(self)
         self._sharing = WeakSet([self])
 
     def end_turn(self) -> None:
