@@ -124,16 +124,25 @@ class Tokens:
             ends += [start + length for length in lengths]
         return self.text(ids), list(zip([0, *ends], ends, strict=False))
 
-    def _speaker(self, ids: Sequence[int]) -> int:
-        """Return the speaker of a passage by the mark that it begins with."""
+    def passage_text(self, ids: Sequence[int]) -> str:
+        """Return the text of a passage without its mark, and the prompt before it."""
+        return self.text(ids[self.mark_of(ids)[0] :]).strip()
+
+    def mark_of(self, ids: Sequence[int]) -> tuple[int, list[str]]:
+        """Return how many tokens of a passage its mark takes, and whose mark it is."""
         first = 0
         for before in (self.closing, self.first, self.prompt):  # a written passage is closed later
             first += len(before) * (tuple(ids[first : first + len(before)]) == before)
-        writers = [
-            writer
+        found = [
+            (first + len(mark), writer)
             for writer, mark in (*self.marks.items(), *self.kinds.items())
             if tuple(ids[first : first + len(mark)]) == mark
         ]
+        return max(found, default=(0, ""))[0], [writer for _, writer in found]
+
+    def _speaker(self, ids: Sequence[int]) -> int:
+        """Return the speaker of a passage by the mark that it begins with."""
+        _, writers = self.mark_of(ids)
         return SPEAKERS.index("user" if writers == ["user"] else "system") if writers else -1
 
     def surprisal(self, ids: Sequence[int]) -> list[float]:
