@@ -4,7 +4,7 @@ The one that is shipped is SmolLM2's of an example, written by ``python -m bench
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -81,20 +81,21 @@ def _rounded(numbers: Floats) -> list[float]:
 
 def record_damage(
     model: LanguageModel,
-    parameters: int,
     transcript: Transcript,
     policies: Sequence[Policy],
     budget: int,
+    on_policy: Callable[[str], object] = lambda name: None,
 ) -> RecordedDamage:
-    """Let a model read a dialog under each policy."""
+    """Let a model read a dialog under each policy; `on_policy` gets the name of each that began."""
     text, full = dialog_text(model.tokens, transcript), model.full()
     read([full], text.ids, last=0)
     received = attention_received(full).mean(axis=1)
     del full
-    damages = {
-        policy.name: read_damage(model, model.evicting(policy, budget), text) for policy in policies
-    }
-    names = model.name, parameters, transcript.name
+    damages = {}
+    for policy in policies:
+        on_policy(policy.name)
+        damages[policy.name] = read_damage(model, model.evicting(policy, budget), text)
+    names = model.name, model.decoder.shape.parameters, transcript.name
     return RecordedDamage(*names, budget, text, damages, received)
 
 
