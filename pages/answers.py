@@ -1,8 +1,10 @@
 """Answers: a language model with an evicting cache, and what it answers."""
 
+from functools import partial
+
 import streamlit as st
 
-from fdkvc.ui.answers import choices, scene, sections, why
+from fdkvc.ui.answers import choices, damage, scene, sections, why
 from fdkvc.ui.kit.frame import page
 from fdkvc.ui.kit.models import load_model
 
@@ -18,7 +20,7 @@ with page(
 ) as shown:
     with st.sidebar:
         name = choices.choose_model(PAGE)
-    model = load_model(name)
+    model = load_model(name, partial(damage.show_recorded, PAGE) if name == "smollm2" else None)
     sections.show_model_note(name, model)
     with st.sidebar:
         conversation = choices.choose_conversation(PAGE, model, shown.link)

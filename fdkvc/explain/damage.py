@@ -189,7 +189,7 @@ def read_damage(
     hurt = []
     for number, at in enumerate(worst):
         if damage.of_words[at] >= LEAST and cache.attended_by_turn[-1] is not None:
-            hurt.append(_explain(full, cache, text, at))
+            hurt.append(explain_word(full, cache, text, at))
         on_read(0.7 + 0.3 * (number + 1) / len(worst))
     return Damage(text, nats[0], nats[1], kl[1], tuple(hurt))
 
@@ -216,7 +216,7 @@ def read_losses(
     return nats, kl
 
 
-def _explain(full: TextCache, cache: TextCache, text: Text, at: int) -> HurtWord:
+def explain_word(full: TextCache, cache: TextCache, text: Text, at: int) -> HurtWord:
     """Say which evicted words the full cache attends to at a word, and what restoring them does."""
     word, shape = text.words[at], full.decoder.shape
     turn = word.passage

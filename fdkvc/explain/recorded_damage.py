@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fdkvc import lm
 from fdkvc.attention import Floats
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.explain.answer_causes import Word
@@ -29,7 +30,9 @@ from fdkvc.lm.language_model import LanguageModel
 from fdkvc.lm.text_cache import read
 from fdkvc.policies import Policy
 
-SHIPPED = Path(__file__).parents[1] / "lm" / "recorded" / "smollm2.json"
+SHIPPED = Path(lm.__file__).parent / "recorded" / "smollm2.json"
+
+NAMES = "model", "parameters", "dialog", "budget"
 
 DIGITS = 4
 """Digits after the point of what is recorded."""
@@ -54,10 +57,7 @@ class RecordedDamage:
         """Return it as a file's text."""
         first = next(iter(self.damages.values()))
         content = {
-            "model": self.model,
-            "parameters": self.parameters,
-            "dialog": self.dialog,
-            "budget": self.budget,
+            **{name: getattr(self, name) for name in NAMES},
             "ids": self.text.ids,
             "parts": self.text.parts,
             "words": [(word.text, word.passage, *word.span) for word in self.text.words],
@@ -113,8 +113,9 @@ def read_recorded(content: str) -> RecordedDamage:
         name: Damage(text, full, numbers(of["nats"]), numbers(of["kl"]), _hurt(of["hurt"]))
         for name, of in stored["damages"].items()
     }
-    names = (stored[name] for name in ("model", "parameters", "dialog", "budget"))
-    return RecordedDamage(*names, text, damages, numbers(stored["received"]))
+    model, parameters, dialog, budget = (stored[name] for name in NAMES)
+    received = numbers(stored["received"])
+    return RecordedDamage(model, parameters, dialog, budget, text, damages, received)
 
 
 def _hurt(stored: Sequence[Mapping[str, Any]]) -> tuple[HurtWord, ...]:

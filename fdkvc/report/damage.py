@@ -3,11 +3,16 @@
 A word that opens is a ``details`` element, so that it needs no script, on pages and in files.
 """
 
+from collections.abc import Sequence
 from html import escape
 
 import numpy as np
 
 from fdkvc.explain.damage import LEAST, LINE_BREAK, SPACE, Damage, HurtWord
+from fdkvc.explain.recorded_damage import RecordedDamage
+from fdkvc.grid import Grid
+from fdkvc.policies import read_policy
+from fdkvc.report.page import css, page
 from fdkvc.words import count, decimal, listed, percent
 
 STRONGEST = 4.0
@@ -64,7 +69,8 @@ def damage_html(damage: Damage, title: str) -> str:
 
 def _word_html(damage: Damage, at: int, hurt: HurtWord | None) -> str:
     text, kl = escape(damage.text.words[at].text), float(damage.of_words[at])
-    if damage.text.words[at].text.startswith(("<|", LINE_BREAK)):
+    word = damage.text.words[at]
+    if word.text == LINE_BREAK or (word.end - word.first == 1 and word.text[0] == "<"):  # a mark
         text = f"<small>{text}</small>"
     if kl < LEAST:
         return text
@@ -110,3 +116,34 @@ def hurt_columns(damage: Damage) -> dict[str, list[str]]:
             listed([words[cause.word].text for cause in hurt.causes[:3]]) for hurt in damage.hurt
         ],
     }
+
+
+MOST_ATTENDED = 8
+"""Entries that get most attention, which are named."""
+
+
+def attended_columns(recorded: RecordedDamage) -> dict[str, list[str]]:
+    """Return the entries that get most attention as columns."""
+    mean, parts = recorded.received.mean(axis=0), recorded.text.parts
+    tokens = np.argsort(-mean, kind="stable")[:MOST_ATTENDED].tolist()
+    word_of = [word for word in recorded.text.words for _ in range(*word.span)]
+    largest = [recorded.received[:, token] for token in tokens]
+    return {
+        "token": [f"{token:,}" for token in tokens],
+        "of the word": [word_of[token].text for token in tokens],
+        "turn": [f"{parts[word_of[token].passage].turn}" for token in tokens],
+        "attention": [percent(float(mean[token]), 1) for token in tokens],
+        "at most": [f"{percent(each.max())} in layer {each.argmax()}" for each in largest],
+    }
+
+
+def recorded_page(recorded: RecordedDamage, title: str, words: str, names: Sequence[str]) -> str:
+    """Return a page on what some policies cost a recorded dialog."""
+    sections = ""
+    for name in names:
+        damage, policy = recorded.damages[name], read_policy(name).title
+        told = escape(" ".join(damage_sentences(damage, policy)))
+        sections += f"<h2>{escape(policy)}</h2><p>{told}</p>{damage_html(damage, policy)}"
+    table = Grid.of(attended_columns(recorded)).html("Entries that get most attention")
+    body = f"<main><h1>{escape(title)}</h1><p>{escape(words)}</p>{sections}{table}</main>"
+    return page(title, body, css("answer") + css("gallery"))

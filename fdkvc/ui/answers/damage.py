@@ -1,6 +1,7 @@
 """Damage: how much worse a policy's cache predicts the text, word by word, by turn and by head."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -17,13 +18,21 @@ from fdkvc.explain.damage import (
     dialog_text,
     read_damage,
 )
+from fdkvc.explain.recorded_damage import shipped_damage
 from fdkvc.grid import html_table
 from fdkvc.limits import MAX_ANSWERS_MEGABYTES, MAX_DAMAGE_HEADS
 from fdkvc.policies import Policy, read_policy
-from fdkvc.report.damage import damage_html, damage_sentences, hurt_columns
+from fdkvc.report.damage import (
+    attended_columns,
+    damage_html,
+    damage_sentences,
+    hurt_columns,
+)
+from fdkvc.ui.answers.choices import WHOSE
 from fdkvc.ui.answers.conversation import FULL, Answered, Conversation
 from fdkvc.ui.answers.why import choose_answer
 from fdkvc.ui.kit.downloads import show_chart
+from fdkvc.ui.kit.fields import choice, held, hold
 from fdkvc.ui.kit.frame import page_theme, panel, show_grid, side_by_side
 from fdkvc.ui.kit.lru import ByteLRU, cached
 from fdkvc.ui.kit.markdown import plain
@@ -33,19 +42,19 @@ DAMAGES: ByteLRU[Damage] = ByteLRU(MAX_ANSWERS_MEGABYTES * 1_000_000)
 """The damage of a policy to the text of a conversation, by both."""
 
 
+MEANING = (
+    "Damage is the KL divergence of a cache's predictions from those of the full cache, in nats: "
+    "0 where eviction changed nothing. A word has the sum over its tokens."
+)
+
+
 def show_damage(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     """Show the damage to the whole text; return its tables."""
     conversation = answered.conversation
     if not conversation.policies:
         return {}
     read = "the full cache's text" if conversation.messages else "the whole dialog"
-    st.markdown(
-        plain(
-            f"Every cache reads {read} and evicts after each passage. Damage is the KL divergence "
-            "of its predictions from those of the full cache, in nats: 0 where eviction changed "
-            "nothing. A word has the sum over its tokens."
-        )
-    )
+    st.markdown(plain(f"Every cache reads {read} and evicts after each passage. {MEANING}"))
     name = choose_answer(page, answered, evicting=True)
     damage = _damage(answered, name)
     show_words(damage, conversation.titles[name])
@@ -73,6 +82,33 @@ def show_words(damage: Damage, title: str) -> None:
     if damage.hurt:
         with st.expander("The most hurt words as a table"):
             show_grid(hurt_columns(damage), f"The most hurt words with {title}")
+
+
+def show_recorded(page: str, names: Sequence[str] = ()) -> None:
+    """Show the recording that is shipped, of all its policies or of these."""
+    recorded = shipped_damage()
+    policies = {name: read_policy(name) for name in names or recorded.damages}
+    if not names:
+        st.markdown(
+            plain(
+                f"Recorded: {recorded.model} read the dialog “{recorded.dialog}”, "
+                f"{len(recorded.text.ids):,} tokens, with {recorded.budget} entries in each head. "
+                f"{MEANING}"
+            )
+        )
+    titles = {name: policy.title for name, policy in policies.items()}
+    field = replace(WHOSE, default=next(iter(titles)), choices=titles)
+    if held(page, WHOSE) not in titles:
+        hold(page, WHOSE, field.default)
+    name: str = choice(page, field, width=260)
+    show_words(recorded.damages[name], titles[name])
+    show_turns(page, {policy: recorded.damages[name] for name, policy in policies.items()})
+    st.subheader("Attention sinks", anchor=False)
+    show_grid(attended_columns(recorded), "Entries that get most attention")
+    st.caption(
+        "The mean over all later tokens, layers and heads with the full cache, and over the heads "
+        "of the layer where it is largest."
+    )
 
 
 def show_turns(page: str, damages: Mapping[Policy, Damage]) -> Mapping[str, pd.DataFrame]:
