@@ -68,6 +68,7 @@ MAX_ENDED_JOBS = 20  # of those that failed or were cancelled, to report why
 MAX_RESULTS_MEGABYTES = 128  # of stored results
 MAX_COMPUTED_MEGABYTES = 512  # of cached runs and derived data
 MAX_ANSWERS_MEGABYTES = 64  # of cached answers of a language model
+MAX_DAMAGE_TOKENS = 3000  # of a text; two caches of a model of 135 million parameters take 1.1 GB
 MAX_DAMAGE_HEADS = 32  # of a model, each of which reads a text alone
 MAX_SHOWN_PRODUCTS = 20_000_000  # heads × turns × tokens: each array of them takes 80 MB
 MAX_SEARCHED_CHARACTERS = 100_000  # of the dialogs in which a failed call is sought

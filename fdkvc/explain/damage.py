@@ -21,7 +21,7 @@ from fdkvc.limits import MAX_CHUNK_NUMBERS, MAX_EXPLAINED_WORDS
 from fdkvc.lm.decoder import attention
 from fdkvc.lm.language_model import LanguageModel
 from fdkvc.lm.losses import losses
-from fdkvc.lm.text_cache import BLOCK, OneHead, TextCache, later_tokens, read
+from fdkvc.lm.text_cache import BLOCK, OneHead, TextCache, check_length, later_tokens, read
 from fdkvc.lm.tokens import Tokens
 from fdkvc.policies import Policy
 
@@ -197,8 +197,12 @@ def read_damage(
 def read_losses(
     caches: Sequence[TextCache], text: Text, on_read: Callable[[float], object] = lambda share: None
 ) -> tuple[Floats, Floats]:
-    """Read a text with new caches, the full one first; return the nats and KL of tokens (C, N)."""
+    """Read a text with new caches, the full one first; return the nats and KL of tokens (C, N).
+
+    Raises a ValueError if the text is longer than the model can hold.
+    """
     count, ids = len(text.ids), np.asarray(text.ids)
+    check_length(caches[0].decoder, count)
     nats, kl = np.zeros((2, len(caches), count), np.float32)
     step = max(MAX_CHUNK_NUMBERS // (len(caches) * caches[0].decoder.shape.vocabulary), 1)
     for cache in caches:

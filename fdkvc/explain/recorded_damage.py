@@ -34,8 +34,8 @@ SHIPPED = Path(lm.__file__).parent / "recorded" / "smollm2.json"
 
 NAMES = "model", "parameters", "dialog", "budget"
 
-DIGITS = 4
-"""Digits after the point of what is recorded."""
+DIGITS, SHARE_DIGITS = 4, 3
+"""Digits after the point of nats and of shares of attention."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,13 +70,13 @@ class RecordedDamage:
                 }
                 for name, damage in self.damages.items()
             },
-            "received": [_rounded(layer) for layer in self.received],
+            "received": [_rounded(layer, SHARE_DIGITS) for layer in self.received],
         }
         return json.dumps(content, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
-def _rounded(numbers: Floats) -> list[float]:
-    return [round(number, DIGITS) for number in numbers.tolist()]
+def _rounded(numbers: Floats, digits: int = DIGITS) -> list[float]:
+    return [round(number, digits) for number in numbers.tolist()]
 
 
 def record_damage(

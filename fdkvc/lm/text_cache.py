@@ -434,16 +434,20 @@ def read(caches: Sequence[ModelCache], ids: ArrayLike, last: int | None = None) 
     """
     decoder = caches[0].decoder
     new = np.broadcast_to(np.asarray(ids, np.intp), (len(caches), np.shape(ids)[-1]))
-    most = decoder.shape.positions
-    longest = max(cache.count for cache in caches) + new.shape[1]
-    if longest > most:
-        raise ValueError(f"the text has {longest:,} tokens, but the model holds at most {most:,}")
+    check_length(decoder, max(cache.count for cache in caches) + new.shape[1])
     if new.size and not 0 <= new.min() <= new.max() < decoder.shape.vocabulary:
         raise ValueError(f"a token is not one of the {decoder.shape.vocabulary:,} of the model")
     logits = decoder.read(new, caches, last=last)
     for cache, tokens in zip(caches, new.tolist(), strict=True):
         cache.ids += tokens
     return logits
+
+
+def check_length(decoder: Reader, tokens: int) -> None:
+    """Raise a ValueError if a text has more tokens than a model holds."""
+    most = decoder.shape.positions
+    if tokens > most:
+        raise ValueError(f"the text has {tokens:,} tokens, but the model holds at most {most:,}")
 
 
 def _with_tokens(attended: Ints, tokens: Ints) -> Ints:

@@ -20,7 +20,7 @@ from fdkvc.explain.damage import (
 )
 from fdkvc.explain.recorded_damage import shipped_damage
 from fdkvc.grid import html_table
-from fdkvc.limits import MAX_ANSWERS_MEGABYTES, MAX_DAMAGE_HEADS
+from fdkvc.limits import MAX_ANSWERS_MEGABYTES, MAX_DAMAGE_HEADS, MAX_DAMAGE_TOKENS
 from fdkvc.policies import Policy, read_policy
 from fdkvc.report.damage import (
     attended_columns,
@@ -32,11 +32,11 @@ from fdkvc.ui.answers.choices import WHOSE
 from fdkvc.ui.answers.conversation import FULL, Answered, Conversation
 from fdkvc.ui.answers.why import choose_answer
 from fdkvc.ui.kit.downloads import show_chart
-from fdkvc.ui.kit.fields import choice, held, hold
+from fdkvc.ui.kit.fields import choice, held, hold, problems
 from fdkvc.ui.kit.frame import page_theme, panel, show_grid, side_by_side
 from fdkvc.ui.kit.lru import ByteLRU, cached
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.words import decimal
+from fdkvc.words import decimal, sentence
 
 DAMAGES: ByteLRU[Damage] = ByteLRU(MAX_ANSWERS_MEGABYTES * 1_000_000)
 """The damage of a policy to the text of a conversation, by both."""
@@ -56,7 +56,14 @@ def show_damage(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     read = "the full cache's text" if conversation.messages else "the whole dialog"
     st.markdown(plain(f"Every cache reads {read} and evicts after each passage. {MEANING}"))
     name = choose_answer(page, answered, evicting=True)
-    damage = _damage(answered, name)
+    if (tokens := len(_text(answered).ids)) > MAX_DAMAGE_TOKENS:
+        st.info(f"This text has {tokens:,} tokens: damage is shown up to {MAX_DAMAGE_TOKENS:,}.")
+        return {}
+    try:
+        damage = _damage(answered, name)
+    except ValueError as error:
+        problems(sentence(str(error)))
+        return {}
     show_words(damage, conversation.titles[name])
     damages = {policy: _damage(answered, policy.name) for policy in conversation.policies}
     tables = show_turns(page, damages)
@@ -107,7 +114,7 @@ def show_recorded(page: str, names: Sequence[str] = ()) -> None:
     show_grid(attended_columns(recorded), "Entries that get most attention")
     st.caption(
         "The mean over all later tokens, layers and heads with the full cache, and over the heads "
-        "of the layer where it is largest."
+        "of the layer where it is largest; without the last tenth of the text."
     )
 
 
@@ -124,6 +131,7 @@ def show_turns(page: str, damages: Mapping[Policy, Damage]) -> Mapping[str, pd.D
     return {"damage.csv": pd.concat(tables).reset_index()}
 
 
+@cached
 def _text(answered: Answered) -> Text:
     """Return the whole dialog, or the full cache's text of a chat."""
     conversation, chat = answered.conversation, answered.chat
