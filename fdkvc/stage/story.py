@@ -208,8 +208,8 @@ def _sinks() -> Chapter:
         f"{full.turn}; from then on its predictions are off by {lost:.2f} nats a token, and the "
         f"text itself becomes less likely by {nats[0]:.2f}.",
         f"{healing.title} is {losing.title} that keeps the first {sinks} tokens, in a cache of the "
-        f"same size: its predictions are off by {healed:.2f}, and the text loses {nats[1]:.2f}; this is what its other evicted "
-        "entries cost.",
+        f"same size: its predictions are off by {healed:.2f}, and the text loses {nats[1]:.2f}; "
+        "this is what its other evicted entries cost.",
     )
     link = {"model": "smollm2", "file": "evening", "budget": "96", "section": "damage"}
     link |= {"policies": f"{LOSING},{HEALING}", "look": LOSING}
