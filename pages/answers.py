@@ -1,7 +1,5 @@
 """Answers: a language model with an evicting cache, and what it answers."""
 
-from functools import partial
-
 import streamlit as st
 
 from fdkvc.ui.answers import choices, damage, scene, sections, why
@@ -20,7 +18,7 @@ with page(
 ) as shown:
     with st.sidebar:
         name = choices.choose_model(PAGE)
-    model = load_model(name, partial(damage.show_recorded, PAGE) if name == "smollm2" else None)
+    model = load_model(name, lambda: damage.show_instead(PAGE, name))
     sections.show_model_note(name, model)
     with st.sidebar:
         conversation = choices.choose_conversation(PAGE, model, shown.link)

@@ -136,7 +136,7 @@ class Damage:
         first, end = np.array([(word.first, word.end) for word in self.text.words]).T
         return np.asarray(edges[end] - edges[first])
 
-    def table(self) -> pd.DataFrame:
+    def by_token(self) -> pd.DataFrame:
         """Return a row for each token."""
         words, parts = self.text.words, self.text.parts
         of = [(word.text, *parts[word.passage][:2]) for word in words for _ in range(*word.span)]
@@ -144,10 +144,10 @@ class Damage:
         lost = self.nats - self.full_nats
         return table.rename_axis("token").assign(kl=self.kl, nats=self.nats, nats_lost=lost)
 
-    def turns(self) -> pd.DataFrame:
+    def by_turn(self) -> pd.DataFrame:
         """Return a row for each turn: who speaks, its tokens, and their mean KL."""
         return (
-            self.table()
+            self.by_token()
             .groupby("turn", as_index=False, sort=False)
             .agg(
                 speaker=("speaker", lambda column: " and ".join(dict.fromkeys(column))),

@@ -114,7 +114,9 @@ def test_the_mean_is_the_one_that_the_command_answers_measures(model: LanguageMo
     measured = run_answers(settings, model, [dialog], workers=1).answers
     expected = measured.query("policy == 'fifo'").set_index("metric").value
 
-    found = read_damage(model, model.evicting(FIFO, 48), dialog_text(model.tokens, dialog)).table()
+    found = read_damage(
+        model, model.evicting(FIFO, 48), dialog_text(model.tokens, dialog)
+    ).by_token()
 
     assert found.kl[1:].mean() == pytest.approx(expected["kl"], abs=1e-5)
     assert found.nats[1:].mean() == pytest.approx(expected["nats"], abs=1e-5)
@@ -132,12 +134,12 @@ def test_every_token_is_in_one_word_and_a_word_has_their_sum(
     assert [word.text for word in text.words if word.text not in alone] == " ".join(SAID).split()
     sums = [found.kl[word.tokens].sum() for word in text.words]
     np.testing.assert_allclose(found.of_words, sums, atol=1e-5)
-    table = found.table()
+    table = found.by_token()
     assert [*table.columns] == ["word", "speaker", "turn", "kl", "nats", "nats_lost"]
     assert table.turn.tolist() == [
         at for at, part in enumerate(text.parts) for _ in range(*part[2:])
     ]
-    turns = found.turns()
+    turns = found.by_turn()
     assert turns.kl.tolist() == pytest.approx(table.groupby("turn").kl.mean().tolist())
     assert turns.tokens.sum() == len(text.ids)
 

@@ -57,7 +57,8 @@ def show_damage(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     st.markdown(plain(f"Every cache reads {read} and evicts after each passage. {MEANING}"))
     name = choose_answer(page, answered, evicting=True)
     if (tokens := len(_text(answered).ids)) > MAX_DAMAGE_TOKENS:
-        st.info(f"This text has {tokens:,} tokens: damage is shown up to {MAX_DAMAGE_TOKENS:,}.")
+        words = f"This text has {tokens:,} tokens: damage is shown up to {MAX_DAMAGE_TOKENS:,}."
+        st.info(plain(words))
         return {}
     try:
         damage = _damage(answered, name)
@@ -70,8 +71,11 @@ def show_damage(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     shape = answered.chat.model.decoder.shape
     if shape.layers * shape.kv_heads > MAX_DAMAGE_HEADS:
         st.caption(
-            f"Damage by head needs a reading for each of {shape.layers * shape.kv_heads} KV heads: "
-            f"it is shown for models of up to {MAX_DAMAGE_HEADS}."
+            plain(
+                "Damage by head needs a reading for each of the "
+                f"{shape.layers * shape.kv_heads} KV heads of this model: it is shown for models "
+                f"of up to {MAX_DAMAGE_HEADS}."
+            )
         )
         return tables
     heads = _heads(answered, name)
@@ -89,6 +93,12 @@ def show_words(damage: Damage, title: str) -> None:
     if damage.hurt:
         with st.expander("The most hurt words as a table"):
             show_grid(hurt_columns(damage), f"The most hurt words with {title}")
+
+
+def show_instead(page: str, model: str) -> None:
+    """Show the recording of a model that could not be loaded, if there is one."""
+    if model == "smollm2":
+        show_recorded(page)
 
 
 def show_recorded(page: str, names: Sequence[str] = ()) -> None:
@@ -120,14 +130,14 @@ def show_recorded(page: str, names: Sequence[str] = ()) -> None:
 
 def show_turns(page: str, damages: Mapping[Policy, Damage]) -> Mapping[str, pd.DataFrame]:
     """Show the damage of policies by turn and by speaker; return it by token."""
-    turns = [damage.turns().assign(policy=policy.title) for policy, damage in damages.items()]
+    turns = [damage.by_turn().assign(policy=policy.title) for policy, damage in damages.items()]
     chart = damage_chart(pd.concat(turns), [policy.title for policy in damages], page_theme())
     with side_by_side("damage"):
         with panel("damage-turns"):
             show_chart(page, "damage", chart)
         with panel("damage-speakers"):
             show_grid(_by_speaker(damages), "KL by speaker, in nats per token")
-    tables = [damage.table().assign(policy=policy.name) for policy, damage in damages.items()]
+    tables = [damage.by_token().assign(policy=policy.name) for policy, damage in damages.items()]
     return {"damage.csv": pd.concat(tables).reset_index()}
 
 
@@ -146,10 +156,10 @@ def _damage(answered: Answered, name: str) -> Damage:
     key: tuple[Conversation, str] = conversation, name
     damage = DAMAGES.get(key)
     if damage is None:
-        words, bar = plain(f"Reading the text with {conversation.titles[name]}"), st.empty()
+        words, bar = f"Reading the text with {conversation.titles[name]}", st.empty()
         cache, text = conversation.caches()[name], _text(answered)
         damage = read_damage(
-            answered.chat.model, cache, text, lambda share: bar.progress(share, words)
+            answered.chat.model, cache, text, lambda share: bar.progress(share, plain(words))
         )
         bar.empty()
         DAMAGES.put(key, damage)
@@ -166,7 +176,7 @@ def _by_speaker(damages: Mapping[Policy, Damage]) -> dict[str, list[str]]:
     """Return a row for each policy: its damage over all tokens, and by speaker."""
     columns: dict[str, list[str]] = {"policy": [policy.title for policy in damages]}
     for damage in damages.values():
-        table = damage.table()[1:]
+        table = damage.by_token()[1:]
         means = {"all": table.kl.mean(), **table.groupby("speaker").kl.mean()}
         for speaker in ("all", *SPAN_KINDS.values()):
             if speaker in means:
