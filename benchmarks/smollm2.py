@@ -17,7 +17,15 @@ DIALOG = "rental.json"
 BUDGET = 256
 """Entries that each KV head may hold after a turn: a tenth of the text's."""
 
-POLICIES = ("fifo", "sink", "h2o", "fd-kvc", "surprisal", "whitelist(surprisal, first=1)")
+POLICIES = (
+    "fifo",
+    "sink",
+    "h2o",
+    "fd-kvc",
+    "surprisal",
+    "whitelist(surprisal, first=1)",
+    "sinks(surprisal)",
+)
 
 
 def main() -> None:
