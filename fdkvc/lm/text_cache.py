@@ -39,6 +39,9 @@ SPARE = 32
 _WRITING = Lock()
 
 
+NO_TOKENS: Ints = np.empty(0, np.intp)
+
+
 class Reader(Protocol):
     """A model that reads texts: a `Decoder`, or a model of *transformers*."""
 
@@ -265,9 +268,24 @@ class TextCache:
         if read_again and first < end:
             other._recompute(first, end, np.where(attended < first, attended, EMPTY))
             other.turn_start = self.turn_start
-        span = np.broadcast_to(np.arange(first, end), (*attended.shape[:2], max(end - first, 0)))
-        there = (attended[..., None] == span[..., None, :]).any(axis=2)
-        other._set_attended(np.concatenate([attended, np.where(there, EMPTY, span)], axis=2))
+        other._set_attended(_with_tokens(attended, np.arange(first, end)))
+        return other
+
+    def before_turn(self, turn: int, also: Ints = NO_TOKENS) -> TextCache:
+        """Return what a turn began with, attending `also` to these earlier tokens.
+
+        It evicts no more. Raises a ValueError if there was no such turn.
+        """
+        check_count("the turn", turn, 0, len(self.ends))
+        other, count = TextCache(self.decoder), self.ends[turn - 1] if turn else 0
+        other.ids, other.ends, other.turn_start = self.ids[:count], self.ends[:turn], count
+        other.attended_by_turn = self.attended_by_turn[:turn]
+        other._vectors = {name: each[:, :, :count] for name, each in self._vectors.items()}
+        gone = self._evicted_in[:, :, :count]
+        other._evicted_in = np.where(gone < turn, gone, EMPTY)
+        other._evicted_by = np.where(gone < turn, self._evicted_by[:, :, :count], Rule.none)
+        if turn and (attended := self.attended_by_turn[turn - 1]) is not None:
+            other.attended = _with_tokens(attended, also) if len(also) else attended
         return other
 
     def _recompute(self, first: int, end: int, attended: Ints) -> None:
@@ -455,16 +473,27 @@ def read(caches: Sequence[ModelCache], ids: ArrayLike, last: int | None = None) 
     """
     decoder = caches[0].decoder
     new = np.broadcast_to(np.asarray(ids, np.intp), (len(caches), np.shape(ids)[-1]))
-    most = decoder.shape.positions
-    longest = max(cache.count for cache in caches) + new.shape[1]
-    if longest > most:
-        raise ValueError(f"the text has {longest:,} tokens, but the model holds at most {most:,}")
+    check_length(decoder, max(cache.count for cache in caches) + new.shape[1])
     if new.size and not 0 <= new.min() <= new.max() < decoder.shape.vocabulary:
         raise ValueError(f"a token is not one of the {decoder.shape.vocabulary:,} of the model")
     logits = decoder.read(new, caches, last=last)
     for cache, tokens in zip(caches, new.tolist(), strict=True):
         cache.ids += tokens
     return logits
+
+
+def check_length(decoder: Reader, tokens: int) -> None:
+    """Raise a ValueError if a text has more tokens than a model holds."""
+    most = decoder.shape.positions
+    if tokens > most:
+        raise ValueError(f"the text has {tokens:,} tokens, but the model holds at most {most:,}")
+
+
+def _with_tokens(attended: Ints, tokens: Ints) -> Ints:
+    """Return what each head attends to (L, K, S), and tokens that it does not."""
+    also = np.broadcast_to(tokens, (*attended.shape[:2], len(tokens)))
+    there = (attended[..., None] == also[..., None, :]).any(axis=2)
+    return np.concatenate([attended, np.where(there, EMPTY, also)], axis=2)
 
 
 @functools.cache
