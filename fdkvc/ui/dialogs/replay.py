@@ -187,25 +187,21 @@ def replay_file(run: FileRun, **how: Unpack[Execution]) -> Replayed | None:
 
 
 def show_compared(page: str, one: Replayed, other: Replayed) -> None:
-    """Show the differences of two runs over a file, paired by dialog."""
-    both = {*one.table.dialog} & {*other.table.dialog}
-    rows = [
-        run.table[run.table.dialog.isin(both) & (run.table.policy != BEST)]
-        .assign(known=run.table.policy, policy=name)
-        .sort_values("dialog", kind="stable")
-        for name, run in (("first", one), ("second", other))
-    ]
-    table = paired_differences(pd.concat(rows), "second")
-    if table.empty:
+    """Show the differences of two runs over a file, paired by dialog; of their first heads."""
+    both, rows = {*one.table.dialog} & {*other.table.dialog}, []
+    for name, run in (("first", one), ("second", other)):
+        table = run.table[run.table.dialog.isin(both) & (run.table.policy != BEST)]
+        table = table[table.heads == run.settings.heads[0]].sort_values("dialog", kind="stable")
+        rows.append(table.assign(known=table.policy, policy=name, heads=""))
+    paired = paired_differences(pd.concat(rows), "second")
+    if paired.empty:
         st.info("These runs have no dialog, policy, budget and metric in common.")
         return
-    table = table.assign(
-        policy=[read_policy(name).title for name in table.known],
-        measure=[late_metric(name).label for name in table.metric],
-    )
-    ends = ("mean_diff", "ci_low", "ci_high")
-    words = figures(table, ends, signs=True)
-    show_grid(pivot(table, words, ["measure", "policy"]), "Difference (first − second) by budget")
+    policies = [read_policy(name).title for name in paired.known]
+    names = [late_metric(name).title for name in paired.metric]
+    words = figures(paired, ("mean_diff", "ci_low", "ci_high"), signs=True)
+    grid = pivot(paired.assign(policy=policies, **{"": names}), words, ["policy", ""])
+    show_grid(grid, "Difference (first − second) by budget")
 
 
 def _over_heads(table: pd.DataFrame) -> pd.DataFrame:
