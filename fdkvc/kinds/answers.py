@@ -18,7 +18,7 @@ from fdkvc.experiments.known_services import GROUPS, known_sentence
 from fdkvc.experiments.proxies import AnswersTables, answers_tables
 from fdkvc.experiments.statistics import over_clusters
 from fdkvc.files.record import Record
-from fdkvc.grid import DIFFERS, Grid, figures, marked, pivot
+from fdkvc.grid import Grid, figures, marked, marks_sentence, pivot
 from fdkvc.kinds.base import Run
 from fdkvc.kinds.sources import OTHER_FILE, Sources, skipped_text
 from fdkvc.lm import BUNDLED, BUNDLED_SERVICES
@@ -136,12 +136,12 @@ def answers_text(found: AnswersTables) -> str:
     """Return the loss of answers, a column per budget, then the proxies."""
     every = found.summary
     table = pd.concat([every[every.metric == key] for key in metrics_of("answers")])
-    words = marked(table, found.paired)
+    words = marked(table, found.paired, found.places)
     table = table.assign(metric=[METRICS[key].heading(key) for key in table.metric])
     text = (
         f"Means over {count(int(every.n.max()), 'dialog')} by budget, with the 95 % interval, "
         f"which is {over_clusters(int(every.services.max()))};\n"
-        f"{DIFFERS.strip()} where it differs significantly from {found.baseline}\n\n"
+        f"{marks_sentence(found.baseline, found.places)}\n\n"
         f"{pivot(table, words, ['metric', 'policy']).text(grouped=True)}"
     )
     if trained_on := known_sentence(found.known):

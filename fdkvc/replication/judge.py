@@ -19,8 +19,16 @@ from fdkvc.experiments.benchmark import (
     late_metrics,
     matches_paper,
 )
-from fdkvc.experiments.statistics import Doubles, differences, percentile_interval, summarize
+from fdkvc.experiments.statistics import (
+    Doubles,
+    differences,
+    paired,
+    percentile_interval,
+    significant,
+    summarize,
+)
 from fdkvc.experiments.study import Study
+from fdkvc.experiments.summary import FIRST, TIED
 from fdkvc.paper.tables import (
     ABLATED_POLICY,
     ABLATED_SCENARIO,
@@ -30,7 +38,7 @@ from fdkvc.paper.tables import (
     published,
     published_ablation,
 )
-from fdkvc.policies import policy_named, read_policy
+from fdkvc.policies import policy_named, read_policy, usable
 from fdkvc.replication.rules import (
     TWO_SIDED,
     Case,
@@ -41,7 +49,7 @@ from fdkvc.replication.rules import (
     t_of_difference,
     verdict,
 )
-from fdkvc.run.metrics import PROJECTED_ALIGNMENTS
+from fdkvc.run.metrics import PROJECTED_ALIGNMENTS, late_metric
 
 BENCHMARK, PAIR, PROJECTION = "benchmark", "difference", "projection"
 TIME, DEFAULT = "latency", "default"
@@ -88,6 +96,8 @@ class Fact(NamedTuple):
     """Whether the published figure is indistinguishable from zero."""
     never: bool = False
     """Whether it counts turns to an adaptation that never came; `mean` is then all the turns."""
+    place: str = ""
+    """`FIRST` if it is the best of its scenario and metric, `TIED` if others are as good."""
 
     @property
     def is_published(self) -> bool:
@@ -185,7 +195,7 @@ def _facts(measured: Study | Results, swept: str) -> Iterator[Fact]:
 def _late(results: Results, swept: str = "") -> Iterator[Fact]:
     benchmark, metrics = results.benchmark, late_metrics(results.benchmark)
     beside = () if swept else (f"late_{key}" for key in PROJECTED_ALIGNMENTS)
-    names = [policy.name for policy in benchmark.policies]
+    names, firsts = [policy.name for policy in benchmark.policies], _firsts(results)
     for place in product(results.reported, names, dict.fromkeys((*metrics, *beside))):
         values, metric = results.values(*place), place[-1]
         if values is not None:
@@ -196,7 +206,28 @@ def _late(results: Results, swept: str = "") -> Iterator[Fact]:
             if figure is not None and kind == "alignment":
                 spread = unrelated_spread(results, *place[:2])
                 chance = not math.isnan(spread) and not differs_from_zero(figure, spread)
-            yield _mean_fact(source, place, values, figure, kind, chance)
+            fact = _mean_fact(source, place, values, figure, kind, chance)
+            yield fact._replace(place=firsts.get(place, ""))
+
+
+def _firsts(results: Results) -> dict[tuple[str, str, str], str]:
+    """Return the mark of each mean that is the best of its scenario and metric, or tied with it.
+
+    Tied are those without a significant paired difference; the full cache and policies that see the
+    future compete for no place.
+    """
+    marks: dict[tuple[str, str, str], str] = {}
+    names = [policy.name for policy in usable(results.benchmark.policies)]
+    for scenario, metric in product(results.reported, late_metrics(results.benchmark)):
+        values = {name: results.values(scenario, name, metric) for name in names}
+        rows = {name: row for name, row in values.items() if row is not None and len(row) > 1}
+        if len(rows) > 1:
+            highest = min if late_metric(metric).lower_is_better else max
+            best = rows[highest(rows, key=lambda name: float(rows[name].mean()))]
+            first = [name for name, row in rows.items() if not significant([paired(row, best)])[0]]
+            mark = TIED if len(first) > 1 else FIRST
+            marks |= dict.fromkeys(product([scenario], first, [metric]), mark)
+    return marks
 
 
 def _differences(results: Results) -> Iterator[Fact]:

@@ -22,7 +22,7 @@ from fdkvc.experiments.workers import processor
 from fdkvc.files.options import options_of
 from fdkvc.files.record import digest, versions
 from fdkvc.files.shipped import papers_run
-from fdkvc.grid import DIFFERS, Grid, figures, marked, pivot
+from fdkvc.grid import PLACES, Grid, figures, marked, marks_sentence, pivot
 from fdkvc.kinds.answers import AnswersRun
 from fdkvc.kinds.base import Run
 from fdkvc.kinds.benchmark import StudyRun
@@ -238,7 +238,7 @@ def _tables(study: Study) -> str:
     legend = "".join(f"<li>{escape(rule)}</li>" for rule in LEGEND)
     legend = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", legend)
     return (
-        f"<p>Measured ± half of the 95 % interval, above the published figure. Published "
+        f"<p>Measured ± half of the 95 % interval, above the published figure; {PLACES}. Published "
         f"figures: {escape(counted)}. {escape(reproduced_sentence(measured))}</p>"
         + "".join(
             f"<h3>{escape(table.heading)}</h3>{tables.measured_html(table)}" for table in measured
@@ -346,7 +346,7 @@ def replay_parts(run: ReplayRun, trace: bool = False) -> list[Part]:
     body = (
         f"<p>{escape(count(int(replayed.dialog.nunique()), 'dialog'))} replayed; attention by "
         f"{escape(run.source)}. Means over dialogs, with the 95 % interval "
-        f"{over_clusters(replayed.services.nunique())}; {_marks(run.baseline)}.</p>"
+        f"{over_clusters(replayed.services.nunique())}; {escape(marks_sentence(run.baseline))}.</p>"
     )
     for metric in dict.fromkeys(replayed.metric):
         title = late_metric(metric).heading()
@@ -368,10 +368,6 @@ def replay_parts(run: ReplayRun, trace: bool = False) -> list[Part]:
     return [*parts, provenance(commands, ran_on(run.seed), run.files, "the dialogs")]
 
 
-def _marks(baseline: str) -> str:
-    return f"{DIFFERS.strip()} marks a significant difference from {escape(baseline)}"
-
-
 def answers_parts(
     settings: Answers,
     measured: AnswersTables,
@@ -384,13 +380,13 @@ def answers_parts(
     body = (
         f"<p>The model {escape(model)} answers {escape(count(int(table.n.max()), 'dialog'))} with "
         "the cache that each policy leaves. Means with the 95 % interval over clusters, "
-        f"where there are enough; {_marks(measured.baseline)}.</p>"
+        f"where there are enough; {escape(marks_sentence(measured.baseline, measured.places))}.</p>"
         f"<p>{escape(known_sentence(measured.known))}</p>"
     )
     for key, metric in metrics_of("answers").items():
         if key in set(table.metric):
             rows = table[table.metric == key]
-            grid = pivot(rows, marked(rows, measured.paired))
+            grid = pivot(rows, marked(rows, measured.paired, measured.places))
             title, help = metric.heading(), escape(metric.help)
             body += f"<h3>{escape(title)}</h3><p>{help}</p>{grid.html(title)}"
     rows = measured.by_services[measured.by_services.metric == "values_right"]
