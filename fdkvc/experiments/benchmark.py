@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fdkvc.dialogs import DialogBatch
 from fdkvc.experiments.jobs import (
     Execution,
+    Progress,
     check_different,
     one_blas_thread,
     run_jobs,
@@ -320,25 +321,27 @@ def measure_latency(
     repeats: int = LATENCY_REPEATS,
     *,
     batched: bool = True,
-    on_round: Callable[[float], None] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
 ) -> list[Latency]:
     """Time one turn of each policy: scores, eviction, output.
 
     Drawing, metrics, and the query-key products, which are computed once per dialog, are excluded.
     Policies alternate, so that a busy machine slows all alike; the first round is a warm-up. Timing
-    batches too takes four times as long. `on_round` gets the share that is done.
+    batches too takes four times as long.
     """
     sizes = (1, CHUNK) if batched else (1,)
     batches = [generate(SCENARIOS[TIMED], size, seed) for size in sizes]
     times: dict[tuple[str, int], list[float]] = {}
+    began = perf_counter()
     for round_ in range(repeats + 1):
         for policy in policies:
             for dialogs in batches:
                 seconds = simulate(policy, dialogs, budget, entries=False).seconds
                 if round_:
                     times.setdefault((policy.name, dialogs.rows), []).extend(seconds)
-        if on_round is not None:
-            on_round((round_ + 1) / (repeats + 1))
+        if on_progress is not None:
+            done, total = round_ + 1, repeats + 1
+            on_progress(Progress(done, total, f"{done} of {total} rounds", perf_counter() - began))
     milliseconds = {which: 1e3 * float(np.median(each)) for which, each in times.items()}
     return [
         Latency(

@@ -736,7 +736,7 @@ def test_the_latency_that_is_written_is_the_one_that_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def measure(
-        policies: Sequence[Policy], budget: int, seed: int, *, batched: bool, on_round: None
+        policies: Sequence[Policy], budget: int, seed: int, *, batched: bool, on_progress: None
     ) -> list[Latency]:
         assert (budget, seed, batched) == (30, 9, False)  # the batch is in no file of this command
         return [Latency(policy.name, 0.5 + at, 0.1) for at, policy in enumerate(policies)]
