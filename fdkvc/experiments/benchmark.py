@@ -1,6 +1,5 @@
 """Scenarios × policies × dialogs, in chunks, on any `concurrent.futures.Executor`."""
 
-import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -47,7 +46,6 @@ SLOW_CHUNK = 5
 MIN_CHUNK = 25
 """So few dialogs are not split among workers."""
 
-
 COMPOSITE = "composite"
 ADAPTATION = "adaptation"
 TIMED = "mixed"
@@ -60,9 +58,6 @@ LATENCY_DIALOGS = (LATENCY_REPEATS + 1) * (CHUNK + 1)
 """Dialogs that `measure_latency` runs, batches among them."""
 
 Values = NDArray[np.float32]
-
-_LOGGER = logging.getLogger(__name__)
-
 
 RUN_POLICIES = "policies to run, or variants such as fd-kvc:gamma=0.8; default: the paper's four"
 RUN_METRICS = "metrics to compute; attention_loss and regret are slower"
@@ -167,6 +162,13 @@ class Results:
         equal number, once all are complete.
         """
         return self._values.get((scenario, policy, metric))
+
+    def pair(
+        self, scenario: str, metric: str, policy: str, baseline: str
+    ) -> tuple[Values, Values] | None:
+        """Return the `values` of two policies, or None where one has none."""
+        one, other = (self.values(scenario, name, metric) for name in (policy, baseline))
+        return None if one is None or other is None else (one, other)
 
     def mean(self, scenarios: Sequence[str], policy: str, metric: str) -> Values:
         """Return the mean over scenarios of each dialog (n,), NaN where the metric is undefined."""

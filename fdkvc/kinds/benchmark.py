@@ -230,9 +230,9 @@ def _grid(table: MeasuredTable) -> Grid:
 
 def _text(fact: Fact) -> str:
     words = marked_words(fact)
-    if not fact.is_published:
+    if fact.published is None:
         return words
-    return f"{words} ({minus(fact.printed)} {sign_of(fact)}".rstrip() + ")"
+    return f"{words} ({minus(fact.published.printed)} {sign_of(fact)}".rstrip() + ")"
 
 
 # ------------------------------------------------------------------------------- a terminal
@@ -246,7 +246,7 @@ def facts_text(title: str, found: Sequence[Fact], rows: Sequence[str]) -> str:
     note = "± half of the 95 % interval (published figure, verdict)"
     if any(fact.place for fact in found):
         note += f"\n{PLACES}"
-    if any(fact.metric == "late_alignment" and fact.is_published for fact in found):
+    if any(fact.metric == "late_alignment" and fact.published for fact in found):
         note += "\n\n" + ALIGNMENT
     return f"{title}:\n{note}\n\n{grid.text(grouped=len(rows) > 1)}"
 

@@ -197,7 +197,7 @@ def cells_table(tables: list[MeasuredTable]) -> pd.DataFrame:
             "measured": fact.mean,
             "ci_low": fact.low,
             "ci_high": fact.high,
-            "published": fact.published,
+            "published": fact.published_value,
             "difference": fact.difference,
             "verdict": fact.verdict,
         }

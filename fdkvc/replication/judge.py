@@ -41,7 +41,6 @@ from fdkvc.paper.tables import (
 from fdkvc.policies import policy_named, read_policy, usable
 from fdkvc.replication.rules import (
     TWO_SIDED,
-    Case,
     differs_from_zero,
     mean_case,
     percentile_case,
@@ -83,12 +82,8 @@ class Fact(NamedTuple):
     low: float = math.nan
     high: float = math.nan
     """The figure, its standard deviation over dialogs and its 95 % interval; NaN if undefined."""
-    published: float = math.nan
-    rounding: float = math.nan
-    """The printed figure and half a unit of its last digit; NaN if the paper prints none."""
-    printed: str = ""
-    printed_in: str = ""
-    """The text of the printed figure, and its place."""
+    published: Published | None = None
+    """The figure that the paper prints, if it does."""
     rule: Kind = "mean"
     """How it is judged; see `fdkvc.replication.rules`."""
     verdict: str | None = None
@@ -100,11 +95,6 @@ class Fact(NamedTuple):
     """`FIRST` if it is the best of its scenario and metric, `TIED` if others are as good."""
 
     @property
-    def is_published(self) -> bool:
-        """Whether the paper prints it."""
-        return not math.isnan(self.published)
-
-    @property
     def spread(self) -> Spread:
         """Whether it varies between dialogs, is constant, or is a percentile."""
         if self.rule == "percentile":
@@ -112,9 +102,14 @@ class Fact(NamedTuple):
         return "constant" if self.sd == 0 else "varying"
 
     @property
+    def published_value(self) -> float:
+        """The published figure; NaN if there is none."""
+        return math.nan if self.published is None else self.published.value
+
+    @property
     def difference(self) -> float:
         """Measured − published; NaN if nothing is published."""
-        return self.mean - self.published
+        return self.mean - self.published_value
 
 
 def judge(measured: Study | Results, swept: str = "") -> pd.DataFrame:
@@ -124,7 +119,9 @@ def judge(measured: Study | Results, swept: str = "") -> pd.DataFrame:
     """
     rows = facts(measured, swept)
     verdicts = pd.Series([row.verdict for row in rows], dtype=object)
-    return pd.DataFrame(rows, columns=list(Fact._fields)).assign(verdict=verdicts)
+    published = pd.Series([row.published_value for row in rows], dtype=float)
+    table = pd.DataFrame(rows, columns=list(Fact._fields))
+    return table.assign(verdict=verdicts, published=published)
 
 
 def facts(measured: Study | Results, swept: str = "") -> tuple[Fact, ...]:
@@ -265,8 +262,8 @@ def _values(results: Results, scenario: str, policy: str, metric: str) -> Values
     """Return one number a dialog, also for `DIFFERENCE`."""
     if policy != DIFFERENCE:
         return results.values(scenario, policy, metric)
-    one, other = (results.values(scenario, name, metric) for name in (ABLATED_POLICY, BASELINE))
-    return None if one is None or other is None else differences(one, other)
+    pair = results.pair(scenario, metric, ABLATED_POLICY, BASELINE)
+    return None if pair is None else differences(*pair)
 
 
 def _adaptations(results: Results) -> Iterator[Fact]:
@@ -284,18 +281,20 @@ def _adaptations(results: Results) -> Iterator[Fact]:
             figure = printed(results.benchmark, *place)
             turns = float(np.quantile(values.astype(np.float64), share))
             low, high = percentile_interval(values, share)
-            fact = Fact(ADAPTATION, *place, len(values), turns, rule="percentile")
-            fact = fact._replace(never=share_never > 1 - share)
             case = None if figure is None else percentile_case(values, share, figure)
-            yield _with_published(fact._replace(low=low, high=high), figure, case)
+            yield Fact(
+                *(ADAPTATION, *place, len(values), turns, math.nan, low, high, figure),
+                rule="percentile",
+                verdict=verdict(case),
+                never=share_never > 1 - share,
+            )
 
 
 def _latencies(study: Study) -> Iterator[Fact]:
     for latency in study.latencies:
         place = (TIMED, latency.policy, TIME)
-        fact = Fact(TIME, *place, 0, latency.milliseconds, rule="time")
         figure = printed(study.results.benchmark, *place)
-        yield _with_published(fact, figure)
+        yield Fact(TIME, *place, 0, latency.milliseconds, published=figure, rule="time")
 
 
 def _defaults() -> Iterator[Fact]:
@@ -304,8 +303,8 @@ def _defaults() -> Iterator[Fact]:
     for printed in HYPERPARAMETERS:
         value = getattr(policy, printed.key)
         figure = Published(printed.default, 0.0, f"{printed.default:.2f}", "Table 7", 0)
-        fact = Fact(DEFAULT, "", policy.name, printed.key, 0, value, rule="constant")
-        yield _with_published(fact, figure)
+        place = ("", policy.name, printed.key)
+        yield Fact(DEFAULT, *place, 0, value, published=figure, rule="constant")
 
 
 def _mean_fact(
@@ -316,23 +315,10 @@ def _mean_fact(
     kind: Kind = "mean",
     chance: bool = False,
 ) -> Fact:
-    s = summarize(values)
-    fact = Fact(source, *place, s.n, s.mean, s.sd, s.low, s.high, rule=kind, chance=chance)
-    if figure is None:
-        return fact
-    difference = kind == "difference"
-    case = mean_case(s.mean, s.sd, s.n, figure, chance=chance, difference=difference)
-    return _with_published(fact, figure, case)
-
-
-def _with_published(fact: Fact, figure: Published | None, case: Case | None = None) -> Fact:
-    """Add the published figure to a fact, and the verdict of its case."""
-    if figure is None:
-        return fact
-    return fact._replace(
-        published=figure.value,
-        rounding=figure.rounding,
-        printed=figure.printed,
-        printed_in=figure.source,
-        verdict=None if case is None else verdict(case),
+    s, case = summarize(values), None
+    if figure is not None:
+        looks = {"chance": chance, "difference": kind == "difference"}
+        case = mean_case(s.mean, s.sd, s.n, figure, **looks)
+    return Fact(
+        *(source, *place, s.n, s.mean, s.sd, s.low, s.high, figure, kind, verdict(case), chance)
     )

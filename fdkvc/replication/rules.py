@@ -155,8 +155,8 @@ SIGNS = {rule.verdict: rule.sign for rule in RULES}
 """The symbol of each verdict."""
 
 
-def verdict(case: Case) -> str | None:
-    """Judge a case by the first rule that applies; None with fewer than `FEWEST_DIALOGS`.
+def verdict(case: Case | None) -> str | None:
+    """Judge a case, if any, by the first rule that applies; None with fewer than `FEWEST_DIALOGS`.
 
     Examples
     --------
@@ -168,7 +168,7 @@ def verdict(case: Case) -> str | None:
     >>> verdict(mean_case(0.702, 0.02, 200, figure))
     'open'
     """
-    if case.dialogs < FEWEST_DIALOGS:
+    if case is None or case.dialogs < FEWEST_DIALOGS:
         return None
     return next(rule.verdict for rule in RULES if rule.applies(case))
 

@@ -38,9 +38,9 @@ def _cell(fact: Fact | None) -> str:
         return "<td></td>"
     name = (fact.verdict or "").replace(" ", "-")
     printed = ""
-    if fact.is_published:
+    if fact.published is not None:
         unit = unit_of(fact)
         difference = signed(unit.scale * fact.difference, unit.digits)
-        words = f"{sign_of(fact)} {minus(fact.printed)} ({difference})".strip()
+        words = f"{sign_of(fact)} {minus(fact.published.printed)} ({difference})".strip()
         printed = f"<small>{escape(words)}</small>"
     return f"<td class='{name}'>{escape(marked_words(fact))}{printed}</td>"

@@ -158,8 +158,8 @@ def cell_sentence(fact: Fact) -> Markdown:
     parts = [f"measured {figure_words(fact)}{name}"]
     if fact.n:
         parts[0] += f" over {fact.n:,} dialogs"
-    if fact.is_published:
-        parts.append(f"published {minus(fact.printed)} ({fact.printed_in})")
+    if (printed := fact.published) is not None:
+        parts.append(f"published {minus(printed.printed)} ({printed.source})")
         difference = signed(unit.scale * fact.difference, unit.digits + 1)
         parts.append(f"difference {difference}{name}")
     else:

@@ -18,7 +18,7 @@ from fdkvc.kinds.benchmark import BenchmarkRun
 from fdkvc.kinds.sweep import SweepRun
 from fdkvc.policies import read_policy
 from fdkvc.replication.cells import scenario_label
-from fdkvc.replication.pairs import runs_table, same_dialogs
+from fdkvc.replication.tables import runs_table, same_dialogs
 from fdkvc.run.metrics import late_metric
 from fdkvc.ui.kit.downloads import offer_zip
 from fdkvc.ui.kit.fields import pick_two
