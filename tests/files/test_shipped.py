@@ -10,6 +10,7 @@ from datetime import date
 import numpy as np
 import pytest
 
+from benchmarks.research.ship import packed, packed_overview
 from fdkvc.attention import TOLERANCE
 from fdkvc.experiments.benchmark import Results, Values, run_benchmark
 from fdkvc.experiments.study import run_study
@@ -20,8 +21,6 @@ from fdkvc.files.shipped import (
     OVERVIEW_NUMBERS,
     SWEEPS,
     overview,
-    packed,
-    packed_overview,
     papers_run,
     unpacked,
 )

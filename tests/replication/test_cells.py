@@ -26,12 +26,15 @@ from fdkvc.replication.cells import (
 )
 from fdkvc.replication.judge import DIFFERENCE, Fact, facts, judge, unrelated_spread
 from fdkvc.replication.rules import (
+    ONE_SIDED,
+    POWER,
+    POWER_OF_TEN,
     SIGNS,
+    TWO_SIDED,
     Case,
     differs_from_zero,
     mean_case,
     percentile_case,
-    power,
     t_of_difference,
     verdict,
 )
@@ -340,6 +343,17 @@ def test_reproduced_figures_are_counted_by_what_could_have_come_out_otherwise() 
     assert varying == {"fd-kvc"}
     assert "13 varying figures, 22 constants" in reproduced_sentence(tables)
     assert reproduced_sentence([]) == ""
+
+
+def power(dialogs: int, published_dialogs: int) -> float:
+    """Return the power of `by_equivalence` for two samples of one population, without rounding."""
+    error, margin = 1 / math.sqrt(dialogs), TWO_SIDED / math.sqrt(published_dialogs)
+    room = max(margin - ONE_SIDED * error, 0.0)
+    return math.erf(room / math.sqrt(2 * (1 / dialogs + 1 / published_dialogs)))
+
+
+def test_the_stated_power_is_that_of_the_rules() -> None:
+    assert (round(100 * power(600, 600)), round(100 * power(6000, 600))) == (POWER, POWER_OF_TEN)
 
 
 @pytest.mark.parametrize(("n", "published"), [(100, 600), (600, 600), (2000, 600), (6000, 200)])
