@@ -1,7 +1,7 @@
 """A shareable report: claims with verdict and evidence, tables, figures, examples, provenance."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
@@ -32,7 +32,7 @@ from fdkvc.replication.cells import measured_tables, reproduced_sentence, verdic
 from fdkvc.replication.claims import judged_claims
 from fdkvc.replication.rules import LEGEND, SIGNS
 from fdkvc.report import claims, tables
-from fdkvc.report.figures import titled_charts
+from fdkvc.report.figures import TEXTS, titled_charts
 from fdkvc.report.page import css, page
 from fdkvc.report.scene import Scene, moment_scene, scene_html
 from fdkvc.run.metrics import METRICS, late_metric, metrics_of
@@ -45,27 +45,6 @@ PICTURE_WIDTH = 560
 
 MOMENT_SEED, MOMENT_POLICY = 7, "fd-kvc"
 """The dialog of the first two examples, with which the page Step through opens."""
-
-DIFFICULTY = {
-    "What was easy": (
-        "The paper specifies equations, an algorithm, defaults and scenarios. They determine "
-        "retention, diversity and adaptation; for FIFO, Sink+Window and H2O in every dialog.",
-        "The benchmark is small: it takes seconds on one machine, without a GPU.",
-    ),
-    "What was hard": (
-        "The paper leaves open how Mixed is split, how a new entry is initialized and when metrics "
-        "are measured. We tried each option and use the one whose results match the tables.",
-        "It does not say which matrix projects the topic for the alignment. With the value matrix, "
-        "alignments are near 1; the paper prints about 0.02.",
-        "It prints means without a spread, so we use the spread of our own dialogs.",
-    ),
-    "What was not tried": (
-        "The paper's own code, dialogs and seeds, which are not available.",
-        "A large language model; the command `answers` measures a small one.",
-        "Further options for what the paper leaves open, once one had matched.",
-        "Times on other hardware; times are not judged.",
-    ),
-}
 
 FILE = "FILE"
 """A placeholder for the user's file in a command."""
@@ -133,11 +112,13 @@ def study_report(
     ]
     if finished < benchmark.dialogs:
         scope.append(f"The run was cancelled: {benchmark.dialogs:,} dialogs were requested.")
-    parts = [Part("Claims", _claims(study)), Part("Tables", _tables(study))]
-    parts += [
+    effort = "".join(f"<h3>{kind['title']}</h3>{_list(kind['points'])}" for kind in TEXTS["effort"])
+    parts = [
+        Part("Claims", _claims(study)),
+        Part("Tables", _tables(study)),
         Part("Figures", _figures(study)),
         Part("Three examples", _moments(recordings)),
-        Part("What was easy, what was hard, what was not tried", _difficulty()),
+        Part("What was easy, what was hard, what was not tried", effort),
         provenance(
             [
                 command_line("benchmark --all", options_of(benchmark)),
@@ -213,18 +194,21 @@ def provenance(
 # ------------------------------------------------------------------------------- the parts
 
 
+def _list(points: Iterable[str]) -> str:
+    """Return points, in which ``**`` marks bold words, as a list in HTML."""
+    items = (re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", escape(point)) for point in points)
+    return f"<ul>{''.join(f'<li>{item}</li>' for item in items)}</ul>"
+
+
 def _claims(study: Study) -> str:
     judged = judged_claims(study)
-    counts = claims.counted(judged)
-    listed = "".join(
-        f"<li><b>{claims.SIGNS[verdict]} {escape(claims.name_of(verdict))}: {number}</b>, "
-        f"{escape(claims.MEANINGS[verdict])}</li>"
-        for verdict, number in counts.items()
+    counts = _list(
+        f"**{claims.SIGNS[verdict]} {claims.name_of(verdict)}: {number}**, "
+        f"{claims.MEANINGS[verdict]}"
+        for verdict, number in claims.counted(judged).items()
         if number
     )
-    return (
-        f"<p>Of {len(judged)} claims:</p><ul>{listed}</ul>{claims.claims_html(judged, opened=True)}"
-    )
+    return f"<p>Of {len(judged)} claims:</p>{counts}{claims.claims_html(judged, opened=True)}"
 
 
 def _tables(study: Study) -> str:
@@ -235,15 +219,13 @@ def _tables(study: Study) -> str:
         if any(counts.values()) and matches_paper(study.results.benchmark)
         else "no verdict"
     )
-    legend = "".join(f"<li>{escape(rule)}</li>" for rule in LEGEND)
-    legend = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", legend)
     return (
         f"<p>Measured ± half of the 95 % interval, above the published figure; {PLACES}. Published "
         f"figures: {escape(counted)}. {escape(reproduced_sentence(measured))}</p>"
         + "".join(
             f"<h3>{escape(table.heading)}</h3>{tables.measured_html(table)}" for table in measured
         )
-        + f"<details><summary>How a figure is judged</summary><ul>{legend}</ul></details>"
+        + f"<details><summary>How a figure is judged</summary>{_list(LEGEND)}</details>"
     )
 
 
@@ -307,13 +289,6 @@ def framed(scene: Scene) -> str:
     title, inside = escape(scene.title), escape(scene_html(scene))
     return (
         f'<iframe class="scene" title="{title}" srcdoc="{inside}" sandbox="allow-scripts"></iframe>'
-    )
-
-
-def _difficulty() -> str:
-    return "".join(
-        f"<h3>{title}</h3><ul>{''.join(f'<li>{escape(point)}</li>' for point in points)}</ul>"
-        for title, points in DIFFICULTY.items()
     )
 
 
