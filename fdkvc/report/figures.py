@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from fdkvc.charts import lines
+from fdkvc.charts.results import series_chart as draw_series
 from fdkvc.charts.sweep import curve_chart
 from fdkvc.charts.theme import Spec, Theme
 from fdkvc.experiments.study import Study
@@ -51,7 +51,7 @@ def series_chart(
     measured = set(rows.policy)
     titles = {policy.name: policy.title for policy in policies if policy.name in measured}
     columns = ["policy", "turn", "topic", "mean", "ci_low", "ci_high"]
-    return lines.series_chart(
+    return draw_series(
         rows[columns].replace({"policy": titles}),
         SCENARIOS[scenario].schedule,
         SCENARIOS[scenario].label,

@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 from numpy.typing import NDArray
 
-from fdkvc.charts.dots import dots_chart
+from fdkvc.charts.results import dots_chart
 from fdkvc.charts.sweep import tradeoff_chart
 from fdkvc.experiments.benchmark import run_benchmark
 from fdkvc.experiments.shipped_tables import AXES, Axis, shipped_table

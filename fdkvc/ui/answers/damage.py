@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from fdkvc.attention import Floats
-from fdkvc.charts.lines import damage_chart
+from fdkvc.charts.results import damage_chart
 from fdkvc.charts.theme import Spec
 from fdkvc.grid import html_table
 from fdkvc.ui.answers.conversation import Answered, damage, head_damage, text_of

@@ -7,7 +7,7 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from fdkvc.charts.spread import spread_chart
+from fdkvc.charts.results import spread_chart
 from fdkvc.charts.theme import TINTS
 from fdkvc.experiments.study import Study
 from fdkvc.kinds.benchmark import StudyRun

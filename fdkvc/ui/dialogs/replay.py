@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from fdkvc.charts.lines import budgets_chart
+from fdkvc.charts.results import budgets_chart
 from fdkvc.corpora.lexical import LexicalRecordings
 from fdkvc.corpora.recordings import Recording
 from fdkvc.experiments.jobs import Execution
