@@ -355,19 +355,19 @@ def measure_latency(
     ]
 
 
-def default_baseline(policies: Sequence[Policy]) -> str:
-    """Return the name of the policy to compare others with: H2O, or else the first."""
-    names = [policy.name for policy in policies]
-    return BASELINE if BASELINE in names else names[0]
+def baseline_of(policies: Sequence[Policy], chosen: str | None = None) -> str:
+    """Return the policy to compare others with: the chosen one, else H2O, or else the first.
 
-
-def check_baseline(baseline: str, policies: Sequence[Policy]) -> None:
-    """Raise a ValueError unless a policy of this name is among the policies."""
+    Raises a ValueError if the chosen one is not among the policies.
+    """
     names = [policy.name for policy in policies]
-    if baseline not in names:
+    if chosen is None:
+        return BASELINE if BASELINE in names else names[0]
+    if chosen not in names:
         raise ValueError(
-            f"baseline {baseline!r} is not among the policies: choose from {', '.join(names)}"
+            f"baseline {chosen!r} is not among the policies: choose from {', '.join(names)}"
         )
+    return chosen
 
 
 def matches_paper(benchmark: Benchmark) -> bool:

@@ -13,7 +13,7 @@ from fdkvc.experiments.benchmark import (
     ADAPTATION,
     Benchmark,
     Results,
-    default_baseline,
+    baseline_of,
     run_benchmark,
 )
 from fdkvc.experiments.jobs import Execution
@@ -62,11 +62,11 @@ class BenchmarkRun(Run):
 
     study: Study
     baseline: str = ""
-    """The policy to compare with; `default_baseline` by default."""
+    """The policy to compare with; `baseline_of` by default."""
 
     def __post_init__(self) -> None:
         if not self.baseline:
-            object.__setattr__(self, "baseline", default_baseline(self.settings.policies))
+            object.__setattr__(self, "baseline", baseline_of(self.settings.policies))
 
     @classmethod
     def again(cls, record: Record, sources: Sources, **how: Unpack[Execution]) -> Run:

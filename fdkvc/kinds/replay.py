@@ -13,7 +13,7 @@ from fdkvc.corpora.lexical import LEXICAL, LexicalRecordings
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.transcripts import CALLS_NOTE, Transcript
 from fdkvc.experiments.arguments import AGE_LABELS, SOURCE_LABELS, forgotten, source_recall
-from fdkvc.experiments.benchmark import default_baseline
+from fdkvc.experiments.benchmark import baseline_of
 from fdkvc.experiments.jobs import Execution
 from fdkvc.experiments.model_shape import ModelShape
 from fdkvc.experiments.plan import (
@@ -73,13 +73,13 @@ class ReplayRun(Run):
     seed: int = SEED.default
     """Of the lexical embedding."""
     baseline: str = ""
-    """The policy to compare with; `default_baseline` by default."""
+    """The policy to compare with; `baseline_of` by default."""
     shape: ModelShape | None = None
     """Of the model of a plan."""
 
     def __post_init__(self) -> None:
         if not self.baseline:
-            object.__setattr__(self, "baseline", default_baseline(self.settings.policies))
+            object.__setattr__(self, "baseline", baseline_of(self.settings.policies))
 
     @classmethod
     def measure(

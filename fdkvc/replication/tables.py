@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fdkvc.experiments.benchmark import ADAPTATION, Results, check_baseline, late_metrics
+from fdkvc.experiments.benchmark import ADAPTATION, Results, baseline_of, late_metrics
 from fdkvc.experiments.statistics import (
     Paired,
     bootstrap_interval,
@@ -87,7 +87,7 @@ def comparisons(
     baseline is not among the policies.
     """
     policies = results.benchmark.policies
-    check_baseline(baseline, policies)
+    baseline = baseline_of(policies, baseline)
     names = [policy.name for policy in policies if policy.name != baseline]
     for place in product(results.reported, late_metrics(results.benchmark), names):
         if pair := results.pair(*place, baseline):
