@@ -221,9 +221,10 @@ def unpaired(one: npt.ArrayLike, other: npt.ArrayLike) -> Paired:
         return Paired(n, mean, 0.0, mean, mean, math.nan, math.nan)
     from scipy.stats import ttest_ind
 
-    test = ttest_ind(one, other, equal_var=False)
-    ends = map(float, test.confidence_interval(CONFIDENCE))
-    return Paired(n, mean, error * math.sqrt(n), *ends, float(test.statistic), float(test.pvalue))
+    test = ttest_ind(*(np.asarray(each, np.float64) for each in (one, other)), equal_var=False)
+    low, high = map(float, test.confidence_interval(CONFIDENCE))
+    spread, t, p = error * math.sqrt(n), float(test.statistic), float(test.pvalue)
+    return Paired(n, mean, spread, low, high, t, p)
 
 
 def bootstrap_interval(differences: npt.ArrayLike, seed: int) -> tuple[float, float]:
