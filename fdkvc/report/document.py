@@ -133,38 +133,6 @@ def study_report(
     return report_html("FD-KVC: the paper's claims, measured again", scope, parts, made)
 
 
-def replay_command(
-    settings: Replay, baseline: str, seed: int, trace: bool = False, calls: bool = False
-) -> str:
-    """Return the command that repeats a replay of a `trace` file, or with tool `calls` as text.
-
-    Examples
-    --------
-    >>> replay_command(Replay(budgets=(32, 48)), "h2o", 0)
-    'python -m fdkvc dialogs --dialogs FILE --budgets 32 48 --baseline h2o --seed 0 --out results'
-    """
-    options: dict[str, Any] = {"trace" if trace else "dialogs": FILE, **options_of(settings)}
-    if trace:  # the default depends on its heads
-        options["heads"] = settings.heads
-    elif calls:
-        options["calls"] = ()
-    return command_line("dialogs", options | {"baseline": baseline, "seed": seed})
-
-
-def answers_command(settings: Answers, baseline: str) -> str:
-    """Return the command that repeats a measurement of answers.
-
-    Examples
-    --------
-    >>> answers_command(Answers(budgets=(32,)), "full")
-    'python -m fdkvc answers --dialogs FILE --budgets 32 --baseline full --out results'
-    """
-    options: dict[str, Any] = {"dialogs": FILE, **options_of(settings)}
-    if "policies" in options or not settings.cut_text:
-        options["policies"] = settings.names[1:]
-    return command_line("answers", options | {"baseline": baseline})
-
-
 def ran_on(
     seed: int | None,
     packages: Mapping[str, str] | None = None,
@@ -307,16 +275,13 @@ def dialogs_report(parts: Sequence[Part], more: Sequence[str] = (), made: str = 
 def run_parts(run: Run) -> list[Part]:
     """Return the parts of a report on a replay or on answers."""
     if isinstance(run, ReplayRun):
-        return replay_parts(run, trace=not run.source.startswith(LEXICAL))
+        return replay_parts(run)
     assert isinstance(run, AnswersRun)
     return answers_parts(run.settings, run.found, run.model.name, run.files)
 
 
-def replay_parts(run: ReplayRun, trace: bool = False) -> list[Part]:
-    """Return the parts of a report on real dialogs; `trace` as for `replay_command`.
-
-    The failed call is of FD-KVC if it ran, else of the first policy.
-    """
+def replay_parts(run: ReplayRun) -> list[Part]:
+    """Return the parts of a report on a replay; its failed call is of FD-KVC if it ran."""
     settings, replayed, recordings = run.settings, run.table, run.recordings
     body = (
         f"<p>{escape(count(int(replayed.dialog.nunique()), 'dialog'))} replayed; attention by "
@@ -335,8 +300,14 @@ def replay_parts(run: ReplayRun, trace: bool = False) -> list[Part]:
     failure = failed_call(recordings, policy, min(settings.budgets))
     if failure is not None:
         parts.append(Part("A failed call", framed(failed_scene(failure))))
+    trace = not run.source.startswith(LEXICAL)
+    options: dict[str, Any] = {"trace" if trace else "dialogs": FILE, **options_of(settings)}
     calls = any(text.calls_in_text for text in transcripts_of(recordings))
-    commands = [replay_command(settings, run.baseline, run.seed, trace, calls)]
+    if trace:  # the default depends on its heads
+        options["heads"] = settings.heads
+    elif calls:
+        options["calls"] = ()
+    commands = [command_line("dialogs", options | {"baseline": run.baseline, "seed": run.seed})]
     if settings == Replay() and not trace:
         option = " --calls" if calls else ""
         commands.append(f"python -m fdkvc report --dialogs FILE{option} --out report.html")
@@ -370,7 +341,10 @@ def answers_parts(
         rows = rows.assign(known=rows.known.map(GROUPS))
         grid = pivot(rows, figures(rows), ["known", "policy"])
         body += f"<h3>{escape(title)}</h3>{grid.html(title)}"
-    commands = [answers_command(settings, measured.baseline)]
+    options: dict[str, Any] = {"dialogs": FILE, **options_of(settings)}
+    if "policies" in options or not settings.cut_text:
+        options["policies"] = settings.names[1:]
+    commands = [command_line("answers", options | {"baseline": measured.baseline})]
     if settings == Answers(write_calls=True, proxies=True):
         commands.append("python -m fdkvc report --answers FILE --out report.html")
     again = provenance(commands, ran or ran_on(None), files, "the answers")

@@ -314,7 +314,7 @@ def report_of(done: Replayed) -> str:
         )
     if finished < file.measured:
         more.append(f"The run was cancelled: {count(file.measured, 'dialog')} were requested.")
-    return dialogs_report(replay_parts(done, trace=bool(file.traced)), more)
+    return dialogs_report(replay_parts(done), more)
 
 
 def _by_services(done: Replayed, key: str) -> Grid:
