@@ -156,7 +156,7 @@ def test_a_terminal_sees_progress_with_the_time_left(
     seen = terminal.getvalue().split("\r\x1b[K")
     assert seen[0] == seen[-1] == ""  # the line is cleared in the end
     assert [re.sub(r"\d+ s", "N s", line) for line in seen[1:-1]] == [
-        " 99%  100 of 101 dialogs",  # the pace is known from the second report on
+        " 99%  100 of 101 dialogs, about N s left",
         "100%  101 of 101 dialogs, about N s left",
     ]
 

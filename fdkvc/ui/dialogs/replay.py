@@ -186,7 +186,7 @@ def _show(page: str, done: Replayed, budget: int) -> None:
         BEST: BEST.capitalize()
     }
     show_grid(replay_grid(done.table, done.baseline, key, titled.__getitem__), titles[key])
-    st.caption(marks_sentence(done.baseline))
+    st.caption(plain(marks_sentence(done.baseline)))
     if done.table.services.nunique() > 1:
         with st.expander("By cluster"):
             title = f"{titles[key]}, by cluster"
