@@ -1,4 +1,4 @@
-"""Measure the paper's run and the overview of all policies for the app.
+"""Measure the paper's run for the app.
 
 python -m benchmarks.research.ship
 """
@@ -21,12 +21,8 @@ from fdkvc.files.shipped import (
     FOLDER,
     HEAD,
     NUMBERS,
-    OVERVIEW,
-    OVERVIEW_NUMBERS,
-    OVERVIEW_PART,
     PROBE,
     PROBES,
-    SECONDS,
     STUDY,
     SWEEPS,
     ablation_name,
@@ -39,8 +35,7 @@ def main() -> None:
     """Run it all and write the files."""
     study = run_study(BENCHMARK)
     sweeps = {sweep: run_benchmark(sweep.benchmark) for sweep in SWEEPS}
-    files = packed(study, sweeps, datetime.now(UTC).date().isoformat())
-    write_files(FOLDER, files | packed_overview(run_benchmark(OVERVIEW)))
+    write_files(FOLDER, packed(study, sweeps, datetime.now(UTC).date().isoformat()))
     print(f"Written to {FOLDER}")
 
 
@@ -73,12 +68,6 @@ def _compressed(numbers: Mapping[str, Values]) -> bytes:
     file = io.BytesIO()
     np.savez_compressed(file, allow_pickle=False, **numbers)
     return file.getvalue()
-
-
-def packed_overview(results: Results) -> dict[str, bytes]:
-    """Return the complete results of `OVERVIEW` as a file."""
-    numbers = {f"{OVERVIEW_PART}|{SECONDS}": np.asarray(results.seconds)}
-    return {OVERVIEW_NUMBERS: _compressed(numbers | dict(_rows(OVERVIEW_PART, results)))}
 
 
 def _rows(part: str, results: Results) -> Iterator[tuple[str, Values]]:
