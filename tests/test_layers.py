@@ -69,6 +69,7 @@ PACKAGES = {
         "stage",
         "report",
         "ui",
+        "commands",  # a stand-in for it alone
     },
     "altair": {"charts", "ui"},
     "vl_convert": {"charts"},

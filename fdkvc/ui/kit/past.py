@@ -19,7 +19,7 @@ from fdkvc.files.shipped import papers_run
 from fdkvc.parameters import Field
 from fdkvc.policies import read_policy
 from fdkvc.replication.cells import scenario_label
-from fdkvc.replication.pairs import runs_table, same_dialogs
+from fdkvc.replication.tables import runs_table, same_dialogs
 from fdkvc.run.metrics import late_metric
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import offer_zip
