@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import pandas as pd
 import streamlit as st
 
-from fdkvc.charts.dots import dots_chart
-from fdkvc.charts.spread import spread_chart
+from fdkvc.charts.results import dots_chart, spread_chart
 from fdkvc.experiments.benchmark import matches_paper
 from fdkvc.experiments.statistics import holm
 from fdkvc.experiments.study import Study
