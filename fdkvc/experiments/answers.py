@@ -6,6 +6,8 @@ came next, words and arguments of calls, and whether the model would have writte
 and the same call.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

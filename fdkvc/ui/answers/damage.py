@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from fdkvc.attention import Floats
-from fdkvc.charts.lines import damage_chart
+from fdkvc.charts.results import damage_chart
 from fdkvc.corpora.transcripts import SPAN_KINDS
 from fdkvc.explain.damage import (
     Damage,

@@ -1,28 +1,42 @@
-"""Means over budgets or turns and the damage over turns, a line for each policy."""
+"""Measured results: over budgets or turns, by scenario, and their distribution over dialogs."""
 
+import json
 from collections.abc import Sequence
 
 import altair as alt
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from fdkvc.charts.theme import (
     DASHES,
+    FD_KVC,
+    GREYS,
+    SHAPES,
     Panel,
     Spec,
     Theme,
     axis_between,
     cycled,
+    dashed_rule,
+    legend_columns,
     mean_band,
     mean_tips,
     panel_title,
     policy_legend,
     policy_lines,
     policy_scale,
+    policy_tints,
     single,
     tips,
     top_legend,
     unchecked,
 )
+
+DOT_HEIGHT = 13
+BINS = 48
+ROW_HEIGHT = 62
+FILL = 0.86  # share of a row's height that its highest bar takes
 
 
 @unchecked
@@ -149,3 +163,134 @@ def topics_data(schedule: str) -> pd.DataFrame:
     left, right = runs.left - 0.5, runs.right + 0.5
     shaded = runs.index % 2 == 1
     return runs.assign(left=left, right=right, middle=(left + right) / 2, shaded=shaded)
+
+
+@unchecked
+def dots_chart(
+    table: pd.DataFrame,
+    title: str,
+    subtitle: str,
+    theme: Theme,
+    of: str = "scenario",
+    ends: tuple[float, float] | None = None,
+) -> Spec:
+    """Return figures as dots with their data, a row of the chart for each `row` of the table.
+
+    `table` has columns row, name, mean, ci_low, ci_high and words; rows begin at the top, names are
+    in the order of their colours, and `of` says what a row is. The x axis has these `ends`; by
+    default it shows zero and every interval.
+    """
+    if ends is None:
+        numbers = table[["mean", "ci_low", "ci_high"]]  # a few dialogs have no intervals
+        low, high = min(0.0, float(numbers.min().min())), max(0.0, float(numbers.max().max()))
+        room = 0.04 * (high - low) or 1.0
+        ends = low - room, high + room
+    rows, names = (table[column].unique().tolist() for column in ("row", "name"))
+    legend = top_legend(columns=legend_columns(names)) if len(names) > 1 else None
+    if len(names) == 1:  # rows may be policies
+        (tint,), hue = policy_tints(names, theme), theme.policies[GREYS]
+        tints = [hue if row.startswith(FD_KVC) else tint for row in rows]
+        color = alt.Color("row:N", scale=alt.Scale(domain=rows, range=tints), legend=None)
+    else:
+        color = alt.Color("name:N", scale=policy_scale(names, theme), legend=legend)
+    base = alt.Chart(alt.NamedData("dots")).encode(
+        y=alt.Y(
+            "row:N",
+            scale=alt.Scale(domain=rows, paddingInner=0.25, paddingOuter=0.15),
+            axis=alt.Axis(title=None, ticks=False, domain=False, labelLimit=190),
+        ),
+        yOffset=alt.YOffset("name:N", scale=alt.Scale(domain=names)),
+        color=color,
+    )
+    intervals = base.mark_rule(strokeWidth=2, clip=True, aria=False)
+    intervals = intervals.encode(x="ci_low:Q", x2="ci_high")
+    dots = base.mark_point(filled=True, size=55, opacity=1, clip=True).encode(
+        x=axis_between(alt.X, "mean", ends, format="~f", tickCount=5),
+        shape=alt.Shape("name:N", scale=cycled(names, SHAPES), legend=legend),
+        tooltip=[
+            alt.Tooltip("row:N", title=of),
+            alt.Tooltip("name:N", title="of"),
+            *mean_tips(".4f"),
+            alt.Tooltip("words:N", title=" "),
+        ],
+    )
+    layers = dashed_rule(0, ends, theme), intervals, dots
+    height = len(rows) * (DOT_HEIGHT * len(names) + 14)
+    heading = panel_title(title, subtitle)
+    return single(theme, {"dots": table}, *layers, height=height, title=heading)
+
+
+@unchecked
+def spread_chart(
+    values: dict[str, NDArray[np.float32]],
+    title: str,
+    subtitle: str,
+    theme: Theme,
+    least: float = 0,
+) -> Spec:
+    """Return the histograms of values (n,) by policy with their data, one below the other.
+
+    The x axis reaches at least over ± `least`.
+    """
+    low, high = spread_range(values)
+    if least:
+        low, high = min(low, -least), max(high, least)
+    rows = len(values)
+    y = axis_between(
+        alt.Y,
+        "top",
+        (rows, 0),
+        values=[row + 0.5 for row in range(rows)],
+        labelExpr=f"{json.dumps([*values])}[floor(datum.value)]",
+        ticks=False,
+        domain=False,
+        grid=False,
+        labelLimit=150,
+    )
+    bars = alt.Chart(alt.NamedData("bars")).mark_rect()
+    bars = bars.encode(
+        x=axis_between(alt.X, "left", (low, high), format="~g", tickCount=8),
+        x2="right",
+        y=y,
+        y2="bottom",
+        color=alt.Color("policy:N", scale=policy_scale([*values], theme), legend=None),
+        tooltip=["policy:N", *tips(".4f", left="from", right="to"), "dialogs:Q"],
+    )
+    means = alt.Chart(alt.NamedData("means")).mark_rule(color=theme.ink, strokeWidth=2)
+    tooltip = ["policy:N", "dialogs:Q", *mean_tips(".4f", interval=False)]
+    means = means.encode(x="mean:Q", y=y, y2="bottom", tooltip=tooltip)
+    data = {"bars": bars_data(values), "means": means_data(values)}
+    heading = panel_title(title, subtitle)
+    return single(theme, data, bars, means, height=ROW_HEIGHT * rows, title=heading)
+
+
+def spread_range(values: dict[str, NDArray[np.float32]]) -> tuple[float, float]:
+    """Return the ends of an axis that shows every dialog, with a little room."""
+    low = min(float(row.min()) for row in values.values())
+    high = max(float(row.max()) for row in values.values())
+    room = 0.03 * (high - low) or 0.05 * abs(high) or 0.05
+    return low - room, high + room
+
+
+def bars_data(values: dict[str, NDArray[np.float32]]) -> pd.DataFrame:
+    """Count the dialogs, values (n,) by policy, in equal bins that all policies share."""
+    low, high = spread_range(values)
+    rows = []
+    for place, (policy, row) in enumerate(values.items()):
+        counts, edges = np.histogram(row, bins=BINS, range=(low, high))
+        bottom = place + 1.0
+        rows += [
+            (policy, left, right, bottom - FILL * count / counts.max(), bottom, count)
+            for left, right, count in zip(edges[:-1], edges[1:], counts, strict=True)
+            if count
+        ]
+    return pd.DataFrame(rows, columns=["policy", "left", "right", "top", "bottom", "dialogs"])
+
+
+def means_data(values: dict[str, NDArray[np.float32]]) -> pd.DataFrame:
+    """Return where each policy's mean is."""
+    rows = [
+        (policy, float(row.mean(dtype=np.float64)), place + 1 - FILL, place + 1.0, len(row))
+        for place, (policy, row) in enumerate(values.items())
+    ]
+    return pd.DataFrame(rows, columns=["policy", "mean", "top", "bottom", "dialogs"])
