@@ -43,6 +43,14 @@ class Shape(ModelSizes):
     tied: bool
     """Whether the logits use the embeddings."""
 
+    @property
+    def parameters(self) -> int:
+        """The number of its weights."""
+        attention = self.width * self.head_width * 2 * (self.heads + self.kv_heads)
+        layer = attention + 3 * self.width * self.inner + 2 * self.width
+        ends = self.vocabulary * self.width * (1 if self.tied else 2) + self.width
+        return self.layers * layer + ends
+
 
 class AttentionCache(Protocol):
     """The keys and values of one text, and attention to them."""

@@ -39,6 +39,9 @@ SPARE = 32
 _WRITING = Lock()
 
 
+NO_TOKENS: Ints = np.empty(0, np.intp)
+
+
 class Reader(Protocol):
     """A model that reads texts: a `Decoder`, or a model of *transformers*."""
 
@@ -74,11 +77,12 @@ class ModelCache(Protocol):
 
 
 class TextCache:
-    """A cache that evicts nothing."""
+    """A cache that evicts nothing; it stores hidden states and queries of some `layers`, or all."""
 
-    def __init__(self, decoder: Decoder) -> None:
+    def __init__(self, decoder: Decoder, layers: Sequence[int] | None = None) -> None:
         shape = decoder.shape
         self.decoder = decoder
+        self.layers = range(shape.layers) if layers is None else layers
         self.ids: list[int] = []
         self.turn_start = 0  # the first token of this turn, whose tokens are all attended to
         # The earlier tokens attended to (L, K, S), −1 for none, now and after each turn; None: all.
@@ -87,15 +91,12 @@ class TextCache:
         self.ends: list[int] = []  # tokens read at the end of each turn
         heads, kv_heads, h = shape.heads, shape.kv_heads, shape.head_width
         sizes = {
-            "hidden": (1, shape.width),
-            "queries": (heads, h),
-            "keys": (kv_heads, h),
-            "values": (kv_heads, h),
+            "hidden": (len(self.layers), 1, 0, shape.width),
+            "queries": (len(self.layers), heads, 0, h),
+            "keys": (shape.layers, kv_heads, 0, h),
+            "values": (shape.layers, kv_heads, 0, h),
         }
-        self._vectors = {
-            name: np.zeros((shape.layers, own, 0, width), np.float32)
-            for name, (own, width) in sizes.items()
-        }
+        self._vectors = {name: np.zeros(size, np.float32) for name, size in sizes.items()}
         self._evicted_in: Ints = np.empty((shape.layers, kv_heads, 0), np.intp)
         self._evicted_by: Codes = np.empty(self._evicted_in.shape, np.uint8)
         self._gathered: dict[str, Floats] = {}
@@ -137,9 +138,13 @@ class TextCache:
         shape, start, n = self.decoder.shape, self.count, len(hidden)
         if not layer:
             self._extend(start + n)
-        new = {"hidden": hidden[:, None], "queries": queries, "keys": keys, "values": values}
-        for name, stored in self._vectors.items():
-            stored[layer, :, start : start + n] = new[name].swapaxes(0, 1)
+        new = {"keys": (layer, keys), "values": (layer, values)}
+        if layer in self.layers:
+            at = self.layers.index(layer)
+            new |= {"hidden": (at, hidden[:, None]), "queries": (at, queries)}
+        for name, (at, vectors) in new.items():
+            if name in self._vectors:
+                self._vectors[name][at, :, start : start + n] = vectors.swapaxes(0, 1)
         output = np.empty((n, shape.heads * shape.head_width), np.float32)
         for first in range(0, n, BLOCK):  # earlier blocks attend to fewer tokens
             block = slice(first, min(first + BLOCK, n))
@@ -261,9 +266,24 @@ class TextCache:
         if read_again and first < end:
             other._recompute(first, end, np.where(attended < first, attended, EMPTY))
             other.turn_start = self.turn_start
-        span = np.broadcast_to(np.arange(first, end), (*attended.shape[:2], max(end - first, 0)))
-        there = (attended[..., None] == span[..., None, :]).any(axis=2)
-        other._set_attended(np.concatenate([attended, np.where(there, EMPTY, span)], axis=2))
+        other._set_attended(_with_tokens(attended, np.arange(first, end)))
+        return other
+
+    def before_turn(self, turn: int, also: Ints = NO_TOKENS) -> TextCache:
+        """Return what a turn began with, attending `also` to these earlier tokens.
+
+        It evicts no more. Raises a ValueError if there was no such turn.
+        """
+        check_count("the turn", turn, 0, len(self.ends))
+        other, count = TextCache(self.decoder), self.ends[turn - 1] if turn else 0
+        other.ids, other.ends, other.turn_start = self.ids[:count], self.ends[:turn], count
+        other.attended_by_turn = self.attended_by_turn[:turn]
+        other._vectors = {name: each[:, :, :count] for name, each in self._vectors.items()}
+        gone = self._evicted_in[:, :, :count]
+        other._evicted_in = np.where(gone < turn, gone, EMPTY)
+        other._evicted_by = np.where(gone < turn, self._evicted_by[:, :, :count], Rule.none)
+        if turn and (attended := self.attended_by_turn[turn - 1]) is not None:
+            other.attended = _with_tokens(attended, also) if len(also) else attended
         return other
 
     def _recompute(self, first: int, end: int, attended: Ints) -> None:
@@ -451,16 +471,27 @@ def read(caches: Sequence[ModelCache], ids: ArrayLike, last: int | None = None) 
     """
     decoder = caches[0].decoder
     new = np.broadcast_to(np.asarray(ids, np.intp), (len(caches), np.shape(ids)[-1]))
-    most = decoder.shape.positions
-    longest = max(cache.count for cache in caches) + new.shape[1]
-    if longest > most:
-        raise ValueError(f"the text has {longest:,} tokens, but the model holds at most {most:,}")
+    check_length(decoder, max(cache.count for cache in caches) + new.shape[1])
     if new.size and not 0 <= new.min() <= new.max() < decoder.shape.vocabulary:
         raise ValueError(f"a token is not one of the {decoder.shape.vocabulary:,} of the model")
     logits = decoder.read(new, caches, last=last)
     for cache, tokens in zip(caches, new.tolist(), strict=True):
         cache.ids += tokens
     return logits
+
+
+def check_length(decoder: Reader, tokens: int) -> None:
+    """Raise a ValueError if a text has more tokens than a model holds."""
+    most = decoder.shape.positions
+    if tokens > most:
+        raise ValueError(f"the text has {tokens:,} tokens, but the model holds at most {most:,}")
+
+
+def _with_tokens(attended: Ints, tokens: Ints) -> Ints:
+    """Return what each head attends to (L, K, S), and tokens that it does not."""
+    also = np.broadcast_to(tokens, (*attended.shape[:2], len(tokens)))
+    there = (attended[..., None] == also[..., None, :]).any(axis=2)
+    return np.concatenate([attended, np.where(there, EMPTY, also)], axis=2)
 
 
 @functools.cache

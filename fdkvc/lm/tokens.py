@@ -217,19 +217,29 @@ def load_tokens(stored: Path | GgufFile, vocabulary: int) -> Tokens:
         for token in range(min(vocabulary, 1000)):
             tokenizer.decode([token])
         first = tuple(tokenizer.encode("").ids)
-        more: dict[str, Any] = {}
-        marks: dict[Writer, tuple[int, ...]]
-        end: tuple[int, ...]
         if vocabulary_ids.keys() >= {*MARKS.values(), END}:
             marks = {writer: (vocabulary_ids[mark],) for writer, mark in MARKS.items()}
-            end = (vocabulary_ids[END],)
-        elif template := chat_template(_template(stored)):
-            tokenizer.encode_special_tokens = False
-            marks, end, more = _of_template(template, ids)
-            tokenizer.encode_special_tokens = True
-        else:
-            marks = {writer: ids(f"{writer.capitalize()}:") for writer in MARKS}
-            end = ids("\n")[-1:]
+            return Tokens(tokenizer, first, marks, vocabulary_ids[END])
+        tokenizer.encode_special_tokens = False
+        tokens = marked_tokens(tokenizer, first, _template(stored), ids)
+        tokenizer.encode_special_tokens = True
+    return tokens
+
+
+def marked_tokens(
+    tokenizer: Any, first: tuple[int, ...], template: str, ids: Callable[[str], tuple[int, ...]]
+) -> Tokens:
+    """Return the tokens of a chat model with a template, or of another without.
+
+    `ids` encodes a text with marks. Raises a ValueError if a tokenizer cannot encode lines.
+    """
+    marks: dict[Writer, tuple[int, ...]]
+    more: dict[str, Any] = {}
+    if parts := chat_template(template):
+        marks, end, more = _of_template(parts, ids)
+    else:
+        marks = {writer: ids(f"{writer.capitalize()}:") for writer in MARKS}
+        end = ids("\n")[-1:]
     if not (end and all(marks.values())):
         raise ValueError("its tokenizer cannot encode a line that begins with a name")
     return Tokens(tokenizer, first, marks, end[0], **more)

@@ -7,9 +7,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice, zip_longest
 
-import pandas as pd
-
-from fdkvc.attention import Floats
 from fdkvc.corpora.model_text import Passage, Writer, model_text
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.explain import answer_causes as causes
@@ -18,7 +15,7 @@ from fdkvc.lm.chat import Chat, is_looping
 from fdkvc.lm.head_eviction import check_no_future
 from fdkvc.lm.language_model import LanguageModel
 from fdkvc.lm.text_cache import TextCache
-from fdkvc.policies import Policy, read_policy
+from fdkvc.policies import Policy
 from fdkvc.ui.kit.lru import ByteLRU, cached
 from fdkvc.ui.kit.models import language_model
 
@@ -28,11 +25,7 @@ FULL = "all"
 
 def size_in_words(model: LanguageModel) -> str:
     """Return the number of parameters of a model in words."""
-    shape = model.decoder.shape
-    attention = shape.width * shape.head_width * 2 * (shape.heads + shape.kv_heads)
-    layer = attention + 3 * shape.width * shape.inner + 2 * shape.width
-    ends = shape.vocabulary * shape.width * (1 if shape.tied else 2) + shape.width
-    return f"{(shape.layers * layer + ends) / 1e6:.1f} million"
+    return f"{model.decoder.shape.parameters / 1e6:.1f} million"
 
 
 @dataclass(frozen=True)
@@ -267,34 +260,3 @@ def restored(answered: Answered, name: str) -> causes.Restoration:
     """Return the answers after restoring what a policy evicted."""
     chat = answered.context
     return causes.restore_spans(chat.model, chat.caches[name], chat.passages[name])
-
-
-Text = tuple[tuple[int, ...], tuple[tuple[Writer, int, int], ...]]
-"""The ids of a text, and its passages as (writer, first, end)."""
-
-
-def text_of(answered: Answered) -> Text:
-    """Return the whole dialog, or the full cache's text of a chat."""
-    conversation, chat = answered.conversation, answered.chat
-    if conversation.messages:
-        return tuple(chat.caches[FULL].ids), tuple(chat.passages[FULL])
-    tokens = chat.model.tokens
-    ids, passages = [*tokens.first], []
-    for passage in conversation.passages:
-        first = len(ids)
-        ids += tokens.encode_passage(passage).ids
-        passages.append((passage.writer, first, len(ids)))
-    return tuple(ids), tuple(passages)
-
-
-@cached
-def damage(conversation: Conversation, text: Text) -> pd.DataFrame:
-    """Return every policy's damage on a text; see `fdkvc.explain.answer_causes.damage_table`."""
-    return causes.damage_table(conversation.language_model, conversation.caches(), *text)
-
-
-@cached
-def head_damage(conversation: Conversation, name: str, text: Text) -> Floats:
-    """Return the damage by head; see `fdkvc.explain.answer_causes.damage_by_head`."""
-    limits = conversation.budget, conversation.decides
-    return causes.damage_by_head(conversation.language_model, read_policy(name), *limits, *text)
