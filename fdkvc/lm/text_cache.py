@@ -101,9 +101,7 @@ class TextCache:
         self._evicted_by: Codes = np.empty(self._evicted_in.shape, np.uint8)
         self._gathered: dict[str, Floats] = {}
         self._end = 0  # of the tokens whose vectors are stored
-        self._sharing = WeakSet(
-            [self]
-        )  # the caches with the same vectors, of which one extends them
+        self._sharing = WeakSet([self])  # caches with the same vectors, which one of them extends
 
     @property
     def count(self) -> int:
