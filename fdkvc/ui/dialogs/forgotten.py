@@ -90,7 +90,7 @@ def show_forgotten(page: str, done: Replayed) -> None:
     with st.container(horizontal=True):
         labels = {str(budget): f"{budget:,} entries" for budget in budgets}
         middle = str(budgets[len(budgets) // 2])
-        budget = int(pick(f"{page}/forgotten/budget", "At budget", labels, middle, 160))
+        budget = int(pick(f"{page}/forgotten/budget", "At budget", labels, middle))
         last = settings.policies[-1].name
         policy = pick(f"{page}/forgotten/policy", "Forgotten by", titles, last)
     grid = sources_grid(done.sources, settings, budget)

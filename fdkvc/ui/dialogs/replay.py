@@ -270,7 +270,7 @@ def _show(page: str, done: Replayed, budget: int) -> None:
                 percents = late_metric(key).percent
                 chart = drawn(rows[rows.metric == key], title, percent=percents)
                 show_chart(page, f"replay/{key}", chart)
-    key = pick(f"{page}/replay/metric", "Table of", titles, width=360)
+    key = pick(f"{page}/replay/metric", "Table of", titles)
     titled = {policy.name: policy.title for policy in done.settings.policies} | {
         BEST: BEST.capitalize()
     }

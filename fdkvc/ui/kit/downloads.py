@@ -230,6 +230,6 @@ def show_files(
             st.caption(plain(CONTENT[name]))
     if charts:
         names = {key: picture_name(key).replace("_", " ") for key in charts}
-        key = pick(f"{page}/figure", "Chart", names, width=320)
+        key = pick(f"{page}/figure", "Chart", names)
         with st.container(horizontal=True):
             download_pictures(page, charts, [key])

@@ -297,8 +297,11 @@ def choice(page: str, field: Field, applies: bool = True, **looks: Any) -> Any:
     )
 
 
-def pick(key: str, label: str, labels: Mapping[str, str], start: str = "", width: int = 260) -> str:
-    """Show a selectbox outside of the link, first at `start` or the first; return the key."""
+def pick(key: str, label: str, labels: Mapping[str, str], start: str = "") -> str:
+    """Show a selectbox outside of the link, first at `start` or the first; return the key.
+
+    It is as wide as its longest label.
+    """
     names = list(labels)
     return st.selectbox(
         plain(label),
@@ -306,7 +309,7 @@ def pick(key: str, label: str, labels: Mapping[str, str], start: str = "", width
         index=names.index(start) if start in labels else 0,
         format_func=labels.__getitem__,
         key=key,
-        width=width,
+        width=max(160, 76 + 8 * max(map(len, labels.values()))),
     )
 
 
@@ -318,9 +321,9 @@ def pick_two(
     `first` and `second` are the label of a box and its choice at first.
     """
     with st.container(horizontal=True):
-        chosen = pick(f"{key}/one", first[0], labels, first[1], 370)
+        chosen = pick(f"{key}/one", first[0], labels, first[1])
         others = {name: label for name, label in labels.items() if name != chosen}
-        return chosen, pick(f"{key}/other", second[0], others, second[1], 370)
+        return chosen, pick(f"{key}/other", second[0], others, second[1])
 
 
 def segments(key: str, label: str, labels: Mapping[str, str], **looks: Any) -> str:
