@@ -36,14 +36,10 @@ class Progress:
     title: str
     seconds: float
     """Since the start."""
-    left: float | None = None
-    """Seconds left, where more is known than the pace so far."""
 
     @property
     def seconds_left(self) -> float:
-        """The time left, at the pace so far by default; infinite before anything is done."""
-        if self.left is not None:
-            return self.left
+        """The time left at the pace so far; infinite before anything is done."""
         return self.seconds * (self.total - self.done) / self.done if self.done else float("inf")
 
 

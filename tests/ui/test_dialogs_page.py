@@ -28,7 +28,6 @@ from fdkvc.files.trace import trace_files
 from fdkvc.limits import MAX_RECORDED_ENTRIES, MAX_SHOWN_HEADS
 from fdkvc.policies import policy_named, with_pinned_prompts
 from fdkvc.policies.together import Together
-from fdkvc.report.document import replay_command
 from fdkvc.run import bounds
 from fdkvc.run.evidence import demand_results, lost_turns
 from fdkvc.run.fork import Fork
@@ -599,9 +598,9 @@ def test_the_work_of_a_file_is_the_command_lines() -> None:
     assert (about["file"], about["source"]) == (file.digest, RECORDING.source)
 
     report = report_of(done)
-    command = replay_command(settings, "h2o", 0)
-    asked = build_parser().parse_args(command.split()[3:])
-    assert command in report
+    command = re.search("python -m fdkvc dialogs --dialogs FILE .* --out results", report)
+    assert command is not None
+    asked = build_parser().parse_args(command[0].split()[3:])
     assert (asked.policies, asked.budgets, asked.baseline) == (["fifo", "h2o"], [32, 48], "h2o")
     assert all(digest(text) in report for text in files.values())
     assert "A failed call: FIFO loses" in report

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from fdkvc.charts.lines import budgets_chart
+from fdkvc.charts.results import budgets_chart
 from fdkvc.corpora.lexical import LexicalRecordings
 from fdkvc.corpora.recordings import Recording
 from fdkvc.experiments.jobs import Execution
@@ -17,7 +17,6 @@ from fdkvc.experiments.plan import PLAN_BUDGETS
 from fdkvc.experiments.replay import (
     BEST,
     BUDGETS,
-    TOO_LARGE,
     Replay,
     cluster_means,
     not_computed,
@@ -25,8 +24,8 @@ from fdkvc.experiments.replay import (
 from fdkvc.experiments.statistics import MIN_CLUSTERS, over_clusters
 from fdkvc.experiments.summary import mean_table, paired_differences
 from fdkvc.explain.notes import pinned_notes
-from fdkvc.grid import Grid, figures, pivot
-from fdkvc.kinds.replay import OF_HEADS
+from fdkvc.grid import figures, marks_sentence, pivot
+from fdkvc.kinds.replay import OF_HEADS, replay_grid
 from fdkvc.limits import MAX_READ_MEGABYTES, MAX_TURN_TOKENS
 from fdkvc.parameters import Field
 from fdkvc.policies import read_policy, usable, with_pinned_prompts
@@ -272,14 +271,18 @@ def _show(page: str, done: Replayed, budget: int) -> None:
                 chart = drawn(rows[rows.metric == key], title, percent=percents)
                 show_chart(page, f"replay/{key}", chart)
     key = pick(f"{page}/replay/metric", "Table of", titles, width=360)
-    show_grid(_by_budget(done, means[means.metric == key], ["policy"]), titles[key])
+    titled = {policy.name: policy.title for policy in done.settings.policies} | {
+        BEST: BEST.capitalize()
+    }
+    show_grid(replay_grid(done.table, done.baseline, key, titled.__getitem__), titles[key])
+    st.caption(plain(marks_sentence(done.baseline)))
     if done.table.services.nunique() > 1:
         with st.expander("By cluster"):
             table = cluster_means(done.table[done.table.metric == key])
-            table = table.assign(ci_low=np.nan, ci_high=np.nan).sort_values(
-                "services", kind="stable"
-            )
-            grid = _by_budget(done, table, ["services", "policy"])
+            table = table.assign(policy=_titles(done, table), ci_low=np.nan, ci_high=np.nan)
+            table = table.sort_values("services", kind="stable")
+            words, label = figures(table), "budget {}".format
+            grid = pivot(table, words, ["services", "policy"], label=label)
             show_grid(grid, f"{titles[key]}, by cluster")
     show_glossary(key.removeprefix("late_") for key in metrics)
     if not done.arguments.empty:
@@ -388,13 +391,4 @@ def report_of(done: Replayed) -> str:
         more.append(f"These are {requested} of {every} dialogs of a file.")
     if done.table.dialog.nunique() < requested:
         more.append(f"The run was cancelled: {count(requested, 'dialog')} were requested.")
-    return dialogs_report(replay_parts(done, trace=bool(done.file.traced)), more)
-
-
-def _by_budget(done: Replayed, table: pd.DataFrame, rows: list[str]) -> Grid:
-    """Return a row for each of `rows` and a column for each budget: mean and interval."""
-    table = table.assign(policy=_titles(done, table)).drop_duplicates([*rows, "budget"])
-    words = np.where(table["mean"].isna(), TOO_LARGE, figures(table)).tolist()
-    grid = pivot(table, words, rows, label="budget {}".format, missing=TOO_LARGE)
-    dialogs = table.groupby(rows, sort=False).n.max()
-    return grid.beside({"dialogs": [*map(str, dialogs)]})
+    return dialogs_report(replay_parts(done), more)

@@ -6,7 +6,7 @@ or the sidebar has their settings.
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta, timezone
 from functools import partial
 from typing import Any
@@ -19,14 +19,14 @@ from fdkvc.files.shipped import papers_run
 from fdkvc.parameters import Field
 from fdkvc.policies import read_policy
 from fdkvc.replication.cells import scenario_label
-from fdkvc.replication.pairs import runs_table, same_dialogs
+from fdkvc.replication.tables import runs_table, same_dialogs
 from fdkvc.run.metrics import late_metric
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import offer_zip
 from fdkvc.ui.kit.fields import pick_two
 from fdkvc.ui.kit.jobs import Job
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.kit.run_panel import run_panel, shared_jobs, under_way
+from fdkvc.ui.kit.run_panel import job_key, run_panel, shared_jobs, shown_key
 from fdkvc.words import count, minus
 
 
@@ -110,21 +110,6 @@ class Past:
         return f"{self.job.requested.astimezone(zone):%d %b %H:%M:%S}"
 
 
-@dataclass
-class _View:
-    """What a session has seen of a page's runs: settings, and the names of runs."""
-
-    seen: list[Any] = field(default_factory=list)
-    looked_for: Any = None
-    showing: str = ""
-    ended: str = ""
-
-
-def _view(page: str) -> _View:
-    view: _View = st.session_state.setdefault(f"{page}/runs", _View())
-    return view
-
-
 def _title(page: str, name: str) -> str:
     return f"{page}/runs/{name}"
 
@@ -139,12 +124,15 @@ def open_run(kind: Kind, beside: Callable[[Any], object] = lambda settings: None
         above = st.container() if kind.sidebar else nullcontext()
         settings = kind.choose(page)
         with above:
-            job = run_panel(page, "Run", partial(kind.measure, settings), settings)
-    view = _view(page)
-    if settings not in view.seen:
-        view.seen.append(settings)
+            run_panel(page, "Run", partial(kind.measure, settings), settings, [*_shipped(kind)])
     every = available_runs(kind)
-    shown = _at_hand(view, every, settings, job)
+    shown = every.get(st.session_state.get(shown_key(page), ""))
+    if shown is None or shown.settings != settings:
+        for past in every.values():
+            if past.settings == settings and not past.cancelled:
+                shown = past  # the last one
+    if shown is not None:
+        st.session_state[shown_key(page)] = shown.name
     with st.container(horizontal=True, vertical_alignment="center"):
         if every:
             _list(kind, every, shown)
@@ -163,15 +151,12 @@ def open_run(kind: Kind, beside: Callable[[Any], object] = lambda settings: None
 
 
 def available_runs(kind: Kind) -> dict[str, Past]:
-    """Return every run with a result by name: those shipped and seen here, then oldest first."""
-    runs = [
-        Past(f"shipped {kind.describe(run.settings)}", run)
-        for run in kind.shipped
-        if run.settings in _view(kind.page).seen
-    ]
+    """Return every run with a result by name: those that are shipped, then oldest first."""
+    runs = [*_shipped(kind).values()]
     for job in shared_jobs().results(kind.settings_type):
         # One that ends while the page is drawn is shown, and listed, when it is drawn again.
-        if job.name != under_way(kind.page) and kind.belongs(job.content):
+        running = st.session_state.get(job_key(kind.page))
+        if job.name != running and kind.belongs(job.content):
             past = Past(job.name, job.result, job)
             done, requested = kind.finished(past.result)
             cancelled = f", cancelled after {done:,} of {requested:,} dialogs" * past.cancelled
@@ -184,22 +169,9 @@ def available_runs(kind: Kind) -> dict[str, Past]:
     return {past.name: past for past in runs}
 
 
-def _at_hand(view: _View, every: Mapping[str, Past], settings: Any, job: Job | None) -> Past | None:
-    """Return the run to show for these settings, None if there is none.
-
-    That is the run of `job` if it has just ended, else the last one of these settings that was not
-    cancelled, else the one shown.
-    """
-    if job is not None and job.name != view.ended:
-        view.ended = view.showing = job.name
-    elif view.looked_for != settings:
-        same = [
-            past.name for past in every.values() if past.settings == settings and not past.cancelled
-        ]
-        if same and view.showing not in same:
-            view.showing = same[-1]
-    view.looked_for = settings
-    return every.get(view.showing)
+def _shipped(kind: Kind) -> dict[str, Past]:
+    runs = [Past(f"shipped {kind.describe(run.settings)}", run) for run in kind.shipped]
+    return {past.name: past for past in runs}
 
 
 def _describe(kind: Kind, past: Past, settings: Any) -> None:
@@ -269,14 +241,13 @@ def _row(kind: Kind, past: Past, is_shown: bool) -> None:
 def _show(kind: Kind, past: Past) -> None:
     link = kind.link(past.settings)
     fields.adopt(kind.page, kind.link_fields(kind.page, link), link)
-    _view(kind.page).showing = past.name
+    st.session_state[shown_key(kind.page)] = past.name
 
 
 def _delete(page: str, name: str) -> None:
-    if st.session_state.get(f"{page}/shown") == name:
-        del st.session_state[f"{page}/shown"]
+    if st.session_state.get(shown_key(page)) == name:
+        del st.session_state[shown_key(page)]
     shared_jobs().drop(name)
-    _view(page).looked_for = None
 
 
 @st.fragment
