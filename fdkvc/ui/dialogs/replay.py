@@ -179,7 +179,8 @@ def replay_file(run: FileRun, **how: Unpack[Execution]) -> Replayed | None:
             raise ValueError(reason)
         return None
     recordings = [row for at in sorted(read.recordings) for row in read.recordings[at]]
-    done = Replayed.measure(run.replay, recordings, about | {"vectors": run.vectors}, **how)
+    about |= {"model": run.vectors, "vectors": "vectors={}&layers={}".format(*run.vectors)}
+    done = Replayed.measure(run.replay, recordings, about, **how)
     table, arguments = _over_heads(done.table), _over_heads(done.arguments)
     firsts = ReadRecordings(run.vectors, file, read)
     return replace(done, table=table, arguments=arguments, recordings=firsts)
@@ -290,7 +291,7 @@ def _show(page: str, done: Replayed, budget: int) -> None:
         show_forgotten(page, done)
     with st.container(horizontal=True):
         with st.popover("Download the run", icon=":material/download:"):
-            st.caption("The same files as `python -m fdkvc dialogs` writes.")
+            st.caption("Files as `python -m fdkvc dialogs` writes them.")
             download_files(f"{page}/replay", lambda: files_of(done), FILES)
             shown = [f"replay/{key}" for key in metrics]
             download_pictures(f"{page}/replay", shown_charts(page), shown)
