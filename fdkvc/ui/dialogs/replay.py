@@ -200,8 +200,11 @@ def show_compared(page: str, one: Replayed, other: Replayed) -> None:
     policies = [read_policy(name).title for name in paired.known]
     names = [late_metric(name).title for name in paired.metric]
     words = figures(paired, ("mean_diff", "ci_low", "ci_high"), signs=True)
-    grid = pivot(paired.assign(policy=policies, **{"": names}), words, ["policy", ""])
+    grid = pivot(paired.assign(policy=policies, metric=names), words, ["policy", "metric"])
     show_grid(grid, "Difference (first − second) by budget")
+    st.caption(
+        "First − second, by budget. An entry is a token of the model that read it, or a word."
+    )
 
 
 def _over_heads(table: pd.DataFrame) -> pd.DataFrame:
