@@ -83,11 +83,11 @@ def head_recordings(
     layers = range(shape.layers) if layers is None else layers
     hidden, queries = cache.vectors("hidden"), cache.vectors("queries")
     keys, values = (cache.vectors(name)[[*layers]] for name in ("keys", "values"))
-    found = []
+    recordings = []
     for at, head in np.ndindex(len(layers), shape.kv_heads):
         heads = range(head * shape.group, (head + 1) * shape.group)
         shared = (shape.group, *keys.shape[2:])
-        found.append(
+        recordings.append(
             Recording(
                 replace(transcript, name=f"{transcript.name}, {layers[at]}.{head}"),
                 tokens,
@@ -100,4 +100,4 @@ def head_recordings(
                 surprisal=None if surprisal is None else np.array(surprisal, np.float32),
             )
         )
-    return found
+    return recordings
