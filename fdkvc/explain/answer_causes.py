@@ -49,9 +49,10 @@ class Word:
 def words_of(tokens: Tokens, ids: Sequence[int], passages: Passages) -> tuple[Word, ...]:
     """Return the words of each passage; special tokens are not words."""
     return tuple(
-        Word(text, number, first + low, first + high)
+        Word(text, number, start + low, start + high)
         for number, (_, first, end) in enumerate(passages)
-        for text, low, high in _words(tokens, ids[first:end])
+        for start, stop in tokens.texts_of(ids[first:end], first)
+        for text, low, high in _words(tokens, ids[start:stop])
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -131,6 +131,15 @@ class Tokens:
     def passage_text(self, ids: Sequence[int]) -> str:
         """Return the text of a passage without its mark, and the prompt before it."""
         return self.text(ids[self.mark_of(ids)[0] :]).strip()
+
+    def texts_of(self, ids: Sequence[int], at: int = 0) -> Iterator[tuple[int, int]]:
+        """Yield the tokens (first, end) of the prompt's text in a passage, if any, and of its own.
+
+        They count from `at` for the passage's first token.
+        """
+        if self.prompt and tuple(ids[: len(self.prompt)]) == self.prompt:
+            yield at + len(self.kinds.get("system", ())), at + len(self.prompt)
+        yield at + self.mark_of(ids)[0], at + len(ids)
 
     def mark_of(self, ids: Sequence[int]) -> tuple[int, list[str]]:
         """Return how many tokens of a passage its mark takes, and whose mark it is."""

@@ -31,7 +31,7 @@ from fdkvc.report.answer import call_html
 from fdkvc.report.shipped_answers import TABLES
 from fdkvc.report.shipped_answers import shipped_report as report
 from fdkvc.run.metrics import METRICS
-from fdkvc.ui.answers import choices, conversation
+from fdkvc.ui.answers import choices, conversation, scene
 from fdkvc.ui.answers.conversation import FULL
 from fdkvc.ui.answers.measured import OTHERWISE, damage_rows
 from fdkvc.ui.kit.markdown import plain
@@ -316,7 +316,7 @@ def test_an_answer_is_stopped_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> No
             if chat.steps == 3:  # a click: its callback, and the next run
                 (answered,) = (found for found, _ in conversation.ANSWERS._held.values())
                 monkeypatch.setattr(Chat, "answer", answer)
-                choices.limit_answer("answers", answered)
+                choices.limit_answer("answers", answered.conversation)
                 st.rerun()
 
     monkeypatch.setattr(Chat, "answer", stopping)
@@ -339,7 +339,11 @@ def test_an_answer_is_stopped_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> No
     assert link_of(stopped)["stops"] == ""
 
 
-def test_a_message_is_written_anew_and_those_after_it_are_dropped() -> None:
+def test_a_message_is_written_anew_and_those_after_it_are_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(conversation.ANSWERS, "_held", OrderedDict())
+    monkeypatch.setattr(scene, "PATIENCE", 0.0)  # each answer can be stopped
     said = "A table for two, please.\nIn San Jose.\nOn Friday."
     app = open_page("answers", file="nothing", policies="fifo", said=said, stops="1:3,2:4")
     assert "On Friday." in html(app)

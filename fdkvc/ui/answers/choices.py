@@ -15,7 +15,7 @@ from fdkvc.policies import POLICIES as EVERY
 from fdkvc.policies import Policy
 from fdkvc.policies.base import Available
 from fdkvc.run.metrics import metrics_of
-from fdkvc.ui.answers.conversation import FULL, Answered, Conversation
+from fdkvc.ui.answers.conversation import ANSWERS, FULL, Conversation
 from fdkvc.ui.dialogs import choices as dialogs
 from fdkvc.ui.dialogs.files import SHIPPED
 from fdkvc.ui.kit import fields
@@ -229,7 +229,7 @@ def _choose_policies(page: str, field: Field, model: LanguageModel) -> tuple[Pol
     return tuple(policies)
 
 
-def _stops(page: str, messages: int) -> tuple[tuple[int, int], ...]:
+def _stops(page: str, messages: int = MAX_TYPED_CHARACTERS) -> tuple[tuple[int, int], ...]:
     """Return the lengths of answers, up to that of so many messages."""
     pairs = (pair.split(":") for pair in held(page, STOPS).split(",") if pair)
     return tuple((int(at), int(steps)) for at, steps in pairs if int(at) <= messages)
@@ -247,11 +247,11 @@ def _forget_stops_of_another(page: str, begun: object, link: Mapping[str, str]) 
     st.session_state[place] = begun
 
 
-def limit_answer(page: str, answered: Answered, more: int = 0) -> None:
-    """End the last answer where it is now, or after so many more tokens."""
-    messages = len(answered.conversation.messages)
-    stops = (*_stops(page, messages), (messages, max(answered.chat.steps, 1) + more))
-    hold(page, STOPS, _written(stops))
+def limit_answer(page: str, conversation: Conversation, more: int = 0) -> None:
+    """End the last answer of a conversation where it is now, or after so many more tokens."""
+    found = ANSWERS.get(conversation.key)
+    steps = max(found.chat.steps if found else 0, 1) + more
+    hold(page, STOPS, _written((*_stops(page), (len(conversation.messages), steps))))
 
 
 def keep_messages(page: str, messages: Sequence[str], new: str = "") -> None:

@@ -38,14 +38,14 @@ def answer(page: str, conversation: Conversation) -> Answered | None:
             icon=":material/chat:",
         )
         return None
-    above, message, lanes, button = st.container(), st.empty(), st.empty(), st.empty()
+    above, message, lanes, button = st.empty(), st.empty(), st.empty(), st.empty()
     try:
-        answered = _answered(page, conversation, message, lanes, button)
+        answered = _answered(page, conversation, above, message, lanes, button)
     except ValueError as error:
+        above.empty()
         problems(sentence(str(error)))
         return None
-    with above:
-        st.header(plain(headline(answered)), anchor=False)
+    above.header(plain(headline(answered)), anchor=False)
     _show_message(message, answered)
     lanes.html(_lanes_html(answered))
     if answered.chat.unfinished():
@@ -54,7 +54,7 @@ def answer(page: str, conversation: Conversation) -> Answered | None:
             key=f"{page}/go-on",
             icon=":material/resume:",
             on_click=choices.limit_answer,
-            args=(page, answered, MAX_WRITTEN_TOKENS),
+            args=(page, conversation, MAX_WRITTEN_TOKENS),
             help="Let the model go on with the answers that were cut.",
         )
     return answered
@@ -63,6 +63,7 @@ def answer(page: str, conversation: Conversation) -> Answered | None:
 def _answered(
     page: str,
     conversation: Conversation,
+    above: DeltaGenerator,
     message: DeltaGenerator,
     lanes: DeltaGenerator,
     button: DeltaGenerator,
@@ -74,6 +75,7 @@ def _answered(
     for part in parts[start:]:
         answered = begin(part, answered, lambda share: lanes.progress(share, words))
         if not answered.complete:
+            above.header("The model answers …", anchor=False)
             answered = _write(page, answered, message, lanes, button)
     assert answered is not None
     return answered
@@ -96,10 +98,10 @@ def _write(
                 offered = True
                 button.button(
                     "Stop",
-                    key=f"{page}/stop",
+                    key=f"{page}/stop/{len(answered.conversation.messages)}",
                     icon=":material/stop_circle:",
                     on_click=choices.limit_answer,
-                    args=(page, answered),
+                    args=(page, answered.conversation),
                     help="Stop the answers here. They can go on later, and so can the chat.",
                 )
             if monotonic() - drawn > DRAWN:

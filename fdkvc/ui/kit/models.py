@@ -14,14 +14,14 @@ MODELS = offered_models()
 """The place of each model, by the name that links have."""
 
 LABELS = {name: name for name in MODELS} | {
-    "bundled": "Bundled, 1.1 million parameters",
-    "smollm2": "SmolLM2, 135 million parameters",
+    "bundled": "Bundled (1.1 million)",
+    "smollm2": "SmolLM2 (135 million)",
 }
 
 MODEL = Field(
     "Model",
-    "The bundled model is small and was trained on service dialogs. SmolLM2 is a pretrained model "
-    "from a package. Models of your own are those with which the app was started: "
+    "By parameters. The bundled model is small and was trained on service dialogs. SmolLM2 is a "
+    "pretrained model from a package. Models of your own are those with which the app was started: "
     "fdkvc app --model FOLDER.",
     name="model",
     default="bundled",
