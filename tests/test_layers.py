@@ -78,6 +78,7 @@ PACKAGES = {
     "jinja2": {"lm"},
     "safetensors": {"corpora", "lm"},
     "tokenizers": {"lm"},
+    "llama_cpp": {"live"},
     "torch": {"corpora", "live", "conformance"},
     "transformers": {"corpora", "live", "conformance"},
 }

@@ -120,19 +120,18 @@ def series_chart(
 
 @unchecked
 def damage_chart(table: pd.DataFrame, policies: Sequence[str], theme: Theme) -> Spec:
-    """Return the damage over the turns with its data (policy, turn, writer, tokens, damage)."""
-    low, high = min(0.0, float(table.damage.min())), max(0.1, float(table.damage.max()))
-    room = 0.05 * (high - low)
-    ends = low - room, high + room
+    """Return the damage over the turns with its data (policy, turn, speaker, tokens, kl)."""
+    high = max(0.1, float(table.kl.max()))
+    ends = -0.05 * high, 1.05 * high
     base = alt.Chart(alt.NamedData("damage")).encode(
         x=_turns("turn", int(table.turn.max()) + 1),
-        y=axis_between(alt.Y, "damage", ends, tickCount=5, format="~g"),
+        y=axis_between(alt.Y, "kl", ends, tickCount=5, format="~g"),
     )
-    words = "policy:N", "turn:Q", "writer:N", "tokens:Q"
-    tooltip = [*words, *tips(".3f", damage="nats a token")]
+    words = "policy:N", "turn:Q", "speaker:N", "tokens:Q"
+    tooltip = [*words, *tips(".3f", kl="nats a token")]
     tints, legend = policy_scale(policies, theme), policy_legend(policies)
     lines = policy_lines(base, policies, tints, tooltip, 60, legend)
-    title = panel_title("Damage", "nats a token more than with the full cache")
+    title = panel_title("Damage", "KL from the full cache, nats a token")
     return single(theme, {"damage": table}, *lines, height=260, title=title)
 
 

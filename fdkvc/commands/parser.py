@@ -203,6 +203,7 @@ def build_parser() -> argparse.ArgumentParser:
         "folder of any causal model, a GGUF file of a Llama model, or smollm2",
         required=True,
     )
+    live.option("--engine", "NAME", "transformers or llama.cpp", default="transformers")
     live.option("--pool", "HOW", "score of heads that decide together: mean or max", default="mean")
     positions = "kept: rotary positions stay; slots: they are renumbered without gaps"
     live.option("--positions", "HOW", positions, default="kept")

@@ -37,8 +37,9 @@ from fdkvc.explain.answer_causes import grade_call
 from fdkvc.limits import MAX_CHUNK_NUMBERS
 from fdkvc.lm.chat import generate_passages
 from fdkvc.lm.head_eviction import DECIDES, EVERY, check_no_future
-from fdkvc.lm.head_recordings import head_recordings
+from fdkvc.lm.head_recordings import encode_dialog, head_recordings
 from fdkvc.lm.language_model import AnyModel
+from fdkvc.lm.losses import losses
 from fdkvc.lm.text_cache import ModelCache, TextCache, read
 from fdkvc.lm.tokens import MARKED, EncodedPassage
 from fdkvc.parameters import BUDGET, check_parameter, option
@@ -238,18 +239,6 @@ def _read(
     return rows, reader.caches[0]
 
 
-def encode_dialog(model: AnyModel, transcript: Transcript) -> list[EncodedPassage]:
-    """Return the passages of a dialog in tokens; ValueError if the model's context holds fewer."""
-    passages = model.tokens.encode_dialog(transcript)
-    count = len(model.tokens.first) + sum(len(passage.ids) for passage in passages)
-    most = model.decoder.shape.positions
-    if count > most:
-        raise ValueError(
-            f"{transcript.name}: {count:,} tokens, but the model holds at most {most:,}"
-        )
-    return passages
-
-
 def readable(
     model: AnyModel, transcripts: Sequence[Transcript]
 ) -> tuple[list[Transcript], list[str]]:
@@ -339,18 +328,9 @@ class _Reader:
 
     def _score(self, logits: Floats, targets: NDArray[np.intp]) -> NDArray[np.intp]:
         """Score logits (C, n, V) for the tokens that came; return the likeliest (C, n)."""
-        best = logits.argmax(axis=-1)
-        relative, total = logits, np.empty_like(logits[..., 0])  # the logits are not used again
-        relative -= np.take_along_axis(logits, best[..., None], axis=-1)
-        for at in range(len(logits) - 1, -1, -1):  # the full cache's last
-            powers = np.exp(relative[at])
-            total[at] = powers.sum(axis=-1)
-        lost = np.log(total)
-        came = relative[:, np.arange(len(targets)), targets]
-        likely = powers / total[0, :, None]
-        expected = np.einsum("nv,cnv->cn", likely, relative) - lost  # of log p, under the full
-        self.scores.append((lost - came, np.maximum(expected[0] - expected, 0), best == best[0]))
-        return np.asarray(best)
+        nats, kl, best = losses(logits, targets)
+        self.scores.append((nats, kl, best == best[0]))
+        return best
 
     def _grade_values(self, passage: EncodedPassage, likeliest: NDArray[np.intp]) -> None:
         """Note which values each cache would write, by the likeliest tokens after the mark."""

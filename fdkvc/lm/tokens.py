@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,16 @@ from numpy.typing import NDArray
 from fdkvc.attention import SPEAKERS
 from fdkvc.corpora.formats import read_bytes
 from fdkvc.corpora.gguf_file import GgufFile
-from fdkvc.corpora.model_folder import parse_config
+from fdkvc.corpora.model_folder import (
+    TOKENIZER,
+    as_value_error,
+    check_tokenizer,
+    parse_config,
+    stderr_silenced,
+)
 from fdkvc.corpora.model_text import CALL_TAGS, Passage, Writer, model_text
-from fdkvc.corpora.token_traits import token_traits
-from fdkvc.corpora.tokenizer_file import FILE, as_value_error, check_tokenizer, stderr_silenced
+from fdkvc.corpora.token_traits import surprisal_in, token_traits
 from fdkvc.corpora.transcripts import Transcript, word_ids
-from fdkvc.corpora.word_frequencies import surprisal_in
 from fdkvc.limits import MAX_MODEL_JSON_BYTES
 from fdkvc.lm.chat_template import ChatTemplate, chat_template
 
@@ -124,22 +128,40 @@ class Tokens:
             ends += [start + length for length in lengths]
         return self.text(ids), list(zip([0, *ends], ends, strict=False))
 
-    def _speaker(self, ids: Sequence[int]) -> int:
-        """Return the speaker of a passage by the mark that it begins with."""
+    def passage_text(self, ids: Sequence[int]) -> str:
+        """Return the text of a passage without its mark, and the prompt before it."""
+        return self.text(ids[self.mark_of(ids)[0] :]).strip()
+
+    def texts_of(self, ids: Sequence[int], at: int = 0) -> Iterator[tuple[int, int]]:
+        """Yield the tokens (first, end) of the prompt's text in a passage, if any, and of its own.
+
+        They count from `at` for the passage's first token.
+        """
+        if self.prompt and tuple(ids[: len(self.prompt)]) == self.prompt:
+            yield at + len(self.kinds.get("system", ())), at + len(self.prompt)
+        yield at + self.mark_of(ids)[0], at + len(ids)
+
+    def mark_of(self, ids: Sequence[int]) -> tuple[int, list[str]]:
+        """Return how many tokens of a passage its mark takes, and whose mark it is."""
         first = 0
         for before in (self.closing, self.first, self.prompt):  # a written passage is closed later
             first += len(before) * (tuple(ids[first : first + len(before)]) == before)
-        writers = [
-            writer
+        found = [
+            (first + len(mark), writer)
             for writer, mark in (*self.marks.items(), *self.kinds.items())
             if tuple(ids[first : first + len(mark)]) == mark
         ]
+        return max(found, default=(0, ""))[0], [writer for _, writer in found]
+
+    def _speaker(self, ids: Sequence[int]) -> int:
+        """Return the speaker of a passage by the mark that it begins with."""
+        _, writers = self.mark_of(ids)
         return SPEAKERS.index("user" if writers == ["user"] else "system") if writers else -1
 
     def surprisal(self, ids: Sequence[int]) -> list[float]:
         """Return the surprisal of tokens without context, in nats.
 
-        It is that of the first word of a token's text; see `fdkvc.corpora.word_frequencies`.
+        It is that of the first word of a token's text; see `fdkvc.corpora.token_traits`.
         """
         for token in {*ids} - self._surprisal.keys():
             text = self.text([token])
@@ -175,23 +197,23 @@ def load_tokens(stored: Path | GgufFile, vocabulary: int) -> Tokens:
     """
     from tokenizers import Tokenizer
 
-    if isinstance(stored, Path) and not (stored / FILE).is_file():
-        raise ValueError(f"there is no file {FILE}")
-    with stderr_silenced(), as_value_error(f"{FILE} cannot be read"):
+    if isinstance(stored, Path) and not (stored / TOKENIZER).is_file():
+        raise ValueError(f"there is no file {TOKENIZER}")
+    with stderr_silenced(), as_value_error(f"{TOKENIZER} cannot be read"):
         if isinstance(stored, Path):
-            tokenizer = Tokenizer.from_file(str(stored / FILE))
+            tokenizer = Tokenizer.from_file(str(stored / TOKENIZER))
         else:
             check_tokenizer(content := stored.tokenizer)
             tokenizer = Tokenizer.from_str(json.dumps(content))
         vocabulary_ids = tokenizer.get_vocab()
     highest = max(vocabulary_ids.values(), default=0)
     if highest >= vocabulary:
-        raise ValueError(f"{FILE} has the token {highest}, but there are {vocabulary:,}")
+        raise ValueError(f"{TOKENIZER} has the token {highest}, but there are {vocabulary:,}")
 
     def ids(text: str) -> Any:
         return tuple(tokenizer.encode(text, add_special_tokens=False).ids)
 
-    with stderr_silenced(), as_value_error(f"{FILE} cannot be used"):
+    with stderr_silenced(), as_value_error(f"{TOKENIZER} cannot be used"):
         tokenizer.encode_special_tokens = True  # so that typed text cannot contain a mark
         tokenizer.no_padding()
         tokenizer.no_truncation()
@@ -199,19 +221,29 @@ def load_tokens(stored: Path | GgufFile, vocabulary: int) -> Tokens:
         for token in range(min(vocabulary, 1000)):
             tokenizer.decode([token])
         first = tuple(tokenizer.encode("").ids)
-        more: dict[str, Any] = {}
-        marks: dict[Writer, tuple[int, ...]]
-        end: tuple[int, ...]
         if vocabulary_ids.keys() >= {*MARKS.values(), END}:
             marks = {writer: (vocabulary_ids[mark],) for writer, mark in MARKS.items()}
-            end = (vocabulary_ids[END],)
-        elif template := chat_template(_template(stored)):
-            tokenizer.encode_special_tokens = False
-            marks, end, more = _of_template(template, ids)
-            tokenizer.encode_special_tokens = True
-        else:
-            marks = {writer: ids(f"{writer.capitalize()}:") for writer in MARKS}
-            end = ids("\n")[-1:]
+            return Tokens(tokenizer, first, marks, vocabulary_ids[END])
+        tokenizer.encode_special_tokens = False
+        tokens = marked_tokens(tokenizer, first, _template(stored), ids)
+        tokenizer.encode_special_tokens = True
+    return tokens
+
+
+def marked_tokens(
+    tokenizer: Any, first: tuple[int, ...], template: str, ids: Callable[[str], tuple[int, ...]]
+) -> Tokens:
+    """Return the tokens of a chat model with a template, or of another without.
+
+    `ids` encodes a text with marks. Raises a ValueError if a tokenizer cannot encode lines.
+    """
+    marks: dict[Writer, tuple[int, ...]]
+    more: dict[str, Any] = {}
+    if parts := chat_template(template):
+        marks, end, more = _of_template(parts, ids)
+    else:
+        marks = {writer: ids(f"{writer.capitalize()}:") for writer in MARKS}
+        end = ids("\n")[-1:]
     if not (end and all(marks.values())):
         raise ValueError("its tokenizer cannot encode a line that begins with a name")
     return Tokens(tokenizer, first, marks, end[0], **more)

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from fdkvc.attention import Bools, Floats, Ints, Observation
+from fdkvc.cache import Cache, Pages
 from fdkvc.parameters import Field, changed, parameters_of
-from fdkvc.policies.base import Look, Policy, Step
+from fdkvc.policies.base import Look, Policy, Score, Step, Update, within
 
 
 class _Forwarded:
     """An attribute of the wrapped policy."""
 
-    def __set_name__(self, owner: type, name: str) -> None:
+    def __init__(self, name: str) -> None:
         self._name = name
 
     def __get__(self, wrapper: Wrapper | None, owner: type) -> Any:
         return self if wrapper is None else getattr(wrapper.policy, self._name)
-
-
-def forwarded() -> Any:
-    """Declare a property or a method that is the wrapped policy's."""
-    return _Forwarded()
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,9 @@ class Wrapper(Policy):
     def __post_init__(self) -> None:
         """Check the hyperparameters, and that the wrapper can change the wrapped policy.
 
-        Raises
-        ------
-        ValueError
-            If the wrapped policy has this wrapper already, evicts nothing, stores everything, or
-            has a hyperparameter of the same name; with the wrapper's own `refusal`, if any.
+        Raises a ValueError if the wrapped policy has this wrapper already, evicts nothing, stores
+        everything, or has a hyperparameter of the same name; with the wrapper's own `refusal`, if
+        any.
         """
         super().__post_init__()
         if any(type(policy) is type(self) for policy in inside(self.policy)):
@@ -75,28 +73,8 @@ class Wrapper(Policy):
     def looks_at(self) -> tuple[Look, ...]:
         return tuple(dict.fromkeys((*self.policy.looks_at, *self.also_looks_at)))
 
-    steps = forwarded()
-    bounded = forwarded()
-    reads_afresh = forwarded()
-    page_size = forwarded()
-    channels = forwarded()
-    ties = forwarded()
-    quantity_names = forwarded()
-    core = forwarded()
-    without_effect = forwarded()
-    initial_state = forwarded()
-    capacity = forwarded()
-    slots = forwarded()
-    tier_places = forwarded()
-    recalls = forwarded()
-    update = forwarded()
-    init_channels = forwarded()
-    after_insert = forwarded()
-    terms = forwarded()
-    protects = forwarded()
-    budgets = forwarded()
-    places = forwarded()
-    modulate = forwarded()
+    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+        return self.policy.terms(cache, turn)
 
     @property
     def name(self) -> str:
@@ -121,6 +99,41 @@ class Wrapper(Policy):
     def variant(self, **changes: float | int | str) -> Policy:
         here = {name: changes.pop(name) for name in super().settings if name in changes}
         return dataclasses.replace(self, policy=self.policy.variant(**changes), **here)
+
+
+for _name in (
+    *("steps", "bounded", "reads_afresh", "page_size", "channels", "ties", "quantity_names"),
+    *("core", "without_effect", "initial_state", "capacity", "slots", "tier_places", "recalls"),
+    *("update", "init_channels", "after_insert", "protects", "budgets", "places", "modulate"),
+):
+    setattr(Wrapper, _name, _Forwarded(_name))
+
+
+class Protecting(Wrapper):
+    """A wrapper that lists entries which neither the budget nor a threshold evicts."""
+
+    @abstractmethod
+    def listed(self, cache: Cache, turn: Observation) -> Bools:
+        """Mark the entries that stay (B, C)."""
+
+    def most_listed(self, budget: int) -> int | Ints:
+        """Return how many of them the budget has places for (B, 1): the oldest stay."""
+        return budget
+
+    def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
+        listed = self.listed(cache, turn)
+        listed &= np.cumsum(listed, axis=1) <= self.most_listed(budget)
+        return within(budget, lambda rest: listed | self.policy.protects(cache, turn, rest))
+
+    def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
+        """Exempt what is listed from the policy's threshold, with its pages."""
+        update = self.policy.update(cache, turn, score)
+        if update.stale is None:
+            return update
+        listed, size = self.listed(cache, turn), self.page_size
+        if size > 1:
+            listed = Pages(turn.position(cache.token) // size, size).of_whole(listed, cache)
+        return dataclasses.replace(update, stale=update.stale & ~listed)
 
 
 def inside(policy: Policy) -> Iterator[Policy]:

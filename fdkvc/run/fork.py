@@ -86,33 +86,15 @@ class Fork:
 def fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> Trace:
     """Continue a run after one of its turns with something changed.
 
-    Only the turns after the fork are run; up to it, the run is `trace` itself.
-
-    Parameters
-    ----------
-    trace : Trace
-        Recorded with its entries. It may be a fork itself; its pinned tokens stay pinned.
-    dialogs : DialogBatch
-        The dialogs of the run.
-    change : Fork
-        Its tokens are pinned or dropped in every row.
-
-    Returns
-    -------
-    Trace
-        Of the turns after the fork.
-
-    Raises
-    ------
-    ValueError
-        If the turn was not recorded or is the last, a token to pin or drop is not cached then, or
-        the budget is below 1 or below the number of pinned tokens.
+    Only the turns after the fork are run and returned; up to it, the run is `trace` itself, which
+    was recorded with its entries. It may be a fork; its pinned tokens stay pinned. Tokens are
+    pinned or dropped in every row. Raises a ValueError
+    if the turn was not recorded or is the last, a token to pin or drop is not cached then, or the
+    budget is below 1 or below the number of pinned tokens.
 
     Examples
     --------
-    >>> from fdkvc.synthetic.draw import generate
-    >>> from fdkvc.synthetic.scenarios import SCENARIOS
-    >>> from fdkvc.policies import policy_named
+    >>> from fdkvc import SCENARIOS, generate, policy_named
     >>> dialogs = generate(SCENARIOS["shift"])
     >>> trace = simulate(policy_named("fifo"), dialogs, budget=4)
     >>> future = fork(trace, dialogs, Fork(turn=2, pinned=93))

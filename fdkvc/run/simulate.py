@@ -25,12 +25,7 @@ def initial_state(
 ) -> State:
     """Return the state before the first turn: an empty cache.
 
-    Parameters
-    ----------
-    tokens : int
-        Number of tokens to come, if known; see `State.with_tier`.
-    layers, heads : int
-        As in `Observation`.
+    `tokens` are to come, if known; see `State.with_tier`. Layers and heads are as in `Observation`.
     """
     slots = policy.slots(budget, layers, heads)
     nothing = np.zeros((rows, slots), np.float32)
@@ -101,14 +96,7 @@ def take_turn(
 ) -> TurnResult:
     """Run one turn: recall, update, threshold, insertion, eviction, attention.
 
-    A row without tokens in this turn does not change.
-
-    Parameters
-    ----------
-    before : State
-        State after the previous turn.
-    pinned : array (B, P), optional
-        Tokens that are never evicted, −1 for none.
+    A row without tokens in this turn does not change. Pinned tokens (B, P) are never evicted.
     """
     old, tier = with_recalled(policy, before, turn)
     all_active = turn.all_active
@@ -172,6 +160,9 @@ def simulate(
 ) -> Trace:
     """Run a policy over dialogs.
 
+    Raises a ValueError for a budget below 1 or below the number of pinned tokens, or a start beyond
+    the dialogs.
+
     Parameters
     ----------
     budget : int
@@ -188,16 +179,9 @@ def simulate(
     pinned : array (B, P), optional
         Tokens that are never evicted once cached, −1 for none; at most `budget` a row.
 
-    Raises
-    ------
-    ValueError
-        For a budget below 1 or below the number of pinned tokens, or a start beyond the dialogs.
-
     Examples
     --------
-    >>> from fdkvc.synthetic.draw import generate
-    >>> from fdkvc.synthetic.scenarios import SCENARIOS
-    >>> from fdkvc.policies import policy_named
+    >>> from fdkvc import SCENARIOS, generate, policy_named
     >>> trace = simulate(policy_named("fifo"), generate(SCENARIOS["shift"]), budget=4)
     >>> trace.kept[0, 0].tolist()
     [28, 29, 30, 31]

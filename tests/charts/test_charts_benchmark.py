@@ -100,7 +100,7 @@ CHARTS: dict[str, Callable[[Theme], Spec]] = {
         SERIES, "AB", "Shift", "Alignment", POLICIES, (0.0, 1.0), theme
     ),
     "damage": lambda theme: damage_chart(
-        SERIES[["policy", "turn"]].assign(writer="calls", tokens=3, damage=SERIES["mean"]),
+        SERIES[["policy", "turn"]].assign(speaker="calls", tokens=3, kl=SERIES["mean"]),
         POLICIES,
         theme,
     ),

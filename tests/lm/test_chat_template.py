@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ import pytest
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.model_text import Passage, model_text, read_call
 from fdkvc.experiments.answers import Answers, run_answers
+from fdkvc.explain.answer_causes import words_of
 from fdkvc.lm import chat_template as module
 from fdkvc.lm.chat import Chat
 from fdkvc.lm.chat_template import chat_template
 from fdkvc.lm.language_model import load_language_model
+from fdkvc.lm.text_cache import read
 from fdkvc.lm.tokens import Tokens
 from fdkvc.policies import policy_named
 from tests.models import write_model
@@ -154,6 +157,41 @@ def test_a_chat_ends_its_turns_where_the_template_does(folder: Path) -> None:
     assert whole(model.tokens, ids[answered[1] : answered[2]]).startswith("<|im_start|>assistant\n")
     assert whole(model.tokens, ids[answered[1] : answered[2]]).endswith("<|im_end|>\n")
     assert whole(model.tokens, ids[again[1] :]) == "<|im_start|>user\nagain<|im_end|>\n"
+
+
+def test_marks_are_no_words_and_the_prompt_is_text(folder: Path) -> None:
+    model = load_language_model(folder)
+    chat = Chat(model, {"full": model.full()})
+    chat.add_message("hello there")
+    chat.add_message("again")
+    words = words_of(model.tokens, chat.caches["full"].ids, chat.passages["full"])
+
+    assert [word.text for word in words] == ["Be", "brief.", "hello", "there", "again"]
+    assert [word.passage for word in words] == [0, 0, 0, 0, 1]
+    for word in words:
+        assert model.tokens.text(chat.caches["full"].ids[word.tokens]).strip() == word.text
+
+
+def test_a_call_begins_as_words_do(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = iter(['<tool_call>[{"name": "book", "arguments": {}}]</tool_call>', "It is booked."])
+
+    def written(tokens: Tokens, caches: Any, logits: Any, **_: Any) -> Iterator[dict[int, int]]:
+        for token in tokens.encode(next(texts))[0]:
+            read(caches, [token])
+            yield {0: token}
+
+    monkeypatch.setattr("fdkvc.lm.chat.generate", written)
+    model = load_language_model(folder)
+    chat = Chat(model, {"full": model.full()})
+    chat.add_message("hello")
+    writers = [step["full"][0] for step in chat.answer()]
+
+    assert [writer for writer, *_ in chat.passages["full"]] == ["user", "call", "system"]
+    assert writers[0] == writers[-1] == "system"
+    assert "call" in writers
+    assert read_call(chat.text("full", 1)) == ("book", {})
+    assert chat.text("full") == "It is booked."
+    assert chat.text("full", 0) == "hello"
 
 
 def test_values_of_json_are_graded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from fdkvc.attention import Observation
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.model_text import Passage
-from fdkvc.corpora.word_frequencies import word_surprisal
+from fdkvc.corpora.token_traits import word_surprisal
 from fdkvc.lm import BUNDLED
 from fdkvc.lm.decoder import Decoder
 from fdkvc.lm.head_tokens import HeadTokens
@@ -309,6 +309,29 @@ def test_a_fork_goes_on_by_itself(decoder: Decoder) -> None:
     assert again.ids == [*ids, 2, 3, 4]
     with pytest.raises(ValueError, match="the count of a fork is 29, but must be a whole number"):
         cache.fork(29)
+
+
+def test_forks_share_what_both_have_read(decoder: Decoder) -> None:
+    cache = TextCache(decoder)
+    cache.reserve(60)
+    read([cache], ids := text(decoder, 20))
+    first, second = cache.fork(), cache.fork()
+    read([first], [5, 6])
+    read([second], [7, 8])
+    assert np.shares_memory(first.vectors("keys"), cache.vectors("keys"))
+    assert not np.shares_memory(second.vectors("keys"), cache.vectors("keys"))
+    for fork, more in ((first, [5, 6]), (second, [7, 8])):
+        read([alone := TextCache(decoder)], ids)
+        read([alone], more)
+        np.testing.assert_array_equal(fork.vectors("values"), alone.vectors("values"))
+    del first
+    read([third := cache.fork()], [9])  # where the first one wrote
+    assert np.shares_memory(third.vectors("keys"), cache.vectors("keys"))
+    read([cache], [5, 6])
+    assert third.ids == [*ids, 9]
+    read([alone := TextCache(decoder)], ids)
+    read([alone], [9])
+    np.testing.assert_array_equal(third.vectors("keys"), alone.vectors("keys"))
 
 
 def test_a_text_ends_where_the_positions_do(tmp_path: Path) -> None:

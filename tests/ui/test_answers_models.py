@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,7 @@ from fdkvc.lm import language_model as loading
 from fdkvc.lm.language_model import OWN_MODELS, offered_models
 from fdkvc.ui.kit import models
 from fdkvc.ui.kit.markdown import plain
-from tests.app_pages import link_of, open_page, settled
+from tests.app_pages import ROOT, html, link_of, open_page, press, settled
 from tests.lm.test_chat_template import CHATML, MARKS
 from tests.models import write_model
 from tests.ui.test_answers_page import lanes, say, words_of
@@ -92,3 +95,42 @@ def test_without_its_package_a_model_says_how_to_get_it(monkeypatch: pytest.Monk
         plain("The model 'smollm2' cannot be loaded: " + gguf_file.NO_MODEL + ".")
     ]
     assert len(lanes(choose(app, "bundled"))) == 5
+
+
+@pytest.mark.smollm2
+def test_smollm2_answers_under_five_caches() -> None:
+    app = say(open_page("answers", model="smollm2"), "What is the capital of Slovenia?")
+
+    assert list(lanes(app)) == ["Full cache", *FOUR]
+    assert lanes(app)["Full cache"].endswith("The capital of Slovenia is Ljubljana. ")
+    assert "134.5 million parameters" in words_of(app)
+    assert "system You are" not in html(app)
+    assert link_of(app).items() >= {"model": "smollm2", "budget": "64"}.items()
+    before = lanes(app)
+    say(app, "And of Austria?")
+    assert "Vienna" in lanes(app)["Full cache"]
+    press(app, "Take it back")
+    assert lanes(app) == before
+    app.session_state["answers/sections"] = "Restore evicted words"
+    assert "with a model of this size" in words_of(settled(app.run()))
+
+
+@pytest.mark.long
+@pytest.mark.smollm2
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="this system has no /proc")
+def test_a_chat_of_five_caches_takes_little_memory() -> None:
+    """Peak memory of the app's process with a chat that is too long: 1.3 GB at most."""
+    text = "\\n".join(f"Tell me about the number {number}, please." for number in range(20))
+    script = "from tests.app_pages import open_page; import re; "
+    script += f"app = open_page('answers', model='smollm2', said='{text}', stops="
+    script += "','.join(f'{at}:20' for at in range(1, 21))); print(app.error[0].value); "
+    script += "print(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])"
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, check=True, text=True, cwd=ROOT)
+    error, peak = done.stdout.splitlines()
+    assert re.fullmatch(
+        r"The text has \d+ tokens, but with 5 caches at most \d+ fit into memory: choose fewer "
+        "policies, or a shorter chat\\\\?.",
+        error,
+    ), error
+    assert int(peak) * 1024 < 1.3e9

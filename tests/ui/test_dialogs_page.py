@@ -21,7 +21,7 @@ from fdkvc.experiments.arguments import forgotten
 from fdkvc.experiments.replay import ARGUMENTS, REPLAYED, Replay, replay
 from fdkvc.experiments.statistics import MIN_CLUSTERS
 from fdkvc.explain.explain import explain
-from fdkvc.explain.overlap import all_entries
+from fdkvc.explain.tables import all_entries
 from fdkvc.files.export import csv_text
 from fdkvc.files.record import digest
 from fdkvc.files.trace import trace_files
@@ -41,7 +41,7 @@ from fdkvc.ui.dialogs import forgotten as forgotten_page
 from fdkvc.ui.dialogs.choices import VIEW
 from fdkvc.ui.dialogs.files import UPLOADS, DialogFile, read_dialog_file, shipped_file
 from fdkvc.ui.dialogs.forgotten import Replayed
-from fdkvc.ui.dialogs.replay import FILES, recommendation, replay_file, report_of
+from fdkvc.ui.dialogs.replay import FILES, FileRun, recommendation, replay_file, report_of
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import files_of
 from fdkvc.ui.kit.markdown import plain
@@ -73,6 +73,12 @@ def open_dialogs(brought: DialogFile | None = None, **link: object) -> AppTest:
     UPLOADS.put(key, brought)
     own = {"file": "own", "sha": brought.digest[:16]}
     return open_page("dialogs", {"dialogs/uploaded": key}, **own, **link)
+
+
+def replayed(settings: Replay, file: DialogFile) -> Replayed:
+    done = replay_file(FileRun(settings, file.key, None, file))
+    assert done is not None
+    return done
 
 
 def section(app: AppTest, name: str) -> AppTest:
@@ -567,7 +573,7 @@ def test_a_bound_that_is_too_large_is_said_in_the_table(monkeypatch: pytest.Monk
 
     run_until(press(section(app, "All dialogs of the file"), "Run"), "Shown: 2 dialogs")
     assert "Cancelled" not in words_of(app)
-    job = shared_jobs().find(app.session_state["dialogs/replay/shown"])
+    job = shared_jobs().find(app.session_state["dialogs/shown"])
     assert job is not None
     job.cancelled.set()  # too late to stop it
     all_done = "Cancelled after all 2 dialogs had finished: their results are complete."
@@ -582,7 +588,7 @@ def test_a_bound_that_is_too_large_is_said_in_the_table(monkeypatch: pytest.Monk
 def test_the_work_of_a_file_is_the_command_lines() -> None:
     file = shipped_file("dialogues")
     settings = Replay((policy_named("fifo"), policy_named("h2o")), (32, 48))
-    done = replay_file(settings, file)
+    done = replayed(settings, file)
     own = replay(settings, [lexical_recording(said) for said in file.transcripts])
 
     files = files_of(done)
@@ -649,7 +655,7 @@ def test_a_run_over_a_file_plans_and_lists_what_was_forgotten() -> None:
 def test_a_forgotten_argument_leads_to_its_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     file = shipped_file("rental")
     settings = Replay(with_pinned_prompts([policy_named("fifo")]), (64,))
-    done = replay_file(settings, file)
+    done = replayed(settings, file)
     asked: list[Any] = []
     monkeypatch.setattr(fields, "hold_and_rerun", lambda page, values: asked.extend(values))
     monkeypatch.setattr(forgotten_page, "held", lambda *_: ("fifo", "h2o"))
@@ -669,7 +675,7 @@ def test_a_forgotten_argument_leads_to_its_moment(monkeypatch: pytest.MonkeyPatc
 
 def test_a_forgotten_argument_of_another_dialog_is_shown_at_its_turn() -> None:
     file = shipped_file("dialogues")
-    done = replay_file(Replay((policy_named("fifo"),), (48,)), file)
+    done = replayed(Replay((policy_named("fifo"),), (48,)), file)
     lost = forgotten(done.arguments)
     row: Any = lost[lost.dialog == file.transcripts[1].name].iloc[-1].to_dict()
     app = open_dialogs(policies="fifo", look="fifo", dialog=0)
@@ -680,9 +686,9 @@ def test_a_forgotten_argument_of_another_dialog_is_shown_at_its_turn() -> None:
         patch.setattr(forgotten_page, "held", lambda *_: ("fifo",))
         arrived: list[Any] = []
         patch.setattr(forgotten_page, "arrive", lambda *given: arrived.append(given))
-        patch.setattr(choices, "which_dialog", lambda _, dialog: ("dialogues", "", dialog))
+        patch.setattr(choices, "which_dialog", lambda _, *place: ("dialogues", "", *place))
         forgotten_page.go_to("dialogs", done, row)
-    assert arrived == [("dialogs", ("dialogues", "", 1))]
+    assert arrived == [("dialogs", ("dialogues", "", 1, "lexical"))]
 
     app.session_state["pending"] = "dialogs", asked
     app.session_state["dialogs/opened"] = arrived[0][1]
@@ -695,7 +701,7 @@ def test_what_a_file_says_is_text_in_its_report() -> None:
     said = [{"role": "user", "content": NASTY}, {"role": NASTY, "content": "at six?"}]
     file = read_dialog_file(json.dumps([{"id": NASTY, "messages": said}]).encode(), "own.json")
     settings = Replay((policy_named("fifo"),), (32,))
-    done = replay_file(settings, file)
+    done = replayed(settings, file)
 
     assert NASTY in done.table.dialog.tolist()
     assert "<img" not in report_of(done)
@@ -761,7 +767,7 @@ def test_a_file_that_cannot_be_shown_is_not_asked_for_again() -> None:
     assert not app.error
     settled(app.selectbox(key="dialogs/vectors").set_value("bundled").run())
     (error,) = app.error
-    assert "tokens, but the model holds at most 1,024. Showing the lexical" in error.value
+    assert "tokens, but the model holds at most 1,024. Showing letters of words" in error.value
     assert "7 7 7" in words_said(app), "it is shown by the letters of its words"
 
 
@@ -793,10 +799,10 @@ def test_calls_are_among_the_words_where_a_person_wants_them(vectors: str) -> No
 def test_a_run_without_the_text_of_calls_is_no_run_with_it() -> None:
     app = section(open_dialogs(file="chat", policies="fifo"), "All dialogs of the file")
     run_until(press(app, "Run"), "Shown: 1 dialog")
-    assert "have changed since this run" not in words_of(app)
+    assert "settings differ from this run's" not in words_of(app)
 
     settled(app.selectbox(key="dialogs/calls").set_value("said").run())
-    assert "have changed since this run" in words_of(app)
+    assert "These settings have no results yet" in words_of(app)
 
 
 def test_a_dialog_that_is_too_large_with_its_calls_is_left_out_and_said() -> None:

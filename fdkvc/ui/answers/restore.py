@@ -17,6 +17,12 @@ def show_restored(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     """Show how restoring evicted words changes an answer."""
     if not answered.conversation.policies:
         return {}
+    if answered.chat.model.decoder.large:
+        st.info(
+            "Restoring lets the model answer up to 18 times, which takes minutes with a model of "
+            "this size: see Damage, where one word at a time is restored."
+        )
+        return {}
     name = choose_answer(page, answered, evicting=True)
     answers = restored(answered, name)
     calls = answered.conversation.expected_calls

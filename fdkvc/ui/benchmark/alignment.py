@@ -160,7 +160,9 @@ def conclusion(table: pd.DataFrame, differences: pd.DataFrame) -> Markdown:
             "is {:.2f}, below 1.96."
         )
         lines.append(words.format(published.t.abs().max()))
-    words = Markdown("- **With the value matrix, |t| is between {:.0f} and {:.0f}.**")
+    words = Markdown(
+        "- **With the topic in the space of the output, |t| is between {:.0f} and {:.0f}.**"
+    )
     lines.append(words.format(measured.t.abs().min(), measured.t.abs().max()))
     for place, side in (("above", sure.mean_diff > 0), ("below", sure.mean_diff < 0)):
         if side.any():

@@ -8,14 +8,17 @@ import pandas as pd
 import streamlit as st
 
 from fdkvc.corpora.model_folder import parse_config
+from fdkvc.corpora.recordings import Recording
 from fdkvc.experiments.arguments import SOURCE_LABELS
 from fdkvc.experiments.model_shape import SHAPE, SHAPES, ModelShape, shape_of
 from fdkvc.experiments.plan import budget_columns, plan_sentence, plan_table, smallest_budgets
 from fdkvc.experiments.statistics import MIN_CLUSTERS
 from fdkvc.kinds.replay import ReplayRun, sources_grid
 from fdkvc.limits import MAX_CONFIG_MEGABYTES, MAX_LANES
+from fdkvc.parameters import Field
 from fdkvc.ui.dialogs import choices
 from fdkvc.ui.dialogs.files import DialogFile
+from fdkvc.ui.dialogs.vectors import LAYERS, LETTERS, VECTORS, ReadRecordings, Vectors
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, pick, problems
 from fdkvc.ui.kit.frame import show_grid
@@ -31,9 +34,15 @@ LISTED = 200
 
 @dataclass(frozen=True, eq=False)
 class Replayed(ReplayRun):
-    """A replay of the dialogs of a file."""
+    """A replay of the dialogs of a file, as a model read them if there are `vectors`."""
 
     file: DialogFile = field(kw_only=True)
+    vectors: Vectors | None = None
+
+    def recording(self, dialog: int) -> Recording:
+        """Return one of the file's dialogs that ran."""
+        ran = self.recordings
+        return ran[ran.places.index(dialog) if isinstance(ran, ReadRecordings) else dialog]
 
 
 def show_plan(page: str, done: Replayed) -> None:
@@ -144,12 +153,14 @@ def go_to(page: str, done: Replayed, row: Mapping[Any, Any]) -> None:
     needed = (row["turn"], row["call"], row["call_number"]), row["slot"]
     token = next(
         int(mentions[-1][0])
-        for demand, mentions in done.file.recording(dialog).evidence
+        for demand, mentions in done.recording(dialog).evidence
         if (demand.needed_by, demand.slot) == needed
     )
-    values = [(choices.DIALOG, dialog), (choices.POLICIES, policies)]
+    model, layers = done.vectors or (LETTERS, LAYERS.default)
+    values: list[tuple[Field, Any]] = [(VECTORS, model), (LAYERS, layers)]
+    values += [(choices.DIALOG, dialog), (choices.POLICIES, policies)]
     values += [(choices.WHOSE, row["policy"]), (TURN, int(row["turn"])), (ENTRY, token)]
     if row["budget"] <= choices.BUDGET.high:
         values.append((choices.BUDGET, int(row["budget"])))
-    arrive(page, choices.which_dialog(page, dialog))
+    arrive(page, choices.which_dialog(page, dialog, model))
     fields.hold_and_rerun(page, values)
