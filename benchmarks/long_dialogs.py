@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks import own_peak, run_alone
 from fdkvc.corpora.arrays import one_dialog
 from fdkvc.corpora.lexical import word_vectors
-from fdkvc.corpora.word_frequencies import word_surprisal
+from fdkvc.corpora.token_traits import word_surprisal
 from fdkvc.dialogs import DialogBatch
 from fdkvc.experiments.jobs import one_blas_thread
 from fdkvc.policies import read_policy

@@ -18,7 +18,7 @@ from fdkvc.run.metrics import late_metric
 DIFFERS = "≠"
 """Marks a figure that differs significantly from the baseline's."""
 
-PLACES = f"{FIRST} best of its column, {TIED} the best and what is not distinguishable from it"
+PLACES = f"{FIRST} best of its column, {TIED} not distinguishable from the best"
 """What the marks of first places say."""
 
 

@@ -21,8 +21,8 @@ from benchmarks import options
 from fdkvc.corpora.formats import read_bytes, read_dialogs
 from fdkvc.corpora.lexical import LexicalRecordings
 from fdkvc.corpora.recordings import Recording
+from fdkvc.corpora.token_traits import word_surprisal
 from fdkvc.corpora.transcripts import Transcript
-from fdkvc.corpora.word_frequencies import word_surprisal
 from fdkvc.experiments.replay import Replay, replay
 from fdkvc.experiments.shipped_tables import FOLDER, TABLES
 from fdkvc.experiments.summary import mean_by_cluster

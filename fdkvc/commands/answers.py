@@ -77,7 +77,7 @@ def live(options: Namespace) -> None:
         about["note"] = model.full().cache.left
         how: Execution = {"workers": 1, "on_progress": on_progress}
         run = AnswersRun.measure(settings, model, transcripts, about, **how)
-        turns = [[turn.ids for turn in encode_dialog(model, each)] for each in transcripts]
+        turns = [[turn.ids for turn in encode_dialog(model, text)] for text in transcripts]
         longest = max(turns, key=lambda dialog: sum(map(len, dialog)))
         began = perf_counter()
         cost = measure_cost(
@@ -95,7 +95,8 @@ def live(options: Namespace) -> None:
     if options.trace:
         first = settings.policies[0], settings.budgets[0], settings.decides
         recorded, skipped = record_all(
-            lambda each: record_dialog(model, *first, each, encode_dialog(model, each)), transcripts
+            lambda dialog: record_dialog(model, *first, dialog, encode_dialog(model, dialog)),
+            transcripts,
         )
         if skipped:
             warn(skipped_text(skipped))

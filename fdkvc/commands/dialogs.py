@@ -73,7 +73,7 @@ def capture(options: Namespace) -> None:
         options.model, options.layer, options.heads, options.reads, options.surprisal
     )
     recordings, skipped = record_all(
-        lambda each: [recorder.record(model, each)], transcripts, options.half
+        lambda dialog: [recorder.record(model, dialog)], transcripts, options.half
     )
     if not recordings:
         raise ValueError(skipped[0])
@@ -113,12 +113,12 @@ def record_all(
     with progress() as on_progress:
         for done, transcript in enumerate(transcripts, start=1):
             try:
-                found = record(transcript)
+                recorded = record(transcript)
             except ValueError as error:
                 skipped.append(str(error))
-                found = []
-            for each in found:
-                size = trace_size(each, half)
+                recorded = []
+            for recording in recorded:
+                size = trace_size(recording, half)
                 total = size if total is None else total + size
             try:
                 if total is not None:
@@ -126,7 +126,7 @@ def record_all(
             except ValueError as error:
                 skipped.append(f"{transcript.name} and all after it: {error}")
                 break
-            recordings += found
+            recordings += recorded
             title = f"{done} of {len(transcripts)} dialogs"
             on_progress(Progress(done, len(transcripts), title, perf_counter() - began))
     return recordings, skipped

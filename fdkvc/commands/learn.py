@@ -35,7 +35,7 @@ def learn(options: Namespace) -> None:
             "file": Path(options.dialogs).name,
             "sha256": digest,
             "dialogs": len(training),
-            "clusters": len({each.services for each in training}),
+            "clusters": len({transcript.services for transcript in training}),
             "seed": options.seed,
             "date": datetime.now(UTC).date().isoformat(),
         },

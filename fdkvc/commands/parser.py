@@ -209,16 +209,16 @@ def build_parser() -> argparse.ArgumentParser:
     live.option("--positions", "HOW", positions, default="kept")
     layers = "also write trace.npz: all layers under the first policy and budget; not with --every"
     live.flag("--trace", layers)
-    for each in (answers, live):
-        each.option("--dialogs", "FILE", f"{FORMATS}; {EXAMPLES}")
-        each.tools()
-        each.option("--baseline", "KEY", "policy to compare with; default: full, without eviction")
-        each.option("--out", "DIR", tables, required=True)
+    for of in (answers, live):
+        of.option("--dialogs", "FILE", f"{FORMATS}; {EXAMPLES}")
+        of.tools()
+        of.option("--baseline", "KEY", "policy to compare with; default: full, without eviction")
+        of.option("--out", "DIR", tables, required=True)
 
     trace = command("trace", "run one policy on one synthetic dialog and write every step")
     trace.option("--scenario", "KEY", "scenario to run; default: mixed")
-    own = f"a schedule of your own instead, such as AABBA: up to {MAX_TURNS:,} turns, a letter each"
-    trace.option("--schedule", "LETTERS", own)
+    schedule = f"your own schedule instead, such as AABBA: up to {MAX_TURNS:,} turns, a letter each"
+    trace.option("--schedule", "LETTERS", schedule)
     trace.option("--policy", "KEY", "policy to run", default="fd-kvc")
     trace.several("--set", "NAME=X", "hyperparameters of the policy", default=[])
     metrics = "metrics to compute; regret is slower; added to the paper's three"

@@ -48,7 +48,7 @@ def report(options: Namespace) -> None:
 
 def _gallery(options: Namespace) -> None:
     others = (options.out, options.run_file, options.dialogs, options.answers)
-    if any(each is not None for each in others) or options.calls:
+    if any(option is not None for option in others) or options.calls:
         raise ValueError("--gallery shows the shipped results: it takes no other options")
     check_folder(options.gallery)
     files = gallery_files(_lexical_recordings(None)[0])

@@ -38,8 +38,8 @@ class DecoderModel:
         q, k = map(_pairs, heads_first)
         distances = None if self._distances is None else self._distances[layer]
         scaling, v = queries.shape[2] ** -0.5, values.swapaxes(0, 1)
-        found = mixed(q, k, v, self._sees[layer], scaling, distances, self._frequencies)
-        return found.swapaxes(0, 1).reshape(len(queries), -1)
+        mixture = mixed(q, k, v, self._sees[layer], scaling, distances, self._frequencies)
+        return mixture.swapaxes(0, 1).reshape(len(queries), -1)
 
 
 def _pairs(vectors: Floats) -> Pairs:

@@ -44,7 +44,7 @@ def mixed(
     """
     turned = None if distances is None else _turned(distances, frequencies)
     group = len(queries) // len(keys)
-    found = np.empty((*queries.shape[:2], values.shape[2]), values.dtype)
+    outputs = np.empty((*queries.shape[:2], values.shape[2]), values.dtype)
     for head, query in enumerate(queries):
         at = head // group
 
@@ -63,8 +63,8 @@ def mixed(
         mixture = weights @ values[at].astype(np.float64)
         if stored is not None:
             mixture += (weights * stored[2]) @ (stored[1][at] - values[at])
-        found[head] = mixture
-    return found
+        outputs[head] = mixture
+    return outputs
 
 
 def _turned(distances: Ints, frequencies: NDArray[np.float64] | None) -> NDArray[np.float64] | None:

@@ -72,11 +72,11 @@ class TransformersModel:
                 at = self._layers.index(layer)
                 apart = None if distances is None else distances[at]
                 back = stored and (_pairs(stored[0](keys)), stored[0](values), stored[1])
-                found = mixed(*pairs, values, sees[at], scaling, apart, self._frequencies, back)
+                mixture = mixed(*pairs, values, sees[at], scaling, apart, self._frequencies, back)
             else:
                 window = _window(len(keys), keys.shape[1], sliding_window)
-                found = mixed(*pairs, values, window, scaling)
-            return torch.from_numpy(found.swapaxes(0, 1)[None]), None
+                mixture = mixed(*pairs, values, window, scaling)
+            return torch.from_numpy(mixture.swapaxes(0, 1)[None]), None
 
         AttentionInterface.register(INTERFACE, attend)
         self._model.set_attn_implementation(INTERFACE)
@@ -97,8 +97,8 @@ def _window(heads: int, tokens: int, window: int | None) -> Bools:
 
 def _pairs(vectors: Floats) -> Pairs:
     half = vectors.shape[2] // 2
-    found: Pairs = vectors[..., :half].astype(np.complex128) + 1j * vectors[..., half:]
-    return found
+    pairs: Pairs = vectors[..., :half].astype(np.complex128) + 1j * vectors[..., half:]
+    return pairs
 
 
 class LibraryCache(TurnCache):

@@ -29,14 +29,16 @@ from fdkvc.attention import Bools, Floats, softmax
 from fdkvc.corpora.gguf_file import as_folder, find_model
 from fdkvc.corpora.model_folder import (
     as_model_error,
+    as_value_error,
     cache_name,
     check_loaded,
     check_model_folder,
+    error_reason,
+    stderr_silenced,
 )
 from fdkvc.corpora.recordings import Recording, Token
-from fdkvc.corpora.tokenizer_file import as_value_error, error_reason, stderr_silenced
+from fdkvc.corpora.token_traits import surprisal_in
 from fdkvc.corpora.transcripts import Transcript, check_size, clean_name
-from fdkvc.corpora.word_frequencies import surprisal_in
 from fdkvc.limits import MAX_PACKED_WEIGHTS
 from fdkvc.parameters import Field, check_count
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdkvc.attention import Floats
-from fdkvc.corpora.tokenizer_file import FILE
+from fdkvc.corpora.model_folder import TOKENIZER
 from fdkvc.limits import MAX_MODEL_JSON_BYTES, MAX_MODEL_JSON_VALUES
 from fdkvc.parameters import Parameter, check_most, check_parameter
 
@@ -433,7 +433,7 @@ def as_folder(path: Path) -> Iterator[Path]:
         save_file({name: np.ascontiguousarray(found[name]) for name in found}, folder / WEIGHTS)
         about = {"chat_template": found.fields.get("tokenizer.chat_template")}
         tokens = {"tokenizer_class": "PreTrainedTokenizerFast", **about}
-        files = {"config.json": found.config, FILE: found.tokenizer}
+        files = {"config.json": found.config, TOKENIZER: found.tokenizer}
         for name, content in {**files, "tokenizer_config.json": tokens}.items():
             (folder / name).write_text(json.dumps(content))
         yield folder

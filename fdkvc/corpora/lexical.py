@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from fdkvc.attention import Floats
 from fdkvc.corpora.recordings import Recording, Token
+from fdkvc.corpora.token_traits import word_surprisal
 from fdkvc.corpora.transcripts import Transcript, word_spans
-from fdkvc.corpora.word_frequencies import word_surprisal
 from fdkvc.limits import MAX_NAME_CHARACTERS
 from fdkvc.parameters import SEED
 from fdkvc.synthetic.scenarios import World
@@ -40,7 +40,7 @@ def lexical_recording(
     Examples
     --------
     >>> from fdkvc.corpora.transcripts import Turn
-    >>> dialog = Transcript("own", (Turn("User", "Hello there."), Turn("System", "hello")))
+    >>> dialog = Transcript("example", (Turn("User", "Hello there."), Turn("System", "hello")))
     >>> recording = lexical_recording(dialog)
     >>> [[token.text for token in turn] for turn in recording.tokens]
     [['Hello', 'there', '.'], ['hello']]

@@ -89,9 +89,9 @@ class MentionFinder:
         self._searched: dict[tuple[str, str], tuple[int, list[int]]] = {}
 
     def mentions(
-        self, wordings: Iterable[str], before: int, known: Iterable[Mention] = ()
+        self, wordings: Iterable[str], before: int, annotated: Iterable[Mention] = ()
     ) -> tuple[Mention, ...]:
-        """Return the mentions of wordings in turns before one and the known ones, oldest first.
+        """Return the mentions of wordings in turns before one and the annotated ones, oldest first.
 
         Of each wording, only the latest `MAX_MENTIONS` are returned. More than `MAX_DEMANDS` calls,
         or too many characters of wordings and mentions, are a TooLargeError.
@@ -101,14 +101,14 @@ class MentionFinder:
         demands = f"{self._name}: it demands"
         check_most(demands, self._requests, "values", MAX_DEMANDS, TooLargeError)
         end = self._turns[before] if before < len(self._turns) else len(self._coded)
-        found = {*known}
+        mentions = {*annotated}
         for wording in wordings:
             self._characters += len(wording)
             check_most(demands, self._characters, mentioned, MAX_DEMAND_CHARACTERS, TooLargeError)
-            found.update(self._latest(" ".join(_lower(clean(wording)).split()), end))
-        self._characters += sum(mention.end - mention.start for mention in found)
+            mentions.update(self._latest(" ".join(_lower(clean(wording)).split()), end))
+        self._characters += sum(mention.end - mention.start for mention in mentions)
         check_most(demands, self._characters, mentioned, MAX_DEMAND_CHARACTERS, TooLargeError)
-        return tuple(sorted(found))
+        return tuple(sorted(mentions))
 
     def _latest(self, wording: str, end: int) -> Iterator[Mention]:
         """Yield the latest mentions of a wording among the first symbols."""
@@ -122,16 +122,16 @@ class MentionFinder:
             before, after = _around(wording)
             # A value is often needed again: what is before the end of its last search is known.
             last = end - len(coded) + 1
-            begin, known = self._searched.get((wording, coded), (0, []))
-            begin, known = (begin, known) if begin <= last else (0, [])
+            begin, earlier = self._searched.get((wording, coded), (0, []))
+            begin, earlier = (begin, earlier) if begin <= last else (0, [])
             latest: list[int] = []
-            for found in self._places(coded, begin, last):
-                places = found[self._match(before, found)]
+            for starts in self._places(coded, begin, last):
+                places = starts[self._match(before, starts)]
                 places = places[self._match(after, places + len(coded))]
                 latest[:0] = places[-MAX_MENTIONS:].tolist()
                 if len(latest) >= MAX_MENTIONS:
                     break
-            latest = [*known, *latest][-MAX_MENTIONS:]
+            latest = [*earlier, *latest][-MAX_MENTIONS:]
             self._searched[wording, coded] = max(last, 0), latest
             for place in latest:
                 turn = bisect_right(self._turns, place) - 1

@@ -32,7 +32,7 @@ def segmented(transcript: Transcript, block: int = BLOCK) -> Transcript:
     --------
     >>> from fdkvc.corpora.transcripts import Turn
     >>> texts = ["a table for two", "a table at six", "rain today", "rain and more rain today"]
-    >>> dialog = Transcript("own", tuple(Turn("User", text) for text in texts))
+    >>> dialog = Transcript("example", tuple(Turn("User", text) for text in texts))
     >>> [turn.topic for turn in segmented(dialog, block=2).turns]
     ['A', 'A', 'B', 'B']
     """

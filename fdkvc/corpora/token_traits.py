@@ -1,6 +1,14 @@
-"""Traits of tokens: what their text alone says of them, for a policy that learns from it."""
+"""Traits of tokens: what their text alone says of them, and how surprising a word is.
 
-from collections.abc import Iterable
+Surprisal is that of a word's frequency in the training dialogues of the Schema-Guided Dialogue
+dataset, 2.6 million English words; ``word_frequencies.tsv`` names source and licence. Unlike a
+model's surprisal, it ignores context.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,7 +16,9 @@ from numpy.typing import NDArray
 
 from fdkvc.attention import TRAITS, Floats, word_id
 from fdkvc.corpora.transcripts import word_spans, words_at
-from fdkvc.corpora.word_frequencies import word_surprisal
+from fdkvc.limits import MAX_CACHED_WORDS
+
+TABLE = Path(__file__).with_name("word_frequencies.tsv")
 
 _WORD, _MARK = TRAITS.index("word"), TRAITS.index("mark")
 _IDENTITIES = 2**24 - 1  # whole numbers that single precision holds
@@ -71,3 +81,40 @@ def _beside(column: NDArray[Any], *steps: int) -> NDArray[Any]:
     padded = np.zeros(len(column) + 4, np.float32)
     padded[2:-2] = column
     return np.asarray(sum(padded[2 + step : 2 + step + len(column)] for step in steps))
+
+
+@lru_cache(maxsize=MAX_CACHED_WORDS)
+def word_surprisal(word: str) -> float:
+    """Return −ln of a word's relative frequency, in nats, ignoring case.
+
+    A word that is not in the table counts as occurring once.
+
+    Examples
+    --------
+    >>> round(word_surprisal("the"), 1), round(word_surprisal("Metreon"), 1)
+    (3.6, 11.4)
+    """
+    counts = _counts()
+    return math.log(counts[""]) - math.log(counts.get(word.casefold(), 1))
+
+
+def surprisal_in(text: str, spans: Iterable[tuple[int, int]]) -> list[float]:
+    """Return the surprisal of tokens of a text: that of the first word each overlaps, else 0.
+
+    Examples
+    --------
+    >>> whole, spaced, part, none = surprisal_in("the theatre", [(4, 11), (3, 11), (7, 11), (3, 4)])
+    >>> whole == spaced == part == word_surprisal("theatre"), none
+    (True, 0.0)
+    """
+    words = word_spans(text)
+    surprisal = [*(word_surprisal(text[start:end]) for start, end in words), 0.0]
+    return [surprisal[at] for at in words_at(words, spans)]
+
+
+@cache
+def _counts() -> Mapping[str, int]:
+    """Return the count of each word; that of the empty one is the total."""
+    lines = TABLE.read_text("utf-8").splitlines()
+    rows = (line.split("\t") for line in lines if "\t" in line)  # a word may begin with #, too
+    return {word: int(count) for word, count in rows}

@@ -38,7 +38,7 @@ def listed_tools(value: Mapping[str, Any]) -> tuple[Tool, ...]:
     """
     body = value.get("body")
     listed = (body if isinstance(body, dict) else value).get("tools")
-    found = []
+    tools = []
     for tool in listed if isinstance(listed, list) else ():
         match tool:
             case {"function": {"name": str(name)} as function}:
@@ -50,8 +50,8 @@ def listed_tools(value: Mapping[str, Any]) -> tuple[Tool, ...]:
             case _:
                 continue
         properties = schema.get("properties") if isinstance(schema, dict) else None
-        found.append(_tool(name, properties if isinstance(properties, dict) else ()))
-    return tuple(found)
+        tools.append(_tool(name, properties if isinstance(properties, dict) else ()))
+    return tuple(tools)
 
 
 def _tool(name: str, slots: Iterable[str]) -> Tool:
@@ -103,16 +103,16 @@ def with_tools(
     any or all are left out, or as `begin_with_tools`.
     """
     some_list = any(transcript.tools for transcript in transcripts)
-    found, skipped = [], []
+    begun, skipped = [], []
     for transcript in transcripts:
         as_it_is = some_list and schema is None and not transcript.tools
         try:
-            found.append(transcript if as_it_is else begin_with_tools(transcript, schema))
+            begun.append(transcript if as_it_is else begin_with_tools(transcript, schema))
         except SkippedError as error:
             skipped.append(str(error))
-    if not found:
+    if not begun:
         raise ValueError(skipped[0])
-    return tuple(found), tuple(skipped)
+    return tuple(begun), tuple(skipped)
 
 
 def begin_with_tools(transcript: Transcript, schema: Schema | None = None) -> Transcript:

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from fdkvc.corpora.model_folder import error_reason
 from fdkvc.corpora.recordings import Recording, Token
-from fdkvc.corpora.tokenizer_file import error_reason
 from fdkvc.corpora.transcripts import (
     Demand,
     Mention,

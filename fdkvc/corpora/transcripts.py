@@ -207,7 +207,7 @@ class Transcript:
         Examples
         --------
         >>> turns = (Turn("User", "hi"), Turn("tool", '{"a": 1}', kind="result"))
-        >>> dialog = Transcript("own", turns)
+        >>> dialog = Transcript("example", turns)
         >>> dialog.span_kind(0, 0), dialog.span_kind(1, 3)
         ('user', 'result')
         """
@@ -227,9 +227,9 @@ class Transcript:
 
         Examples
         --------
-        >>> dialog = Transcript("own", (Turn("User", "hello"), Turn("System", "hi")))
+        >>> dialog = Transcript("example", (Turn("User", "hello"), Turn("System", "hi")))
         >>> dialog.services, dialog.with_schedule("BA").services
-        ('own', 'A + B')
+        ('example', 'A + B')
         """
         return self.cluster or " + ".join(sorted(self.topics)) or self.name
 
@@ -261,7 +261,7 @@ class Transcript:
 
         Examples
         --------
-        >>> dialog = Transcript("own", (Turn("User", "hello"), Turn("System", "hi")))
+        >>> dialog = Transcript("example", (Turn("User", "hello"), Turn("System", "hi")))
         >>> [turn.topic for turn in dialog.with_schedule("ab").turns]
         ['A', 'B']
         """
@@ -304,7 +304,7 @@ def word_spans(text: str) -> list[tuple[int, int]]:
     >>> word_spans("It's 5.")
     [(0, 2), (2, 3), (3, 4), (5, 6), (6, 7)]
     """
-    return [found.span() for found in _WORD.finditer(text)]
+    return [match.span() for match in _WORD.finditer(text)]
 
 
 def word_ids(text: str, spans: Iterable[tuple[int, int]]) -> list[int]:
@@ -357,12 +357,12 @@ def different_names(names: Iterable[str]) -> list[str]:
     >>> different_names(["a", "a (2)", "a", "b"])
     ['a', 'a (2)', 'a (3)', 'b']
     """
-    found: dict[str, None] = {}
+    different: dict[str, None] = {}
     times = Counter[str]()
     for given in names:
         name = given
-        while name in found:
+        while name in different:
             times[given] += 1
             name = f"{given[: MAX_NAME_CHARACTERS - 7]} ({times[given] + 1})"
-        found[name] = None
-    return [*found]
+        different[name] = None
+    return [*different]

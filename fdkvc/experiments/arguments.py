@@ -65,8 +65,8 @@ def source_recall(arguments: pd.DataFrame) -> pd.DataFrame:
                     calls = some.groupby(CALL, sort=False).held
                     dialogs = calls.mean().groupby(CALL[:2], sort=False).mean()
                     services = dialogs.index.get_level_values("services").tolist()
-                    found = mean_by_cluster(dialogs.to_numpy(), services, share=True)
-                    rows.append((*case, source, age, len(some), *found))
+                    mean = mean_by_cluster(dialogs.to_numpy(), services, share=True)
+                    rows.append((*case, source, age, len(some), *mean))
     return pd.DataFrame(rows, columns=list(SOURCE_RECALL))
 
 

@@ -153,7 +153,7 @@ class Results:
     def dialogs(self, scenario: str) -> int:
         """Count the finished dialogs of a scenario."""
         scores = self.measured.get(scenario, {}).values()
-        return next((len(values) for each in scores for values in each.values.values()), 0)
+        return next((len(values) for policy in scores for values in policy.values.values()), 0)
 
     def values(self, scenario: str, policy: str, metric: str) -> Values | None:
         """Return one value per dialog (n,), or None where there is none.
@@ -173,13 +173,13 @@ class Results:
     def mean(self, scenarios: Sequence[str], policy: str, metric: str) -> Values:
         """Return the mean over scenarios of each dialog (n,), NaN where the metric is undefined."""
         every = [self.values(scenario, policy, metric) for scenario in scenarios]
-        known = [values for values in every if values is not None]
-        return np.mean(known, axis=0) if known else np.full(self.benchmark.dialogs, np.nan)
+        rows = [values for values in every if values is not None]
+        return np.mean(rows, axis=0) if rows else np.full(self.benchmark.dialogs, np.nan)
 
     @cached_property
     def _values(self) -> dict[tuple[str, str, str], Values]:
         """All that `values` can return."""
-        found = {
+        arrays = {
             (scenario, policy, metric): values
             for scenario, by_policy in self.measured.items()
             for policy, measured in by_policy.items()
@@ -187,12 +187,12 @@ class Results:
             # A metric may be undefined in a scenario, as recall is where no topic returns.
             if not np.isnan(values).any()
         }
-        for policy, metric in {place[1:]: None for place in found}:
-            rows = [found.get((key, policy, metric), ()) for key in BENCHMARK_SCENARIOS]
+        for policy, metric in {place[1:]: None for place in arrays}:
+            rows = [arrays.get((key, policy, metric), ()) for key in BENCHMARK_SCENARIOS]
             if all(len(row) == self.benchmark.dialogs for row in rows):
                 mean = np.mean(rows, axis=0, dtype=np.float64)
-                found[COMPOSITE, policy, metric] = np.asarray(mean, np.float32)
-        return found
+                arrays[COMPOSITE, policy, metric] = np.asarray(mean, np.float32)
+        return arrays
 
     @cached_property
     def reported(self) -> tuple[str, ...]:
@@ -236,7 +236,7 @@ def _run_scenario(
             speed = adaptation(trace, dialogs)
             values = {"adaptation": speed.turns, "never": speed.never.astype(np.float32)}
         else:
-            values = {each.name: each.late(trace, dialogs) for each in metrics.values()}
+            values = {metric.name: metric.late(trace, dialogs) for metric in metrics.values()}
         series: dict[str, Values] = {}
         if benchmark.series:
             shown = [key for key in metrics if key not in PROJECTED_ALIGNMENTS]
@@ -344,7 +344,7 @@ def measure_latency(
         if on_progress is not None:
             done, total = round_ + 1, repeats + 1
             on_progress(Progress(done, total, f"{done} of {total} rounds", perf_counter() - began))
-    milliseconds = {which: 1e3 * float(np.median(each)) for which, each in times.items()}
+    milliseconds = {which: 1e3 * float(np.median(turns)) for which, turns in times.items()}
     return [
         Latency(
             policy.name,

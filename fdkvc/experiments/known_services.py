@@ -33,14 +33,14 @@ def known_services(answers: pd.DataFrame, trained_on: Set[str]) -> pd.DataFrame:
     full = answers[answers.policy == FULL]
     full = full[full.budget == full.budget.min()]  # the same at every budget
     rows = []
-    for group, own in _groups(full, trained_on):
+    for group, some in _groups(full, trained_on):
         counts = []
         for metric in ("calls_exact", "values_right"):
-            shares = own[own.metric == metric]
+            shares = some[some.metric == metric]
             total = int(shares["count"].sum())
             mean = np.average(shares.value, weights=shares["count"]) if total else np.nan
             counts += [total, float(mean)]
-        rows.append((group, own.dialog.nunique(), own.services.nunique(), *counts))
+        rows.append((group, some.dialog.nunique(), some.services.nunique(), *counts))
     return pd.DataFrame(rows, columns=list(KNOWN_SERVICES))
 
 
@@ -52,7 +52,7 @@ def by_services(answers: pd.DataFrame, trained_on: Set[str]) -> pd.DataFrame:
     """
     metrics = ("values_right", "values_right_of_full", "calls_exact")
     chosen = answers[answers.metric.isin(metrics)]
-    groups = [own.assign(known=group) for group, own in _groups(chosen, trained_on)]
+    groups = [rows.assign(known=group) for group, rows in _groups(chosen, trained_on)]
     return mean_table(pd.concat([chosen[:0].assign(known=""), *groups]))
 
 
@@ -60,12 +60,12 @@ def _groups(answers: pd.DataFrame, trained_on: Set[str]) -> list[tuple[str, pd.D
     """Return the rows of each group that has dialogs; none if the services are unknown."""
     if not trained_on:
         return []
-    known = [
+    names = [
         _known(name, services, trained_on)
         for name, services in zip(answers.dialog, answers.services, strict=True)
     ]
-    groups = np.array(known)
-    return [(group, answers[groups == group]) for group in GROUPS if group in known]
+    groups = np.array(names)
+    return [(group, answers[groups == group]) for group in GROUPS if group in names]
 
 
 def _known(dialog: str, services: str, trained_on: Set[str]) -> str:

@@ -56,7 +56,7 @@ def split_by_cluster(
 
     Raises a ValueError if there are fewer than `HELD_OUT` clusters.
     """
-    clusters = sorted({each.services for each in transcripts})
+    clusters = sorted({transcript.services for transcript in transcripts})
     if len(clusters) < HELD_OUT:
         raise ValueError(
             f"the dialogs have {len(clusters)} clusters of services, but learning needs at least "
@@ -65,8 +65,8 @@ def split_by_cluster(
     drawn = np.random.default_rng(seed).permutation(len(clusters))[: len(clusters) // HELD_OUT]
     held_out = {clusters[at] for at in drawn}
     return (
-        [each for each in transcripts if each.services not in held_out],
-        [each for each in transcripts if each.services in held_out],
+        [transcript for transcript in transcripts if transcript.services not in held_out],
+        [transcript for transcript in transcripts if transcript.services in held_out],
     )
 
 
@@ -140,14 +140,14 @@ def fit(
     used = [at for at, name in enumerate(columns) if name in names]
     x = np.column_stack([(features - mean)[:, used] / spread[used], np.ones(len(features))])
     penalty = np.diag([RIDGE] * len(used) + [0.0])
-    found = np.zeros(len(penalty))
+    solution = np.zeros(len(penalty))
     for _ in range(STEPS):
-        likely = 1 / (1 + np.exp(-x @ found))
-        gradient = x.T @ (likely - labels) + penalty @ found
+        likely = 1 / (1 + np.exp(-x @ solution))
+        gradient = x.T @ (likely - labels) + penalty @ solution
         step = np.linalg.solve((x * (likely * (1 - likely))[:, None]).T @ x + penalty, gradient)
-        found -= step
+        solution -= step
         if np.abs(step).max() < 1e-9:
             break
     weight = np.zeros(len(columns))
-    weight[used] = found[:-1]
+    weight[used] = solution[:-1]
     return Weights(mean, spread, weight)

@@ -85,9 +85,9 @@ def read_shape(name: str) -> ModelShape:
     """
     if name in SHAPES:
         return SHAPES[name]
-    found = _NUMBERS.fullmatch(name)
-    if found is not None and all(map(int, found.groups())):
-        layers, heads, width, bits = map(int, found.groups())
+    match = _NUMBERS.fullmatch(name)
+    if match is not None and all(map(int, match.groups())):
+        layers, heads, width, bits = map(int, match.groups())
         return ModelShape(name, layers, 2 * heads * width, bits)
     path = Path(name)
     with suppress(OSError):  # too long a name
@@ -107,22 +107,22 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape:
     *DeepSeek-V2*, Section 2.1).
     """
     inner = config.get("text_config")
-    own = {**config, **inner} if isinstance(inner, dict) else config
-    every = _number(own, *_LAYERS)
+    fields = {**config, **inner} if isinstance(inner, dict) else config
+    every = _number(fields, *_LAYERS)
     if every is None:
         raise ValueError(_unknown("layers"))
-    layers = _full_layers(own, every)
-    latent, rotated = _number(own, "kv_lora_rank"), _number(own, "qk_rope_head_dim")
+    layers = _full_layers(fields, every)
+    latent, rotated = _number(fields, "kv_lora_rank"), _number(fields, "qk_rope_head_dim")
     if latent and rotated:
         numbers = latent + rotated
     else:
-        heads, hidden = _number(own, *_HEADS), _number(own, *_HIDDEN)
-        width = _number(own, "head_dim") or (hidden // heads if hidden and heads else None)
+        heads, hidden = _number(fields, *_HEADS), _number(fields, *_HIDDEN)
+        width = _number(fields, "head_dim") or (hidden // heads if hidden and heads else None)
         if not heads or not width:
             raise ValueError(_unknown("heads and head width"))
-        one = own.get("multi_query") is True and not own.get("new_decoder_architecture")
-        numbers = 2 * (1 if one else _number(own, *_KV_HEADS) or heads) * width
-    dtype = own.get("dtype") or own.get("torch_dtype") or "bfloat16"
+        one = fields.get("multi_query") is True and not fields.get("new_decoder_architecture")
+        numbers = 2 * (1 if one else _number(fields, *_KV_HEADS) or heads) * width
+    dtype = fields.get("dtype") or fields.get("torch_dtype") or "bfloat16"
     if not isinstance(dtype, str) or dtype not in BITS:
         raise ValueError(
             f"config.json gives the type of numbers {clean_name(str(dtype))!r}, which is unknown: "
@@ -135,19 +135,19 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape:
 
 def _full_layers(config: Mapping[str, Any], layers: int) -> int:
     """Return how many of the layers attend to all tokens and share no other layer's cache."""
-    own = max(layers - (_number(config, "num_kv_shared_layers") or 0), 0)
+    cached = max(layers - (_number(config, "num_kv_shared_layers") or 0), 0)
     types = next((config[key] for key in _TYPES if isinstance(config.get(key), list)), None)
     placed = config.get("attn_layer_indices")
     if types is not None:
-        full = sum(each in FULL for each in islice(cycle(types), own))  # a short list is a period
+        full = sum(kind in FULL for kind in islice(cycle(types), cached))  # a short list repeats
     elif isinstance(placed, list):
         full = sum(at in placed for at in range(layers))
     elif period := _number(config, "attn_layer_period"):
         full = len(range(_number(config, "attn_layer_offset") or 0, layers, period))
     elif every := _number(config, "full_attention_interval", "sliding_window_pattern"):
-        full = own // every
+        full = cached // every
     else:
-        full = own
+        full = cached
         unused = {"use_sliding_window"}
         if config.get("use_sliding_window") is False:
             unused.add("sliding_window")

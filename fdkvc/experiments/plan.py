@@ -32,9 +32,9 @@ SMALLEST = ("policy", "heads", "target", "budget", "bytes", "saved")
 def dialog_lengths(recordings: Sequence[Recording]) -> tuple[int, ...]:
     """Return the number of tokens of each dialog; lexical ones are not computed for it."""
     if isinstance(recordings, LexicalRecordings):
-        texts = (each.texts for each in recordings.transcripts)
-        return tuple(sum(len(word_spans(text)) for text in each) for each in texts)
-    return tuple(each.starts[-1] for each in recordings)
+        texts = (recording.texts for recording in recordings.transcripts)
+        return tuple(sum(len(word_spans(text)) for text in recording) for recording in texts)
+    return tuple(recording.starts[-1] for recording in recordings)
 
 
 def plan_table(
@@ -47,10 +47,10 @@ def plan_table(
     future nor the full cache are in it.
     """
     full = float(np.mean(tokens))
-    policies = {each.name: each for each in usable(settings.policies)}
+    policies = {policy.name: policy for policy in usable(settings.policies)}
     rows = []
-    found = mean_table(replayed[replayed.metric == "call_recall"])
-    for row in found[found.policy.isin(list(policies))].to_dict("records"):
+    means = mean_table(replayed[replayed.metric == "call_recall"])
+    for row in means[means.policy.isin(list(policies))].to_dict("records"):
         budget, policy = int(row["budget"]), policies[row["policy"]]
         stored = policy.slots(budget, 1, 1) + policy.tier_places(budget, int(full))
         entries = min(float(stored), full)
@@ -86,8 +86,8 @@ def smallest_budgets(plan: pd.DataFrame) -> pd.DataFrame:
         for target in TARGETS:
             held = ordered[(ordered.recall >= target).cummin()]
             last = dict(held.iloc[-1]) if len(held) else {}
-            found = (float(last.get(name, "nan")) for name in ("budget", "bytes", "saved"))
-            rows.append((*case, target, *found))
+            smallest = (float(last.get(name, "nan")) for name in ("budget", "bytes", "saved"))
+            rows.append((*case, target, *smallest))
     return pd.DataFrame(rows, columns=list(SMALLEST))
 
 
@@ -107,7 +107,7 @@ def plan_sentence(
         return (
             "There is no plan: these dialogs have no calls whose arguments were mentioned before."
         )
-    titles = {each.name: each.title for each in settings.policies}
+    titles = {policy.name: policy.title for policy in settings.policies}
     needed = smallest_budgets(plan)
     for target in (0.95, 0.9):
         reached = needed[(needed.target == target) & needed.budget.notna()]
@@ -134,7 +134,7 @@ def plan_sentence(
         & replayed.policy.isin(plan.policy)
     ]
     paired = paired_differences(some, best["policy"])
-    differ = [each is True for each in paired.significant]
+    differ = [significant is True for significant in paired.significant]
     ties = [titles[name] for name, one in zip(paired.policy, differ, strict=True) if not one]
     if best["services"] < MIN_CLUSTERS:
         undecided = f"An interval needs {MIN_CLUSTERS} clusters, so no policy is distinguishable."

@@ -47,7 +47,7 @@ def rank_correlation(x: Numbers, y: Numbers) -> float:
     from scipy.stats import rankdata
 
     finite = np.isfinite(x) & np.isfinite(y)
-    one, other = (rankdata(each[finite]) for each in (x, y))
+    one, other = (rankdata(values[finite]) for values in (x, y))
     if len(one) < 3 or np.ptp(one) == 0 or np.ptp(other) == 0:
         return np.nan
     return round(float(np.corrcoef(one, other)[0, 1]), 12)  # so that 1 is exactly 1
@@ -55,18 +55,18 @@ def rank_correlation(x: Numbers, y: Numbers) -> float:
 
 def over_all(x: Numbers, y: Numbers, some: Bools) -> Numbers:
     """Correlate over dialogs, policies and budgets pooled."""
-    return np.array([rank_correlation(x[own], y[own]) for own in some])
+    return np.array([rank_correlation(x[dialogs], y[dialogs]) for dialogs in some])
 
 
 def over_cases(x: Numbers, y: Numbers, some: Bools) -> Numbers:
     """Correlate the means over dialogs, over policies and budgets."""
     means = zip(_means(x, some), _means(y, some), strict=True)
-    return np.array([rank_correlation(*each) for each in means])
+    return np.array([rank_correlation(*pair) for pair in means])
 
 
 def within_dialogs(x: Numbers, y: Numbers, some: Bools) -> Numbers:
     """Correlate over the policies and budgets of each dialog; average over dialogs."""
-    of_dialogs = np.array([rank_correlation(*each) for each in zip(x, y, strict=True)])
+    of_dialogs = np.array([rank_correlation(*pair) for pair in zip(x, y, strict=True)])
     return _means(of_dialogs[:, None], some)[:, 0]
 
 
@@ -172,8 +172,8 @@ def answers_tables(
 
 def _by_case(measured: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Return a metric with a row per dialog and a column per policy and budget."""
-    found = measured[measured.metric == metric]
-    return found.pivot(index="dialog", columns=["policy", "budget"], values="value")
+    rows = measured[measured.metric == metric]
+    return rows.pivot(index="dialog", columns=["policy", "budget"], values="value")
 
 
 def _aligned(
@@ -181,7 +181,7 @@ def _aligned(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return a proxy and a damage for the dialogs, policies and budgets that both have."""
     dialogs = [dialog for dialog in x.index if dialog in y.index]
-    shared: list[Any] = [each for each in x.columns if each in y.columns and each[0] != FULL]
+    shared: list[Any] = [case for case in x.columns if case in y.columns and case[0] != FULL]
     if not (dialogs and shared):
         return pd.DataFrame(), pd.DataFrame()
     full = y[FULL].loc[dialogs, [budget for _, budget in shared]].to_numpy(float)

@@ -177,19 +177,20 @@ def replay_arguments(
 def _chunks(recordings: Sequence[Recording], settings: Replay) -> Iterator[slice]:
     """Yield the recordings in order, as many at once as are small enough together."""
     first = tokens = turns = widest = 0
-    for at, each in enumerate(recordings):
+    heads = len(recordings[0].heads)
+    for at, recording in enumerate(recordings):
         part = settings.chunk or MAX_TURN_TOKENS
-        turn_sizes = [len(turn) for turn in each.tokens]
+        turn_sizes = [len(turn) for turn in recording.tokens]
         sizes = [min(part, size - low) for size in turn_sizes for low in range(0, size or 1, part)]
-        own = sum(sizes), len(sizes), max(sizes)
-        tokens, turns, widest = map(max, own, (tokens, turns, widest))
+        needs = sum(sizes), len(sizes), max(sizes)
+        tokens, turns, widest = map(max, needs, (tokens, turns, widest))
         # A token has a number per dimension and per turn, and in its turn one per cached entry.
         of_turn = widest * (widest + max(settings.budgets))
-        numbers = max((tokens + 1) * max(each.embeddings.shape[1], turns), of_turn)
+        numbers = max((tokens + 1) * max(recording.embeddings.shape[1], turns), of_turn)
         count = at - first
-        if count == CHUNK or (count and (count + 1) * len(each.heads) * numbers > CHUNK_NUMBERS):
+        if count == CHUNK or (count and (count + 1) * heads * numbers > CHUNK_NUMBERS):
             yield slice(first, at)
-            first, (tokens, turns, widest) = at, own
+            first, (tokens, turns, widest) = at, needs
     yield slice(first, len(recordings))
 
 
@@ -234,7 +235,7 @@ def _replay_chunk(
     if settings.chunk is not None:
         parts, last = dialogs.in_parts(settings.chunk)
         outputs_from = int(last[:, outputs_from].min()) if late else parts.turns
-    found, arguments = [], []
+    results, arguments = [], []
     for policy, mode, budget in product(settings.policies, settings.heads, settings.budgets):
         if cancelled.is_set():
             return None
@@ -246,19 +247,19 @@ def _replay_chunk(
         for at, recording in enumerate(recordings):
             dialog, rows = recording.transcript, slice(at * heads, (at + 1) * heads)
             case = (dialog.name, dialog.services, policy.name, mode, budget)
-            own = replace(trace, kept=trace.kept[rows], peak=trace.peak[rows])
-            evidence = Evidence(own, recording)
+            of_dialog = replace(trace, kept=trace.kept[rows], peak=trace.peak[rows])
+            evidence = Evidence(of_dialog, recording)
             if with_arguments:
                 arguments += [(*case, *row) for row in _arguments(evidence)]
             for metric in settings.measured:
                 values = of_rows[metric][rows] if metric in of_rows else metric.measure(evidence)
-                found.append((*case, metric.name, float(np.mean(values))))
+                results.append((*case, metric.name, float(np.mean(values))))
     if settings.best:
         for row in _best(settings, recordings):
             if cancelled.is_set():
                 return None
-            found.append(row)
-    return found, arguments
+            results.append(row)
+    return results, arguments
 
 
 def _arguments(evidence: Evidence) -> Iterator[tuple[Any, ...]]:

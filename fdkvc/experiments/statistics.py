@@ -221,7 +221,7 @@ def unpaired(one: npt.ArrayLike, other: npt.ArrayLike) -> Paired:
         return Paired(n, mean, 0.0, mean, mean, math.nan, math.nan)
     from scipy.stats import ttest_ind
 
-    test = ttest_ind(*(np.asarray(each, np.float64) for each in (one, other)), equal_var=False)
+    test = ttest_ind(*(np.asarray(sample, np.float64) for sample in (one, other)), equal_var=False)
     low, high = map(float, test.confidence_interval(CONFIDENCE))
     spread, t, p = error * math.sqrt(n), float(test.statistic), float(test.pvalue)
     return Paired(n, mean, spread, low, high, t, p)
@@ -292,7 +292,7 @@ def cluster_interval(
             f"there are {len(values)} values, {len(weights)} weights and {len(clusters)} clusters"
         )
     number = cluster_numbers(clusters)
-    sums, counts = (np.bincount(number, each) for each in (values * weights, weights))
+    sums, counts = (np.bincount(number, numbers) for numbers in (values * weights, weights))
     if np.ptp(values) == 0 and len(counts) >= MIN_CLUSTERS:
         return float(values[0]), float(values[0])
     total, whole = sums.sum(), counts.sum()
@@ -352,13 +352,13 @@ def over_clusters(clusters: int) -> str:
     >>> over_clusters(1)
     'unknown: these dialogs have 1 cluster, but an interval needs 4'
     """
-    found = count(clusters, "cluster")
+    number = count(clusters, "cluster")
     if clusters < MIN_CLUSTERS:
-        return f"unknown: these dialogs have {found}, but an interval needs {MIN_CLUSTERS}"
+        return f"unknown: these dialogs have {number}, but an interval needs {MIN_CLUSTERS}"
     if clusters < FEW_CLUSTERS:
         few = f"fewer than {FEW_CLUSTERS}, so it may cover the true mean less than"
-        return f"over {found} ({few} {100 * CONFIDENCE:g} % of the time)"
-    return f"over {found}"
+        return f"over {number} ({few} {100 * CONFIDENCE:g} % of the time)"
+    return f"over {number}"
 
 
 def percentile_interval(values: npt.ArrayLike, share: float) -> tuple[float, float]:

@@ -33,11 +33,11 @@ def mean_table(rows: pd.DataFrame) -> pd.DataFrame:
     clusters.
     """
     by = [name for name in CASE if name in rows]
-    found = [
+    means = [
         (*key, *_mean(group, group.value.to_numpy(), share=late_metric(key[-1]).percent))
         for key, group in _cases(rows, by)
     ]
-    return pd.DataFrame(found, columns=[*by, *_over(rows), *INTERVAL])
+    return pd.DataFrame(means, columns=[*by, *_over(rows), *INTERVAL])
 
 
 def paired_differences(rows: pd.DataFrame, baseline: str) -> pd.DataFrame:
@@ -48,15 +48,15 @@ def paired_differences(rows: pd.DataFrame, baseline: str) -> pd.DataFrame:
     """
     case = [name for name in CASE if name in rows and name != "policy"]
     groups = dict(_cases(rows, ["policy", *case]))
-    found = []
+    results = []
     for (policy, *key), group in groups.items():
         if policy != baseline and (other := groups.get((baseline, *key))) is not None:
             change = differences(group.value.to_numpy(), other.value.to_numpy())
             *over, low, high = _mean(group, change)
             significant = None if np.isnan(low) else bool(low > 0 or high < 0)
-            found.append((*key, policy, baseline, *over, low, high, significant))
+            results.append((*key, policy, baseline, *over, low, high, significant))
     columns = [*case, "policy", "baseline", *_over(rows), "mean_diff", "ci_low", "ci_high"]
-    return pd.DataFrame(found, columns=[*columns, "significant"])
+    return pd.DataFrame(results, columns=[*columns, "significant"])
 
 
 def first_places(rows: pd.DataFrame) -> dict[tuple[Any, ...], str]:
@@ -124,6 +124,6 @@ def _over(rows: pd.DataFrame) -> list[str]:
 def _mean(group: pd.DataFrame, values: NDArray[Any], *, share: bool = False) -> tuple[Any, ...]:
     """Return dialogs, clusters, the weight where there is one, and the mean with its interval."""
     weights = group["count"].to_numpy(float) if "count" in group else None
-    found = mean_by_cluster(values, group.services.tolist(), weights, share=share)
+    mean = mean_by_cluster(values, group.services.tolist(), weights, share=share)
     total = () if weights is None else (int(weights.sum()),)
-    return *found[:2], *total, *found[2:]
+    return *mean[:2], *total, *mean[2:]

@@ -87,7 +87,8 @@ class Sweep:
         variants = self.variants
         others = map(policy_named, synthetic_policies())
         return replace(
-            self.alone, policies=(*variants, *(each for each in others if each not in variants))
+            self.alone,
+            policies=(*variants, *(policy for policy in others if policy not in variants)),
         )
 
     @property

@@ -182,7 +182,7 @@ def read_damage(
     explained
         At most so many words are explained.
     """
-    full = model.full()
+    full = model.full().without_hidden()
     nats, kl = read_losses([full, cache], text, lambda share: on_read(share * 0.7))
     damage = Damage(text, nats[0], nats[1], kl[1], ())
     worst = np.argsort(-damage.of_words, kind="stable")[:explained].tolist()

@@ -11,11 +11,12 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fdkvc.attention import Bools, Floats, Ints
 from fdkvc.cache import EMPTY, Cache, Pages, select
 from fdkvc.dialogs import DialogBatch
-from fdkvc.policies.base import Policy, total
+from fdkvc.policies.base import Policy, Step, total
 from fdkvc.run.trace import EntryTrace, Rule, Status, Trace, TurnResult
 from fdkvc.words import all_of, contrast, digits_for, gap, listed, number, ordinal, sentence
 
@@ -146,6 +147,76 @@ class TurnView(EntryTrace):
             return bool(kept[0, slot])
 
         return tuple(name for name in terms if kept_with(name) != self.kept[entry])
+
+    @cached_property
+    def topics(self) -> NDArray[Any]:
+        """Topics of each entry (n,), empty if unknown."""
+        return self.dialogs.topics_of(self.row, self.token)
+
+    @cached_property
+    def current(self) -> str:
+        """The current topic; empty if unknown."""
+        topic = int(self.dialogs.current[self.row, self.turn])
+        return self.dialogs.topic_names[topic] if topic >= 0 else ""
+
+    @cached_property
+    def topic_move(self) -> str:
+        """How the topic relates to earlier ones: it begins, stays, returns or turns."""
+        if not self.current:
+            return ""
+        topics = self.dialogs.current[self.row, : self.turn + 1]
+        *past, topic = topics[topics >= 0].tolist()
+        if not past:
+            return "begins"
+        return "stays" if past[-1] == topic else "returns" if topic in past else "turns"
+
+    def quantity(self, name: str) -> Floats | float | None:
+        """Return a recorded quantity: (n,) for entries, one number for the row, None if unknown."""
+        of_entries = {
+            **self.recorded,
+            **self.terms,
+            **self.channels,
+            "score": self.score,
+            "attention_before": self.attention_before,
+            "attention_after": self.attention_after,
+        }
+        if name in of_entries:
+            return of_entries[name] if of_entries[name].ndim else float(of_entries[name])
+        state = self.result.after.cache.state
+        return float(state[name][self.row]) if name in state else None
+
+    def before(self, name: str) -> Floats | float:
+        """Return a channel of each entry (n,), or a row state, after the previous turn.
+
+        NaN for new entries.
+        """
+        old = self.result.old
+        if name in old.state:
+            return float(old.state[name][self.row])
+        column = np.full(len(self.token), np.nan, np.float32)
+        column[~self.new] = old[name][self.row, self.slot[~self.new]]
+        return column
+
+    def change(self, step: Step) -> tuple[Floats, Floats, Bools]:
+        """Return what a step changes, before and after (n,), and where both are known."""
+        read, written = step.reads[0], step.writes[0]
+        before = self.before(read) if read == written else self.quantity(read)
+        after = self.quantity(written)
+        assert isinstance(before, np.ndarray)
+        assert isinstance(after, np.ndarray)
+        return before, after, np.isfinite(before) & np.isfinite(after)
+
+    def groups(self, chosen: Bools) -> dict[str, Bools]:
+        """Return the chosen entries by topic, sorted."""
+        return {name: chosen & (self.topics == name) for name in np.unique(self.topics[chosen])}
+
+    def tally(self, chosen: Bools) -> str:
+        """Count the chosen entries by topic in parentheses; empty if no topic is known."""
+        groups = self.groups(chosen)
+        if not any(groups):
+            return ""
+        counts = (f"{members.sum()} {topic or 'other'}" for topic, members in groups.items())
+        return f" ({', '.join(counts)})"
 
 
 @lru_cache(maxsize=64)

@@ -6,12 +6,9 @@ describe each kind of step, and no policy.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fdkvc.attention import Bools, Floats
 from fdkvc.dialogs import DialogBatch
@@ -65,8 +62,8 @@ the last kept entry scored 76, the best evicted entry 75.
     Turn 3: the topic changes to B; 32 new tokens, 32 entries evicted (32 A); 32 of 56 kept \
 are of the current topic.
     """
-    view = _View(turn_view(trace, dialogs, row, turn))
-    if not view.made.has_tokens:
+    view = turn_view(trace, dialogs, row, turn)
+    if not view.has_tokens:
         words = "the turn has no tokens, so this step changed nothing"
         return [StepStory(step, sentence(words)) for step in trace.policy.steps]
     return [
@@ -80,9 +77,8 @@ def headline(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> str:
 
     Parameters and errors are those of `narrate`.
     """
-    made = turn_view(trace, dialogs, row, turn)
-    view = _View(made)
-    came, gone = int(made.new.sum()), ~made.kept
+    view = turn_view(trace, dialogs, row, turn)
+    came, gone = int(view.new.sum()), ~view.kept
     parts = []
     if view.topic_move:
         parts.append(_TOPIC[view.topic_move][0].format(view.current))
@@ -93,9 +89,9 @@ def headline(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> str:
         parts.append("no new tokens, nothing changed")
     if view.current:
         bit = np.uint32(1) << np.uint32(dialogs.current[row, turn])
-        mine = int((made.kept & (dialogs.topic_bits[row, made.token] & bit != 0)).sum())
+        mine = int((view.kept & (dialogs.topic_bits[row, view.token] & bit != 0)).sum())
         verb = "is" if mine == 1 else "are"
-        parts.append(f"{mine} of {made.kept.sum()} kept {verb} of the current topic")
+        parts.append(f"{mine} of {view.kept.sum()} kept {verb} of the current topic")
     return f"Turn {turn}: {'; '.join(parts)}."
 
 
@@ -112,8 +108,6 @@ def headline_of_several(traces: Sequence[Trace], dialogs: DialogBatch, row: int,
     return f"Turn {turn}: topic {topic}.{common}"
 
 
-# ------------------------------------------------------------------------------- the view
-
 _TOPIC = {
     "begins": ("the dialog starts with {}", "the dialog starts with {}"),
     "stays": ("{} continues", "the topic stayed {}"),
@@ -123,111 +117,14 @@ _TOPIC = {
 """How the topic moves, in a headline and in a step."""
 
 
-@dataclass(frozen=True, eq=False)
-class _View:
-    """What the sentences need of a turn."""
-
-    made: TurnView
-
-    @cached_property
-    def topics(self) -> NDArray[Any]:
-        """Topics of each entry (n,), empty if unknown."""
-        return self.made.dialogs.topics_of(self.made.row, self.made.token)
-
-    @cached_property
-    def current(self) -> str:
-        """The current topic; empty if unknown."""
-        topic = int(self.made.dialogs.current[self.made.row, self.made.turn])
-        return self.made.dialogs.topic_names[topic] if topic >= 0 else ""
-
-    @cached_property
-    def topic_move(self) -> str:
-        """How the topic relates to earlier ones: it begins, stays, returns or turns."""
-        if not self.current:
-            return ""
-        topics = self.made.dialogs.current[self.made.row, : self.made.turn + 1]
-        *past, topic = topics[topics >= 0].tolist()
-        if not past:
-            return "begins"
-        return "stays" if past[-1] == topic else "returns" if topic in past else "turns"
-
-    def quantity(self, name: str) -> Floats | float | None:
-        """Return a recorded quantity: (n,) for entries, one number for the row, None if unknown."""
-        made = self.made
-        of_entries = {
-            **made.recorded,
-            **made.terms,
-            **made.channels,
-            "score": made.score,
-            "attention_before": made.attention_before,
-            "attention_after": made.attention_after,
-        }
-        if name in of_entries:
-            return of_entries[name] if of_entries[name].ndim else float(of_entries[name])
-        state = made.result.after.cache.state
-        return float(state[name][made.row]) if name in state else None
-
-    def before(self, name: str) -> Floats | float:
-        """Return a channel of each entry (n,), or a row state, after the previous turn.
-
-        NaN for new entries.
-        """
-        made, old = self.made, self.made.result.old
-        if name in old.state:
-            return float(old.state[name][made.row])
-        column = np.full(len(made.token), np.nan, np.float32)
-        column[~made.new] = old[name][made.row, made.slot[~made.new]]
-        return column
-
-    def change(self, step: Step) -> tuple[Floats, Floats, Bools]:
-        """Return what a step changes, before and after (n,), and where both are known."""
-        read, written = step.reads[0], step.writes[0]
-        before = self.before(read) if read == written else self.quantity(read)
-        after = self.quantity(written)
-        assert isinstance(before, np.ndarray)
-        assert isinstance(after, np.ndarray)
-        return before, after, np.isfinite(before) & np.isfinite(after)
-
-    def groups(self, chosen: Bools) -> dict[str, Bools]:
-        """Return the chosen entries by topic, sorted."""
-        return {name: chosen & (self.topics == name) for name in np.unique(self.topics[chosen])}
-
-    def tally(self, chosen: Bools) -> str:
-        """Count the chosen entries by topic in parentheses; empty if no topic is known."""
-        groups = self.groups(chosen)
-        if not any(groups):
-            return ""
-        counts = (f"{members.sum()} {topic or 'other'}" for topic, members in groups.items())
-        return f" ({', '.join(counts)})"
-
-    def described(
-        self, label: str, value: Floats | float | None, chosen: Bools, by_topic: bool = True
-    ) -> list[tuple[str, str]]:
-        """Return label and text: a number, or mean and range, by topic if there are few."""
-        if value is None:
-            return []
-        if isinstance(value, float):
-            return [(label, number(value))] if np.isfinite(value) else []
-        chosen = chosen & np.isfinite(value)
-        if not chosen.any():
-            return []
-        groups = self.groups(chosen) if by_topic else {}
-        if not 1 < len(groups) <= NAMED_GROUPS:
-            return [(label, _mean_and_range(value[chosen]))]
-        return [
-            (_of(label, f"{members.sum()} {topic or 'other'}"), _mean_and_range(value[members]))
-            for topic, members in groups.items()
-        ]
-
-
 # ------------------------------------------------------------------------------- the sentences
 
 
-def _describe_value(view: _View, step: Step) -> str:
+def _describe_value(view: TurnView, step: Step) -> str:
     parts = []
     for name in step.writes or step.reads:
         value = view.quantity(name)
-        label = view.made.policy.quantity_name(name)
+        label = view.policy.quantity_name(name)
         if isinstance(value, float):
             parts.append(f"the {label} is {number(value)}")
         elif value is not None and np.isfinite(value).any():
@@ -240,10 +137,10 @@ def _describe_value(view: _View, step: Step) -> str:
     return "; ".join(parts) or "the cache was empty, so there was nothing to compute"
 
 
-def _describe_change(view: _View, step: Step) -> str:
+def _describe_change(view: TurnView, step: Step) -> str:
     """Describe the gains and losses of old entries, and the values of new ones."""
     before, after, changed = view.change(step)
-    policy, new = view.made.policy, view.made.new
+    policy, new = view.policy, view.new
     subject = policy.quantity_name(step.channel(policy.channels) or step.writes[0])
     changed &= ~new
     if changed.any():
@@ -282,7 +179,7 @@ def _factor_words(subject: str, share: float, before: Floats, after: Floats) -> 
     return f"{who} {verb} {part} of {whose} {subject}: the mean went from {old} to {now}"
 
 
-def _gain_words(view: _View, subject: str, change: Floats, old: Bools) -> str:
+def _gain_words(view: TurnView, subject: str, change: Floats, old: Bools) -> str:
     """Describe the gain or loss of each topic, largest first, and the largest of any entry."""
     groups = [
         (_the(int(chosen.sum()), topic or "old"), change[chosen])
@@ -319,11 +216,11 @@ def _gain(change: float) -> tuple[str, str]:
     return "lost" if change < 0 else "gained", number(abs(change))
 
 
-def _describe_rate(view: _View, step: Step) -> str:
+def _describe_rate(view: TurnView, step: Step) -> str:
     """Describe the change of each row state; each causes the next."""
     parts = []
     for name in step.writes:
-        label = view.made.policy.quantity_name(name)
+        label = view.policy.quantity_name(name)
         now, last = view.quantity(name), view.before(name)
         assert isinstance(now, float)
         assert isinstance(last, float)
@@ -333,39 +230,37 @@ def _describe_rate(view: _View, step: Step) -> str:
         else:
             parts.append(f"the {label} {'rose' if now > last else 'fell'} from {old} to {new}")
     words = ", so ".join(parts)
-    return f"the cache was empty: {words}" if view.made.new.all() else words
+    return f"the cache was empty: {words}" if view.new.all() else words
 
 
-def _describe_protection(view: _View, step: Step) -> str:
+def _describe_protection(view: TurnView, step: Step) -> str:
     """Count the protected entries, and those saved by protection."""
-    made = view.made
-    many, stood, budget = int(made.protected.sum()), int(made.stood.sum()), made.trace.budget
+    many, stood, budget = int(view.protected.sum()), int(view.stood.sum()), view.trace.budget
     if not many:
         return "no entry is protected"
     verb = "is" if many == 1 else "are"
-    words = f"{many} of {_entries(stood)} {verb} protected{view.tally(made.protected)}"
+    words = f"{many} of {_entries(stood)} {verb} protected{view.tally(view.protected)}"
     if stood <= budget:
         return f"{words}, though all of them fit"
-    spared = int((made.protected & (made.rank > budget)).sum())
+    spared = int((view.protected & (view.rank > budget)).sum())
     return f"{words}; by score alone {spared or 'none'} of them would be evicted"
 
 
-def _describe_eviction(view: _View, step: Step) -> str:
+def _describe_eviction(view: TurnView, step: Step) -> str:
     """Count the evictions by rule and topic, and the new entries among them."""
-    made = view.made
-    stale, gone = made.rule == Rule.threshold, made.rule == Rule.budget
-    stood, budget = int(made.stood.sum()), made.trace.budget
+    stale, gone = view.rule == Rule.threshold, view.rule == Rule.budget
+    stood, budget = int(view.stood.sum()), view.trace.budget
     parts = []
     if stale.any():
-        limit = f", which scored below {number(made.threshold[1])}" if made.threshold else ""
+        limit = f", which scored below {number(view.threshold[1])}" if view.threshold else ""
         parts.append(f"the threshold evicted {_entries(stale.sum())}{view.tally(stale)}{limit}")
     if gone.any():
-        new, lost = int(made.new.sum()), int((gone & made.new).sum())
+        new, lost = int(view.new.sum()), int((gone & view.new).sum())
         parts.append(
             f"the budget evicted {gone.sum()} of {_entries(stood)}{view.tally(gone)}, "
             + _new_evicted(new, lost)
         )
-        parts.append(_cutoff_words(made))
+        parts.append(_cutoff_words(view))
     else:
         stay = "the one entry stays" if stood == 1 else f"{all_of(stood, 'entry', 'entries')} stay"
         if stale.any() and stood > 1:
@@ -382,16 +277,16 @@ def _new_evicted(new: int, lost: int) -> str:
     return f"including {lost} of {_the(new, 'new')}" if lost else "none of them new"
 
 
-def _cutoff_words(made: TurnView) -> str:
-    if made.cutoff is None or made.best_evicted is None:
+def _cutoff_words(view: TurnView) -> str:
+    if view.cutoff is None or view.best_evicted is None:
         return "every kept entry is protected"
-    lowest, highest = contrast(made.cutoff, made.best_evicted)
+    lowest, highest = contrast(view.cutoff, view.best_evicted)
     if lowest == highest:
         return f"the last kept and the best evicted entry both scored {lowest}"
     return f"the last kept entry scored {lowest}, the best evicted entry {highest}"
 
 
-def _describe_attention(view: _View, step: Step) -> str:
+def _describe_attention(view: TurnView, step: Step) -> str:
     """Describe the change of each topic's attention, largest gain first."""
     before, after, changed = view.change(step)
     change = after[changed].astype(float) - before[changed]
@@ -426,7 +321,7 @@ def _the(many: int, kind: str) -> str:
     return f"the {'one' if many == 1 else many} {words}"
 
 
-_DESCRIBE: Mapping[StepKind, Callable[[_View, Step], str]] = {
+_DESCRIBE: Mapping[StepKind, Callable[[TurnView, Step], str]] = {
     "value": _describe_value,
     "change": _describe_change,
     "rate": _describe_rate,
@@ -439,13 +334,12 @@ _DESCRIBE: Mapping[StepKind, Callable[[_View, Step], str]] = {
 # ------------------------------------------------------------------------------- the numbers
 
 
-def _numbers(view: _View, step: Step) -> tuple[Pairs, Pairs]:
-    made = view.made
-    label = made.policy.quantity_name
+def _numbers(view: TurnView, step: Step) -> tuple[Pairs, Pairs]:
+    label = view.policy.quantity_name
     if step.kind == "evict":
         return _eviction_numbers(view, step)
     if step.kind == "protect":
-        return (("entries", str(made.stood.sum())),), (("protected", str(made.protected.sum())),)
+        return (("entries", str(view.stood.sum())),), (("protected", str(view.protected.sum())),)
     if step.kind == "attention":
         before, after, changed = view.change(step)
         groups = view.groups(changed).items()
@@ -456,38 +350,61 @@ def _numbers(view: _View, step: Step) -> tuple[Pairs, Pairs]:
 
         return shares(step.reads[0], before), shares(step.writes[0], after)
 
-    took_part = np.ones_like(made.new) if step.includes_new or step.kind == "value" else ~made.new
+    took_part = np.ones_like(view.new) if step.includes_new or step.kind == "value" else ~view.new
     inputs: list[tuple[str, str]] = []
     for name in (*step.reads, *(step.writes if step.kind == "rate" else ())):
         past = name in step.writes
         value = view.before(name) if past else view.quantity(name)
-        inputs += view.described(label(name) + " before" * past, value, took_part)
-    outputs = [view.described(label(name), view.quantity(name), took_part) for name in step.writes]
+        inputs += _described(view, label(name) + " before" * past, value, took_part)
+    outputs = [
+        _described(view, label(name), view.quantity(name), took_part) for name in step.writes
+    ]
     return tuple(inputs), tuple(chain(*outputs))
 
 
-def _eviction_numbers(view: _View, step: Step) -> tuple[Pairs, Pairs]:
-    made = view.made
-    label = made.policy.quantity_name
-    gone = made.rule == Rule.budget
+def _eviction_numbers(view: TurnView, step: Step) -> tuple[Pairs, Pairs]:
+    label = view.policy.quantity_name
+    gone = view.rule == Rule.budget
     inputs = [
-        ("entries", f"{(~made.new).sum()} old, {made.new.sum()} new"),
-        ("budget", str(made.trace.budget)),
+        ("entries", f"{(~view.new).sum()} old, {view.new.sum()} new"),
+        ("budget", str(view.trace.budget)),
     ]
-    for name in made.policy.channels:
-        inputs += view.described(f"{label(name)} of the new", view.quantity(name), made.new, False)
+    for name in view.policy.channels:
+        inputs += _described(
+            view, f"{label(name)} of the new", view.quantity(name), view.new, False
+        )
     for name in step.reads:
-        inputs += view.described(label(name), view.quantity(name), ~made.new)
+        inputs += _described(view, label(name), view.quantity(name), ~view.new)
     outputs = [
         ("evicted by the budget", str(gone.sum())),
-        *view.described("score of the kept", made.score, made.kept, False),
-        *view.described("score of the evicted", made.score, gone, False),
+        *_described(view, "score of the kept", view.score, view.kept, False),
+        *_described(view, "score of the evicted", view.score, gone, False),
     ]
-    if made.cutoff is not None:
-        outputs.append(("cutoff", number(made.cutoff)))
-    if made.threshold:
-        outputs.insert(0, ("evicted by the threshold", str((~made.stood).sum())))
+    if view.cutoff is not None:
+        outputs.append(("cutoff", number(view.cutoff)))
+    if view.threshold:
+        outputs.insert(0, ("evicted by the threshold", str((~view.stood).sum())))
     return tuple(inputs), tuple(outputs)
+
+
+def _described(
+    view: TurnView, label: str, value: Floats | float | None, chosen: Bools, by_topic: bool = True
+) -> list[tuple[str, str]]:
+    """Return label and text: a number, or mean and range, by topic if there are few."""
+    if value is None:
+        return []
+    if isinstance(value, float):
+        return [(label, number(value))] if np.isfinite(value) else []
+    chosen = chosen & np.isfinite(value)
+    if not chosen.any():
+        return []
+    groups = view.groups(chosen) if by_topic else {}
+    if not 1 < len(groups) <= NAMED_GROUPS:
+        return [(label, _mean_and_range(value[chosen]))]
+    return [
+        (_of(label, f"{members.sum()} {topic or 'other'}"), _mean_and_range(value[members]))
+        for topic, members in groups.items()
+    ]
 
 
 def _mean_and_range(values: Floats) -> str:

@@ -25,7 +25,7 @@ def csv_text(frame: pd.DataFrame) -> str:
     """
     defused = frame.copy()
     for name in frame.select_dtypes(include=["object", "string", "category"]):
-        if any(_defuse(each) is not each for each in frame[name].unique()):
+        if any(_defuse(cell) is not cell for cell in frame[name].unique()):
             defused[name] = frame[name].astype(object).map(_defuse)
     return defused.to_csv(index=False, lineterminator="\n")
 

@@ -39,7 +39,7 @@ def _options(kind: type) -> Iterator[tuple[dataclasses.Field[Any], type, bool]]:
     for field in dataclasses.fields(kind):
         hint = hints[field.name]
         several = get_origin(hint) is tuple
-        inner = [each for each in get_args(hint) if each not in (NoneType, Ellipsis)]
+        inner = [part for part in get_args(hint) if part not in (NoneType, Ellipsis)]
         word = inner[0] if len(inner) == 1 else hint
         if word in WORDS and (word is not bool or field.default is False):
             yield field, word, several
@@ -78,13 +78,13 @@ def settings_from(kind: type[Settings], options: argparse.Namespace, **chosen: A
     `kind` is a dataclass, `chosen` are other fields; None or a missing option leaves the default. A
     ValueError says what is wrong and what is allowed.
     """
-    found = {}
+    values = {}
     for field, word, several in _options(kind):
         given = getattr(options, field.name, None)
         if given is not None and field.name not in chosen:
             read = WORDS[word][0]
-            found[field.name] = tuple(map(read, given)) if several else read(given)
-    return kind(**found, **chosen)
+            values[field.name] = tuple(map(read, given)) if several else read(given)
+    return kind(**values, **chosen)
 
 
 def options_of(settings: Any) -> dict[str, Any]:
@@ -96,12 +96,12 @@ def options_of(settings: Any) -> dict[str, Any]:
     >>> options_of(Benchmark(dialogs=3, metrics=("retention",)))
     {'dialogs': 3, 'seed': 0, 'budget': 56, 'metrics': ['retention']}
     """
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for field, word, several in _options(type(settings)):
         value, write = getattr(settings, field.name), WORDS[word][1]
         default = field.default
         if field.default_factory is not dataclasses.MISSING:
             default = field.default_factory()
         if value != default or type(value) is int:
-            found[field.name] = [*map(write, value)] if several else write(value)
-    return found
+            options[field.name] = [*map(write, value)] if several else write(value)
+    return options

@@ -69,10 +69,10 @@ class Record:
 
     def with_texts(self, texts: Mapping[str, str]) -> Record:
         """Add the texts that match their digests."""
-        known = {
+        matching = {
             name: text for name, text in texts.items() if digest(text) == self.digests.get(name)
         }
-        return dataclasses.replace(self, texts={**self.texts, **known})
+        return dataclasses.replace(self, texts={**self.texts, **matching})
 
     def with_folder(self, folder: Path) -> Record:
         """Add those of its files that are in a folder."""
@@ -97,11 +97,11 @@ def run_json(
     `files` are those that the same run writes again byte for byte; their digests are stored.
     `about` is what else the numbers depend on, in values that JSON can hold; None is omitted.
     """
-    known = {name: as_values(value) for name, value in about.items() if value is not None}
+    depends = {name: as_values(value) for name, value in about.items() if value is not None}
     run = {
         "format": FORMAT,
         "kind": kind,
-        "parameters": {**as_values(settings), **known},
+        "parameters": {**as_values(settings), **depends},
         "versions": versions(),
         "processor": processor(),
         "seconds": seconds,
@@ -200,8 +200,8 @@ def parse_run(
         )
     texts = dict.fromkeys(("digests", "versions", "processor"), dict[str, str])
     parts = {"format": int, "kind": str, "parameters": dict[str, Any], "seconds": float, **texts}
-    found = _read_fields(parts, run, "")
-    name, parameters = found["kind"], found["parameters"]
+    fields_read = _read_fields(parts, run, "")
+    name, parameters = fields_read["kind"], fields_read["parameters"]
     if name == "search":
         raise ValueError(NO_SEARCH)
     if name not in every:
@@ -221,7 +221,7 @@ def parse_run(
             _refuse(f"parameters.{missing}", "it is missing")
     settings = _read(settings_type, fields, "parameters")
     if "baseline" in about:
-        names = getattr(settings, "names", None) or [each.name for each in settings.policies]
+        names = getattr(settings, "names", None) or [policy.name for policy in settings.policies]
         if about["baseline"] not in names:
             _refuse("parameters.baseline", f"{about['baseline']!r} is none of its policies")
     return Record(
@@ -229,17 +229,17 @@ def parse_run(
         settings,
         about,
         parameters,
-        *(found.get(each, {}) for each in ("digests", "versions", "processor")),
+        *(fields_read.get(name, {}) for name in ("digests", "versions", "processor")),
     )
 
 
 def _read(kind: Any, value: Any, place: str) -> Any:
     """Read a JSON value as a type: number, text, list, object, policy or settings."""
-    inner, own = get_args(kind), f"{place}." if place else ""
+    inner, inside = get_args(kind), f"{place}." if place else ""
     if kind is Any or (value is None and NoneType in inner):
         return value
     if NoneType in inner:
-        return _read(next(each for each in inner if each is not NoneType), value, place)
+        return _read(next(part for part in inner if part is not NoneType), value, place)
     plain: Any = float if set(inner) == {int, float} else get_origin(kind) or kind
     json_kind: Any = list if plain is tuple else plain if plain in WORDS else dict
     if type(value) is not json_kind and not (plain is float and type(value) is int):
@@ -249,15 +249,17 @@ def _read(kind: Any, value: Any, place: str) -> Any:
         if len(kinds) != len(value):
             _refuse(place, f"it has {len(value)} parts, but must have {len(kinds)}")
         numbered = enumerate(zip(kinds, value, strict=True))
-        return tuple(_read(each, part, f"{place}[{at}]") for at, (each, part) in numbered)
+        return tuple(
+            _read(inner_kind, part, f"{place}[{at}]") for at, (inner_kind, part) in numbered
+        )
     if plain is dict:
-        return {name: _read(inner[1], each, own + name) for name, each in value.items()}
+        return {name: _read(inner[1], part, inside + name) for name, part in value.items()}
     if plain in WORDS:
         return value
     make, values = recorded_policy, value
     if kind is not Policy:
         hints = get_type_hints(kind)
-        fields = {each.name: hints[each.name] for each in dataclasses.fields(kind)}
+        fields = {field.name: hints[field.name] for field in dataclasses.fields(kind)}
         make, values = kind, _read_fields(fields, value, place)
     try:
         return make(**values)
@@ -269,11 +271,11 @@ def _read(kind: Any, value: Any, place: str) -> Any:
 
 def _read_fields(kinds: Mapping[str, Any], values: Mapping[str, Any], place: str) -> dict[str, Any]:
     """Read the given fields of an object, and refuse others."""
-    own = f"{place}." if place else ""
+    inside = f"{place}." if place else ""
     for name in values:
         if name not in kinds:
-            _refuse(own + name, f"it is unknown; known are {', '.join(kinds)}")
-    return {name: _read(kinds[name], value, own + name) for name, value in values.items()}
+            _refuse(inside + name, f"it is unknown; known are {', '.join(kinds)}")
+    return {name: _read(kinds[name], value, inside + name) for name, value in values.items()}
 
 
 def _refuse(place: str, why: str) -> NoReturn:

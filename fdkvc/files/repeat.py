@@ -55,10 +55,10 @@ def compare(record: Record, files: Mapping[str, str]) -> Comparison:
     apart: dict[str, float] = {}
     again = json.loads(files["run.json"])["parameters"]
     other = list(_unlike(record.parameters, again, "parameters"))
-    for name, known in record.digests.items():
+    for name, recorded in record.digests.items():
         if name not in files:
             other.append(name)
-        elif digest(files[name]) == known:
+        elif digest(files[name]) == recorded:
             same.append(name)
         elif name not in record.texts:
             unknown.append(name)
@@ -68,15 +68,15 @@ def compare(record: Record, files: Mapping[str, str]) -> Comparison:
     return Comparison(tuple(same), close, apart, tuple(unknown), tuple(other))
 
 
-def _unlike(known: Any, again: Any, place: str) -> Iterator[str]:
+def _unlike(before: Any, again: Any, place: str) -> Iterator[str]:
     """Yield the places where two JSON values differ."""
-    if isinstance(known, dict) and isinstance(again, dict):
-        for name, value in known.items():
+    if isinstance(before, dict) and isinstance(again, dict):
+        for name, value in before.items():
             yield from _unlike(value, again.get(name, _unlike), f"{place}.{name}")
-    elif isinstance(known, list) and isinstance(again, list) and len(known) == len(again):
-        for at, (value, twin) in enumerate(zip(known, again, strict=True)):
+    elif isinstance(before, list) and isinstance(again, list) and len(before) == len(again):
+        for at, (value, twin) in enumerate(zip(before, again, strict=True)):
             yield from _unlike(value, twin, f"{place}[{at}]")
-    elif known != again:
+    elif before != again:
         yield place
 
 

@@ -63,8 +63,8 @@ def unpacked(files: Mapping[str, bytes]) -> PapersRun:
     study = Study(
         results(STUDY, BENCHMARK),
         {key: results(ablation_name(key), ablation(key, BENCHMARK)) for key in ABLATIONS},
-        tuple(Latency(**each) for each in head["latencies"]),
-        {name: CacheBytes(**each) for name, each in head["memories"].items()},
+        tuple(Latency(**latency) for latency in head["latencies"]),
+        {name: CacheBytes(**size) for name, size in head["memories"].items()},
         Probes(seconds[PROBE], **{name: rows[PROBE, name] for name in PROBES}),
     )
     swept = {sweep: results(sweep_name(sweep), sweep.benchmark) for sweep in SWEEPS}

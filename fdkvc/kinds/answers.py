@@ -92,17 +92,17 @@ class AnswersRun(Run):
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
-        found = self.found
+        tables = self.found
         made = {
             "answers.csv": pd.concat([self.scores.answers, self.scores.proxies]),
-            "answers_summary.csv": found.summary,
-            "answers_paired.csv": found.paired,
+            "answers_summary.csv": tables.summary,
+            "answers_paired.csv": tables.paired,
         }
-        if not found.proxies.empty:
-            made |= {"proxies.csv": found.proxies}
-        if not found.known.empty:
-            made |= {"answers_services.csv": found.known}
-            made |= {"answers_by_services.csv": found.by_services}
+        if not tables.proxies.empty:
+            made |= {"proxies.csv": tables.proxies}
+        if not tables.known.empty:
+            made |= {"answers_services.csv": tables.known}
+            made |= {"answers_by_services.csv": tables.by_services}
         return made
 
     @property
@@ -126,10 +126,10 @@ def small_model(folder: str | None) -> tuple[AnyModel, frozenset[str]]:
 def readable_dialogs(model: AnyModel, sources: Sources) -> tuple[list[Transcript], str]:
     """Return the dialogs of a file that a model can read, and its SHA-256."""
     transcripts, file = sources.read_transcripts()
-    found, skipped = readable(model, transcripts)
+    dialogs, skipped = readable(model, transcripts)
     if skipped:
         sources.warn(skipped_text(skipped))
-    return found, file
+    return dialogs, file
 
 
 def answers_text(found: AnswersTables) -> str:

@@ -238,15 +238,15 @@ def _text(fact: Fact) -> str:
 # ------------------------------------------------------------------------------- a terminal
 
 
-def facts_text(title: str, found: Sequence[Fact], rows: Sequence[str]) -> str:
+def facts_text(title: str, measured: Sequence[Fact], rows: Sequence[str]) -> str:
     """Return measured figures with the published ones in brackets, a column for each metric."""
-    if not found:
+    if not measured:
         return ""
-    grid = pivot(pd.DataFrame(found), [*map(_text, found)], rows, "metric", metric_name)
+    grid = pivot(pd.DataFrame(measured), [*map(_text, measured)], rows, "metric", metric_name)
     note = "± half of the 95 % interval (published figure, verdict)"
-    if any(fact.place for fact in found):
+    if any(fact.place for fact in measured):
         note += f"\n{PLACES}"
-    if any(fact.metric == "late_alignment" and fact.published for fact in found):
+    if any(fact.metric == "late_alignment" and fact.published for fact in measured):
         note += "\n\n" + ALIGNMENT
     return f"{title}:\n{note}\n\n{grid.text(grouped=len(rows) > 1)}"
 

@@ -53,7 +53,7 @@ class Sources:
     def of(cls, options: Namespace, **how: Any) -> Sources:
         """Return the sources among the options of a command."""
         named = {field.name for field in fields(cls)}
-        return cls(**{key: each for key, each in vars(options).items() if key in named} | how)
+        return cls(**{key: value for key, value in vars(options).items() if key in named} | how)
 
     def read_transcripts(self) -> tuple[Sequence[Transcript], str]:
         """Return the dialogs of the file, by default the examples, and its SHA-256.
@@ -67,10 +67,10 @@ class Sources:
         notes = [skipped_text(skipped), *not_read_notes(transcripts)]
         if self.tools is not None:
             schema = read_bytes(self.tools, MAX_DIALOG_FILE_BYTES) if self.tools else b""
-            known = read_schema(schema) if self.tools else None
-            transcripts, too_long = with_tools(transcripts, known)
+            tools = read_schema(schema) if self.tools else None
+            transcripts, too_long = with_tools(transcripts, tools)
             notes.append(skipped_text(too_long))
-            if unlisted := sum(not each.tools_in_text for each in transcripts):
+            if unlisted := sum(not transcript.tools_in_text for transcript in transcripts):
                 listed = count(unlisted, "dialog")
                 notes.append(f"Read without tools, as their file lists none: {listed}.")
             content += b"tools" + schema
@@ -91,7 +91,7 @@ class Sources:
                 )
         content = read_bytes(self.trace, MAX_TRACE_BYTES)
         recordings = read_trace_file(BytesIO(content))
-        self._say(not_read_notes([each.transcript for each in recordings]))
+        self._say(not_read_notes([recording.transcript for recording in recordings]))
         return recordings, hashlib.sha256(content).hexdigest()
 
     def named_in_run(self, kind: str, name: str | None) -> Sources:

@@ -275,7 +275,8 @@ class TextCache:
         It evicts no more. Raises a ValueError if there was no such turn.
         """
         check_count("the turn", turn, 0, len(self.ends))
-        other, count = TextCache(self.decoder), self.ends[turn - 1] if turn else 0
+        other = TextCache(self.decoder, self.layers)
+        count = self.ends[turn - 1] if turn else 0
         other.ids, other.ends, other.turn_start = self.ids[:count], self.ends[:turn], count
         other.attended_by_turn = self.attended_by_turn[:turn]
         other._vectors = {name: each[:, :, :count] for name, each in self._vectors.items()}

@@ -14,12 +14,16 @@ from numpy.typing import NDArray
 from fdkvc.attention import SPEAKERS
 from fdkvc.corpora.formats import read_bytes
 from fdkvc.corpora.gguf_file import GgufFile
-from fdkvc.corpora.model_folder import parse_config
+from fdkvc.corpora.model_folder import (
+    TOKENIZER,
+    as_value_error,
+    check_tokenizer,
+    parse_config,
+    stderr_silenced,
+)
 from fdkvc.corpora.model_text import CALL_TAGS, Passage, Writer, model_text
-from fdkvc.corpora.token_traits import token_traits
-from fdkvc.corpora.tokenizer_file import FILE, as_value_error, check_tokenizer, stderr_silenced
+from fdkvc.corpora.token_traits import surprisal_in, token_traits
 from fdkvc.corpora.transcripts import Transcript, word_ids
-from fdkvc.corpora.word_frequencies import surprisal_in
 from fdkvc.limits import MAX_MODEL_JSON_BYTES
 from fdkvc.lm.chat_template import ChatTemplate, chat_template
 
@@ -157,7 +161,7 @@ class Tokens:
     def surprisal(self, ids: Sequence[int]) -> list[float]:
         """Return the surprisal of tokens without context, in nats.
 
-        It is that of the first word of a token's text; see `fdkvc.corpora.word_frequencies`.
+        It is that of the first word of a token's text; see `fdkvc.corpora.token_traits`.
         """
         for token in {*ids} - self._surprisal.keys():
             text = self.text([token])
@@ -193,23 +197,23 @@ def load_tokens(stored: Path | GgufFile, vocabulary: int) -> Tokens:
     """
     from tokenizers import Tokenizer
 
-    if isinstance(stored, Path) and not (stored / FILE).is_file():
-        raise ValueError(f"there is no file {FILE}")
-    with stderr_silenced(), as_value_error(f"{FILE} cannot be read"):
+    if isinstance(stored, Path) and not (stored / TOKENIZER).is_file():
+        raise ValueError(f"there is no file {TOKENIZER}")
+    with stderr_silenced(), as_value_error(f"{TOKENIZER} cannot be read"):
         if isinstance(stored, Path):
-            tokenizer = Tokenizer.from_file(str(stored / FILE))
+            tokenizer = Tokenizer.from_file(str(stored / TOKENIZER))
         else:
             check_tokenizer(content := stored.tokenizer)
             tokenizer = Tokenizer.from_str(json.dumps(content))
         vocabulary_ids = tokenizer.get_vocab()
     highest = max(vocabulary_ids.values(), default=0)
     if highest >= vocabulary:
-        raise ValueError(f"{FILE} has the token {highest}, but there are {vocabulary:,}")
+        raise ValueError(f"{TOKENIZER} has the token {highest}, but there are {vocabulary:,}")
 
     def ids(text: str) -> Any:
         return tuple(tokenizer.encode(text, add_special_tokens=False).ids)
 
-    with stderr_silenced(), as_value_error(f"{FILE} cannot be used"):
+    with stderr_silenced(), as_value_error(f"{TOKENIZER} cannot be used"):
         tokenizer.encode_special_tokens = True  # so that typed text cannot contain a mark
         tokenizer.no_padding()
         tokenizer.no_truncation()

@@ -161,8 +161,7 @@ def usable(policies: Iterable[Policy]) -> tuple[Policy, ...]:
 def with_pinned_prompts(policies: Sequence[Policy]) -> tuple[Policy, ...]:
     """Return the policies, and each again with the system prompt pinned, where that is possible.
 
-    The prompt takes at most half of the budget. The full cache has nothing to pin, and a whitelist
-    has its own.
+    The prompt takes at most half of the budget. The full cache and a whitelist stay as they are.
 
     Examples
     --------
@@ -189,14 +188,11 @@ def _check_known(kind: type[Policy], hyperparameters: Collection[str]) -> None:
 def read_policy(name: str) -> Policy:
     """Make a policy from its name, as `Policy.name` writes it.
 
+    That is a key and its hyperparameters, separated by spaces or colons. A wrapper has parentheses
+    with a policy and its own hyperparameters, separated by commas.
+
     Raises a ValueError as `policy_named` and `wrapped`; if a hyperparameter has no value, a wrapper
     is used twice, or the name exceeds `MAX_POLICY_CHARACTERS`.
-
-    Parameters
-    ----------
-    name : str
-        A key, then its hyperparameters, separated by spaces or colons. A wrapper has parentheses
-        with a policy and its own hyperparameters, separated by commas.
 
     Examples
     --------

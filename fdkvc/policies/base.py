@@ -136,11 +136,7 @@ class Room:
     ) -> int | Ints:
         """Return how many entries each row keeps (B, 1), or one number for all.
 
-        Parameters
-        ----------
-        score, protected : array (B, C)
-        heads : int
-            Consecutive rows that may share their budgets.
+        As many consecutive rows as there are `heads` may share their budgets.
         """
         return budgets
 
@@ -259,10 +255,8 @@ class WindowedPolicy(Policy):
 def within(budget: int, protects: Callable[[int], Bools]) -> Bools:
     """Protect what is protected within the largest budget at which no row exceeds `budget`.
 
-    Parameters
-    ----------
-    protects : function of int to array (B, C) of bool
-        Entries protected within a budget: at most that many a row, plus those always protected.
+    `protects` marks the entries protected within a budget (B, C): at most that many a row, and
+    those always protected.
     """
     protected = protects(budget)
     for places in reversed(range(budget)):
@@ -286,11 +280,7 @@ def queries_parameter() -> Any:
 def observed_attention(turn: Observation, token: Ints, queries: str) -> Floats:
     """Return the attention that these tokens get in this turn, by query (B, m, C).
 
-    Parameters
-    ----------
-    token : array (B, C)
-    queries : {"mean", "each"}
-        One mean query (m = 1), or each of the turn's queries, which see what came before them.
+    `queries` is ``mean``, one query, or ``each`` of the turn's, which see what came before them.
     """
     if queries == "each":
         return turn.attention_of_each(token)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fdkvc.attention import Bools, Ints, Observation
+from fdkvc.attention import Bools, Floats, Ints, Observation
 from fdkvc.cache import Cache, Pages
 from fdkvc.parameters import Field, changed, parameters_of
 from fdkvc.policies.base import Look, Policy, Score, Step, Update, within
@@ -19,16 +19,11 @@ from fdkvc.policies.base import Look, Policy, Score, Step, Update, within
 class _Forwarded:
     """An attribute of the wrapped policy."""
 
-    def __set_name__(self, owner: type, name: str) -> None:
+    def __init__(self, name: str) -> None:
         self._name = name
 
     def __get__(self, wrapper: Wrapper | None, owner: type) -> Any:
         return self if wrapper is None else getattr(wrapper.policy, self._name)
-
-
-def forwarded() -> Any:
-    """Declare a property or a method that is the wrapped policy's."""
-    return _Forwarded()
 
 
 @dataclass(frozen=True)
@@ -78,28 +73,8 @@ class Wrapper(Policy):
     def looks_at(self) -> tuple[Look, ...]:
         return tuple(dict.fromkeys((*self.policy.looks_at, *self.also_looks_at)))
 
-    steps = forwarded()
-    bounded = forwarded()
-    reads_afresh = forwarded()
-    page_size = forwarded()
-    channels = forwarded()
-    ties = forwarded()
-    quantity_names = forwarded()
-    core = forwarded()
-    without_effect = forwarded()
-    initial_state = forwarded()
-    capacity = forwarded()
-    slots = forwarded()
-    tier_places = forwarded()
-    recalls = forwarded()
-    update = forwarded()
-    init_channels = forwarded()
-    after_insert = forwarded()
-    terms = forwarded()
-    protects = forwarded()
-    budgets = forwarded()
-    places = forwarded()
-    modulate = forwarded()
+    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+        return self.policy.terms(cache, turn)
 
     @property
     def name(self) -> str:
@@ -124,6 +99,14 @@ class Wrapper(Policy):
     def variant(self, **changes: float | int | str) -> Policy:
         here = {name: changes.pop(name) for name in super().settings if name in changes}
         return dataclasses.replace(self, policy=self.policy.variant(**changes), **here)
+
+
+for _name in (
+    *("steps", "bounded", "reads_afresh", "page_size", "channels", "ties", "quantity_names"),
+    *("core", "without_effect", "initial_state", "capacity", "slots", "tier_places", "recalls"),
+    *("update", "init_channels", "after_insert", "protects", "budgets", "places", "modulate"),
+):
+    setattr(Wrapper, _name, _Forwarded(_name))
 
 
 class Protecting(Wrapper):

@@ -72,8 +72,8 @@ def adaptation_table(results: Results) -> pd.DataFrame:
     their turns.
     """
     rows = [
-        (policy, each.n.iloc[0], *each["mean"], *each.published)
-        for policy, each in _of(judge(results), ADAPTATION).groupby("policy", sort=False)
+        (policy, rows_of_policy.n.iloc[0], *rows_of_policy["mean"], *rows_of_policy.published)
+        for policy, rows_of_policy in _of(judge(results), ADAPTATION).groupby("policy", sort=False)
     ]
     return pd.DataFrame(rows, columns=list(ADAPTATIONS))
 
@@ -129,9 +129,9 @@ def series_table(results: Results) -> pd.DataFrame:
     for scenario in results.benchmark.scenarios:
         for policy, measured in results.measured.get(scenario.key, {}).items():
             for quantity, series in measured.series.items():
-                for turn, each in enumerate(series.T):
-                    if not np.isnan(each).any():
-                        s, place = summarize(each), (scenario.key, policy, quantity, turn)
+                for turn, values in enumerate(series.T):
+                    if not np.isnan(values).any():
+                        s, place = summarize(values), (scenario.key, policy, quantity, turn)
                         topic = scenario.schedule[turn]
                         rows.append((*place, topic, s.n, s.mean, s.low, s.high))
     return pd.DataFrame(rows, columns=list(SERIES))
@@ -204,12 +204,12 @@ def cost_table(study: Study) -> pd.DataFrame:
         published_ratio=single.published_ms / fifo_printed,
         ms_per_turn_batched=single.policy.map(batched),
         batched_ratio_to_fifo=single.policy.map(batched) / batched.get(LATENCY_BASELINE, math.nan),
-        key_bytes=[each.keys for each in sizes],
-        value_bytes=[each.values for each in sizes],
-        score_bytes=[each.scores for each in sizes],
-        score_bytes_per_entry=[each.scores / budget for each in sizes],
-        full_cache_bytes=[each.full_cache for each in sizes],
-        read_bytes=[each.reads for each in sizes],
+        key_bytes=[size.keys for size in sizes],
+        value_bytes=[size.values for size in sizes],
+        score_bytes=[size.scores for size in sizes],
+        score_bytes_per_entry=[size.scores / budget for size in sizes],
+        full_cache_bytes=[size.full_cache for size in sizes],
+        read_bytes=[size.reads for size in sizes],
     )[list(COST)]
 
 

@@ -67,7 +67,7 @@ def check_schedule(turns: int, tokens: int, budget: int) -> None:
 
 
 def best_schedule(worth: Floats, born: NDArray[np.intp], budget: int) -> Bools:
-    """Choose what a cache holds at the end of each turn, for the greatest total weight.
+    """Choose what a cache holds at the end of each turn, for the greatest total weight (T, N).
 
     Raises a ValueError for a budget below 1, or more than `MAX_REGRET_STEPS`.
 
@@ -77,10 +77,6 @@ def best_schedule(worth: Floats, born: NDArray[np.intp], budget: int) -> Bools:
         Weight of holding each token at the end of each turn, at least 0.
     born : array (N,)
         The turn of each token; once evicted, it does not come back.
-
-    Returns
-    -------
-    array (T, N) of bool
 
     Examples
     --------
@@ -185,16 +181,11 @@ def least_attention_loss(dialogs: DialogBatch, budget: int) -> Floats:
 
 
 def most_evidence(recording: Recording, budget: int, wanted: Demands) -> float:
-    """Return the highest recall of a dialog that a cache of this size can reach.
+    """Return the highest `recall` of a dialog that a cache of this size can reach, or NaN.
 
     With all demands known, a cache can choose a mention for each and keep its tokens until they are
     last needed. No cache has more unless evicted entries come back. Raises a ValueError for a
     budget below 1, a TooLargeError if it exceeds the limits of computation.
-
-    Returns
-    -------
-    float
-        In [0, 1], as `fdkvc.run.evidence.recall`; NaN without demands.
 
     Examples
     --------

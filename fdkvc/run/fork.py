@@ -86,23 +86,11 @@ class Fork:
 def fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> Trace:
     """Continue a run after one of its turns with something changed.
 
-    Only the turns after the fork are run; up to it, the run is `trace` itself. Raises a ValueError
+    Only the turns after the fork are run and returned; up to it, the run is `trace` itself, which
+    was recorded with its entries. It may be a fork; its pinned tokens stay pinned. Tokens are
+    pinned or dropped in every row. Raises a ValueError
     if the turn was not recorded or is the last, a token to pin or drop is not cached then, or the
     budget is below 1 or below the number of pinned tokens.
-
-    Parameters
-    ----------
-    trace : Trace
-        Recorded with its entries. It may be a fork itself; its pinned tokens stay pinned.
-    dialogs : DialogBatch
-        The dialogs of the run.
-    change : Fork
-        Its tokens are pinned or dropped in every row.
-
-    Returns
-    -------
-    Trace
-        Of the turns after the fork.
 
     Examples
     --------

@@ -23,10 +23,7 @@ BLOCK = 16
 class BlockResults(Sequence[TurnResult]):
     """The results of T turns, recomputed block by block; the last block is cached.
 
-    Parameters
-    ----------
-    starts : sequence of State or None
-        The state before each block, None before the first turn.
+    `starts` are the states before the blocks, None before the first turn.
     """
 
     def __init__(
@@ -66,14 +63,9 @@ def run_block(
 
 
 def simulate_long(policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
-    """Run a policy over a dialog without keeping the entries of every turn.
+    """Run a policy over one dialog without keeping the entries of every turn.
 
     Raises a ValueError if turns × budget exceed `MAX_KEPT_ENTRIES`.
-
-    Parameters
-    ----------
-    dialogs : DialogBatch
-        One row.
 
     Examples
     --------

@@ -59,14 +59,10 @@ def diversity(trace: Trace, dialogs: DialogBatch) -> Floats:
 def alignment(trace: Trace, dialogs: DialogBatch, projection: str = "value") -> Floats:
     """Cosine of the context output with the projected current topic (B, T), in [−1, 1].
 
-    Without known topic directions a topic is the mean of its tokens: projected by the value matrix
-    it is the mean of their values; other projections give NaN.
-
-    Parameters
-    ----------
-    projection : {"value", "key", "query"}
-        The matrix that projects the topic. The output is a mean of values, so only ``value``
-        compares vectors of one space; the others are cosines of unrelated vectors.
+    `projection` is the matrix that projects the topic, ``value``, ``key`` or ``query``. The output
+    is a mean of values, so only the first compares vectors of one space; the others are cosines of
+    unrelated vectors. Without known topic directions a topic is the mean of its tokens, and only
+    ``value`` gives numbers: the mean of their values.
     """
     if dialogs.topics is not None and dialogs.projections is not None:
         projected = dialogs.topics @ dialogs.projection(projection)
@@ -289,11 +285,12 @@ def _of_answers(key: str, label: str, help: str, unit: str = "nats") -> Metric:
 
 _right = partial(_of_answers, unit="%")
 _LIKELIHOOD = "Negative log-likelihood per token"
-_LAST = {
-    "recent": f"last mentioned at most {RECENT} turns before the call",
-    "middle": f"last mentioned {RECENT + 1} to {OLD} turns before the call",
-    "old": f"last mentioned more than {OLD} turns before the call",
+_AGES = {
+    "recent": ("Recent", f"up to {RECENT} turns", f"at most {RECENT} turns", (0, RECENT)),
+    "middle": ("Older", *2 * (f"{RECENT + 1} to {OLD} turns",), (RECENT, OLD)),
+    "old": ("Old", *2 * (f"more than {OLD} turns",), (OLD,)),
 }
+_LAST = {age: f"last mentioned {turns} before the call" for age, (*_, turns, _) in _AGES.items()}
 
 METRICS: Mapping[str, Metric] = {
     metric.key: metric
@@ -367,23 +364,14 @@ METRICS: Mapping[str, Metric] = {
             "Average share of a call's arguments that are fully cached when the call is made.",
             Demands("call"),
         ),
-        _recall(
-            "recent_call_recall",
-            f"Call-argument recall, up to {RECENT} turns old",
-            f"Recall of arguments last mentioned at most {RECENT} turns before the call.",
-            Demands("call", up_to=RECENT),
-        ),
-        _recall(
-            "middle_call_recall",
-            f"Call-argument recall, {RECENT + 1} to {OLD} turns old",
-            f"Recall of arguments last mentioned {RECENT + 1} to {OLD} turns before the call.",
-            Demands("call", RECENT, OLD),
-        ),
-        _recall(
-            "old_call_recall",
-            f"Call-argument recall, more than {OLD} turns old",
-            f"Recall of arguments last mentioned more than {OLD} turns before the call.",
-            Demands("call", OLD),
+        *(
+            _recall(
+                f"{age}_call_recall",
+                f"Call-argument recall, {old} old",
+                f"Recall of arguments {_LAST[age]}.",
+                Demands("call", *limits),
+            )
+            for age, (_, old, _, limits) in _AGES.items()
         ),
         _recall(
             "state_recall",
@@ -424,9 +412,10 @@ METRICS: Mapping[str, Metric] = {
             "Argument values of calls that are written correctly, each given the true text "
             "before it.",
         ),
-        _right("values_right_recent", "Recent values right", f"Of values {_LAST['recent']}."),
-        _right("values_right_middle", "Older values right", f"Of values {_LAST['middle']}."),
-        _right("values_right_old", "Old values right", f"Of values {_LAST['old']}."),
+        *(
+            _right(f"values_right_{age}", f"{name} values right", f"Of values {_LAST[age]}.")
+            for age, (name, *_) in _AGES.items()
+        ),
         _right(
             "values_right_of_full",
             "Values right, of those right with the full cache",
@@ -436,9 +425,10 @@ METRICS: Mapping[str, Metric] = {
         _of_answers(
             "nats_arguments", "Argument values", f"{_LIKELIHOOD} of the argument values of calls."
         ),
-        _of_answers("nats_recent", "Recent values", f"{_LIKELIHOOD} of values {_LAST['recent']}."),
-        _of_answers("nats_middle", "Older values", f"{_LIKELIHOOD} of values {_LAST['middle']}."),
-        _of_answers("nats_old", "Old values", f"{_LIKELIHOOD} of values {_LAST['old']}."),
+        *(
+            _of_answers(f"nats_{age}", f"{name} values", f"{_LIKELIHOOD} of values {_LAST[age]}.")
+            for age, (name, *_) in _AGES.items()
+        ),
         _of_answers(
             "kl", "KL", "Kullback-Leibler divergence from the full cache's prediction, per token."
         ),
@@ -508,10 +498,7 @@ def first_late_turn(dialogs: DialogBatch) -> int:
 def late(series: Floats, dialogs: DialogBatch) -> Floats:
     """Mean over the last min(3, T) turns of each row (B,), without those that are NaN.
 
-    Parameters
-    ----------
-    series : array (B, T)
-        Over all turns of `dialogs`, or the last of them.
+    The series (B, T) is over all turns of `dialogs`, or the last of them.
     """
     turn = np.arange(dialogs.turns - series.shape[1], dialogs.turns)
     last = dialogs.turn_counts[:, None]
@@ -582,15 +569,7 @@ class CacheBytes:
 
 
 def cache_bytes(trace: Trace, dialogs: DialogBatch, turn: int | None = None) -> CacheBytes:
-    """Bytes of the cached keys, values and scores, and of the full cache.
-
-    Parameters
-    ----------
-    dialogs : DialogBatch
-        Its first row is counted.
-    turn : int, optional
-        Counts after this turn; by default, the largest cache over the whole dialog.
-    """
+    """Count the bytes of the first row's cache after a turn, by default of its largest cache."""
     until = dialogs.turn_counts[0] if turn is None else turn + 1
     tokens = int(dialogs.bounds[0, until])
     vector = dialogs.keys.shape[-1] * dialogs.keys.itemsize

@@ -43,16 +43,8 @@ class OnlineCache:
     It holds the vectors of the kept tokens and of a second tier, and no others. Raises a ValueError
     for a budget below 1, or a policy that looks at the future.
 
-    Parameters
-    ----------
-    budget : int
-        Largest number of entries at the end of a turn, at least 1; an unbounded policy exceeds it.
-
-    Attributes
-    ----------
-    fed : int
-        Tokens fed so far, and so the next token's id. Set it before the first turn to continue a
-        stream.
+    The attribute `fed` is the number of tokens fed so far, and so the next token's id. Set it
+    before the first turn to continue a stream.
 
     Examples
     --------

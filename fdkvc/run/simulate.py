@@ -25,12 +25,7 @@ def initial_state(
 ) -> State:
     """Return the state before the first turn: an empty cache.
 
-    Parameters
-    ----------
-    tokens : int
-        Number of tokens to come, if known; see `State.with_tier`.
-    layers, heads : int
-        As in `Observation`.
+    `tokens` are to come, if known; see `State.with_tier`. Layers and heads are as in `Observation`.
     """
     slots = policy.slots(budget, layers, heads)
     nothing = np.zeros((rows, slots), np.float32)
@@ -101,14 +96,7 @@ def take_turn(
 ) -> TurnResult:
     """Run one turn: recall, update, threshold, insertion, eviction, attention.
 
-    A row without tokens in this turn does not change.
-
-    Parameters
-    ----------
-    before : State
-        State after the previous turn.
-    pinned : array (B, P), optional
-        Tokens that are never evicted, −1 for none.
+    A row without tokens in this turn does not change. Pinned tokens (B, P) are never evicted.
     """
     old, tier = with_recalled(policy, before, turn)
     all_active = turn.all_active

@@ -4,13 +4,12 @@ import inspect
 import textwrap
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import streamlit as st
 
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.ui.kit import fields
-from fdkvc.ui.kit.markdown import Markdown, plain
+from fdkvc.ui.kit.markdown import Markdown, plain, sections
 from fdkvc.ui.kit.sidebar import POLICY as SYNTHETIC
 
 POLICY = replace(SYNTHETIC, choices=POLICIES)
@@ -46,7 +45,6 @@ def code_of(policy: type[Policy]) -> str:
 
 def show_text() -> None:
     """Show how to cite the paper, its limitations, and what this project does not show."""
-    for section in Path(__file__).with_name("about.md").read_text("utf-8").split("## ")[1:]:
-        title, body = section.split("\n", 1)
+    for title, body in sections("about.md"):
         st.header(plain(title), anchor=False)
-        st.markdown(Markdown(body))
+        st.markdown(plain(body))

@@ -220,11 +220,12 @@ def test_no_equation_is_cut_and_no_number_broken_on_a_small_screen(page: Page) -
     )
 
     page.goto("/policies")  # which sets out all equations of all policies, as large
+    page.get_by_role("tab", name="Policies one by one").click()
     settled(page)
     page.locator("summary").evaluate_all("all => all.forEach(each => each.click())")
     everywhere = page.locator("details .katex-display")
     policies = [policy_named(key) for key in POLICIES]
-    options = [each for policy in policies for each in option_steps(policy).values()]
+    options = [steps for policy in policies for steps in option_steps(policy).values()]
     expect(everywhere).to_have_count(
         sum(map(len, options)) + sum(len(policy.steps) for policy in policies)
     )

@@ -18,9 +18,9 @@ from fdkvc.commands.main import main
 from fdkvc.corpora.capture import load_capture_model, record
 from fdkvc.corpora.formats import read_dialogs, read_transcripts
 from fdkvc.corpora.recordings import Recording
+from fdkvc.corpora.token_traits import word_surprisal
 from fdkvc.corpora.trace_file import read_trace_file
 from fdkvc.corpora.transcripts import SPAN_KINDS, Transcript, Turn
-from fdkvc.corpora.word_frequencies import word_surprisal
 from tests.corpora.test_agent_formats import TALKS, encoded
 from tests.refusals import assert_one_sentence
 

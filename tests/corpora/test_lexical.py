@@ -21,8 +21,8 @@ from numpy.random import SFC64, Generator, SeedSequence
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.lexical import LexicalRecordings, lexical_recording, word_vectors
 from fdkvc.corpora.recordings import Recording, Token, stack_recordings
+from fdkvc.corpora.token_traits import TABLE, word_surprisal
 from fdkvc.corpora.transcripts import Mention, Transcript, Turn
-from fdkvc.corpora.word_frequencies import TABLE, word_surprisal
 from fdkvc.experiments.replay import Replay, replay
 from fdkvc.policies import policy_named
 from fdkvc.run.simulate import simulate

@@ -9,17 +9,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fdkvc.explain.overlap import (
+from fdkvc.explain.tables import (
     DIFFERENCE,
     FIGURES,
     all_entries,
     difference_table,
+    entries_table,
     figures_table,
     first_difference,
     overlap_table,
     share_of_differences,
+    turns_table,
 )
-from fdkvc.explain.tables import entries_table, turns_table
 from fdkvc.policies import policy_named
 from fdkvc.run.fork import Fork, fork
 from fdkvc.run.metrics import adaptation, metrics_of

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from fdkvc.attention import Observation
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.model_text import Passage
-from fdkvc.corpora.word_frequencies import word_surprisal
+from fdkvc.corpora.token_traits import word_surprisal
 from fdkvc.lm import BUNDLED
 from fdkvc.lm.decoder import Decoder
 from fdkvc.lm.head_tokens import HeadTokens

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fdkvc.corpora import tokenizer_file
-from fdkvc.corpora.tokenizer_file import as_value_error, check_tokenizer
+from fdkvc.corpora import model_folder
+from fdkvc.corpora.model_folder import as_value_error, check_tokenizer
 from fdkvc.lm import BUNDLED
 from fdkvc.lm import tokens as tokens_module
 from fdkvc.lm.language_model import load_language_model
@@ -165,7 +165,7 @@ def test_what_ends_the_process_passes_through(end: type[BaseException]) -> None:
 def test_stderr_is_there_again(capfd: pytest.CaptureFixture[str]) -> None:
     import os
 
-    with tokenizer_file.stderr_silenced():
+    with model_folder.stderr_silenced():
         os.write(2, b"a panic\n")
     os.write(2, b"a sentence\n")
     assert capfd.readouterr().err == "a sentence\n"

@@ -43,8 +43,8 @@ Look = Callable[..., Any]
 @pytest.fixture(scope="module")
 def node() -> str:
     """Return where node is; without it, the tests of the scripts are not run."""
-    found = shutil.which("node")
-    return found or (pytest.fail if REQUIRED else pytest.skip)(NO_NODE)
+    node = shutil.which("node")
+    return node or (pytest.fail if REQUIRED else pytest.skip)(NO_NODE)
 
 
 @pytest.fixture(scope="module")

@@ -50,7 +50,7 @@ def test_what_the_browser_gets_is_the_run(key: str) -> None:
     assert len(terms) == (len(run.terms) if len(run.terms) > 1 else 0)
     for name, column in zip(run.terms, terms, strict=False):
         np.testing.assert_array_equal(column, entries[name].to_numpy(np.float32))
-    cutoffs = [None if each is None else pytest.approx(each) for each in run.cutoffs]
+    cutoffs = [None if cutoff is None else pytest.approx(cutoff) for cutoff in run.cutoffs]
     assert head["lanes"][0]["cutoffs"] == cutoffs
 
 
@@ -116,7 +116,7 @@ def test_less_what_all_entries_lost_alike_each_has_gained(name: str) -> None:
         for turn in range(1, trace.turns):
             stayed = set(trace.kept[0, turn - 1]) & set(terms[turn]) - {-1}
             share = np.prod([shares[turn] for shares in course.shares.values()])
-            gained = [terms[turn][each] - share * terms[turn - 1][each] for each in stayed]
+            gained = [terms[turn][token] - share * terms[turn - 1][token] for token in stayed]
             assert stayed
             if course.shares or name == "h2o":
                 assert min(gained) > -1e-5

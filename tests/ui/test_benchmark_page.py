@@ -93,7 +93,7 @@ def test_a_run_shows_the_papers_tables(ran: AppTest) -> None:
     assert [title.split(":")[0] for title in titles] == [f"Table {n}" for n in range(1, 8)]
     # Three dialogs have no verdict.
     assert "<td class=''>50.0<small>50.0% (±0.0)</small></td>" in html(ran)
-    (compared,) = (each.value for each in ran.dataframe)  # with the paper's run
+    (compared,) = (frame.value for frame in ran.dataframe)  # with the paper's run
     assert "difference (first − second)" in compared
     ran.session_state["benchmark/layout"] = "sorted"
     frame = settled(ran.run()).dataframe[3].value
@@ -109,7 +109,7 @@ def test_every_section_opens(ran: AppTest, name: str) -> None:
 
 
 def test_a_policy_that_never_adapts_is_called_so() -> None:
-    (table,) = (each for each in measured_tables(papers_run().study) if each.number == 2)
+    (table,) = (table for table in measured_tables(papers_run().study) if table.number == 2)
     never = {at for at, fact in table.cells.items() if figure_words(fact).startswith("never")}
     assert never == {("h2o", statistic) for statistic in ("mean", "median", "p90")}
     figures, _ = frames(table)  # to be sorted: after all who adapt
@@ -205,7 +205,7 @@ def test_a_link_to_a_search_of_an_earlier_version_says_what_to_use_instead() -> 
 
 def listed(app: AppTest) -> list[str]:
     """Return what the runs are called that the page lists."""
-    return [str(each.value) for each in app.main.text_input]
+    return [str(title.value) for title in app.main.text_input]
 
 
 def test_runs_are_listed_named_compared_shown_again_and_deleted() -> None:
@@ -218,7 +218,9 @@ def test_runs_are_listed_named_compared_shown_again_and_deleted() -> None:
     assert re.match(r"Run at \d\d \w{3} \d\d:\d\d:\d\d: 4 dialogs", listed(app)[-1])
     app.main.text_input[-1].set_value("mine").run()
     assert "mine" in app.selectbox(key="benchmark/runs-pair/one").options
-    (table,) = [each.value for each in app.dataframe if "difference (first − second)" in each.value]
+    (table,) = [
+        frame.value for frame in app.dataframe if "difference (first − second)" in frame.value
+    ]
     assert set(table["difference (first − second)"]) == {"no difference in any dialog"}
 
     again = open_page("benchmark", **link_of(app))  # as a reload or another tab does
@@ -283,7 +285,7 @@ def test_a_cancelled_run_says_so_and_runs_of_equal_settings_differ_by_their_time
     ) -> study.Study:
         cancelled.set()
         part = run_benchmark(dataclasses.replace(benchmark, dialogs=done or 1))
-        measured = part.measured if done else {each: {} for each in part.measured}
+        measured = part.measured if done else {scenario: {} for scenario in part.measured}
         return study.Study(dataclasses.replace(part, benchmark=benchmark, measured=measured))
 
     monkeypatch.setattr("fdkvc.kinds.benchmark.run_study", cancel)
@@ -497,7 +499,7 @@ def test_a_link_leads_to_the_method_of_a_policy() -> None:
 
 
 def test_the_citation_and_all_seven_limitations_are_there() -> None:
-    shown = [each.value for each in open_page("about").markdown]
+    shown = [text.value for text in open_page("about").markdown]
     assert any("@misc{ganguly-fdkvc" in words for words in shown)
     (limitations,) = (words for words in shown if "Section 9" in words)
     assert len(re.findall(r"^- \*\*.*\.\*\* \*", limitations, re.MULTILINE)) == 7

@@ -29,7 +29,7 @@ def lanes(app: AppTest) -> list[str]:
 
 def fates(app: AppTest) -> dict[str, str]:
     """Return what the stage is told of its entry in each lane."""
-    (view,) = [each for each in told(app) if each.get("what") == "view"]
+    (view,) = [message for message in told(app) if message.get("what") == "view"]
     return dict(zip(lanes(app), view["sentences"], strict=True))
 
 

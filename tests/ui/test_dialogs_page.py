@@ -21,7 +21,7 @@ from fdkvc.experiments.arguments import forgotten
 from fdkvc.experiments.replay import ARGUMENTS, REPLAYED, Replay, replay
 from fdkvc.experiments.statistics import MIN_CLUSTERS
 from fdkvc.explain.explain import explain
-from fdkvc.explain.overlap import all_entries
+from fdkvc.explain.tables import all_entries
 from fdkvc.files.export import csv_text
 from fdkvc.files.record import digest
 from fdkvc.files.trace import trace_files

@@ -158,6 +158,6 @@ def test_many_runs_take_no_more_than_their_bound(monkeypatch: pytest.MonkeyPatch
         assert memory.size <= memory.most
         ended.append(weakref.ref(run))
 
-    alive = [each() is not None for each in ended]
+    alive = [reference() is not None for reference in ended]
     assert alive[-1]
     assert not alive[0]

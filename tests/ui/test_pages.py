@@ -109,8 +109,8 @@ def data_of(spec: Any) -> set[str]:
         return set().union(*map(data_of, spec))
     if not isinstance(spec, dict):
         return set()
-    own = {spec["data"]["name"]} if "name" in (spec.get("data") or {}) else set()
-    return own | data_of(list(spec.values()))
+    names = {spec["data"]["name"]} if "name" in (spec.get("data") or {}) else set()
+    return names | data_of(list(spec.values()))
 
 
 def test_every_chart_gets_just_the_data_that_it_draws() -> None:
@@ -141,7 +141,7 @@ def test_the_sentences_of_the_story_are_true_of_their_runs() -> None:
         now = kept[at][kept[at]["turn"] == turn]
         return len(now[now["topic"] == topic] if topic else now)
 
-    first, *words = (" ".join(each.sentences) for each in chapters)
+    first, *words = (" ".join(chapter.sentences) for chapter in chapters)
     assert "adds 32 tokens" in first
     assert f"room for 56 entries, and in turn {fills.turn} it is full" in first
     assert held(0, fills.turn) == 56 > held(0, fills.turn - 1)
@@ -152,8 +152,11 @@ def test_the_sentences_of_the_story_are_true_of_their_runs() -> None:
     assert f"after turn 9, {held(1, 9, 'A')} of its 56 entries are still about topic A" in words[0]
     assert tables[1].query("turn == 9")["protected"].sum() == 28  # the newest, in the other half
     assert "gives 50 % of its cache to the entries with the most attention" in words[0]
-    own = tables[1].query(f"token == {misleads.token}").set_index("turn")["score"]
-    assert f"got {100 * (own[9] - own[2]) / own[9]:.0f} % of its score from turn 3 on" in words[0]
+    scores = tables[1].query(f"token == {misleads.token}").set_index("turn")["score"]
+    assert (
+        f"got {100 * (scores[9] - scores[2]) / scores[9]:.0f} % of its score from turn 3 on"
+        in words[0]
+    )
 
     assert f"Topic A comes back in turn {returns.turn}" in words[1]
     assert f"{held(2, returns.turn - 1, 'A')} entries about topic A are still in" in words[1]
@@ -239,7 +242,7 @@ def test_a_scene_opens_where_it_says_and_offers_something_to_try(scene: str) -> 
     app = open_page("story", scene=scene)
     chapter = story_chapters()[int(scene) - 1]
     assert link_of(app)["turn"] == str(chapter.turn)
-    shown = " ".join(each.value for each in app.markdown)
+    shown = " ".join(text.value for text in app.markdown)
     assert all(plain(sentence) in shown for sentence in chapter.sentences)
     tried = open_page(chapter.page, **chapter.link)
     assert not tried.error
@@ -273,7 +276,7 @@ def test_a_link_holds_the_order_and_colour_of_the_cells_and_the_open_section() -
     app = open_page("dialogs", order="score", hues="kind", section="heads", view="cache")
 
     assert not app.error
-    (view,) = [each for each in told(app) if each.get("what") == "view"]
+    (view,) = [message for message in told(app) if message.get("what") == "view"]
     assert (view["order"], view["hues"]) == ("score", "kind")
     assert app.session_state["dialogs/sections"] == "Heads"
     link = link_of(app)
@@ -365,7 +368,7 @@ def test_what_is_refused_stays_to_be_mended_and_what_runs_is_said(
 
 
 def test_a_symbol_is_read_aloud_as_a_letter() -> None:
-    labels = [each.label for each in open_page("step").number_input]
+    labels = [field.label for field in open_page("step").number_input]
 
     assert {"Recency decay (γ)", "Initial learning rate (α₀)", "Cumulative weight (w_c)"} <= {
         *labels
@@ -383,7 +386,7 @@ def test_a_link_past_the_end_of_its_dialog_is_told(page: str) -> None:
 
     app = open_page(page, turn=turn + 1, entry=token + 1)
 
-    assert [each.value for each in app.error] == [
+    assert [error.value for error in app.error] == [
         f"This link has an error: {name} is {last + 1}, but must be a whole number from 0 "
         f"to {last} in this dialog. Using {instead} instead."
         for name, last, instead in (("Turn", turn, turn), ("Entry", token, "none"))
@@ -394,7 +397,7 @@ def test_a_link_past_the_end_of_its_dialog_is_told(page: str) -> None:
 def test_the_policies_page_shows_the_equations_of_every_policy() -> None:
     opened: dict[str, Any] = {f"policies/{key}": True for key in POLICIES}
     opened["policies/sections"] = "Policies one by one"
-    shown = {each.value for each in open_page("policies", opened).latex}
+    shown = {latex.value for latex in open_page("policies", opened).latex}
 
     steps = [step for key in POLICIES for step in policy_named(key).steps]
     assert {step.name for step in steps} >= {"Adaptive channel weights", "Protection"}
@@ -407,7 +410,7 @@ def test_the_policies_page_says_which_to_use_and_calls_a_tie_a_tie(axis: str, ot
     (words,) = (
         e.value for e in open_page("policies", chosen).markdown if "Best or tied" in e.value
     )
-    (line,) = (each for each in words.splitlines() if AXES[axis].label in each)
+    (line,) = (line for line in words.splitlines() if AXES[axis].label in line)
     table = shipped_table("policy_map").query("axis == @axis").set_index("policy")
     assert f"{table.n.max()} dialogs" in line
     named = table.loc[["learned", "surprisal", "fifo"]].sort_values("rank")
@@ -419,4 +422,4 @@ def test_the_policies_page_says_which_to_use_and_calls_a_tie_a_tie(axis: str, ot
 def test_no_rule_makes_each_insertion_restyle_all_around_it() -> None:
     before = re.findall(r"([^\s,{}>+~(]*):has\(", PAGE_CSS.read_text("utf-8"))
     assert before
-    assert all(re.search(r"[.#[]", each) for each in before)
+    assert all(re.search(r"[.#[]", selector) for selector in before)

@@ -35,12 +35,13 @@ def test_a_wrong_link_is_explained_and_the_page_works(
 def answered(monkeypatch: pytest.MonkeyPatch, turn: int, entry: int, **link: object) -> Any:
     """Let the stage ask what would have decided otherwise on an entry, until it is told."""
     app = open_page("step", turn=turn, entry=entry, **link)
-    (view,) = [each for each in told(app) if each.get("what") == "view"]
+    (view,) = [message for message in told(app) if message.get("what") == "view"]
     question = {"run": view["run"], "turn": turn, "entry": entry}
     monkeypatch.setattr(stage, "last_message", lambda key: question if "answer" in key else {})
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
-        (answer,) = [each for each in told(settled(app.run())) if each.get("what") == "answer"]
+        messages = told(settled(app.run()))
+        (answer,) = [message for message in messages if message.get("what") == "answer"]
         if answer["done"]:
             assert answer.items() >= question.items()
             return answer
@@ -76,7 +77,7 @@ def test_the_papers_hyperparameters_come_first(
 ) -> None:
     app = open_page(page, **link)
     beyond = [expander for expander in app.expander if expander.label == "Beyond the paper"]
-    hidden = [each.key for expander in beyond for each in expander.number_input]
+    hidden = [field.key for expander in beyond for field in expander.number_input]
 
     assert f"{place}/kappa" in hidden
     assert f"{place}/gamma" not in hidden
@@ -89,16 +90,20 @@ def test_settings_that_cannot_keep_an_entry_say_what_was_tried(
     """The nearest stand first; those that cannot, and what the run never reads, say so."""
     answer = answered(monkeypatch, 5, 11)
     changes = answer["changes"]
-    shares = [float(each["share"].split()[0]) for each in changes if each["after"]]
+    shares = [float(change["share"].split()[0]) for change in changes if change["after"]]
     assert 0 < len(shares) < len(changes)
     assert shares == sorted(shares)
-    assert all(each["after"] == "" for each in changes[len(shares) :])
+    assert all(change["after"] == "" for change in changes[len(shares) :])
 
-    said = {each["label"]: each for each in changes}
+    said = {change["label"]: change for change in changes}
     assert said["Recency decay"]["before"] == "0.88"
     assert answer["words"].startswith("Each of these alone is enough")
     assert answer["words"].endswith("Not every value was tried.")
-    tried = [each["words"] for each in changes if not each["after"] and "uses" not in each["words"]]
+    tried = [
+        change["words"]
+        for change in changes
+        if not change["after"] and "uses" not in change["words"]
+    ]
     assert tried
     assert all(" in steps of " in words for words in tried)
     assert "this run never uses it" in said["Modulation exponent"]["words"]
@@ -109,7 +114,7 @@ def test_a_seed_is_no_setting_that_could_have_kept_an_entry(
 ) -> None:
     answer = answered(monkeypatch, 3, 1, policy="random", chance_seed=1500000000)
 
-    assert [each["label"] for each in answer["changes"]] == ["Budget"]
+    assert [change["label"] for change in answer["changes"]] == ["Budget"]
     assert "Not every value" not in answer["words"]
 
 
@@ -126,7 +131,7 @@ def test_a_policy_in_a_line_is_stepped_through_with_its_numbers_as_controls() ->
     link = link_of(app)
     assert (link["policy"], link["around"]) == ("window(tova)", "whitelist")
     assert (link["share"], link["most"], link["words"]) == ("0.3", "0.25", "san+jose")
-    assert any("Words are unknown here" in each.value for each in app.info)
+    assert any("Words are unknown here" in info.value for info in app.info)
 
     app.selectbox(key="step/policy").set_value("fd-kvc").run()
     app.selectbox(key="step/around").set_value("blocks").run()
@@ -144,7 +149,7 @@ def test_a_policy_in_a_line_is_stepped_through_with_its_numbers_as_controls() ->
 
 def test_a_link_to_what_does_not_go_together_is_explained() -> None:
     app = open_page("step", policy="blocks(full)")
-    assert [each.value for each in app.error] == [
+    assert [error.value for error in app.error] == [
         "This link has an error: full evicts nothing, so blocks changes nothing. "
         "Using fd-kvc instead."
     ]
@@ -154,7 +159,7 @@ def test_a_link_to_what_does_not_go_together_is_explained() -> None:
         (2_000, "Policy has 16,003 characters, but at most 10,000 are allowed"),
     ):
         app = open_page("step", policy="window(" * levels + "h2o" + ")" * levels)
-        assert [each.value for each in app.error] == [
+        assert [error.value for error in app.error] == [
             f"This link has an error: {reason}. Using fd-kvc instead."
         ]
     app = open_page("step", policy="full", around="recall")

@@ -108,11 +108,11 @@ def read_dialogs(
         check_structure(content)
         dialogs = list(_conversations(text, ending == "jsonl", calls))
     skipped = tuple(str(dialog) for dialog in dialogs if isinstance(dialog, SkippedError))
-    found = [dialog for dialog in dialogs if isinstance(dialog, Transcript)]
-    if not found:
+    transcripts = [dialog for dialog in dialogs if isinstance(dialog, Transcript)]
+    if not transcripts:
         raise ValueError(skipped[0] if skipped else "the file has no dialogs")
-    names = different_names([dialog.name for dialog in found])
-    return tuple(map(Transcript.with_name, found, names)), skipped
+    names = different_names([dialog.name for dialog in transcripts])
+    return tuple(map(Transcript.with_name, transcripts, names)), skipped
 
 
 def endings() -> list[str]:
@@ -169,8 +169,8 @@ def _conversations(text: str, by_line: bool, calls: bool) -> Iterator[Transcript
         format = _format_of(value, number)
         try:
             tools = listed_tools(value)
-            for found in format.read(value, number, calls):
-                yield replace(found, tools=tools) if isinstance(found, Transcript) else found
+            for dialog in format.read(value, number, calls):
+                yield replace(dialog, tools=tools) if isinstance(dialog, Transcript) else dialog
         except SkippedError as error:
             yield error
 

@@ -102,7 +102,7 @@ def read_dialogue(
     yield Transcript(
         name,
         tuple(turns),
-        tuple(demands.found),
+        tuple(demands.demands),
         demands.missing + len(demands.missing_values),
         tuple(demands.calls),
         calls,
@@ -129,11 +129,11 @@ def _services(frames: Sequence[Frame], before: frozenset[str]) -> frozenset[str]
 
 @dataclass
 class _Demands:
-    """Annotations of the dialogue so far, and the demands found."""
+    """Annotations of the dialogue so far, and its demands."""
 
     finder: MentionFinder
     services: Sequence[frozenset[str]]
-    found: list[Demand] = field(default_factory=list)
+    demands: list[Demand] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     missing: int = 0
     missing_values: set[tuple[str, str, str]] = field(default_factory=set)
@@ -184,15 +184,15 @@ class _Demands:
         if all(wording.lower() in NO_EVIDENCE for wording in wordings):
             return None
         spans = (self.spans.get((service, slot, wording.lower()), []) for wording in wordings)
-        known = [mention for some in spans for mention in some[-MAX_MENTIONS:]]
-        mentions = self.finder.mentions(wordings, turn, known)
+        annotated = [mention for some in spans for mention in some[-MAX_MENTIONS:]]
+        mentions = self.finder.mentions(wordings, turn, annotated)
         carried = False
         if kind == "state":
             mentions, carried = self._own_mentions(service, slot, mentions)
         if mentions:
             value = clean_name(wordings[0])
             number = len(self.calls) if kind == "call" else 0
-            self.found.append(Demand(kind, turn, source, slot, value, mentions, carried, number))
+            self.demands.append(Demand(kind, turn, source, slot, value, mentions, carried, number))
         return mentions
 
     def _own_mentions(
@@ -213,8 +213,7 @@ class _Demands:
 def _frame(value: Mapping[str, Any], place: str, text: str) -> Frame:
     service = clean_name(require(value, "service", str, place))
     slots = list(objects(optional(value, "slots", list, place), "slot", place))
-    found = (_span(slot, where, text) for slot, where in slots)
-    spans = tuple(span for span in found if span is not None)
+    spans = tuple(filter(None, (_span(slot, where, text) for slot, where in slots)))
     copies = {
         clean_name(require(slot, "slot", str, where)): clean_name(
             require(slot, "copy_from", str, where)
@@ -244,13 +243,13 @@ def _frame(value: Mapping[str, Any], place: str, text: str) -> Frame:
     )
 
 
-def _span(found: Mapping[str, Any], place: str, text: str) -> tuple[str, int, int] | None:
+def _span(annotation: Mapping[str, Any], place: str, text: str) -> tuple[str, int, int] | None:
     """Return a slot and its characters, or None if it is copied."""
-    slot = clean_name(require(found, "slot", str, place))
-    if "start" not in found and "exclusive_end" not in found:
+    slot = clean_name(require(annotation, "slot", str, place))
+    if annotation.keys().isdisjoint(("start", "exclusive_end")):
         return None
-    start = require(found, "start", int, place)
-    end = require(found, "exclusive_end", int, place)
+    start = require(annotation, "start", int, place)
+    end = require(annotation, "exclusive_end", int, place)
     if not 0 <= start < end <= len(text):
         raise ValueError(
             f"{place}: 'start' {start} and 'exclusive_end' {end} are not in the utterance, "

@@ -9,25 +9,15 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
-from fdkvc.corpora.formats.base import Format
 from fdkvc.corpora.formats.chat import FORMAT as CHAT
-from fdkvc.corpora.formats.chat import Placed, messages_of, transcript_of
+from fdkvc.corpora.formats.chat import Placed, chat_format, messages_of
 from fdkvc.corpora.json_input import check_object
-from fdkvc.corpora.transcripts import Transcript
 
 BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use")
 """Types of blocks by which the messages are recognized."""
 
 
-def read_request(
-    value: Mapping[str, Any], number: int, calls: bool = False
-) -> Iterator[Transcript]:
-    """Read the conversation of a request."""
-    place = f"dialog {number}"
-    yield transcript_of(_messages(value, place), value.get("id", value.get("title")), place, calls)
-
-
-def _messages(value: Mapping[str, Any], place: str) -> Iterator[Placed]:
+def _messages(value: Mapping[str, Any], place: str, _: object) -> Iterator[Placed]:
     """Yield chat messages: a user's tool results become turns."""
     if value.get("system") is not None:
         yield {"role": "system", "content": value["system"]}, f"{place}, system prompt"
@@ -61,14 +51,14 @@ def recognizes(value: Mapping[str, Any]) -> bool:
     return any(isinstance(block, dict) and block.get("type") in BLOCKS for block in blocks)
 
 
-FORMAT = Format(
+FORMAT = chat_format(
     "anthropic",
     "Anthropic messages",
-    ("json", "jsonl"),
     "messages",
-    read_request,
+    _messages,
     "messages of Anthropic's API: a request, its messages, a list of them, or JSON Lines",
     CHAT.topics,
     "inputs of `tool_use`",
-    recognizes,
+    named=lambda value: value.get("id", value.get("title")),
+    recognizes=recognizes,
 )

@@ -8,7 +8,7 @@ A message may name its topic in a field ``topic``. An assistant's ``tool_calls``
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 from fdkvc.corpora.formats.base import Format, with_calls
@@ -25,6 +25,7 @@ from fdkvc.corpora.transcripts import (
     Argument,
     Call,
     Demand,
+    SkippedError,
     Transcript,
     Turn,
     check_texts,
@@ -63,20 +64,34 @@ ROLES = {"human": "user", "gpt": "assistant", CALL_ROLE: "assistant"}
 """Roles of ShareGPT's senders."""
 
 
-def read_conversation(
-    value: Mapping[str, Any], number: int, calls: bool = False
-) -> Iterator[Transcript]:
-    """Read one conversation; errors name it, the turn and the field."""
-    place = f"dialog {number}"
-    named = value.get("id", value.get("title"))
-    yield transcript_of(messages_of(value, "messages", place), named, place, calls)
+def chat_format(
+    key: str,
+    label: str,
+    field: str,
+    messages: Callable[[Mapping[str, Any], str, Counter[str]], Iterable[Placed]],
+    description: str,
+    topics: str = "",
+    demands: str = "",
+    *,
+    named: Callable[[Mapping[str, Any]], Any] = lambda value: value.get("id"),
+    cluster: Callable[[Mapping[str, Any], str], str] = lambda value, place: "",
+    recognizes: Callable[[Mapping[str, Any]], bool] | None = None,
+) -> Format:
+    """Return a format of JSON whose dialogs are restated as chat messages.
 
+    `messages` gets a dialog's object, its place in the file, and a counter for parts that are not
+    read; `cluster` gets the first two.
+    """
 
-def read_shared(value: Mapping[str, Any], number: int, calls: bool = False) -> Iterator[Transcript]:
-    """Read one conversation of ShareGPT."""
-    place = f"dialog {number}"
-    messages = messages_of(value, "conversations", place)
-    yield transcript_of(messages, value.get("id"), place, calls)
+    def read(
+        value: Mapping[str, Any], number: int, calls: bool = False
+    ) -> Iterator[Transcript | SkippedError]:
+        place, unread = f"dialog {number}", Counter[str]()
+        placed = [*messages(value, place, unread)]
+        yield transcript_of(placed, named(value), place, calls, cluster(value, place), unread)
+
+    texts = description, topics, demands
+    return Format(key, label, ("json", "jsonl"), field, read, *texts, recognizes)
 
 
 def messages_of(
@@ -98,7 +113,7 @@ def transcript_of(
 
     Each has its place in the file, which begins errors about it. `named` is the dialog's name, if
     it is a text, or else `place` is. `cluster` and `unread` are the `Transcript`'s; more unread
-    parts may be found here.
+    parts may be counted here.
     """
     name = clean_name(named) if isinstance(named, str) else ""
     skipped = Counter(unread or {})
@@ -106,8 +121,8 @@ def transcript_of(
     found_calls: list[tuple[int, str, Any]] = []
     placed = [*messages]
     check_turns(name or place, len(placed))
-    for at, (found, where) in enumerate(placed):
-        message = _in_chat_terms(found, where)
+    for at, (sent, where) in enumerate(placed):
+        message = _in_chat_terms(sent, where)
         topic = clean_name(optional(message, "topic", str, where))
         role = clean_name(require(message, "role", str, where))
         called = list(_calls(message, where))
@@ -187,11 +202,11 @@ def _content(message: Mapping[str, Any], place: str, skipped: Counter[str]) -> s
     if is_result and not isinstance(content, str | list | None):
         return json.dumps(content, ensure_ascii=False)
     if isinstance(content, list):
-        for found in content:
+        for part in content:
             where = f"{place}: a part of 'content'"
-            kind = str(check_object(found, where).get("type"))
+            kind = str(check_object(part, where).get("type"))
             if kind in TEXTS:
-                texts.append(require(found, TEXTS[kind], str, where))
+                texts.append(require(part, TEXTS[kind], str, where))
             else:
                 skipped[part_name(kind)] += 1
     else:
@@ -209,8 +224,8 @@ def _calls(message: Mapping[str, Any], place: str) -> Iterator[tuple[str, Any]]:
     called = []
     if message.get("function_call") is not None:
         called.append(require(message, "function_call", dict, place))
-    for found in optional(message, "tool_calls", list, place):
-        call = check_object(found, f"{place}: a call")
+    for item in optional(message, "tool_calls", list, place):
+        call = check_object(item, f"{place}: a call")
         if call.get("type") == "custom":  # its input is free text
             custom = require(call, "custom", dict, place)
             arguments = {"input": require(custom, "input", str, place)}
@@ -220,8 +235,8 @@ def _calls(message: Mapping[str, Any], place: str) -> Iterator[tuple[str, Any]]:
     for function in called:
         method = clean_name(require(function, "name", str, place))
         arguments = function.get("arguments")
-        found = _parsed(arguments) if isinstance(arguments, str) else arguments
-        yield method, found if isinstance(found, dict) else arguments
+        parsed = _parsed(arguments) if isinstance(arguments, str) else arguments
+        yield method, parsed if isinstance(parsed, dict) else arguments
 
 
 def _parsed(text: str) -> Any:
@@ -246,23 +261,22 @@ def _values(value: Any, name: str) -> Iterator[tuple[str, str]]:
         yield clean_name(name), str(value)
 
 
-FORMAT = Format(
+FORMAT = chat_format(
     "chat",
     "chat messages",
-    ("json", "jsonl"),
     "messages",
-    read_conversation,
+    lambda value, place, unread: messages_of(value, "messages", place),
     "chat messages with `role` and `content`: one conversation, a list of them, or JSON Lines",
     "a field `topic` of a message",
     "arguments of `tool_calls` and `function_call`",
+    named=lambda value: value.get("id", value.get("title")),
 )
 
-SHARED = Format(
+SHARED = chat_format(
     "shared",
     "ShareGPT",
-    ("json", "jsonl"),
     "conversations",
-    read_shared,
+    lambda value, place, unread: messages_of(value, "conversations", place),
     "ShareGPT: `conversations` of messages with `from` and `value`",
     demands="arguments of what `function_call` says",
 )

@@ -33,7 +33,7 @@ def read_plain_text(
     """
     check_most("the file has", text.count("\n") + 1, "lines", MAX_DIALOG_FILE_LINES)
     begun = Counter(
-        clean_name(found[1]) for found in map(_SPEAKER.match, text.split("\n")) if found
+        clean_name(match[1]) for match in map(_SPEAKER.match, text.split("\n")) if match
     )
     turns: list[tuple[str, list[str]]] = []
     speakers: set[str] = set()

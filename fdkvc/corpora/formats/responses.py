@@ -12,39 +12,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from fdkvc.corpora.formats.base import Format
 from fdkvc.corpora.formats.chat import FORMAT as CHAT
-from fdkvc.corpora.formats.chat import Placed, messages_of, part_name, transcript_of
+from fdkvc.corpora.formats.chat import Placed, chat_format, messages_of, part_name
 from fdkvc.corpora.json_input import objects, optional, require
-from fdkvc.corpora.transcripts import Transcript
 
 
-def read_response(
-    value: Mapping[str, Any], number: int, calls: bool = False
-) -> Iterator[Transcript]:
-    """Read the conversation of a request's input, a response's output, or both."""
-    yield _conversation(value, value.get("id"), f"dialog {number}", "", calls)
-
-
-def read_request(
-    value: Mapping[str, Any], number: int, calls: bool = False
-) -> Iterator[Transcript]:
-    """Read the conversation of a request of a batch."""
-    place = f"dialog {number}"
+def _request(value: Mapping[str, Any], place: str, unread: Counter[str]) -> Iterable[Placed]:
+    """Return the messages of a request of a batch: chat messages, or the input of a response."""
     body = require(value, "body", dict, place)
     if "input" in body and "messages" not in body:
-        yield _conversation(body, value.get("custom_id"), place, ", body", calls)
-    else:
-        messages = messages_of(body, "messages", f"{place}, body")
-        yield transcript_of(messages, value.get("custom_id"), place, calls)
-
-
-def _conversation(
-    body: Mapping[str, Any], named: Any, place: str, inside: str, calls: bool
-) -> Transcript:
-    unread: Counter[str] = Counter()
-    messages = [*_messages(body, place + inside, unread)]
-    return transcript_of(messages, named, place, calls, unread=unread)
+        return _messages(body, f"{place}, body", unread)
+    return messages_of(body, "messages", f"{place}, body")
 
 
 def _messages(body: Mapping[str, Any], place: str, unread: Counter[str]) -> Iterator[Placed]:
@@ -100,23 +78,22 @@ def _turns(items: Iterable[Placed], unread: Counter[str]) -> Iterator[Placed]:
         yield turn, begun
 
 
-REQUESTS = Format(
+REQUESTS = chat_format(
     "requests",
     "OpenAI batch requests",
-    ("json", "jsonl"),
     "body",
-    read_request,
+    _request,
     "OpenAI batch requests, whose `body` has chat messages, or the `input` of a response",
     CHAT.topics,
     CHAT.demands,
+    named=lambda value: value.get("custom_id"),
 )
 
-FORMAT = Format(
+FORMAT = chat_format(
     "responses",
     "OpenAI responses",
-    ("json", "jsonl"),
     "input",
-    read_response,
+    _messages,
     "items of OpenAI's Responses API: a list of them, a request's `input`, a response's `output`",
     CHAT.topics,
     "arguments of `function_call` and `custom_tool_call`",

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from fdkvc.corpora.formats.base import Format
-from fdkvc.corpora.formats.chat import Placed, messages_of, transcript_of
+from fdkvc.corpora.formats.chat import Placed, chat_format, messages_of, transcript_of
 from fdkvc.corpora.json_input import check_object, objects, optional, require
 from fdkvc.corpora.transcripts import SkippedError, Transcript, clean_name
 from fdkvc.limits import MAX_DIALOGS
@@ -26,13 +26,6 @@ from fdkvc.parameters import check_most
 
 OF_USER = "message between the simulated user and its own tools"
 SPEECH = "message of speech without a transcript"
-
-
-def read_trial(value: Mapping[str, Any], number: int, calls: bool = False) -> Iterator[Transcript]:
-    """Read one trial of a task."""
-    place = f"dialog {number}"
-    task, name = task_and_name(value)
-    yield transcript_of(messages_of(value, "traj", place), name or None, place, calls, task)
 
 
 def task_and_name(value: Mapping[str, Any]) -> tuple[str, str]:
@@ -146,14 +139,15 @@ def _spoken(chunk: Mapping[str, Any], place: str) -> str:
     return text
 
 
-TRIAL = Format(
+TRIAL = chat_format(
     "tau-bench",
     "τ-bench results",
-    ("json", "jsonl"),
     "traj",
-    read_trial,
+    lambda value, place, unread: messages_of(value, "traj", place),
     "results of τ-bench (`sierra-research/tau-bench`, MIT)",
     demands="arguments of `tool_calls`",
+    named=lambda value: task_and_name(value)[1] or None,
+    cluster=lambda value, place: task_and_name(value)[0],
 )
 
 RESULTS = Format(

@@ -10,27 +10,21 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fdkvc.corpora.formats.base import Format
-from fdkvc.corpora.formats.chat import Placed, messages_of, transcript_of
+from fdkvc.corpora.formats.chat import Placed, chat_format, messages_of
 from fdkvc.corpora.json_input import objects, optional, require
-from fdkvc.corpora.transcripts import Transcript, clean_name
+from fdkvc.corpora.transcripts import clean_name
 
 USER_DATA = ("location", "timestamp", "username", "session_token")
 """What the system prompt says of the user."""
 
 
-def read_conversation(
-    value: Mapping[str, Any], number: int, calls: bool = False
-) -> Iterator[Transcript]:
-    """Read one conversation."""
-    place = f"dialog {number}"
+def _suites(value: Mapping[str, Any], place: str) -> str:
+    """Return the cluster of a conversation."""
     suites = optional(value, "suites_used", list, place)
-    cluster = clean_name(" + ".join(sorted(suite for suite in suites if isinstance(suite, str))))
-    named = value.get("name") or value.get("conversation_id")
-    yield transcript_of(_messages(value, place), named, place, calls, cluster)
+    return clean_name(" + ".join(sorted(suite for suite in suites if isinstance(suite, str))))
 
 
-def _messages(value: Mapping[str, Any], place: str) -> Iterator[Placed]:
+def _messages(value: Mapping[str, Any], place: str, _: object) -> Iterator[Placed]:
     data = optional(value, "metadata", dict, place)
     lines = [f"{name}: {data[name]}" for name in USER_DATA if data.get(name) is not None]
     if lines:
@@ -45,12 +39,13 @@ def _messages(value: Mapping[str, Any], place: str) -> Iterator[Placed]:
         yield {"role": turn.get("role"), "content": optional(turn, "text", str, where)}, where
 
 
-FORMAT = Format(
+FORMAT = chat_format(
     "tooltalk",
     "ToolTalk",
-    ("json", "jsonl"),
     "conversation",
-    read_conversation,
+    _messages,
     "ToolTalk, its files one by one, in a list or as JSON Lines (`microsoft/ToolTalk`, MIT)",
     demands="parameters of `apis`",
+    named=lambda value: value.get("name") or value.get("conversation_id"),
+    cluster=_suites,
 )

@@ -67,7 +67,13 @@ def show_damage(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
         return {}
     show_words(damage, conversation.titles[name])
     damages = {policy: _damage(answered, policy.name) for policy in conversation.policies}
-    tables = show_turns(page, damages)
+    with side_by_side("damage"):
+        with panel("damage-turns"):
+            _show_turns(page, damages)
+        with panel("damage-speakers"):
+            show_grid(_by_speaker(damages), "KL by speaker, in nats per token")
+    by_token = [damage.by_token().assign(policy=policy.name) for policy, damage in damages.items()]
+    tables = {"damage.csv": pd.concat(by_token).reset_index()}
     shape = answered.chat.model.decoder.shape
     if shape.layers * shape.kv_heads > MAX_DAMAGE_HEADS:
         st.caption(
@@ -117,28 +123,26 @@ def show_recorded(page: str, names: Sequence[str] = ()) -> None:
     field = replace(WHOSE, default=next(iter(titles)), choices=titles)
     if held(page, WHOSE) not in titles:
         hold(page, WHOSE, field.default)
+    damages = {policy: recorded.damages[name] for name, policy in policies.items()}
+    with side_by_side("recorded"):
+        with panel("recorded-attention"):
+            show_grid(attended_columns(recorded), "Entries that get most attention")
+            st.caption(
+                "Attention with the full cache: the mean over all later tokens, layers and heads, "
+                "and over the heads of the layer where it is largest. The last tenth of the text "
+                "is left out."
+            )
+        with panel("recorded-turns"):
+            _show_turns(page, damages)
     name: str = choice(page, field, width=260)
     show_words(recorded.damages[name], titles[name])
-    show_turns(page, {policy: recorded.damages[name] for name, policy in policies.items()})
-    st.subheader("Attention sinks", anchor=False)
-    show_grid(attended_columns(recorded), "Entries that get most attention")
-    st.caption(
-        "The mean over all later tokens, layers and heads with the full cache, and over the heads "
-        "of the layer where it is largest; without the last tenth of the text."
-    )
+    show_grid(_by_speaker(damages), "KL by speaker, in nats per token")
 
 
-def show_turns(page: str, damages: Mapping[Policy, Damage]) -> Mapping[str, pd.DataFrame]:
-    """Show the damage of policies by turn and by speaker; return it by token."""
+def _show_turns(page: str, damages: Mapping[Policy, Damage]) -> None:
     turns = [damage.by_turn().assign(policy=policy.title) for policy, damage in damages.items()]
-    chart = damage_chart(pd.concat(turns), [policy.title for policy in damages], page_theme())
-    with side_by_side("damage"):
-        with panel("damage-turns"):
-            show_chart(page, "damage", chart)
-        with panel("damage-speakers"):
-            show_grid(_by_speaker(damages), "KL by speaker, in nats per token")
-    tables = [damage.by_token().assign(policy=policy.name) for policy, damage in damages.items()]
-    return {"damage.csv": pd.concat(tables).reset_index()}
+    titles = [policy.title for policy in damages]
+    show_chart(page, "damage", damage_chart(pd.concat(turns), titles, page_theme()))
 
 
 @cached

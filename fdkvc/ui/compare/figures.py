@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from fdkvc.experiments.summary import FIRST, TIED
-from fdkvc.explain.overlap import figures_table
+from fdkvc.explain.tables import figures_table
 from fdkvc.run.metrics import ADAPTED, LATE_TURNS, Metric, default_metrics, metric_named, metrics_of
 from fdkvc.stage.run import Run
 from fdkvc.ui.kit.frame import show_grid

@@ -7,7 +7,7 @@ import streamlit as st
 
 from fdkvc.charts.theme import with_data
 from fdkvc.charts.timeline import cursor_data, lines_spec, overlap_spec, placed
-from fdkvc.explain.overlap import all_entries, first_difference
+from fdkvc.explain.tables import all_entries, first_difference
 from fdkvc.files.export import csv_text
 from fdkvc.parameters import Field
 from fdkvc.ui.compare.figures import show_figures

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import streamlit as st
 
-from fdkvc.explain.overlap import first_difference
+from fdkvc.explain.tables import first_difference
 from fdkvc.parameters import Field
 from fdkvc.policies import Policy, read_policy
 from fdkvc.run.fork import Fork

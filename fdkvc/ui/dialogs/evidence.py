@@ -10,7 +10,7 @@ from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.transcripts import SPAN_KINDS, SpanKind, Transcript
 from fdkvc.experiments.replay import default_heads
 from fdkvc.explain.notes import missing_value_notes
-from fdkvc.explain.overlap import share_of_differences
+from fdkvc.explain.tables import share_of_differences
 from fdkvc.policies import Policy
 from fdkvc.policies.together import Together
 from fdkvc.run.evidence import OLD, Demands, Evidence, demand_results, recall

@@ -8,8 +8,7 @@ import streamlit as st
 
 from fdkvc.charts.timeline import placed
 from fdkvc.dialogs import DialogBatch
-from fdkvc.explain.overlap import difference_table, overlap_table
-from fdkvc.explain.tables import topic_changes
+from fdkvc.explain.tables import difference_table, overlap_table, topic_changes
 from fdkvc.limits import MAX_LANES
 from fdkvc.parameters import Field
 from fdkvc.policies import Policy
