@@ -283,7 +283,8 @@ class _Reader:
         none = np.zeros((len(caches), 0), bool)
         graded = GRADED if settings.write_calls else GRADED[:1]
         self.right = {name: [none] for name in graded}  # (C, n)
-        self._next: Floats | None = None  # logits of the next token (C, 1, V)
+        self._next: Floats | None = None  # logits of the next token (R, 1, V)
+        self._row = np.arange(len(caches))  # that of each cache in these (C,)
         if model.tokens.first:
             self._next = read(caches, model.tokens.first, last=1)
 
@@ -295,17 +296,15 @@ class _Reader:
         before = self.caches
         if writes and self.settings.every is not None:
             before = [cache.fork() for cache in before]
-        ages, best = _ages(passage), []
+        ids, ages = np.asarray(passage.ids), _ages(passage)
+        best: list[NDArray[np.intp]] = []
         for first, end in self._parts(passage):
-            after = read(self.caches, passage.ids[first:end])
-            if self._next is None:  # nothing predicts a text's first token
-                logits, first = after[:, :-1], first + 1
-            else:
-                logits = np.concatenate([self._next, after[:, :-1]], axis=1)
-            self._next = after[:, -1:]
-            if first < end:
-                best.append(self._score(logits, np.asarray(passage.ids[first:end])))
-                self.ages.append(ages[first:end])
+            before_first, after = self._read(ids[first:end])
+            for logits, at in ((before_first, first), (after[:, :-1], first + 1)):
+                if logits is not None and logits.shape[1]:
+                    came = slice(at, at + logits.shape[1])
+                    best.append(self._score(logits, ids[came]))
+                    self.ages.append(ages[came])
         if call:
             # The model writes neither the mark nor what follows the end.
             stop = len(passage.ids) - passage.tail
@@ -319,6 +318,21 @@ class _Reader:
             self._grade(passage, start, others, exact)
         for cache in self.caches:
             cache.end_turn()
+
+    def _read(self, ids: NDArray[np.intp]) -> tuple[Floats | None, Floats]:
+        """Return the logits of the first token (R, 1, V), if any, and after each (R, n, V).
+
+        Caches that have evicted nothing share the row of the full one, which is read for them.
+        """
+        alone = [not (at and cache.whole) for at, cache in enumerate(self.caches)]
+        logits = read([cache for cache, own in zip(self.caches, alone, strict=True) if own], ids)
+        for cache in self.caches[1:]:
+            if cache.whole:
+                cache.follow(self.caches[0])
+        before = None if self._next is None else self._next[self._row[alone]]
+        self._row = np.where(alone, np.cumsum(alone) - 1, 0)
+        self._next = logits[:, -1:]
+        return before, logits
 
     def _parts(self, passage: EncodedPassage) -> Iterator[tuple[int, int]]:
         """Yield the bounds of parts to read; evict where `every` would while writing."""
@@ -336,19 +350,21 @@ class _Reader:
             yield first, end
 
     def _score(self, logits: Floats, targets: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Score logits (C, n, V) for the tokens that came; return the likeliest (C, n)."""
-        best = logits.argmax(axis=-1)
+        """Score logits (R, n, V) for the tokens that came; return the likeliest (C, n)."""
         relative, total = logits, np.empty_like(logits[..., 0])  # the logits are not used again
-        relative -= np.take_along_axis(logits, best[..., None], axis=-1)
+        best = np.empty(total.shape, np.intp)
         for at in range(len(logits) - 1, -1, -1):  # the full cache's last
+            logits[at].argmax(axis=-1, out=best[at])
+            relative[at] -= np.take_along_axis(logits[at], best[at, :, None], axis=-1)
             powers = np.exp(relative[at])
             total[at] = powers.sum(axis=-1)
         lost = np.log(total)
         came = relative[:, np.arange(len(targets)), targets]
         likely = powers / total[0, :, None]
         expected = np.einsum("nv,cnv->cn", likely, relative) - lost  # of log p, under the full
-        self.scores.append((lost - came, np.maximum(expected[0] - expected, 0), best == best[0]))
-        return np.asarray(best)
+        kl, row = np.maximum(expected[0] - expected, 0), self._row
+        self.scores.append(((lost - came)[row], kl[row], (best == best[0])[row]))
+        return best[row]
 
     def _grade_values(self, passage: EncodedPassage, likeliest: NDArray[np.intp]) -> None:
         """Note which values each cache would write, by the likeliest tokens after the mark."""

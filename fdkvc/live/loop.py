@@ -121,6 +121,8 @@ class LiveTextCache:
     It wraps a new `PolicyCache` with ``by_itself=False``, and ends its turns if it evicts.
     """
 
+    whole = False
+
     def __init__(self, decoder: LiveModel, cache: PolicyCache, evicts: bool = True) -> None:
         self.decoder, self.cache, self.evicts = decoder, cache, evicts
         self.ids: list[int] = []
@@ -151,6 +153,10 @@ class LiveTextCache:
         other.cache = (cache if count == began else self.cache).fork()
         other.ids = self.ids[:count]
         return other
+
+    def follow(self, other: object) -> None:
+        """Never called, since no cache is `whole`."""
+        raise NotImplementedError
 
 
 class CutTextCache(LiveTextCache):

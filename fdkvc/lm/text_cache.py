@@ -50,6 +50,8 @@ class ModelCache(Protocol):
     """The cache of one text: a `TextCache`, or one of *transformers*."""
 
     ids: list[int]
+    whole: bool
+    """Whether it computes what a full cache does, and `follow` can take that over."""
 
     @property
     def decoder(self) -> Reader:
@@ -68,9 +70,14 @@ class ModelCache(Protocol):
     def fork(self, count: int | None = None) -> Self:
         """Return an independent copy, as of now or of an earlier point of this turn."""
 
+    def follow(self, other: Any) -> None:
+        """Take over what another `whole` cache of the same text has read since."""
+
 
 class TextCache:
     """A cache that evicts nothing."""
+
+    whole = True
 
     def __init__(self, decoder: Decoder) -> None:
         shape = decoder.shape
@@ -151,7 +158,8 @@ class TextCache:
         if self.attended is None:
             return stored[layer, :, :end]
         if name not in self._gathered:
-            self._gathered[name] = np.take_along_axis(stored, self.attended[..., None], axis=2)
+            layers, heads = np.ogrid[: stored.shape[0], : stored.shape[1]]
+            self._gathered[name] = stored[layers[..., None], heads[..., None], self.attended]
         own = stored[layer, :, self.turn_start : end]
         return np.concatenate([self._gathered[name][layer], own], axis=1)
 
@@ -195,6 +203,16 @@ class TextCache:
 
     def _set_attended(self, attended: Ints | None) -> None:
         self.attended, self._gathered = attended, {}
+        if attended is not None and (attended.shape[2] < self.count or (attended < 0).any()):
+            self.whole = False
+
+    def follow(self, other: TextCache) -> None:
+        """Take over what another `whole` cache of the same text has read since."""
+        new = slice(self.count, other.count)
+        self.reserve(other.count)
+        for name, vectors in self._vectors.items():
+            vectors[:, :, new] = other._vectors[name][:, :, new]
+        self.ids += other.ids[new]
 
     def fork(self, count: int | None = None) -> Self:
         """Return an independent copy, as of now or of an earlier point of this turn.
@@ -358,6 +376,9 @@ class RetrievalCache(TextCache):
         super().__init__(decoder)
         check_count("budget", budget)
         self.policy, self.budget = policy, budget
+
+    def _evict(self) -> None:
+        self.whole = self.count <= self.budget
 
     def _mask(self, layer: int, queries: Floats, end: int) -> Bools:
         m, start = len(queries), self.turn_start
