@@ -16,11 +16,13 @@ from fdkvc.commands.console import (
 from fdkvc.commands.dialogs import read_sources, record_all
 from fdkvc.corpora.trace_file import trace_bytes
 from fdkvc.experiments.answers import CUT_TEXT, FULL, Answers, encode_dialog
+from fdkvc.experiments.finished import Finished
 from fdkvc.experiments.jobs import Execution, Progress
 from fdkvc.files.options import settings_from
 from fdkvc.files.write import check_folder
-from fdkvc.kinds.answers import AnswersRun, readable_dialogs, small_model
+from fdkvc.kinds.answers import AnswersRun, answers_key, readable_dialogs, small_model
 from fdkvc.kinds.sources import skipped_text
+from fdkvc.lm.language_model import AnyModel
 from fdkvc.lm.tokens import MARKED
 from fdkvc.policies import read_policy
 from fdkvc.run.sinks import sinks_notes
@@ -35,11 +37,14 @@ def answers(options: Namespace) -> None:
     available = {"heads": shape.heads, "layers": shape.layers}
     warn_no_effect(settings.policies, speakers=MARKED, words=True, **available)
     about: dict[str, Any] = {"digest": digest, "baseline": baseline, "trained_on": trained_on}
+    finished = _finished(options, settings, model, dialogs, about)
     with running(options) as how:
+        how["finished"] = finished
         run = AnswersRun.measure(settings, model, dialogs, about, **how)
     if options.model is not None:  # the bundled one has no sinks
         _warn_of_sinks(settings)
     finish(options, run)
+    finished.remove()
 
 
 @without_library_warnings()
@@ -69,7 +74,8 @@ def live(options: Namespace) -> None:
         transcripts, digest = readable_dialogs(model, read_sources(options))
         about: dict[str, Any] = {"digest": digest, "baseline": baseline, "more": model.about}
         about["note"] = model.full().cache.left
-        how: Execution = {"workers": 1, "on_progress": on_progress}
+        finished = _finished(options, settings, model, transcripts, about)
+        how: Execution = {"workers": 1, "on_progress": on_progress, "finished": finished}
         run = AnswersRun.measure(settings, model, transcripts, about, **how)
         turns = [[turn.ids for turn in encode_dialog(model, each)] for each in transcripts]
         longest = max(turns, key=lambda dialog: sum(map(len, dialog)))
@@ -96,6 +102,14 @@ def live(options: Namespace) -> None:
         if recorded:
             more["trace.npz"] = trace_bytes(recorded)
     finish(options, replace(run, cost=cost), more)
+    finished.remove()
+
+
+def _finished(options: Namespace, settings: Answers, model: AnyModel, *read: Any) -> Finished:
+    finished = Finished(options.out, answers_key(settings, model, *read))
+    if finished.results:
+        warn("Going on where an earlier run of the same command ended.")
+    return finished
 
 
 def _settings(options: Namespace) -> tuple[Answers, str]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
+from threading import Lock
 from time import perf_counter
 from typing import Any, Unpack
 
@@ -31,6 +32,7 @@ from fdkvc.experiments.jobs import (
     worker_count,
 )
 from fdkvc.experiments.replay import TRIED, Replay, replay
+from fdkvc.experiments.workers import DaemonThreads, ThisThread
 from fdkvc.explain.answer_causes import grade_call
 from fdkvc.limits import MAX_CHUNK_NUMBERS
 from fdkvc.lm.chat import generate_passages
@@ -158,16 +160,21 @@ def run_answers(
     differ. Raises a ValueError if a dialog is longer than the model's context, or `workers` is
     below 1.
     """
-    alone, on_progress = worker_count(how) == 1, how.get("on_progress")
-    sizes = [sum(len(each.ids) for each in encode_dialog(model, own)) for own in transcripts]
-    jobs = [transcripts[first : first + CHUNK] for first in range(0, len(transcripts), CHUNK)]
+    workers, size = worker_count(how), 1 if model.decoder.large else CHUNK
+    sizes = [sum(len(part.ids) for part in encode_dialog(model, dialog)) for dialog in transcripts]
+    jobs = [transcripts[first : first + size] for first in range(0, len(transcripts), size)]
     run = partial(answer_chunk, settings, model)
-    if alone and on_progress is not None and how.get("executor") is None:
-        # In this thread, each passage is reported, and Ctrl-C ends no thread within torch.
-        on_read = _reporting(sizes, on_progress)
-        chunks = [run(job, on_read) for job in jobs]
-    else:
-        chunks = run_jobs(run, jobs, **how)
+    if how.get("executor") is None and (workers == 1 or model.decoder.large):
+        # Threads share a large model, and each passage is reported. A single one is this thread, so
+        # that Ctrl-C ends none within torch.
+        threads: Any = ThisThread() if workers == 1 else DaemonThreads(workers)
+        how["executor"], report = threads, how.pop("on_progress", None)
+        if report is not None:
+            kept = how.get("finished")
+            numbers = [] if kept is None else kept.results
+            before = [n for number in numbers for n in sizes[number * size : (number + 1) * size]]
+            run = partial(run, on_read=_reporting(sizes, before, report))
+    chunks = run_jobs(run, jobs, **how)
     tables = (
         pd.DataFrame([row for chunk in chunks for row in chunk[at]], columns=list(MEASURED))
         for at in range(2)
@@ -175,15 +182,24 @@ def run_answers(
     return AnswerScores(*tables)
 
 
-def _reporting(sizes: Sequence[int], report: Callable[[Progress], None]) -> Callable[[int], None]:
-    """Return a function that reports, with the number of tokens read, the progress so far."""
-    ends, began, done = np.cumsum(sizes), perf_counter(), 0
+OnRead = Callable[[int, bool], None]
+"""Gets the number of tokens of each passage that was read, and whether it was a dialog's last."""
 
-    def on_read(tokens: int) -> None:
-        nonlocal done
-        done += tokens
-        title = f"{(ends <= done).sum()} of {len(sizes)} dialogs"
-        report(Progress(done, int(ends[-1]), title, perf_counter() - began))
+
+def _reporting(
+    sizes: Sequence[int], before: Sequence[int], report: Callable[[Progress], None]
+) -> OnRead:
+    """Return a function that reports the progress, with those `before` that were finished."""
+    total, began, lock = sum(sizes), perf_counter(), Lock()
+    done, dialogs = sum(before), len(before)
+
+    def on_read(tokens: int, last: bool) -> None:
+        nonlocal done, dialogs
+        with lock:
+            done, dialogs = done + tokens, dialogs + last
+            seconds, title = perf_counter() - began, f"{dialogs} of {len(sizes)} dialogs"
+            left = seconds * (total - done) / (done - sum(before))
+            report(Progress(done, total, title, seconds, left))
 
     return on_read
 
@@ -192,12 +208,9 @@ def answer_chunk(
     settings: Answers,
     model: AnyModel,
     transcripts: Sequence[Transcript],
-    on_read: Callable[[int], None] = lambda tokens: None,
+    on_read: OnRead = lambda tokens, last: None,
 ) -> tuple[list[Row], list[Row]]:
-    """Return the rows of some dialogs: of answers and of proxies.
-
-    `on_read` gets the number of tokens of each passage that was read.
-    """
+    """Return the rows of some dialogs: of answers and of proxies."""
     one_blas_thread()  # here too, since this may be another process
     answers: list[Row] = []
     proxies: list[Row] = []
@@ -216,7 +229,7 @@ def _read(
     settings: Answers,
     model: AnyModel,
     passages: Sequence[EncodedPassage],
-    on_read: Callable[[int], None],
+    on_read: OnRead,
 ) -> tuple[list[tuple[str, int, str, float, int]], ModelCache]:
     """Return a dialog's rows from the policy on, and its full cache; the others can go."""
     caches = settings.caches(model)
@@ -226,7 +239,7 @@ def _read(
     reader = _Reader(settings, model, list(caches.values()))
     for passage in passages:
         reader.read_passage(passage)
-        on_read(len(passage.ids))
+        on_read(len(passage.ids), passage is passages[-1])
     rows = [
         (name, each, metric, value, count)
         for at, (name, budget) in enumerate(caches)

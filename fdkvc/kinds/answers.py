@@ -17,7 +17,7 @@ from fdkvc.experiments.jobs import Execution
 from fdkvc.experiments.known_services import GROUPS, known_sentence
 from fdkvc.experiments.proxies import AnswersTables, answers_tables
 from fdkvc.experiments.statistics import over_clusters
-from fdkvc.files.record import Record
+from fdkvc.files.record import Record, digest, run_json
 from fdkvc.grid import DIFFERS, Grid, figures, marked, pivot
 from fdkvc.kinds.base import Run
 from fdkvc.kinds.sources import OTHER_FILE, Sources, skipped_text
@@ -114,6 +114,15 @@ class AnswersRun(Run):
         title = "\n".join(filter(None, [self.model.name, self.note]))
         text = f"{title}\n\n{answers_text(self.found)}"
         return text if self.cost is None else f"{text}\n\n\n{cost_text(self.cost)}"
+
+
+def answers_key(
+    settings: Answers, model: AnyModel, transcripts: Sequence[Transcript], about: Mapping[str, Any]
+) -> str:
+    """Return a digest of all that scores depend on, to the last bit."""
+    what = {"model": model.digest, "file": about["digest"], "more": about.get("more")}
+    names = [transcript.name for transcript in transcripts]
+    return digest(run_json(AnswersRun.kind, settings, {}, dialogs=names, **what))
 
 
 def small_model(folder: str | None) -> tuple[AnyModel, frozenset[str]]:

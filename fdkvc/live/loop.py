@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -51,6 +51,7 @@ class LiveModel:
     """SHA-256 of its files."""
     pool: str = POOL.default
     positions: str = POSITIONS.default
+    large: ClassVar = True
 
     @property
     def decoder(self) -> LiveModel:

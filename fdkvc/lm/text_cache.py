@@ -42,6 +42,10 @@ class Reader(Protocol):
     def shape(self) -> ModelSizes:
         """Its sizes."""
 
+    @property
+    def large(self) -> bool:
+        """Whether its weights exceed a processor's cache, so that threads should share it."""
+
     def read(self, ids: Ints, caches: Sequence[Any], *, last: int | None = None) -> Floats:
         """Read the next tokens of several texts; see `fdkvc.lm.decoder.Decoder.read`."""
 
