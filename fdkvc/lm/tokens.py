@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from fdkvc.corpora.tokenizer_file import FILE, as_value_error, check_tokenizer, 
 from fdkvc.corpora.transcripts import Transcript, word_ids
 from fdkvc.corpora.word_frequencies import surprisal_in
 from fdkvc.limits import MAX_MODEL_JSON_BYTES
-from fdkvc.lm.chat_template import ChatTemplate, chat_template
+from fdkvc.lm.chat_template import ChatTemplate, chat_template, tools_prompt
 
 MARKS: Mapping[Writer, str] = {"user": "<user>", "system": "<system>", "call": "<call>"}
 END = "<end>"
@@ -60,7 +60,11 @@ class Tokens:
     """The model's own system prompt: before the first passage, unless that is a system prompt."""
     kinds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Marks of a system prompt (``system``) and a tool's result, if not those of the writer."""
+    result_end: tuple[int, ...] = ()
+    """Between the text of a tool's result and the end."""
     calls_as_json: bool = False
+    template: str = ""
+    """The chat template, if any."""
     _surprisal: dict[int, float] = field(default_factory=dict, repr=False)
 
     def encode(self, text: str) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
@@ -72,7 +76,11 @@ class Tokens:
     def encode_dialog(self, transcript: Transcript) -> list[EncodedPassage]:
         """Return the passages of a dialog in tokens."""
         passages = model_text(transcript, as_json=self.calls_as_json)
-        return [self.encode_passage(each, first=not at) for at, each in enumerate(passages)]
+        if transcript.tools_in_text:
+            prompted = transcript.turns[1:2] and transcript.turns[1].kind == "system"
+            text = tools_prompt(self.template, transcript.tools, bool(prompted))
+            passages = replace(passages[0], text=text or passages[0].text), *passages[1:]
+        return [self.encode_passage(passage, first=not at) for at, passage in enumerate(passages)]
 
     def encode_passage(self, passage: Passage, *, first: bool = False) -> EncodedPassage:
         """Return a passage in tokens; the first of a dialog after the model's own prompt."""
@@ -81,6 +89,8 @@ class Tokens:
         if first and passage.kind != "system":
             mark = self.prompt + mark
         close, none = self.closing, ((0, 0),)
+        if passage.kind == "result":
+            close = self.result_end + close
         spans = (*none * len(mark), *spans, *none * len(close))
         return EncodedPassage(passage, (*mark, *ids, *close), spans, len(mark), len(self.tail))
 
@@ -205,9 +215,10 @@ def load_tokens(stored: Path | GgufFile, vocabulary: int) -> Tokens:
         if vocabulary_ids.keys() >= {*MARKS.values(), END}:
             marks = {writer: (vocabulary_ids[mark],) for writer, mark in MARKS.items()}
             end = (vocabulary_ids[END],)
-        elif template := chat_template(_template(stored)):
+        elif template := chat_template(written := _template(stored)):
             tokenizer.encode_special_tokens = False
             marks, end, more = _of_template(template, ids)
+            more["template"] = written
             tokenizer.encode_special_tokens = True
         else:
             marks = {writer: ids(f"{writer.capitalize()}:") for writer in MARKS}
@@ -243,6 +254,7 @@ def _of_template(
     marks: dict[Writer, tuple[int, ...]] = {"user": user, "system": assistant}
     marks["call"] = assistant + ids(CALL_TAGS[0])
     more = {"tail": closing[1:], "prompt": ids(template.prompt), "calls_as_json": True}
+    more |= {"result_end": ids(template.result_end)}
     return marks, closing[:1], more | {"kinds": {"system": system, "result": tool}}
 
 
