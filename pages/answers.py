@@ -4,20 +4,24 @@ import streamlit as st
 
 from fdkvc.ui.answers import choices, scene, sections, why
 from fdkvc.ui.kit.frame import page
+from fdkvc.ui.kit.models import load_model
 
 PAGE = "answers"
 
 with page(
     PAGE,
     "Answers",
-    "A small language model answers from what each policy left in its cache: see which words "
+    "A language model answers from what each policy left in its cache: see which words "
     "change, which service call goes wrong, and which evicted word would have made it right.",
-    choices.FIELDS,
+    choices.fields_of,
     adopt=choices.adopt_link,
 ) as shown:
-    sections.show_model_note()
     with st.sidebar:
-        conversation = choices.choose_conversation(PAGE, shown.link)
+        name = choices.choose_model(PAGE)
+    model = load_model(name)
+    sections.show_model_note(name, model)
+    with st.sidebar:
+        conversation = choices.choose_conversation(PAGE, model, shown.link)
     if conversation is not None:
         body = st.container()
         scene.show_input(PAGE, conversation)

@@ -4,7 +4,7 @@ import streamlit as st
 
 from fdkvc.ui.kit import fields, sidebar
 from fdkvc.ui.kit.frame import page
-from fdkvc.ui.kit.runs import load_run
+from fdkvc.ui.kit.lanes import load_run
 from fdkvc.ui.kit.variants import warn_no_effect_in
 from fdkvc.ui.stage.follow import nearly_kept, open_on
 from fdkvc.ui.step import scene

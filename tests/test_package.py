@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path, PurePath
 
 import pytest
@@ -16,6 +17,8 @@ from fdkvc.commands.main import main
 from fdkvc.corpora import trace_file
 from fdkvc.files.record import FORMAT
 from fdkvc.kinds import read_run
+from fdkvc.lm import BUNDLED
+from fdkvc.lm.language_model import OWN_MODELS
 from tests.app_pages import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -56,9 +59,11 @@ def test_the_app_is_started_on_its_port(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     calls: list[list[str]] = []
+    models: list[str | None] = []
 
-    def call(command: list[str]) -> int:
+    def call(command: list[str], env: Mapping[str, str]) -> int:
         calls.append(command)
+        models.append(env.get(OWN_MODELS))
         return 3
 
     monkeypatch.setattr(subprocess, "call", call)
@@ -66,6 +71,11 @@ def test_the_app_is_started_on_its_port(
     assert main(["app", "--port", "8765"]) == 3  # as the server ended
     run = [sys.executable, "-m", "streamlit", "run", str(ROOT / "app.py")]
     assert calls == [[*run, "--server.port", "8765"]]
+    assert main(["app", "--model", str(BUNDLED), str(ROOT)]) == 3
+    assert models == [None, f"{BUNDLED}\n{ROOT}"]
+
+    assert main(["app", "--model", "no-such-folder"]) == 2
+    assert "the model 'no-such-folder' does not exist" in capsys.readouterr().err
 
     assert main(["app", "--port", "0"]) == 2
     assert "port is 0, but must be a whole number from 1 to 65535" in capsys.readouterr().err

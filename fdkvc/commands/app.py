@@ -1,11 +1,14 @@
 """``app``: the dashboard in a browser."""
 
+import os
 import subprocess
 import sys
 from argparse import Namespace
 from pathlib import Path
 
 import fdkvc
+from fdkvc.corpora.gguf_file import find_model
+from fdkvc.lm.language_model import OWN_MODELS
 from fdkvc.parameters import PORT
 
 
@@ -17,8 +20,13 @@ def app(options: Namespace) -> None:
     command = [sys.executable, "-m", "streamlit", "run", str(script / "app.py")]
     if options.port is not None:
         command += ["--server.port", str(PORT.check(options.port, "port"))]
+    models = options.model or ()
+    for name in models:
+        if not find_model(name).exists():
+            raise ValueError(f"the model {name!r} does not exist")
+    environment = os.environ | ({OWN_MODELS: "\n".join(models)} if models else {})
     try:
-        code = subprocess.call(command)
+        code = subprocess.call(command, env=environment)
     except KeyboardInterrupt:
         code = 0
     raise SystemExit(code)

@@ -113,6 +113,7 @@ def build_parser() -> argparse.ArgumentParser:
     app = command("app", "open the dashboard in a browser")
     port = f"port of the server, {PORT.allowed(int)}; default: 8501, or the next free one"
     app.option("--port", "N", port, type=_read_value)
+    app.several("--model", "FOLDER", "folders or GGUF files of Llama models that pages may load")
 
     benchmark = command("benchmark", "measure policies on scenarios and compare with the paper")
     benchmark.option("--baseline", "KEY", "policy to compare with; default: h2o, else the first")

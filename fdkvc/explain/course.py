@@ -16,7 +16,7 @@ from fdkvc.attention import Floats
 from fdkvc.policies.base import Policy, Step
 from fdkvc.run.trace import Trace, TurnResult
 
-RESCALED = "Change of the common scale"
+RESCALED = "Rescaling by the largest score"
 """A change of all values of a term while the channel stays the same."""
 
 SAME_FACTOR = 1e-4

@@ -1,6 +1,6 @@
-"""Shipped results: a run with the paper's settings, and the overview of all policies.
+"""A shipped run with the paper's settings.
 
-`python -m benchmarks.research.ship` measures them; a test repeats some of their dialogs.
+`python -m benchmarks.research.ship` measures it; a test repeats some of its dialogs.
 """
 
 import io
@@ -18,12 +18,11 @@ from fdkvc.experiments.study import Probes, Study, ablation
 from fdkvc.experiments.sweep import Sweep
 from fdkvc.experiments.workers import processor
 from fdkvc.paper.tables import ABLATION_DIALOGS, ABLATIONS, DIALOGS, published_sweep
-from fdkvc.policies import policy_named, read_policy, synthetic_policies
-from fdkvc.run.metrics import CacheBytes, default_metrics
-from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
+from fdkvc.policies import read_policy
+from fdkvc.run.metrics import CacheBytes
 
 FOLDER = Path(__file__).parent / "papers_run"
-NUMBERS, HEAD, OVERVIEW_NUMBERS = "numbers.npz", "head.json", "overview.npz"
+NUMBERS, HEAD = "numbers.npz", "head.json"
 
 BENCHMARK = Benchmark(dialogs=DIALOGS, seed=0)
 """The paper's benchmark."""
@@ -33,14 +32,6 @@ SWEEPS = tuple(
     for parameter in ABLATIONS
 )
 """The paper's sweeps, with all policies."""
-
-OVERVIEW = Benchmark(
-    scenarios=tuple(SCENARIOS[key] for key in BENCHMARK_SCENARIOS),
-    policies=tuple(policy_named(key) for key in synthetic_policies()),
-    dialogs=50,
-    metrics=(*default_metrics(), "memory", "reads"),
-)
-"""Every policy, with enough dialogs to distinguish them, and the fast metrics."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,19 +104,6 @@ def unpacked(files: Mapping[str, bytes]) -> PapersRun:
     return PapersRun(study, swept, head["version"], head["made"], head["processor"])
 
 
-@cache
-def overview() -> Results:
-    """Return the shipped overview, which is read once, with the policies of its version."""
-    rows = _read((FOLDER / OVERVIEW_NUMBERS).read_bytes())
-    return _results(_OVERVIEW, rows, OVERVIEW, float(rows[_OVERVIEW, _SECONDS]))
-
-
-def packed_overview(results: Results) -> dict[str, bytes]:
-    """Return the complete results of `OVERVIEW` as a file."""
-    numbers = {f"{_OVERVIEW}|{_SECONDS}": np.asarray(results.seconds)}
-    return {OVERVIEW_NUMBERS: _compressed(numbers | dict(_rows(_OVERVIEW, results)))}
-
-
 def _read(content: bytes) -> dict[tuple[str, ...], Values]:
     with np.load(io.BytesIO(content), allow_pickle=False) as numbers:
         return {tuple(name.split("|")): numbers[name] for name in numbers.files}
@@ -133,7 +111,7 @@ def _read(content: bytes) -> dict[tuple[str, ...], Values]:
 
 # ------------------------------------------------------------------------------- names of arrays
 
-_STUDY, _PROBE, _OVERVIEW, _SECONDS = "study", "probe", "overview", "seconds"
+_STUDY, _PROBE = "study", "probe"
 _PROBES = ("highest_score", "same_entries")
 
 

@@ -5,6 +5,7 @@ and ``tokenizer.json``; `fdkvc.corpora.gguf_file` takes the same from a GGUF fil
 """
 
 import hashlib
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,10 +15,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from fdkvc.attention import Floats
-from fdkvc.corpora.gguf_file import GgufFile, find_model, is_gguf, read_gguf
+from fdkvc.corpora.gguf_file import NAMED_MODELS, GgufFile, find_model, is_gguf, read_gguf
 from fdkvc.corpora.json_input import check_object
 from fdkvc.corpora.model_folder import RANGES, check_model_folder, read_config, weight_files
-from fdkvc.corpora.transcripts import clean_name
+from fdkvc.corpora.transcripts import clean_name, different_names
+from fdkvc.lm import BUNDLED
 from fdkvc.lm.decoder import Decoder, Layer, Shape
 from fdkvc.lm.head_eviction import DECIDES
 from fdkvc.lm.text_cache import (
@@ -35,6 +37,9 @@ from fdkvc.policies.retrieval import Retrieval
 
 PRECISIONS = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 """Supported types of *safetensors*, and their NumPy types in a file."""
+
+OWN_MODELS = "FDKVC_MODELS"
+"""The environment variable with the paths of a user's models, one a line; `fdkvc app` sets it."""
 
 _POSITIVE = Parameter("", "", low=0, high=1e9, open_low=True)
 
@@ -93,7 +98,7 @@ class AnyModel(Protocol):
 
 
 def load_language_model(
-    name: str | Path, on_progress: Callable[[float], None] | None = None
+    name: str | Path, on_progress: Callable[[float], object] | None = None
 ) -> LanguageModel:
     """Read a model: a folder, a GGUF file, or one of `fdkvc.corpora.gguf_file.NAMED_MODELS`.
 
@@ -118,13 +123,27 @@ _LOADING = Lock()
 
 
 def shared_language_model(
-    name: str | Path, on_progress: Callable[[float], None] | None = None
+    name: str | Path, on_progress: Callable[[float], object] | None = None
 ) -> LanguageModel:
     """Return a model that is loaded on first use, and then shared by the whole process."""
     with _LOADING:
         if str(name) not in _LOADED:
             _LOADED[str(name)] = load_language_model(name, on_progress)
         return _LOADED[str(name)]
+
+
+def offered_models() -> dict[str, str | Path]:
+    """Return the models that the app may load, by name: the project's, and those of `OWN_MODELS`.
+
+    Examples
+    --------
+    >>> [*offered_models()][:2]
+    ['bundled', 'smollm2']
+    """
+    own = (path for path in os.environ.get(OWN_MODELS, "").splitlines() if path)
+    paths: dict[str | Path, None] = dict.fromkeys([BUNDLED, *NAMED_MODELS, *own])
+    names = different_names(model_name(Path(path)) for path in paths)
+    return dict(zip(names, paths, strict=True))
 
 
 def model_name(path: Path) -> str:
@@ -144,7 +163,7 @@ def model_digest(path: Path) -> str:
 
 
 def load_decoder(
-    stored: Path | GgufFile, on_progress: Callable[[float], None] | None = None
+    stored: Path | GgufFile, on_progress: Callable[[float], object] | None = None
 ) -> Decoder:
     """Read a decoder from a folder or file; errors name the file and the problem."""
     arrays: Mapping[str, Floats]

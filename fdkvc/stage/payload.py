@@ -71,7 +71,7 @@ class DialogText:
     def mentions(self, token: int) -> Sequence[Sequence[int]]:
         """Return the mentions of the last needed value that the token is a piece of, or none."""
         values = (value for demand in reversed(self.demands) for value in demand["values"][::-1])
-        return next((some for *_, some in values if any(token in each for each in some)), ())
+        return next((some for *_, some in values if any(token in mention for mention in some)), ())
 
 
 def pack_lanes(
@@ -181,8 +181,10 @@ def _lane(run: Run) -> Mapping[str, Any]:
 
 def _columns(entries: pd.DataFrame, terms: Sequence[str]) -> list[NDArray[Any]]:
     """Return token, flags, score and, of several terms, each: the turns one after the other."""
-    status = entries["status"].map({each.name: each.value for each in Status}).to_numpy(np.uint8)
-    rule = entries["rule"].map({each.name: each.value for each in Rule}).fillna(0)
+    status = (
+        entries["status"].map({status.name: status.value for status in Status}).to_numpy(np.uint8)
+    )
+    rule = entries["rule"].map({rule.name: rule.value for rule in Rule}).fillna(0)
     flags = (
         status
         | rule.to_numpy(np.uint8) << RULE_BIT

@@ -95,11 +95,11 @@ export class Why {
     const rows = [...topics].sort(([a], [b]) => a - b).map(([hue, { kept, held, gone, sum, known }]) => row(
       [tile(dialog, hue), ` ${dialog.label(hue)}`], [kept, held, gone, number(sum / known)],
     ));
-    const names = [dialog.byKind ? 'kind' : 'topic', 'kept', 'protected', 'evicted', 'mean score'];
+    const names = [dialog.byKind ? 'speaker' : 'topic', 'kept', 'protected', 'evicted', 'mean score'];
     return [
       make('h2', {}, 'Why'),
       make('p', {}, 'Point at an entry in the cells, the river or the scores to see its numbers. Click to pin it and read why, Esc to unpin.'),
-      make('h3', {}, `Turn ${turn} by ${dialog.byKind ? 'kind of span' : 'topic'}`),
+      make('h3', {}, `Turn ${turn} by ${dialog.byKind ? 'speaker' : 'topic'}`),
       table(names.map((name) => column(name)), rows),
     ];
   }

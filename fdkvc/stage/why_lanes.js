@@ -45,9 +45,9 @@ export class WhyInAll {
     return [
       make('h2', {}, 'Why'),
       make('p', {}, 'Point at an entry to see what each policy does with it. Click to pin, Esc to unpin.'),
-      make('h3', {}, `Kept in turn ${turn}, by ${dialog.byKind ? 'kind of span' : 'topic'}`),
+      make('h3', {}, `Kept in turn ${turn}, by ${dialog.byKind ? 'speaker' : 'topic'}`),
       table(
-        [column(dialog.byKind ? 'kind' : 'topic'), ...hues.map((hue) => make('th', { scope: 'col', 'aria-label': dialog.label(hue) || 'none' }, tile(dialog, hue)))],
+        [column(dialog.byKind ? 'speaker' : 'topic'), ...hues.map((hue) => make('th', { scope: 'col', 'aria-label': dialog.label(hue) || 'none' }, tile(dialog, hue)))],
         lanes.map((lane, k) => make('tr', {}, make('th', { scope: 'row', 'data-policy': lane.hued }, lane.label),
           ...hues.map((hue) => make('td', {}, `${kept[k].filter((other) => other === hue).length}`)))),
       ),

@@ -1,102 +1,29 @@
 """The policies of the registry: idea, equations, parameters, source, and how they compare."""
 
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence, Set
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import streamlit as st
-from numpy.typing import NDArray
 
-from fdkvc.charts.dots import dots_chart
 from fdkvc.charts.sweep import tradeoff_chart
-from fdkvc.experiments.benchmark import run_benchmark
-from fdkvc.experiments.shipped_tables import AXES, Axis, shipped_table
-from fdkvc.experiments.statistics import summarize
+from fdkvc.experiments.shipped_tables import ANSWERED, AXES, DRAWN, REAL, Axis, shipped_table
 from fdkvc.experiments.sweep import join_axes
-from fdkvc.files.shipped import OVERVIEW, overview
-from fdkvc.policies import (
-    POLICIES,
-    WRAPPERS,
-    Policy,
-    policy_named,
-    read_policy,
-    synthetic_policies,
-    wrapped,
-)
+from fdkvc.grid import figures, pivot
+from fdkvc.policies import POLICIES, WRAPPERS, Policy, policy_named, read_policy, wrapped
 from fdkvc.policies.base import Step
-from fdkvc.replication.random_eviction import behind_random
 from fdkvc.report import shipped_agents
-from fdkvc.run.metrics import metric_named, metrics_of
 from fdkvc.run.sinks import PROTECT, RECALL_ONLY
-from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import show_chart, show_pickable
-from fdkvc.ui.kit.frame import page_theme, panel, show_grid, side_by_side
-from fdkvc.ui.kit.glossary import show_chance
+from fdkvc.ui.kit.frame import open_tab, page_theme, show_grid
 from fdkvc.ui.kit.markdown import Markdown, plain
-from fdkvc.ui.kit.sidebar import MEASURED
 from fdkvc.ui.kit.variants import CHOSEN
-from fdkvc.words import count, decimal, listed, percent, ranged
+from fdkvc.words import listed, ranged
 
 MOST_NAMED = 5
 """Tied policies named in the answer."""
-
-SHOWN = replace(
-    MEASURED, help="Regret takes a few seconds longer than the others.", default=OVERVIEW.metrics
-)
-"""The metrics of the overview."""
-
-
-@st.cache_data(show_spinner="Running every policy on a few dialogs …", max_entries=16)
-def _measured(metrics: tuple[str, ...]) -> tuple[dict[str, NDArray[np.float64]], list[str]]:
-    """Return each metric's mean and half its interval (policies, 2).
-
-    Also a sentence for each policy that is no better than random eviction.
-    """
-    settings, shipped = replace(OVERVIEW, metrics=metrics), overview()
-    results = shipped if shipped.benchmark == settings else run_benchmark(settings)
-    means = {metric: np.full((len(synthetic_policies()), 2), np.nan) for metric in metrics}
-    for metric, rows in means.items():
-        for row, key in zip(rows, synthetic_policies(), strict=True):
-            values = (results.values(name, key, f"late_{metric}") for name in BENCHMARK_SCENARIOS)
-            if measured := [series for series in values if series is not None]:
-                summary = summarize(np.mean(measured, axis=0))
-                row[:] = summary.mean, (summary.high - summary.low) / 2
-    return means, behind_random(results)
-
-
-def show_overview(page: str) -> None:
-    """Show the chosen metrics of each policy, averaged over the scenarios."""
-    means, chance = _measured(fields.several(page, SHOWN))
-    columns: dict[str, Any] = {"Policy": [policy.label for policy in synthetic_policies().values()]}
-    looks: dict[str, Any] = {"Policy": st.column_config.TextColumn(pinned=True, width=140)}
-    for metric, (mean, half) in ((metric_named(key), rows.T) for key, rows in means.items()):
-        form = "%.3f"
-        if metric.percent:
-            # As many digits as the policies take to differ.
-            shown = pd.Series(mean)
-            form = "%.1f %%" if shown.max() - shown.min() > 0.02 else "%.3f %%"
-        for name, values, words in (
-            (metric.label, mean, metric.help),
-            (f"± {metric.label.lower()}", half, "Half of the 95 % interval of the mean."),
-        ):
-            columns[name] = (metric.scale * values).round(6) + 0.0  # no −0
-            looks[name] = st.column_config.NumberColumn(format=form, help=plain(words), width=95)
-    table = pd.DataFrame(columns)
-    st.dataframe(table, column_config=looks, hide_index=True, width="stretch", height="content")
-    wholes = listed([metric.label.lower() for metric in metrics_of().values() if metric.whole])
-    st.caption(
-        plain(
-            "Averages over the benchmark scenarios in which a metric has a value: "
-            f"{OVERVIEW.dialogs} dialogs each, seed {OVERVIEW.seed}, budget {OVERVIEW.budget}. "
-            f"They cover a dialog's last turns; {wholes} cover all turns. "
-            "± is half of the 95 % interval. The benchmark page runs any number of dialogs. "
-            "Only the full cache has no budget, and only the oracle knows the future."
-        )
-    )
-    show_chance(chance)
 
 
 @st.fragment
@@ -133,10 +60,10 @@ def show_map(page: str) -> None:
     axes = {at: (AXES[axis], int(dialogs[axis])) for at, axis in (("x", x), ("y", y))}
     answer.markdown(plain(_answer(points[points.setting.isin(within)], axes)))
     answer.caption(plain(f"{RECALL_ONLY} {PROTECT}"))
-    _show_picked(page, table, policies)
+    _show_picked(page)
     st.caption(
         "Lines and brackets: 95 % intervals. Policies whose ranks overlap over resampled dialogs "
-        "are tied. Point at a mark for its name; click it for its figures. The front "
+        "are tied. Point at a mark for its name; click it to compare it turn by turn. The front "
         "leaves out the oracle, which knows the future, and policies that exceed the budget. "
         "The real dialogs are the held-out 200 of fdkvc/results.md; its figures for other "
         "dialogs differ. Measured by benchmarks/research/policy_map.py."
@@ -169,59 +96,66 @@ def _answer(points: pd.DataFrame, axes: Mapping[str, tuple[Axis, int]]) -> Markd
         leaders.append(tied)
         named = rows[rows["name"].isin(tied[:MOST_NAMED]) | (rows.setting == "fifo")]
         intervals = map(ranged, named[at], named[f"{at}_low"], named[f"{at}_high"])
-        figures = "; ".join(map("{} {}".format, named["name"], intervals))
+        means = "; ".join(map("{} {}".format, named["name"], intervals))
         verdict = "are tied: no single policy is best" if len(tied) > 1 else "is best"
         more = [f"{len(tied) - MOST_NAMED} more"] * (len(tied) > MOST_NAMED)
         best = listed([*tied[:MOST_NAMED], *more])
         line = Markdown("- {} ({}, {:,} dialogs): **{} {}**. {}.")
-        lines.append(line.format(axis.label, axis.data, dialogs, best, verdict, figures))
+        lines.append(line.format(axis.label, axis.data, dialogs, best, verdict, means))
     first, second = leaders
     both = [name for name in first if name in second]
     head = Markdown("**Best or tied on both axes of the map: {}.** Within the budget:\n")
     return Markdown("\n").join([head.format(listed(both) if both else "none"), *lines])
 
 
-def _show_picked(page: str, table: pd.DataFrame, policies: Mapping[str, Policy]) -> None:
-    """Below the map, say what was measured of the policy that was clicked; link to Compare."""
-    policy = policies.get(st.session_state.get(f"{page}/picked", ""))
-    if policy is None:
+def _show_picked(page: str) -> None:
+    """Below the map, name the policy that was clicked; link to Compare."""
+    name = st.session_state.get(f"{page}/picked")
+    if name is None:
         return
-    rows = table[table.policy == policy.name]
-    figures = {
-        "axis": [AXES[axis].label for axis in rows.axis],
-        "mean": [decimal(mean) for mean in rows["mean"]],
-        "95 % interval": _between(rows.ci_low, rows.ci_high, 3),
-        "rank": [f"{rank:.0f}" for rank in rows["rank"]],
-        "rank, 95 %": _between(rows.rank_low, rows.rank_high, 0),
-        "of": [str((table.axis == axis).sum()) for axis in rows.axis],
-    }
+    policy = read_policy(name)
     with st.container(border=True, key="picked-policy"):
-        st.markdown(Markdown("**{}** :gray[({})]").format(policy.title, policy.source))
-        show_grid(figures, f"Measurements of {policy.title}")
-        lanes = list(dict.fromkeys(("fifo", policy.name)))
+        st.markdown(
+            Markdown("**{}** :gray[({})] {}").format(policy.title, policy.source, policy.idea)
+        )
         st.page_link(
             "pages/compare.py",
             label=plain(f"Compare {policy.title} with FIFO, turn by turn"),
             icon=":material/compare:",
-            query_params={"policies": CHOSEN.written(lanes)},
+            query_params={"policies": CHOSEN.written([*dict.fromkeys(("fifo", name))])},
         )
 
 
-def _between(lows: Iterable[float], highs: Iterable[float], digits: int) -> list[str]:
-    pairs = zip(lows, highs, strict=True)
-    return [f"{decimal(low, digits)} to {decimal(high, digits)}" for low, high in pairs]
-
-
-def show_what_they_look_at() -> None:
-    """Show what each policy looks at and remembers, and its source."""
-    columns = {
-        "Policy": [policy.label for policy in EVERY],
-        "Looks at": [", ".join(policy.looks_at) for policy in EVERY],
-        "Remembers": [", ".join(map(policy.quantity_name, policy.channels)) for policy in EVERY],
-        "Source": [policy.source for policy in EVERY],
+def open_section(page: str) -> None:
+    """Show the open one of the sections below the map."""
+    sections: dict[str, Callable[[], None]] = {
+        "All figures": show_figures,
+        "Agent conversations": partial(show_agents, page),
+        "Policies one by one": partial(show_each, page, EVERY),
+        "Wrappers": partial(show_each, page, WRAPPED),
+        "Page size": show_page_sizes,
     }
-    with st.container(key="table-of-words"):
-        show_grid(columns, "What each policy looks at")
+    name, tab = open_tab(page, {name: name for name in sections}, "All figures")
+    with tab:
+        sections[name]()
+
+
+def show_figures() -> None:
+    """Show the figures of every policy on every axis of the map, and what it looks at."""
+    table = shipped_table("policy_map")
+    words = [*map(ranged, table["mean"], table.ci_low, table.ci_high)]
+    named = table.assign(policy=[read_policy(name).title for name in table.policy])
+    grid = pivot(named, words, column="axis", label=lambda axis: AXES[axis].label, missing="–")
+    looks_at = [", ".join(read_policy(name).looks_at) for name in table.policy.unique()]
+    with st.container(key="table-of-figures"):
+        show_grid(grid.beside({"Looks at": looks_at}), "Every policy on every axis")
+    st.caption(
+        plain(
+            f"Means with 95 % intervals; – where it was not measured. Memory to attention loss: "
+            f"{DRAWN}; recall: {REAL}; calls and nats: {ANSWERED}. The Benchmark page measures any "
+            "policy, also one of your own, on any number of synthetic dialogs."
+        )
+    )
 
 
 EVERY = [policy_named(key) for key in POLICIES]
@@ -240,43 +174,25 @@ def show_each(page: str, policies: Sequence[Policy]) -> None:
                 _show_policy(policy)
 
 
-def show_page_sizes(page: str) -> None:
+def show_page_sizes() -> None:
     """Show what page size costs, against eviction by entries."""
-    table = shipped_table("page_sizes")
-    low, high = sorted(table.budget.unique())
-    paged = table[table["size"] > 1]
-    recalls, filled = map(percent, paged["mean"]), map(percent, paged.filled)
-    dots = paged.assign(
-        row=[policy_named(key).label for key in paged.policy],
-        name=paged["size"].astype(str),
-        words=[*map("recall {}, {} of the slots filled".format, recalls, filled)],
-        mean=100 * paged.mean_diff,
-        ci_low=100 * paged.diff_low,
-        ci_high=100 * paged.diff_high,
-    )
-    with side_by_side("page-sizes"):
-        for budget in (low, high):
-            with panel(f"pages-{budget}"):
-                rows = dots[dots.budget == budget]
-                subtitle = "difference in recall from eviction by entries, in points"
-                chart = dots_chart(rows, f"{budget} entries", subtitle, page_theme(), "policy")
-                show_chart(page, f"pages/{budget}", chart)
-    small = dots[dots.budget == low].set_index(["policy", "size"])["mean"]
-    fifo, snapkv = small["fifo"], small["snapkv"]
-    st.markdown(
-        plain(
-            f"In a cache of {low} entries, pages cost FIFO what their empty slots would "
-            f"hold: {count(round(-fifo[8]), 'point')} with pages of 8, {-fifo[16]:.0f} with pages "
-            f"of 16, and {-fifo[32]:.0f} with pages of 32, of which only one fits. SnapKV picks "
-            f"single entries and gains {snapkv[8]:.0f} and {snapkv[16]:.0f} with pages of 8 and "
-            "16, which also keep their neighbours. In a cache twice as large, pages cost little."
-        )
+    table = shipped_table("page_sizes").assign(metric="call_recall")
+    changes = figures(table, ("mean_diff", "diff_low", "diff_high"), signs=True)
+    words = np.where(table["size"] == 1, figures(table), changes).tolist()
+    named = table.assign(policy=[policy_named(key).label for key in table.policy])
+    heads = {1: "by entries"}
+    show_grid(
+        pivot(
+            named, words, ["budget", "policy"], "size", lambda at: heads.get(at, f"pages of {at}")
+        ),
+        "Call-argument recall by page size",
     )
     st.caption(
         plain(
-            f"On {table.n.max()} real dialogs in {table.services.max()} clusters, lexical "
-            "embedding: paired differences of call-argument recall, with 95 % intervals over "
-            "clusters. Measured by benchmarks/research/page_sizes.py."
+            "Call-argument recall in %, and its difference in points if whole pages are evicted, "
+            f"with 95 % intervals: {table.n.max()} real dialogs in {table.services.max()} "
+            "clusters, lexical embedding. A page that is not full wastes slots, and only one of 32 "
+            "fits into 48. Measured by benchmarks/research/page_sizes.py."
         )
     )
 
@@ -330,5 +246,6 @@ def _show_policy(policy: Policy) -> None:
         st.markdown(Markdown("With *{}*:").format(label))
         for step in steps:
             _show_step(step)
-    words = Markdown("Looks at: {}. Key: `{}`.  \n:gray[Source: {}.]")
-    st.markdown(plain(words.format(", ".join(policy.looks_at), policy.key, policy.source)))
+    words = Markdown("Looks at: {}. Remembers: {}. Key: `{}`.  \n:gray[Source: {}.]")
+    remembers = ", ".join(map(policy.quantity_name, policy.channels)) or "nothing"
+    st.markdown(words.format(", ".join(policy.looks_at), remembers, policy.key, policy.source))

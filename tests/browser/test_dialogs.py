@@ -122,7 +122,7 @@ def test_entries_of_an_agents_cache_are_coloured_by_kind_of_span(page: Page) -> 
     open_dialogs(page, file="rental", view="lanes", policies="fifo,fd-kvc", budget=128, turn=20)
     legend = page.locator(".stage .kinds")
     expect(legend).to_be_hidden()
-    page.get_by_role("combobox", name="Colour of entries").select_option("by kind of span")
+    page.get_by_role("combobox", name="Colour of entries").select_option("by speaker")
     expect(legend).to_have_text(re.compile("system prompt.*user.*assistant.*tool result"))
     expect_linked(page, hues="kind")
     settled(page).reload()

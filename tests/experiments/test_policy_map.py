@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from html import unescape
 from typing import Any
 
@@ -15,16 +14,13 @@ from streamlit.testing.v1 import AppTest
 from benchmarks.research import agents
 from benchmarks.research import page_sizes as pages
 from benchmarks.research.policy_map import COLUMNS, policies, rank_policies
-from fdkvc.experiments.benchmark import Results, run_benchmark
 from fdkvc.experiments.replay import BEST
 from fdkvc.experiments.shipped_tables import AXES, FOLDER, TABLES, shipped_table
-from fdkvc.files.shipped import OVERVIEW, overview
 from fdkvc.policies import read_policy, synthetic_policies
 from fdkvc.report.shipped_agents import agents_report
-from fdkvc.run.metrics import metric_named
 from fdkvc.run.sinks import PROTECT, RECALL_ONLY
-from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS
 from fdkvc.ui import policies as ui
+from fdkvc.words import ranged
 from tests.app_pages import open_page
 
 
@@ -129,9 +125,6 @@ def test_the_page_names_the_best_on_two_axes_and_opens_compare() -> None:
     assert not app.exception
     assert f"{RECALL_ONLY} {PROTECT}" in [each.value for each in app.caption]
     assert f"{RECALL_ONLY} {PROTECT}" in unescape(agents_report())
-    assert any(
-        "pages cost FIFO what their empty slots would" in said.value for said in app.markdown
-    )
     check_answer(app, "call_recall", "calls_exact_of_full")
     check_answer(app, "calls_exact_of_full", "call_recall")
     app.selectbox(key="policies/axis/other").set_value("nats").run()
@@ -147,25 +140,32 @@ def test_the_page_names_the_best_on_two_axes_and_opens_compare() -> None:
     assert any("turns" in link.query_string for link in links), links
 
 
-def test_the_overview_is_of_what_is_shipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    check_overview("retention", overview())
-    # Other metrics are measured; here, of few dialogs.
-    monkeypatch.setattr(ui, "OVERVIEW", replace(OVERVIEW, dialogs=2))
-    asked = replace(OVERVIEW, dialogs=2, metrics=("attention_loss",))
-    check_overview("attention_loss", run_benchmark(asked))
+def test_the_figures_of_every_policy_are_those_that_are_shipped() -> None:
+    (table,) = (
+        each.proto.body for each in open_page("policies").get("html") if "Nats" in each.proto.body
+    )
+    rows = shipped_table("policy_map")
+    (h2o,) = (row for row in table.split("<tr>") if ">H2O<" in row)
+    cells = [unescape(cell) for cell in re.findall("<td.*?>(.*?)</td>", h2o)]
+    own = rows[rows.policy == "h2o"].set_index("axis")
+    names = "mean", "ci_low", "ci_high"
+    expected = [
+        ranged(*own.loc[axis, [*names]]) if axis in own.index else "–"
+        for axis in rows.axis.unique()
+    ]
+    assert cells == ["H2O", *expected, "attention, history, positions"]
+    assert table.count("<tr>") == 1 + rows.policy.nunique()
 
 
-def check_overview(metric: str, results: Results) -> None:
-    app = open_page("policies", metrics=",".join(results.benchmark.metrics))
-    shown = app.dataframe[0].value.set_index("Policy")[metric_named(metric).label]
-    for key, policy in synthetic_policies().items():
-        each = [results.values(name, key, f"late_{metric}") for name in BENCHMARK_SCENARIOS]
-        values = [known for known in each if known is not None]
-        assert shown[policy.label] == pytest.approx(100 * np.mean(values), abs=1e-4), key
-
-
-def test_what_pages_cost_is_whole_and_drawn() -> None:
+def test_what_pages_cost_is_whole_and_shown() -> None:
     table = shipped_table("page_sizes")
+    (shown,) = (
+        each.proto.body
+        for each in open_page("policies", {"policies/sections": "Page size"}).get("html")
+        if "pages of 32" in each.proto.body
+    )
+    cost = [f"{100 * value:.1f}".replace("-", "−") for value in table.mean_diff if value < 0]
+    assert all(value in shown for value in cost)
 
     assert len(table) == len(pages.INSIDE) * len(pages.SIZES) * len(pages.BUDGETS)
     by_entries = table[table["size"] == 1]
@@ -201,7 +201,7 @@ def test_agent_results_are_whole_and_no_policy_is_above_the_best() -> None:
 def test_the_page_shows_agent_results() -> None:
     shown, smallest = (
         each.proto.body
-        for each in open_page("policies").get("html")
+        for each in open_page("policies", {"policies/sections": "Agent conversations"}).get("html")
         if "agent conversations" in each.proto.body
     )
     for row in shipped_table("agents").to_dict("records"):

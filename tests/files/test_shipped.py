@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
@@ -16,12 +15,8 @@ from fdkvc.experiments.study import run_study
 from fdkvc.files.shipped import (
     BENCHMARK,
     FOLDER,
-    OVERVIEW,
-    OVERVIEW_NUMBERS,
     SWEEPS,
-    overview,
     packed,
-    packed_overview,
     papers_run,
     unpacked,
 )
@@ -69,17 +64,6 @@ def test_a_sweep_begins_with_what_a_small_one_measures(sweep: object) -> None:
     (found,) = [results for each, results in papers_run().sweeps.items() if each == sweep]
     assert found.complete
     assert_begins_with(found, run_benchmark(replace(found.benchmark, dialogs=FEW)))
-
-
-def test_the_overview_begins_with_what_a_small_one_measures_of_every_policy() -> None:
-    shipped = overview()
-    assert (shipped.benchmark, shipped.complete) == (OVERVIEW, True)
-    assert_begins_with(shipped, run_benchmark(replace(OVERVIEW, dialogs=FEW)))
-    (part,) = packed_overview(shipped).values()  # versions of Python write other headers
-    with np.load(io.BytesIO(part)) as packed, np.load(FOLDER / OVERVIEW_NUMBERS) as stored:
-        assert packed.files == stored.files
-        for name in stored.files:
-            np.testing.assert_array_equal(packed[name], stored[name], strict=True)
 
 
 def test_it_decides_every_claim_that_is_not_of_time() -> None:

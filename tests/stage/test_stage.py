@@ -14,7 +14,7 @@ from fdkvc.stage.moments import nearly_kept
 from fdkvc.stage.payload import PROTECTED_BIT, RULE_BIT, LaneHead
 from fdkvc.stage.run import DialogChoice, Run
 from fdkvc.synthetic.scenarios import World, custom_scenario, scenario_named
-from fdkvc.ui.kit.runs import load_fork, load_run
+from fdkvc.ui.kit.lanes import load_fork, load_run
 from fdkvc.ui.stage.component import (
     lanes_payload,
     name_of_all,

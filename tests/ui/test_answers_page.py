@@ -31,10 +31,11 @@ from fdkvc.report.shipped_answers import TABLES
 from fdkvc.report.shipped_answers import shipped_report as report
 from fdkvc.run.metrics import METRICS
 from fdkvc.ui.answers import choices, conversation, scene
-from fdkvc.ui.answers.conversation import FULL, Conversation, bundled_model
+from fdkvc.ui.answers.conversation import FULL, Conversation
 from fdkvc.ui.answers.measured import OTHERWISE, damage_rows
 from fdkvc.ui.kit.lru import ByteLRU
 from fdkvc.ui.kit.markdown import plain
+from fdkvc.ui.kit.models import language_model
 from tests.app_pages import check_specs, html, link_of, open_page, press, settled, specs, told
 from tests.hostile import HOSTILE
 
@@ -237,7 +238,7 @@ def test_the_folder_of_a_live_run_is_opened(tmp_path: Path) -> None:
 def test_what_was_measured_is_what_its_run_json_says() -> None:
     run = json.loads((MEASURED / "run.json").read_text("utf-8"))
 
-    assert run["parameters"]["model"]["digest"] == bundled_model().digest
+    assert run["parameters"]["model"]["digest"] == language_model().digest
     for name in TABLES:
         assert digest((MEASURED / name).read_text("utf-8")) == run["digests"][name]
     text = report()

@@ -9,6 +9,7 @@ import shlex
 import threading
 import time
 from html import escape
+from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -24,18 +25,18 @@ from fdkvc.paper.claims import CLAIMS
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.replication.cells import figure_words, measured_tables
 from fdkvc.run.metrics import metrics_of
-from fdkvc.synthetic.scenarios import SCENARIOS
+from fdkvc.synthetic.scenarios import SCENARIOS, World
 from fdkvc.ui.ablation.choices import sweep_command
 from fdkvc.ui.ablation.sections import link_to_step
 from fdkvc.ui.about import code_of
-from fdkvc.ui.benchmark.choices import DIALOGS_HERE
+from fdkvc.ui.benchmark.choices import DIALOGS_HERE, check_fits
 from fdkvc.ui.benchmark.figures import OTHER
 from fdkvc.ui.benchmark.sections import SECTIONS
 from fdkvc.ui.benchmark.tables import frames, sortable_words
-from fdkvc.ui.kit.jobs import Report
+from fdkvc.ui.kit.jobs import Job, Report, Work
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.kit.run_panel import shared_jobs
-from tests.app_pages import html, link_of, open_page, press, run_until, settled
+from fdkvc.ui.kit.run_panel import run_panel, shared_jobs, under_way
+from tests.app_pages import SECONDS, html, link_of, open_page, press, run_until, settled
 
 SHOWN = "Shown: "
 """What stands above the figures of a run that has ended."""
@@ -216,8 +217,8 @@ def test_runs_are_listed_named_compared_shown_again_and_deleted() -> None:
     assert re.match(r"Run at \d\d \w{3} \d\d:\d\d:\d\d: 4 dialogs", listed(app)[-1])
     app.main.text_input[-1].set_value("mine").run()
     assert "mine" in app.selectbox(key="benchmark/runs-pair/one").options
-    (table,) = [each.value for each in app.dataframe if "difference (one − other)" in each.value]
-    assert set(table["difference (one − other)"]) == {"no difference in any dialog"}
+    (table,) = [each.value for each in app.dataframe if "difference (first − second)" in each.value]
+    assert set(table["difference (first − second)"]) == {"no difference in any dialog"}
 
     again = open_page("benchmark", **link_of(app))  # as a reload or another tab does
     assert listed(again)[0].startswith("The paper's run: 600 dialogs per scenario")
@@ -234,6 +235,34 @@ def test_runs_are_listed_named_compared_shown_again_and_deleted() -> None:
     assert listed(app) == before[:-1]
     assert not app.exception
     assert any("These settings have no results yet" in info.value for info in app.info)
+
+
+def test_a_run_that_ends_while_the_page_is_drawn_is_listed_once_it_is_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The list is drawn after the panel, which may have found the run still under way."""
+    app = open_page("benchmark", dialogs=2, seed=90)
+    gate = threading.Event()
+
+    def slow(page: str, name: str, work: Work, content: Benchmark) -> Job | None:
+        def gated(**how: Any) -> object:
+            assert gate.wait(SECONDS)
+            return work(**how)
+
+        shown = run_panel(page, name, gated, content)
+        if job := shared_jobs().find(under_way(page)):
+            gate.set()
+            job.future.result(SECONDS)
+        return shown
+
+    monkeypatch.setattr("fdkvc.ui.kit.past.run_panel", slow)
+    before = listed(app)
+    app.button(key="benchmark/run").click().run()
+    for _ in range(3):
+        said = [caption.value for caption in app.caption if f"{SHOWN}2 dialogs" in caption.value]
+        assert len(listed(app)) == len(before) + len(said)
+        app.run()
+    assert said
 
 
 @pytest.mark.parametrize("done", [0, 2, 4])
@@ -281,6 +310,25 @@ def test_an_old_link_that_names_runs_opens_with_one_sentence() -> None:
     ]
     assert link_of(app)["dialogs"] == "7"
     assert "past" not in link_of(app)
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"dialogs": 2001}, "Dialogs per scenario is 2001, but must be"),
+        ({"budget": 4000}, "Budget is 4000, but must be"),
+        ({"scenarios": (dataclasses.replace(SCENARIOS["shift"], key="mine"),)}, "mine"),
+        ({"scenarios": (dataclasses.replace(SCENARIOS["shift"], label="Mine"),)}, "differ from"),
+        ({"world": World(noise=0.5)}, "differ from the paper's"),
+        ({"policies": tuple(policy_named("fd-kvc", gamma=n / 99) for n in range(1, 99))}, "98"),
+    ],
+)
+def test_a_run_that_the_page_cannot_be_set_to_is_not_repeated_there(
+    changed: dict[str, Any], why: str
+) -> None:
+    check_fits(papers_run().study.results.benchmark)
+    with pytest.raises(ValueError, match=why):
+        check_fits(Benchmark(**changed))
 
 
 def test_changed_settings_are_pointed_out(ran: AppTest) -> None:
@@ -352,7 +400,7 @@ def test_a_sweep_is_drawn_with_its_trade_off() -> None:
     labels = [button.proto.label for button in app.get("download_button")]
     assert labels.count("Download") >= 1  # one for each run that is listed
     assert [label for label in labels if label != "Download"] == [
-        *("Everything as a ZIP", "sweep.csv", "ablation.csv", "run.json"),
+        *("Everything as a ZIP", "run.json", "sweep.csv", "ablation.csv"),
         *(plain("late_alignment.svg"), plain("late_alignment.png")),
     ]
 

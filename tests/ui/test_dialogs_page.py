@@ -44,7 +44,7 @@ from fdkvc.ui.dialogs.files import UPLOADS, DialogFile, read_dialog_file, shippe
 from fdkvc.ui.dialogs.forgotten import Replayed
 from fdkvc.ui.dialogs.replay import FILES, recommendation, replay_file, report_of
 from fdkvc.ui.kit import fields
-from fdkvc.ui.kit.files import files_of
+from fdkvc.ui.kit.downloads import files_of
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.run_panel import shared_jobs
 from tests.app_pages import (

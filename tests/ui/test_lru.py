@@ -18,8 +18,8 @@ from fdkvc.stage.run import DialogChoice, build_run
 from fdkvc.synthetic.scenarios import World, scenario_named
 from fdkvc.ui.dialogs.files import DialogFile, read_dialog_file
 from fdkvc.ui.kit import lru
+from fdkvc.ui.kit.lanes import load_run
 from fdkvc.ui.kit.lru import ByteLRU, cached, size_of
-from fdkvc.ui.kit.runs import load_run
 
 MEGABYTE = 1_000_000
 DIALOG = read_file(EXAMPLES / "rental.json")[0]

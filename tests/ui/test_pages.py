@@ -332,7 +332,8 @@ def test_a_link_past_the_end_of_its_dialog_is_told(page: str) -> None:
 
 
 def test_the_policies_page_shows_the_equations_of_every_policy() -> None:
-    opened = {f"policies/{key}": True for key in POLICIES}
+    opened: dict[str, Any] = {f"policies/{key}": True for key in POLICIES}
+    opened["policies/sections"] = "Policies one by one"
     shown = {each.value for each in open_page("policies", opened).latex}
 
     steps = [step for key in POLICIES for step in policy_named(key).steps]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from fdkvc.experiments.sweep import Number, Sweep, read_values, suggested_values, sweepable
@@ -31,6 +31,8 @@ from fdkvc.ui.kit.sidebar import (
 from fdkvc.words import command_line, count, sentence
 
 NONE = "–"
+CHUNK = 20
+"""Dialogs that go through all settings together: a step of the progress."""
 
 
 def read_swept(text: str) -> str:
@@ -47,7 +49,7 @@ SWEPT_SCENARIO = replace(
     SCENARIO,
     follows=False,
     default=ABLATED_SCENARIO,
-    choices={key: each for key, each in SCENARIOS.items() if key != "adaptation"},
+    choices={key: label for key, label in SCENARIOS.items() if key != "adaptation"},
 )
 DIALOGS_HERE = replace(DIALOGS, default=200, high=600)
 """The dialogs of a sweep on the page."""
@@ -79,10 +81,10 @@ def second_of(policy: str, first: str) -> Field:
 
 def values_of(policy: str, name: str, which: str = "values") -> Field:
     """Return the field of a hyperparameter's values; `which` is its name in a link."""
-    known = read_policy(policy).settings[name]
+    setting = read_policy(policy).settings[name]
     return Field(
-        f"Values of {known.title.lower()}",
-        f"Each {known.allowed(known.kind)}.",
+        f"Values of {setting.title.lower()}",
+        f"Each {setting.allowed(setting.kind)}.",
         name=which,
         default=" ".join(f"{value:g}" for value in suggested_values(policy, name)),
         of=f"{policy}/{name}",
@@ -114,10 +116,10 @@ def link_fields(page: str, link: Mapping[str, str]) -> list[Field]:
     first = first_of(policy)
     second = second_of(policy, requested(first))
     values = values_of(policy, requested(first))
-    found = [_swept(inside.name), around_of(inside), first, values, second]
+    fields = [_swept(inside.name), around_of(inside), first, values, second]
     if requested(second) != NONE:
-        found.append(values_of(policy, requested(second), "second_values"))
-    return [*found, SWEPT_SCENARIO, MEASURED, *NUMBERS]
+        fields.append(values_of(policy, requested(second), "second_values"))
+    return [*fields, SWEPT_SCENARIO, MEASURED, *NUMBERS]
 
 
 def choose_sweep(page: str) -> Sweep:
@@ -160,11 +162,11 @@ def sweep_command(sweep: Sweep) -> str:
 
 def _axes(sweep: Sweep, first: str) -> dict[str, Any]:
     """Return the swept hyperparameters and their values by name; `first` is that of the first."""
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     axes = zip((first, "second"), ("values", "second_values"), sweep.axes, strict=False)
     for parameter, values, (name, tried) in axes:
-        found |= {parameter: name, values: [f"{value:g}" for value in tried]}
-    return found
+        options |= {parameter: name, values: [f"{value:g}" for value in tried]}
+    return options
 
 
 def _link(sweep: Sweep) -> Mapping[str, str]:
@@ -172,8 +174,8 @@ def _link(sweep: Sweep) -> Mapping[str, str]:
     return {
         SWEPT_POLICY.name: sweep.policy,
         SWEPT_SCENARIO.name: sweep.scenario.key,
-        **{name: each if isinstance(each, str) else " ".join(each) for name, each in axes.items()},
-        **{each.name: each.written(getattr(sweep, each.name)) for each in (MEASURED, *NUMBERS)},
+        **{name: text if isinstance(text, str) else " ".join(text) for name, text in axes.items()},
+        **{field.name: field.written(getattr(sweep, field.name)) for field in (MEASURED, *NUMBERS)},
     }
 
 
@@ -187,22 +189,15 @@ def _described(sweep: Sweep) -> str:
 
 
 @cache
-def shipped() -> Mapping[Sweep, SweepRun]:
-    """Return the paper's sweeps."""
-    return {sweep: SweepRun(sweep, results) for sweep, results in papers_run().sweeps.items()}
-
-
-def runs_of(page: str) -> Kind:
-    """Return the kind of runs of the page."""
-
-    def adopt_sweep(sweep: Sweep) -> None:
-        link = _link(sweep)
-        fields.adopt(page, link_fields(page, link), link)
-
+def kind_of(page: str) -> Kind:
+    """Return what the page runs."""
     return Kind(
         page,
-        SweepRun,
-        adopt=adopt_sweep,
-        describe=_described,
-        shipped=shipped(),
+        Sweep,
+        partial(SweepRun.measure, chunk=CHUNK),
+        choose_sweep,
+        _link,
+        link_fields,
+        _described,
+        shipped=[SweepRun(sweep, results) for sweep, results in papers_run().sweeps.items()],
     )

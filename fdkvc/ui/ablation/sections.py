@@ -1,7 +1,5 @@
 """A sweep: curves or heat maps, the trade-off between metrics, and links to the step page."""
 
-from functools import partial
-
 import pandas as pd
 import streamlit as st
 
@@ -9,7 +7,6 @@ from fdkvc.charts.sweep import curve_chart, heat_chart, tradeoff_chart
 from fdkvc.charts.theme import Spec
 from fdkvc.experiments.sweep import Sweep, grid_table, tradeoff_table
 from fdkvc.files.shipped import papers_run
-from fdkvc.kinds.sweep import SweepRun
 from fdkvc.paper.claims import claim
 from fdkvc.paper.tables import ABLATIONS
 from fdkvc.policies import POLICIES, Policy, policy_named, read_policy
@@ -17,66 +14,41 @@ from fdkvc.replication.claims import judged_claims
 from fdkvc.report.claims import STYLE, claims_html
 from fdkvc.run.metrics import late_metric
 from fdkvc.ui.ablation import choices
-from fdkvc.ui.kit import past
-from fdkvc.ui.kit.downloads import show_pickable, shown_charts
+from fdkvc.ui.kit.downloads import show_files, show_pickable, shown_charts
 from fdkvc.ui.kit.fields import pick_two
-from fdkvc.ui.kit.files import files_of, show_run_files
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
 from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.markdown import Markdown, plain
-from fdkvc.ui.kit.past import Past
-from fdkvc.ui.kit.run_panel import run_panel
+from fdkvc.ui.kit.past import open_run
 from fdkvc.ui.kit.sidebar import DIALOG, POLICY, with_numbers_apart
 from fdkvc.words import decimal
 
-CHUNK = 20
-"""Dialogs that go through all settings together: a step of the progress."""
-
 
 def show(page: str) -> None:
-    """Show the settings of a sweep and its results."""
-    runs = choices.runs_of(page)
-    with st.sidebar:
-        above = st.container()
-        chosen = choices.choose_sweep(page)
-        with above:
-            job = run_panel(
-                page, "Run", partial(SweepRun.measure, chosen, chunk=CHUNK), content=chosen
-            )
-    shown = past.at_hand(runs, chosen, job)
-    past.show_runs(runs, shown)
+    """Show a sweep; one of the paper's with its claims, and with the other one."""
+    kind = choices.kind_of(page)
+    shown = open_run(kind)
     if shown is None:
-        past.offer()
         return
-    past.about(runs, shown, chosen)
-    show_sweep(page, shown)
     run = shown.result
-    if any(run.results.measured.values()):
-        show_run_files(page, files_of(run), "fdkvc-sweep.zip")
-
-
-def show_sweep(page: str, shown: Past) -> None:
-    """Show the sweep; one of the paper's with its claims, and with the other one."""
-    run = shown.result
-    assert isinstance(run, SweepRun)
     sweep, table = run.settings, run.table
-    if table.empty:
-        st.info("The run was cancelled before its first dialogs finished.")
-        return
     shown_charts(page).clear()
-    if shown.is_shipped:
+    papers = kind.shipped if shown.job is None else ()
+    if papers:
         peaks = [claim(f"peak-{parameter}") for parameter in ABLATIONS]
         judged = judged_claims(papers_run().study, peaks)
         st.html(f"<style>{STYLE}</style>{claims_html(judged, opened=False)}")
     _metrics(page, sweep, table)
-    if shown.is_shipped:
-        for other, swept in choices.shipped().items():
-            if other != sweep:
-                (name,) = other.parameters
-                st.header(plain(f"The paper's other sweep: {_parameter_label(other, name)}"))
-                _panels(page, f"other-{name}", other, swept.table)
+    for other in papers:
+        if other is not run:
+            (name,) = other.settings.parameters
+            label = _parameter_label(other.settings, name)
+            st.header(plain(f"The paper's other sweep: {label}"), anchor=False)
+            _panels(page, f"other-{name}", other.settings, other.table)
     _tradeoff(page, sweep, table)
     show_glossary(sweep.metrics)
+    st.header("Files", anchor=False)
+    show_files(page, run, ["run.json", *run.tables], shown_charts(page), "fdkvc-sweep.zip")
 
 
 # ------------------------------------------------------------------------------- each metric

@@ -8,19 +8,21 @@ import streamlit as st
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.limits import MAX_ANSWERING_POLICIES, MAX_TURNS, MAX_TYPED_CHARACTERS
 from fdkvc.lm.head_eviction import DECIDES
+from fdkvc.lm.language_model import LanguageModel
 from fdkvc.lm.tokens import MARKED
 from fdkvc.parameters import Field
 from fdkvc.policies import POLICIES as EVERY
 from fdkvc.policies import Policy
 from fdkvc.policies.base import Available
 from fdkvc.run.metrics import metrics_of
-from fdkvc.ui.answers.conversation import FULL, Conversation, bundled_model
+from fdkvc.ui.answers.conversation import FULL, Conversation
 from fdkvc.ui.dialogs import choices as dialogs
 from fdkvc.ui.dialogs.files import SHIPPED
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold, problems
 from fdkvc.ui.kit.lanes import POLICIES as LANES
 from fdkvc.ui.kit.lanes import read_lane
+from fdkvc.ui.kit.models import MODEL
 from fdkvc.ui.kit.sidebar import BUDGET_HERE
 from fdkvc.ui.kit.variants import choose_policies, warn_no_effect
 
@@ -95,17 +97,43 @@ MEASURE = Field(
 BY = Field("Entries per head", "", name="at", default=48, low=1, high=8192, chosen=False)
 
 FIELDS = (
-    *(BEGINNING, dialogs.DIGEST, dialogs.TOOLS, dialogs.DIALOG, ANSWERED, MESSAGES, POLICIES),
+    *(
+        MODEL,
+        BEGINNING,
+        dialogs.DIGEST,
+        dialogs.TOOLS,
+        dialogs.DIALOG,
+        ANSWERED,
+        MESSAGES,
+        POLICIES,
+    ),
     *(BUDGET, DECIDES, WHOSE, WORD, LAYER, HEAD, SECTION, MEASURE, BY),
 )
 """Every field of the page."""
 
+PRETRAINED = {
+    BEGINNING.name: NOTHING,
+    POLICIES.name: ("h2o", "fd-kvc", "fifo", "whitelist(surprisal)"),
+    BUDGET.name: 64,
+}
+"""The defaults of some fields with other models than the bundled one."""
+
 STOPPED, STEPS = "stopped", "steps"
+
+
+def fields_of(page: str, link: Mapping[str, str]) -> tuple[Field, ...]:
+    """Return every field with its default for the model of a link, or else of the page."""
+    model = link.get(MODEL.name, MODEL.default) if link else held(page, MODEL)
+    if model == MODEL.default or model not in MODEL.choices:
+        return FIELDS
+    return tuple(
+        replace(field, default=PRETRAINED.get(field.name, field.default)) for field in FIELDS
+    )
 
 
 def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     """Apply a link to the page; return a sentence for each part that is not allowed."""
-    wrong = fields.adopt_link(page, FIELDS, link)
+    wrong = fields.adopt_link(page, fields_of(page, link), link)
     if len(held(page, MESSAGES)) > MAX_TYPED_CHARACTERS:
         wrong.append(
             f"The messages in this link have over {MAX_TYPED_CHARACTERS:,} characters: they are "
@@ -115,11 +143,24 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     return wrong
 
 
-def choose_conversation(page: str, link: Mapping[str, str]) -> Conversation | None:
+def choose_model(page: str) -> str:
+    """Choose the model; another one begins with its own defaults."""
+
+    def use_defaults() -> None:
+        fields.reset(page, (each for each in fields_of(page, {}) if each.name in PRETRAINED))
+
+    model: str = fields.choice(page, MODEL, on_change=use_defaults)
+    return model
+
+
+def choose_conversation(
+    page: str, model: LanguageModel, link: Mapping[str, str]
+) -> Conversation | None:
     """Show the controls; return the conversation, or None if there is no file yet."""
-    policies = _choose_policies(page)
+    here = {field.name: field for field in fields_of(page, {})}
+    policies = _choose_policies(page, here[POLICIES.name], model)
     file, transcript, turn = None, None, 0
-    if fields.choice(page, BEGINNING) != NOTHING:
+    if fields.choice(page, here[BEGINNING.name]) != NOTHING:
         file = dialogs.chosen_file(page)
         if file is None:
             return None
@@ -127,10 +168,11 @@ def choose_conversation(page: str, link: Mapping[str, str]) -> Conversation | No
         dialogs.warn_skipped(file)
         transcript = file.transcripts[dialogs.choose_transcript(page, file)]
         turn = _choose_turn(page, transcript, link)
-    budget = fields.number(page, BUDGET)
+    budget = fields.number(page, here[BUDGET.name])
     decides = fields.choice(page, DECIDES)
     messages = tuple(line for line in held(page, MESSAGES).split("\n") if line.strip())
     chosen = Conversation(
+        model=held(page, MODEL),
         file="" if file is None else file.key,
         dialog="" if transcript is None else transcript.name,
         turn=turn,
@@ -175,9 +217,9 @@ def _choose_turn(page: str, transcript: Transcript, link: Mapping[str, str]) -> 
     return chosen
 
 
-def _choose_policies(page: str) -> tuple[Policy, ...]:
+def _choose_policies(page: str, field: Field, model: LanguageModel) -> tuple[Policy, ...]:
     policies = []
-    for policy in choose_policies(page, POLICIES, MAX_ANSWERING_POLICIES):
+    for policy in choose_policies(page, field, MAX_ANSWERING_POLICIES):
         if "future" in policy.looks_at:
             problems(
                 f"{policy.title} is left out: it needs the future of the dialog, which the model "
@@ -185,7 +227,7 @@ def _choose_policies(page: str) -> tuple[Policy, ...]:
             )
         elif policy.name != EVERYTHING:  # the full cache is always shown
             policies.append(policy)
-    shape = bundled_model().decoder.shape
+    shape = model.decoder.shape
     warn_no_effect(policies, Available(MARKED, True, heads=shape.heads, layers=shape.layers))
     return tuple(policies)
 

@@ -1,8 +1,8 @@
-"""Conversations with the bundled model under the full cache and under policies."""
+"""Conversations with a language model under the full cache and under policies."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import islice, zip_longest
 
 import pandas as pd
@@ -11,22 +11,16 @@ from fdkvc.attention import Floats
 from fdkvc.corpora.model_text import Passage, Writer, model_text
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.explain import answer_causes as causes
-from fdkvc.lm import BUNDLED
 from fdkvc.lm.chat import Chat, is_looping
 from fdkvc.lm.head_eviction import check_no_future
-from fdkvc.lm.language_model import LanguageModel, load_language_model
+from fdkvc.lm.language_model import LanguageModel
 from fdkvc.lm.text_cache import TextCache
 from fdkvc.policies import Policy, read_policy
 from fdkvc.ui.kit.lru import cached
+from fdkvc.ui.kit.models import language_model
 
 FULL = "all"
 """The name of the cache that evicts nothing; the others have their policy's name."""
-
-
-@lru_cache(maxsize=1)
-def bundled_model() -> LanguageModel:
-    """Return the bundled model."""
-    return load_language_model(BUNDLED)
 
 
 def size_in_words(model: LanguageModel) -> str:
@@ -40,13 +34,14 @@ def size_in_words(model: LanguageModel) -> str:
 
 @dataclass(frozen=True)
 class Conversation:
-    """The messages to a model, and the policies of its caches.
+    """The messages to a model of `fdkvc.ui.kit.models`, and the policies of its caches.
 
     It begins with the first `turn` turns of a dialog of a file (by digest; empty for a new chat),
     then has the user's messages, one per answer. `stopped` has the index of each stopped answer,
     and after how many steps it was stopped.
     """
 
+    model: str
     file: str
     dialog: str
     turn: int
@@ -56,6 +51,11 @@ class Conversation:
     messages: tuple[str, ...]
     stopped: tuple[tuple[int, int], ...]
     transcript: Transcript | None = field(compare=False, repr=False)
+
+    @property
+    def language_model(self) -> LanguageModel:
+        """The model."""
+        return language_model(self.model)
 
     @property
     def titles(self) -> Mapping[str, str]:
@@ -75,14 +75,16 @@ class Conversation:
     @cached_property
     def passages(self) -> tuple[Passage, ...]:
         """All passages of the dialog that it begins with."""
-        return () if self.transcript is None else model_text(self.transcript)
+        if self.transcript is None:
+            return ()
+        return model_text(self.transcript, as_json=self.language_model.tokens.calls_as_json)
 
     @property
     def expected_calls(self) -> tuple[str, ...]:
         """The dialog's own calls in the answered turn."""
         if self.messages:
             return ()
-        tokens = bundled_model().tokens
+        tokens = self.language_model.tokens
         return tuple(
             tokens.text(tokens.encode_passage(passage).ids).strip()
             for passage in self.passages
@@ -92,7 +94,7 @@ class Conversation:
     def caches(self) -> dict[str, TextCache]:
         """Return a new cache for each policy."""
         return {
-            policy.name: bundled_model().evicting(policy, self.budget, self.decides)
+            policy.name: self.language_model.evicting(policy, self.budget, self.decides)
             for policy in self.policies
         }
 
@@ -113,7 +115,7 @@ def context_of(conversation: Conversation) -> Chat:
         return chat
     for policy in conversation.policies:
         check_no_future(policy)
-    model = bundled_model()
+    model = conversation.language_model
     chat = Chat(model, {FULL: TextCache(model.decoder), **conversation.caches()})
     for passage in conversation.passages:
         if passage.turn < conversation.turn:
@@ -225,11 +227,11 @@ def text_of(answered: Answered) -> Text:
 @cached
 def damage(conversation: Conversation, text: Text) -> pd.DataFrame:
     """Return every policy's damage on a text; see `fdkvc.explain.answer_causes.damage_table`."""
-    return causes.damage_table(bundled_model(), conversation.caches(), *text)
+    return causes.damage_table(conversation.language_model, conversation.caches(), *text)
 
 
 @cached
 def head_damage(conversation: Conversation, name: str, text: Text) -> Floats:
     """Return the damage by head; see `fdkvc.explain.answer_causes.damage_by_head`."""
     limits = conversation.budget, conversation.decides
-    return causes.damage_by_head(bundled_model(), read_policy(name), *limits, *text)
+    return causes.damage_by_head(conversation.language_model, read_policy(name), *limits, *text)

@@ -36,9 +36,8 @@ from fdkvc.ui.answers.conversation import Answered
 from fdkvc.ui.dialogs.choices import DIGITS, OWN, POLICIES, keep_file
 from fdkvc.ui.dialogs.files import DialogFile, read_dialog_file
 from fdkvc.ui.kit import fields
-from fdkvc.ui.kit.downloads import show_chart
+from fdkvc.ui.kit.downloads import brought_run, show_chart
 from fdkvc.ui.kit.fields import problems
-from fdkvc.ui.kit.files import brought_run
 from fdkvc.ui.kit.frame import page_theme, panel, show_grid, side_by_side
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.words import count, listed, sentence

@@ -6,23 +6,29 @@ import pandas as pd
 import streamlit as st
 
 from fdkvc.files.export import csv_text
+from fdkvc.lm.language_model import LanguageModel
 from fdkvc.report.shipped_answers import TABLES, shipped_report
 from fdkvc.run.metrics import metrics_of
 from fdkvc.ui.answers.choices import SECTION
-from fdkvc.ui.answers.conversation import Answered, bundled_model, size_in_words
+from fdkvc.ui.answers.conversation import Answered, size_in_words
 from fdkvc.ui.answers.damage import show_damage
 from fdkvc.ui.answers.measured import show_measured
 from fdkvc.ui.answers.restore import show_restored
 from fdkvc.ui.answers.scene import answers_table
 from fdkvc.ui.answers.why import show_why
 from fdkvc.ui.dialogs.choices import FILE, OWN
-from fdkvc.ui.kit.downloads import download_files, download_pictures, show_address, shown_charts
-from fdkvc.ui.kit.fields import held, problems
-from fdkvc.ui.kit.files import report_button
+from fdkvc.ui.kit.downloads import (
+    download_files,
+    download_pictures,
+    report_button,
+    show_address,
+    shown_charts,
+)
+from fdkvc.ui.kit.fields import held
 from fdkvc.ui.kit.frame import open_section_of
 from fdkvc.ui.kit.glossary import show_entries
 from fdkvc.ui.kit.markdown import Markdown
-from fdkvc.words import sentence
+from fdkvc.ui.kit.models import MODEL
 
 HELP = (
     (
@@ -54,20 +60,24 @@ PICTURES = {
 """Each chart and its table."""
 
 
-def show_model_note() -> None:
+NOTE = Markdown(
+    "The model has {} parameters and was trained only on English service dialogs. It can ask, make "
+    "calls and answer in their style, but it knows nothing about the world, invents names, times "
+    "and prices, and does not show what a large model would lose."
+)
+PRETRAINED_NOTE = Markdown(
+    "{} has {} parameters and is read in NumPy. What it writes is its own: it may be wrong with "
+    "the full cache, too. Its policies decide after each message and each answer."
+)
+
+
+def show_model_note(name: str, model: LanguageModel) -> None:
     """Show what the model is, and what it cannot do."""
-    try:
-        size = size_in_words(bundled_model())
-    except ValueError as error:
-        problems(sentence(str(error)))
-        st.stop()
-    st.caption(
-        Markdown(
-            "The model has {} parameters and was trained only on English service dialogs. It can "
-            "ask, make calls and answer in their style, but it knows nothing about the world, "
-            "invents names, times and prices, and does not show what a large model would lose."
-        ).format(size)
-    )
+    size = size_in_words(model)
+    if name == MODEL.default:
+        st.caption(NOTE.format(size))
+    else:
+        st.caption(PRETRAINED_NOTE.format(model.name, size))
 
 
 def open_section(page: str, answered: Answered) -> None:

@@ -28,9 +28,9 @@ from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.words import decimal, listed
 
 _NAMES = {
-    "value": "Topic projected by the value matrix W_V",
-    "key": "Topic projected by the key matrix W_K",
-    "query": "Topic projected by the query matrix W_Q",
+    "value": "Topic in the space of the output (W_V)",
+    "key": "Topic in the space of the keys (W_K)",
+    "query": "Topic in the space of the queries (W_Q)",
     PUBLISHED: "Published (Table 1)",
 }
 _ZOOM = 0.08
@@ -136,11 +136,11 @@ def _dialogs(page: str, study: Study, policies: dict[str, str]) -> None:
     with st.container(horizontal=True):
         policy = pick(f"{page}/alignment/policy", "Policy", policies, list(policies)[-1])
         scenario = pick(f"{page}/alignment/scenario", "Scenario", scenarios)
-    found = {
-        f"{projection} matrix": study.results.values(scenario, policy, metric)
+    values = {
+        f"{projection} matrix": row
         for projection, metric in PROJECTIONS.items()
+        if (row := study.results.values(scenario, policy, metric)) is not None
     }
-    values = {name: row for name, row in found.items() if row is not None}
     if not values:
         return
     title = f"{policies[policy]} on {scenario_label(scenario)}"
@@ -165,7 +165,7 @@ def conclusion(table: pd.DataFrame, differences: pd.DataFrame) -> Markdown:
     lines.append(words.format(measured.t.abs().min(), measured.t.abs().max()))
     for place, side in (("above", sure.mean_diff > 0), ("below", sure.mean_diff < 0)):
         if side.any():
-            names = listed([scenario_label(str(each)) for each in sure.index[side]])
+            names = listed([scenario_label(str(scenario)) for scenario in sure.index[side]])
             lines.append(Markdown("- **FD-KVC is {} H2O** on {}.").format(place, names))
     return Markdown("\n").join([*lines, _leaders(table)])
 

@@ -108,5 +108,5 @@ def show_claims(page: str, run: StudyRun) -> None:
     wanted = choose_verdict(page, "Claims", verdicts)
     legend = " · ".join(f"{CLAIM_SIGNS[verdict]} {MEANINGS[verdict]}" for verdict in verdicts)
     st.caption(plain(f"{legend} · click a claim for its numbers"))
-    chosen = [each for each in results if wanted in (EVERY, str(each.verdict))]
+    chosen = [result for result in results if wanted in (EVERY, str(result.verdict))]
     st.html(f"<style>{STYLE}</style>{claims_html(chosen, opened=False)}")

@@ -34,7 +34,7 @@ def show_figures(page: str, run: StudyRun) -> None:
         if (shown := [panel for panel in panels if panel[0] in scenarios])
     }
     names = [*figures, *([ABLATIONS_TITLE] if study.sweeps else []), OTHER]
-    name = segments(f"{page}/shown-figure", "Figure", {each: each for each in names})
+    name = segments(f"{page}/shown-figure", "Figure", {title: title for title in names})
     if name == ABLATIONS_TITLE:
         _ablations(page, study)
         return
@@ -90,7 +90,7 @@ def _ablations(page: str, study: Study) -> None:
 
 
 def _any_other(page: str, study: Study, drawn: tuple[str, ...]) -> None:
-    scenarios = {each.key: each.label for each in study.results.benchmark.scenarios}
+    scenarios = {scenario.key: scenario.label for scenario in study.results.benchmark.scenarios}
     quantities = {name: quantity_label(name) for name in turns_of(study.results).quantity.unique()}
     with st.container(horizontal=True):
         scenario = pick(f"{page}/other/scenario", "Scenario", scenarios)

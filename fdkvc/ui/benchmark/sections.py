@@ -1,25 +1,44 @@
 """The results of a benchmark, section by section."""
 
 from collections.abc import Callable
-from functools import partial
 
 import streamlit as st
 
-from fdkvc.experiments.benchmark import matches_paper
+from fdkvc.corpora.formats import EXAMPLES, read_transcripts
+from fdkvc.corpora.lexical import lexical_recording
+from fdkvc.experiments.benchmark import Benchmark
+from fdkvc.files.shipped import papers_run
 from fdkvc.kinds.benchmark import StudyRun
-from fdkvc.ui.benchmark import repeat
+from fdkvc.report.document import papers_report, study_report
+from fdkvc.report.figures import figure_charts
 from fdkvc.ui.benchmark.alignment import show_alignment
-from fdkvc.ui.benchmark.choices import choose_benchmark, runs_of
+from fdkvc.ui.benchmark.choices import choose_record, kind_of, show_repeated
 from fdkvc.ui.benchmark.claims import show_claims, show_scorecard
-from fdkvc.ui.benchmark.cost import show_cost
 from fdkvc.ui.benchmark.figures import show_figures
 from fdkvc.ui.benchmark.pair import show_comparison
-from fdkvc.ui.benchmark.tables import show_tables
-from fdkvc.ui.kit import past
-from fdkvc.ui.kit.files import show_files
-from fdkvc.ui.kit.frame import open_tab
-from fdkvc.ui.kit.run_panel import run_panel
-from fdkvc.ui.kit.variants import warn_no_effect
+from fdkvc.ui.benchmark.tables import show_cost, show_tables
+from fdkvc.ui.kit.downloads import STUDY, report_button, show_files
+from fdkvc.ui.kit.frame import open_tab, page_theme
+from fdkvc.ui.kit.past import open_run
+
+
+def show_run_files(page: str, run: StudyRun) -> None:
+    """Offer the report and the files of a run, and the paper's figures."""
+    what = "Claims, tables, figures and three interactive examples"
+    report_button(page, lambda: report_of(run), what)
+    charts = figure_charts(run.study, page_theme())
+    swept = [f"ablation_{parameter}.csv" for parameter in run.study.sweeps]
+    show_files(page, run, [*STUDY, *swept], charts, "fdkvc-run.zip")
+
+
+def report_of(run: StudyRun) -> str:
+    """Return a study as a report, with a failed call out of the project's own dialogs."""
+    path = EXAMPLES / "dialogues.json"
+    recordings = [*map(lexical_recording, read_transcripts(path.read_bytes(), path.name))]
+    if run.study is papers_run().study:
+        return papers_report(recordings)
+    return study_report(run.study, recordings)
+
 
 SECTIONS: dict[str, Callable[[str, StudyRun], None]] = {
     "Claims": show_claims,
@@ -28,43 +47,28 @@ SECTIONS: dict[str, Callable[[str, StudyRun], None]] = {
     "Figures": show_figures,
     "Compare two": show_comparison,
     "Time and memory": show_cost,
-    "Files": show_files,
+    "Files": show_run_files,
 }
 
 
 def show(page: str) -> None:
     """Show the choices with the button that runs them, and the results."""
-    runs = runs_of(page)
-    with st.sidebar:
-        above = st.container()
-        benchmark = choose_benchmark(page)
-        with above:
-            job = run_panel(page, "Run", partial(StudyRun.measure, benchmark), content=benchmark)
-    warn_no_effect(benchmark.policies)
-    shown = past.at_hand(runs, benchmark, job)
-    with st.container(horizontal=True, vertical_alignment="center", key="benchmark-runs"):
-        past.show_runs(runs, shown)
-        repeat.choose_record(page)
+
+    def beside(benchmark: Benchmark) -> None:
+        choose_record(page)
         st.page_link(
             "pages/dialogs.py",
             label="Run the dialogs of a file",
             icon=":material/forum:",
             query_params={"section": "all"},
         )
+
+    shown = open_run(kind_of(page), beside)
     if shown is None:
-        past.offer()
         return
-    run, rest = shown.result, ""
-    assert isinstance(run, StudyRun)
-    study, results = run.study, run.results
-    if not study.seconds or (matches_paper(results.benchmark) and study.probes is None):
-        rest = "What follows them (ablations, times, memory, probes) is not."
-    past.about(runs, shown, benchmark, rest)
-    repeat.show_comparison(page, run)
-    if not any(results.measured.values()):
-        st.info("The run was cancelled before its first dialogs finished.")
-        return
-    show_scorecard(page, study)
+    run = shown.result
+    show_repeated(page, run)
+    show_scorecard(page, run.study)
     name, tab = open_tab(page, {name: name for name in SECTIONS}, "Claims")
     with tab:
         SECTIONS[name](page, run)

@@ -1,8 +1,9 @@
-"""The paper's tables, measured and published, and the distribution behind a clicked cell."""
+"""The paper's tables, measured and published, the distribution behind a clicked cell, and costs."""
 
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -21,11 +22,11 @@ from fdkvc.replication.cells import (
 from fdkvc.replication.judge import Fact, values_behind
 from fdkvc.replication.random_eviction import behind_random, has_random
 from fdkvc.replication.rules import LEGEND, RULES
+from fdkvc.replication.tables import cost_table
 from fdkvc.report.tables import STYLE, measured_html, measured_rows
 from fdkvc.ui.benchmark.claims import EVERY, choose_verdict
-from fdkvc.ui.kit.downloads import download_files
+from fdkvc.ui.kit.downloads import download_files, files_of
 from fdkvc.ui.kit.fields import segments
-from fdkvc.ui.kit.files import files_of
 from fdkvc.ui.kit.frame import page_theme
 from fdkvc.ui.kit.glossary import show_chance, show_glossary
 from fdkvc.ui.kit.markdown import Markdown, plain
@@ -56,8 +57,8 @@ def _show_all(page: str, run: StudyRun, tables: list[MeasuredTable]) -> None:
     with st.container(horizontal=True, vertical_alignment="center", key="table-choices"):
         layout = segments(f"{page}/layout", "Layout", LAYOUTS)
         if any(counts.values()):
-            found = [each for each, count in counts.items() if count]
-            verdict = choose_verdict(page, "Tables", found)
+            verdicts = [verdict for verdict, count in counts.items() if count]
+            verdict = choose_verdict(page, "Tables", verdicts)
         with st.popover("Verdicts", icon=":material/help:"):
             st.markdown(Markdown("1. " + "\n1. ".join(LEGEND)))
         with st.popover("Download", icon=":material/download:"):
@@ -169,3 +170,61 @@ def cell_sentence(fact: Fact) -> Markdown:
     if fact.chance and fact.rule == "alignment":
         parts.append("the published figure is indistinguishable from zero")
     return Markdown("{}.").format(Markdown("; ").join(parts))
+
+
+# ------------------------------------------------------------------------------- time and memory
+
+
+def show_cost(page: str, run: StudyRun) -> None:
+    """Show latency and memory."""
+    study = run.study
+    if not study.latencies:
+        st.info("The run was cancelled before latency and memory were measured.")
+        return
+    budget = study.results.benchmark.budget
+    titles = {policy.name: policy.title for policy in study.results.benchmark.policies}
+    table = cost_table(study)
+    table = table.assign(policy=table.policy.map(lambda name: titles.get(name, name)))
+    st.header("Time per turn", anchor=False)
+    st.markdown(
+        "Median time to score, evict and compute the output, after a warm-up. Policies alternate, "
+        "so other load slows all of them alike. Times are of this machine; the ratio to FIFO is "
+        "easier to compare (3.9 for FD-KVC in the paper). Batched: 100 dialogs at once."
+    )
+    _show_columns(
+        f"{page}/latency",
+        table,
+        ms_per_turn=("ms, one dialog", "%.3f"),
+        published_ms=("published ms", "%.3f"),
+        ratio_to_fifo=("× FIFO", "%.2f"),
+        published_ratio=("published × FIFO", "%.2f"),
+        ms_per_turn_batched=("ms per dialog, batched", "%.4f"),
+        batched_ratio_to_fifo=("× FIFO, batched", "%.2f"),
+    )
+    st.header("Memory and reads", anchor=False)
+    st.markdown(
+        plain(
+            f"Bytes of a cache of {budget} entries, and of all keys and values of a Mixed 3-Topic "
+            "dialog without eviction. The paper counts 8 bytes of scores per entry for FD-KVC "
+            "(Appendix B). Neither count includes the embeddings that relevance needs."
+        )
+    )
+    _show_columns(
+        f"{page}/memory",
+        table[table.key_bytes > 0],
+        key_bytes=("keys", "%d"),
+        value_bytes=("values", "%d"),
+        score_bytes=("scores", "%d"),
+        score_bytes_per_entry=("scores per entry", "%g"),
+        full_cache_bytes=("full cache", "%d"),
+        read_bytes=("read per turn", "%d"),
+    )
+
+
+def _show_columns(key: str, table: pd.DataFrame, **columns: tuple[str, str]) -> None:
+    """Show these columns with their labels and formats; empty ones are left out."""
+    labels = {"policy": "policy"} | {name: label for name, (label, _) in columns.items()}
+    shown = table[[*labels]].dropna(axis="columns", how="all").rename(columns=labels)
+    formats: dict[str, Any] = {label: form.__mod__ for label, form in columns.values()}
+    style = shown.style.format({name: formats[name] for name in shown.columns[1:]}, na_rep="")
+    st.dataframe(style, hide_index=True, key=key, height="content")

@@ -28,8 +28,7 @@ from fdkvc.ui.kit.lanes import (
 )
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.sidebar import DIALOG, LOOK, MORE_METRICS
-from fdkvc.ui.stage.follow import save_scene, stage_view
-from fdkvc.ui.stage.lane_stage import beside, follow_lanes, show_lanes, shown
+from fdkvc.ui.stage.follow import beside, follow_lanes, save_scene, show_lanes, shown, stage_view
 from fdkvc.words import count, listed, percent
 
 FILE = "comparison.csv"

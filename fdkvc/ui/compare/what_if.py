@@ -12,9 +12,8 @@ from fdkvc.policies import Policy, read_policy
 from fdkvc.run.fork import Fork
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, problems
-from fdkvc.ui.kit.lanes import FORK, PAIR, Lane, overlap
+from fdkvc.ui.kit.lanes import FORK, PAIR, Lane, load_fork, overlap
 from fdkvc.ui.kit.markdown import Markdown, plain
-from fdkvc.ui.kit.runs import load_fork
 from fdkvc.ui.kit.sidebar import BUDGET_HERE, ENTRY, TURN, read_name
 from fdkvc.ui.kit.variants import edit_policy
 from fdkvc.words import listed, sentence

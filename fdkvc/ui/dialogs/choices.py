@@ -31,13 +31,13 @@ from fdkvc.policies import POLICIES as EVERY
 from fdkvc.policies import read_policy
 from fdkvc.run.evidence import lost_turns
 from fdkvc.run.simulate import simulate
-from fdkvc.ui.answers.conversation import bundled_model
 from fdkvc.ui.dialogs import files
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold, problems
 from fdkvc.ui.kit.lanes import PAIR, Lane, read_lane
 from fdkvc.ui.kit.lanes import POLICIES as LANES
 from fdkvc.ui.kit.markdown import plain
+from fdkvc.ui.kit.models import language_model
 from fdkvc.ui.kit.sidebar import BUDGET_HERE, HUES, LOOK, MORE_METRICS, ORDER, TURN
 from fdkvc.ui.stage.follow import open_as_linked
 from fdkvc.words import count
@@ -399,7 +399,7 @@ def _choose_vectors(page: str) -> int | None:
     if fields.choice(page, VECTORS) != "bundled":
         hold(page, KV_HEAD, 0)
         return None
-    shape = bundled_model().decoder.shape
+    shape = language_model().decoder.shape
     heads = product(range(shape.layers), range(shape.kv_heads))
     labels = dict(enumerate(f"layer {layer}, head {head}" for layer, head in heads))
     kv_head: int = fields.choice(page, replace(KV_HEAD, choices=labels))

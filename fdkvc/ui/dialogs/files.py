@@ -36,8 +36,8 @@ from fdkvc.run.long import simulate_long
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Trace
 from fdkvc.stage.moments import Spoken, lettered
-from fdkvc.ui.answers.conversation import bundled_model
 from fdkvc.ui.kit.lru import ByteLRU, cached
+from fdkvc.ui.kit.models import language_model
 
 SHIPPED: Mapping[str, str] = {
     "dialogues": "Example: service dialogs",
@@ -183,7 +183,7 @@ def read_by_bundled_model(file: DialogFile, dialog: int) -> tuple[Recording, ...
 
     Raises a ValueError if the dialog is longer than the model can hold.
     """
-    model, transcript = bundled_model(), file.transcripts[dialog]
+    model, transcript = language_model(), file.transcripts[dialog]
     passages = encode_dialog(model, transcript)
     cache, shape = TextCache(model.decoder), model.decoder.shape
     if model.tokens.first:

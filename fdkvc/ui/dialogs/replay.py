@@ -37,9 +37,15 @@ from fdkvc.ui.dialogs.choices import VECTORS, Chosen, ways_of
 from fdkvc.ui.dialogs.files import DialogFile
 from fdkvc.ui.dialogs.forgotten import Replayed, show_forgotten, show_plan
 from fdkvc.ui.kit import fields
-from fdkvc.ui.kit.downloads import download_files, download_pictures, show_chart, shown_charts
+from fdkvc.ui.kit.downloads import (
+    download_files,
+    download_pictures,
+    files_of,
+    report_button,
+    show_chart,
+    shown_charts,
+)
 from fdkvc.ui.kit.fields import held, pick
-from fdkvc.ui.kit.files import files_of, report_button
 from fdkvc.ui.kit.frame import page_theme, panel, show_grid, side_by_side
 from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.lanes import Lane

@@ -16,7 +16,7 @@ from fdkvc.stage.run import Run
 from fdkvc.ui.dialogs.files import HeadChoice
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.lru import cached
-from fdkvc.ui.stage.lane_stage import follow_lanes, show_lanes
+from fdkvc.ui.stage.follow import follow_lanes, show_lanes
 
 DEMANDS = {"call": "service call", "state": "dialogue state"}
 """What needs a value, by kind."""

@@ -237,9 +237,10 @@ def number(page: str, field: Field) -> Any:
         notes.append(Markdown(":orange[● changed from {:g}]").format(field.default))
     if field.paper:
         low, high = field.paper
-        tried = plain(f"the FD-KVC paper tried {low:g} to {high:g}")
+        digits = max(len(f"{end:g}".partition(".")[2]) for end in field.paper)
+        tried = plain(f"The FD-KVC paper tried {low:.{digits}f} to {high:.{digits}f}")
         inside = low <= value <= high
-        notes.append(tried if inside else Markdown(":orange[outside: {}]").format(tried))
+        notes.append(tried if inside else Markdown(":orange[{}: outside]").format(tried))
     if notes:
         st.caption(Markdown(" · ").join(notes))
     return value

@@ -107,7 +107,7 @@ class Jobs:
             job = Job(uuid4().hex, content)
             job.future = self._threads.submit(self._run, work, job)
             self._jobs[job.name] = job
-            ended = [each.name for each in self._jobs.values() if each.finished and not each.size]
+            ended = [done.name for done in self._jobs.values() if done.finished and not done.size]
             for name in ended[:-MAX_ENDED_JOBS]:
                 del self._jobs[name]
             return job
@@ -134,7 +134,7 @@ class Jobs:
         job.size = size_of(result)
         room = self.most - job.size
         with self._lock:
-            for other in reversed([each for each in self._jobs.values() if each.finished]):
+            for other in reversed([done for done in self._jobs.values() if done.finished]):
                 room -= other.size
                 if room < 0:
                     del self._jobs[other.name]

@@ -1,4 +1,4 @@
-"""The lanes of a comparison: one run each, all over the same dialog."""
+"""Runs for the screen, each computed once, and the lanes of a comparison over one dialog."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,17 +7,33 @@ import pandas as pd
 import streamlit as st
 
 from fdkvc.charts.timeline import placed
+from fdkvc.dialogs import DialogBatch
 from fdkvc.explain.overlap import difference_table, overlap_table
 from fdkvc.explain.tables import topic_changes
 from fdkvc.limits import MAX_LANES
 from fdkvc.parameters import Field
 from fdkvc.policies import Policy
-from fdkvc.stage.run import ChosenDialog, Run
+from fdkvc.stage.run import ChosenDialog, Run, build_run, continue_run
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.lru import cached
-from fdkvc.ui.kit.runs import load_run
 from fdkvc.ui.kit.sidebar import read_name
 from fdkvc.ui.kit.variants import CHOSEN, choose_policies
+
+
+@cached
+def _load_dialog(choice: ChosenDialog) -> DialogBatch:
+    return choice.load()
+
+
+@cached
+def load_run(dialog: ChosenDialog, policy: Policy, budget: int, more: tuple[str, ...]) -> Run:
+    """Run the policy over the dialog, which is loaded once for all policies."""
+    return build_run(dialog, policy, budget, more, _load_dialog(dialog))
+
+
+load_fork = cached(continue_run)
+"""Continues a run with a change, once; raises a ValueError if that is not possible."""
+
 
 POLICIES = replace(CHOSEN, follows=True)
 """The policies of the lanes, which carry over from page to page."""

@@ -1,12 +1,13 @@
-"""Available runs: find them by their settings, list, name, compare and delete them.
+"""The runs of a page: run its settings, find the runs that it has, name, compare and delete them.
 
 Shipped results and those since the app started are shown as soon as a link, a reload, another tab
 or the sidebar has their settings.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta, timezone
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -14,32 +15,37 @@ import streamlit as st
 
 from fdkvc.files.record import version_words
 from fdkvc.files.shipped import papers_run
-from fdkvc.kinds.benchmark import BenchmarkRun
-from fdkvc.kinds.sweep import SweepRun
+from fdkvc.parameters import Field
 from fdkvc.policies import read_policy
 from fdkvc.replication.cells import scenario_label
 from fdkvc.replication.pairs import runs_table, same_dialogs
 from fdkvc.run.metrics import late_metric
+from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import offer_zip
 from fdkvc.ui.kit.fields import pick_two
 from fdkvc.ui.kit.jobs import Job
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.kit.run_panel import shared_jobs
+from fdkvc.ui.kit.run_panel import run_panel, shared_jobs, under_way
 from fdkvc.words import count, minus
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What a page runs: a kind of run by its settings.
+    """What a page runs: `measure`, with settings of a type that `choose` lets a person choose.
 
-    `adopt` makes settings those of the page.
+    `link` returns the address of settings, and `link_fields` its fields; `rest` is a sentence on
+    what a cancelled run lacks although all of its dialogs finished.
     """
 
     page: str
-    run: type[BenchmarkRun | SweepRun]
-    adopt: Callable[[Any], object]
+    settings_type: type
+    measure: Callable[..., Any]
+    choose: Callable[[str], Any]
+    link: Callable[[Any], Mapping[str, str]]
+    link_fields: Callable[[str, Mapping[str, str]], Sequence[Field]]
     describe: Callable[[Any], str]
-    shipped: Mapping[Any, BenchmarkRun | SweepRun]
+    shipped: Sequence[Any]
+    rest: Callable[[Any], str] = lambda run: ""
 
 
 @dataclass(frozen=True)
@@ -47,20 +53,27 @@ class Past:
     """A run whose result is available; one that is shipped with the code has no job."""
 
     name: str
-    content: Hashable
-    title: str
-    result: BenchmarkRun | SweepRun
+    result: Any
     job: Job | None = None
+    title: str = "The paper's run"
 
     @property
-    def is_shipped(self) -> bool:
-        """Whether it is shipped with the code."""
-        return self.job is None
+    def settings(self) -> Any:
+        """What ran."""
+        return self.result.settings if self.job is None else self.job.content
 
     @property
     def cancelled(self) -> bool:
         """Whether it was cancelled."""
         return self.job is not None and self.job.cancelled.is_set()
+
+    @property
+    def finished(self) -> tuple[int, int]:
+        """How many dialogs of each scenario have finished, and how many were requested."""
+        results = self.result.results
+        benchmark = results.benchmark
+        done = (results.dialogs(scenario.key) for scenario in benchmark.scenarios)
+        return min(done), benchmark.dialogs
 
     @property
     def time(self) -> str:
@@ -71,61 +84,12 @@ class Past:
         return f"{self.job.requested.astimezone(zone):%d %b %H:%M:%S}"
 
 
-def available_runs(kind: Kind) -> dict[str, Past]:
-    """Return every run with a result by name: those shipped and seen here, then oldest first."""
-    runs = [
-        Past(f"shipped {kind.describe(content)}", content, "The paper's run", result)
-        for content, result in kind.shipped.items()
-        if content in _view(kind.page).seen
-    ]
-    for job in shared_jobs().results(kind.run.settings_type):
-        past = Past(job.name, job.content, "", job.result, job)
-        done, requested = _finished(job.result)
-        cancelled = f", cancelled after {done:,} of {requested:,} dialogs" * past.cancelled
-        runs.append(replace(past, title=f"Run at {past.time}{cancelled}"))
-    found = {}
-    for past in runs:
-        described = kind.describe(past.content)
-        usual = f"{past.title}: {described}"
-        title = st.session_state.setdefault(_title(kind.page, past.name), usual)
-        found[past.name] = replace(past, title=title or described)
-    return found
-
-
-def at_hand(kind: Kind, content: Hashable, job: Job | None) -> Past | None:
-    """Return the run to show for these settings, None if there is none.
-
-    That is the run of `job` if it has just ended, else the last one of these settings that was not
-    cancelled, else the one shown.
-    """
-    view = _view(kind.page)
-    if content not in view.seen:
-        view.seen.append(content)
-    every = available_runs(kind)
-    if job is not None and job.name != view.ended:
-        view.ended = view.showing = job.name
-    elif view.looked_for != content:
-        same = [each.name for each in every.values() if each.content == content]
-        same = [name for name in same if not every[name].cancelled]
-        if same and view.showing not in same:
-            view.showing = same[-1]
-    view.looked_for = content
-    return every.get(view.showing)
-
-
-def _finished(run: BenchmarkRun | SweepRun) -> tuple[int, int]:
-    """Return how many dialogs of each scenario have finished, and how many were requested."""
-    results = run.results
-    benchmark = results.benchmark
-    return min(results.dialogs(each.key) for each in benchmark.scenarios), benchmark.dialogs
-
-
 @dataclass
 class _View:
     """What a session has seen of a page's runs: settings, and the names of runs."""
 
-    seen: list[Hashable] = field(default_factory=list)
-    looked_for: Hashable = None
+    seen: list[Any] = field(default_factory=list)
+    looked_for: Any = None
     showing: str = ""
     ended: str = ""
 
@@ -139,28 +103,90 @@ def _title(page: str, name: str) -> str:
     return f"{page}/runs/{name}"
 
 
-def offer() -> None:
-    """Report that these settings have no results yet."""
-    st.info(
-        "These settings have no results yet: press Run to measure them.",
-        icon=":material/play_arrow:",
-    )
+def open_run(kind: Kind, beside: Callable[[Any], object] = lambda settings: None) -> Past | None:
+    """Show the choices with the button that runs them, and list the runs; return the one to show.
 
-
-def about(kind: Kind, past: Past, chosen: Hashable, rest: str = "") -> None:
-    """Describe the run that is shown: what ran, whether it was cancelled, and changed settings.
-
-    `rest` as for `warn_cancelled`.
+    That is None if there is none, or if it has no results. `beside` shows what is beside the list.
     """
+    page = kind.page
+    with st.sidebar:
+        above = st.container()
+        settings = kind.choose(page)
+        with above:
+            job = run_panel(page, "Run", partial(kind.measure, settings), settings)
+    view = _view(page)
+    if settings not in view.seen:
+        view.seen.append(settings)
+    every = available_runs(kind)
+    shown = _at_hand(view, every, settings, job)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if every:
+            _list(kind, every, shown)
+        beside(settings)
+    if shown is None:
+        st.info(
+            "These settings have no results yet: press Run to measure them.",
+            icon=":material/play_arrow:",
+        )
+        return None
+    _describe(kind, shown, settings)
+    if not any(shown.result.results.measured.values()):
+        st.info("The run was cancelled before its first dialogs finished.")
+        return None
+    return shown
+
+
+def available_runs(kind: Kind) -> dict[str, Past]:
+    """Return every run with a result by name: those shipped and seen here, then oldest first."""
+    runs = [
+        Past(f"shipped {kind.describe(run.settings)}", run)
+        for run in kind.shipped
+        if run.settings in _view(kind.page).seen
+    ]
+    for job in shared_jobs().results(kind.settings_type):
+        # One that ends while the page is drawn is shown, and listed, when it is drawn again.
+        if job.name != under_way(kind.page):
+            past = Past(job.name, job.result, job)
+            done, requested = past.finished
+            cancelled = f", cancelled after {done:,} of {requested:,} dialogs" * past.cancelled
+            runs.append(replace(past, title=f"Run at {past.time}{cancelled}"))
+    for at, past in enumerate(runs):
+        described = kind.describe(past.settings)
+        usual = f"{past.title}: {described}"
+        title = st.session_state.setdefault(_title(kind.page, past.name), usual)
+        runs[at] = replace(past, title=title or described)
+    return {past.name: past for past in runs}
+
+
+def _at_hand(view: _View, every: Mapping[str, Past], settings: Any, job: Job | None) -> Past | None:
+    """Return the run to show for these settings, None if there is none.
+
+    That is the run of `job` if it has just ended, else the last one of these settings that was not
+    cancelled, else the one shown.
+    """
+    if job is not None and job.name != view.ended:
+        view.ended = view.showing = job.name
+    elif view.looked_for != settings:
+        same = [
+            past.name for past in every.values() if past.settings == settings and not past.cancelled
+        ]
+        if same and view.showing not in same:
+            view.showing = same[-1]
+    view.looked_for = settings
+    return every.get(view.showing)
+
+
+def _describe(kind: Kind, past: Past, settings: Any) -> None:
+    """Describe the run that is shown: what ran, whether it was cancelled, and changed settings."""
     if past.job is None:
         version = version_words(papers_run().version)
         origin = f". Measured on {past.time} with {version}, and shipped."
     else:
         origin = f", run at {past.time}, took {past.job.seconds:.1f} s."
-    st.caption(plain(f"Shown: {kind.describe(past.content)}{origin}"))
+    st.caption(plain(f"Shown: {kind.describe(past.settings)}{origin}"))
     if past.cancelled:
-        warn_cancelled(_finished(past.result), "dialogs of each scenario", rest)
-    if past.content != chosen:
+        warn_cancelled(past.finished, "dialogs of each scenario", kind.rest(past.result))
+    if past.settings != settings:
         st.info(
             "The sidebar's settings differ from this run's: press Run to measure them.",
             icon=":material/tune:",
@@ -183,27 +209,24 @@ def warn_cancelled(finished: tuple[int, int], of: str, rest: str = "") -> None:
 # ------------------------------------------------------------------------------- the list
 
 
-def show_runs(kind: Kind, shown: Past | None) -> None:
+def _list(kind: Kind, every: Mapping[str, Past], shown: Past | None) -> None:
     """List all runs, to show, name, download, compare and delete them."""
-    every = available_runs(kind)
-    if not every:
-        return
     with st.popover(plain(f"Runs ({len(every)})"), icon=":material/history:"):
         for past in every.values():
-            _row(kind, past, past.name == (shown and shown.name))
+            _row(kind, past, past is shown)
         if len(every) > 1:
             _compare(kind, every)
 
 
 def _row(kind: Kind, past: Past, is_shown: bool) -> None:
-    page, key = kind.page, _title(kind.page, past.name)
-    st.text_input(plain(kind.describe(past.content)), key=key, persist_state="session")
+    key = _title(kind.page, past.name)
+    st.text_input(plain(kind.describe(past.settings)), key=key, persist_state="session")
     with st.container(horizontal=True, key=f"past-{past.name}"):
         st.button(
             "Shown" if is_shown else "Show",
             key=f"{key}/show",
-            on_click=_choose,
-            args=(kind, past.name, past.content),
+            on_click=_show,
+            args=(kind, past),
             disabled=is_shown,
         )
         offer_zip(f"{key}/zip", "fdkvc-run.zip", lambda: past.result.files, "Download")
@@ -211,15 +234,16 @@ def _row(kind: Kind, past: Past, is_shown: bool) -> None:
             "Delete",
             key=f"{key}/delete",
             on_click=_delete,
-            args=(page, past.name),
-            disabled=past.is_shipped,
+            args=(kind.page, past.name),
+            disabled=past.job is None,
             icon=":material/delete:",
         )
 
 
-def _choose(kind: Kind, name: str, content: Hashable) -> None:
-    kind.adopt(content)
-    _view(kind.page).showing = name
+def _show(kind: Kind, past: Past) -> None:
+    link = kind.link(past.settings)
+    fields.adopt(kind.page, kind.link_fields(kind.page, link), link)
+    _view(kind.page).showing = past.name
 
 
 def _delete(page: str, name: str) -> None:
@@ -257,10 +281,10 @@ def compared(table: pd.DataFrame) -> pd.DataFrame:
             "scenario": table.scenario.map(scenario_label),
             "policy": [read_policy(name).title for name in table.policy],
             "metric": [late_metric(name).label for name in table.metric],
-            "difference (one − other)": table.words.map(minus),
-            "one": table.one.round(4),
-            "dialogs": table.n_one,
-            "the other": table.other.round(4),
-            "dialogs of the other": table.n_other,
+            "difference (first − second)": table.words.map(minus),
+            "first": table.one.round(4),
+            "dialogs of the first": table.n_one,
+            "second": table.other.round(4),
+            "dialogs of the second": table.n_other,
         }
     )

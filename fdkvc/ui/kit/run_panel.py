@@ -55,6 +55,12 @@ def run_panel(page: str, name: str, work: Work, content: Hashable = None) -> Job
     return shown
 
 
+def under_way(page: str) -> str:
+    """Return the name of a page's run that `run_panel` has not yet found to have a result."""
+    job = st.session_state.get(f"{page}/job", "")
+    return "" if job == st.session_state.get(f"{page}/shown") else str(job)
+
+
 def show_command(limit: str, command: str) -> None:
     """Say how much runs here, and show the command that runs more."""
     st.caption(plain(f"{limit} run here. The command line runs more:"))

@@ -94,7 +94,7 @@ HUES = Field(
     "",
     name="hues",
     default="auto",
-    choices={"auto": "by topic, or by kind without topics", "topic": "by topic", "kind": "by kind"},
+    choices={"auto": "by topic, else by speaker", "topic": "by topic", "kind": "by speaker"},
     chosen=False,
 )
 

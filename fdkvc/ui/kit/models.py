@@ -1,0 +1,45 @@
+"""The models that pages may load: those with which the process was started, by name."""
+
+import streamlit as st
+
+from fdkvc.lm.language_model import LanguageModel, offered_models, shared_language_model
+from fdkvc.parameters import Field
+from fdkvc.ui.kit.fields import problems
+from fdkvc.ui.kit.markdown import plain
+from fdkvc.words import sentence
+
+MODELS = offered_models()
+"""The place of each model, by the name that links have."""
+
+LABELS = {name: name for name in MODELS} | {
+    "bundled": "Bundled, 1.1 million parameters",
+    "smollm2": "SmolLM2, 135 million parameters",
+}
+
+MODEL = Field(
+    "Model",
+    "The bundled model is small and was trained on service dialogs. SmolLM2 is a pretrained model "
+    "from a package. Models of your own are those with which the app was started: "
+    "fdkvc app --model FOLDER.",
+    name="model",
+    default="bundled",
+    choices=LABELS,
+)
+
+
+def language_model(name: str = MODEL.default) -> LanguageModel:
+    """Return a model, which is loaded on first use. Raises a ValueError if it cannot be."""
+    return shared_language_model(MODELS[name])
+
+
+def load_model(name: str) -> LanguageModel:
+    """Load a model with a progress bar on the page, which ends if it cannot be loaded."""
+    bar, words = st.empty(), plain(f"Loading {MODEL.labels[name]}")
+    try:
+        model = shared_language_model(MODELS[name], lambda share: bar.progress(share, words))
+    except ValueError as error:
+        bar.empty()
+        problems(sentence(str(error)))
+        st.stop()
+    bar.empty()
+    return model

@@ -1,0 +1,94 @@
+"""Answers of other models than the bundled one: a small one with a chat template, and SmolLM2."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from fdkvc.corpora import gguf_file
+from fdkvc.lm import language_model as loading
+from fdkvc.lm.language_model import OWN_MODELS, offered_models
+from fdkvc.ui.kit import models
+from fdkvc.ui.kit.markdown import plain
+from tests.app_pages import link_of, open_page, settled
+from tests.lm.test_chat_template import CHATML, MARKS
+from tests.models import write_model
+from tests.ui.test_answers_page import lanes, say, words_of
+
+FOUR = ["FIFO", "H2O", "FD-KVC", "Whitelist (Surprisal)"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = write_model(
+        tmp_path_factory.mktemp("models") / "mine", seed=3, marks=MARKS, max_position_embeddings=512
+    )
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": CHATML}))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def offered(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(models.MODELS, "mine", str(folder))
+    monkeypatch.setitem(models.LABELS, "mine", "mine")
+
+
+def choose(app: AppTest, name: str) -> AppTest:
+    return settled(app.selectbox(key="answers/model").set_value(name).run())
+
+
+def test_the_environment_names_models_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(OWN_MODELS, raising=False)
+    assert [*offered_models()] == ["bundled", "smollm2"]
+    monkeypatch.setenv(OWN_MODELS, "/a/one\n/b/one.gguf\nsmollm2\n\n/c/bundled")
+    assert offered_models() == {
+        **offered_models(),
+        **{"one": "/a/one", "one (2)": "/b/one.gguf", "bundled (2)": "/c/bundled"},
+    }
+
+
+def test_another_model_begins_with_its_own_policies_and_is_loaded_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load, loaded = loading.load_language_model, []
+
+    def counting(name: str, *more: object) -> object:
+        loaded.append(name)
+        return load(name, *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(loading, "load_language_model", counting)
+    app = choose(open_page("answers"), "mine")
+    say(app, "hello")
+
+    assert loaded.count(str(folder)) == 1
+    assert list(lanes(app)) == ["Full cache", *FOUR]
+    assert link_of(app).items() >= {"model": "mine", "file": "nothing", "budget": "64"}.items()
+    assert "mine has 0.0 million parameters" in words_of(app)
+    assert lanes(open_page("answers", **link_of(app))) == lanes(app)
+    assert lanes(open_page("answers", model="mine", said="hello")) == lanes(app)
+    assert loaded.count(str(folder)) == 1
+    choose(app, "bundled")
+    assert list(lanes(app)) == ["Full cache", "FIFO", "H2O", "FD-KVC", "KeyDiff"]
+
+
+def test_a_link_loads_no_file_that_the_process_was_not_started_with(folder: Path) -> None:
+    app = open_page("answers", model=str(folder))
+
+    (error,) = app.error
+    assert "Model is" in error.value
+    assert "must be one of bundled, smollm2, mine. Using bundled instead." in error.value
+    assert link_of(app)["model"] == "bundled"
+
+
+def test_without_its_package_a_model_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "_LOADED", {})
+    monkeypatch.setattr(gguf_file, "NAMED_MODELS", {"smollm2": "no_such_package"})
+    app = open_page("answers", model="smollm2")
+
+    assert [each.value for each in app.error] == [
+        plain("The model 'smollm2' cannot be loaded: " + gguf_file.NO_MODEL + ".")
+    ]
+    assert len(lanes(choose(app, "bundled"))) == 5
