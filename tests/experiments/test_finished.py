@@ -51,7 +51,7 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     (folder / "dialogs.json").write_text(json.dumps(dialogs), "utf-8")
     write_model(folder / "model", seed=5)
     options = ["--model", str(folder / "model"), "--dialogs", str(folder / "dialogs.json")]
-    return [*options, "--policies", "fifo", "h2o", "--budgets", "12", "--proxies"]
+    return [*options, "--policies", "fifo", "h2o", "--budgets", "12"]
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -69,16 +69,10 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no SIGKILL")
 @pytest.mark.parametrize("workers", ["1", "2"])
-@pytest.mark.parametrize("command", ["answers", "live"])
 def test_a_killed_run_goes_on_bit_for_bit(
-    case: list[str], command: str, workers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    case: list[str], workers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if command == "live":
-        pytest.importorskip("torch", reason=NO_TRANSFORMERS)
-        if workers != "1":
-            pytest.skip("live has no workers")
-    more = ["--workers", workers] if command == "answers" else []
-    arguments = [command, *case, *more, "--out"]
+    arguments = ["answers", *case, "--proxies", "--workers", workers, "--out"]
     whole, killed = tmp_path / "whole", tmp_path / "new" / "killed"
     monkeypatch.setattr(answers, "CHUNK", 1)
     names = counted(monkeypatch) if workers == "1" else []  # a function of workers is importable
@@ -100,26 +94,44 @@ def test_a_killed_run_goes_on_bit_for_bit(
         assert len(names) == 2
     assert [*killed.parent.iterdir()] == [killed]
     for file in whole.glob("*.csv"):
-        if file.name != "live_cost.csv":
-            assert (killed / file.name).read_bytes() == file.read_bytes(), file.name
+        assert (killed / file.name).read_bytes() == file.read_bytes(), file.name
+
+
+def interrupting(self: Finished, number: int, result: Any) -> None:
+    """Add a result, and end the run."""
+    ADD(self, number, result)
+    raise KeyboardInterrupt
+
+
+ADD = Finished.add
+
+
+@pytest.mark.long
+def test_live_goes_on(case: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch", reason=NO_TRANSFORMERS)
+    names, ended = counted(monkeypatch), tmp_path / "ended"
+    assert main(["live", *case, "--out", str(tmp_path / "whole")]) == 0
+    for step in range(3):
+        names.clear()
+        monkeypatch.setattr(Finished, "add", interrupting if step < 2 else ADD)
+        assert main(["live", *case, "--out", str(ended)]) == (130 if step < 2 else 0)
+        assert len(names) == (1 if step < 2 else 2)
+    assert {path.name for path in tmp_path.iterdir()} == {"whole", "ended"}
+    numbers = (tmp_path / "whole" / "answers.csv").read_bytes()
+    assert (ended / "answers.csv").read_bytes() == numbers
 
 
 def test_only_the_same_command_goes_on(
     case: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(answers, "CHUNK", 1)
-    names, add = counted(monkeypatch), Finished.add
-
-    def interrupting(self: Finished, number: int, result: Any) -> None:
-        add(self, number, result)
-        raise KeyboardInterrupt
-
+    names = counted(monkeypatch)
     out = ["--workers", "1", "--out", str(tmp_path / "out")]
     for settings, again in (([], 0), ([], 1), (["--every", "5"], 0), (["--every", "5"], 1)):
         names.clear()
         monkeypatch.setattr(Finished, "add", interrupting)
         assert main(["answers", *case, *out, *settings]) == 130
-        monkeypatch.setattr(Finished, "add", add)
+        monkeypatch.setattr(Finished, "add", ADD)
         assert len(names) == 1, (settings, again)
         assert len(finished_numbers(tmp_path)) == again + 1
 
