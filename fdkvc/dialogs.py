@@ -319,8 +319,7 @@ class DialogBatch:
 
         Examples
         --------
-        >>> from fdkvc.synthetic.draw import generate
-        >>> from fdkvc.synthetic.scenarios import SCENARIOS
+        >>> from fdkvc import SCENARIOS, generate
         >>> generate(SCENARIOS["shift"]).topics_of(0, np.array([0, 319])).tolist()
         ['A', 'B']
         """
@@ -338,8 +337,7 @@ class DialogBatch:
 
         Examples
         --------
-        >>> from fdkvc.synthetic.draw import generate
-        >>> from fdkvc.synthetic.scenarios import SCENARIOS
+        >>> from fdkvc import SCENARIOS, generate
         >>> parts, last = generate(SCENARIOS["shift"]).in_parts(20)
         >>> parts.bounds[0, :4].tolist(), last[0, :3].tolist()
         ([0, 20, 32, 52], [1, 3, 5])

@@ -62,6 +62,7 @@ MAX_UPLOAD_MEGABYTES = 50  # of a file of dialogs as text
 MAX_TRACE_UPLOAD_MEGABYTES = 20  # of a trace and of its unpacked arrays
 MAX_CONFIG_MEGABYTES = 1  # of a model's config.json
 MAX_KEPT_UPLOAD_MEGABYTES = 96  # of all stored uploads
+MAX_READ_MEGABYTES = 256  # of a model's vectors of the dialogs that it read
 MAX_RUNNING_JOBS = 2  # runs of the pages at once; others wait
 MAX_ENDED_JOBS = 20  # of those that failed or were cancelled, to report why
 MAX_RESULTS_MEGABYTES = 128  # of stored results

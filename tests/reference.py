@@ -132,7 +132,7 @@ class Seen:
     """What a policy may look at in a turn: the dialog, and which of its turns this is.
 
     `new` are the turn's own tokens, `tier` those that wait in a second tier, the longest there
-    first; `logits` are those of the turn's mean query.
+    first; `logits` are those of the turn's mean query; no threshold evicts those `spared`.
     """
 
     dialog: Dialog
@@ -143,6 +143,7 @@ class Seen:
     logits: "Logits"
     budget: int
     parameters: dict[str, Any]
+    spared: set[int] = field(default_factory=set)
 
 
 @dataclass
@@ -498,8 +499,9 @@ def algorithm_1(seen: Seen, old: list[Entry], state: State, w_c: float) -> Verdi
 
         # 5. Soft eviction (equation 8)
         threshold = seen.parameters["tau"] * highest_hybrid
-        below_threshold = [token for token, h in hybrid.items() if h < threshold]
-        margin = min(abs(h - threshold) for h in hybrid.values())
+        free = {token: h for token, h in hybrid.items() if token not in seen.spared}
+        below_threshold = [token for token, h in free.items() if h < threshold]
+        margin = min((abs(h - threshold) for h in free.values()), default=math.inf)
 
     entries = [entry for entry in old if entry.token not in below_threshold]
     entries += [Entry(token, new_fd_kvc(seen, token)) for token in seen.new]
@@ -670,6 +672,23 @@ def window(around: Around, seen: Seen, verdict: Verdict, ties: tuple[float, floa
 
 def whitelist(around: Around, seen: Seen, verdict: Verdict, ties: tuple[float, float]) -> Verdict:
     """Protect the oldest of what the first turns, a speaker or any said of some words, too."""
+    return protecting(around, seen, verdict, int(seen.budget * around.parameters["most"]))
+
+
+def sinks(around: Around, seen: Seen, verdict: Verdict, ties: tuple[float, float]) -> Verdict:
+    """Protect the first tokens, too."""
+    return protecting(around, seen, verdict, seen.budget)
+
+
+def protecting(around: Around, seen: Seen, verdict: Verdict, most: int) -> Verdict:
+    """Protect the oldest of what is listed, too."""
+    listed = LISTED[around.key](around, seen)
+    held = sorted(entry.token for entry in verdict.entries if entry.token in listed)
+    return replace(verdict, protected=verdict.protected | set(held[:most]))
+
+
+def listed_in_whitelist(around: Around, seen: Seen) -> set[int]:
+    """Give the tokens of the first turns, of a speaker, and of some words."""
     settings = around.parameters
     listed = set()
     for number, tokens in enumerate(seen.dialog.turns):
@@ -681,9 +700,13 @@ def whitelist(around: Around, seen: Seen, verdict: Verdict, ties: tuple[float, f
             listed |= set(tokens)
         marked = settings["words"].split("+")
         listed |= {token for token in tokens if around.words and around.words[token] in marked}
-    held = sorted(entry.token for entry in verdict.entries if entry.token in listed)
-    most = set(held[: int(seen.budget * settings["most"])])
-    return replace(verdict, protected=verdict.protected | most)
+    return listed
+
+
+LISTED: dict[str, Callable[[Around, Seen], set[int]]] = {
+    "whitelist": listed_in_whitelist,
+    "sinks": lambda around, seen: set(seen.dialog.tokens[: around.parameters["n"]]),
+}
 
 
 def turns(around: Around, seen: Seen, verdict: Verdict, ties: tuple[float, float]) -> Verdict:
@@ -739,6 +762,7 @@ def best_pages(
 WRAPPERS: dict[str, Callable[[Around, Seen, Verdict, tuple[float, float]], Verdict]] = {
     "window": window,
     "whitelist": whitelist,
+    "sinks": sinks,
     "turns": turns,
     "blocks": blocks,
 }
@@ -882,6 +906,8 @@ def run(
             budget=budget,
             parameters=settings,
         )
+        for each in around:
+            seen.spared |= LISTED[each.key](each, seen) if each.key in LISTED else set()
         recalled, recall_margin = returning(seen, cache, recall.get("page_match", 0.0))
         start = NEW.get(policy, new_without_memory)
         old = [*cache, *(Entry(token, start(seen, token)) for token in recalled)]

@@ -15,13 +15,14 @@ from fdkvc.commands.console import (
 )
 from fdkvc.commands.dialogs import read_sources, record_all
 from fdkvc.corpora.trace_file import trace_bytes
-from fdkvc.experiments.answers import CUT_TEXT, FULL, Answers, encode_dialog
+from fdkvc.experiments.answers import CUT_TEXT, FULL, Answers
 from fdkvc.experiments.finished import Finished
 from fdkvc.experiments.jobs import Execution, Progress
 from fdkvc.files.options import settings_from
 from fdkvc.files.write import check_folder
 from fdkvc.kinds.answers import AnswersRun, answers_key, readable_dialogs, small_model
 from fdkvc.kinds.sources import skipped_text
+from fdkvc.lm.head_recordings import encode_dialog
 from fdkvc.lm.language_model import AnyModel
 from fdkvc.lm.tokens import MARKED
 from fdkvc.policies import read_policy

@@ -308,12 +308,18 @@ def drifts_as_positions_change(subject: Subject) -> None:
 
 
 def evicts_sinks(subject: Subject) -> None:
-    """Check that the first tokens stay in every head."""
+    """Check that the first tokens stay in every head, after every turn and while it writes."""
     story, b = Story(subject), subject.budget
-    story.feed(b + 8, b // 2, b // 2, 1)
-    for sink in range(subject.sinks):
-        if not (story.held[-1] == sink).any(axis=-1).all():
-            raise Fault(f"token {sink} is one of the first {subject.sinks}, but was evicted")
+    for n in (b + 8, b // 2, b // 2, 1):
+        story.feed(n)
+        story.write(4)
+    for seen, held in zip(story.ends[1:], story.held, strict=True):
+        for sink in range(subject.sinks):
+            if not (held == sink).any(axis=-1).all():
+                raise Fault(
+                    f"token {sink} is one of the first {subject.sinks}, to which pretrained models "
+                    f"attend whatever they say, but was evicted by the time {seen} were read"
+                )
 
 
 def scores_by_what_was_evicted(subject: Subject) -> None:

@@ -26,6 +26,8 @@ def one_dialog(
 ) -> DialogBatch:
     """Make a batch of one dialog from arrays.
 
+    Raises a ValueError if shapes differ, a number is not finite, or there are no tokens.
+
     Parameters
     ----------
     embeddings : array (N, d)
@@ -36,11 +38,6 @@ def one_dialog(
         The current topic of each turn and of its tokens.
     surprisal : array (N,), optional
         −log of the probability of each token, in nats.
-
-    Raises
-    ------
-    ValueError
-        If shapes differ, a number is not finite, or there are no tokens.
     """
     arrays = {"embeddings": embeddings, "queries": queries, "keys": keys, "values": values}
     checked: dict[str, Any] = {

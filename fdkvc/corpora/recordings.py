@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import chain, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,20 +90,15 @@ class Recording:
 
     @cached_property
     def dialogs(self) -> DialogBatch:
-        """The dialog as a batch with a row for each head."""
-        heads = stack(
-            [
-                one_dialog(
-                    embeddings=self.embeddings,
-                    queries=self.queries[head],
-                    keys=self.keys[head],
-                    values=self.values[head],
-                    turn_lengths=[len(turn) for turn in self.tokens],
-                    turn_topics=[turn.topic for turn in self.transcript.turns],
-                    surprisal=self.surprisal,
-                )
-                for head in range(len(self.heads))
-            ]
+        """The dialog as a batch with a row for each head; rows share what is the same in all."""
+        one = one_dialog(
+            embeddings=self.embeddings,
+            queries=self.queries[0],
+            keys=self.keys[0],
+            values=self.values[0],
+            turn_lengths=[len(turn) for turn in self.tokens],
+            turn_topics=[turn.topic for turn in self.transcript.turns],
+            surprisal=self.surprisal,
         )
         speakers, words, traits = [], [], []
         said = zip(self.transcript.turns, self.transcript.spoken_by, self.tokens, strict=True)
@@ -112,14 +107,22 @@ class Recording:
             speakers.append(SPEAKERS.index("prompt" if turn.kind == "system" else speaker))
             words += word_ids(turn.text, spans)
             traits.append(token_traits(turn.text, spans, speaker == "user"))
+        shared: dict[str, Any] = {
+            "speakers": np.array(speakers)[None],
+            "words": np.array(words, np.intp)[None],
+            "traits": np.concatenate(traits)[None],
+        }
+        for name in ("embeddings", "surprisal", "bounds", "turn_counts", "topic_bits", "current"):
+            shared[name] = getattr(one, name)
         count = len(self.heads)
-        return replace(
-            heads,
-            speakers=np.repeat([speakers], count, axis=0),
-            words=np.repeat(np.array([words], np.intp), count, axis=0),
-            traits=np.repeat(np.concatenate(traits)[None], count, axis=0),
-            heads=count,
-        )
+        rows: dict[str, Any] = {
+            name: np.broadcast_to(array, (count, *array.shape[1:]))
+            for name, array in shared.items()
+            if array is not None
+        }
+        for name in ("queries", "keys", "values"):
+            rows[name] = np.asarray(getattr(self, name), np.float32)
+        return replace(one, heads=count, **rows)
 
     @cached_property
     def groups(self) -> tuple[int, ...]:

@@ -37,7 +37,7 @@ from fdkvc.explain.answer_causes import grade_call
 from fdkvc.limits import MAX_CHUNK_NUMBERS
 from fdkvc.lm.chat import generate_passages
 from fdkvc.lm.head_eviction import DECIDES, EVERY, check_no_future
-from fdkvc.lm.head_recordings import head_recordings
+from fdkvc.lm.head_recordings import encode_dialog, head_recordings
 from fdkvc.lm.language_model import AnyModel
 from fdkvc.lm.text_cache import ModelCache, TextCache, read
 from fdkvc.lm.tokens import MARKED, EncodedPassage
@@ -247,18 +247,6 @@ def _read(
         for each in (settings.budgets if name == FULL else (budget,))
     ]
     return rows, reader.caches[0]
-
-
-def encode_dialog(model: AnyModel, transcript: Transcript) -> list[EncodedPassage]:
-    """Return the passages of a dialog in tokens; ValueError if the model's context holds fewer."""
-    passages = model.tokens.encode_dialog(transcript)
-    count = len(model.tokens.first) + sum(len(passage.ids) for passage in passages)
-    most = model.decoder.shape.positions
-    if count > most:
-        raise ValueError(
-            f"{transcript.name}: {count:,} tokens, but the model holds at most {most:,}"
-        )
-    return passages
 
 
 def readable(

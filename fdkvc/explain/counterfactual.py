@@ -129,18 +129,12 @@ def counterfactual(
     word was repeated, under a policy that watches for it, the first change is a `NotRepeated`.
 
     `stopped` is called before each setting; once true, only the settings before it are returned.
-
-    Raises
-    ------
-    ValueError
-        As `explain`, and if the token arrives after this turn, or the run was forked.
+    Raises a ValueError as `explain`, and if the token arrives after this turn, or the run was
+    forked.
 
     Examples
     --------
-    >>> from fdkvc.synthetic.draw import generate
-    >>> from fdkvc.synthetic.scenarios import SCENARIOS
-    >>> from fdkvc.policies import policy_named
-    >>> from fdkvc.run.simulate import simulate
+    >>> from fdkvc import SCENARIOS, generate, policy_named, simulate
     >>> dialogs = generate(SCENARIOS["shift"])
     >>> trace = simulate(policy_named("sink"), dialogs, budget=56)
     >>> for change in counterfactual(trace, dialogs, row=0, turn=1, token=7):

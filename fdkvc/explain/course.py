@@ -44,10 +44,7 @@ def term_courses(trace: Trace) -> list[TermCourse]:
 
     Examples
     --------
-    >>> from fdkvc.synthetic.draw import generate
-    >>> from fdkvc.synthetic.scenarios import SCENARIOS
-    >>> from fdkvc.policies import policy_named
-    >>> from fdkvc.run.simulate import simulate
+    >>> from fdkvc import SCENARIOS, generate, policy_named, simulate
     >>> trace = simulate(policy_named("fd-kvc"), generate(SCENARIOS["shift"]), budget=56)
     >>> cumulative, recency = term_courses(trace)
     >>> recency.gained, {name: share[1:4].tolist() for name, share in recency.shares.items()}

@@ -250,10 +250,7 @@ def explain(trace: Trace, dialogs: DialogBatch, row: int, turn: int, token: int)
 
     Examples
     --------
-    >>> from fdkvc.synthetic.draw import generate
-    >>> from fdkvc.synthetic.scenarios import SCENARIOS
-    >>> from fdkvc.policies import policy_named
-    >>> from fdkvc.run.simulate import simulate
+    >>> from fdkvc import SCENARIOS, generate, policy_named, simulate
     >>> dialogs = generate(SCENARIOS["shift"])
     >>> trace = simulate(policy_named("fifo"), dialogs, budget=56)
     >>> why = explain(trace, dialogs, row=0, turn=1, token=7)

@@ -52,10 +52,7 @@ def narrate(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> list[Ste
 
     Examples
     --------
-    >>> from fdkvc.synthetic.draw import generate
-    >>> from fdkvc.synthetic.scenarios import SCENARIOS
-    >>> from fdkvc.policies import policy_named
-    >>> from fdkvc.run.simulate import simulate
+    >>> from fdkvc import SCENARIOS, generate, policy_named, simulate
     >>> dialogs = generate(SCENARIOS["shift"])
     >>> trace = simulate(policy_named("sink"), dialogs, budget=56)
     >>> for story in narrate(trace, dialogs, row=0, turn=3):

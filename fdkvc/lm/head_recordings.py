@@ -1,14 +1,61 @@
-"""Recordings of what a model's heads computed as it read a dialog."""
+"""Recordings of what a model's heads compute as it reads a dialog."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from fdkvc.corpora.recordings import Recording, Token
 from fdkvc.corpora.transcripts import Transcript
-from fdkvc.lm.text_cache import ModelCache
+from fdkvc.lm.language_model import AnyModel, LanguageModel
+from fdkvc.lm.text_cache import ModelCache, TextCache, read
 from fdkvc.lm.tokens import EncodedPassage
+
+AT_ONCE = 256
+"""Tokens that are read between two reports."""
+
+
+def encode_dialog(model: AnyModel, transcript: Transcript) -> list[EncodedPassage]:
+    """Return the passages of a dialog in tokens; ValueError if the model's context holds fewer."""
+    passages = model.tokens.encode_dialog(transcript)
+    count = len(model.tokens.first) + sum(len(passage.ids) for passage in passages)
+    most = model.decoder.shape.positions
+    if count > most:
+        raise ValueError(
+            f"{transcript.name}: {count:,} tokens, but the model holds at most {most:,}"
+        )
+    return passages
+
+
+def read_dialog(
+    model: LanguageModel,
+    transcript: Transcript,
+    layers: Sequence[int],
+    on_read: Callable[[int], None] = lambda tokens: None,
+) -> list[Recording]:
+    """Let a model read a dialog; return a recording for each KV head of some of its layers.
+
+    `on_read` gets the number of tokens, a few at a time. Raises a ValueError if the dialog is
+    longer than the model can hold.
+    """
+    passages = encode_dialog(model, transcript)
+    ids = [*model.tokens.first, *(token for passage in passages for token in passage.ids)]
+    decoder = replace(model.decoder, layers=model.decoder.layers[: max(layers) + 1])
+    cache = TextCache(decoder, layers)
+    cache.reserve(len(ids))
+    for first in range(0, len(ids), AT_ONCE):
+        tokens = ids[first : first + AT_ONCE]
+        read([cache], tokens, last=0)
+        on_read(len(tokens))
+    recordings = head_recordings(cache, transcript, passages, model.tokens.surprisal(ids), layers)
+    heads = [(layer, head) for layer in layers for head in range(model.decoder.shape.kv_heads)]
+    return [
+        replace(
+            recording,
+            source=f"{model.name}, layer {layer}, KV head {head}{transcript.source_note}",
+        )
+        for recording, (layer, head) in zip(recordings, heads, strict=True)
+    ]
 
 
 def head_recordings(
@@ -16,13 +63,15 @@ def head_recordings(
     transcript: Transcript,
     passages: Sequence[EncodedPassage],
     surprisal: Sequence[float] | None = None,
+    layers: Sequence[int] | None = None,
 ) -> list[Recording]:
     """Return a recording for each KV head, layer by layer; its heads are the query heads of it.
 
     The passages are all that the cache has read, after the tokenizer's prefix. The tokens of a call
     belong to the turn that makes it, and to no words of that turn, as do those of tools that a chat
-    template lists in its own way. Names are the dialog's with
-    layer and KV head: ``visit, 0.1``. `surprisal` is that of each token, in nats, if needed.
+    template lists in its own way. Names are the dialog's with layer and KV head: ``visit, 0.1``.
+    `surprisal` is that of each token, in nats, if needed; `layers` are those whose hidden states
+    and queries the cache stores, if not all.
     """
     turns: list[list[Token]] = [[] for _ in transcript.turns]
     prefix = cache.count - sum(len(encoded.ids) for encoded in passages)
@@ -32,21 +81,25 @@ def head_recordings(
         worded = not passage.call and passage.text == transcript.turns[passage.turn].text
         spans = encoded.spans if worded else [(0, 0)] * len(encoded.spans)
         turns[passage.turn] += [Token(passage.text[low:high], low, high) for low, high in spans]
-    shape = cache.decoder.shape
-    hidden, queries, keys, values = (
-        cache.vectors(name) for name in ("hidden", "queries", "keys", "values")
-    )
-    return [
-        Recording(
-            replace(transcript, name=f"{transcript.name}, {layer}.{head}"),
-            tuple(map(tuple, turns)),
-            hidden[layer, 0],
-            queries[layer, head * shape.group : (head + 1) * shape.group],
-            np.repeat(keys[layer, head, None], shape.group, axis=0),
-            np.repeat(values[layer, head, None], shape.group, axis=0),
-            tuple(range(head * shape.group, (head + 1) * shape.group)),
-            source="",
-            surprisal=None if surprisal is None else np.array(surprisal, np.float32),
+    shape, tokens = cache.decoder.shape, tuple(map(tuple, turns))
+    layers = range(shape.layers) if layers is None else layers
+    hidden, queries = cache.vectors("hidden"), cache.vectors("queries")
+    keys, values = (cache.vectors(name)[[*layers]] for name in ("keys", "values"))
+    found = []
+    for at, head in np.ndindex(len(layers), shape.kv_heads):
+        heads = range(head * shape.group, (head + 1) * shape.group)
+        shared = (shape.group, *keys.shape[2:])
+        found.append(
+            Recording(
+                replace(transcript, name=f"{transcript.name}, {layers[at]}.{head}"),
+                tokens,
+                hidden[at, 0],
+                queries[at, heads.start : heads.stop],
+                np.broadcast_to(keys[at, head], shared),
+                np.broadcast_to(values[at, head], shared),
+                heads=tuple(heads),
+                source="",
+                surprisal=None if surprisal is None else np.array(surprisal, np.float32),
+            )
         )
-        for layer, head in np.ndindex(shape.layers, shape.kv_heads)
-    ]
+    return found

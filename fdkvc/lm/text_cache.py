@@ -79,13 +79,14 @@ class ModelCache(Protocol):
 
 
 class TextCache:
-    """A cache that evicts nothing."""
+    """A cache that evicts nothing; it stores hidden states and queries of some `layers`, or all."""
 
     whole = True
 
-    def __init__(self, decoder: Decoder) -> None:
+    def __init__(self, decoder: Decoder, layers: Sequence[int] | None = None) -> None:
         shape = decoder.shape
         self.decoder = decoder
+        self.layers = range(shape.layers) if layers is None else layers
         self.ids: list[int] = []
         self.turn_start = 0  # the first token of this turn, whose tokens are all attended to
         # The earlier tokens attended to (L, K, S), −1 for none, now and after each turn; None: all.
@@ -94,15 +95,12 @@ class TextCache:
         self.ends: list[int] = []  # tokens read at the end of each turn
         heads, kv_heads, h = shape.heads, shape.kv_heads, shape.head_width
         sizes = {
-            "hidden": (1, shape.width),
-            "queries": (heads, h),
-            "keys": (kv_heads, h),
-            "values": (kv_heads, h),
+            "hidden": (len(self.layers), 1, 0, shape.width),
+            "queries": (len(self.layers), heads, 0, h),
+            "keys": (shape.layers, kv_heads, 0, h),
+            "values": (shape.layers, kv_heads, 0, h),
         }
-        self._vectors = {
-            name: np.zeros((shape.layers, own, 0, width), np.float32)
-            for name, (own, width) in sizes.items()
-        }
+        self._vectors = {name: np.zeros(size, np.float32) for name, size in sizes.items()}
         self._evicted_in: Ints = np.empty((shape.layers, kv_heads, 0), np.intp)
         self._evicted_by: Codes = np.empty(self._evicted_in.shape, np.uint8)
         self._gathered: dict[str, Floats] = {}
@@ -135,9 +133,12 @@ class TextCache:
         """Store the vectors of the next tokens, and attend; see `AttentionCache`."""
         shape, start, n = self.decoder.shape, self.count, len(hidden)
         self.reserve(start + n)
-        new = {"hidden": hidden[:, None], "queries": queries, "keys": keys, "values": values}
-        for name, vectors in new.items():
-            self._vectors[name][layer, :, start : start + n] = vectors.swapaxes(0, 1)
+        new = {"keys": (layer, keys), "values": (layer, values)}
+        if layer in self.layers:
+            at = self.layers.index(layer)
+            new |= {"hidden": (at, hidden[:, None]), "queries": (at, queries)}
+        for name, (at, vectors) in new.items():
+            self._vectors[name][at, :, start : start + n] = vectors.swapaxes(0, 1)
         output = np.empty((n, shape.heads * shape.head_width), np.float32)
         for first in range(0, n, BLOCK):  # earlier blocks attend to fewer tokens
             block = slice(first, min(first + BLOCK, n))

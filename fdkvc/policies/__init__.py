@@ -28,6 +28,7 @@ from fdkvc.policies.recall import Recall
 from fdkvc.policies.retrieval import Retrieval
 from fdkvc.policies.scissorhands import Scissorhands
 from fdkvc.policies.sink import SinkWindow
+from fdkvc.policies.sinks import Sinks
 from fdkvc.policies.snapkv import SnapKV
 from fdkvc.policies.surprisal import Surprisal
 from fdkvc.policies.tova import Tova
@@ -67,7 +68,7 @@ PAPER_POLICIES = ("fifo", "sink", "h2o", "fd-kvc")
 
 WRAPPERS: dict[str, type[Wrapper]] = {
     wrapper.key: wrapper
-    for wrapper in (Window, Whitelist, Turns, Blocks, AdaHeads, Pyramid, Recall)
+    for wrapper in (Sinks, Window, Whitelist, Turns, Blocks, AdaHeads, Pyramid, Recall)
 }
 """Every wrapper by its key."""
 
@@ -90,14 +91,9 @@ def register(policy: type[AnyPolicy]) -> type[AnyPolicy]:
 
     From then on pages and commands of this process find it by its key, and so do worker processes
     that can import its module. An installed package declares it as an entry point of the group
-    ``fdkvc.policies``, which every process loads at its start.
-
-    Raises
-    ------
-    ValueError
-        If the key is taken, or is anything but lower-case letters, digits and hyphens.
-    TypeError
-        If it is not a class derived from `Policy` with its own key.
+    ``fdkvc.policies``, which every process loads at its start. Raises a ValueError if the key is
+    taken, or is anything but lower-case letters, digits and hyphens, a TypeError if it is not a
+    class derived from `Policy` with its own key.
     """
     if not (isinstance(policy, type) and issubclass(policy, Policy) and "key" in vars(policy)):
         raise TypeError(f"{policy!r} is not a class derived from Policy with its own key")
@@ -116,10 +112,7 @@ def register(policy: type[AnyPolicy]) -> type[AnyPolicy]:
 def policy_named(key: str, /, **hyperparameters: float | int | str) -> Policy:
     """Make a policy from its key and hyperparameters.
 
-    Raises
-    ------
-    ValueError
-        If the policy or a hyperparameter is unknown or out of range.
+    Raises a ValueError if the policy or a hyperparameter is unknown or out of range.
 
     Examples
     --------
@@ -137,10 +130,7 @@ def policy_named(key: str, /, **hyperparameters: float | int | str) -> Policy:
 def wrapped(key: str, policy: Policy, /, **hyperparameters: float | int | str) -> Policy:
     """Put a wrapper around a policy.
 
-    Raises
-    ------
-    ValueError
-        As `policy_named`, and if the two cannot be combined.
+    Raises a ValueError as `policy_named`, and if the two cannot be combined.
 
     Examples
     --------
@@ -199,17 +189,14 @@ def _check_known(kind: type[Policy], hyperparameters: Collection[str]) -> None:
 def read_policy(name: str) -> Policy:
     """Make a policy from its name, as `Policy.name` writes it.
 
+    Raises a ValueError as `policy_named` and `wrapped`; if a hyperparameter has no value, a wrapper
+    is used twice, or the name exceeds `MAX_POLICY_CHARACTERS`.
+
     Parameters
     ----------
     name : str
         A key, then its hyperparameters, separated by spaces or colons. A wrapper has parentheses
         with a policy and its own hyperparameters, separated by commas.
-
-    Raises
-    ------
-    ValueError
-        As `policy_named` and `wrapped`; if a hyperparameter has no value, a wrapper is used
-        twice, or the name exceeds `MAX_POLICY_CHARACTERS`.
 
     Examples
     --------
@@ -271,10 +258,7 @@ def as_record(policy: Policy) -> dict[str, Any]:
 def recorded_policy(key: str, policy: Mapping[str, Any] | None = None, **values: Any) -> Policy:
     """Make a policy from its record.
 
-    Raises
-    ------
-    ValueError
-        As `policy_named` and `wrapped`.
+    Raises a ValueError as `policy_named` and `wrapped`.
 
     Examples
     --------

@@ -66,17 +66,14 @@ class ByRow(NDArrayOperatorsMixin):
 def by_row(policy: Policy, name: str, values: Sequence[float]) -> Policy:
     """Return a policy with another value of a hyperparameter for each row of a batch.
 
+    Raises a ValueError if a value is out of range, or the hyperparameter is one for all rows.
+
     Parameters
     ----------
     name : str
         A hyperparameter that is declared ``by_row``.
     values : sequence of numbers
         One for each row.
-
-    Raises
-    ------
-    ValueError
-        If a value is out of range, or the hyperparameter is one for all rows.
 
     Examples
     --------

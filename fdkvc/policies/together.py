@@ -25,14 +25,10 @@ POOL = Field(
 class Together(Wrapper):
     """Make the heads of a dialog keep the same tokens.
 
-    Channels stay those of each head. The terms of a score are the means over the heads wherever
-    the policy uses them: at eviction, at its threshold, in its learning rate. An entry is protected
-    if all heads protect it, and recalled if most of them recall it.
-
-    Raises
-    ------
-    ValueError
-        For fewer than one head, or another way to pool.
+    Channels stay those of each head. The terms of a score are the means over the heads wherever the
+    policy uses them: at eviction, at its threshold, in its learning rate. An entry is protected if
+    all heads protect it, and recalled if most of them recall it. Raises a ValueError for fewer than
+    one head, or another way to pool.
     """
 
     key = "together"

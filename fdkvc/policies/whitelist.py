@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fdkvc.attention import SPEAKERS, Bools, Observation
+from fdkvc.attention import SPEAKERS, Bools, Ints, Observation
 from fdkvc.cache import Cache
 from fdkvc.limits import MAX_TURNS
 from fdkvc.parameters import changed, parameter, share
-from fdkvc.policies.base import Available, Look, Step, protecting, within
-from fdkvc.policies.wrapper import Wrapper, before_eviction
+from fdkvc.policies.base import Available, Look, Step, protecting
+from fdkvc.policies.wrapper import Protecting, before_eviction
 
 NOBODY = "nobody"
 
@@ -24,12 +24,13 @@ LISTED = protecting(
 
 
 @dataclass(frozen=True)
-class Whitelist(Wrapper):
+class Whitelist(Protecting):
     """Never evict the dialog's first turns or another, one speaker's words, or marked words.
 
     After Chen et al. 2025, *The Pitfalls of KV Cache Compression*, who find that eviction drops
     instructions and protect them with a whitelist. Listed entries count within the budget, up to a
-    share of it; beyond that share the oldest stay, because instructions come first.
+    share of it; beyond that share the oldest stay, because instructions come first. A threshold of
+    the wrapped policy evicts none of them.
     """
 
     key = "whitelist"
@@ -100,13 +101,14 @@ class Whitelist(Wrapper):
             sentences.append("Words are unknown here, so whitelist protects none.")
         return (*super().without_effect(available), *sentences)
 
-    def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
+    def most_listed(self, budget: int) -> Ints:
+        return np.asarray(budget * self.most).astype(np.intp).reshape(-1, 1)
+
+    def listed(self, cache: Cache, turn: Observation) -> Bools:
         born = turn.born(cache.token)
-        listed = cache.present & ((born < self.first) | (born == self.at_turn))
+        listed: Bools = cache.present & ((born < self.first) | (born == self.at_turn))
         if self.speaker != NOBODY:
             listed |= turn.spoken_by(cache.token, self.speaker)
         if self.words:
             listed |= turn.is_word(cache.token, self.words.split("+"))
-        places = np.asarray(budget * self.most).astype(np.intp).reshape(-1, 1)
-        listed &= np.cumsum(listed, axis=1) <= places
-        return within(budget, lambda rest: listed | self.policy.protects(cache, turn, rest))
+        return listed

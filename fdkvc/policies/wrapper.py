@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from fdkvc.attention import Bools, Ints, Observation
+from fdkvc.cache import Cache, Pages
 from fdkvc.parameters import Field, changed, parameters_of
-from fdkvc.policies.base import Look, Policy, Step
+from fdkvc.policies.base import Look, Policy, Score, Step, Update, within
 
 
 class _Forwarded:
@@ -40,11 +45,9 @@ class Wrapper(Policy):
     def __post_init__(self) -> None:
         """Check the hyperparameters, and that the wrapper can change the wrapped policy.
 
-        Raises
-        ------
-        ValueError
-            If the wrapped policy has this wrapper already, evicts nothing, stores everything, or
-            has a hyperparameter of the same name; with the wrapper's own `refusal`, if any.
+        Raises a ValueError if the wrapped policy has this wrapper already, evicts nothing, stores
+        everything, or has a hyperparameter of the same name; with the wrapper's own `refusal`, if
+        any.
         """
         super().__post_init__()
         if any(type(policy) is type(self) for policy in inside(self.policy)):
@@ -121,6 +124,33 @@ class Wrapper(Policy):
     def variant(self, **changes: float | int | str) -> Policy:
         here = {name: changes.pop(name) for name in super().settings if name in changes}
         return dataclasses.replace(self, policy=self.policy.variant(**changes), **here)
+
+
+class Protecting(Wrapper):
+    """A wrapper that lists entries which neither the budget nor a threshold evicts."""
+
+    @abstractmethod
+    def listed(self, cache: Cache, turn: Observation) -> Bools:
+        """Mark the entries that stay (B, C)."""
+
+    def most_listed(self, budget: int) -> int | Ints:
+        """Return how many of them the budget has places for (B, 1): the oldest stay."""
+        return budget
+
+    def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
+        listed = self.listed(cache, turn)
+        listed &= np.cumsum(listed, axis=1) <= self.most_listed(budget)
+        return within(budget, lambda rest: listed | self.policy.protects(cache, turn, rest))
+
+    def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
+        """Exempt what is listed from the policy's threshold, with its pages."""
+        update = self.policy.update(cache, turn, score)
+        if update.stale is None:
+            return update
+        listed, size = self.listed(cache, turn), self.page_size
+        if size > 1:
+            listed = Pages(turn.position(cache.token) // size, size).of_whole(listed, cache)
+        return dataclasses.replace(update, stale=update.stale & ~listed)
 
 
 def inside(policy: Policy) -> Iterator[Policy]:

@@ -69,6 +69,8 @@ def check_schedule(turns: int, tokens: int, budget: int) -> None:
 def best_schedule(worth: Floats, born: NDArray[np.intp], budget: int) -> Bools:
     """Choose what a cache holds at the end of each turn, for the greatest total weight.
 
+    Raises a ValueError for a budget below 1, or more than `MAX_REGRET_STEPS`.
+
     Parameters
     ----------
     worth : array (T, N)
@@ -79,11 +81,6 @@ def best_schedule(worth: Floats, born: NDArray[np.intp], budget: int) -> Bools:
     Returns
     -------
     array (T, N) of bool
-
-    Raises
-    ------
-    ValueError
-        For a budget below 1, or more than `MAX_REGRET_STEPS`.
 
     Examples
     --------
@@ -191,19 +188,13 @@ def most_evidence(recording: Recording, budget: int, wanted: Demands) -> float:
     """Return the highest recall of a dialog that a cache of this size can reach.
 
     With all demands known, a cache can choose a mention for each and keep its tokens until they are
-    last needed. No cache has more unless evicted entries come back.
+    last needed. No cache has more unless evicted entries come back. Raises a ValueError for a
+    budget below 1, a TooLargeError if it exceeds the limits of computation.
 
     Returns
     -------
     float
         In [0, 1], as `fdkvc.run.evidence.recall`; NaN without demands.
-
-    Raises
-    ------
-    ValueError
-        For a budget below 1.
-    TooLargeError
-        If it exceeds the limits of computation.
 
     Examples
     --------

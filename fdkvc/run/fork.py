@@ -86,7 +86,9 @@ class Fork:
 def fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> Trace:
     """Continue a run after one of its turns with something changed.
 
-    Only the turns after the fork are run; up to it, the run is `trace` itself.
+    Only the turns after the fork are run; up to it, the run is `trace` itself. Raises a ValueError
+    if the turn was not recorded or is the last, a token to pin or drop is not cached then, or the
+    budget is below 1 or below the number of pinned tokens.
 
     Parameters
     ----------
@@ -102,17 +104,9 @@ def fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> Trace:
     Trace
         Of the turns after the fork.
 
-    Raises
-    ------
-    ValueError
-        If the turn was not recorded or is the last, a token to pin or drop is not cached then, or
-        the budget is below 1 or below the number of pinned tokens.
-
     Examples
     --------
-    >>> from fdkvc.synthetic.draw import generate
-    >>> from fdkvc.synthetic.scenarios import SCENARIOS
-    >>> from fdkvc.policies import policy_named
+    >>> from fdkvc import SCENARIOS, generate, policy_named
     >>> dialogs = generate(SCENARIOS["shift"])
     >>> trace = simulate(policy_named("fifo"), dialogs, budget=4)
     >>> future = fork(trace, dialogs, Fork(turn=2, pinned=93))

@@ -68,21 +68,16 @@ def run_block(
 def simulate_long(policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
     """Run a policy over a dialog without keeping the entries of every turn.
 
+    Raises a ValueError if turns × budget exceed `MAX_KEPT_ENTRIES`.
+
     Parameters
     ----------
     dialogs : DialogBatch
         One row.
 
-    Raises
-    ------
-    ValueError
-        If turns × budget exceed `MAX_KEPT_ENTRIES`.
-
     Examples
     --------
-    >>> from fdkvc.synthetic.draw import generate
-    >>> from fdkvc.synthetic.scenarios import SCENARIOS
-    >>> from fdkvc.policies import policy_named
+    >>> from fdkvc import SCENARIOS, generate, policy_named
     >>> trace = simulate_long(policy_named("fifo"), generate(SCENARIOS["complex"]), budget=4)
     >>> trace.kept[0, 19].tolist()
     [636, 637, 638, 639]

@@ -487,10 +487,7 @@ def default_metrics() -> tuple[str, ...]:
 def metric_named(key: str, *needs: Need) -> Metric:
     """Look a metric up by its key: one of dialogs, or with one of these needs.
 
-    Raises
-    ------
-    ValueError
-        If there is none.
+    Raises a ValueError if there is none.
     """
     metrics = metrics_of(*needs)
     if key not in metrics:

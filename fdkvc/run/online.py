@@ -39,7 +39,8 @@ class _Slots(DialogBatch):
 class OnlineCache:
     """A cache with a policy and a budget for one stream of turns.
 
-    It holds the vectors of the kept tokens and of a second tier, and no others.
+    It holds the vectors of the kept tokens and of a second tier, and no others. Raises a ValueError
+    for a budget below 1, or a policy that looks at the future.
 
     Parameters
     ----------
@@ -51,11 +52,6 @@ class OnlineCache:
     fed : int
         Tokens fed so far, and so the next token's id. Set it before the first turn to continue a
         stream.
-
-    Raises
-    ------
-    ValueError
-        For a budget below 1, or a policy that looks at the future.
 
     Examples
     --------
@@ -94,6 +90,9 @@ class OnlineCache:
     ) -> OnlineTurn:
         """Process the tokens of one turn; an error changes nothing.
 
+        Raises a ValueError if shapes differ from each other or from earlier turns, a number is not
+        finite, or the policy needs surprisal that is missing.
+
         Parameters
         ----------
         queries, keys, values : array (n, h)
@@ -104,12 +103,6 @@ class OnlineCache:
             `fdkvc.attention.TRAITS` of each token, as `fdkvc.corpora.token_traits` makes them of a
             turn's text, for a policy that looks at words. Without them `learned` decides by age
             alone, as in dialogs without words.
-
-        Raises
-        ------
-        ValueError
-            If shapes differ from each other or from earlier turns, a number is not finite, or the
-            policy needs surprisal that is missing.
         """
         given = {"queries": queries, "keys": keys, "values": values, "embeddings": embeddings}
         new = {name: check_vectors(name, array, 2) for name, array in given.items()}

@@ -172,6 +172,9 @@ def simulate(
 ) -> Trace:
     """Run a policy over dialogs.
 
+    Raises a ValueError for a budget below 1 or below the number of pinned tokens, or a start beyond
+    the dialogs.
+
     Parameters
     ----------
     budget : int
@@ -188,16 +191,9 @@ def simulate(
     pinned : array (B, P), optional
         Tokens that are never evicted once cached, −1 for none; at most `budget` a row.
 
-    Raises
-    ------
-    ValueError
-        For a budget below 1 or below the number of pinned tokens, or a start beyond the dialogs.
-
     Examples
     --------
-    >>> from fdkvc.synthetic.draw import generate
-    >>> from fdkvc.synthetic.scenarios import SCENARIOS
-    >>> from fdkvc.policies import policy_named
+    >>> from fdkvc import SCENARIOS, generate, policy_named
     >>> trace = simulate(policy_named("fifo"), generate(SCENARIOS["shift"]), budget=4)
     >>> trace.kept[0, 0].tolist()
     [28, 29, 30, 31]

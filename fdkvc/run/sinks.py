@@ -21,8 +21,8 @@ RECALL_ONLY = "Recall says what a cache holds, not how well a model predicts fro
 
 PROTECT = (
     "These policies were measured on vectors of words or on a model of 1.1 million parameters; in "
-    "a pretrained model protect the first tokens, as whitelist(…, first=1) does, or policies such "
-    "as FIFO, surprisal and learned lose more than random eviction that protects them. "
+    "a pretrained model protect the first tokens, as sinks(…) does, or policies such as FIFO, "
+    "surprisal and learned lose more than random eviction that protects them. "
     "(SmolLM2-135M-Instruct, 10 dialogues of SGD's development part, 128 entries, nats lost a "
     "token: surprisal 0.68, with the first four tokens protected 0.19, random eviction with these "
     "0.30; H2O, which scores by attention and protects none, 0.29.)"

@@ -343,10 +343,7 @@ class Trace:
     def result(self, turn: int) -> TurnResult:
         """Return all results of a turn, counted from 0 over the dialog.
 
-        Raises
-        ------
-        ValueError
-            If the turn or its entries were not recorded.
+        Raises a ValueError if the turn or its entries were not recorded.
         """
         check_count("turn", turn, self.first_turn, self.first_turn + self.turns - 1)
         if self.results is None:

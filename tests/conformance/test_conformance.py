@@ -296,6 +296,13 @@ class NoSinks(Simple):
         return np.sort(best, axis=2)
 
 
+class NoSinksWhileWriting(NoSinks):
+    """It lets the first tokens go only while the model writes; the next turn has other sinks."""
+
+    def places(self, budget: int) -> Any:
+        return super().places(budget) if self.written else Simple.places(self, budget)
+
+
 class Peeking(Simple):
     """It scores by what a model attends to that still has everything."""
 
@@ -386,7 +393,7 @@ WRONG: dict[str, tuple[Any, bool, str]] = {
     "counts_other_positions": (ByHeld, False, "counts the entries held as tokens seen"),
     "decides_by_the_next_turn": (Foreseeing, False, "held for one continuation and not for"),
     "drifts_as_positions_change": (TurnedAgain, True, "after 40 turns its outputs have"),
-    "evicts_sinks": (NoSinks, False, "is one of the first 2, but was evicted"),
+    "evicts_sinks": (NoSinks, False, "token 0 is one of the first 2, .* by the time 20 were read"),
     "scores_by_what_was_evicted": (Peeking, False, "is not the best by what the model saw"),
 }
 """A cache with the fault that each check is named after, and what the check says of it."""
@@ -427,6 +434,12 @@ def test_one_text_at_a_time_is_refused_in_words_or_it_is_a_fault(decoder: Decode
 def test_a_cache_that_looks_ahead_is_found_where_its_scores_are_unknown(decoder: Decoder) -> None:
     unknown = dataclasses.replace(subject(decoder, Foreseeing), scores=None)
     assert list(faults(unknown)) == ["decides_by_the_next_turn"]
+
+
+def test_sinks_lost_while_the_model_writes_are_found(decoder: Decoder) -> None:
+    found = faults(subject(decoder, NoSinksWhileWriting))
+    assert "to which pretrained models attend" in str(found["evicts_sinks"])
+    assert "was evicted by the time 23 were read" in str(found["evicts_sinks"])
 
 
 def test_a_turn_that_sees_what_was_evicted_before_is_a_fault(decoder: Decoder) -> None:

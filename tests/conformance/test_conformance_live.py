@@ -73,7 +73,8 @@ def test_it_passes_on_the_models_device(key: str, decides: str) -> None:
     ("key", "promises"),
     [
         ("sink", {"sinks": 4}),
-        ("whitelist(h2o)", {"sinks": 4}),
+        ("sinks(h2o)", {"sinks": 4}),
+        ("sinks(fd-kvc tau=0.9)", {"sinks": 4}),
         ("whitelist(surprisal)", {"sinks": 4}),
         ("tova", {"scores": last_attention}),
         ("keydiff", {"scores": key_difference}),

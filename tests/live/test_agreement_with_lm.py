@@ -41,14 +41,23 @@ BY_TEXT = (
     "fifo",
     "sink",
     "surprisal",
-    "whitelist(surprisal, first=1)",
+    "sinks(surprisal)",
     "learned",
     "whitelist(fifo, first=0, speaker=user)",
     "whitelist(sink, first=0, words=hello)",
 )
 """Policies that see no attention; `surprisal` compares hidden states with a threshold."""
 
-OTHERS = ("h2o", "fd-kvc", "snapkv", "tova", "keydiff", "expected-attention", "recall(h2o)")
+OTHERS = (
+    "h2o",
+    "fd-kvc",
+    "sinks(fd-kvc tau=0.9)",
+    "snapkv",
+    "tova",
+    "keydiff",
+    "expected-attention",
+    "recall(h2o)",
+)
 CLOSE = 1e-3
 """Nats of KL between the two predictions of a token."""
 

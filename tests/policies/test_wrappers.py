@@ -144,7 +144,7 @@ def _name(text: str) -> str:
     ("written", "message"),
     [
         ("recall(h2o", "'recall(h2o' needs a closing parenthesis at its end, such as recall(h2o)"),
-        ("recal(h2o)", "'recal' is not a wrapper: choose from window, "),
+        ("recal(h2o)", "'recal' is not a wrapper: choose from sinks, "),
         ("recall", "recall is a wrapper: write recall(POLICY), such as recall(h2o)"),
         ("recall(nothing)", "policy 'nothing' is unknown"),
         ("recall()", "policy '' is unknown"),
@@ -254,6 +254,38 @@ def test_a_whitelist_worked_by_hand() -> None:
     assert kept_by("whitelist(fifo, first=0, words=rome)", dialog, 2)[2] == [4, 5]
     # It leaves no place to the sinks.
     assert kept_by("whitelist(sink, first=2, most=1)", dialog, 3)[1] == [0, 1, 2]
+
+
+def test_sinks_worked_by_hand() -> None:
+    dialog = plain_dialog([[1, 1, 1], [1], [1, 1]])
+
+    assert kept_by("sinks(fifo, n=1)", dialog, 3) == [[0, 1, 2], [0, 2, 3], [0, 4, 5]]
+    assert kept_by("sinks(fifo)", dialog, 5)[2] == [0, 1, 2, 3, 5]
+    assert kept_by("sinks(fifo)", dialog, 3)[2] == [0, 1, 2]  # the budget has no place for others
+    assert kept_by("sinks(fifo, n=0)", dialog, 3) == kept_by("fifo", dialog, 3)
+    assert kept_by("sinks(sink sinks=2, n=1)", dialog, 3)[2] == [0, 1, 5]
+    # Of two pages of two entries, that of the first token stays.
+    assert kept_by("blocks(sinks(fifo, n=1), size=2)", dialog, 4)[2] == [0, 1, 4, 5]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["sinks({}, n=8)", "whitelist({}, first=1, most=1)", "sinks(blocks({}, size=5), n=8)"],
+)
+def test_no_threshold_evicts_what_is_protected(name: str) -> None:
+    core = "fd-kvc tau=0.9"
+    dialogs = generate(SCENARIOS["shift"], dialogs=2, seed=3)
+    trace = simulate(read_policy(name.format(core)), dialogs, 56)
+    first = range(8) if name.startswith("sinks") else range(dialogs.bounds[0, 1])
+
+    alone = simulate(policy_named("fd-kvc", tau=0.9), dialogs, 56)
+    assert not set(first) <= set(kept_tokens(alone, 0, 7)), "the threshold evicts some"
+    for row, turn in np.ndindex(2, trace.turns):
+        kept = set(kept_tokens(trace, row, turn))
+        assert kept >= set(first)
+        if "blocks" in name:  # and their pages stay whole
+            assert kept >= {8, 9}
+    assert (trace.evicted["threshold"] > 0).any()
 
 
 def test_a_recording_knows_who_speaks() -> None:

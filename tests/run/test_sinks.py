@@ -29,6 +29,11 @@ ROOT = Path(__file__).parents[2]
         ("expected-attention", 128, 4),
         ("full", 1, 4),
         ("retrieval", 8, 0),  # it reads only the nearest
+        ("sinks(surprisal)", 128, 4),
+        ("sinks(fd-kvc tau=0.9, n=8)", 128, 4),
+        ("sinks(surprisal, n=2)", 128, 2),
+        ("sinks(surprisal)", 3, 3),
+        ("blocks(sinks(h2o), size=8)", 128, 4),
         ("whitelist(surprisal, first=1)", 128, 4),
         ("whitelist(surprisal, first=1)", 6, 3),  # half of the budget at most
         ("whitelist(surprisal, first=0)", 128, 0),

@@ -681,9 +681,9 @@ def test_a_forgotten_argument_of_another_dialog_is_shown_at_its_turn() -> None:
         patch.setattr(forgotten_page, "held", lambda *_: ("fifo",))
         arrived: list[Any] = []
         patch.setattr(forgotten_page, "arrive", lambda *given: arrived.append(given))
-        patch.setattr(choices, "which_dialog", lambda _, dialog: ("dialogues", "", dialog))
+        patch.setattr(choices, "which_dialog", lambda _, *place: ("dialogues", "", *place))
         forgotten_page.go_to("dialogs", done, row)
-    assert arrived == [("dialogs", ("dialogues", "", 1))]
+    assert arrived == [("dialogs", ("dialogues", "", 1, "lexical"))]
 
     app.session_state["pending"] = "dialogs", asked
     app.session_state["dialogs/opened"] = arrived[0][1]
@@ -762,7 +762,7 @@ def test_a_file_that_cannot_be_shown_is_not_asked_for_again() -> None:
     assert not app.error
     settled(app.selectbox(key="dialogs/vectors").set_value("bundled").run())
     (error,) = app.error
-    assert "tokens, but the model holds at most 1,024. Showing the lexical" in error.value
+    assert "tokens, but the model holds at most 1,024. Showing letters of words" in error.value
     assert "7 7 7" in words_said(app), "it is shown by the letters of its words"
 
 

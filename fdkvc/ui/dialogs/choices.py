@@ -4,8 +4,6 @@ import gc
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
-from functools import partial
-from itertools import product
 from typing import NamedTuple
 
 import streamlit as st
@@ -32,12 +30,19 @@ from fdkvc.policies import read_policy
 from fdkvc.run.evidence import lost_turns
 from fdkvc.run.simulate import simulate
 from fdkvc.ui.dialogs import files
+from fdkvc.ui.dialogs.vectors import (
+    KV_HEAD,
+    LAYERS,
+    VECTORS,
+    Vectors,
+    choose_recording,
+    choose_vectors,
+)
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold, problems
 from fdkvc.ui.kit.lanes import PAIR, Lane, read_lane
 from fdkvc.ui.kit.lanes import POLICIES as LANES
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.kit.models import language_model
 from fdkvc.ui.kit.sidebar import BUDGET_HERE, HUES, LOOK, MORE_METRICS, ORDER, TURN
 from fdkvc.ui.stage.follow import open_as_linked
 from fdkvc.words import count
@@ -47,9 +52,10 @@ DIGITS = 16  # hexadecimal digits of a file's SHA-256 in a link
 
 
 class Chosen(NamedTuple):
-    """The chosen dialog, head and budget."""
+    """The chosen dialog, vectors (None: the file's, or letters), head and budget."""
 
     file: files.DialogFile
+    vectors: Vectors | None
     head: files.HeadChoice
     budget: int
 
@@ -96,22 +102,6 @@ SCHEDULE = Field("Topics", "One letter per turn, A to Z.", name="schedule", defa
 HEADS = replace(WAYS, default="kv")
 """Default for heads that share keys; others decide each for themselves."""
 
-VECTORS = Field(
-    "Attention by",
-    "Vectors computed from the letters of each word, or those of the bundled model as it reads "
-    "the dialog.",
-    name="vectors",
-    default="lexical",
-    choices={"lexical": "letters of words", "bundled": "the bundled model"},
-)
-KV_HEAD = Field(
-    "KV head",
-    "The head whose cache is shown.",
-    name="kv",
-    default=0,
-    low=0,
-    high=MAX_SHOWN_HEADS - 1,
-)
 HEAD = Field("Head", "", name="head", default=0, low=0, high=MAX_SHOWN_HEADS - 1)
 BUDGET = replace(BUDGET_HERE, default=48, high=MAX_SHOWN_BUDGET, follows=False)
 POLICIES = replace(LANES, choices=EVERY, default=("fifo", "h2o", "fd-kvc"))
@@ -140,7 +130,7 @@ VIEW = Field(
     chosen=False,
 )
 PLACED = (
-    *(DIALOG, TOPICS, SCHEDULE, VECTORS, KV_HEAD, HEAD, HEADS),
+    *(DIALOG, TOPICS, SCHEDULE, VECTORS, LAYERS, KV_HEAD, HEAD, HEADS),
     *(replace(field, follows=False) for field in LOOK),
 )
 """Fields whose values belong to one file."""
@@ -159,10 +149,10 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     return wrong
 
 
-def which_dialog(page: str, dialog: int | None = None) -> tuple[object, ...]:
-    """Return what identifies the dialog on the page, or another of its file."""
+def which_dialog(page: str, dialog: int | None = None, vectors: str = "") -> tuple[object, ...]:
+    """Return what identifies a dialog and its tokens: by default, those on the page."""
     shown = held(page, DIALOG) if dialog is None else dialog
-    return held(page, FILE), held(page, DIGEST), shown
+    return held(page, FILE), held(page, DIGEST), shown, vectors or held(page, VECTORS)
 
 
 # ------------------------------------------------------------------------------- controls
@@ -183,17 +173,19 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen | None:
             hold(page, DIALOG, _first_failed(page, file))
         dialog = choose_transcript(page, file)
         way, schedule = _choose_topics(page, file, dialog)
-        kv_head = None if file.traced else _choose_vectors(page)
-        load = partial(files.shown_recording, file, dialog, way, schedule)
-        try:
-            with st.spinner("Reading the dialog …", show_time=True):
-                recording, names = load(kv_head)
-        except ValueError as error:
-            if kv_head is None:
-                raise
-            with below_title:
-                problems(f"{error}. Showing the lexical embedding instead.")
-            recording, names = load(None)
+        vectors, read = choose_vectors(page, file), None
+        with st.spinner("Reading the dialog …", show_time=True):
+            if vectors is not None:
+                try:
+                    read = choose_recording(page, file, dialog, vectors, below_title)
+                except ValueError as error:
+                    with below_title:
+                        problems(f"{error}. Showing letters of words instead.")
+                    vectors = None
+                if vectors is not None and read is None:
+                    fields.write_link(page, FIELDS)
+                    st.stop()
+            recording, names = files.shown_recording(file, dialog, way, schedule, read)
     except ValueError as error:
         with below_title:
             problems(f"{error}.")
@@ -210,8 +202,9 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen | None:
         )
         deciding = 1
     topics = tuple(turn.topic for turn in transcript.turns)
-    chosen = files.HeadChoice(transcript.name, recording, file.key, topics, head, deciding, names)
-    return Chosen(file, chosen, budget)
+    source = file.key + recording.source
+    chosen = files.HeadChoice(transcript.name, recording, source, topics, head, deciding, names)
+    return Chosen(file, vectors, chosen, budget)
 
 
 def choose_transcript(page: str, file: files.DialogFile) -> int:
@@ -395,21 +388,10 @@ def _choose_topics(page: str, file: files.DialogFile, dialog: int) -> tuple[str,
     return way, schedule
 
 
-def _choose_vectors(page: str) -> int | None:
-    if fields.choice(page, VECTORS) != "bundled":
-        hold(page, KV_HEAD, 0)
-        return None
-    shape = language_model().decoder.shape
-    heads = product(range(shape.layers), range(shape.kv_heads))
-    labels = dict(enumerate(f"layer {layer}, head {head}" for layer, head in heads))
-    kv_head: int = fields.choice(page, replace(KV_HEAD, choices=labels))
-    return kv_head
-
-
 def _choose_head(page: str, recording: Recording) -> tuple[int, str]:
     """Choose one of several heads; return its place and which heads decide together."""
     several = len(recording.heads) > 1
-    mode = fields.choice(page, ways_of(recording), several)
+    mode = fields.choice(page, ways_of(recording) if several else HEADS, several)
     labels = {place: f"head {head}" for place, head in enumerate(recording.heads)}
     return fields.choice(page, replace(HEAD, choices=labels), several), mode
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from io import BytesIO
-from itertools import accumulate, product
+from itertools import accumulate
 
 from fdkvc.corpora.formats import EXAMPLES, read_dialogs
 from fdkvc.corpora.lexical import lexical_recording
@@ -16,7 +16,6 @@ from fdkvc.corpora.segmentation import segmented
 from fdkvc.corpora.trace_file import read_trace_file
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.dialogs import DialogBatch, stack
-from fdkvc.experiments.answers import encode_dialog
 from fdkvc.limits import (
     MAX_KEPT_UPLOAD_MEGABYTES,
     MAX_MEASURED_CHARACTERS,
@@ -27,8 +26,6 @@ from fdkvc.limits import (
     MAX_TRACE_UPLOAD_MEGABYTES,
     MAX_UPLOAD_MEGABYTES,
 )
-from fdkvc.lm.head_recordings import head_recordings
-from fdkvc.lm.text_cache import TextCache, read
 from fdkvc.parameters import check_most
 from fdkvc.policies import Policy
 from fdkvc.policies.together import Together
@@ -37,7 +34,6 @@ from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Trace
 from fdkvc.stage.moments import Spoken, lettered
 from fdkvc.ui.kit.lru import ByteLRU, cached
-from fdkvc.ui.kit.models import language_model
 
 SHIPPED: Mapping[str, str] = {
     "dialogues": "Example: service dialogs",
@@ -178,40 +174,15 @@ def _shared_run(
 
 
 @cached
-def read_by_bundled_model(file: DialogFile, dialog: int) -> tuple[Recording, ...]:
-    """Let the bundled model read a dialog; return a recording for each KV head.
-
-    Raises a ValueError if the dialog is longer than the model can hold.
-    """
-    model, transcript = language_model(), file.transcripts[dialog]
-    passages = encode_dialog(model, transcript)
-    cache, shape = TextCache(model.decoder), model.decoder.shape
-    if model.tokens.first:
-        read([cache], model.tokens.first)
-    for passage in passages:
-        read([cache], passage.ids)
-    places = product(range(shape.layers), range(shape.kv_heads))
-    sources = (
-        f"the {model.name} model, layer {layer}, KV head {head}{transcript.source_note}"
-        for layer, head in places
-    )
-    recordings = head_recordings(cache, transcript, passages)
-    return tuple(map(lambda row, source: replace(row, source=source), recordings, sources))
-
-
-@cached
 def shown_recording(
-    file: DialogFile, dialog: int, way: str, schedule: str, kv_head: int | None
+    file: DialogFile, dialog: int, way: str, schedule: str, read: Recording | None = None
 ) -> tuple[Recording, tuple[str, ...]]:
     """Return a dialog with letters as topics, and the topic of each letter.
 
     `way` is a choice of `TOPICS`; `schedule` has the letters of "marked" turns, and a ValueError
-    says why it does not fit. `kv_head` selects vectors of the bundled model instead of the file's.
+    says why it does not fit. `read` is the dialog as a model read it, if one did.
     """
-    if kv_head is None:
-        recording = file.recording(dialog)
-    else:
-        recording = read_by_bundled_model(file, dialog)[kv_head]
+    recording = read or file.recording(dialog)
     transcript = recording.transcript
     if way == "segmented":
         transcript = segmented(transcript)

@@ -14,8 +14,10 @@ from fdkvc.experiments.plan import budget_columns, plan_sentence, plan_table, sm
 from fdkvc.experiments.statistics import MIN_CLUSTERS
 from fdkvc.kinds.replay import ReplayRun, sources_grid
 from fdkvc.limits import MAX_CONFIG_MEGABYTES, MAX_LANES
+from fdkvc.parameters import Field
 from fdkvc.ui.dialogs import choices
 from fdkvc.ui.dialogs.files import DialogFile
+from fdkvc.ui.dialogs.vectors import LAYERS, LETTERS, VECTORS, ReadFile, Vectors
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, pick, problems
 from fdkvc.ui.kit.frame import show_grid
@@ -31,9 +33,16 @@ LISTED = 200
 
 @dataclass(frozen=True, eq=False)
 class Replayed(ReplayRun):
-    """A replay of the dialogs of a file."""
+    """A replay of the dialogs of a file, which a model `read` if there are `vectors`."""
 
     file: DialogFile = field(kw_only=True)
+    vectors: Vectors | None = None
+    read: ReadFile | None = None
+
+    @property
+    def requested(self) -> int:
+        """How many dialogs it should measure."""
+        return self.file.measured if self.read is None else len(self.read.recordings)
 
 
 def show_plan(page: str, done: Replayed) -> None:
@@ -141,15 +150,18 @@ def go_to(page: str, done: Replayed, row: Mapping[Any, Any]) -> None:
     policies = held(page, choices.POLICIES)
     if row["policy"] not in policies:  # such as one with the prompt pinned
         policies = (*policies[: MAX_LANES - 1], row["policy"])
+    recording = done.read.recordings[dialog][0] if done.read else done.file.recording(dialog)
     needed = (row["turn"], row["call"], row["call_number"]), row["slot"]
     token = next(
         int(mentions[-1][0])
-        for demand, mentions in done.file.recording(dialog).evidence
+        for demand, mentions in recording.evidence
         if (demand.needed_by, demand.slot) == needed
     )
-    values = [(choices.DIALOG, dialog), (choices.POLICIES, policies)]
+    model, layers = done.vectors or (LETTERS, LAYERS.default)
+    values: list[tuple[Field, Any]] = [(VECTORS, model), (LAYERS, layers)]
+    values += [(choices.DIALOG, dialog), (choices.POLICIES, policies)]
     values += [(choices.WHOSE, row["policy"]), (TURN, int(row["turn"])), (ENTRY, token)]
     if row["budget"] <= choices.BUDGET.high:
         values.append((choices.BUDGET, int(row["budget"])))
-    arrive(page, choices.which_dialog(page, dialog))
+    arrive(page, choices.which_dialog(page, dialog, model))
     fields.hold_and_rerun(page, values)

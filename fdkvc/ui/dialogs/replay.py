@@ -27,15 +27,16 @@ from fdkvc.experiments.summary import mean_table, paired_differences
 from fdkvc.explain.notes import pinned_notes
 from fdkvc.grid import Grid, figures, pivot
 from fdkvc.kinds.replay import OF_HEADS
-from fdkvc.limits import MAX_TURN_TOKENS
+from fdkvc.limits import MAX_READ_MEGABYTES, MAX_TURN_TOKENS
 from fdkvc.parameters import Field
 from fdkvc.policies import usable, with_pinned_prompts
 from fdkvc.report.document import dialogs_report, replay_parts
 from fdkvc.run.metrics import late_metric
 from fdkvc.run.sinks import PROTECT, RECALL_ONLY
-from fdkvc.ui.dialogs.choices import VECTORS, Chosen, ways_of
+from fdkvc.ui.dialogs.choices import Chosen, ways_of
 from fdkvc.ui.dialogs.files import DialogFile
 from fdkvc.ui.dialogs.forgotten import Replayed, show_forgotten, show_plan
+from fdkvc.ui.dialogs.vectors import Vectors, read_file
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import (
     download_files,
@@ -45,9 +46,10 @@ from fdkvc.ui.kit.downloads import (
     show_chart,
     shown_charts,
 )
-from fdkvc.ui.kit.fields import held, pick
+from fdkvc.ui.kit.fields import pick
 from fdkvc.ui.kit.frame import page_theme, panel, show_grid, side_by_side
 from fdkvc.ui.kit.glossary import show_glossary
+from fdkvc.ui.kit.jobs import Work
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import Markdown, plain
@@ -100,32 +102,72 @@ def show_replay(page: str, chosen: Chosen, lanes: Sequence[Lane], metrics: tuple
             + (" The command line runs any number." if measured < every else "")
         )
     )
-    if not file.traced and held(page, VECTORS) == "bundled":
-        st.caption("This run has the lexical embedding, not the bundled model's vectors.")
-    settings = _choose(page, file, lanes, metrics)
-    job = run_panel(f"{page}/replay", "Run", partial(replay_file, settings, file))
+    if chosen.vectors is not None:
+        st.caption(
+            plain(
+                f"With the vectors of {chosen.vectors.label}, as the mean over the KV heads of the "
+                f"chosen layers; of as many dialogs as {MAX_READ_MEGABYTES} MB hold."
+            )
+        )
+    settings = _choose(page, chosen, lanes, metrics)
+    work: Work = partial(replay_file, settings, file)
+    if chosen.vectors is not None:
+        work = partial(replay_read_file, settings, file, chosen.vectors)
+    job = run_panel(f"{page}/replay", "Run", work)
     if job is not None:
         done: Replayed = job.result
-        _about(done, settings, file, job.cancelled.is_set())
+        changed = (done.settings, done.file.key, done.vectors)
+        _about(done, changed != (settings, file.key, chosen.vectors), job.cancelled.is_set())
         _show(page, done, chosen.budget)
 
 
 def replay_file(settings: Replay, file: DialogFile, **how: Unpack[Execution]) -> Replayed:
-    """Run the dialogs of a file."""
+    """Run the dialogs of a file, by their letters or by the trace that it is."""
     texts = LexicalRecordings(file.transcripts[: file.measured])
     recordings: Sequence[Recording] = file.traced[: file.measured] or texts
     about = {"name": file.name, "digest": file.digest, "file": file}
     return Replayed.measure(settings, recordings, about, **how)
 
 
-def _choose(page: str, file: DialogFile, lanes: Sequence[Lane], metrics: tuple[str, ...]) -> Replay:
+def replay_read_file(
+    settings: Replay, file: DialogFile, vectors: Vectors, **how: Unpack[Execution]
+) -> Replayed | None:
+    """Run the dialogs of a file by a model's vectors: the means over its KV heads.
+
+    None if it is cancelled before the model has read a dialog.
+    """
+    read = read_file(vectors, file, **how)
+    if not read.recordings:
+        for reason in read.skipped.values():
+            raise ValueError(reason)
+        return None
+    recordings = [recording for heads in read.recordings.values() for recording in heads]
+    about = {"name": file.name, "digest": file.digest, "file": file}
+    done = Replayed.measure(settings, recordings, about | {"vectors": vectors, "read": read}, **how)
+    firsts = [replace(heads[0], source=read.source) for heads in read.recordings.values()]
+    table, arguments = _over_heads(done.table), _over_heads(done.arguments)
+    return replace(done, table=table, arguments=arguments, recordings=firsts)
+
+
+def _over_heads(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of KV heads, whose dialogs end in layer and head, with their means."""
+    how = {"held": "mean", "lost": "min"} if "lost" in table else {"value": "mean"}
+    rows = table.assign(dialog=table.dialog.str.rpartition(", ")[0])
+    unsigned = rows.astype({"lost": np.uint32} if "lost" in table else {})  # −1, held, is largest
+    names = [name for name in table if name not in how]
+    means = unsigned.groupby(names, sort=False, dropna=False).agg(how).reset_index()
+    return means[[*table]].astype({"lost": np.int32} if "lost" in table else {})
+
+
+def _choose(page: str, chosen: Chosen, lanes: Sequence[Lane], metrics: tuple[str, ...]) -> Replay:
+    file, recording = chosen.file, chosen.head.recording
     words = sum(text.count(" ") for each in file.transcripts for text in each.texts)
     long = words > LONG * len(file.transcripts)
     tried = replace(TRIED, default=tuple(map(str, PLAN_BUDGETS))) if long else TRIED
     budgets = fields.several(page, tried)
     modes: tuple[str, ...] = ("each",)
-    if file.traced and len(file.traced[0].heads) > 1:
-        ways = ways_of(file.traced[0])
+    if len(recording.heads) > 1:
+        ways = ways_of(recording)
         deciding = replace(DECIDING, default=(ways.default,), choices=ways.labels)
         modes = fields.several(page, deciding)
     policies = tuple(lane.run.trace.policy for lane in lanes)
@@ -138,8 +180,8 @@ def _choose(page: str, file: DialogFile, lanes: Sequence[Lane], metrics: tuple[s
     return Replay(policies, tuple(map(int, budgets)), modes, metrics, chunk=chunk or None)
 
 
-def _about(done: Replayed, settings: Replay, file: DialogFile, cancelled: bool) -> None:
-    finished, requested = done.table.dialog.nunique(), done.file.measured
+def _about(done: Replayed, changed: bool, cancelled: bool) -> None:
+    finished, requested = done.table.dialog.nunique(), done.requested
     services = done.table.services.nunique()
     st.caption(
         plain(
@@ -164,7 +206,7 @@ def _about(done: Replayed, settings: Replay, file: DialogFile, cancelled: bool) 
         warn_cancelled((finished, requested), "dialogs")
     if missing := not_computed(done.table):
         st.info(plain(f"{missing.capitalize()}."), icon=":material/hourglass_disabled:")
-    if done.settings != settings or done.file.key != file.key:
+    if changed:
         st.info(
             "The file or the settings have changed since this run. Press Run to measure them.",
             icon=":material/tune:",
@@ -310,15 +352,13 @@ def _titles(done: Replayed, table: pd.DataFrame) -> list[str]:
 
 def report_of(done: Replayed) -> str:
     """Return a run as a report with its first failed call."""
-    file, finished = done.file, int(done.table.dialog.nunique())
+    every, requested = len(done.file.transcripts), done.requested
     more = []
-    if file.measured < len(file.transcripts):
-        more.append(
-            f"These are the first {file.measured} of {len(file.transcripts)} dialogs of a file."
-        )
-    if finished < file.measured:
-        more.append(f"The run was cancelled: {count(file.measured, 'dialog')} were requested.")
-    return dialogs_report(replay_parts(done, trace=bool(file.traced)), more)
+    if requested < every:
+        more.append(f"These are {requested} of {every} dialogs of a file.")
+    if done.table.dialog.nunique() < requested:
+        more.append(f"The run was cancelled: {count(requested, 'dialog')} were requested.")
+    return dialogs_report(replay_parts(done, trace=bool(done.file.traced)), more)
 
 
 def _by_services(done: Replayed, key: str) -> Grid:

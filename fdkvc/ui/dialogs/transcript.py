@@ -42,15 +42,15 @@ def show_transcript(
 
 
 def show_source(recording: Recording) -> None:
-    """Show where the attention that policies use comes from."""
+    """Show what computed the vectors that policies see."""
     source = recording.source
     caution = (
-        ", one vector per word, computed from its letters. This attention is nearly uniform, so "
-        "policies that use it decide by age and chance. A trace has a model's own attention."
+        ", one vector per word, of its letters and without meaning: policies that use attention "
+        "decide by age and chance. Choose SmolLM2 under Vectors to see a model's own."
         if source.startswith(LEXICAL)
-        else "."
+        else ", as that model reads the dialog."
     )
-    st.html(f"<small>Attention by: {escape(source)}{caution}</small>")
+    st.html(f"<small>Vectors: {escape(source)}{caution}</small>")
 
 
 def demand_kind(recording: Recording) -> tuple[str, str]:

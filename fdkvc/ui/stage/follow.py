@@ -54,9 +54,11 @@ def arrive(page: str, dialog: Hashable) -> None:
 
 
 def open_as_linked(page: str, link: Mapping[str, str]) -> None:
-    """Keep the turn of a link although its dialog may still have to be loaded."""
+    """Keep the turn of a link, or have it chosen, although its dialog may have to be loaded."""
+    if link:
+        st.session_state[f"{page}/opened"] = None
     if TURN.name in link:
-        st.session_state.pop(f"{page}/opened", None)
+        del st.session_state[f"{page}/opened"]
 
 
 def stage_view(page: str) -> dict[str, Any]:

@@ -1,0 +1,215 @@
+"""A file on the page Dialogs with a model's own vectors, read in the background."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from fdkvc.corpora import gguf_file
+from fdkvc.experiments.jobs import Progress
+from fdkvc.experiments.replay import ARGUMENTS, REPLAYED, Replay, replay_arguments
+from fdkvc.lm.head_recordings import read_dialog
+from fdkvc.lm.language_model import shared_language_model
+from fdkvc.policies import policy_named
+from fdkvc.ui.dialogs import vectors as page
+from fdkvc.ui.dialogs.files import read_dialog_file, shipped_file
+from fdkvc.ui.dialogs.replay import replay_read_file, report_of
+from fdkvc.ui.dialogs.vectors import READ, VECTORS, Vectors, read_file, read_layers
+from fdkvc.ui.kit import models
+from fdkvc.ui.kit.downloads import files_of
+from fdkvc.ui.kit.markdown import plain
+from tests.app_pages import html, link_of, open_page, press, run_until, settled
+from tests.models import write_model
+from tests.ui.test_dialogs_page import no_stage, section, text_of, words_of, words_said
+
+NAME = "mine"
+SETTINGS = Replay((policy_named("fifo"), policy_named("h2o")), (48,), ("kv",))
+FILE = shipped_file("dialogues")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models") / NAME
+    return write_model(folder, num_hidden_layers=5, max_position_embeddings=8192)
+
+
+@pytest.fixture(autouse=True)
+def offered(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(models.MODELS, NAME, str(folder))
+    monkeypatch.setitem(VECTORS.choices, NAME, NAME)  # type: ignore[arg-type]
+    READ.__init__(READ.most)  # type: ignore[misc]
+
+
+def test_a_model_reads_a_file_in_the_background_and_its_heads_are_shown() -> None:
+    app = open_page("dialogs", file="dialogues", policies="fifo,h2o")
+    assert "Vectors: lexical embedding" in html(app)
+    settled(app.selectbox(key="dialogs/vectors").set_value(NAME).run())
+    assert no_stage(app)
+    assert "mine has not read this dialog yet." in words_of(app)
+    assert link_of(app)["vectors"] == NAME
+
+    app = read_with(app)
+    assert f"Vectors: {NAME}, layer 1, KV head 0, as that model reads the dialog." in html(app)
+    assert words_said(app) == "".join(FILE.transcripts[0].texts)
+    labels = app.selectbox(key="dialogs/kv").options
+    assert labels == [f"layer {layer}, head {head}" for layer in (1, 2, 3) for head in (0, 1)]
+    settled(app.selectbox(key="dialogs/kv").set_value(5).run())
+    assert f"{NAME}, layer 2, KV head 1" in html(app)
+    again = open_page("dialogs", **link_of(app))
+    assert link_of(again) == link_of(app)
+    assert text_of(again) == text_of(app)
+    settled(app.selectbox(key="dialogs/dialog").set_value(1).run())
+    assert words_said(app) == "".join(FILE.transcripts[1].texts)
+    settled(app.selectbox(key="dialogs/vectors").set_value("lexical").run())
+    assert "Vectors: lexical embedding" in html(app)
+
+
+def test_a_link_opens_on_its_turn_once_the_file_is_read() -> None:
+    link = {"file": "dialogues", "vectors": NAME, "layers": "0,4", "kv": 9, "policies": "fifo"}
+    app = open_page("dialogs", **link, turn=5, entry=700)
+    assert no_stage(app)
+    assert link_of(app).items() >= {"turn": "5", "entry": "700", "layers": "0,4"}.items()
+    app = read_with(app)
+    assert link_of(app).items() >= {"turn": "5", "entry": "700", "kv": "9"}.items()
+    assert f"{NAME}, layer 4, KV head 1" in html(app)
+    assert not app.error
+
+    READ.__init__(READ.most)  # type: ignore[misc]
+    app = read_with(open_page("dialogs", **link))
+    assert link_of(app)["turn"] != "0", "it opens where a call failed"
+
+
+def read_with(app: AppTest) -> AppTest:
+    press(app, f"Read with {NAME}")
+    while no_stage(app):
+        settled(app.run())
+        assert not app.error
+    return app
+
+
+def test_a_run_is_the_mean_of_the_heads() -> None:
+    done = replay_read_file(SETTINGS, FILE, Vectors(NAME, "1,4"), workers=1)
+    assert done is not None
+    model = shared_language_model(models.MODELS[NAME])
+    tables = []
+    for at, dialog in enumerate(FILE.transcripts):
+        for recording in read_dialog(model, dialog, (1, 4)):
+            table, arguments = replay_arguments(SETTINGS, [recording], workers=1)
+            tables += [(at, table.assign(head=0), arguments)]
+    assert len(tables) == 8
+    assert [*done.table] == [*REPLAYED]
+    assert [*done.arguments] == [*ARGUMENTS]
+    for at, dialog in enumerate(FILE.transcripts):
+        of_dialog = [parts for parts in tables if parts[0] == at]
+        values = np.mean([table.value for _, table, _ in of_dialog], axis=0)
+        mine = done.table[done.table.dialog == dialog.name]
+        np.testing.assert_allclose(mine.value, values, rtol=1e-6)
+        pairs = done.arguments[done.arguments.dialog == dialog.name]
+        held = np.mean([arguments.held for _, _, arguments in of_dialog], axis=0)
+        assert pairs.held.tolist() == pytest.approx(held.tolist())
+        lost = np.stack([arguments.lost for _, _, arguments in of_dialog])
+        first = np.where(lost < 0, 999, lost).min(axis=0)
+        assert pairs.lost.tolist() == np.where(first == 999, -1, first).tolist()
+    assert len(done.recordings) == len(FILE.transcripts)
+    words = f"{NAME}, mean of the 4 KV heads of layers 1 and 4"
+    assert done.source == json.loads(files_of(done)["run.json"])["parameters"]["source"] == words
+    assert "2 dialogs replayed" in report_of(done)
+
+
+def test_a_run_over_the_file_has_the_models_vectors() -> None:
+    app = read_with(open_page("dialogs", file="dialogues", vectors=NAME, policies="fifo,h2o"))
+    app = run_until(press(section(app, "All dialogs of the file"), "Run"), "Shown: 2 dialogs")
+    assert "With the vectors of mine" in words_of(app)
+    assert "have changed since this run" not in words_of(app)
+    settled(app.selectbox(key="dialogs/vectors").set_value("lexical").run())
+    assert "have changed since this run" in words_of(app)
+
+
+def test_what_does_not_fit_is_not_read_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = Vectors(NAME, "all")
+    seen: list[Progress] = []
+    read = read_file(chosen, FILE, 1, on_progress=seen.append)
+    assert [*read.recordings] == [1, 0]
+    assert len(read.heads) == len(read.recordings[0]) == 10
+    last = seen[-1]
+    assert last.done == last.total == sum(row[0].starts[-1] for row in read.recordings.values())
+    assert last.title == f"mine has read {last.total:,} of {last.total:,} tokens"
+    assert read_file(chosen, FILE, 0) is read
+
+    first, second = (read.recordings[at][0].starts[-1] for at in range(2))
+    bytes_of_token = 5 * 4 * (24 + 4 * 6 + 2 * 2 * 6)
+    monkeypatch.setattr(page, "MAX_READ_MEGABYTES", (first + 1) * bytes_of_token / 1e6)
+    READ.__init__(READ.most)  # type: ignore[misc]
+    read = read_file(chosen, FILE)
+    assert [*read.recordings] == [0]
+    reason = f"{FILE.transcripts[1].name}: {second:,} tokens in 5 layers, but "
+    assert read.skipped[1].startswith(reason)
+    app = open_page("dialogs", file="dialogues", dialog=1, vectors=NAME, layers="all")
+    assert app.error[0].value.startswith(plain(reason))
+    assert app.error[0].value.endswith("Showing letters of words instead.")
+    assert not no_stage(app)
+
+
+def test_a_cancelled_reading_keeps_the_dialogs_that_are_whole() -> None:
+    cancelled, seen = threading.Event(), list[Progress]()
+
+    def cancel_late(progress: Progress) -> None:
+        seen.append(progress)
+        if progress.title.startswith("mine has read") and progress.done > 0.8 * progress.total:
+            cancelled.set()
+
+    read = read_file(Vectors(NAME), FILE, on_progress=cancel_late, cancelled=cancelled)
+    assert [*read.recordings] == [0]
+    assert read.recordings[0][0].starts[-1] < seen[-1].done < seen[-1].total
+    assert replay_read_file(SETTINGS, FILE, Vectors(NAME, "0"), cancelled=cancelled) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "layers"),
+    [(" Few", "few"), ("ALL", "all"), ("22 7,15", "7,15,22"), ("3:3", "3"), ("007", "7")],
+)
+def test_layers_are_words_or_numbers(text: str, layers: str) -> None:
+    assert read_layers(text) == layers
+
+
+@pytest.mark.parametrize("text", ["", "x", "1 -2", "1.5", "99999", "²", "٣"])
+def test_other_layers_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="layers are few, all, or numbers from 0"):
+        read_layers(text)
+
+
+def test_a_layer_that_the_model_lacks_is_said() -> None:
+    app = open_page("dialogs", file="dialogues", vectors=NAME, layers="2,5")
+    press(app, f"Read with {NAME}")
+    while not app.error:
+        settled(app.run())
+    assert "layer is 5, but must be a whole number from 0 to 4" in app.error[0].value
+
+
+def test_without_its_package_letters_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gguf_file, "NAMED_MODELS", {"smollm2": "no_such_package"})
+    app = open_page("dialogs", file="dialogues", vectors="smollm2")
+    words = f"{gguf_file.NO_MODEL}. Showing letters of words instead."
+    assert [error.value for error in app.error] == [plain(words)]
+    assert not no_stage(app)
+
+
+@pytest.mark.smollm2
+def test_smollm2_attends_to_its_first_token_and_letters_do_not() -> None:
+    file = read_dialog_file(b"User: A table for two at six, please.\nSystem: Which town?", "a.txt")
+    read = read_file(Vectors("smollm2"), file)
+    assert [*read.heads.values()][::3] == [
+        "layer 7, head 0",
+        "layer 15, head 0",
+        "layer 22, head 0",
+    ]
+    shares = [row.dialogs.full_attention[:, 1, 0].mean() for row in read.recordings[0]]
+    assert min(shares) > 0.25
+    letters: Any = file.recording(0).dialogs.full_attention
+    assert letters[0, 1, 0] < 0.15
