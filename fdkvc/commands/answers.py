@@ -78,7 +78,7 @@ def live(options: Namespace) -> None:
         finished = _finished(options, settings, model, transcripts, about)
         how: Execution = {"workers": 1, "on_progress": on_progress, "finished": finished}
         run = AnswersRun.measure(settings, model, transcripts, about, **how)
-        turns = [[turn.ids for turn in encode_dialog(model, each)] for each in transcripts]
+        turns = [[turn.ids for turn in encode_dialog(model, dialog)] for dialog in transcripts]
         longest = max(turns, key=lambda dialog: sum(map(len, dialog)))
         began = perf_counter()
         cost = measure_cost(
@@ -96,7 +96,7 @@ def live(options: Namespace) -> None:
     if options.trace:
         first = settings.policies[0], settings.budgets[0], settings.decides
         recorded, skipped = record_all(
-            lambda each: record_dialog(model, *first, each, encode_dialog(model, each)), transcripts
+            lambda text: record_dialog(model, *first, text, encode_dialog(model, text)), transcripts
         )
         if skipped:
             warn(skipped_text(skipped))

@@ -9,7 +9,7 @@ and the same call.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
+from itertools import compress, pairwise
 from threading import Lock
 from time import perf_counter
 from typing import Any, Unpack
@@ -122,19 +122,19 @@ class Answers:
     @property
     def names(self) -> list[str]:
         """The policies and controls, the full cache first."""
-        own = [policy.name for policy in self.policies if policy.name != FULL]
-        return [FULL, *own, *([CUT_TEXT] if self.cut_text else [])]
+        names = [policy.name for policy in self.policies if policy.name != FULL]
+        return [FULL, *names, *([CUT_TEXT] if self.cut_text else [])]
 
     def caches(self, model: AnyModel) -> dict[tuple[str, int], ModelCache]:
         """Return a new cache by policy and budget; first the full one, under the first budget."""
-        found: dict[tuple[str, int], ModelCache] = {(FULL, self.budgets[0]): model.full()}
+        caches: dict[tuple[str, int], ModelCache] = {(FULL, self.budgets[0]): model.full()}
         for budget in self.budgets:
             for policy in self.policies:
                 if policy.name != FULL:
-                    found[policy.name, budget] = model.evicting(policy, budget, self.decides)
+                    caches[policy.name, budget] = model.evicting(policy, budget, self.decides)
             if self.cut_text:
-                found[CUT_TEXT, budget] = model.cut_text(budget)
-        return found
+                caches[CUT_TEXT, budget] = model.cut_text(budget)
+        return caches
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,8 +220,8 @@ def answer_chunk(
         rows, full = _read(settings, model, passages, on_read)
         answers += [(*dialog, *row) for row in rows]
         if settings.proxies:
-            found = _proxies(settings, model, full, transcript, passages)
-            proxies += [(*dialog, *row, 1) for row in found]
+            measures = _proxies(settings, model, full, transcript, passages)
+            proxies += [(*dialog, *row, 1) for row in measures]
     return answers, proxies
 
 
@@ -241,10 +241,10 @@ def _read(
         reader.read_passage(passage)
         on_read(len(passage.ids), passage is passages[-1])
     rows = [
-        (name, each, metric, value, count)
+        (name, shown, metric, value, count)
         for at, (name, budget) in enumerate(caches)
         for metric, (value, count) in reader.measures(at).items()
-        for each in (settings.budgets if name == FULL else (budget,))
+        for shown in (settings.budgets if name == FULL else (budget,))
     ]
     return rows, reader.caches[0]
 
@@ -256,7 +256,7 @@ def readable(
 
     Raises a ValueError if none fits.
     """
-    found: list[Transcript] = []
+    fitting: list[Transcript] = []
     skipped: list[str] = []
     for transcript in transcripts:
         try:
@@ -264,10 +264,10 @@ def readable(
         except ValueError as error:
             skipped.append(str(error))
         else:
-            found.append(transcript)
-    if not found:
+            fitting.append(transcript)
+    if not fitting:
         raise ValueError(skipped[0])
-    return found, skipped
+    return fitting, skipped
 
 
 # ------------------------------------------------------------------------------- reading
@@ -310,12 +310,12 @@ class _Reader:
             # The model writes neither the mark nor what follows the end.
             stop = len(passage.ids) - passage.tail
             rest = passage.ids[passage.start : stop]
-            at = stop - len(passage.ids) + sum(each.shape[1] for each in best)
+            at = stop - len(passage.ids) + sum(part.shape[1] for part in best)
             likeliest = np.concatenate(best, axis=1)[:, at - len(rest) : at]
             self._grade_values(passage, likeliest)
         if writes:
             exact = np.asarray((likeliest == rest).all(axis=1))
-            others = [each for each, found in zip(before, exact, strict=True) if not found]
+            others = [cache for cache, right in zip(before, exact, strict=True) if not right]
             self._grade(passage, start, others, exact)
         for cache in self.caches:
             cache.end_turn()
@@ -326,7 +326,7 @@ class _Reader:
         Caches that have evicted nothing share the row of the full one, which is read for them.
         """
         alone = [not (at and cache.whole) for at, cache in enumerate(self.caches)]
-        logits = read([cache for cache, own in zip(self.caches, alone, strict=True) if own], ids)
+        logits = read([*compress(self.caches, alone)], ids)
         for cache in self.caches[1:]:
             if cache.whole:
                 cache.follow(self.caches[0])
@@ -395,11 +395,11 @@ class _Reader:
         tokens, call = self.model.tokens, passage.passage.call
         assert call is not None
         wanted = tokens.text(passage.ids)
-        slots = [each.slot for each in call.arguments]
+        slots = [argument.slot for argument in call.arguments]
         right = np.repeat(exact[:, None], len(slots), axis=1)
         texts = self._written_calls(passage, start, others)
         for at, text in zip(np.flatnonzero(~exact), texts, strict=True):
-            graded = {each.slot: each.right for each in grade_call(text, wanted).arguments}
+            graded = {part.slot: part.right for part in grade_call(text, wanted).arguments}
             right[at] = [graded.get(slot, False) for slot in slots]
         self.right["calls_exact"].append(exact[:, None])
         self.right["arguments_right"].append(right)
@@ -418,10 +418,10 @@ class _Reader:
     def measures(self, at: int) -> dict[str, tuple[float, int]]:
         """Return each measure that one cache has a value of, with the number that it averages."""
         nats, kl, same = (
-            np.concatenate([each[at] for each in parts]) for parts in zip(*self.scores, strict=True)
+            np.concatenate([part[at] for part in parts]) for parts in zip(*self.scores, strict=True)
         )
         ages, value_ages = np.concatenate(self.ages), np.array(self.value_ages, np.intp)
-        found = {
+        measured = {
             "nats": nats,
             "nats_arguments": nats[ages > 0],
             "kl": kl,
@@ -430,15 +430,15 @@ class _Reader:
         }
         for name, parts in self.right.items():
             right, full_right = np.concatenate(parts, axis=1)[[at, 0]]
-            found |= {name: right, f"{name}_of_full": right[full_right]}
+            measured |= {name: right, f"{name}_of_full": right[full_right]}
         for age, (low, high) in AGES.items():
-            found[f"nats_{age}"] = nats[(ages > low) & (ages <= high)]
+            measured[f"nats_{age}"] = nats[(ages > low) & (ages <= high)]
             of_age = (value_ages > low) & (value_ages <= high)
-            found[f"values_right_{age}"] = found["values_right"][of_age]
+            measured[f"values_right_{age}"] = measured["values_right"][of_age]
         return {
             name: (float(np.mean(scores, dtype=float)), len(scores))
             for name, metric in metrics_of("answers").items()
-            if name in found and len(scores := metric.measure(found))
+            if name in measured and len(scores := metric.measure(measured))
         }
 
 
@@ -474,7 +474,7 @@ def _proxies(
     passages: Sequence[EncodedPassage],
 ) -> Iterator[tuple[str, int, str, float]]:
     """Yield policy, budget, proxy and its mean over KV heads, where it has one."""
-    calls = tuple(each for each in transcript.demands if each.kind == "call")
+    calls = tuple(demand for demand in transcript.demands if demand.kind == "call")
     metrics = tuple(name.removeprefix("late_") for name in PROXIES if name.startswith("late_"))
     policies = with_proxies(settings.policies)
     if not policies:
@@ -486,7 +486,7 @@ def _proxies(
         head_recordings(cache, replace(transcript, demands=calls), passages, surprisal),
         workers=1,
     )
-    found = replayed[replayed.metric.isin(PROXIES) & np.isfinite(replayed.value)]
+    proxies = replayed[replayed.metric.isin(PROXIES) & np.isfinite(replayed.value)]
     key: Any
-    for key, values in found.groupby(["policy", "budget", "metric"], sort=False).value:
+    for key, values in proxies.groupby(["policy", "budget", "metric"], sort=False).value:
         yield *key, float(values.to_numpy().mean())

@@ -92,17 +92,17 @@ class AnswersRun(Run):
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
-        found = self.found
+        tables = self.found
         made = {
             "answers.csv": pd.concat([self.scores.answers, self.scores.proxies]),
-            "answers_summary.csv": found.summary,
-            "answers_paired.csv": found.paired,
+            "answers_summary.csv": tables.summary,
+            "answers_paired.csv": tables.paired,
         }
-        if not found.proxies.empty:
-            made |= {"proxies.csv": found.proxies}
-        if not found.known.empty:
-            made |= {"answers_services.csv": found.known}
-            made |= {"answers_by_services.csv": found.by_services}
+        if not tables.proxies.empty:
+            made |= {"proxies.csv": tables.proxies}
+        if not tables.known.empty:
+            made |= {"answers_services.csv": tables.known}
+            made |= {"answers_by_services.csv": tables.by_services}
         return made
 
     @property
@@ -135,27 +135,27 @@ def small_model(folder: str | None) -> tuple[AnyModel, frozenset[str]]:
 def readable_dialogs(model: AnyModel, sources: Sources) -> tuple[list[Transcript], str]:
     """Return the dialogs of a file that a model can read, and its SHA-256."""
     transcripts, file = sources.read_transcripts()
-    found, skipped = readable(model, transcripts)
+    dialogs, skipped = readable(model, transcripts)
     if skipped:
         sources.warn(skipped_text(skipped))
-    return found, file
+    return dialogs, file
 
 
-def answers_text(found: AnswersTables) -> str:
+def answers_text(tables: AnswersTables) -> str:
     """Return the loss of answers, a column per budget, then the proxies."""
-    every = found.summary
-    table = pd.concat([every[every.metric == key] for key in metrics_of("answers")])
-    words = marked(table, found.paired)
+    summary = tables.summary
+    table = pd.concat([summary[summary.metric == key] for key in metrics_of("answers")])
+    words = marked(table, tables.paired)
     table = table.assign(metric=[METRICS[key].heading(key) for key in table.metric])
     text = (
-        f"Means over {count(int(every.n.max()), 'dialog')} by budget, with the 95 % interval, "
-        f"which is {over_clusters(int(every.services.max()))};\n"
-        f"{DIFFERS.strip()} where it differs significantly from {found.baseline}\n\n"
+        f"Means over {count(int(summary.n.max()), 'dialog')} by budget, with the 95 % interval, "
+        f"which is {over_clusters(int(summary.services.max()))};\n"
+        f"{DIFFERS.strip()} where it differs significantly from {tables.baseline}\n\n"
         f"{pivot(table, words, ['metric', 'policy']).text(grouped=True)}"
     )
-    if trained_on := known_sentence(found.known):
+    if trained_on := known_sentence(tables.known):
         text = f"{trained_on}\n\n{text}"
-    parts = [text, _by_services_text(found.by_services), _proxies_text(found.proxies)]
+    parts = [text, _by_services_text(tables.by_services), _proxies_text(tables.proxies)]
     return "\n\n\n".join(filter(None, parts))
 
 

@@ -165,8 +165,8 @@ class TextCache:
         if name not in self._gathered:
             layers, heads = np.ogrid[: stored.shape[0], : stored.shape[1]]
             self._gathered[name] = stored[layers[..., None], heads[..., None], self.attended]
-        own = stored[layer, :, self.turn_start : end]
-        return np.concatenate([self._gathered[name][layer], own], axis=1)
+        new = stored[layer, :, self.turn_start : end]
+        return np.concatenate([self._gathered[name][layer], new], axis=1)
 
     def _mask(self, layer: int, queries: Floats, end: int) -> Bools:
         """Mark what queries (m, K, G, h) do not attend to: the last columns (…, m, ·)."""
@@ -229,7 +229,7 @@ class TextCache:
         other = copy.copy(self)
         other.ids, other.ends = self.ids[:count], [*self.ends]
         other.attended_by_turn = [*self.attended_by_turn]
-        other._vectors = {name: each[:, :, :count].copy() for name, each in self._vectors.items()}
+        other._vectors = {name: array[:, :, :count].copy() for name, array in self._vectors.items()}
         other._evicted_in = self._evicted_in[:, :, :count].copy()
         other._evicted_by = self._evicted_by[:, :, :count].copy()
         other._gathered = {**self._gathered}
@@ -308,9 +308,9 @@ class EvictingCache(TextCache):
         slots = np.concatenate([before.held, before.second_tier], axis=2)
         new = self.ids[self.turn_start :]
         if self.decoder.features is not None:
-            own = self.decoder.features(new, before.policy.looks_at)
-            self._features = with_new(self._features, own)
-        vectors = [_SlotVectors(self, layer, own) for layer, own in enumerate(slots)]
+            features = self.decoder.features(new, before.policy.looks_at)
+            self._features = with_new(self._features, features)
+        vectors = [_SlotVectors(self, layer, held) for layer, held in enumerate(slots)]
         self._eviction, step = before.after(len(new), vectors, self._features)
         evicted = step.layer, step.head, step.token
         self._evicted_in[evicted] = len(self.ends)
@@ -343,10 +343,10 @@ class OneHead(EvictingCache):
 
     def _set_attended(self, attended: Ints | None) -> None:
         if attended is not None:
-            own = attended[self.layer, self.head]
+            kept = attended[self.layer, self.head]
             attended = np.tile(np.arange(self.count), (*attended.shape[:2], 1))
             attended[self.layer, self.head] = EMPTY
-            attended[self.layer, self.head, : len(own)] = own
+            attended[self.layer, self.head, : len(kept)] = kept
         super()._set_attended(attended)
 
 
@@ -362,8 +362,8 @@ class _SlotVectors:
         vectors = self.cache.vectors(name)[self.layer]
         token = np.repeat(self.slots, max(len(vectors) // len(self.slots), 1), axis=0)
         head = np.minimum(np.arange(len(token)), len(vectors) - 1)
-        found: Floats = vectors[head[:, None], token]
-        return found
+        of_rows: Floats = vectors[head[:, None], token]
+        return of_rows
 
     def new(self, name: str) -> Floats:
         return self.cache.vectors(name)[self.layer, :, self.cache.turn_start :]
@@ -408,8 +408,8 @@ class RetrievalCache(TextCache):
         size = min(self.policy.size, self.budget)
         first = np.arange(0, keys.shape[1], size)
         low, high = (
-            each.reduceat(keys, first, axis=1).swapaxes(1, 2)[:, None]
-            for each in (np.minimum, np.maximum)
+            extreme.reduceat(keys, first, axis=1).swapaxes(1, 2)[:, None]
+            for extreme in (np.minimum, np.maximum)
         )
         return np.asarray(np.maximum(queries, 0) @ high + np.minimum(queries, 0) @ low)
 

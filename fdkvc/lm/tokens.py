@@ -112,16 +112,16 @@ class Tokens:
         `fdkvc.attention.SPEAKERS`, −1 where the passage does not begin with a mark; traits are
         `fdkvc.attention.TRAITS`.
         """
-        found: dict[str, NDArray[Any]] = {}
+        features: dict[str, NDArray[Any]] = {}
         if "surprisal" in looks_at:
-            found["surprisal"] = np.array(self.surprisal(ids), np.float32)
+            features["surprisal"] = np.array(self.surprisal(ids), np.float32)
         if {"words", "speakers"} & {*looks_at}:
-            found["words"] = np.array(word_ids(*self._written(ids)), np.intp)
-            found["speakers"] = np.full(len(ids), self._speaker(ids), np.intp)
+            features["words"] = np.array(word_ids(*self._written(ids)), np.intp)
+            features["speakers"] = np.full(len(ids), self._speaker(ids), np.intp)
         if "traits" in looks_at:
             user = self._speaker(ids) == SPEAKERS.index("user")
-            found["traits"] = token_traits(*self._written(ids), user)
-        return found
+            features["traits"] = token_traits(*self._written(ids), user)
+        return features
 
     def _written(self, ids: Sequence[int]) -> tuple[str, list[tuple[int, int]]]:
         """Return the text of ids, and the characters of each."""
@@ -233,14 +233,15 @@ def library_tokens(tokenizer: Any, *, speakers: bool) -> Tokens:
 
     With `speakers`, also the marks of its chat template, by which they are known.
     """
-    found = getattr(tokenizer, "backend_tokenizer", None)
+    backend = getattr(tokenizer, "backend_tokenizer", None)
     written = getattr(tokenizer, "chat_template", None)
-    if not (found and speakers and isinstance(written, str) and (parts := chat_template(written))):
-        return Tokens(found or tokenizer, (), {}, 0)
+    parts = chat_template(written) if backend and speakers and isinstance(written, str) else None
+    if not (backend and parts):
+        return Tokens(backend or tokenizer, (), {}, 0)
     marks, end, more = _of_template(
-        parts, lambda text: tuple(found.encode(text, add_special_tokens=False).ids)
+        parts, lambda text: tuple(backend.encode(text, add_special_tokens=False).ids)
     )
-    return Tokens(found, (), marks, end[0] if end else -1, **more)
+    return Tokens(backend, (), marks, end[0] if end else -1, **more)
 
 
 def _of_template(
