@@ -34,9 +34,11 @@ LONGEST = ("tests/browser/test_every_page.py", "tests/test_readme.py", "tests/br
 """Started first and in this order, so that no core ends with one of them alone."""
 
 NEED_TRANSFORMERS = ("fdkvc/live/*.py", "fdkvc/conformance/transformers_adapter.py")
+NEED_LLAMA = ("fdkvc/live/llama*.py",)
 """Modules whose doctests cannot be imported without these packages."""
 
 NO_TRANSFORMERS = "torch is not installed: get it with `pip install -r requirements-capture.txt`"
+NO_LLAMA = "llama-cpp-python is not installed: get it with `pip install -r requirements-llama.txt`"
 NOT_THERE = os.environ.get("FDKVC_REQUIRE_CAPTURE") != "1" and not (
     find_spec("torch") and find_spec("transformers")
 )
@@ -66,7 +68,7 @@ class NotRun(pytest.File):
 
 class Examples(pytest.Item):
     def runtest(self) -> NoReturn:
-        pytest.skip(NO_TRANSFORMERS)
+        pytest.skip(NO_LLAMA if any(map(self.path.match, NEED_LLAMA)) else NO_TRANSFORMERS)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -74,7 +76,9 @@ def pytest_collect_file(
     file_path: Path, parent: pytest.Collector
 ) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
     found = yield
-    if found and NOT_THERE and any(map(file_path.match, NEED_TRANSFORMERS)):
+    llama = any(map(file_path.match, NEED_LLAMA))
+    missing = not find_spec("llama_cpp") if llama else NOT_THERE
+    if found and missing and any(map(file_path.match, NEED_TRANSFORMERS)):
         # Not a child of its package, which pytest would import before the test.
         return [NotRun.from_parent(parent.session, path=file_path)]
     return found

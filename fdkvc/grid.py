@@ -11,12 +11,20 @@ from typing import Any
 import pandas as pd
 
 from fdkvc.charts.theme import hue_of
-from fdkvc.experiments.summary import INTERVAL
+from fdkvc.experiments.summary import CASE, FIRST, INTERVAL, TIED
 from fdkvc.replication.rules import RULES
 from fdkvc.run.metrics import late_metric
 
-DIFFERS = " ≠"
+DIFFERS = "≠"
 """Marks a figure that differs significantly from the baseline's."""
+
+PLACES = f"{FIRST} best of its column, {TIED} the best and what is not distinguishable from it"
+"""What the marks of first places say."""
+
+
+def marks_sentence(baseline: str, places: object = True) -> str:
+    """Return what the marks of a table say, with those of first places if it has any."""
+    return f"{f'{PLACES}; ' if places else ''}{DIFFERS} differs significantly from {baseline}"
 
 
 @dataclass(frozen=True)
@@ -125,16 +133,22 @@ def figures(
     ]
 
 
-def marked(table: pd.DataFrame, paired: pd.DataFrame) -> list[str]:
-    """Return the `figures` of a table, those that differ from the baseline with `DIFFERS`."""
-    case = [name for name in ("policy", "heads", "budget", "metric") if name in paired]
+def marked(
+    table: pd.DataFrame, paired: pd.DataFrame, places: Mapping[tuple[Any, ...], str]
+) -> list[str]:
+    """Return the `figures` of a table with their marks; see `marks_sentence`.
+
+    `paired` are differences from the baseline, and `places` the `first_places`.
+    """
+    case = [name for name in CASE if name in paired]
     differing = set(
         paired.loc[paired.significant.eq(True), case].itertuples(index=False, name=None)
     )
     cases = table[case].itertuples(index=False, name=None)
     # An equal margin keeps the figures of a column aligned.
+    margin = " " * bool(places)
     return [
-        f"{word}{DIFFERS if place in differing else '  '}"
+        f"{word} {places.get(place, margin)}{DIFFERS if place in differing else ' '}"
         for word, place in zip(figures(table), cases, strict=True)
     ]
 
@@ -166,6 +180,8 @@ _TEX = {
     **{sign: rf"\{sign}" for sign in "%_&#"},
     "±": r"$\pm$",
     "−": "$-$",
+    FIRST: r"$\bigstar$",
+    TIED: r"$\star$",
     **{rule.sign: f"${rule.tex}$" for rule in RULES},
     "γ": r"$\gamma$",
     "α₀": r"$\alpha_0$",

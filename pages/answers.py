@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from fdkvc.ui.answers import choices, scene, sections, why
+from fdkvc.ui.answers import choices, damage, scene, sections, why
 from fdkvc.ui.kit.frame import page
 from fdkvc.ui.kit.models import load_model
 
@@ -18,7 +18,7 @@ with page(
 ) as shown:
     with st.sidebar:
         name = choices.choose_model(PAGE)
-    model = load_model(name)
+    model = load_model(name, lambda: damage.show_instead(PAGE, name))
     sections.show_model_note(name, model)
     with st.sidebar:
         conversation = choices.choose_conversation(PAGE, model, shown.link)

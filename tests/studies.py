@@ -11,7 +11,7 @@ from fdkvc.replication.cells import MeasuredTable, measured_tables
 
 PRINTED = (
     *(tables.LATE_ALIGNMENT, tables.ADAPTATION, tables.LATE_DIVERSITY),
-    *(tables.RETENTION_AND_LATENCY, tables.ABLATION_W_C, tables.ABLATION_GAMMA),
+    *(tables.RETENTION_AND_LATENCY, tables.ABLATIONS["w_c"], tables.ABLATIONS["gamma"]),
 )
 """Tables 1 to 6 of the paper; Table 7 is `HYPERPARAMETERS`."""
 

@@ -69,6 +69,7 @@ PACKAGES = {
         "stage",
         "report",
         "ui",
+        "commands",  # a stand-in for it alone
     },
     "altair": {"charts", "ui"},
     "vl_convert": {"charts"},
@@ -77,6 +78,7 @@ PACKAGES = {
     "jinja2": {"lm"},
     "safetensors": {"corpora", "lm"},
     "tokenizers": {"lm"},
+    "llama_cpp": {"live"},
     "torch": {"corpora", "live", "conformance"},
     "transformers": {"corpora", "live", "conformance"},
 }

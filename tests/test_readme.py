@@ -24,7 +24,7 @@ from fdkvc.policies import POLICIES
 from fdkvc.replication.cells import measured_tables, reproduced_by_spread, verdicts_of
 from fdkvc.replication.claims import judged_claims
 from fdkvc.replication.judge import facts
-from fdkvc.replication.rules import power
+from fdkvc.replication.rules import POWER
 from tests.test_layers import LAYERS, PACKAGES
 
 ROOT = Path(__file__).parents[1]
@@ -317,7 +317,7 @@ def test_the_verdicts_are_those_of_the_papers_run() -> None:
     assert numbers in README
     power_words = re.search(r"(\d+) % of figures are reproduced, 5 %\s+differ", README)
     assert power_words
-    assert int(power_words[1]) == round(100 * power(600, 600))
+    assert int(power_words[1]) == POWER
     said = f"Of {sum(claims.values())} claims {claims['holds']} hold, {claims['direction only']} as"
     assert f"{said} a direction only, {claims['does not hold']} do not" in README
 

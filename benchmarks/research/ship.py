@@ -3,11 +3,31 @@
 python -m benchmarks.research.ship
 """
 
+import io
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 
-from fdkvc.experiments.benchmark import run_benchmark
-from fdkvc.experiments.study import run_study
-from fdkvc.files.shipped import BENCHMARK, FOLDER, SWEEPS, packed
+import numpy as np
+
+import fdkvc
+from fdkvc.experiments.benchmark import Results, Values, run_benchmark
+from fdkvc.experiments.study import Study, run_study
+from fdkvc.experiments.sweep import Sweep
+from fdkvc.experiments.workers import processor
+from fdkvc.files.shipped import (
+    BENCHMARK,
+    FOLDER,
+    HEAD,
+    NUMBERS,
+    PROBE,
+    PROBES,
+    STUDY,
+    SWEEPS,
+    ablation_name,
+    sweep_name,
+)
 from fdkvc.files.write import write_files
 
 
@@ -17,6 +37,45 @@ def main() -> None:
     sweeps = {sweep: run_benchmark(sweep.benchmark) for sweep in SWEEPS}
     write_files(FOLDER, packed(study, sweeps, datetime.now(UTC).date().isoformat()))
     print(f"Written to {FOLDER}")
+
+
+def packed(study: Study, sweeps: Mapping[Sweep, Results], made: str) -> dict[str, bytes]:
+    """Return the paper's run as files.
+
+    Study and sweeps are complete, of `BENCHMARK` and `SWEEPS`; `made` is the date.
+    """
+    if study.probes is None:
+        raise ValueError("the study has no probes, so it is not the paper's, or not complete")
+    parts = {STUDY: study.results}
+    parts |= {ablation_name(parameter): results for parameter, results in study.sweeps.items()}
+    parts |= {sweep_name(sweep): results for sweep, results in sweeps.items()}
+    numbers = {name: row for part, each in parts.items() for name, row in _rows(part, each)}
+    numbers |= {f"{PROBE}|{name}": getattr(study.probes, name) for name in PROBES}
+    head = {
+        "version": fdkvc.__version__,
+        "made": made,
+        "processor": processor(),
+        "seconds": {part: results.seconds for part, results in parts.items()}
+        | {PROBE: study.probes.seconds},
+        "latencies": [asdict(each) for each in study.latencies],
+        "memories": {name: asdict(each) for name, each in study.memories.items()},
+    }
+    text = json.dumps(head, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return {NUMBERS: _compressed(numbers), HEAD: text.encode()}
+
+
+def _compressed(numbers: Mapping[str, Values]) -> bytes:
+    file = io.BytesIO()
+    np.savez_compressed(file, allow_pickle=False, **numbers)
+    return file.getvalue()
+
+
+def _rows(part: str, results: Results) -> Iterator[tuple[str, Values]]:
+    for scenario, by_policy in results.measured.items():
+        for policy, measured in by_policy.items():
+            for kind in ("values", "series"):
+                for name, values in getattr(measured, kind).items():
+                    yield "|".join((part, scenario, policy, kind, name)), values
 
 
 if __name__ == "__main__":

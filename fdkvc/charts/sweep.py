@@ -1,6 +1,6 @@
 """A hyperparameter swept: curves, a heat map of two, and what one metric costs in another."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
@@ -134,23 +134,8 @@ def _picking() -> alt.TopLevelSelectionParameter:
 
 
 TRADEOFF_HEIGHT = 380
-_LETTER, _LINE, _DOT, _ASIDE = 5.9, 13, 5, 9
-"""Pixels: of a letter, of a line, of half a point, and from a point to its name."""
-
-_PLACES = tuple((side, up) for up in (8, -9, 16, -17) for side in (1, -1))
-"""Where a name may stand: right or left of its point, and so many pixels above it."""
-
-_ALONE = 20
-"""Pixels between a name that is a line above or below its point and the next point there."""
-
-_NARROW, _USUAL = 450, 700
-"""Pixels of a small and of a usual plot: names that fit cross as few intervals as possible."""
-
-_NEVER = 1e9
-
-Box = tuple[float, float, float, float]
-"""Of a name or a point: x as a share of the width, y in pixels, and from where to where in pixels
-around x."""
+_LETTER, _LINE, _ASIDE = 5.9, 13, 9
+"""Pixels: of a letter, of a line, and from a point to its name."""
 
 
 @unchecked
@@ -210,7 +195,6 @@ def tradeoff_chart(
         base.mark_text(
             align=alt.expr("datum.align"),
             dx=alt.expr("datum.dx"),
-            dy=alt.expr("datum.dy"),
             baseline="middle",
             fontSize=10.5,
             aria=False,
@@ -245,66 +229,27 @@ def _range(points: pd.DataFrame, axis: str) -> tuple[float, float]:
 def with_room(
     points: pd.DataFrame, x_range: tuple[float, float], y_range: tuple[float, float]
 ) -> pd.DataFrame:
-    """Add where the name of each point stands (align, dx, dy), and how wide a plot it needs (fits).
+    """Add on which side of each point its name stands (align, dx), and how wide a plot it needs.
 
-    At that width in pixels neither the edge, nor the name of a point before it, nor another point
-    is in the way. For a point on the front, points are not.
+    That is the side with more room. In a plot of the width `fits`, in pixels, the name is clear of
+    the edge and of the names before it.
     """
-    place = points.assign(
-        **{
-            f"{axis}{end}": (points[f"{axis}{end}"] - low) / (high - low)
-            for axis, (low, high) in (("x", x_range), ("y", y_range))
-            for end in ("", "_low", "_high")
-        }
-    ).to_dict("records")
-    dots = [(point["x"], point["y"] * TRADEOFF_HEIGHT, -_DOT, _DOT) for point in place]
-    written: list[Box] = []
-    labels = []
-    for point, (x, level, *_) in zip(place, dots, strict=True):
-        length = _ASIDE + len(point["name"]) * _LETTER
-        near = [dot for dot in dots if dot[0] != x]
-        choices: list[tuple[Any, ...]] = []
-        for side, up in _PLACES:
-            start, end = sorted((side * _ASIDE, side * length))
-            box = (x, level + up, start, end)
-            ends = _parted(0, 0, x, start), _parted(x, end, 1, 0)
-            needed = max(*ends, *(_width(box, name) for name in written))
-            beyond = side * _ALONE * (abs(up) > _LINE)
-            clear = (x, level + up, min(start, start + beyond), max(end, end + beyond))
-            apart = max(needed, *(_width(clear, dot) for dot in near))
-            crossed = sum(_crosses(box, interval) for interval in place)
-            rank = max(needed, _NARROW), max(apart, _USUAL), crossed, len(choices)
-            choices.append((rank, needed if point["front"] else apart, box, side, up))
-        _, fits, box, side, up = min(choices)
-        labels.append(("left" if side > 0 else "right", side * _ASIDE, -up, fits))
-        if point["name"] and fits < _NEVER:
-            written.append(box)
-    return points.assign(
-        **pd.DataFrame(labels, columns=["align", "dx", "dy", "fits"]).set_index(points.index)
+    labels: list[tuple[str, int, float]] = []
+    written: list[tuple[float, float, float, float]] = []
+    shares = (
+        (points[axis] - ends[0]) / (ends[1] - ends[0])
+        for axis, ends in (("x", x_range), ("y", y_range))
     )
-
-
-def _crosses(box: Box, point: Mapping[Hashable, Any]) -> bool:
-    """Whether an interval of a point crosses a name in a plot of the usual width."""
-    x, level, start, end = box
-    left, right = x * _USUAL + start, x * _USUAL + end
-    bottom, top = level - _LINE / 2, level + _LINE / 2
-    low, middle, high = (TRADEOFF_HEIGHT * point[name] for name in ("y_low", "y", "y_high"))
-    along = left < point["x"] * _USUAL < right and low < top and high > bottom
-    across = point["x_low"] * _USUAL < right and point["x_high"] * _USUAL > left
-    return bool(along or (across and bottom < middle < top))
-
-
-def _width(one: Box, other: Box) -> float:
-    """Return the least width at which two boxes do not overlap."""
-    if abs(one[1] - other[1]) >= _LINE:
-        return 0.0
-    left, right = sorted((one, other))
-    return _parted(left[0], left[3], right[0], right[2])
-
-
-def _parted(left: float, end: float, right: float, start: float) -> float:
-    """Return the least width at which what ends at one point is left of what starts at another."""
-    if end <= start:
-        return 0.0
-    return min((end - start) / (right - left), _NEVER) if right > left else _NEVER
+    for name, x, y in zip(points.name, *shares, strict=True):
+        length = _ASIDE + len(name) * _LETTER
+        side, start, end = (1, _ASIDE, length) if x < 0.5 else (-1, -length, -_ASIDE)
+        fits = length / max(x, 1 - x)
+        for at, level, first, last in written:
+            if abs(level - y) * TRADEOFF_HEIGHT < _LINE:
+                needed = last - start if at < x else end - first
+                fits = max(fits, needed / max(abs(x - at), 1e-9))
+        labels.append(("left" if side > 0 else "right", side * _ASIDE, fits))
+        if name:
+            written.append((x, y, start, end))
+    named = pd.DataFrame(labels, columns=["align", "dx", "fits"], index=points.index)
+    return points.join(named)

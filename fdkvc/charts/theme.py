@@ -38,6 +38,8 @@ TOPICS = (
 )
 """The hues of topics; those of further topics are the same again, with a pattern."""
 
+DARK_TOPICS = ("#0072B2", "#AA4499")
+
 TOPICLESS = "#999999"
 
 MET, UNMET = "#009E73", "#D55E00"
@@ -118,21 +120,8 @@ def hue_of(name: str) -> str:
 
 
 def letter_ink(colour: str) -> str:
-    """Return black or white, whichever is readable on a colour."""
-    return max("#ffffff", "#000000", key=partial(contrast, colour))
-
-
-def contrast(one: str, other: str) -> float:
-    """Return the contrast of two colours, from 1 to 21 (WCAG 2.2, contrast ratio)."""
-    darker, lighter = sorted((_luminance(one), _luminance(other)))
-    return (lighter + 0.05) / (darker + 0.05)
-
-
-def _luminance(colour: str) -> float:
-    """Return the relative luminance of a colour in hexadecimal, from 0 to 1 (WCAG 2.2)."""
-    shares = (int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
-    linear = (s / 12.92 if s <= 0.04045 else ((s + 0.055) / 1.055) ** 2.4 for s in shares)
-    return sum(w * s for w, s in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+    """Return black or white, whichever is readable on a colour of a topic."""
+    return "#ffffff" if colour in DARK_TOPICS else "#000000"
 
 
 def tint_places(policies: Sequence[str]) -> list[int]:

@@ -56,6 +56,11 @@ def live(options: Namespace) -> None:
         raise ValueError("live needs at least one policy besides cut-text")
     if options.trace and settings.every is not None:
         raise ValueError("--trace and --every do not go together: a trace holds whole turns")
+    if options.engine == "llama.cpp":
+        _live_llama(options, settings, baseline)
+        return
+    if options.engine != "transformers":
+        raise ValueError(f"engine {options.engine!r} must be transformers or llama.cpp")
     try:
         from fdkvc.live.cache import check_within_a_cache
         from fdkvc.live.cost import measure_cost
@@ -111,6 +116,33 @@ def _finished(options: Namespace, settings: Answers, model: AnyModel, *read: Any
     if finished.results:
         warn("Going on where an earlier run of the same command ended.")
     return finished
+
+
+def _live_llama(options: Namespace, settings: Answers, baseline: str) -> None:
+    """Measure answers in llama.cpp; time and memory are its own, so there is no table of costs."""
+    try:
+        from fdkvc.live.llama import check_by_text
+        from fdkvc.live.llama_model import load_llama
+    except ImportError as error:
+        raise ValueError(
+            f"--engine llama.cpp needs {error.name}: install requirements-llama.txt"
+        ) from None
+    for policy in settings.policies:
+        check_by_text(policy)
+    for name, given in (("--trace", options.trace), ("--proxies", settings.proxies)):
+        if given:
+            raise ValueError(f"{name} needs vectors, which llama.cpp does not give")
+    with progress() as on_progress:
+        model = load_llama(options.model, positions=options.positions)
+        model.evicting(settings.policies[0], 1, settings.decides)
+        _warn_of_sinks(settings)
+        transcripts, digest = readable_dialogs(model, read_sources(options))
+        about: dict[str, Any] = {"digest": digest, "baseline": baseline, "more": model.about}
+        finished = _finished(options, settings, model, transcripts, about)
+        how: Execution = {"workers": 1, "on_progress": on_progress, "finished": finished}
+        run = AnswersRun.measure(settings, model, transcripts, about, **how)
+    finish(options, run)
+    finished.remove()
 
 
 def _settings(options: Namespace) -> tuple[Answers, str]:

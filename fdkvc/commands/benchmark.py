@@ -3,7 +3,7 @@
 from argparse import Namespace
 
 from fdkvc.commands.console import finish, running, warn_no_effect
-from fdkvc.experiments.benchmark import Benchmark, check_baseline, default_baseline, start_workers
+from fdkvc.experiments.benchmark import Benchmark, baseline_of, start_workers
 from fdkvc.files.options import settings_from
 
 
@@ -12,10 +12,7 @@ def benchmark(options: Namespace) -> None:
     if options.all and options.baseline is not None:
         raise ValueError("--all and --baseline do not go together: give one of them")
     settings = settings_from(Benchmark, options)
-    baseline = options.baseline
-    if baseline is None:
-        baseline = default_baseline(settings.policies)
-    check_baseline(baseline, settings.policies)
+    baseline = baseline_of(settings.policies, options.baseline)
     if options.dask is None:  # before pandas and SciPy are imported
         start_workers(settings, options.workers)
 

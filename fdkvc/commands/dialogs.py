@@ -21,7 +21,7 @@ from fdkvc.corpora import capture as recorder
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.trace_file import trace_bytes, trace_size
 from fdkvc.corpora.transcripts import Transcript
-from fdkvc.experiments.benchmark import check_baseline, default_baseline
+from fdkvc.experiments.benchmark import baseline_of
 from fdkvc.experiments.jobs import Progress
 from fdkvc.experiments.model_shape import read_shape
 from fdkvc.experiments.plan import PLAN_BUDGETS
@@ -43,10 +43,7 @@ def dialogs(options: Namespace) -> None:
     settings = settings_from(Replay, options)
     if options.pin:
         settings = replace(settings, policies=with_pinned_prompts(settings.policies))
-    baseline = options.baseline
-    if baseline is None:
-        baseline = default_baseline(settings.policies)
-    check_baseline(baseline, settings.policies)
+    baseline = baseline_of(settings.policies, options.baseline)
     if options.out is not None:
         check_folder(options.out)
 

@@ -6,6 +6,7 @@ import argparse
 import sys
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn
 
 import fdkvc
@@ -34,6 +35,8 @@ class _Parser(argparse.ArgumentParser):
         """Add the options of the command that is chosen, and parse the arguments."""
         args = [*(sys.argv[1:] if args is None else args)]
         if args and args[0] in self.commands:
+            if {"-h", "--help"} & {*args}:
+                sys.modules.setdefault("pandas", _Pandas("pandas"))
             _add_settings(args[0], self.commands[args[0]])
         return super().parse_args(args, namespace)
 
@@ -77,18 +80,30 @@ def _read_value(text: str) -> int | float | str:
     return read_number(text) if isinstance(number, str) else number
 
 
+class _Pandas(ModuleType):
+    """A stand-in for pandas, which a help imports but never uses; used, it is pandas."""
+
+    def __getattr__(self, name: str) -> Any:
+        if sys.modules["pandas"] is self:
+            del sys.modules["pandas"]
+        import pandas
+
+        return getattr(pandas, name)
+
+
 def _add_settings(command: str, parser: _Parser) -> None:
     """Add the options of a command's settings, which take NumPy to import."""
-    if command == "benchmark":
-        from fdkvc.experiments.benchmark import Benchmark as Settings
-    elif command == "sweep":
-        from fdkvc.experiments.sweep import Sweep as Settings  # type: ignore[assignment]
-    elif command == "dialogs":
-        from fdkvc.experiments.replay import Replay as Settings  # type: ignore[assignment]
-    elif command in ("answers", "live"):
-        from fdkvc.experiments.answers import Answers as Settings  # type: ignore[assignment]
-    else:
-        return
+    match command:
+        case "benchmark":
+            from fdkvc.experiments.benchmark import Benchmark as Settings
+        case "sweep":
+            from fdkvc.experiments.sweep import Sweep as Settings  # type: ignore[assignment]
+        case "dialogs":
+            from fdkvc.experiments.replay import Replay as Settings  # type: ignore[assignment]
+        case "answers" | "live":
+            from fdkvc.experiments.answers import Answers as Settings  # type: ignore[assignment]
+        case _:
+            return
     from fdkvc.files.options import add_options
 
     add_options(parser, Settings)
@@ -188,6 +203,7 @@ def build_parser() -> argparse.ArgumentParser:
         "folder of any causal model, a GGUF file of a Llama model, or smollm2",
         required=True,
     )
+    live.option("--engine", "NAME", "transformers or llama.cpp", default="transformers")
     live.option("--pool", "HOW", "score of heads that decide together: mean or max", default="mean")
     positions = "kept: rotary positions stay; slots: they are renumbered without gaps"
     live.option("--positions", "HOW", positions, default="kept")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fdkvc.attention import Floats
+from fdkvc.attention import Floats, Ints
 from fdkvc.dialogs import DialogBatch, topic_bit
 from fdkvc.parameters import check_count, check_most
 
@@ -101,3 +101,11 @@ def check_surprisal(surprisal: ArrayLike, tokens: int) -> Floats:
     if (checked < 0).any():
         raise ValueError("surprisal holds a number below 0, but no probability is above 1")
     return checked
+
+
+def check_whole(name: str, column: ArrayLike, tokens: int) -> Ints:
+    """Return whole numbers of the tokens (N,), or raise a ValueError that names them."""
+    checked = np.asarray(column)
+    if checked.shape != (tokens,) or not np.issubdtype(checked.dtype, np.integer):
+        raise ValueError(f"{name} must be {tokens} whole numbers, one for each token")
+    return checked.astype(np.intp)

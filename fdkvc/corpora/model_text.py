@@ -19,6 +19,8 @@ from fdkvc.corpora.transcripts import Call, Transcript
 Writer = Literal["user", "system", "call"]
 """The writer of a passage; a call is the system's."""
 
+Kind = Literal["system", "result"]
+
 
 @dataclass(frozen=True)
 class Passage:
@@ -32,7 +34,7 @@ class Passage:
     """The call that the text represents."""
     spans: tuple[tuple[int, int], ...] = ()
     """(start, end): characters of each argument's wording."""
-    kind: Literal["system", "result"] | None = None
+    kind: Kind | None = None
     """That of its turn: a system prompt or a tool's result."""
 
 

@@ -6,6 +6,8 @@ came next, words and arguments of calls, and whether the model would have writte
 and the same call.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -39,6 +41,7 @@ from fdkvc.lm.chat import generate_passages
 from fdkvc.lm.head_eviction import DECIDES, EVERY, check_no_future
 from fdkvc.lm.head_recordings import encode_dialog, head_recordings
 from fdkvc.lm.language_model import AnyModel
+from fdkvc.lm.losses import losses
 from fdkvc.lm.text_cache import ModelCache, TextCache, read
 from fdkvc.lm.tokens import MARKED, EncodedPassage
 from fdkvc.parameters import BUDGET, check_parameter, option
@@ -160,11 +163,12 @@ def run_answers(
     differ. Raises a ValueError if a dialog is longer than the model's context, or `workers` is
     below 1.
     """
-    workers, size = worker_count(how), 1 if model.decoder.large else CHUNK
+    large = getattr(model.decoder, "large", True)
+    workers, size = worker_count(how), 1 if large else CHUNK
     sizes = [sum(len(part.ids) for part in encode_dialog(model, dialog)) for dialog in transcripts]
     jobs = [transcripts[first : first + size] for first in range(0, len(transcripts), size)]
     run = partial(answer_chunk, settings, model)
-    if how.get("executor") is None and (workers == 1 or model.decoder.large):
+    if how.get("executor") is None and (workers == 1 or large):
         # Threads share a large model, and each passage is reported. A single one is this thread, so
         # that Ctrl-C ends none within torch.
         threads: Any = ThisThread() if workers == 1 else DaemonThreads(workers)
@@ -197,9 +201,8 @@ def _reporting(
         nonlocal done, dialogs
         with lock:
             done, dialogs = done + tokens, dialogs + last
-            seconds, title = perf_counter() - began, f"{dialogs} of {len(sizes)} dialogs"
-            left = seconds * (total - done) / (done - sum(before))
-            report(Progress(done, total, title, seconds, left))
+            title = f"{dialogs} of {len(sizes)} dialogs"
+            report(Progress(done, total, title, perf_counter() - began, sum(before)))
 
     return on_read
 
@@ -325,11 +328,12 @@ class _Reader:
 
         Caches that have evicted nothing share the row of the full one, which is read for them.
         """
-        alone = [not (at and cache.whole) for at, cache in enumerate(self.caches)]
+        full, *others = self.caches
+        whole = [cache for cache in others if isinstance(cache, TextCache) and cache.whole]
+        alone = [cache not in whole for cache in self.caches]
         logits = read([*compress(self.caches, alone)], ids)
-        for cache in self.caches[1:]:
-            if cache.whole:
-                cache.follow(self.caches[0])
+        for cache in whole:
+            cache.follow(full)
         before = None if self._next is None else self._next[self._row[alone]]
         self._row = np.where(alone, np.cumsum(alone) - 1, 0)
         self._next = logits[:, -1:]
@@ -352,19 +356,9 @@ class _Reader:
 
     def _score(self, logits: Floats, targets: NDArray[np.intp]) -> NDArray[np.intp]:
         """Score logits (R, n, V) for the tokens that came; return the likeliest (C, n)."""
-        relative, total = logits, np.empty_like(logits[..., 0])  # the logits are not used again
-        best = np.empty(total.shape, np.intp)
-        for at in range(len(logits) - 1, -1, -1):  # the full cache's last
-            logits[at].argmax(axis=-1, out=best[at])
-            relative[at] -= np.take_along_axis(logits[at], best[at, :, None], axis=-1)
-            powers = np.exp(relative[at])
-            total[at] = powers.sum(axis=-1)
-        lost = np.log(total)
-        came = relative[:, np.arange(len(targets)), targets]
-        likely = powers / total[0, :, None]
-        expected = np.einsum("nv,cnv->cn", likely, relative) - lost  # of log p, under the full
-        kl, row = np.maximum(expected[0] - expected, 0), self._row
-        self.scores.append(((lost - came)[row], kl[row], (best == best[0])[row]))
+        nats, kl, best = losses(logits, targets)
+        row = self._row
+        self.scores.append((nats[row], kl[row], (best == best[0])[row]))
         return best[row]
 
     def _grade_values(self, passage: EncodedPassage, likeliest: NDArray[np.intp]) -> None:

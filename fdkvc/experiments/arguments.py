@@ -4,6 +4,8 @@ The source of an argument is the kind of span that mentioned its value last: the
 user, the assistant, an earlier call, or the result of a tool.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 import pandas as pd

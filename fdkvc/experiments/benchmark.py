@@ -1,6 +1,5 @@
 """Scenarios × policies × dialogs, in chunks, on any `concurrent.futures.Executor`."""
 
-import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from fdkvc.dialogs import DialogBatch
 from fdkvc.experiments.jobs import (
     Execution,
+    Progress,
     check_different,
     one_blas_thread,
     run_jobs,
@@ -46,7 +46,6 @@ SLOW_CHUNK = 5
 MIN_CHUNK = 25
 """So few dialogs are not split among workers."""
 
-
 COMPOSITE = "composite"
 ADAPTATION = "adaptation"
 TIMED = "mixed"
@@ -59,9 +58,6 @@ LATENCY_DIALOGS = (LATENCY_REPEATS + 1) * (CHUNK + 1)
 """Dialogs that `measure_latency` runs, batches among them."""
 
 Values = NDArray[np.float32]
-
-_LOGGER = logging.getLogger(__name__)
-
 
 RUN_POLICIES = "policies to run, or variants such as fd-kvc:gamma=0.8; default: the paper's four"
 RUN_METRICS = "metrics to compute; attention_loss and regret are slower"
@@ -166,6 +162,13 @@ class Results:
         equal number, once all are complete.
         """
         return self._values.get((scenario, policy, metric))
+
+    def pair(
+        self, scenario: str, metric: str, policy: str, baseline: str
+    ) -> tuple[Values, Values] | None:
+        """Return the `values` of two policies, or None where one has none."""
+        one, other = (self.values(scenario, name, metric) for name in (policy, baseline))
+        return None if one is None or other is None else (one, other)
 
     def mean(self, scenarios: Sequence[str], policy: str, metric: str) -> Values:
         """Return the mean over scenarios of each dialog (n,), NaN where the metric is undefined."""
@@ -320,25 +323,27 @@ def measure_latency(
     repeats: int = LATENCY_REPEATS,
     *,
     batched: bool = True,
-    on_round: Callable[[float], None] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
 ) -> list[Latency]:
     """Time one turn of each policy: scores, eviction, output.
 
     Drawing, metrics, and the query-key products, which are computed once per dialog, are excluded.
     Policies alternate, so that a busy machine slows all alike; the first round is a warm-up. Timing
-    batches too takes four times as long. `on_round` gets the share that is done.
+    batches too takes four times as long.
     """
     sizes = (1, CHUNK) if batched else (1,)
     batches = [generate(SCENARIOS[TIMED], size, seed) for size in sizes]
     times: dict[tuple[str, int], list[float]] = {}
+    began = perf_counter()
     for round_ in range(repeats + 1):
         for policy in policies:
             for dialogs in batches:
                 seconds = simulate(policy, dialogs, budget, entries=False).seconds
                 if round_:
                     times.setdefault((policy.name, dialogs.rows), []).extend(seconds)
-        if on_round is not None:
-            on_round((round_ + 1) / (repeats + 1))
+        if on_progress is not None:
+            done, total = round_ + 1, repeats + 1
+            on_progress(Progress(done, total, f"{done} of {total} rounds", perf_counter() - began))
     milliseconds = {which: 1e3 * float(np.median(each)) for which, each in times.items()}
     return [
         Latency(
@@ -350,19 +355,19 @@ def measure_latency(
     ]
 
 
-def default_baseline(policies: Sequence[Policy]) -> str:
-    """Return the name of the policy to compare others with: H2O, or else the first."""
-    names = [policy.name for policy in policies]
-    return BASELINE if BASELINE in names else names[0]
+def baseline_of(policies: Sequence[Policy], chosen: str | None = None) -> str:
+    """Return the policy to compare others with: the chosen one, else H2O, or else the first.
 
-
-def check_baseline(baseline: str, policies: Sequence[Policy]) -> None:
-    """Raise a ValueError unless a policy of this name is among the policies."""
+    Raises a ValueError if the chosen one is not among the policies.
+    """
     names = [policy.name for policy in policies]
-    if baseline not in names:
+    if chosen is None:
+        return BASELINE if BASELINE in names else names[0]
+    if chosen not in names:
         raise ValueError(
-            f"baseline {baseline!r} is not among the policies: choose from {', '.join(names)}"
+            f"baseline {chosen!r} is not among the policies: choose from {', '.join(names)}"
         )
+    return chosen
 
 
 def matches_paper(benchmark: Benchmark) -> bool:

@@ -37,15 +37,14 @@ class Progress:
     title: str
     seconds: float
     """Since the start."""
-    left: float | None = None
-    """Seconds left, where more is known than the pace so far."""
+    before: int = 0
+    """Those of `done` that an earlier run did."""
 
     @property
     def seconds_left(self) -> float:
-        """The time left, at the pace so far by default; infinite before anything is done."""
-        if self.left is not None:
-            return self.left
-        return self.seconds * (self.total - self.done) / self.done if self.done else float("inf")
+        """The time left at the pace so far; infinite before anything is done."""
+        done = self.done - self.before
+        return self.seconds * (self.total - self.done) / done if done else float("inf")
 
 
 class Execution(TypedDict, total=False):
@@ -127,9 +126,8 @@ def run_jobs(
                 kept.add(number, finished[number])
             done += len(jobs[number])
             if on_progress is not None:
-                seconds, title = perf_counter() - began, f"{done} of {total} dialogs"
-                left = seconds * (total - done) / (done - before)
-                on_progress(Progress(done, total, title, seconds, left))
+                title = f"{done} of {total} dialogs"
+                on_progress(Progress(done, total, title, perf_counter() - began, before))
         if cancelled.is_set():
             waiting = iter(())
             for future in [future for future in running if future.cancel()]:

@@ -7,7 +7,8 @@ import pandas as pd
 
 from fdkvc.experiments.answers import FULL
 from fdkvc.experiments.summary import mean_table
-from fdkvc.words import count, decimal, listed
+from fdkvc.run.metrics import METRICS
+from fdkvc.words import count
 
 KNOWN_SERVICES = ("known", "dialogs", "services", "calls", "calls_exact", "values", "values_right")
 
@@ -19,13 +20,6 @@ GROUPS = {
     NOT_NAMED: "services not named",
 }
 """Labels of the groups of dialogs."""
-
-_IN_WORDS = {
-    "all": ("use", "only services that the model was trained on"),
-    "some": ("use", "other services as well"),
-    "none": ("use", "only services that it was not trained on"),
-    NOT_NAMED: ("name", "no services"),
-}
 
 
 def known_services(answers: pd.DataFrame, trained_on: Set[str]) -> pd.DataFrame:
@@ -88,24 +82,14 @@ def known_sentence(known: pd.DataFrame) -> str:
     --------
     >>> row = ("all", 97, 41, 251, 0.709, 640, 0.939)
     >>> known_sentence(pd.DataFrame([row], columns=list(KNOWN_SERVICES)))  # doctest: +ELLIPSIS
-    '97 dialogs in 41 clusters (251 calls; full cache: 93.9 % of 640 values right, 70.9 % of ...'
-    >>> known_sentence(pd.DataFrame(columns=list(KNOWN_SERVICES)))
-    ''
+    'By what the model was trained on, with the full cache: all services known: 97 dialogs in ...'
     """
-    if known.empty:
-        return ""
-    if known.known.tolist() == [NOT_NAMED]:
-        return "No services are named, so it is unknown which the model was trained on."
-    parts = []
-    for group, dialogs, clusters, calls, exact, values, right in known.itertuples(index=False):
-        graded = (
-            [f"{decimal(100 * right, 1)} % of {count(values, 'value')} right"] if values else []
-        )
-        graded += [f"{decimal(100 * exact, 1)} % of calls exact"] if calls else []
-        counted = [] if values and not calls else [count(calls, "call")]  # calls need --write-calls
-        counted += [f"full cache: {', '.join(graded)}"] if graded else []
-        named = "" if group == NOT_NAMED else f" in {count(clusters, 'cluster')}"
-        counts = f"{count(dialogs, 'dialog')}{named} ({'; '.join(counted)})"
-        verb, what = _IN_WORDS[group]
-        parts.append(f"{counts} {verb}{'s' if dialogs == 1 else ''} {what}")
-    return f"{listed(parts)}."
+    values, call = METRICS["values_right"], METRICS["calls_exact"]
+    parts = [
+        f"{GROUPS[group]}: {count(dialogs, 'dialog')} in {count(clusters, 'cluster')}, "
+        f"{values.with_unit(right)} of {count(total, 'value')} right, {call.with_unit(exact)} of "
+        f"{count(calls, 'call')} exact"
+        for group, dialogs, clusters, calls, exact, total, right in known.itertuples(index=False)
+    ]
+    start = "By what the model was trained on, with the full cache"
+    return f"{start}: {'; '.join(parts)}." if parts else ""

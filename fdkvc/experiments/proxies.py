@@ -1,7 +1,7 @@
 """Proxies: how well metrics of a replayed cache predict the damage to a model's answers."""
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from fdkvc.attention import Bools
 from fdkvc.experiments.answers import FULL, PROXIES, AnswerScores
 from fdkvc.experiments.known_services import by_services, known_services
 from fdkvc.experiments.statistics import cluster_numbers, jackknife_interval
-from fdkvc.experiments.summary import mean_table, paired_differences
+from fdkvc.experiments.summary import first_places, mean_table, paired_differences
 from fdkvc.run.metrics import METRICS
 
 DAMAGES = (
@@ -149,8 +149,10 @@ class AnswersTables:
     proxies: pd.DataFrame
     known: pd.DataFrame
     by_services: pd.DataFrame
-    """As `summary`, `paired`, `proxies_table`, `known_services` and `by_services`
+    """As `mean_table`, `paired_differences`, `proxies_table`, `known_services` and `by_services`
     return them."""
+    places: Mapping[tuple[Any, ...], str] = field(default_factory=dict, kw_only=True)
+    """The `first_places`, the full cache left out; none where each dialog's numbers are unknown."""
 
 
 def answers_tables(
@@ -164,6 +166,7 @@ def answers_tables(
         proxies_table(measured.answers, measured.proxies),
         known_services(measured.answers, trained_on),
         by_services(measured.answers, trained_on),
+        places=first_places(measured.answers[measured.answers.policy != FULL]),
     )
 
 

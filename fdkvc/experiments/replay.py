@@ -5,6 +5,8 @@ and the mean of each cluster. Heads of a dialog are rows of one batch, and a dia
 mean. `BEST` is the upper bound of any cache of the same size.
 """
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

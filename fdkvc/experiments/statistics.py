@@ -216,19 +216,15 @@ def unpaired(one: npt.ArrayLike, other: npt.ArrayLike) -> Paired:
     mean, n = first.mean - second.mean, min(first.n, second.n)
     if n == 1:
         return Paired(n, mean, *5 * (math.nan,))
-    shares = [each.sd**2 / each.n for each in (first, second)]
-    error = math.sqrt(sum(shares))
+    error = math.sqrt(first.sd**2 / first.n + second.sd**2 / second.n)
     if error == 0:
         return Paired(n, mean, 0.0, mean, mean, math.nan, math.nan)
-    from scipy.special import stdtr, stdtrit
+    from scipy.stats import ttest_ind
 
-    degrees = sum(shares) ** 2 / sum(
-        share**2 / (each.n - 1) for share, each in zip(shares, (first, second), strict=True)
-    )
-    margin = float(stdtrit(degrees, (1 + CONFIDENCE) / 2)) * error
-    t = mean / error
-    p = 2 * float(stdtr(degrees, -abs(t)))
-    return Paired(n, mean, error * math.sqrt(n), mean - margin, mean + margin, t, p)
+    test = ttest_ind(*(np.asarray(each, np.float64) for each in (one, other)), equal_var=False)
+    low, high = map(float, test.confidence_interval(CONFIDENCE))
+    spread, t, p = error * math.sqrt(n), float(test.statistic), float(test.pvalue)
+    return Paired(n, mean, spread, low, high, t, p)
 
 
 def bootstrap_interval(differences: npt.ArrayLike, seed: int) -> tuple[float, float]:

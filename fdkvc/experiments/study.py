@@ -1,11 +1,10 @@
 """A study: the benchmark, and what the paper's other tables and claims need."""
 
-import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from time import perf_counter
 from typing import Unpack
 
@@ -94,35 +93,43 @@ def run_study(benchmark: Benchmark, *, whole: bool = True, **how: Unpack[Executi
         metrics = tuple(dict.fromkeys((*benchmark.metrics, *PROJECTED_ALIGNMENTS)))
         main = replace(benchmark, series=True, metrics=metrics)
         if matches_paper(benchmark):
-            sweeps = {key: ablation(key, benchmark) for key in ABLATIONS}
+            sweeps = {_ablation_of(key): (key, ablation(key, benchmark)) for key in ABLATIONS}
     timed = timed_policies(benchmark)
-    parts = {_MAIN: main} | {_ablation_of(key): each for key, each in sweeps.items()}
+    parts = {_MAIN: main} | {title: part for title, (_, part) in sweeps.items()}
     if whole:
         rounds = replace(benchmark, scenarios=(SCENARIOS[TIMED],), policies=tuple(timed))
         parts[_COST] = replace(rounds, dialogs=LATENCY_DIALOGS)
     if sweeps:
         parts[_PROBES] = _probed(benchmark.seed)
-    weights = {title: _weight(part) for title, part in parts.items()}
-    progress = _Progress(weights, how.get("on_progress"))
+    began, on_progress = perf_counter(), how.get("on_progress")
+    ends = [0, *accumulate(map(_weight, parts.values()))]
+    spans = dict(zip(parts, pairwise(ends), strict=True))
 
-    def run(part: Benchmark, title: str) -> Results:
-        how["on_progress"] = progress.of(title)
-        return run_benchmark(part, chunk=CHUNK if whole else None, **how)
+    def report(title: str, of_part: Progress) -> None:
+        if on_progress is not None:
+            first, end = spans[title]
+            done = first + round((end - first) * of_part.done / of_part.total)
+            title = f"{title}, {of_part.title}" if len(parts) > 1 else of_part.title
+            on_progress(Progress(done, ends[-1], title, perf_counter() - began))
 
-    results = replace(run(main, _MAIN), benchmark=benchmark)
+    def run(title: str) -> Results:
+        how["on_progress"] = partial(report, title)
+        return run_benchmark(parts[title], chunk=CHUNK if whole else None, **how)
+
+    results = replace(run(_MAIN), benchmark=benchmark)
     swept = {}
-    for key, sweep in sweeps.items():
+    for title, (key, _) in sweeps.items():
         if cancelled.is_set():
             break
-        swept[key] = run(sweep, _ablation_of(key))
+        swept[key] = run(title)
     if cancelled.is_set():
         return Study(results, swept)
-    on_round = None
-    if whole:
-        on_round = partial(progress.report, _COST, _COST)
-        on_round(0.0)
     latencies = measure_latency(
-        timed, benchmark.budget, benchmark.seed, batched=whole, on_round=on_round
+        timed,
+        benchmark.budget,
+        benchmark.seed,
+        batched=whole,
+        on_progress=partial(report, _COST) if whole else None,
     )
     if not whole:
         return Study(results, latencies=tuple(latencies))
@@ -133,10 +140,9 @@ def run_study(benchmark: Benchmark, *, whole: bool = True, **how: Unpack[Executi
     }
     probes = None
     if sweeps and not cancelled.is_set():
-        how["on_progress"], how["cancelled"] = progress.of(_PROBES), None
+        how["on_progress"], how["cancelled"] = partial(report, _PROBES), None
         probes = run_probes(benchmark.seed, **how)
-    seconds = perf_counter() - progress.began
-    return Study(results, swept, tuple(latencies), memories, probes, seconds)
+    return Study(results, swept, tuple(latencies), memories, probes, perf_counter() - began)
 
 
 def timed_policies(benchmark: Benchmark) -> list[Policy]:
@@ -180,57 +186,6 @@ def run_probes(seed: int = 0, **how: Unpack[Execution]) -> Probes:
     )
     same = (one == other).all(axis=2).mean(axis=1, dtype=np.float32)
     return Probes(timed.seconds, highest, same)
-
-
-EARLY = 0.15
-"""Share of a part until which its own pace is not known: what comes first is slower."""
-
-
-class _Progress:
-    """The progress of several parts of so much work, one after the other, as that of one run."""
-
-    def __init__(
-        self, weights: Mapping[str, int], on_progress: Callable[[Progress], None] | None
-    ) -> None:
-        self.began = perf_counter()
-        self.on_progress = on_progress
-        self.weights = weights
-        ends = [*accumulate(weights.values())]
-        self.before = dict(zip(weights, [0, *ends], strict=False))
-        self.total = ends[-1]
-        self.first: tuple[int, float] | None = None
-        self.ended = 0.0  # when the parts before the current one ended
-
-    def of(self, part: str) -> Callable[[Progress], None]:
-        """Return the function that takes the progress of a part."""
-
-        def report(progress: Progress) -> None:
-            title = f"{part}, {progress.title}" if len(self.weights) > 1 else progress.title
-            self.report(part, title, progress.done / progress.total)
-
-        return report
-
-    def report(self, part: str, title: str, share: float = 0.0) -> None:
-        """Report how much of a part is done.
-
-        The pace is that since workers have started, and of a part its own once that is known.
-        """
-        if self.on_progress is None:
-            return
-        done = self.before[part] + round(share * self.weights[part])
-        seconds = perf_counter() - self.began
-        left = math.inf
-        if self.first is None:
-            self.first = done, seconds
-        elif done > self.first[0]:
-            pace = (seconds - self.first[1]) / (done - self.first[0])
-            left = pace * (self.total - done)
-            if share > EARLY and self.before[part]:
-                later = self.total - self.before[part] - self.weights[part]
-                left = (seconds - self.ended) * (1 - share) / share + pace * later
-        if share in (0, 1):
-            self.ended = seconds
-        self.on_progress(Progress(done, self.total, title, seconds, left))
 
 
 def _weight(benchmark: Benchmark) -> int:

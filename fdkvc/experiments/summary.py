@@ -21,6 +21,9 @@ CASE = ("known", "policy", "heads", "budget", "metric")
 
 INTERVAL = ("mean", "ci_low", "ci_high")
 
+FIRST, TIED = "★", "☆"
+"""Marks of the best of several means: it alone, or with others that are not distinguishable."""
+
 
 def mean_table(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the mean of each case with its 95 % interval over clusters.
@@ -54,6 +57,29 @@ def paired_differences(rows: pd.DataFrame, baseline: str) -> pd.DataFrame:
             found.append((*key, policy, baseline, *over, low, high, significant))
     columns = [*case, "policy", "baseline", *_over(rows), "mean_diff", "ci_low", "ci_high"]
     return pd.DataFrame(found, columns=[*columns, "significant"])
+
+
+def first_places(rows: pd.DataFrame) -> dict[tuple[Any, ...], str]:
+    """Return the mark of each case with the best mean of its budget and metric, or tied with it.
+
+    A case is by `CASE`. Tied is a policy whose paired difference from the best has an interval with
+    0, or, without an interval, whose figure is the same.
+    """
+    case = [name for name in CASE if name in rows]
+    marks: dict[tuple[Any, ...], str] = {}
+    by = [name for name in case if name != "policy"]
+    for _, group in rows.groupby(by, sort=False):
+        means = mean_table(group)
+        if len(means) > 1:
+            metric = late_metric(means.metric.iloc[0])
+            best = means["mean"].argmin() if metric.lower_is_better else means["mean"].argmax()
+            figures = means["mean"].map(metric.figure)
+            paired = paired_differences(group, means.policy.iloc[best]).set_index("policy")
+            differs = means.policy.map(paired.significant)
+            first = means[differs.where(differs.notna(), figures != figures[best]).eq(False)]
+            mark = TIED if len(first) > 1 else FIRST
+            marks |= dict.fromkeys(first[case].itertuples(index=False, name=None), mark)
+    return marks
 
 
 def comparable(rows: pd.DataFrame) -> pd.DataFrame:

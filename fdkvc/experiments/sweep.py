@@ -1,5 +1,7 @@
 """Sweeps: one or two hyperparameters of a policy over many values, next to all other policies."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

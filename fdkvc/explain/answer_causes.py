@@ -3,7 +3,7 @@
 Turns are turns of the conversation: a call belongs to the turn of the words that follow it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import islice
@@ -12,14 +12,13 @@ from re import finditer
 import numpy as np
 import pandas as pd
 
-from fdkvc.attention import Bools, Floats, Ints
+from fdkvc.attention import Bools, Floats
 from fdkvc.corpora.model_text import Writer, read_call
 from fdkvc.limits import MAX_RESTORED_SPANS
 from fdkvc.lm.chat import Chat, first_writer, generate_passages
 from fdkvc.lm.language_model import LanguageModel
-from fdkvc.lm.text_cache import OneHead, TextCache, read
+from fdkvc.lm.text_cache import TextCache, read
 from fdkvc.lm.tokens import Tokens
-from fdkvc.policies import Policy
 from fdkvc.run.trace import Rule
 
 Passages = Sequence[tuple[Writer, int, int]]
@@ -35,6 +34,11 @@ class Word:
     first: int
     end: int
     """Positions of its tokens in the text, `end` exclusive."""
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """Its first and last token, exclusive."""
+        return self.first, self.end
 
     @property
     def tokens(self) -> slice:
@@ -324,66 +328,3 @@ def _spans(words: Sequence[Word], weights: Floats, lost: Bools) -> Iterator[Span
             words[high].end,
             sum(weight[low : high + 1]),
         )
-
-
-# ------------------------------------------------------------------------------- damage
-
-
-def damage_table(
-    model: LanguageModel,
-    caches: Mapping[str, TextCache],
-    ids: Sequence[int],
-    passages: Passages,
-) -> pd.DataFrame:
-    """Return the loss of each new cache on a text, a row for each passage.
-
-    `nats` is the mean −log probability per token, `damage` how much it exceeds the full cache's.
-    """
-    full, *evicting = _nats(model, [TextCache(model.decoder), *caches.values()], ids, passages)
-    turns = turns_of(passages)
-    rows = [
-        (name, at, turns[at], writer, end - first - 1, float(nats[at]), float(nats[at] - full[at]))
-        for name, nats in zip(caches, evicting, strict=True)
-        for at, (writer, first, end) in enumerate(passages)
-    ]
-    columns = ["memory", "passage", "turn", "writer", "tokens", "nats", "damage"]
-    return pd.DataFrame(rows, columns=columns)
-
-
-def damage_by_head(
-    model: LanguageModel,
-    policy: Policy,
-    budget: int,
-    decides: str,
-    ids: Sequence[int],
-    passages: Passages,
-) -> Floats:
-    """Return the damage if only one KV head evicts, in nats per token (L, K)."""
-    shape = model.decoder.shape
-    places = list(np.ndindex(shape.layers, shape.kv_heads))
-    alone = [OneHead(model.decoder, policy, budget, layer, head, decides) for layer, head in places]
-    nats = _nats(model, [TextCache(model.decoder), *alone], ids, passages)
-    lengths = [end - first - 1 for _, first, end in passages]
-    mean = np.average(nats, axis=1, weights=lengths)
-    lost: Floats = (mean[1:] - mean[0]).reshape(shape.layers, shape.kv_heads)
-    return lost
-
-
-def _nats(
-    model: LanguageModel, caches: Sequence[TextCache], ids: Sequence[int], passages: Passages
-) -> Floats:
-    """Return the mean −log probability of each passage after its first token (C, P)."""
-    if model.tokens.first:
-        read(caches, model.tokens.first, last=0)
-    means = []
-    for _, first, end in passages:
-        targets: Ints = np.asarray(ids[first:end])
-        logits = read(caches, targets)[:, :-1]
-        top = logits.max(axis=-1)
-        chosen = np.take_along_axis(logits, targets[None, 1:, None], axis=-1)[..., 0]
-        total = np.log(np.exp(logits - top[..., None]).sum(axis=-1)) + top
-        means.append((total - chosen).mean(axis=-1))
-        for cache in caches:
-            cache.end_turn()
-    nats: Floats = np.stack(means, axis=1)
-    return nats

@@ -19,7 +19,7 @@ from typing import Any, NoReturn, cast, get_args, get_origin, get_type_hints
 
 import fdkvc
 from fdkvc.corpora.json_input import WORDS
-from fdkvc.experiments.benchmark import Benchmark, default_baseline
+from fdkvc.experiments.benchmark import Benchmark, baseline_of
 from fdkvc.experiments.workers import processor
 from fdkvc.limits import MAX_RUN_JSON_BYTES
 from fdkvc.policies import Policy, as_record, recorded_policy
@@ -60,7 +60,7 @@ class Record:
     @property
     def baseline(self) -> str:
         """The policy that the paired differences are from."""
-        return str(self.about.get("baseline") or default_baseline(self.benchmark.policies))
+        return str(self.about.get("baseline") or baseline_of(self.benchmark.policies))
 
     @property
     def finished(self) -> Mapping[str, int]:

@@ -5,18 +5,16 @@
 
 import io
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-import fdkvc
 from fdkvc.experiments.benchmark import Benchmark, Latency, PolicyScores, Results, Values
 from fdkvc.experiments.study import Probes, Study, ablation
 from fdkvc.experiments.sweep import Sweep
-from fdkvc.experiments.workers import processor
 from fdkvc.paper.tables import ABLATION_DIALOGS, ABLATIONS, DIALOGS, published_sweep
 from fdkvc.policies import read_policy
 from fdkvc.run.metrics import CacheBytes
@@ -54,37 +52,6 @@ def papers_run() -> PapersRun:
     return unpacked({name: (FOLDER / name).read_bytes() for name in (NUMBERS, HEAD)})
 
 
-def packed(study: Study, sweeps: Mapping[Sweep, Results], made: str) -> dict[str, bytes]:
-    """Return the paper's run as files.
-
-    Study and sweeps are complete, of `BENCHMARK` and `SWEEPS`; `made` is the date.
-    """
-    if study.probes is None:
-        raise ValueError("the study has no probes, so it is not the paper's, or not complete")
-    parts = {_STUDY: study.results}
-    parts |= {_ablation(parameter): results for parameter, results in study.sweeps.items()}
-    parts |= {_sweep(sweep): results for sweep, results in sweeps.items()}
-    numbers = {name: row for part, each in parts.items() for name, row in _rows(part, each)}
-    numbers |= {f"{_PROBE}|{name}": getattr(study.probes, name) for name in _PROBES}
-    head = {
-        "version": fdkvc.__version__,
-        "made": made,
-        "processor": processor(),
-        "seconds": {part: results.seconds for part, results in parts.items()}
-        | {_PROBE: study.probes.seconds},
-        "latencies": [asdict(each) for each in study.latencies],
-        "memories": {name: asdict(each) for name, each in study.memories.items()},
-    }
-    text = json.dumps(head, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    return {NUMBERS: _compressed(numbers), HEAD: text.encode()}
-
-
-def _compressed(numbers: Mapping[str, Values]) -> bytes:
-    file = io.BytesIO()
-    np.savez_compressed(file, allow_pickle=False, **numbers)
-    return file.getvalue()
-
-
 def unpacked(files: Mapping[str, bytes]) -> PapersRun:
     """Return the paper's run from its files."""
     head = json.loads(files[HEAD])
@@ -94,13 +61,13 @@ def unpacked(files: Mapping[str, bytes]) -> PapersRun:
         return _results(part, rows, benchmark, seconds[part])
 
     study = Study(
-        results(_STUDY, BENCHMARK),
-        {key: results(_ablation(key), ablation(key, BENCHMARK)) for key in ABLATIONS},
+        results(STUDY, BENCHMARK),
+        {key: results(ablation_name(key), ablation(key, BENCHMARK)) for key in ABLATIONS},
         tuple(Latency(**each) for each in head["latencies"]),
         {name: CacheBytes(**each) for name, each in head["memories"].items()},
-        Probes(seconds[_PROBE], **{name: rows[_PROBE, name] for name in _PROBES}),
+        Probes(seconds[PROBE], **{name: rows[PROBE, name] for name in PROBES}),
     )
-    swept = {sweep: results(_sweep(sweep), sweep.benchmark) for sweep in SWEEPS}
+    swept = {sweep: results(sweep_name(sweep), sweep.benchmark) for sweep in SWEEPS}
     return PapersRun(study, swept, head["version"], head["made"], head["processor"])
 
 
@@ -111,24 +78,18 @@ def _read(content: bytes) -> dict[tuple[str, ...], Values]:
 
 # ------------------------------------------------------------------------------- names of arrays
 
-_STUDY, _PROBE = "study", "probe"
-_PROBES = ("highest_score", "same_entries")
+STUDY, PROBE = "study", "probe"
+PROBES = ("highest_score", "same_entries")
 
 
-def _ablation(parameter: str) -> str:
+def ablation_name(parameter: str) -> str:
+    """Return the first part of the names of an ablation's arrays."""
     return f"ablation of {parameter}"
 
 
-def _sweep(sweep: Sweep) -> str:
+def sweep_name(sweep: Sweep) -> str:
+    """Return the first part of the names of a sweep's arrays."""
     return f"sweep of {sweep.parameters[0]}"
-
-
-def _rows(part: str, results: Results) -> Iterator[tuple[str, Values]]:
-    for scenario, by_policy in results.measured.items():
-        for policy, measured in by_policy.items():
-            for kind in ("values", "series"):
-                for name, values in getattr(measured, kind).items():
-                    yield "|".join((part, scenario, policy, kind, name)), values
 
 
 def _results(

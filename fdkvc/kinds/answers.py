@@ -18,7 +18,7 @@ from fdkvc.experiments.known_services import GROUPS, known_sentence
 from fdkvc.experiments.proxies import AnswersTables, answers_tables
 from fdkvc.experiments.statistics import over_clusters
 from fdkvc.files.record import Record, digest, run_json
-from fdkvc.grid import DIFFERS, Grid, figures, marked, pivot
+from fdkvc.grid import Grid, figures, marked, marks_sentence, pivot
 from fdkvc.kinds.base import Run
 from fdkvc.kinds.sources import OTHER_FILE, Sources, skipped_text
 from fdkvc.lm import BUNDLED, BUNDLED_SERVICES
@@ -145,12 +145,12 @@ def answers_text(tables: AnswersTables) -> str:
     """Return the loss of answers, a column per budget, then the proxies."""
     summary = tables.summary
     table = pd.concat([summary[summary.metric == key] for key in metrics_of("answers")])
-    words = marked(table, tables.paired)
+    words = marked(table, tables.paired, tables.places)
     table = table.assign(metric=[METRICS[key].heading(key) for key in table.metric])
     text = (
         f"Means over {count(int(summary.n.max()), 'dialog')} by budget, with the 95 % interval, "
         f"which is {over_clusters(int(summary.services.max()))};\n"
-        f"{DIFFERS.strip()} where it differs significantly from {tables.baseline}\n\n"
+        f"{marks_sentence(tables.baseline, tables.places)}\n\n"
         f"{pivot(table, words, ['metric', 'policy']).text(grouped=True)}"
     )
     if trained_on := known_sentence(tables.known):
@@ -187,25 +187,20 @@ def _proxies_text(table: pd.DataFrame) -> str:
 
 
 def correlations(table: pd.DataFrame) -> list[str]:
-    """Write each correlation with its interval over dialogs, and over policies if it has one."""
-    rho = table[["rho", "ci_low", "ci_high"]].to_numpy(float).tolist()
-    return [
-        ranged(mean, low, high, 2, signed) + by_policies(*ends)
-        for (mean, low, high), *ends in zip(
-            rho, table.policies_low, table.policies_high, strict=True
-        )
-    ]
-
-
-def by_policies(low: float, high: float) -> str:
-    """Return the interval of a correlation over policies, "" if there is none.
+    """Write each correlation with its interval over dialogs, and in [] over policies if it has one.
 
     Examples
     --------
-    >>> by_policies(-0.981, -0.82), by_policies(math.nan, math.nan)
-    (' [−0.98 to −0.82]', '')
+    >>> columns = ["rho", "ci_low", "ci_high", "policies_low", "policies_high"]
+    >>> correlations(pd.DataFrame([[-0.9, -0.95, -0.8, -0.98, -0.82]], columns=columns))
+    ['−0.90 (−0.95 to −0.80) [−0.98 to −0.82]']
     """
-    return "" if math.isnan(low) else f" [{signed(low, 2)} to {signed(high, 2)}]"
+    columns = ["rho", "ci_low", "ci_high", "policies_low", "policies_high"]
+    return [
+        ranged(rho, at, to, 2, signed)
+        + ("" if math.isnan(low) else f" [{signed(low, 2)} to {signed(high, 2)}]")
+        for rho, at, to, low, high in table[columns].to_numpy(float).tolist()
+    ]
 
 
 COST = {"bytes": "{:,.0f}".format} | dict.fromkeys(

@@ -13,20 +13,21 @@ from fdkvc.experiments.benchmark import (
     ADAPTATION,
     Benchmark,
     Results,
-    default_baseline,
+    baseline_of,
     run_benchmark,
 )
 from fdkvc.experiments.jobs import Execution
 from fdkvc.experiments.study import Study, run_study
+from fdkvc.experiments.summary import FIRST, TIED
 from fdkvc.files.record import Record
-from fdkvc.grid import Grid, pivot
+from fdkvc.grid import PLACES, Grid, pivot
 from fdkvc.kinds.base import Run
 from fdkvc.kinds.sources import Sources
 from fdkvc.replication import tables
 from fdkvc.replication.cells import (
     MeasuredTable,
     cells_table,
-    figure_words,
+    marked_words,
     measured_tables,
     reproduced_sentence,
     sign_of,
@@ -61,11 +62,11 @@ class BenchmarkRun(Run):
 
     study: Study
     baseline: str = ""
-    """The policy to compare with; `default_baseline` by default."""
+    """The policy to compare with; `baseline_of` by default."""
 
     def __post_init__(self) -> None:
         if not self.baseline:
-            object.__setattr__(self, "baseline", default_baseline(self.settings.policies))
+            object.__setattr__(self, "baseline", baseline_of(self.settings.policies))
 
     @classmethod
     def again(cls, record: Record, sources: Sources, **how: Unpack[Execution]) -> Run:
@@ -204,7 +205,7 @@ def markdown(measured: list[MeasuredTable]) -> str:
     parts = [f"### {table.heading}\n\n{_grid(table).markdown()}" for table in measured]
     legend = "\n".join(f"- {rule}" for rule in LEGEND)
     signs = ", ".join(f"{rule.sign} {rule.verdict}" for rule in RULES)
-    note = f"Measured ± half of the 95 % interval (published, verdict): {signs}."
+    note = f"Measured ± half of the 95 % interval (published, verdict): {signs}; {PLACES}."
     return "\n\n".join([*parts, note, legend]) + "\n"
 
 
@@ -214,6 +215,7 @@ def latex(measured: list[MeasuredTable]) -> str:
     parts = [
         r"% Needs \usepackage{booktabs,amssymb}.",
         f"% Measured, half of the 95 % interval (published, verdict): {signs}.",
+        f"% {PLACES.replace(FIRST, 'bigstar').replace(TIED, 'star')}.",
     ]
     for table in measured:
         title = f"{table.title}, measured and (published)"
@@ -227,10 +229,10 @@ def _grid(table: MeasuredTable) -> Grid:
 
 
 def _text(fact: Fact) -> str:
-    words = figure_words(fact)
-    if not fact.is_published:
+    words = marked_words(fact)
+    if fact.published is None:
         return words
-    return f"{words} ({minus(fact.printed)} {sign_of(fact)}".rstrip() + ")"
+    return f"{words} ({minus(fact.published.printed)} {sign_of(fact)}".rstrip() + ")"
 
 
 # ------------------------------------------------------------------------------- a terminal
@@ -242,7 +244,9 @@ def facts_text(title: str, found: Sequence[Fact], rows: Sequence[str]) -> str:
         return ""
     grid = pivot(pd.DataFrame(found), [*map(_text, found)], rows, "metric", metric_name)
     note = "± half of the 95 % interval (published figure, verdict)"
-    if any(fact.metric == "late_alignment" and fact.is_published for fact in found):
+    if any(fact.place for fact in found):
+        note += f"\n{PLACES}"
+    if any(fact.metric == "late_alignment" and fact.published for fact in found):
         note += "\n\n" + ALIGNMENT
     return f"{title}:\n{note}\n\n{grid.text(grouped=len(rows) > 1)}"
 

@@ -1,6 +1,6 @@
 """Replays: the dialogs of a file, or a trace, under policies and budgets."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,7 @@ from fdkvc.corpora.lexical import LEXICAL, LexicalRecordings
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.transcripts import CALLS_NOTE, Transcript
 from fdkvc.experiments.arguments import AGE_LABELS, SOURCE_LABELS, forgotten, source_recall
-from fdkvc.experiments.benchmark import default_baseline
+from fdkvc.experiments.benchmark import baseline_of
 from fdkvc.experiments.jobs import Execution
 from fdkvc.experiments.model_shape import ModelShape
 from fdkvc.experiments.plan import (
@@ -23,15 +23,23 @@ from fdkvc.experiments.plan import (
     plan_table,
     smallest_budgets,
 )
-from fdkvc.experiments.replay import Replay, cluster_means, not_computed, replay_arguments
+from fdkvc.experiments.replay import (
+    BEST,
+    TOO_LARGE,
+    Replay,
+    cluster_means,
+    not_computed,
+    replay_arguments,
+)
 from fdkvc.experiments.statistics import over_clusters
-from fdkvc.experiments.summary import mean_table, paired_differences
+from fdkvc.experiments.summary import first_places, mean_table, paired_differences
 from fdkvc.explain.notes import missing_value_notes
 from fdkvc.files.record import Record
-from fdkvc.grid import DIFFERS, Grid, figures, marked, pivot
+from fdkvc.grid import Grid, figures, marked, marks_sentence, pivot
 from fdkvc.kinds.base import Run
 from fdkvc.kinds.sources import OTHER_FILE, Sources
 from fdkvc.parameters import SEED
+from fdkvc.policies import read_policy, usable
 from fdkvc.run.metrics import late_metric
 from fdkvc.run.sinks import PROTECT, RECALL_ONLY
 from fdkvc.words import count
@@ -65,13 +73,13 @@ class ReplayRun(Run):
     seed: int = SEED.default
     """Of the lexical embedding."""
     baseline: str = ""
-    """The policy to compare with; `default_baseline` by default."""
+    """The policy to compare with; `baseline_of` by default."""
     shape: ModelShape | None = None
     """Of the model of a plan."""
 
     def __post_init__(self) -> None:
         if not self.baseline:
-            object.__setattr__(self, "baseline", default_baseline(self.settings.policies))
+            object.__setattr__(self, "baseline", baseline_of(self.settings.policies))
 
     @classmethod
     def measure(
@@ -175,9 +183,20 @@ def _is_trace(name: str | None) -> bool:
     return Path(name or "").suffix == ".npz"
 
 
-def replay_grid(replayed: pd.DataFrame, baseline: str, metric: str = "") -> Grid:
-    """Return the means of a replay by policy and budget, of one metric or of all."""
+def replay_grid(
+    replayed: pd.DataFrame,
+    baseline: str,
+    metric: str = "",
+    title: Callable[[str], str] = str,
+) -> Grid:
+    """Return the means of a replay by policy and budget, of one metric or of all.
+
+    `title` is that of a policy. The full cache, the best possible and policies that see the
+    future compete for no place.
+    """
     rows = replayed if not metric else replayed[replayed.metric == metric]
+    competing = usable(read_policy(name) for name in rows.policy.unique() if name != BEST)
+    places = first_places(rows[rows.policy.isin([policy.name for policy in competing])])
     table, paired = mean_table(rows), paired_differences(rows, baseline)
     order = dict.fromkeys(rows.metric)
     table = pd.concat([table[:0], *(table[table.metric == name] for name in order)])
@@ -185,9 +204,11 @@ def replay_grid(replayed: pd.DataFrame, baseline: str, metric: str = "") -> Grid
         f"{late_metric(name).heading(name)}, {count(int(n), 'dialog')}"
         for name, n in zip(table.metric, table.n, strict=True)
     ]
-    named = table.policy + table.heads.map(OF_HEADS)
+    named = table.policy.map(title) + table.heads.map(OF_HEADS)
     names = ["policy"] if metric else ["metric", "policy"]
-    return pivot(table.assign(metric=over, policy=named), marked(table, paired), names)
+    words = marked(table, paired, places)
+    table = table.assign(metric=over, policy=named)
+    return pivot(table, words, names, label="budget {}".format, missing=TOO_LARGE)
 
 
 def replay_text(replayed: pd.DataFrame, baseline: str) -> str:
@@ -195,7 +216,7 @@ def replay_text(replayed: pd.DataFrame, baseline: str) -> str:
     parts = [
         "Means over dialogs by budget, with the 95 % interval, which is\n"
         f"{over_clusters(int(replayed.services.nunique()))};\n"
-        f"{DIFFERS.strip()} where it differs significantly from {baseline}",
+        f"{marks_sentence(baseline)}",
         replay_grid(replayed, baseline).text(grouped=True),
         not_computed(replayed),
     ]

@@ -11,9 +11,8 @@ from fdkvc.experiments.benchmark import Results, run_benchmark
 from fdkvc.experiments.jobs import Execution
 from fdkvc.experiments.sweep import Sweep
 from fdkvc.files.record import Record
-from fdkvc.grid import figures, pivot
 from fdkvc.kinds.base import Run
-from fdkvc.kinds.benchmark import FINISHED, facts_text, finished, metric_name
+from fdkvc.kinds.benchmark import FINISHED, facts_text, finished
 from fdkvc.kinds.sources import Sources
 from fdkvc.replication.judge import facts
 from fdkvc.replication.tables import ablation_table, sweep_table
@@ -68,13 +67,6 @@ class SweepRun(Run):
 
     @property
     def text(self) -> str:
-        table, parts = self.table, []
-        if len(self.settings.axes) == 1:
-            parameter, names = self.settings.parameters[0], set(table[table.swept].setting)
-            found = [f for f in facts(self.results, parameter) if f.policy in names]
-            dialogs = count(self.settings.dialogs, "dialog")
-            title = f"{self.settings.scenario.label}, last turns of {dialogs}, means"
-            parts.append(facts_text(title, found, ["policy"]))
-            table = table[~table.swept]
-        grid = pivot(table, figures(table), ["setting"], "metric", metric_name)
-        return "\n\n\n".join([*parts, grid.text()])
+        dialogs = count(self.settings.dialogs, "dialog")
+        title = f"{self.settings.scenario.label}, last turns of {dialogs}, means"
+        return facts_text(title, facts(self.results, self.settings.parameters[0]), ["policy"])

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -51,7 +51,6 @@ class LiveModel:
     """SHA-256 of its files."""
     pool: str = POOL.default
     positions: str = POSITIONS.default
-    large: ClassVar = True
 
     @property
     def decoder(self) -> LiveModel:
@@ -122,8 +121,6 @@ class LiveTextCache:
     It wraps a new `PolicyCache` with ``by_itself=False``, and ends its turns if it evicts.
     """
 
-    whole = False
-
     def __init__(self, decoder: LiveModel, cache: PolicyCache, evicts: bool = True) -> None:
         self.decoder, self.cache, self.evicts = decoder, cache, evicts
         self.ids: list[int] = []
@@ -154,10 +151,6 @@ class LiveTextCache:
         other.cache = (cache if count == began else self.cache).fork()
         other.ids = self.ids[:count]
         return other
-
-    def follow(self, other: object) -> None:
-        """Never called, since no cache is `whole`."""
-        raise NotImplementedError
 
 
 class CutTextCache(LiveTextCache):

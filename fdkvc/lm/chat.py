@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 import numpy as np
 
 from fdkvc.attention import Floats
-from fdkvc.corpora.model_text import Passage, Writer
+from fdkvc.corpora.model_text import Kind, Passage, Writer
 from fdkvc.limits import MAX_CALLS, MAX_REPEATS, MAX_WRITTEN_TOKENS
 from fdkvc.lm.language_model import LanguageModel
 from fdkvc.lm.text_cache import ModelCache, TextCache, read
@@ -34,26 +34,21 @@ def generate(
     itself ends; see `is_looping`.
 
     Yields the next token of each unfinished text, by the index of its cache. The cache has read it,
-    except for the end of a passage, which the caller reads.
+    except for the end of a passage, which the caller reads; `logits` are then those after it.
     """
     unfinished = list(range(len(caches)))
-    written: list[list[int]] = [[] for _ in caches]
     for count in range(1, most + 1):
-        chosen = dict(zip(unfinished, logits.argmax(axis=-1).tolist(), strict=True))
+        chosen = dict(zip(unfinished, logits[unfinished].argmax(axis=-1).tolist(), strict=True))
         unfinished = [at for at, token in chosen.items() if token != tokens.end]
         if unfinished:
             ids = [[chosen[at]] for at in unfinished]
-            logits = read([caches[at] for at in unfinished], ids, last=1)[:, 0]
+            logits[unfinished] = read([caches[at] for at in unfinished], ids, last=1)[:, 0]
         if every is not None and count % every == 0:
             for at in unfinished:
                 caches[at].end_turn()
         yield chosen
-        for at in unfinished:
-            written[at].append(chosen[at])
-        looping = np.array([stop_loops and is_looping(written[at]) for at in unfinished], bool)
-        if looping.any():
-            logits = logits[~looping]
-            unfinished = [at for at, loops in zip(unfinished, looping, strict=True) if not loops]
+        if stop_loops:
+            unfinished = [at for at in unfinished if not is_looping(caches[at].ids)]
         if not unfinished:
             break
 
@@ -92,7 +87,10 @@ def generate_passages(
 
 
 def first_writer(tokens: Tokens, logits: Floats) -> Writer:
-    """Return whether a model begins its turn with a call or with words, by its logits (V,)."""
+    """Return whether a model begins its turn with a call or with words, by its logits (V,).
+
+    In a chat template both begin alike, and are words until they have the mark of a call.
+    """
     calls = logits[tokens.marks["call"][0]] > logits[tokens.marks["system"][0]]
     return "call" if calls else "system"
 
@@ -101,75 +99,120 @@ class Chat:
     """A chat with a model under several new caches, by name.
 
     `passages` has, for each cache, the (Writer, first, end) of each passage of its text: its writer
-    and its tokens, its mark and end included.
+    and its tokens, its mark and end included. The last one of an answer stays open, so that the
+    model can go on: its end is read, and policies evict, before the next message. `steps` counts
+    the tokens that the model wrote since the last message, once for all caches.
     """
 
     def __init__(self, model: LanguageModel, caches: Mapping[str, TextCache]) -> None:
-        self.model, self.caches = model, dict(caches)
+        self.model, self.caches, self.steps = model, dict(caches), 0
         self.passages: dict[str, list[tuple[Writer, int, int]]] = {name: [] for name in caches}
         if model.tokens.first:
             read([*self.caches.values()], model.tokens.first, last=0)
         self._logits: dict[str, Floats] = {}
+        self._open: tuple[str, ...] = ()
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest text."""
+        return max(cache.count for cache in self.caches.values())
 
     def fork(self) -> Chat:
         """Return an independent copy."""
         chat = copy.copy(self)
         chat.caches = {name: cache.fork() for name, cache in self.caches.items()}
         chat.passages = {name: [*passages] for name, passages in self.passages.items()}
-        chat._logits = {**self._logits}
+        chat._logits = {name: logits.copy() for name, logits in self._logits.items()}
         return chat
 
-    def add_message(self, text: str, writer: Writer = "user") -> None:
+    def add_message(self, text: str, writer: Writer = "user", kind: Kind | None = None) -> None:
         """Read a message under every cache, and end the turn."""
-        tokens = self.model.tokens
+        tokens, names = self.model.tokens, [*self.caches]
+        self._close(self._open, tokens.closing)
         first = all(cache.count == len(tokens.first) for cache in self.caches.values())
-        ids = tokens.encode_passage(Passage(writer, text, 0), first=first).ids
-        logits = read([*self.caches.values()], ids, last=1)[:, 0]
-        self._logits = dict(zip(self.caches, logits, strict=True))
-        for name, cache in self.caches.items():
-            self._close(name, writer, cache.count - len(ids))
+        ids = tokens.encode_passage(Passage(writer, text, 0, kind=kind), first=first).ids
+        self._begin(names, writer, ids)
+        self._close(names, ())
+        self.steps = 0
 
     def answer(self, most: int = MAX_WRITTEN_TOKENS) -> Generator[dict[str, tuple[Writer, int]]]:
-        """Let the model answer under every cache: any calls first, then words.
+        """Let the model answer under every cache, or go on with its answers: calls, then words.
 
-        A passage ends after `most` tokens, or when it repeats itself; see `is_looping`. Closing the
-        generator ends the current passages; the chat can continue. Yields the next token under each
-        cache that is still writing, and the writer of its passage.
+        A passage ends after `most` tokens, or when it repeats itself; see `is_looping`. Yields the
+        next token under each cache that is still writing, and the writer of its passage.
         """
-        calls = dict.fromkeys(self.caches, 0)
-        while calls:
-            writers: dict[str, Writer] = dict.fromkeys(calls, "system")
-            for name, count in calls.items():
-                if count < MAX_CALLS:
-                    writers[name] = first_writer(self.model.tokens, self._logits[name])
-            yield from self._write(writers, most)
-            calls = {name: calls[name] + 1 for name, writer in writers.items() if writer == "call"}
+        names = self._open or (*self.caches,)
+        while names:
+            self._begin_answers([name for name in names if name not in self._open])
+            yield from self._write(names, most)
+            names = tuple(name for name in names if 0 < self._calls(name) <= MAX_CALLS)
+            self._close(names, self.model.tokens.closing)
 
-    def _write(
-        self, writers: Mapping[str, Writer], most: int
-    ) -> Iterator[dict[str, tuple[Writer, int]]]:
-        tokens, names = self.model.tokens, list(writers)
-        caches = [self.caches[name] for name in names]
-        starts = [cache.count for cache in caches]
-        logits = [
-            read([self.caches[name]], tokens.marks[writer], last=1)[0, 0]
-            for name, writer in writers.items()
+    def unfinished(self) -> list[str]:
+        """Return the caches whose answer was cut, so that the model can go on with it."""
+        end = self.model.tokens.end
+        return [
+            name
+            for name in self._open
+            if self._logits[name].argmax() != end and not is_looping(self.caches[name].ids)
         ]
-        try:
-            for chosen in generate(tokens, caches, np.stack(logits), most=most, stop_loops=True):
-                yield {names[at]: (writers[names[at]], token) for at, token in chosen.items()}
-        finally:
-            after = read(caches, tokens.closing, last=1)[:, 0]
-            for name, start, next_logits in zip(names, starts, after, strict=True):
-                self._logits[name] = next_logits
-                self._close(name, writers[name], start)
 
-    def _close(self, name: str, writer: Writer, first: int) -> None:
-        cache = self.caches[name]
-        cache.end_turn()
-        self.passages[name].append((writer, first, cache.count))
+    def _calls(self, name: str) -> int:
+        """Return the number of calls at the end of a text."""
+        writers = [writer for writer, *_ in reversed(self.passages[name])]
+        return next((at for at, writer in enumerate(writers) if writer != "call"), len(writers))
+
+    def _begin_answers(self, names: Sequence[str]) -> None:
+        """Read the mark with which the model begins its next passage under each cache."""
+        tokens = self.model.tokens
+        writers = {
+            name: "system"
+            if self._calls(name) >= MAX_CALLS
+            else first_writer(tokens, self._logits[name])
+            for name in names
+        }
+        for writer in sorted({*writers.values()}):
+            some = [name for name in names if writers[name] == writer]
+            self._begin(some, writer, tokens.marks[writer])
+
+    def _write(self, names: Sequence[str], most: int) -> Iterator[dict[str, tuple[Writer, int]]]:
+        tokens, caches = self.model.tokens, [self.caches[name] for name in names]
+        logits = np.stack([self._logits[name] for name in names])
+        self._logits |= zip(names, logits, strict=True)
+        call = tokens.marks["call"]
+        for step in generate(tokens, caches, logits, most=most, stop_loops=True):
+            self.steps += 1
+            for at in step:
+                passages, ids = self.passages[names[at]], caches[at].ids
+                writer, first, _ = passages[-1]
+                begun = tuple(ids[first : first + len(call)])
+                passages[-1] = "call" if begun == call else writer, first, len(ids)
+            yield {
+                names[at]: (self.passages[names[at]][-1][0], token) for at, token in step.items()
+            }
+
+    def _begin(self, names: Sequence[str], writer: Writer, ids: Sequence[int]) -> None:
+        """Read the first tokens of a passage."""
+        caches = [self.caches[name] for name in names]
+        logits = read(caches, ids, last=1)[:, 0]
+        self._logits |= zip(names, logits, strict=True)
+        for name, cache in zip(names, caches, strict=True):
+            self.passages[name].append((writer, cache.count - len(ids), cache.count))
+        self._open = tuple(name for name in self.caches if name in {*self._open, *names})
+
+    def _close(self, names: Sequence[str], rest: Sequence[int]) -> None:
+        """Read the last tokens of open passages, and end the turn."""
+        caches = {name: self.caches[name] for name in names}
+        if names and rest:
+            logits = read([*caches.values()], rest, last=1)[:, 0]
+            self._logits |= zip(names, logits, strict=True)
+        for name, cache in caches.items():
+            cache.end_turn()
+            writer, first, _ = self.passages[name][-1]
+            self.passages[name][-1] = writer, first, cache.count
+        self._open = tuple(name for name in self._open if name not in names)
 
     def text(self, name: str, passage: int = -1) -> str:
         """Return the text of a passage of a cache."""
         _, first, end = self.passages[name][passage]
-        return self.model.tokens.text(self.caches[name].ids[first:end]).strip()
+        return self.model.tokens.passage_text(self.caches[name].ids[first:end])

@@ -43,6 +43,14 @@ class Shape(ModelSizes):
     tied: bool
     """Whether the logits use the embeddings."""
 
+    @property
+    def parameters(self) -> int:
+        """The number of its weights."""
+        attention = self.width * self.head_width * 2 * (self.heads + self.kv_heads)
+        layer = attention + 3 * self.width * self.inner + 2 * self.width
+        ends = self.vocabulary * self.width * (1 if self.tied else 2) + self.width
+        return self.layers * layer + ends
+
 
 class AttentionCache(Protocol):
     """The keys and values of one text, and attention to them."""
@@ -89,9 +97,11 @@ class Decoder:
     """Shape (V, d)."""
     layers: tuple[Layer, ...]
     logits: Floats
-    """Shape (d, V). With the last norm's weights."""
+    """Shape (d, V). With the last norm's weights, unless they are apart."""
     features: Callable[[Sequence[int], Collection[str]], dict[str, NDArray[Any]]] | None = None
     """See `fdkvc.lm.tokens.Tokens.features`."""
+    norm: Floats | None = None
+    """Shape (d,). The last norm's weights, where `logits` are the embeddings."""
 
     def read(
         self, ids: Ints, caches: Sequence[AttentionCache], *, last: int | None = None
@@ -118,7 +128,8 @@ class Decoder:
             x += self._product(np.stack(mixed), layer.output)
             gate, up = np.split(self._product(self._normed(x), layer.gate_up), 2, axis=-1)
             x += self._product(silu(gate, up), layer.down)
-        return self._product(self._normed(x[:, n - last :] if last is not None else x), self.logits)
+        x = self._normed(x[:, n - last :] if last is not None else x)
+        return self._product(x if self.norm is None else x * self.norm, self.logits)
 
     @property
     def large(self) -> bool:

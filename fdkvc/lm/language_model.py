@@ -213,8 +213,11 @@ def load_decoder(
     embeddings = take("model.embed_tokens.weight", shape.vocabulary, wide)
     last = embeddings if shape.tied else take("lm_head.weight", shape.vocabulary, wide)
     layers = tuple(map(layer, range(shape.layers)))
-    logits = np.ascontiguousarray((last * take("model.norm.weight", wide)).T)
-    return Decoder(shape, embeddings, layers, logits)
+    norm = take("model.norm.weight", wide)
+    shared = Decoder(shape, embeddings, layers, embeddings.T, norm=norm)
+    if shape.tied and shared.large:  # one copy of them fits into memory
+        return shared
+    return replace(shared, logits=np.ascontiguousarray((last * norm).T), norm=None)
 
 
 def _shape(config: Mapping[str, Any]) -> Shape:

@@ -14,7 +14,9 @@ import copy
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, Protocol, Self
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,6 +36,11 @@ BLOCK = 96
 SPARE = 32
 """Tokens to allocate beyond those needed."""
 
+_WRITING = Lock()
+
+
+NO_TOKENS: Ints = np.empty(0, np.intp)
+
 
 class Reader(Protocol):
     """A model that reads texts: a `Decoder`, or a model of *transformers*."""
@@ -41,10 +48,6 @@ class Reader(Protocol):
     @property
     def shape(self) -> ModelSizes:
         """Its sizes."""
-
-    @property
-    def large(self) -> bool:
-        """Whether its weights exceed a processor's cache, so that threads should share it."""
 
     def read(self, ids: Ints, caches: Sequence[Any], *, last: int | None = None) -> Floats:
         """Read the next tokens of several texts; see `fdkvc.lm.decoder.Decoder.read`."""
@@ -54,8 +57,6 @@ class ModelCache(Protocol):
     """The cache of one text: a `TextCache`, or one of *transformers*."""
 
     ids: list[int]
-    whole: bool
-    """Whether it computes what a full cache does, and `follow` can take that over."""
 
     @property
     def decoder(self) -> Reader:
@@ -74,14 +75,12 @@ class ModelCache(Protocol):
     def fork(self, count: int | None = None) -> Self:
         """Return an independent copy, as of now or of an earlier point of this turn."""
 
-    def follow(self, other: Any) -> None:
-        """Take over what another `whole` cache of the same text has read since."""
-
 
 class TextCache:
     """A cache that evicts nothing; it stores hidden states and queries of some `layers`, or all."""
 
     whole = True
+    """Whether it computes what a full cache does, so that it can `follow` one."""
 
     def __init__(self, decoder: Decoder, layers: Sequence[int] | None = None) -> None:
         shape = decoder.shape
@@ -104,11 +103,21 @@ class TextCache:
         self._evicted_in: Ints = np.empty((shape.layers, kv_heads, 0), np.intp)
         self._evicted_by: Codes = np.empty(self._evicted_in.shape, np.uint8)
         self._gathered: dict[str, Floats] = {}
+        self._end = 0  # of the tokens whose vectors are stored
+        self._sharing = WeakSet(
+            [self]
+        )  # the caches with the same vectors, of which one extends them
 
     @property
     def count(self) -> int:
         """Number of tokens read so far."""
         return len(self.ids)
+
+    @property
+    def token_bytes(self) -> int:
+        """Bytes of the vectors of a token."""
+        shapes = (each.shape for each in self._vectors.values())
+        return sum(4 * layers * heads * width for layers, heads, _, width in shapes)
 
     @property
     def evicted_in(self) -> Ints:
@@ -132,13 +141,15 @@ class TextCache:
     ) -> Floats:
         """Store the vectors of the next tokens, and attend; see `AttentionCache`."""
         shape, start, n = self.decoder.shape, self.count, len(hidden)
-        self.reserve(start + n)
+        if not layer:
+            self._extend(start + n)
         new = {"keys": (layer, keys), "values": (layer, values)}
         if layer in self.layers:
             at = self.layers.index(layer)
             new |= {"hidden": (at, hidden[:, None]), "queries": (at, queries)}
         for name, (at, vectors) in new.items():
-            self._vectors[name][at, :, start : start + n] = vectors.swapaxes(0, 1)
+            if name in self._vectors:
+                self._vectors[name][at, :, start : start + n] = vectors.swapaxes(0, 1)
         output = np.empty((n, shape.heads * shape.head_width), np.float32)
         for first in range(0, n, BLOCK):  # earlier blocks attend to fewer tokens
             block = slice(first, min(first + BLOCK, n))
@@ -182,18 +193,37 @@ class TextCache:
     def reserve(self, end: int) -> None:
         """Allocate what so many tokens need; it grows anyway, in steps that are copied."""
         size = self._evicted_in.shape[2]
-        if end <= size:
-            return
-        grown = max(end + SPARE, size + size // 8)
+        if end > size:
+            self._copy(max(end + SPARE, size + size // 8))
 
-        def longer(array: NDArray[Any]) -> NDArray[Any]:
-            made = np.zeros((*array.shape[:2], grown, *array.shape[3:]), array.dtype)
-            made[:, :, :size] = array
+    def without_hidden(self) -> Self:
+        """Return itself, which from now on stores no hidden states: few policies need them."""
+        self._vectors = {name: each for name, each in self._vectors.items() if name != "hidden"}
+        return self
+
+    def _extend(self, end: int) -> None:
+        """Make room for tokens up to an end, where no other cache has stored its own."""
+        self.reserve(end)
+        with _WRITING:
+            taken = any(each._end > self.count for each in self._sharing if each is not self)
+            self._end = end
+        if taken:
+            self._copy(self._evicted_in.shape[2])
+
+    def _copy(self, size: int) -> None:
+        """Store the vectors so far, with room for so many tokens, apart from other caches'."""
+        count = self.count
+
+        def copied(array: NDArray[Any]) -> NDArray[Any]:
+            made = np.zeros((*array.shape[:2], size, *array.shape[3:]), array.dtype)
+            made[:, :, :count] = array[:, :, :count]
             return made
 
-        self._vectors = {name: longer(array) for name, array in self._vectors.items()}
-        self._evicted_in, self._evicted_by = longer(self._evicted_in), longer(self._evicted_by)
-        self._evicted_in[:, :, size:] = -1
+        self._vectors = {name: copied(array) for name, array in self._vectors.items()}
+        self._evicted_in, self._evicted_by = copied(self._evicted_in), copied(self._evicted_by)
+        self._evicted_in[:, :, count:] = -1
+        self._sharing.discard(self)
+        self._sharing = WeakSet([self])
 
     def end_turn(self) -> None:
         """End the turn: the policy, if any, evicts."""
@@ -211,27 +241,31 @@ class TextCache:
         if attended is not None and (attended.shape[2] < self.count or (attended < 0).any()):
             self.whole = False
 
-    def follow(self, other: TextCache) -> None:
+    def follow(self, other: Any) -> None:
         """Take over what another `whole` cache of the same text has read since."""
-        new = slice(self.count, other.count)
-        self.reserve(other.count)
-        for name, vectors in self._vectors.items():
-            vectors[:, :, new] = other._vectors[name][:, :, new]
-        self.ids += other.ids[new]
+        self._vectors = {name: other._vectors[name] for name in self._vectors}
+        self._evicted_in, self._evicted_by = other._evicted_in.copy(), other._evicted_by.copy()
+        self.ids = [*other.ids]
+        with _WRITING:
+            self._sharing.discard(self)
+            self._sharing, self._end = other._sharing, other.count
+            self._sharing.add(self)
 
     def fork(self, count: int | None = None) -> Self:
         """Return an independent copy, as of now or of an earlier point of this turn.
 
-        Raises a ValueError unless `count`, the tokens read by then, is from `turn_start` to all.
+        Vectors are shared until both have read more. Raises a ValueError unless `count`, the tokens
+        read by then, is from `turn_start` to all.
         """
         count = self.count if count is None else count
         check_count("the count of a fork", count, self.turn_start, self.count)
         other = copy.copy(self)
         other.ids, other.ends = self.ids[:count], [*self.ends]
         other.attended_by_turn = [*self.attended_by_turn]
-        other._vectors = {name: array[:, :, :count].copy() for name, array in self._vectors.items()}
-        other._evicted_in = self._evicted_in[:, :, :count].copy()
-        other._evicted_by = self._evicted_by[:, :, :count].copy()
+        other._evicted_in, other._evicted_by = self._evicted_in.copy(), self._evicted_by.copy()
+        with _WRITING:
+            other._end = count
+            self._sharing.add(other)
         other._gathered = {**self._gathered}
         return other
 
@@ -250,13 +284,29 @@ class TextCache:
         if read_again and first < end:
             other._recompute(first, end, np.where(attended < first, attended, EMPTY))
             other.turn_start = self.turn_start
-        span = np.broadcast_to(np.arange(first, end), (*attended.shape[:2], max(end - first, 0)))
-        there = (attended[..., None] == span[..., None, :]).any(axis=2)
-        other._set_attended(np.concatenate([attended, np.where(there, EMPTY, span)], axis=2))
+        other._set_attended(_with_tokens(attended, np.arange(first, end)))
+        return other
+
+    def before_turn(self, turn: int, also: Ints = NO_TOKENS) -> TextCache:
+        """Return what a turn began with, attending `also` to these earlier tokens.
+
+        It evicts no more. Raises a ValueError if there was no such turn.
+        """
+        check_count("the turn", turn, 0, len(self.ends))
+        other, count = TextCache(self.decoder), self.ends[turn - 1] if turn else 0
+        other.ids, other.ends, other.turn_start = self.ids[:count], self.ends[:turn], count
+        other.attended_by_turn = self.attended_by_turn[:turn]
+        other._vectors = {name: each[:, :, :count] for name, each in self._vectors.items()}
+        gone = self._evicted_in[:, :, :count]
+        other._evicted_in = np.where(gone < turn, gone, EMPTY)
+        other._evicted_by = np.where(gone < turn, self._evicted_by[:, :, :count], Rule.none)
+        if turn and (attended := self.attended_by_turn[turn - 1]) is not None:
+            other.attended = _with_tokens(attended, also) if len(also) else attended
         return other
 
     def _recompute(self, first: int, end: int, attended: Ints) -> None:
         """Compute the entries of tokens again, from attended tokens before them."""
+        self._copy(self._evicted_in.shape[2])  # other caches may hold them as they were
         ids = self.ids
         self.ids, self.turn_start = ids[:first], first
         self._set_attended(attended)
@@ -442,16 +492,27 @@ def read(caches: Sequence[ModelCache], ids: ArrayLike, last: int | None = None) 
     """
     decoder = caches[0].decoder
     new = np.broadcast_to(np.asarray(ids, np.intp), (len(caches), np.shape(ids)[-1]))
-    most = decoder.shape.positions
-    longest = max(cache.count for cache in caches) + new.shape[1]
-    if longest > most:
-        raise ValueError(f"the text has {longest:,} tokens, but the model holds at most {most:,}")
+    check_length(decoder, max(cache.count for cache in caches) + new.shape[1])
     if new.size and not 0 <= new.min() <= new.max() < decoder.shape.vocabulary:
         raise ValueError(f"a token is not one of the {decoder.shape.vocabulary:,} of the model")
     logits = decoder.read(new, caches, last=last)
     for cache, tokens in zip(caches, new.tolist(), strict=True):
         cache.ids += tokens
     return logits
+
+
+def check_length(decoder: Reader, tokens: int) -> None:
+    """Raise a ValueError if a text has more tokens than a model holds."""
+    most = decoder.shape.positions
+    if tokens > most:
+        raise ValueError(f"the text has {tokens:,} tokens, but the model holds at most {most:,}")
+
+
+def _with_tokens(attended: Ints, tokens: Ints) -> Ints:
+    """Return what each head attends to (L, K, S), and tokens that it does not."""
+    also = np.broadcast_to(tokens, (*attended.shape[:2], len(tokens)))
+    there = (attended[..., None] == also[..., None, :]).any(axis=2)
+    return np.concatenate([attended, np.where(there, EMPTY, also)], axis=2)
 
 
 @functools.cache

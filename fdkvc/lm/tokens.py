@@ -134,16 +134,25 @@ class Tokens:
             ends += [start + length for length in lengths]
         return self.text(ids), list(zip([0, *ends], ends, strict=False))
 
-    def _speaker(self, ids: Sequence[int]) -> int:
-        """Return the speaker of a passage by the mark that it begins with."""
+    def passage_text(self, ids: Sequence[int]) -> str:
+        """Return the text of a passage without its mark, and the prompt before it."""
+        return self.text(ids[self.mark_of(ids)[0] :]).strip()
+
+    def mark_of(self, ids: Sequence[int]) -> tuple[int, list[str]]:
+        """Return how many tokens of a passage its mark takes, and whose mark it is."""
         first = 0
         for before in (self.closing, self.first, self.prompt):  # a written passage is closed later
             first += len(before) * (tuple(ids[first : first + len(before)]) == before)
-        writers = [
-            writer
+        found = [
+            (first + len(mark), writer)
             for writer, mark in (*self.marks.items(), *self.kinds.items())
             if tuple(ids[first : first + len(mark)]) == mark
         ]
+        return max(found, default=(0, ""))[0], [writer for _, writer in found]
+
+    def _speaker(self, ids: Sequence[int]) -> int:
+        """Return the speaker of a passage by the mark that it begins with."""
+        _, writers = self.mark_of(ids)
         return SPEAKERS.index("user" if writers == ["user"] else "system") if writers else -1
 
     def surprisal(self, ids: Sequence[int]) -> list[float]:
@@ -209,20 +218,30 @@ def load_tokens(stored: Path | GgufFile, vocabulary: int) -> Tokens:
         for token in range(min(vocabulary, 1000)):
             tokenizer.decode([token])
         first = tuple(tokenizer.encode("").ids)
-        more: dict[str, Any] = {}
-        marks: dict[Writer, tuple[int, ...]]
-        end: tuple[int, ...]
         if vocabulary_ids.keys() >= {*MARKS.values(), END}:
             marks = {writer: (vocabulary_ids[mark],) for writer, mark in MARKS.items()}
-            end = (vocabulary_ids[END],)
-        elif template := chat_template(written := _template(stored)):
-            tokenizer.encode_special_tokens = False
-            marks, end, more = _of_template(template, ids)
-            more["template"] = written
-            tokenizer.encode_special_tokens = True
-        else:
-            marks = {writer: ids(f"{writer.capitalize()}:") for writer in MARKS}
-            end = ids("\n")[-1:]
+            return Tokens(tokenizer, first, marks, vocabulary_ids[END])
+        tokenizer.encode_special_tokens = False
+        tokens = marked_tokens(tokenizer, first, _template(stored), ids)
+        tokenizer.encode_special_tokens = True
+    return tokens
+
+
+def marked_tokens(
+    tokenizer: Any, first: tuple[int, ...], template: str, ids: Callable[[str], tuple[int, ...]]
+) -> Tokens:
+    """Return the tokens of a chat model with a template, or of another without.
+
+    `ids` encodes a text with marks. Raises a ValueError if a tokenizer cannot encode lines.
+    """
+    marks: dict[Writer, tuple[int, ...]]
+    more: dict[str, Any] = {}
+    if parts := chat_template(template):
+        marks, end, more = _of_template(parts, ids)
+        more["template"] = template
+    else:
+        marks = {writer: ids(f"{writer.capitalize()}:") for writer in MARKS}
+        end = ids("\n")[-1:]
     if not (end and all(marks.values())):
         raise ValueError("its tokenizer cannot encode a line that begins with a name")
     return Tokens(tokenizer, first, marks, end[0], **more)

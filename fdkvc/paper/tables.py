@@ -1,16 +1,18 @@
 """The published tables as data, with their numbers.
 
 Source: Sukanta Ganguly, "Fractional Decay KV-Cache: Ownership-Aware Memory Management for
-Improved Inference Relevancy in Dialog Systems". Every figure is written as printed; its value and
-rounding follow from the printed digits. Percentages become fractions (91.4 % is 0.914), adaptation
-is in turns, latency in milliseconds a turn. Nothing here is measured.
+Improved Inference Relevancy in Dialog Systems". ``tables.toml`` has every figure as printed; its
+value and rounding follow from the printed digits. Percentages become fractions (91.4 % is 0.914),
+adaptation is in turns, latency in milliseconds a turn. Nothing here is measured.
 """
 
 import math
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 
 DIALOGS = 600
 """Dialogs per scenario (Section 4.1). The paper gives no number for the adaptation run and the
@@ -120,96 +122,6 @@ class Table:
         return self.cells[place]
 
 
-def _cells(layout: str, source: str, dialogs: int) -> dict[tuple[str, str], Published]:
-    """Parse a layout: a line of column keys, then lines of a row key and cells."""
-    columns, *rows = (line.split() for line in layout.strip().splitlines())
-    return {
-        (row, column): read_printed(cell, source, dialogs)
-        for row, *cells in rows
-        for column, cell in zip(columns, cells, strict=True)
-    }
-
-
-def _table(number: int, layout: str, dialogs: int = DIALOGS) -> Table:
-    return Table(number, _cells(layout, f"Table {number}", dialogs))
-
-
-LATE_ALIGNMENT = _table(
-    1,
-    """
-            shift  return  mixed  complex  gradual  composite
-    fifo    .0200  .0283   .0206  .0301    .0200    .0238
-    sink    .0189  .0293   .0206  .0302    .0190    .0236
-    h2o     .0084  .0320   .0151  .0285    .0079    .0184
-    fd-kvc  .0190  .0194   .0197  .0253    .0148    .0196
-    """,
-)
-
-ADAPTATION = _table(
-    2,
-    """
-            mean  median  p90
-    fifo     2.0   2       2
-    sink     2.0   2       2
-    h2o     16.0  16      16
-    fd-kvc   4.5   4       5
-    """,
-)
-
-LATE_DIVERSITY = _table(
-    3,
-    """
-            shift   return  mixed  complex  composite
-    fifo     50.0%   66.7%  44.4%  26.7%    47.6%
-    sink    100.0%   66.7%  66.7%  33.3%    73.3%
-    h2o     100.0%   50.0%  66.7%  33.3%    70.0%
-    fd-kvc   72.1%  100.0%  73.1%  58.0%    80.6%
-    """,
-)
-
-RETENTION_AND_LATENCY = _table(
-    4,
-    """
-            late_retention  latency
-    fifo    91.4%           0.027
-    sink    87.6%           0.028
-    h2o     63.3%           0.055
-    fd-kvc  70.1%           0.105
-    """,
-)
-
-ABLATION_W_C = _table(
-    5,
-    """
-         late_alignment  late_retention
-    0.1  +0.0223         77.6%
-    0.2  +0.0455         75.4%
-    0.3  +0.0483         72.8%
-    0.5  +0.0238         60.2%
-    0.7  +0.0081         29.9%
-    0.9  +0.0063          0.1%
-    """,
-    ABLATION_DIALOGS,
-)
-
-ABLATION_GAMMA = _table(
-    6,
-    """
-          late_alignment  late_retention
-    0.70  +0.0233         85.7%
-    0.75  +0.0246         83.8%
-    0.80  +0.0603         84.7%
-    0.85  +0.0097         85.6%
-    0.88  +0.0148         64.1%
-    0.92  -0.0062         27.3%
-    """,
-    ABLATION_DIALOGS,
-)
-
-ABLATIONS = {"w_c": ABLATION_W_C, "gamma": ABLATION_GAMMA}
-"""Tables 5 and 6, by the parameter that they sweep."""
-
-
 @dataclass(frozen=True, slots=True)
 class Hyperparameter:
     """A row of Table 7: a hyperparameter of FD-KVC, its default and the range explored."""
@@ -222,30 +134,33 @@ class Hyperparameter:
     description: str
 
 
-HYPERPARAMETERS = (
-    Hyperparameter("gamma", "γ", 0.88, 0.70, 0.95, "Recency decay rate"),
-    Hyperparameter("alpha_0", "α₀", 0.30, 0.10, 0.50, "Initial learning rate"),
-    Hyperparameter("tau", "τ", 0.02, 0.01, 0.10, "Eviction threshold"),
-    Hyperparameter("beta", "β", 0.25, 0.10, 1.00, "Modulation exponent"),
-    Hyperparameter("mu", "μ", 0.40, 0.10, 1.00, "Convergence factor"),
-    Hyperparameter("w_c", "w_c", 0.45, 0.10, 0.90, "Cumulative weight"),
-    Hyperparameter("w_rho", "w_ρ", 0.55, 0.10, 0.90, "Recency weight"),
-)
-"""Table 7, in the printed order."""
+def _read_tables() -> tuple[dict[str, Table], tuple[Hyperparameter, ...]]:
+    text = Path(__file__).with_name("tables.toml").read_text("utf-8")
+    written, tables = tomllib.loads(text), {}
+    rows = tuple(Hyperparameter(**row) for row in written.pop("hyperparameter"))
+    for name, table in written.items():
+        columns, *lines = (line.split() for line in table["cells"].strip().splitlines())
+        number, dialogs = table.get("number", 0), table.get("dialogs", DIALOGS)
+        source = table.get("source", f"Table {number}")
+        cells = {
+            (row, column): read_printed(cell, source, dialogs)
+            for row, *printed in lines
+            for column, cell in zip(columns, printed, strict=True)
+        }
+        tables[name] = Table(number, cells)
+    return tables, rows
 
 
-T_TESTS = _cells(
-    """
-             change  t      p
-    shift    +127%   +1.31  0.19
-    mixed    +30%    +0.57  0.57
-    gradual  +87%    +0.87  0.39
-    """,
-    "Section 5.6",
-    DIALOGS,
-)
+_TABLES, HYPERPARAMETERS = _read_tables()
+LATE_ALIGNMENT, ADAPTATION = _TABLES["late_alignment"], _TABLES["adaptation"]
+LATE_DIVERSITY = _TABLES["late_diversity"]
+RETENTION_AND_LATENCY = _TABLES["retention_and_latency"]
+T_TESTS = _TABLES["t_tests"].cells
 """Paired t-tests of FD-KVC against H2O in late-turn alignment: by scenario, the change of FD-KVC's
 mean from H2O's, the statistic and its two-sided p-value."""
+
+ABLATIONS = {"w_c": _TABLES["ablation_w_c"], "gamma": _TABLES["ablation_gamma"]}
+"""Tables 5 and 6, by the parameter that they sweep."""
 
 
 # Looking a cell up -------------------------------------------------------------------------------

@@ -78,13 +78,17 @@ def figure_words(fact: Fact) -> str:
     if fact.never:
         return f"never (> {fact.mean:.0f})"
     unit = unit_of(fact)
-    text = unit.write(fact.mean)
-    if math.isnan(fact.low) or fact.low == fact.high:
-        return text
-    above, below = fact.high - fact.mean, fact.mean - fact.low
-    if math.isclose(above, below, rel_tol=1e-6):
-        return f"{text} ± {unit.write(above)}"
-    return f"{text} ({unit.write(fact.low)} to {unit.write(fact.high)})"
+    text, above, below = unit.write(fact.mean), fact.high - fact.mean, fact.mean - fact.low
+    if not math.isnan(fact.low) and fact.low != fact.high:
+        half = math.isclose(above, below, rel_tol=1e-6)
+        ends = f"({unit.write(fact.low)} to {unit.write(fact.high)})"
+        text += f" ± {unit.write(above)}" if half else f" {ends}"
+    return text
+
+
+def marked_words(fact: Fact) -> str:
+    """Format the measured figure with its interval and its place."""
+    return f"{figure_words(fact)} {fact.place}".rstrip()
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +197,7 @@ def cells_table(tables: list[MeasuredTable]) -> pd.DataFrame:
             "measured": fact.mean,
             "ci_low": fact.low,
             "ci_high": fact.high,
-            "published": fact.published,
+            "published": fact.published_value,
             "difference": fact.difference,
             "verdict": fact.verdict,
         }

@@ -19,8 +19,16 @@ from fdkvc.experiments.benchmark import (
     late_metrics,
     matches_paper,
 )
-from fdkvc.experiments.statistics import Doubles, differences, percentile_interval, summarize
+from fdkvc.experiments.statistics import (
+    Doubles,
+    differences,
+    paired,
+    percentile_interval,
+    significant,
+    summarize,
+)
 from fdkvc.experiments.study import Study
+from fdkvc.experiments.summary import FIRST, TIED
 from fdkvc.paper.tables import (
     ABLATED_POLICY,
     ABLATED_SCENARIO,
@@ -30,10 +38,9 @@ from fdkvc.paper.tables import (
     published,
     published_ablation,
 )
-from fdkvc.policies import policy_named, read_policy
+from fdkvc.policies import policy_named, read_policy, usable
 from fdkvc.replication.rules import (
     TWO_SIDED,
-    Case,
     differs_from_zero,
     mean_case,
     percentile_case,
@@ -41,7 +48,7 @@ from fdkvc.replication.rules import (
     t_of_difference,
     verdict,
 )
-from fdkvc.run.metrics import PROJECTED_ALIGNMENTS
+from fdkvc.run.metrics import PROJECTED_ALIGNMENTS, late_metric
 
 BENCHMARK, PAIR, PROJECTION = "benchmark", "difference", "projection"
 TIME, DEFAULT = "latency", "default"
@@ -75,12 +82,8 @@ class Fact(NamedTuple):
     low: float = math.nan
     high: float = math.nan
     """The figure, its standard deviation over dialogs and its 95 % interval; NaN if undefined."""
-    published: float = math.nan
-    rounding: float = math.nan
-    """The printed figure and half a unit of its last digit; NaN if the paper prints none."""
-    printed: str = ""
-    printed_in: str = ""
-    """The text of the printed figure, and its place."""
+    published: Published | None = None
+    """The figure that the paper prints, if it does."""
     rule: Kind = "mean"
     """How it is judged; see `fdkvc.replication.rules`."""
     verdict: str | None = None
@@ -88,11 +91,8 @@ class Fact(NamedTuple):
     """Whether the published figure is indistinguishable from zero."""
     never: bool = False
     """Whether it counts turns to an adaptation that never came; `mean` is then all the turns."""
-
-    @property
-    def is_published(self) -> bool:
-        """Whether the paper prints it."""
-        return not math.isnan(self.published)
+    place: str = ""
+    """`FIRST` if it is the best of its scenario and metric, `TIED` if others are as good."""
 
     @property
     def spread(self) -> Spread:
@@ -102,9 +102,14 @@ class Fact(NamedTuple):
         return "constant" if self.sd == 0 else "varying"
 
     @property
+    def published_value(self) -> float:
+        """The published figure; NaN if there is none."""
+        return math.nan if self.published is None else self.published.value
+
+    @property
     def difference(self) -> float:
         """Measured − published; NaN if nothing is published."""
-        return self.mean - self.published
+        return self.mean - self.published_value
 
 
 def judge(measured: Study | Results, swept: str = "") -> pd.DataFrame:
@@ -114,7 +119,9 @@ def judge(measured: Study | Results, swept: str = "") -> pd.DataFrame:
     """
     rows = facts(measured, swept)
     verdicts = pd.Series([row.verdict for row in rows], dtype=object)
-    return pd.DataFrame(rows, columns=list(Fact._fields)).assign(verdict=verdicts)
+    published = pd.Series([row.published_value for row in rows], dtype=float)
+    table = pd.DataFrame(rows, columns=list(Fact._fields))
+    return table.assign(verdict=verdicts, published=published)
 
 
 def facts(measured: Study | Results, swept: str = "") -> tuple[Fact, ...]:
@@ -185,7 +192,7 @@ def _facts(measured: Study | Results, swept: str) -> Iterator[Fact]:
 def _late(results: Results, swept: str = "") -> Iterator[Fact]:
     benchmark, metrics = results.benchmark, late_metrics(results.benchmark)
     beside = () if swept else (f"late_{key}" for key in PROJECTED_ALIGNMENTS)
-    names = [policy.name for policy in benchmark.policies]
+    names, firsts = [policy.name for policy in benchmark.policies], _firsts(results)
     for place in product(results.reported, names, dict.fromkeys((*metrics, *beside))):
         values, metric = results.values(*place), place[-1]
         if values is not None:
@@ -196,7 +203,28 @@ def _late(results: Results, swept: str = "") -> Iterator[Fact]:
             if figure is not None and kind == "alignment":
                 spread = unrelated_spread(results, *place[:2])
                 chance = not math.isnan(spread) and not differs_from_zero(figure, spread)
-            yield _mean_fact(source, place, values, figure, kind, chance)
+            fact = _mean_fact(source, place, values, figure, kind, chance)
+            yield fact._replace(place=firsts.get(place, ""))
+
+
+def _firsts(results: Results) -> dict[tuple[str, str, str], str]:
+    """Return the mark of each mean that is the best of its scenario and metric, or tied with it.
+
+    Tied are those without a significant paired difference; the full cache and policies that see the
+    future compete for no place.
+    """
+    marks: dict[tuple[str, str, str], str] = {}
+    names = [policy.name for policy in usable(results.benchmark.policies)]
+    for scenario, metric in product(results.reported, late_metrics(results.benchmark)):
+        values = {name: results.values(scenario, name, metric) for name in names}
+        rows = {name: row for name, row in values.items() if row is not None and len(row) > 1}
+        if len(rows) > 1:
+            highest = min if late_metric(metric).lower_is_better else max
+            best = rows[highest(rows, key=lambda name: float(rows[name].mean()))]
+            first = [name for name, row in rows.items() if not significant([paired(row, best)])[0]]
+            mark = TIED if len(first) > 1 else FIRST
+            marks |= dict.fromkeys(product([scenario], first, [metric]), mark)
+    return marks
 
 
 def _differences(results: Results) -> Iterator[Fact]:
@@ -234,8 +262,8 @@ def _values(results: Results, scenario: str, policy: str, metric: str) -> Values
     """Return one number a dialog, also for `DIFFERENCE`."""
     if policy != DIFFERENCE:
         return results.values(scenario, policy, metric)
-    one, other = (results.values(scenario, name, metric) for name in (ABLATED_POLICY, BASELINE))
-    return None if one is None or other is None else differences(one, other)
+    pair = results.pair(scenario, metric, ABLATED_POLICY, BASELINE)
+    return None if pair is None else differences(*pair)
 
 
 def _adaptations(results: Results) -> Iterator[Fact]:
@@ -253,18 +281,20 @@ def _adaptations(results: Results) -> Iterator[Fact]:
             figure = printed(results.benchmark, *place)
             turns = float(np.quantile(values.astype(np.float64), share))
             low, high = percentile_interval(values, share)
-            fact = Fact(ADAPTATION, *place, len(values), turns, rule="percentile")
-            fact = fact._replace(never=share_never > 1 - share)
             case = None if figure is None else percentile_case(values, share, figure)
-            yield _with_published(fact._replace(low=low, high=high), figure, case)
+            yield Fact(
+                *(ADAPTATION, *place, len(values), turns, math.nan, low, high, figure),
+                rule="percentile",
+                verdict=verdict(case),
+                never=share_never > 1 - share,
+            )
 
 
 def _latencies(study: Study) -> Iterator[Fact]:
     for latency in study.latencies:
         place = (TIMED, latency.policy, TIME)
-        fact = Fact(TIME, *place, 0, latency.milliseconds, rule="time")
         figure = printed(study.results.benchmark, *place)
-        yield _with_published(fact, figure)
+        yield Fact(TIME, *place, 0, latency.milliseconds, published=figure, rule="time")
 
 
 def _defaults() -> Iterator[Fact]:
@@ -273,8 +303,8 @@ def _defaults() -> Iterator[Fact]:
     for printed in HYPERPARAMETERS:
         value = getattr(policy, printed.key)
         figure = Published(printed.default, 0.0, f"{printed.default:.2f}", "Table 7", 0)
-        fact = Fact(DEFAULT, "", policy.name, printed.key, 0, value, rule="constant")
-        yield _with_published(fact, figure)
+        place = ("", policy.name, printed.key)
+        yield Fact(DEFAULT, *place, 0, value, published=figure, rule="constant")
 
 
 def _mean_fact(
@@ -285,23 +315,10 @@ def _mean_fact(
     kind: Kind = "mean",
     chance: bool = False,
 ) -> Fact:
-    s = summarize(values)
-    fact = Fact(source, *place, s.n, s.mean, s.sd, s.low, s.high, rule=kind, chance=chance)
-    if figure is None:
-        return fact
-    difference = kind == "difference"
-    case = mean_case(s.mean, s.sd, s.n, figure, chance=chance, difference=difference)
-    return _with_published(fact, figure, case)
-
-
-def _with_published(fact: Fact, figure: Published | None, case: Case | None = None) -> Fact:
-    """Add the published figure to a fact, and the verdict of its case."""
-    if figure is None:
-        return fact
-    return fact._replace(
-        published=figure.value,
-        rounding=figure.rounding,
-        printed=figure.printed,
-        printed_in=figure.source,
-        verdict=None if case is None else verdict(case),
+    s, case = summarize(values), None
+    if figure is not None:
+        looks = {"chance": chance, "difference": kind == "difference"}
+        case = mean_case(s.mean, s.sd, s.n, figure, **looks)
+    return Fact(
+        *(source, *place, s.n, s.mean, s.sd, s.low, s.high, figure, kind, verdict(case), chance)
     )

@@ -64,9 +64,8 @@ def differences_table(results: Results) -> pd.DataFrame:
     both = (ABLATED_POLICY, BASELINE)
     for scenario in results.reported if set(both) <= set(_names(results)) else ():
         for projection, metric in PROJECTIONS.items():
-            one, other = (results.values(scenario, name, metric) for name in both)
-            if one is not None and other is not None:
-                c = paired(one, other)
+            if pair := results.pair(scenario, metric, *both):
+                c = paired(*pair)
                 rows.append((scenario, projection, *both, c.n, c.mean, c.low, c.high, c.t, c.p))
         figure = printed(results.benchmark, scenario, DIFFERENCE, "late_alignment")
         if figure is not None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fdkvc.experiments.benchmark import ADAPTATION, Results, check_baseline, late_metrics
+from fdkvc.experiments.benchmark import ADAPTATION, Results, baseline_of, late_metrics
 from fdkvc.experiments.statistics import (
     Paired,
     bootstrap_interval,
@@ -20,6 +20,7 @@ from fdkvc.experiments.statistics import (
     holm,
     paired,
     summarize,
+    unpaired,
 )
 from fdkvc.experiments.study import Study
 from fdkvc.experiments.sweep import Sweep
@@ -48,7 +49,10 @@ COST = (
     *("key_bytes", "value_bytes", "score_bytes", "score_bytes_per_entry", "full_cache_bytes"),
     "read_bytes",
 )
-
+PAIR_OF_RUNS = (
+    *("scenario", "policy", "metric", "one", "n_one", "other", "n_other"),
+    *("difference", "ci_low", "ci_high", "p_holm", "words"),
+)
 ABLATION = ("parameter", "value", "metric", "n", "mean", "ci_low", "ci_high", "published")
 
 
@@ -83,14 +87,11 @@ def comparisons(
     baseline is not among the policies.
     """
     policies = results.benchmark.policies
-    check_baseline(baseline, policies)
+    baseline = baseline_of(policies, baseline)
     names = [policy.name for policy in policies if policy.name != baseline]
     for place in product(results.reported, late_metrics(results.benchmark), names):
-        scenario, metric, name = place
-        values = results.values(scenario, name, metric)
-        base = results.values(scenario, baseline, metric)
-        if values is not None and base is not None:
-            yield *place, paired(values, base)
+        if pair := results.pair(*place, baseline):
+            yield *place, paired(*pair)
 
 
 def paired_table(results: Results, baseline: str = BASELINE) -> pd.DataFrame:
@@ -146,18 +147,44 @@ def comparison_table(results: Results, policies: Sequence[str], baseline: str) -
     tests, rows = [], []
     places = product(policies, results.reported, late_metrics(results.benchmark))
     for policy, scenario, metric in places:
-        one, other = (results.values(scenario, name, metric) for name in (policy, baseline))
-        if one is not None and other is not None:
-            test = paired(one, other)
+        if pair := results.pair(scenario, metric, policy, baseline):
+            test = paired(*pair)
             student = (test.n, test.mean, test.low, test.high)
-            bootstrap = bootstrap_interval(differences(one, other), results.benchmark.seed)
+            bootstrap = bootstrap_interval(differences(*pair), results.benchmark.seed)
             more = (test.t, test.p, None, test.effect_size, "")
             rows.append((scenario, metric, policy, baseline, *student, *bootstrap, *more))
             tests.append(test)
-    return tested(pd.DataFrame(rows, columns=list(COMPARISON)), tests)
+    return _tested(pd.DataFrame(rows, columns=list(COMPARISON)), tests)
 
 
-def tested(table: pd.DataFrame, tests: Sequence[Paired]) -> pd.DataFrame:
+def same_dialogs(one: Results, other: Results) -> bool:
+    """Whether dialog i is the same in both runs."""
+    a, b = one.benchmark, other.benchmark
+    return (a.seed, a.world) == (b.seed, b.world)
+
+
+def runs_table(one: Results, other: Results) -> pd.DataFrame:
+    """Return the differences of two runs, one − other, for all that they have in common.
+
+    Columns `PAIR_OF_RUNS`. Tests are paired over the dialogs that both finished, or Welch's if the
+    dialogs differ; p is adjusted for the number of tests in this table.
+    """
+    rows, tests = [], []
+    shared = [policy for policy in one.benchmark.policies if policy in other.benchmark.policies]
+    names = [policy.name for policy in shared]
+    for place in product(one.reported, names, late_metrics(one.benchmark)):
+        values, others = one.values(*place), other.values(*place)
+        if values is not None and others is not None:
+            both = min(len(values), len(others))
+            same = same_dialogs(one, other)
+            test = paired(values[:both], others[:both]) if same else unpaired(values, others)
+            means = (float(values.mean()), len(values), float(others.mean()), len(others))
+            rows.append((*place, *means, test.mean, test.low, test.high, None, ""))
+            tests.append(test)
+    return _tested(pd.DataFrame(rows, columns=list(PAIR_OF_RUNS)), tests)
+
+
+def _tested(table: pd.DataFrame, tests: Sequence[Paired]) -> pd.DataFrame:
     """Fill in p of each row's test, adjusted for their number (`p_holm`), and the `words` of it."""
     adjusted = holm(test.p for test in tests)
     words = [test.words(p) for test, p in zip(tests, adjusted.tolist(), strict=True)]

@@ -1,7 +1,7 @@
 """A shareable report: claims with verdict and evidence, tables, figures, examples, provenance."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
@@ -22,7 +22,7 @@ from fdkvc.experiments.workers import processor
 from fdkvc.files.options import options_of
 from fdkvc.files.record import digest, versions
 from fdkvc.files.shipped import papers_run
-from fdkvc.grid import DIFFERS, Grid, figures, marked, pivot
+from fdkvc.grid import PLACES, Grid, figures, marked, marks_sentence, pivot
 from fdkvc.kinds.answers import AnswersRun
 from fdkvc.kinds.base import Run
 from fdkvc.kinds.benchmark import StudyRun
@@ -32,7 +32,7 @@ from fdkvc.replication.cells import measured_tables, reproduced_sentence, verdic
 from fdkvc.replication.claims import judged_claims
 from fdkvc.replication.rules import LEGEND, SIGNS
 from fdkvc.report import claims, tables
-from fdkvc.report.figures import titled_charts
+from fdkvc.report.figures import TEXTS, titled_charts
 from fdkvc.report.page import css, page
 from fdkvc.report.scene import Scene, moment_scene, scene_html
 from fdkvc.run.metrics import METRICS, late_metric, metrics_of
@@ -45,27 +45,6 @@ PICTURE_WIDTH = 560
 
 MOMENT_SEED, MOMENT_POLICY = 7, "fd-kvc"
 """The dialog of the first two examples, with which the page Step through opens."""
-
-DIFFICULTY = {
-    "What was easy": (
-        "The paper specifies equations, an algorithm, defaults and scenarios. They determine "
-        "retention, diversity and adaptation; for FIFO, Sink+Window and H2O in every dialog.",
-        "The benchmark is small: it takes seconds on one machine, without a GPU.",
-    ),
-    "What was hard": (
-        "The paper leaves open how Mixed is split, how a new entry is initialized and when metrics "
-        "are measured. We tried each option and use the one whose results match the tables.",
-        "It does not say which matrix projects the topic for the alignment. With the value matrix, "
-        "alignments are near 1; the paper prints about 0.02.",
-        "It prints means without a spread, so we use the spread of our own dialogs.",
-    ),
-    "What was not tried": (
-        "The paper's own code, dialogs and seeds, which are not available.",
-        "A large language model; the command `answers` measures a small one.",
-        "Further options for what the paper leaves open, once one had matched.",
-        "Times on other hardware; times are not judged.",
-    ),
-}
 
 FILE = "FILE"
 """A placeholder for the user's file in a command."""
@@ -133,11 +112,13 @@ def study_report(
     ]
     if finished < benchmark.dialogs:
         scope.append(f"The run was cancelled: {benchmark.dialogs:,} dialogs were requested.")
-    parts = [Part("Claims", _claims(study)), Part("Tables", _tables(study))]
-    parts += [
+    effort = "".join(f"<h3>{kind['title']}</h3>{_list(kind['points'])}" for kind in TEXTS["effort"])
+    parts = [
+        Part("Claims", _claims(study)),
+        Part("Tables", _tables(study)),
         Part("Figures", _figures(study)),
         Part("Three examples", _moments(recordings)),
-        Part("What was easy, what was hard, what was not tried", _difficulty()),
+        Part("What was easy, what was hard, what was not tried", effort),
         provenance(
             [
                 command_line("benchmark --all", options_of(benchmark)),
@@ -150,38 +131,6 @@ def study_report(
         ),
     ]
     return report_html("FD-KVC: the paper's claims, measured again", scope, parts, made)
-
-
-def replay_command(
-    settings: Replay, baseline: str, seed: int, trace: bool = False, calls: bool = False
-) -> str:
-    """Return the command that repeats a replay of a `trace` file, or with tool `calls` as text.
-
-    Examples
-    --------
-    >>> replay_command(Replay(budgets=(32, 48)), "h2o", 0)
-    'python -m fdkvc dialogs --dialogs FILE --budgets 32 48 --baseline h2o --seed 0 --out results'
-    """
-    options: dict[str, Any] = {"trace" if trace else "dialogs": FILE, **options_of(settings)}
-    if trace:  # the default depends on its heads
-        options["heads"] = settings.heads
-    elif calls:
-        options["calls"] = ()
-    return command_line("dialogs", options | {"baseline": baseline, "seed": seed})
-
-
-def answers_command(settings: Answers, baseline: str) -> str:
-    """Return the command that repeats a measurement of answers.
-
-    Examples
-    --------
-    >>> answers_command(Answers(budgets=(32,)), "full")
-    'python -m fdkvc answers --dialogs FILE --budgets 32 --baseline full --out results'
-    """
-    options: dict[str, Any] = {"dialogs": FILE, **options_of(settings)}
-    if "policies" in options or not settings.cut_text:
-        options["policies"] = settings.names[1:]
-    return command_line("answers", options | {"baseline": baseline})
 
 
 def ran_on(
@@ -213,18 +162,21 @@ def provenance(
 # ------------------------------------------------------------------------------- the parts
 
 
+def _list(points: Iterable[str]) -> str:
+    """Return points, in which ``**`` marks bold words, as a list in HTML."""
+    items = (re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", escape(point)) for point in points)
+    return f"<ul>{''.join(f'<li>{item}</li>' for item in items)}</ul>"
+
+
 def _claims(study: Study) -> str:
     judged = judged_claims(study)
-    counts = claims.counted(judged)
-    listed = "".join(
-        f"<li><b>{claims.SIGNS[verdict]} {escape(claims.name_of(verdict))}: {number}</b>, "
-        f"{escape(claims.MEANINGS[verdict])}</li>"
-        for verdict, number in counts.items()
+    counts = _list(
+        f"**{claims.SIGNS[verdict]} {claims.name_of(verdict)}: {number}**, "
+        f"{claims.MEANINGS[verdict]}"
+        for verdict, number in claims.counted(judged).items()
         if number
     )
-    return (
-        f"<p>Of {len(judged)} claims:</p><ul>{listed}</ul>{claims.claims_html(judged, opened=True)}"
-    )
+    return f"<p>Of {len(judged)} claims:</p>{counts}{claims.claims_html(judged, opened=True)}"
 
 
 def _tables(study: Study) -> str:
@@ -235,15 +187,13 @@ def _tables(study: Study) -> str:
         if any(counts.values()) and matches_paper(study.results.benchmark)
         else "no verdict"
     )
-    legend = "".join(f"<li>{escape(rule)}</li>" for rule in LEGEND)
-    legend = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", legend)
     return (
-        f"<p>Measured ± half of the 95 % interval, above the published figure. Published "
+        f"<p>Measured ± half of the 95 % interval, above the published figure; {PLACES}. Published "
         f"figures: {escape(counted)}. {escape(reproduced_sentence(measured))}</p>"
         + "".join(
             f"<h3>{escape(table.heading)}</h3>{tables.measured_html(table)}" for table in measured
         )
-        + f"<details><summary>How a figure is judged</summary><ul>{legend}</ul></details>"
+        + f"<details><summary>How a figure is judged</summary>{_list(LEGEND)}</details>"
     )
 
 
@@ -310,13 +260,6 @@ def framed(scene: Scene) -> str:
     )
 
 
-def _difficulty() -> str:
-    return "".join(
-        f"<h3>{title}</h3><ul>{''.join(f'<li>{escape(point)}</li>' for point in points)}</ul>"
-        for title, points in DIFFICULTY.items()
-    )
-
-
 # ------------------------------------------------------------------------------- dialogs, answers
 
 
@@ -332,21 +275,18 @@ def dialogs_report(parts: Sequence[Part], more: Sequence[str] = (), made: str = 
 def run_parts(run: Run) -> list[Part]:
     """Return the parts of a report on a replay or on answers."""
     if isinstance(run, ReplayRun):
-        return replay_parts(run, trace=not run.source.startswith(LEXICAL))
+        return replay_parts(run)
     assert isinstance(run, AnswersRun)
     return answers_parts(run.settings, run.found, run.model.name, run.files)
 
 
-def replay_parts(run: ReplayRun, trace: bool = False) -> list[Part]:
-    """Return the parts of a report on real dialogs; `trace` as for `replay_command`.
-
-    The failed call is of FD-KVC if it ran, else of the first policy.
-    """
+def replay_parts(run: ReplayRun) -> list[Part]:
+    """Return the parts of a report on a replay; its failed call is of FD-KVC if it ran."""
     settings, replayed, recordings = run.settings, run.table, run.recordings
     body = (
         f"<p>{escape(count(int(replayed.dialog.nunique()), 'dialog'))} replayed; attention by "
         f"{escape(run.source)}. Means over dialogs, with the 95 % interval "
-        f"{over_clusters(replayed.services.nunique())}; {_marks(run.baseline)}.</p>"
+        f"{over_clusters(replayed.services.nunique())}; {escape(marks_sentence(run.baseline))}.</p>"
     )
     for metric in dict.fromkeys(replayed.metric):
         title = late_metric(metric).heading()
@@ -360,16 +300,18 @@ def replay_parts(run: ReplayRun, trace: bool = False) -> list[Part]:
     failure = failed_call(recordings, policy, min(settings.budgets))
     if failure is not None:
         parts.append(Part("A failed call", framed(failed_scene(failure))))
+    trace = not run.source.startswith(LEXICAL)
+    options: dict[str, Any] = {"trace" if trace else "dialogs": FILE, **options_of(settings)}
     calls = any(text.calls_in_text for text in transcripts_of(recordings))
-    commands = [replay_command(settings, run.baseline, run.seed, trace, calls)]
+    if trace:  # the default depends on its heads
+        options["heads"] = settings.heads
+    elif calls:
+        options["calls"] = ()
+    commands = [command_line("dialogs", options | {"baseline": run.baseline, "seed": run.seed})]
     if settings == Replay() and not trace:
         option = " --calls" if calls else ""
         commands.append(f"python -m fdkvc report --dialogs FILE{option} --out report.html")
     return [*parts, provenance(commands, ran_on(run.seed), run.files, "the dialogs")]
-
-
-def _marks(baseline: str) -> str:
-    return f"{DIFFERS.strip()} marks a significant difference from {escape(baseline)}"
 
 
 def answers_parts(
@@ -384,13 +326,13 @@ def answers_parts(
     body = (
         f"<p>The model {escape(model)} answers {escape(count(int(table.n.max()), 'dialog'))} with "
         "the cache that each policy leaves. Means with the 95 % interval over clusters, "
-        f"where there are enough; {_marks(measured.baseline)}.</p>"
+        f"where there are enough; {escape(marks_sentence(measured.baseline, measured.places))}.</p>"
         f"<p>{escape(known_sentence(measured.known))}</p>"
     )
     for key, metric in metrics_of("answers").items():
         if key in set(table.metric):
             rows = table[table.metric == key]
-            grid = pivot(rows, marked(rows, measured.paired))
+            grid = pivot(rows, marked(rows, measured.paired, measured.places))
             title, help = metric.heading(), escape(metric.help)
             body += f"<h3>{escape(title)}</h3><p>{help}</p>{grid.html(title)}"
     rows = measured.by_services[measured.by_services.metric == "values_right"]
@@ -399,7 +341,10 @@ def answers_parts(
         rows = rows.assign(known=rows.known.map(GROUPS))
         grid = pivot(rows, figures(rows), ["known", "policy"])
         body += f"<h3>{escape(title)}</h3>{grid.html(title)}"
-    commands = [answers_command(settings, measured.baseline)]
+    options: dict[str, Any] = {"dialogs": FILE, **options_of(settings)}
+    if "policies" in options or not settings.cut_text:
+        options["policies"] = settings.names[1:]
+    commands = [command_line("answers", options | {"baseline": measured.baseline})]
     if settings == Answers(write_calls=True, proxies=True):
         commands.append("python -m fdkvc report --answers FILE --out report.html")
     again = provenance(commands, ran or ran_on(None), files, "the answers")

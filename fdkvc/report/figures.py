@@ -1,10 +1,12 @@
 """The paper's figures from measured numbers, every line with its interval."""
 
+import tomllib
 from collections.abc import Sequence
+from pathlib import Path
 
 import pandas as pd
 
-from fdkvc.charts import lines
+from fdkvc.charts.results import series_chart as draw_series
 from fdkvc.charts.sweep import curve_chart
 from fdkvc.charts.theme import Spec, Theme
 from fdkvc.experiments.study import Study
@@ -15,35 +17,13 @@ from fdkvc.replication.tables import ablation_table, series_table
 from fdkvc.run.metrics import late_metric, metric_named, metrics_of
 from fdkvc.synthetic.scenarios import SCENARIOS
 
-FIGURES = (
-    (
-        "Alignment turn by turn (Figure 1)",
-        "After a change of topic, H2O's alignment falls and stays low, because half of its cache "
-        "remains on the first topic. FIFO recovers at once, FD-KVC over some turns.",
-        (("shift", "alignment"), ("return", "alignment"), ("mixed", "alignment")),
-    ),
-    (
-        "Ownership loss and learning rate (Figure 2)",
-        "The paper says that the loss settles within 2 to 3 turns as scores become nearly binary. "
-        "Here it rises with every change of topic, and the learning rate follows it within a few "
-        "percent. The axes show only the range of the lines.",
-        (("mixed", "ownership_loss"), ("mixed", "learning_rate")),
-    ),
-    (
-        "Retention after a shift (Figure 3)",
-        "The paper says that FD-KVC adapts to the new topic like FIFO. It takes about twice as "
-        "many turns, and in the first two H2O holds more of the new topic.",
-        (("shift", "retention"), ("adaptation", "retention")),
-    ),
-)
+TEXTS = tomllib.loads(Path(__file__).with_name("texts.toml").read_text("utf-8"))
+"""Texts of the report on the paper."""
+
+FIGURES = tuple((figure["title"], figure["words"], figure["panels"]) for figure in TEXTS["figure"])
 """Figures over turns: title, what to see, and the panels (scenario, quantity)."""
 
-ABLATIONS_TITLE = "Ablation curves (Figure 4)"
-ABLATIONS_WORDS = (
-    "The paper finds a peak of the alignment in each sweep. With the topic projected by the value "
-    "matrix there is none: alignment falls as w_c grows, and is flat over γ until recency decays "
-    "too slowly. Retention follows the published points."
-)
+ABLATIONS_TITLE, ABLATIONS_WORDS = TEXTS["ablations"]["title"], TEXTS["ablations"]["words"]
 
 
 def drawn_first(policies: Sequence[Policy]) -> tuple[str, ...]:
@@ -71,7 +51,7 @@ def series_chart(
     measured = set(rows.policy)
     titles = {policy.name: policy.title for policy in policies if policy.name in measured}
     columns = ["policy", "turn", "topic", "mean", "ci_low", "ci_high"]
-    return lines.series_chart(
+    return draw_series(
         rows[columns].replace({"policy": titles}),
         SCENARIOS[scenario].schedule,
         SCENARIOS[scenario].label,

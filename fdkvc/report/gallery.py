@@ -4,23 +4,28 @@ from collections.abc import Sequence
 from html import escape
 
 from fdkvc.corpora.recordings import Recording
+from fdkvc.explain.recorded_damage import shipped_damage
 from fdkvc.report.answer import answer_page
+from fdkvc.report.damage import recorded_page
 from fdkvc.report.document import papers_report
 from fdkvc.report.page import css, page
 from fdkvc.report.scene import moment_scene, scene_html
 from fdkvc.report.shipped_agents import agents_report
 from fdkvc.report.shipped_answers import shipped_report
-from fdkvc.stage.story import story
+from fdkvc.stage.story import HEALING, LOSING, story
 
 
 def gallery_files(recordings: Sequence[Recording]) -> dict[str, str]:
     """Return the pages by name; a failed call is searched for in the recordings."""
-    scenes = [
-        moment_scene(tale.run, tale.title, tale.turn, tale.token, " ".join(tale.sentences))
-        for tale in story(recordings)
-    ]
-    files = {f"scene{at}.html": scene_html(scene) for at, scene in enumerate(scenes, start=1)}
-    items = [(name, scene.title, scene.words) for name, scene in zip(files, scenes, strict=True)]
+    files, items = {}, []
+    for at, chapter in enumerate(story(recordings), start=1):
+        name, title, words = f"scene{at}.html", chapter.title, " ".join(chapter.sentences)
+        if chapter.run is None:
+            files[name] = recorded_page(shipped_damage(), title, words, (LOSING, HEALING))
+        else:
+            scene = moment_scene(chapter.run, title, chapter.turn, chapter.token, words)
+            files[name] = scene_html(scene)
+        items.append((name, title, words))
     again = "An answer that fails and is brought back"
     paper, shipped = "The paper's tables, figures and claims", "By policy and budget."
     for name, text, title, words in (

@@ -6,7 +6,7 @@ from html import escape
 
 import pandas as pd
 
-from fdkvc.charts.lines import budgets_chart
+from fdkvc.charts.results import budgets_chart
 from fdkvc.charts.theme import LIGHT, Spec, Theme
 from fdkvc.experiments.model_shape import SHAPE, SHAPES
 from fdkvc.experiments.plan import budget_columns, smallest_budgets

@@ -4,7 +4,7 @@ from html import escape
 
 from fdkvc.charts.theme import TINTS, hue_of
 from fdkvc.grid import html_table
-from fdkvc.replication.cells import MeasuredTable, figure_words, sign_of, unit_of
+from fdkvc.replication.cells import MeasuredTable, marked_words, sign_of, unit_of
 from fdkvc.replication.judge import Fact
 from fdkvc.replication.rules import RULES
 from fdkvc.report.page import css
@@ -38,9 +38,9 @@ def _cell(fact: Fact | None) -> str:
         return "<td></td>"
     name = (fact.verdict or "").replace(" ", "-")
     printed = ""
-    if fact.is_published:
+    if fact.published is not None:
         unit = unit_of(fact)
         difference = signed(unit.scale * fact.difference, unit.digits)
-        words = f"{sign_of(fact)} {minus(fact.printed)} ({difference})".strip()
+        words = f"{sign_of(fact)} {minus(fact.published.printed)} ({difference})".strip()
         printed = f"<small>{escape(words)}</small>"
-    return f"<td class='{name}'>{escape(figure_words(fact))}{printed}</td>"
+    return f"<td class='{name}'>{escape(marked_words(fact))}{printed}</td>"

@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fdkvc.attention import TRAITS, Floats, Ints
 from fdkvc.cache import Cache
-from fdkvc.corpora.arrays import check_surprisal, check_vectors
+from fdkvc.corpora.arrays import check_surprisal, check_vectors, check_whole
 from fdkvc.dialogs import DialogBatch
 from fdkvc.parameters import check_count
 from fdkvc.policies.base import Policy
@@ -34,6 +34,7 @@ class _Slots(DialogBatch):
     """The slots of a stream, followed by the tokens of its turn."""
 
     born: Ints = field(kw_only=True)  # also in earlier turns
+    spoken_by: Ints | None = field(default=None, kw_only=True)
 
 
 class OnlineCache:
@@ -76,7 +77,7 @@ class OnlineCache:
         self._ids = np.full(budget + policy.tier_places(budget, 0), -1, np.intp)
         self._turns = 0
         self._born = self._ids
-        self._held: dict[str, Floats] = {}
+        self._held: dict[str, NDArray[Any]] = {}
 
     def feed(
         self,
@@ -87,6 +88,8 @@ class OnlineCache:
         embeddings: ArrayLike,
         surprisal: ArrayLike | None = None,
         traits: ArrayLike | None = None,
+        words: ArrayLike | None = None,
+        speakers: ArrayLike | None = None,
     ) -> OnlineTurn:
         """Process the tokens of one turn; an error changes nothing.
 
@@ -103,21 +106,30 @@ class OnlineCache:
             `fdkvc.attention.TRAITS` of each token, as `fdkvc.corpora.token_traits` makes them of a
             turn's text, for a policy that looks at words. Without them `learned` decides by age
             alone, as in dialogs without words.
+        words, speakers : array (n,) of int, optional
+            `fdkvc.attention.word_id` of each token's word, 0 for none, and who says it, as an index
+            into `fdkvc.attention.SPEAKERS`, for a whitelist.
         """
         given = {"queries": queries, "keys": keys, "values": values, "embeddings": embeddings}
-        new = {name: check_vectors(name, array, 2) for name, array in given.items()}
+        new: dict[str, NDArray[Any]] = {
+            name: check_vectors(name, array, 2) for name, array in given.items()
+        }
         if traits is not None:
             new["traits"] = check_vectors("traits", traits, 2)
         self._check_shapes(new)
         if surprisal is not None:
             new["surprisal"] = check_surprisal(surprisal, len(new["keys"]))
+        for name, column in (("words", words), ("spoken_by", speakers)):
+            if column is not None:
+                new[name] = check_whole(name, column, len(new["keys"]))
         if self._held:
             for name in sorted(self._held.keys() ^ new.keys()):
                 raise ValueError(f"{name} must be given in every turn of a stream, or in none")
         if self._state is None:
             slots = len(self._ids)
             self._held = {
-                name: np.zeros((slots, *array.shape[1:]), np.float32) for name, array in new.items()
+                name: np.zeros((slots, *array.shape[1:]), array.dtype)
+                for name, array in new.items()
             }
             self._state = initial_state(self.policy, 1, self.budget, new["keys"].shape[1])
 
@@ -156,7 +168,7 @@ class OnlineCache:
         attended = after.attended
         return OnlineTurn(attended.output[0].copy(), ids[kept], attended.after[0, kept])
 
-    def _check_shapes(self, new: dict[str, Floats]) -> None:
+    def _check_shapes(self, new: dict[str, NDArray[Any]]) -> None:
         count, width = new["keys"].shape
         widths = {"queries": width, "values": width, "traits": len(TRAITS)}
         widths |= {name: array.shape[-1] for name, array in self._held.items()}

@@ -45,8 +45,8 @@ export function decidingToken(lane, turn, token, mentions) {
   if (token >= begun) return token;
   let [last, decides] = [-1, token];
   const holds = (/** @type {number[]} */ tokens) => tokens.includes(token);
-  const known = mentions.filter(([first]) => first < begun);
-  for (const tokens of [...known.filter((mention) => !holds(mention)), ...known.filter(holds)]) {
+  const read = mentions.filter(([first]) => first < begun);
+  for (const tokens of [...read.filter((mention) => !holds(mention)), ...read.filter(holds)]) {
     const ends = tokens.map((piece) => fateOf(lane, turn, piece)).map(({ fate, left }) => (fate === 'kept' ? turn + 1 : left ?? turn));
     const end = Math.min(...ends);
     if (end >= last) [last, decides] = [end, holds(tokens) && end > turn ? token : tokens[ends.indexOf(end)]];

@@ -30,8 +30,8 @@ export class States {
       line(pen, [[at, top], [at, foot]], { stroke: theme.soft, dash: [2, 3] });
     }
     if (start !== null) line(pen, [[0, y(start)], [width, y(start)]], { stroke: theme.soft, dash: [5, 3] });
-    const known = values.flatMap((level, at) => (level === null ? [] : [/** @type {Point} */ ([x(at), y(level)])]));
-    line(pen, known, { width: 1.5 });
+    const points = values.flatMap((level, at) => (level === null ? [] : [/** @type {Point} */ ([x(at), y(level)])]));
+    line(pen, points, { width: 1.5 });
     if (now === null) return;
     disc(pen, x(turn), y(now), 6.5, theme.paper);
     disc(pen, x(turn), y(now), 4.5, theme.ink);

@@ -1,4 +1,7 @@
-"""Five scenes for newcomers to KV caches; the numbers in their sentences come from the runs."""
+"""Six scenes for newcomers to KV caches; the numbers in their sentences come from the runs.
+
+The last is told from the recording of a pretrained model.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -9,6 +12,7 @@ import numpy as np
 from fdkvc.corpora.recordings import Recording
 from fdkvc.dialogs import DialogBatch
 from fdkvc.experiments.benchmark import Benchmark
+from fdkvc.explain.recorded_damage import shipped_damage
 from fdkvc.policies import Policy, policy_named
 from fdkvc.run.evidence import demand_results
 from fdkvc.run.simulate import simulate
@@ -26,6 +30,7 @@ TITLES = (
     "The topic returns",
     "The call fails",
     "Bring it back",
+    "The first token",
 )
 
 
@@ -34,11 +39,11 @@ class Chapter:
     """A scene of the story: a turn of a run, three sentences, and something to try.
 
     `token` is the entry selected at first, if any; `trial` says what to try on `page`, which opens
-    with the parameters of `link`.
+    with the parameters of `link`. Without a run, it shows the `shipped_damage`.
     """
 
     title: str
-    run: Run
+    run: Run | None
     turn: int
     token: int | None
     sentences: tuple[str, str, str]
@@ -48,8 +53,8 @@ class Chapter:
 
 
 def story(recordings: Sequence[Recording]) -> list[Chapter]:
-    """Return the scenes; the last two only if a call in these dialogs fails."""
-    return [_fills(), _misleads(), _returns(), *_fails(recordings)]
+    """Return the scenes; the fourth and fifth only if a call in these dialogs fails."""
+    return [_fills(), _misleads(), _returns(), *_fails(recordings), _sinks()]
 
 
 def _run(scenario: str, policy: str) -> Run:
@@ -177,3 +182,36 @@ def _fails(recordings: Sequence[Recording]) -> list[Chapter]:
         Chapter(TITLES[3], run, failure.turn, token, lost, trials[0], "dialogs", link),
         Chapter(TITLES[4], again, demand.turn, token, kept, trials[1], "answers", back),
     ]
+
+
+LOSING, HEALING = "fifo", "sink"
+"""The policies of the last scene: the same but for the first tokens, which one evicts."""
+
+
+def _sinks() -> Chapter:
+    """Tell what a pretrained model's first token is for, from the recording of its reading."""
+    recorded = shipped_damage()
+    parts, budget = recorded.text.parts, recorded.budget
+    full = next(part for part in parts if part.end > budget)  # the first eviction follows it
+    damages = [recorded.damages[name] for name in (LOSING, HEALING)]
+    losing, healing = (policy_named(name) for name in (LOSING, HEALING))
+    lost, healed = (float(damage.kl[full.end :].mean()) for damage in damages)
+    nats = [(damage.nats - damage.full_nats)[full.end :].mean() for damage in damages]
+    sinks = healing.settings["sinks"].default
+    share = percent(float(recorded.received[:, 0].mean()))
+    sentences = (
+        f"{recorded.model}, a language model of {recorded.parameters / 1e6:.0f} million "
+        f"parameters, read the dialog “{recorded.dialog}”: {share} of all attention goes to its "
+        f"first token, “{recorded.text.words[0].text}”, which says nothing. A head that finds "
+        "nothing to attend to puts its attention there: the token is an attention sink.",
+        f"With room for {budget} entries in each head, {losing.title} evicts it in turn "
+        f"{full.turn}; from then on its predictions are off by {lost:.2f} nats a token, and the "
+        f"text itself becomes less likely by {nats[0]:.2f}.",
+        f"{healing.title} is {losing.title} that keeps the first {sinks} tokens, in a cache of the "
+        f"same size: its predictions are off by {healed:.2f}, and the text loses {nats[1]:.2f}; "
+        "this is what its other evicted entries cost.",
+    )
+    link = {"model": "smollm2", "file": "evening", "budget": "96", "section": "damage"}
+    link |= {"policies": f"{LOSING},{HEALING}", "look": LOSING}
+    trial = "let the model read another dialog, and click a word that eviction hurt"
+    return Chapter(TITLES[5], None, full.turn, None, sentences, trial, "answers", link)

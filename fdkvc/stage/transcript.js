@@ -192,15 +192,15 @@ export class Transcript {
   /** Marks words by what became of them up to the shown turn. @param {Iterable<number>} tokens */
   #mark(tokens) {
     const turns = this.lanes.map((lane) => lane.turn(this.shown));
-    const known = this.dialog.bounds[this.shown + 1];
+    const read = this.dialog.bounds[this.shown + 1];
     for (const token of tokens) {
       let marks = '';
       turns.forEach(({ at }, k) => {
-        const i = token < known ? at.get(token) : undefined;
+        const i = token < read ? at.get(token) : undefined;
         if (i !== undefined) marks += this.lanes[k].status[i] < EVICTED ? ` k${k}` : ` g${k}`;
       });
       const need = this.needed.has(token) ? ' need' : '';
-      const look = `word${token < known && !/k\d/.test(marks) ? ' lost' : ''}${marks}${need}`;
+      const look = `word${token < read && !/k\d/.test(marks) ? ' lost' : ''}${marks}${need}`;
       if (this.marked.get(token) === look) continue;
       this.marked.set(token, look);
       for (const piece of this.words.get(token) ?? []) piece.className = look;

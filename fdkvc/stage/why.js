@@ -82,18 +82,18 @@ export class Why {
   #turn(turn) {
     const { lane } = this;
     const { dialog } = lane;
-    /** @type {Map<number, { kept: number, held: number, gone: number, sum: number, known: number }>} */
+    /** @type {Map<number, { kept: number, held: number, gone: number, sum: number, scored: number }>} */
     const topics = new Map();
     for (const i of lane.turn(turn).byAge) {
       const hue = dialog.hueOf(lane.token[i]);
-      const sums = topics.get(hue) ?? { kept: 0, held: 0, gone: 0, sum: 0, known: 0 };
+      const sums = topics.get(hue) ?? { kept: 0, held: 0, gone: 0, sum: 0, scored: 0 };
       topics.set(hue, sums);
       sums[lane.status[i] < EVICTED ? 'kept' : 'gone'] += 1;
       sums.held += lane.isProtected[i];
-      if (Number.isFinite(lane.score[i])) [sums.sum, sums.known] = [sums.sum + lane.score[i], sums.known + 1];
+      if (Number.isFinite(lane.score[i])) [sums.sum, sums.scored] = [sums.sum + lane.score[i], sums.scored + 1];
     }
-    const rows = [...topics].sort(([a], [b]) => a - b).map(([hue, { kept, held, gone, sum, known }]) => row(
-      [tile(dialog, hue), ` ${dialog.label(hue)}`], [kept, held, gone, number(sum / known)],
+    const rows = [...topics].sort(([a], [b]) => a - b).map(([hue, { kept, held, gone, sum, scored }]) => row(
+      [tile(dialog, hue), ` ${dialog.label(hue)}`], [kept, held, gone, number(sum / scored)],
     ));
     const names = [dialog.byKind ? 'speaker' : 'topic', 'kept', 'protected', 'evicted', 'mean score'];
     return [

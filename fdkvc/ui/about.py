@@ -4,12 +4,13 @@ import inspect
 import textwrap
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import streamlit as st
 
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.ui.kit import fields
-from fdkvc.ui.kit.markdown import Markdown, plain, sections
+from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.sidebar import POLICY as SYNTHETIC
 
 POLICY = replace(SYNTHETIC, choices=POLICIES)
@@ -45,6 +46,7 @@ def code_of(policy: type[Policy]) -> str:
 
 def show_text() -> None:
     """Show how to cite the paper, its limitations, and what this project does not show."""
-    for title, body in sections("about.md"):
+    for section in Path(__file__).with_name("about.md").read_text("utf-8").split("## ")[1:]:
+        title, body = section.split("\n", 1)
         st.header(plain(title), anchor=False)
-        st.markdown(plain(body))
+        st.markdown(Markdown(body))

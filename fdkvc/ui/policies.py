@@ -143,6 +143,7 @@ def open_section(page: str) -> None:
 def show_figures() -> None:
     """Show the figures of every policy on every axis of the map, and what it looks at."""
     table = shipped_table("policy_map")
+    table = table.sort_values("axis", key=lambda axes: axes.map([*AXES].index), kind="stable")
     words = [*map(ranged, table["mean"], table.ci_low, table.ci_high)]
     named = table.assign(policy=[read_policy(name).title for name in table.policy])
     grid = pivot(named, words, column="axis", label=lambda axis: AXES[axis].label, missing="–")

@@ -6,7 +6,8 @@ from functools import lru_cache
 import streamlit as st
 
 from fdkvc.parameters import Field
-from fdkvc.stage.story import TITLES, Chapter, story
+from fdkvc.stage.story import HEALING, LOSING, TITLES, Chapter, story
+from fdkvc.ui.answers.damage import show_recorded
 from fdkvc.ui.dialogs.files import shipped_file
 from fdkvc.ui.kit import fields, sidebar
 from fdkvc.ui.kit.fields import held, hold
@@ -39,8 +40,9 @@ def show(shown: Page) -> None:
     at = int(held(page, SCENE))
     chapter = story_chapters()[at - 1]
     run = chapter.run
-    open_on(page, shown.link, lambda: (chapter.turn, chapter.token), at)
-    shown.show_problems(sidebar.keep_to_dialog(page, run.dialogs, shown.link))
+    if run is not None:
+        open_on(page, shown.link, lambda: (chapter.turn, chapter.token), at)
+        shown.show_problems(sidebar.keep_to_dialog(page, run.dialogs, shown.link))
     with shown.beside_title:
         for words, name, to in (("Previous scene", "back", at - 1), ("Next scene", "next", at + 1)):
             st.button(
@@ -60,6 +62,10 @@ def show(shown: Page) -> None:
             icon=":material/play_circle:",
             query_params=chapter.link,
         )
+    if run is None:
+        show_recorded(page, (LOSING, HEALING))
+        fields.link_writer(page, FIELDS, MOVING)()
+        return
     stage.show(page, run)
     st.fragment(stage.answer)(page, run)
     write = fields.link_writer(page, FIELDS, MOVING)

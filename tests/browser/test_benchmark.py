@@ -202,7 +202,7 @@ def test_a_sweep_of_one_has_curves_with_the_published_points(page: Page, tmp_pat
     expect(page.locator("#claim-peak-gamma")).to_contain_text("does not hold")
     expect(page.get_by_role("heading", name="The paper's other sweep")).to_be_visible()
     choose_dialogs(page, 6)
-    expect(page.get_by_text("The sidebar's settings differ from this run's")).to_be_visible()
+    expect(page.get_by_text("The settings differ from this run's")).to_be_visible()
     run(page, 6)
     curve = page.locator(".st-key-ablation-sweep-late_retention")
     expect(curve.get_by_label(re.compile("published: 0.8470")).first).to_be_attached()

@@ -278,19 +278,20 @@ def test_the_story_leads_through_its_scenes_by_keyboard_and_fits_the_window(page
     page.get_by_test_id("stMain").get_by_role("link").first.click()
     ahead, places = page.get_by_role("button", name="Next scene"), []
     for number, chapter in enumerate(story_chapters(), 1):
-        page.get_by_role("heading", name=f"{number} of 5 · {chapter.title}").wait_for()
+        page.get_by_role("heading", name=f"{number} of 6 · {chapter.title}").wait_for()
         page.get_by_text(chapter.sentences[0]).wait_for()
+        settled(page)
+        places.append(ahead.bounding_box())
+        if chapter.run is None:
+            break
         expect(page.locator(".stage .where")).to_have_text(re.compile(f"^{chapter.turn} of "))
         if chapter.token is not None:
             expect(page.locator(".stage .why header")).to_contain_text(f"token {chapter.token}")
-        settled(page)
         frame = page.locator(".stage .frame").bounding_box()
         assert frame is not None
         assert frame["y"] + frame["height"] <= 900
-        places.append(ahead.bounding_box())
-        if number < len(story_chapters()):
-            ahead.focus()
-            page.keyboard.press("Enter")
+        ahead.focus()
+        page.keyboard.press("Enter")
     expect(ahead).to_be_disabled()
     assert places == places[:1] * len(places), "the button that leads on stays where it is"
     page.get_by_test_id("stSidebarNav").get_by_text("Step through").click()
@@ -298,7 +299,7 @@ def test_the_story_leads_through_its_scenes_by_keyboard_and_fits_the_window(page
 
     page.set_viewport_size(PHONE)
     page.goto("/story?scene=2")
-    page.get_by_role("heading", name="2 of 5").wait_for()
+    page.get_by_role("heading", name="2 of 6").wait_for()
     settled(page)
     trial = page.get_by_test_id("stMain").get_by_role("link").first
     assert trial.evaluate("(link) => link.scrollWidth - link.clientWidth") <= 0

@@ -12,10 +12,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fdkvc.charts.dots import dots_chart
-from fdkvc.charts.lines import budgets_chart, damage_chart, series_chart, topics_data
 from fdkvc.charts.picture import picture
-from fdkvc.charts.spread import FILL, bars_data, means_data, spread_chart, spread_range
+from fdkvc.charts.results import (
+    FILL,
+    bars_data,
+    budgets_chart,
+    damage_chart,
+    dots_chart,
+    means_data,
+    series_chart,
+    spread_chart,
+    spread_range,
+    topics_data,
+)
 from fdkvc.charts.sweep import PICK, curve_chart, curve_range, heat_chart, tradeoff_chart
 from fdkvc.charts.theme import DARK, GREYS, LIGHT, Spec, Theme, with_data
 from fdkvc.charts.timeline import overlap_spec
@@ -91,7 +100,7 @@ CHARTS: dict[str, Callable[[Theme], Spec]] = {
         SERIES, "AB", "Shift", "Alignment", POLICIES, (0.0, 1.0), theme
     ),
     "damage": lambda theme: damage_chart(
-        SERIES[["policy", "turn"]].assign(writer="calls", tokens=3, damage=SERIES["mean"]),
+        SERIES[["policy", "turn"]].assign(speaker="calls", tokens=3, kl=SERIES["mean"]),
         POLICIES,
         theme,
     ),

@@ -7,10 +7,9 @@ import threading
 import numpy as np
 import pytest
 
-from fdkvc.experiments import study as study_module
 from fdkvc.experiments.benchmark import Benchmark, run_benchmark
 from fdkvc.experiments.jobs import Progress
-from fdkvc.experiments.study import Study, _Progress, ablation, run_study, timed_policies
+from fdkvc.experiments.study import Study, ablation, run_study, timed_policies
 from fdkvc.paper.tables import ABLATION_DIALOGS, published_sweep
 from fdkvc.policies import policy_named
 from fdkvc.run.metrics import alignment, late
@@ -113,18 +112,3 @@ def test_the_probes_are_what_they_say() -> None:
     assert (probes.highest_score > 1).all()
     # At the first turn both hold tokens of that turn only; they part at once after it.
     assert 0 < probes.same_entries.mean() < 0.2
-
-
-def test_a_slow_part_is_estimated_at_its_own_pace(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = {"now": 0.0}
-    monkeypatch.setattr(study_module, "perf_counter", lambda: clock["now"])
-    seen: list[Progress] = []
-    progress = _Progress({"quick": 100, "slow": 100, "last": 50}, seen.append)
-    quick, slow = 1.0, 20.0
-    for part, began, took in (("quick", 0.0, quick), ("slow", quick, slow)):
-        for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-            clock["now"] = began + share * took
-            progress.report(part, part, share)
-    for report in seen[6:-1]:
-        left = quick + slow - report.seconds  # and the last part, whose pace is not known yet
-        assert left <= report.seconds_left <= 2 * left + 5

@@ -10,8 +10,6 @@ import pytest
 from fdkvc.attention import Bools
 from fdkvc.explain.answer_causes import (
     HeadSelection,
-    damage_by_head,
-    damage_table,
     grade_call,
     restore_spans,
     turns_of,
@@ -20,7 +18,7 @@ from fdkvc.explain.answer_causes import (
 )
 from fdkvc.lm.chat import Chat, generate
 from fdkvc.lm.language_model import LanguageModel, load_language_model
-from fdkvc.lm.text_cache import EvictingCache, OneHead, TextCache, read
+from fdkvc.lm.text_cache import EvictingCache, TextCache, read
 from fdkvc.policies import policy_named
 from tests.models import write_model
 
@@ -166,48 +164,6 @@ def test_a_memory_that_lost_nothing_has_nothing_to_bring_back(
 
     assert found.attempts == ()
     assert found.lost == found.full
-
-
-def test_the_damage_is_by_how_much_what_came_is_less_likely(
-    model: LanguageModel, context: Chat
-) -> None:
-    ids, passages = context.caches["full"].ids, context.passages["full"]
-    whole = EvictingCache(model.decoder, policy_named("fifo"), len(ids))
-    small = EvictingCache(model.decoder, policy_named("fifo"), BUDGET)
-    table = damage_table(model, {"whole": whole, "small": small}, ids, passages)
-
-    by_memory = table.set_index(["memory", "passage"])
-    assert by_memory.damage["whole"].abs().max() < 1e-5
-    assert by_memory.damage["small"][0] == pytest.approx(0, abs=1e-5)  # nothing is gone yet
-    assert by_memory.damage["small"].abs().max() > 1e-3
-    logits = read([TextCache(model.decoder)], ids)[0].astype(float)
-    likely = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
-    _, first, end = passages[1]
-    expected = -np.mean([likely[at - 1, ids[at]] for at in range(first + 1, end)])
-    assert by_memory.nats["whole"][1] == pytest.approx(expected, abs=1e-4)
-
-
-def test_one_head_forgets_and_all_others_hold_the_whole_text(
-    model: LanguageModel, context: Chat
-) -> None:
-    ids, passages = context.caches["full"].ids, context.passages["full"]
-    fifo = policy_named("fifo")
-    alone = OneHead(model.decoder, fifo, BUDGET, layer=1, head=0)
-    for _, first, end in passages:
-        read([alone], ids[first:end])
-        alone.end_turn()
-
-    assert alone.attended is not None
-    held = [[{*row.tolist()} - {-1} for row in layer] for layer in alone.attended]
-    everything = set(range(len(ids)))
-    assert held[0] == [everything, everything]
-    assert held[1] == [{*range(len(ids) - BUDGET, len(ids))}, everything]
-
-    lost = damage_by_head(model, fifo, BUDGET, "head", ids, passages)
-    assert lost.shape == (2, 2)
-    assert np.abs(lost).min() > 0
-    spared = damage_by_head(model, fifo, len(ids), "head", ids, passages)
-    np.testing.assert_allclose(spared, 0, atol=1e-5)
 
 
 def test_a_call_is_right_when_its_method_and_every_argument_are() -> None:

@@ -28,7 +28,7 @@ def test_a_gallery_is_whole_small_and_asks_nobody(gallery: Path) -> None:
     pages = {path.name: path.read_text("utf-8") for path in gallery.iterdir()}
     index = pages["index.html"]
 
-    scenes = [f"scene{at}.html" for at in range(1, 6)]
+    scenes = [f"scene{at}.html" for at in range(1, 7)]
     reports = ["answer.html", "report.html", "agents.html", "answers.html"]
     assert re.findall('href="([^"]+)"', index) == [*scenes, *reports]
     assert pages.keys() == {"index.html", *scenes, *reports}
@@ -77,6 +77,9 @@ def test_the_sentences_are_true_of_their_runs(gallery: Path) -> None:
     held = kept_of("mixed", "fd-kvc", 6, 2)
     assert f"{held} entries about topic A are still in the cache" in words[3]
     assert "the call finds its argument" in words[5]
+    assert "that keeps the first 4 tokens" in words[6]
+    page = (gallery / "scene6.html").read_text("utf-8")
+    assert page.count('class="hurt"') == 2
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,7 @@ from fdkvc.paper.claims import CLAIMS
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.replication.cells import measured_tables, verdicts_of
 from fdkvc.replication.claims import judged_claims
-from fdkvc.replication.pairs import runs_table
-from fdkvc.replication.tables import series_table
+from fdkvc.replication.tables import runs_table, series_table
 from fdkvc.report import scene
 from fdkvc.report.claims import claims_html, line_html
 from fdkvc.report.document import drawing, report_html, study_report

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from fdkvc.commands.main import main
 from fdkvc.experiments.answers import Answers
-from fdkvc.experiments.benchmark import Benchmark, default_baseline, run_benchmark
+from fdkvc.experiments.benchmark import Benchmark, baseline_of, run_benchmark
 from fdkvc.experiments.model_shape import ModelShape
 from fdkvc.experiments.replay import Replay
 from fdkvc.experiments.study import Study
@@ -36,7 +36,7 @@ from tests.studies import few_dialogs
 
 
 def written(benchmark: Benchmark) -> str:
-    baseline = default_baseline(benchmark.policies)
+    baseline = baseline_of(benchmark.policies)
     return run_json("benchmark", benchmark, {}, 1.0, baseline=baseline)
 
 

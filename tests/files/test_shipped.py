@@ -9,6 +9,7 @@ from datetime import date
 import numpy as np
 import pytest
 
+from benchmarks.research.ship import packed
 from fdkvc.attention import TOLERANCE
 from fdkvc.experiments.benchmark import Results, Values, run_benchmark
 from fdkvc.experiments.study import run_study
@@ -16,7 +17,6 @@ from fdkvc.files.shipped import (
     BENCHMARK,
     FOLDER,
     SWEEPS,
-    packed,
     papers_run,
     unpacked,
 )

@@ -782,7 +782,8 @@ def test_the_documents_example_answers_turn_after_turn(tmp_path: Path) -> None:
     model = transformers.AutoModelForCausalLM.from_pretrained(folder)
     model.generation_config.max_new_tokens = 12
     names = {"model": model, "tokenizer": tokenizer, "chat": []}
-    text = document.read_text("utf-8").replace("cache=cache", f"{CACHE}=cache")
+    text, _, _ = document.read_text("utf-8").partition("## In llama.cpp")
+    text = text.replace("cache=cache", f"{CACHE}=cache")
     example = doctest.DocTestParser().get_doctest(text, names, document.name, str(document), 0)
     with warnings.catch_warnings():
         warnings.simplefilter("error", FirstTokensWarning)

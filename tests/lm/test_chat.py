@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -96,10 +97,11 @@ def test_each_memory_answers_by_itself_as_it_would_alone(model: LanguageModel) -
         passages = together.passages[name]
         assert [first for _, first, _ in passages][1:] == [end for *_, end in passages][:-1]
         assert [writer for writer, *_ in passages if writer != "call"] == ["user", "system"] * 3
-        assert cache.count == passages[-1][2] == cache.ends[-1]
-        for writer, first, end in passages:
+        assert cache.count == passages[-1][2]
+        assert cache.ends == [end for *_, end in passages[:-1]]  # the last answer can go on
+        for writer, first, _ in passages:
             assert cache.ids[first] == model.tokens.marks[writer][0]
-            assert cache.ids[end - 1] == model.tokens.end
+        assert all(cache.ids[end - 1] == model.tokens.end for *_, end in passages[:-1])
     assert together.text("full", 0) == "hello"
 
 
@@ -113,10 +115,36 @@ def test_an_answer_that_is_stopped_ends_there_and_the_talk_goes_on(model: Langua
     for name, cache in stopped.caches.items():
         own = [step[name][1] for step in seen if name in step]
         _, first, end = stopped.passages[name][-1]
-        assert cache.ids[first + 1 : end - 1] == [token for token in own if token != 4]
-        assert cache.ids[end - 1] == model.tokens.end
+        assert cache.ids[first + 1 : end] == [token for token in own if token != 4]
+    assert stopped.steps == 2
     stopped.add_message("and now?")
-    assert all(passages[-1][0] == "user" for passages in stopped.passages.values())
+    assert stopped.steps == 0
+    for name, cache in stopped.caches.items():
+        assert stopped.passages[name][-1][0] == "user"
+        assert cache.ids[stopped.passages[name][-2][2] - 1] == model.tokens.end
+
+
+def test_an_answer_goes_on_where_it_was_cut(model: LanguageModel) -> None:
+    whole, cut = chat(model), chat(model)
+    for each in (whole, cut):
+        each.add_message("hello")
+    steps = sum(1 for _ in whole.answer(most=40))
+    for _ in islice(cut.answer(most=40), 3):
+        pass
+    before = cut.fork()
+    assert cut.unfinished()
+    for _ in range(2):
+        for _ in cut.answer(most=(steps - 3) // 2 + 1):
+            pass
+
+    assert cut.passages == whole.passages
+    assert {name: cache.ids for name, cache in cut.caches.items()} == {
+        name: cache.ids for name, cache in whole.caches.items()
+    }
+    assert before.steps == 3  # and it can go on by itself
+    for _ in before.answer(most=40):
+        pass
+    assert before.text("fifo") == whole.text("fifo")
 
 
 def test_calls_come_before_the_words_and_end_at_some_time(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -254,6 +255,28 @@ def test_a_chat_ends_its_turns_where_the_template_does(folder: Path) -> None:
     assert whole(model.tokens, ids[answered[1] : answered[2]]).startswith("<|im_start|>assistant\n")
     assert whole(model.tokens, ids[answered[1] : answered[2]]).endswith("<|im_end|>\n")
     assert whole(model.tokens, ids[again[1] :]) == "<|im_start|>user\nagain<|im_end|>\n"
+
+
+def test_a_call_begins_as_words_do(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = iter(['<tool_call>[{"name": "book", "arguments": {}}]</tool_call>', "It is booked."])
+
+    def written(tokens: Tokens, caches: Any, logits: Any, **_: Any) -> Iterator[dict[int, int]]:
+        for token in tokens.encode(next(texts))[0]:
+            read(caches, [token])
+            yield {0: token}
+
+    monkeypatch.setattr("fdkvc.lm.chat.generate", written)
+    model = load_language_model(folder)
+    chat = Chat(model, {"full": model.full()})
+    chat.add_message("hello")
+    writers = [step["full"][0] for step in chat.answer()]
+
+    assert [writer for writer, *_ in chat.passages["full"]] == ["user", "call", "system"]
+    assert writers[0] == writers[-1] == "system"
+    assert "call" in writers
+    assert read_call(chat.text("full", 1)) == ("book", {})
+    assert chat.text("full") == "It is booked."
+    assert chat.text("full", 0) == "hello"
 
 
 def test_values_of_json_are_graded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

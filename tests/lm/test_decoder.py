@@ -17,7 +17,12 @@ from tests.models import weights, write_model
 from tests.refusals import assert_one_sentence
 
 
-def by_the_equations(config: dict[str, Any], arrays: dict[str, Any], ids: list[int]) -> Any:
+def by_the_equations(
+    config: dict[str, Any],
+    arrays: dict[str, Any],
+    ids: list[int],
+    sees: Callable[[int, int], bool] = lambda position, earlier: True,
+) -> Any:
     """Work out the logits of every token (n, V) in double precision, token by token."""
     w = {name.removesuffix(".weight"): array.astype(float) for name, array in arrays.items()}
     h, heads, kv_heads = (
@@ -48,8 +53,9 @@ def by_the_equations(config: dict[str, Any], arrays: dict[str, Any], ids: list[i
             mixed = []
             for head, query in enumerate(turned(q.reshape(heads, h), position)):
                 group = head // (heads // kv_heads)
-                powers = np.exp([query @ key[group] / math.sqrt(h) for key, _ in entries])
-                mixed.append(powers @ [value[group] for _, value in entries] / powers.sum())
+                there = [entry for at, entry in enumerate(entries) if sees(position, at)]
+                powers = np.exp([query @ key[group] / math.sqrt(h) for key, _ in there])
+                mixed.append(powers @ [value[group] for _, value in there] / powers.sum())
             x = x + w[f"{layer}.self_attn.o_proj"] @ np.concatenate(mixed)
             y = norm(x, f"{layer}.post_attention_layernorm")
             gate = w[f"{layer}.mlp.gate_proj"] @ y

@@ -348,6 +348,29 @@ def test_a_fork_goes_on_by_itself(decoder: Decoder) -> None:
         cache.fork(29)
 
 
+def test_forks_share_what_both_have_read(decoder: Decoder) -> None:
+    cache = TextCache(decoder)
+    cache.reserve(60)
+    read([cache], ids := text(decoder, 20))
+    first, second = cache.fork(), cache.fork()
+    read([first], [5, 6])
+    read([second], [7, 8])
+    assert np.shares_memory(first.vectors("keys"), cache.vectors("keys"))
+    assert not np.shares_memory(second.vectors("keys"), cache.vectors("keys"))
+    for fork, more in ((first, [5, 6]), (second, [7, 8])):
+        read([alone := TextCache(decoder)], ids)
+        read([alone], more)
+        np.testing.assert_array_equal(fork.vectors("values"), alone.vectors("values"))
+    del first
+    read([third := cache.fork()], [9])  # where the first one wrote
+    assert np.shares_memory(third.vectors("keys"), cache.vectors("keys"))
+    read([cache], [5, 6])
+    assert third.ids == [*ids, 9]
+    read([alone := TextCache(decoder)], ids)
+    read([alone], [9])
+    np.testing.assert_array_equal(third.vectors("keys"), alone.vectors("keys"))
+
+
 def test_a_text_ends_where_the_positions_do(tmp_path: Path) -> None:
     model = load_language_model(write_model(tmp_path, max_position_embeddings=30))
     cache = CutTextCache(model.decoder, 4)

@@ -10,10 +10,6 @@ from fdkvc.paper.claims import (
     CLAIMS,
     Claim,
     claim,
-    composite,
-    p_of_t,
-    recompute,
-    t_of_p,
 )
 from fdkvc.paper.tables import (
     HYPERPARAMETERS,
@@ -25,6 +21,15 @@ from fdkvc.paper.tables import (
     published_ablation,
     published_sweep,
     read_printed,
+)
+from tests.paper.recomputed import (
+    COMPUTED_RANGES,
+    RECOMPUTED,
+    composite,
+    from_cells,
+    p_of_t,
+    recompute,
+    t_of_p,
 )
 from tests.studies import PRINTED
 
@@ -234,6 +239,20 @@ def test_the_tests_imply_the_spread_of_chance(scenario: str) -> None:
     t = T_TESTS[scenario, "t"]
     spread = (one - other) * math.sqrt(t.dialogs) / t.value
     assert spread == pytest.approx(0.2, abs=0.01)
+
+
+@pytest.mark.parametrize("one", CLAIMS, ids=lambda one: one.key)
+def test_the_stored_figures_are_those_of_the_printed_cells(one: Claim) -> None:
+    computed = RECOMPUTED.get(one.key) or from_cells(one.measure)
+    assert (one.recomputed is None) == (computed is None)
+    if one.recomputed is not None and computed is not None:
+        assert one.recomputed.value == pytest.approx(computed.value, rel=1e-5)
+        assert one.recomputed.range.low == pytest.approx(computed.range.low, rel=1e-5)
+        assert one.recomputed.range.high == pytest.approx(computed.range.high, rel=1e-5)
+    if (range_ := COMPUTED_RANGES.get(one.key)) is not None:
+        assert one.holds_when is not None
+        assert one.holds_when.low == pytest.approx(range_.low, rel=1e-5)
+        assert one.holds_when.high == pytest.approx(range_.high, rel=1e-5)
 
 
 def test_rounding_leaves_a_range_with_the_value_inside() -> None:

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fdkvc.attention import SPEAKERS, word_id
 from fdkvc.corpora.arrays import one_dialog
 from fdkvc.dialogs import DialogBatch
-from fdkvc.policies import Policy, policy_named
+from fdkvc.policies import Policy, policy_named, read_policy
 from fdkvc.run.online import OnlineCache, OnlineTurn
 from fdkvc.run.simulate import simulate
 from tests.worlds import (
@@ -177,3 +178,17 @@ def assert_same_turn(one: OnlineTurn, other: OnlineTurn) -> None:
     np.testing.assert_array_equal(one.kept, other.kept)
     np.testing.assert_array_equal(one.output, other.output)
     np.testing.assert_array_equal(one.attention, other.attention)
+
+
+def test_who_says_which_word_is_told_with_each_turn() -> None:
+    cache = OnlineCache(read_policy("whitelist(fifo, first=0, speaker=user)"), budget=4)
+    marked = OnlineCache(read_policy("whitelist(fifo, first=0, words=code)"), budget=4)
+    code = word_id("code")
+    for turn, speaker in enumerate((0, 1, 1)):
+        vectors = dict.fromkeys(("queries", "keys", "values", "embeddings"), np.eye(2))
+        known = {"words": np.array([code * (turn == 0), 0]), "speakers": np.full(2, speaker)}
+        kept = [each.feed(**vectors, **known).kept.tolist() for each in (cache, marked)]
+    assert SPEAKERS[0] == "user"
+    assert kept == [[0, 1, 4, 5], [0, 3, 4, 5]]
+    with pytest.raises(ValueError, match="words must be 2 whole numbers"):
+        cache.feed(**vectors, words=np.array([0.5, 1]), speakers=np.zeros(2, int))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections import OrderedDict
 from collections.abc import Iterator
 from html import escape, unescape
 from pathlib import Path
@@ -23,17 +24,16 @@ from fdkvc.corpora.model_text import Writer
 from fdkvc.corpora.trace_file import trace_bytes
 from fdkvc.explain.answer_causes import grade_call
 from fdkvc.files.record import digest
-from fdkvc.limits import MAX_TURNS
+from fdkvc.limits import MAX_TURNS, MAX_WRITTEN_TOKENS
 from fdkvc.lm import MEASURED, MEASURED_ON
 from fdkvc.lm.chat import Chat
 from fdkvc.report.answer import call_html
 from fdkvc.report.shipped_answers import TABLES
 from fdkvc.report.shipped_answers import shipped_report as report
 from fdkvc.run.metrics import METRICS
-from fdkvc.ui.answers import choices, conversation, scene
-from fdkvc.ui.answers.conversation import FULL, Conversation
+from fdkvc.ui.answers import choices, conversation
+from fdkvc.ui.answers.conversation import FULL
 from fdkvc.ui.answers.measured import OTHERWISE, damage_rows
-from fdkvc.ui.kit.lru import ByteLRU
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.models import language_model
 from tests.app_pages import check_specs, html, link_of, open_page, press, settled, specs, told
@@ -303,38 +303,55 @@ def test_a_dialog_goes_on_as_a_talk() -> None:
     assert "GetWeather" in earlier(app)
 
 
-def test_an_answer_that_is_stopped_ends_there_and_the_talk_goes_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    whole = lanes(open_page("answers", policies="fifo", budget=70))["Full cache"]
-
-    asked: list[Conversation] = []
-
-    def asking(of: Conversation) -> Chat:
-        asked.append(of)
-        return conversation.context_of(of)
-
+def test_an_answer_is_stopped_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversation.ANSWERS, "_held", OrderedDict())
+    begun = {"policies": "fifo", "budget": 70}
+    whole = lanes(open_page("answers", **begun))
+    monkeypatch.setattr(conversation.ANSWERS, "_held", OrderedDict())
     answer = Chat.answer
 
-    def stopping(chat: Chat) -> Iterator[dict[str, tuple[Writer, int]]]:
-        for steps, step in enumerate(answer(chat), start=1):
+    def stopping(chat: Chat, most: int) -> Iterator[dict[str, tuple[Writer, int]]]:
+        for step in answer(chat, most):
             yield step
-            if steps == 3 and not asked[-1].stopped:  # a click: its callback, and the next run
-                choices.stop("answers", asked[-1])
+            if chat.steps == 3:  # a click: its callback, and the next run
+                (answered,) = (found for found, _ in conversation.ANSWERS._held.values())
+                monkeypatch.setattr(Chat, "answer", answer)
+                choices.limit_answer("answers", answered)
                 st.rerun()
 
-    monkeypatch.setattr(scene, "context_of", asking)
     monkeypatch.setattr(Chat, "answer", stopping)
-    monkeypatch.setattr(scene, "ANSWERS", ByteLRU(1))
-    app = open_page("answers", policies="fifo", budget=70)
+    app = open_page("answers", **begun)
 
     assert "✗" in lanes(app)["Full cache"]
-    assert len(lanes(app)["Full cache"]) < len(whole)
-    monkeypatch.setattr(Chat, "answer", answer)
-    say(app, "And now?")
-    assert "And now?" in html(app)
-    app.session_state["answers/sections"] = "Restore evicted words"
-    assert "scrolls back" in html(settled(app.run()))
+    assert lanes(app)["Full cache"].endswith("Not finished. ")
+    assert link_of(app)["stops"] == "0:3"
+    assert lanes(open_page("answers", **link_of(app))) == lanes(app)
+    press(app, "Go on")
+    assert lanes(app) == whole
+    assert link_of(app)["stops"] == f"0:{3 + MAX_WRITTEN_TOKENS}"
+    stopped = open_page("answers", **begun, stops="0:3")
+    say(stopped, "And now?")
+    assert "And now?" in html(stopped)
+    assert link_of(stopped)["stops"] == "0:3"
+    stopped.session_state["answers/sections"] = "Restore evicted words"
+    assert "scrolls back" in html(settled(stopped.run()))
+    settled(stopped.selectbox(key="answers/file").set_value("dialogues").run())
+    assert link_of(stopped)["stops"] == ""
+
+
+def test_a_message_is_written_anew_and_those_after_it_are_dropped() -> None:
+    said = "A table for two, please.\nIn San Jose.\nOn Friday."
+    app = open_page("answers", file="nothing", policies="fifo", said=said, stops="1:3,2:4")
+    assert "On Friday." in html(app)
+    settled(app.selectbox(key="answers/edited").set_value("1").run())
+    settled(app.text_area[0].set_value("In Oakland\n please.").run())
+    press(app, "Send")
+
+    link = link_of(app)
+    assert link["said"].split("\n") == ["A table for two, please.", "In Oakland please."]
+    assert link["stops"] == "1:3"
+    assert "In Oakland please." in html(app)
+    assert lanes(open_page("answers", **link)) == lanes(app)
 
 
 def test_a_link_to_what_these_answers_do_not_have_is_told() -> None:

@@ -12,6 +12,7 @@ from html import escape
 from typing import Any
 
 import pytest
+import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 import fdkvc
@@ -26,8 +27,7 @@ from fdkvc.policies import POLICIES, policy_named
 from fdkvc.replication.cells import figure_words, measured_tables
 from fdkvc.run.metrics import metrics_of
 from fdkvc.synthetic.scenarios import SCENARIOS, World
-from fdkvc.ui.ablation.choices import sweep_command
-from fdkvc.ui.ablation.sections import link_to_step
+from fdkvc.ui.ablation import link_to_step, sweep_command
 from fdkvc.ui.about import code_of
 from fdkvc.ui.benchmark.choices import DIALOGS_HERE, check_fits
 from fdkvc.ui.benchmark.figures import OTHER
@@ -35,7 +35,7 @@ from fdkvc.ui.benchmark.sections import SECTIONS
 from fdkvc.ui.benchmark.tables import frames, sortable_words
 from fdkvc.ui.kit.jobs import Job, Report, Work
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.kit.run_panel import run_panel, shared_jobs, under_way
+from fdkvc.ui.kit.run_panel import job_key, run_panel, shared_jobs
 from tests.app_pages import SECONDS, html, link_of, open_page, press, run_until, settled
 
 SHOWN = "Shown: "
@@ -93,9 +93,10 @@ def test_a_run_shows_the_papers_tables(ran: AppTest) -> None:
     assert [title.split(":")[0] for title in titles] == [f"Table {n}" for n in range(1, 8)]
     # Three dialogs have no verdict.
     assert "<td class=''>50.0<small>50.0% (±0.0)</small></td>" in html(ran)
-    assert not ran.dataframe
+    (compared,) = (each.value for each in ran.dataframe)  # with the paper's run
+    assert "difference (first − second)" in compared
     ran.session_state["benchmark/layout"] = "sorted"
-    frame = settled(ran.run()).dataframe[2].value
+    frame = settled(ran.run()).dataframe[3].value
     assert frame.iloc[0, 1] == pytest.approx(50)  # numbers, to sort by
     ran.session_state["benchmark/layout"] = "printed"
 
@@ -237,20 +238,23 @@ def test_runs_are_listed_named_compared_shown_again_and_deleted() -> None:
     assert any("These settings have no results yet" in info.value for info in app.info)
 
 
+@pytest.mark.parametrize("cancelled", [False, True])
 def test_a_run_that_ends_while_the_page_is_drawn_is_listed_once_it_is_shown(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, cancelled: bool
 ) -> None:
     """The list is drawn after the panel, which may have found the run still under way."""
-    app = open_page("benchmark", dialogs=2, seed=90)
+    app = open_page("benchmark", dialogs=2, seed=90 + cancelled)
     gate = threading.Event()
 
-    def slow(page: str, name: str, work: Work, content: Benchmark) -> Job | None:
+    def slow(page: str, name: str, work: Work, *more: Any) -> Job | None:
         def gated(**how: Any) -> object:
             assert gate.wait(SECONDS)
             return work(**how)
 
-        shown = run_panel(page, name, gated, content)
-        if job := shared_jobs().find(under_way(page)):
+        shown = run_panel(page, name, gated, *more)
+        if job := shared_jobs().find(st.session_state.get(job_key(page))):
+            if cancelled:
+                job.cancelled.set()
             gate.set()
             job.future.result(SECONDS)
         return shown

@@ -28,7 +28,6 @@ from fdkvc.files.trace import trace_files
 from fdkvc.limits import MAX_RECORDED_ENTRIES, MAX_SHOWN_HEADS
 from fdkvc.policies import policy_named, with_pinned_prompts
 from fdkvc.policies.together import Together
-from fdkvc.report.document import replay_command
 from fdkvc.run import bounds
 from fdkvc.run.evidence import demand_results, lost_turns
 from fdkvc.run.fork import Fork
@@ -42,7 +41,7 @@ from fdkvc.ui.dialogs import forgotten as forgotten_page
 from fdkvc.ui.dialogs.choices import VIEW
 from fdkvc.ui.dialogs.files import UPLOADS, DialogFile, read_dialog_file, shipped_file
 from fdkvc.ui.dialogs.forgotten import Replayed
-from fdkvc.ui.dialogs.replay import FILES, recommendation, replay_file, report_of
+from fdkvc.ui.dialogs.replay import FILES, FileRun, recommendation, replay_file, report_of
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import files_of
 from fdkvc.ui.kit.markdown import plain
@@ -74,6 +73,12 @@ def open_dialogs(brought: DialogFile | None = None, **link: object) -> AppTest:
     UPLOADS.put(key, brought)
     own = {"file": "own", "sha": brought.digest[:16]}
     return open_page("dialogs", {"dialogs/uploaded": key}, **own, **link)
+
+
+def replayed(settings: Replay, file: DialogFile) -> Replayed:
+    done = replay_file(FileRun(settings, file.key, None, file))
+    assert done is not None
+    return done
 
 
 def section(app: AppTest, name: str) -> AppTest:
@@ -568,7 +573,7 @@ def test_a_bound_that_is_too_large_is_said_in_the_table(monkeypatch: pytest.Monk
 
     run_until(press(section(app, "All dialogs of the file"), "Run"), "Shown: 2 dialogs")
     assert "Cancelled" not in words_of(app)
-    job = shared_jobs().find(app.session_state["dialogs/replay/shown"])
+    job = shared_jobs().find(app.session_state["dialogs/shown"])
     assert job is not None
     job.cancelled.set()  # too late to stop it
     all_done = "Cancelled after all 2 dialogs had finished: their results are complete."
@@ -583,7 +588,7 @@ def test_a_bound_that_is_too_large_is_said_in_the_table(monkeypatch: pytest.Monk
 def test_the_work_of_a_file_is_the_command_lines() -> None:
     file = shipped_file("dialogues")
     settings = Replay((policy_named("fifo"), policy_named("h2o")), (32, 48))
-    done = replay_file(settings, file)
+    done = replayed(settings, file)
     own = replay(settings, [lexical_recording(said) for said in file.transcripts])
 
     files = files_of(done)
@@ -593,9 +598,9 @@ def test_the_work_of_a_file_is_the_command_lines() -> None:
     assert (about["file"], about["source"]) == (file.digest, RECORDING.source)
 
     report = report_of(done)
-    command = replay_command(settings, "h2o", 0)
-    asked = build_parser().parse_args(command.split()[3:])
-    assert command in report
+    command = re.search("python -m fdkvc dialogs --dialogs FILE .* --out results", report)
+    assert command is not None
+    asked = build_parser().parse_args(command[0].split()[3:])
     assert (asked.policies, asked.budgets, asked.baseline) == (["fifo", "h2o"], [32, 48], "h2o")
     assert all(digest(text) in report for text in files.values())
     assert "A failed call: FIFO loses" in report
@@ -650,7 +655,7 @@ def test_a_run_over_a_file_plans_and_lists_what_was_forgotten() -> None:
 def test_a_forgotten_argument_leads_to_its_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     file = shipped_file("rental")
     settings = Replay(with_pinned_prompts([policy_named("fifo")]), (64,))
-    done = replay_file(settings, file)
+    done = replayed(settings, file)
     asked: list[Any] = []
     monkeypatch.setattr(fields, "hold_and_rerun", lambda page, values: asked.extend(values))
     monkeypatch.setattr(forgotten_page, "held", lambda *_: ("fifo", "h2o"))
@@ -670,7 +675,7 @@ def test_a_forgotten_argument_leads_to_its_moment(monkeypatch: pytest.MonkeyPatc
 
 def test_a_forgotten_argument_of_another_dialog_is_shown_at_its_turn() -> None:
     file = shipped_file("dialogues")
-    done = replay_file(Replay((policy_named("fifo"),), (48,)), file)
+    done = replayed(Replay((policy_named("fifo"),), (48,)), file)
     lost = forgotten(done.arguments)
     row: Any = lost[lost.dialog == file.transcripts[1].name].iloc[-1].to_dict()
     app = open_dialogs(policies="fifo", look="fifo", dialog=0)
@@ -696,7 +701,7 @@ def test_what_a_file_says_is_text_in_its_report() -> None:
     said = [{"role": "user", "content": NASTY}, {"role": NASTY, "content": "at six?"}]
     file = read_dialog_file(json.dumps([{"id": NASTY, "messages": said}]).encode(), "own.json")
     settings = Replay((policy_named("fifo"),), (32,))
-    done = replay_file(settings, file)
+    done = replayed(settings, file)
 
     assert NASTY in done.table.dialog.tolist()
     assert "<img" not in report_of(done)
@@ -794,10 +799,10 @@ def test_calls_are_among_the_words_where_a_person_wants_them(vectors: str) -> No
 def test_a_run_without_the_text_of_calls_is_no_run_with_it() -> None:
     app = section(open_dialogs(file="chat", policies="fifo"), "All dialogs of the file")
     run_until(press(app, "Run"), "Shown: 1 dialog")
-    assert "have changed since this run" not in words_of(app)
+    assert "settings differ from this run's" not in words_of(app)
 
     settled(app.selectbox(key="dialogs/calls").set_value("said").run())
-    assert "have changed since this run" in words_of(app)
+    assert "These settings have no results yet" in words_of(app)
 
 
 def test_a_dialog_that_is_too_large_with_its_calls_is_left_out_and_said() -> None:

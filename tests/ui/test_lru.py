@@ -130,11 +130,28 @@ def test_a_file_does_not_live_on_because_something_was_made_of_it() -> None:
     assert ended() is None
 
 
+def test_what_values_share_counts_once_and_room_is_made() -> None:
+    shared, own = np.zeros(MEGABYTE // 2, np.int8), np.zeros(MEGABYTE // 4, np.int8)
+    stored: ByteLRU[object] = ByteLRU(MEGABYTE)
+    for name in "abc":
+        stored.put(name, [shared, name])
+    assert stored.size < 0.51 * MEGABYTE
+    stored.put("b", own)  # a and c still hold it
+    stored.put("a", None)
+    assert 0.75 * MEGABYTE < stored.size < 0.76 * MEGABYTE
+    stored.put("c", None)
+    assert stored.size < 0.26 * MEGABYTE
+    assert stored.get("b") is own
+    stored.make_room(MEGABYTE - 100)
+    assert stored.get("b") is None
+    assert 0 <= stored.size <= 100
+
+
 def test_many_runs_take_no_more_than_their_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     memory: ByteLRU[object] = ByteLRU(MEGABYTE)
     monkeypatch.setattr(lru, "_COMPUTED", memory)
     policy, ended = policy_named("fifo"), []
-    for seed in range(4):
+    for seed in range(6):
         choice = DialogChoice(scenario_named("mixed"), seed, World()), policy, 16, ()
         run = load_run(*choice)
         assert load_run(*choice) is run

@@ -6,12 +6,17 @@ import json
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from benchmarks import smollm2
+from fdkvc.corpora import gguf_file
 from fdkvc.experiments.shipped_tables import AXES, shipped_table
+from fdkvc.explain.recorded_damage import SHIPPED
 from fdkvc.explain.tables import entries_table
-from fdkvc.policies import POLICIES, policy_named, synthetic_policies
+from fdkvc.lm import language_model as loading
+from fdkvc.policies import POLICIES, policy_named, read_policy, synthetic_policies
 from fdkvc.run.metrics import metrics_of
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import scenario_named
@@ -127,8 +132,9 @@ def check_data(app: AppTest, least: int, page: str) -> None:
 
 def test_the_sentences_of_the_story_are_true_of_their_runs() -> None:
     """Every number of a scene is counted again in the table that is downloaded."""
-    fills, misleads, returns, fails, back = chapters = story_chapters()
-    tables = [entries_table(each.run.trace, each.run.dialogs) for each in chapters]
+    fills, misleads, returns, fails, back = chapters = story_chapters()[:5]
+    runs = [chapter.run for chapter in chapters if chapter.run is not None]
+    tables = [entries_table(run.trace, run.dialogs) for run in runs]
     kept = [table[~table["status"].str.contains("evicted")] for table in tables]
 
     def held(at: int, turn: int, topic: str = "") -> int:
@@ -174,7 +180,61 @@ def test_the_sentences_of_the_story_are_true_of_their_runs() -> None:
     assert "the call finds its argument" in words[3]
 
 
-@pytest.mark.parametrize("scene", SCENE.choices)
+def test_the_scene_of_the_first_token_is_told_from_its_recording() -> None:
+    stored = json.loads(SHIPPED.read_text("utf-8"))
+    chapter = story_chapters()[5]
+    sink, evicted, healed = chapter.sentences
+    budget = stored["budget"]
+    turn, after = next((turn, end) for _, turn, _, end in stored["parts"] if end > budget)
+    full = np.array(stored["full_nats"])[after:]
+    lost = {
+        name: (np.mean(of["kl"][after:]), np.mean(np.array(of["nats"])[after:] - full))
+        for name, of in stored["damages"].items()
+    }
+
+    share = np.mean([layer[0] for layer in stored["received"]])
+    assert f"{stored['parameters'] / 1e6:.0f} million parameters" in sink
+    assert f"“{stored['dialog']}”: {100 * share:.0f} % of all attention" in sink
+    assert f"first token, “{stored['words'][0][0]}”" in sink
+    kl, nats = lost["fifo"]
+    assert f"room for {budget} entries in each head, FIFO evicts it in turn {turn};" in evicted
+    assert f"off by {kl:.2f} nats a token" in evicted
+    assert evicted.endswith(f"less likely by {nats:.2f}.")
+    kl, nats = lost["sink"]
+    assert "keeps the first 4 tokens" in healed
+    assert f"off by {kl:.2f}, and the text loses {nats:.2f};" in healed
+    assert lost["sink"][0] < 0.6 * lost["fifo"][0]
+
+
+def test_the_scene_of_the_first_token_shows_the_words_that_it_cost() -> None:
+    app = open_page("story", scene=6)
+    assert {"scene": "6"}.items() <= link_of(app).items()
+    lost = html(app)
+    assert "Damage to each word with FIFO" in lost
+    assert '<th scope="row">&lt;|im_start|&gt;</th>' in lost
+    app.selectbox(key="story/look").set_value("sink").run()
+    assert "Damage to each word with Sink+Window" in html(settled(app))
+    assert '<th scope="row">&lt;|im_start|&gt;</th><td>0</td>' not in html(app)
+
+
+def test_without_its_package_a_model_is_seen_in_its_recording(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loading, "_LOADED", {})
+    monkeypatch.setattr(gguf_file, "NAMED_MODELS", {"smollm2": "no_such_package"})
+    tried = open_page("answers", **story_chapters()[5].link)
+
+    assert [error.value for error in tried.error] == [
+        plain("The model 'smollm2' cannot be loaded: " + gguf_file.NO_MODEL + ".")
+    ]
+    assert "Recorded: SmolLM2" in " ".join(words.value for words in tried.markdown)
+    for policy in smollm2.POLICIES:
+        title = read_policy(policy).title
+        tried.selectbox(key="answers/look").set_value(read_policy(policy).name).run()
+        assert f"Damage to each word with {title}" in html(settled(tried))
+
+
+@pytest.mark.parametrize("scene", [*SCENE.choices][:5])
 def test_a_scene_opens_where_it_says_and_offers_something_to_try(scene: str) -> None:
     app = open_page("story", scene=scene)
     chapter = story_chapters()[int(scene) - 1]

@@ -1,6 +1,6 @@
 """The sidebar of the Answers page: the conversation, the policies and the budget."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import streamlit as st
@@ -15,7 +15,7 @@ from fdkvc.policies import POLICIES as EVERY
 from fdkvc.policies import Policy
 from fdkvc.policies.base import Available
 from fdkvc.run.metrics import metrics_of
-from fdkvc.ui.answers.conversation import FULL, Conversation
+from fdkvc.ui.answers.conversation import FULL, Answered, Conversation
 from fdkvc.ui.dialogs import choices as dialogs
 from fdkvc.ui.dialogs.files import SHIPPED
 from fdkvc.ui.kit import fields
@@ -62,6 +62,14 @@ POLICIES = replace(
     LANES, choices=EVERY, default=("fifo", "h2o", "fd-kvc", "keydiff"), follows=False
 )
 MESSAGES = Field("Your messages", "One line each.", name="said", default="")
+STOPS = Field(
+    "Lengths",
+    "",
+    name="stops",
+    default="",
+    pattern=r"(\d{1,4}:[1-9]\d{0,4}(,(?!$)|$))*",
+    form="answers and their tokens, such as 0:30,2:256",
+)
 WHOSE = Field(
     "Cache",
     "",
@@ -97,17 +105,9 @@ MEASURE = Field(
 BY = Field("Entries per head", "", name="at", default=48, low=1, high=8192, chosen=False)
 
 FIELDS = (
-    *(
-        MODEL,
-        BEGINNING,
-        dialogs.DIGEST,
-        dialogs.TOOLS,
-        dialogs.DIALOG,
-        ANSWERED,
-        MESSAGES,
-        POLICIES,
-    ),
-    *(BUDGET, DECIDES, WHOSE, WORD, LAYER, HEAD, SECTION, MEASURE, BY),
+    *(MODEL, BEGINNING, dialogs.DIGEST, dialogs.TOOLS, dialogs.DIALOG, ANSWERED),
+    *(MESSAGES, STOPS, POLICIES, BUDGET, DECIDES, WHOSE, WORD, LAYER, HEAD),
+    *(SECTION, MEASURE, BY),
 )
 """Every field of the page."""
 
@@ -117,8 +117,6 @@ PRETRAINED = {
     BUDGET.name: 64,
 }
 """The defaults of some fields with other models than the bundled one."""
-
-STOPPED, STEPS = "stopped", "steps"
 
 
 def fields_of(page: str, link: Mapping[str, str]) -> tuple[Field, ...]:
@@ -171,7 +169,10 @@ def choose_conversation(
     budget = fields.number(page, here[BUDGET.name])
     decides = fields.choice(page, DECIDES)
     messages = tuple(line for line in held(page, MESSAGES).split("\n") if line.strip())
-    chosen = Conversation(
+    _forget_stops_of_another(
+        page, (held(page, MODEL), file and file.key, transcript and transcript.name, turn), link
+    )
+    return Conversation(
         model=held(page, MODEL),
         file="" if file is None else file.key,
         dialog="" if transcript is None else transcript.name,
@@ -180,13 +181,9 @@ def choose_conversation(
         budget=budget,
         decides=decides,
         messages=messages,
-        stopped=(),
+        stops=_stops(page, len(messages)),
         transcript=transcript,
     )
-    steps: dict[Conversation, int] = st.session_state.get(f"{page}/{STOPPED}", {})
-    parts = {at: replace(chosen, messages=messages[:at]) for at in range(len(messages) + 1)}
-    stopped = tuple((at, steps[part]) for at, part in parts.items() if part in steps)
-    return replace(chosen, stopped=stopped)
 
 
 def _choose_turn(page: str, transcript: Transcript, link: Mapping[str, str]) -> int:
@@ -232,7 +229,33 @@ def _choose_policies(page: str, field: Field, model: LanguageModel) -> tuple[Pol
     return tuple(policies)
 
 
-def stop(page: str, conversation: Conversation) -> None:
-    """Stop the answer that is being written."""
-    steps = st.session_state.setdefault(f"{page}/{STOPPED}", {})
-    steps[replace(conversation, stopped=())] = max(st.session_state.get(f"{page}/{STEPS}", 0), 1)
+def _stops(page: str, messages: int) -> tuple[tuple[int, int], ...]:
+    """Return the lengths of answers, up to that of so many messages."""
+    pairs = (pair.split(":") for pair in held(page, STOPS).split(",") if pair)
+    return tuple((int(at), int(steps)) for at, steps in pairs if int(at) <= messages)
+
+
+def _written(stops: Iterable[tuple[int, int]]) -> str:
+    return ",".join(f"{at}:{steps}" for at, steps in sorted(dict(stops).items()))
+
+
+def _forget_stops_of_another(page: str, begun: object, link: Mapping[str, str]) -> None:
+    """Drop the lengths of answers where the conversation begins otherwise than before."""
+    place = f"{page}/begun"
+    if st.session_state.get(place, begun) != begun and not link:
+        hold(page, STOPS, "")
+    st.session_state[place] = begun
+
+
+def limit_answer(page: str, answered: Answered, more: int = 0) -> None:
+    """End the last answer where it is now, or after so many more tokens."""
+    messages = len(answered.conversation.messages)
+    stops = (*_stops(page, messages), (messages, max(answered.chat.steps, 1) + more))
+    hold(page, STOPS, _written(stops))
+
+
+def keep_messages(page: str, messages: Sequence[str], new: str = "") -> None:
+    """Keep the first messages of the chat, and send a new one, if any."""
+    written = [*messages, *([" ".join(new.split())] if new else [])]
+    stops = _written(_stops(page, len(messages)))
+    fields.hold_and_rerun(page, [(MESSAGES, "\n".join(written)), (STOPS, stops)])

@@ -1,22 +1,22 @@
 """Conversations with a language model under the full cache and under policies."""
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice, zip_longest
 
-import pandas as pd
-
-from fdkvc.attention import Floats
 from fdkvc.corpora.model_text import Passage, Writer, model_text
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.explain import answer_causes as causes
+from fdkvc.limits import MAX_CHAT_MEGABYTES, MAX_CHATS_MEGABYTES, MAX_WRITTEN_TOKENS
 from fdkvc.lm.chat import Chat, is_looping
 from fdkvc.lm.head_eviction import check_no_future
 from fdkvc.lm.language_model import LanguageModel
 from fdkvc.lm.text_cache import TextCache
-from fdkvc.policies import Policy, read_policy
-from fdkvc.ui.kit.lru import cached
+from fdkvc.policies import Policy
+from fdkvc.ui.kit.lru import ByteLRU, cached
 from fdkvc.ui.kit.models import language_model
 
 FULL = "all"
@@ -25,11 +25,7 @@ FULL = "all"
 
 def size_in_words(model: LanguageModel) -> str:
     """Return the number of parameters of a model in words."""
-    shape = model.decoder.shape
-    attention = shape.width * shape.head_width * 2 * (shape.heads + shape.kv_heads)
-    layer = attention + 3 * shape.width * shape.inner + 2 * shape.width
-    ends = shape.vocabulary * shape.width * (1 if shape.tied else 2) + shape.width
-    return f"{(shape.layers * layer + ends) / 1e6:.1f} million"
+    return f"{model.decoder.shape.parameters / 1e6:.1f} million"
 
 
 @dataclass(frozen=True)
@@ -37,8 +33,8 @@ class Conversation:
     """The messages to a model of `fdkvc.ui.kit.models`, and the policies of its caches.
 
     It begins with the first `turn` turns of a dialog of a file (by digest; empty for a new chat),
-    then has the user's messages, one per answer. `stopped` has the index of each stopped answer,
-    and after how many steps it was stopped.
+    then has the user's messages, one per answer. `stops` has the index of an answer that was
+    stopped, or went on, and how many tokens the model writes for it.
     """
 
     model: str
@@ -49,7 +45,7 @@ class Conversation:
     budget: int
     decides: str
     messages: tuple[str, ...]
-    stopped: tuple[tuple[int, int], ...]
+    stops: tuple[tuple[int, int], ...]
     transcript: Transcript | None = field(compare=False, repr=False)
 
     @property
@@ -63,14 +59,26 @@ class Conversation:
         return {FULL: "Full cache", **{policy.name: policy.title for policy in self.policies}}
 
     @property
-    def empty(self) -> bool:
-        """Whether there is nothing to answer yet."""
-        return self.transcript is None and not self.messages
+    def parts(self) -> list[Conversation]:
+        """What has an answer each: the dialog, then each message with all before it."""
+        first = 0 if self.transcript is not None else 1
+        return [
+            replace(self, messages=self.messages[:at], stops=self._stops_up_to(at))
+            for at in range(first, len(self.messages) + 1)
+        ]
+
+    @property
+    def key(self) -> Conversation:
+        """The conversation, however much of its last answer is written."""
+        return replace(self, stops=self._stops_up_to(len(self.messages) - 1))
+
+    def _stops_up_to(self, answer: int) -> tuple[tuple[int, int], ...]:
+        return tuple((at, steps) for at, steps in self.stops if at <= answer)
 
     @property
     def steps(self) -> int | None:
-        """Steps after which the last answer was stopped; None if it was not."""
-        return dict(self.stopped).get(len(self.messages))
+        """Tokens that the last answer has at most; None if it was neither stopped nor went on."""
+        return dict(self.stops).get(len(self.messages))
 
     @cached_property
     def passages(self) -> tuple[Passage, ...]:
@@ -86,54 +94,104 @@ class Conversation:
             return ()
         tokens = self.language_model.tokens
         return tuple(
-            tokens.text(tokens.encode_passage(passage).ids).strip()
+            tokens.passage_text(tokens.encode_passage(passage).ids)
             for passage in self.passages
             if passage.turn == self.turn and passage.call is not None
         )
 
     def caches(self) -> dict[str, TextCache]:
         """Return a new cache for each policy."""
+        new = partial(self.language_model.evicting, budget=self.budget, decides=self.decides)
         return {
-            policy.name: self.language_model.evicting(policy, self.budget, self.decides)
+            policy.name: new(policy)
+            if "similarity" in policy.looks_at
+            else new(policy).without_hidden()
             for policy in self.policies
         }
 
 
-@cached
-def context_of(conversation: Conversation) -> Chat:
-    """Return the chat just before the answer; fork it before writing.
+def begin(
+    conversation: Conversation,
+    before: Answered | None,
+    on_progress: Callable[[float], object] | None = None,
+) -> Answered:
+    """Return a conversation whose last answer may be unfinished, after the part `before`.
 
-    Raises a ValueError if it is longer than the model can hold, or a policy needs the future.
+    Raises a ValueError if it is longer than the model or the memory can hold, or a policy needs
+    the future.
     """
+    found = ANSWERS.get(conversation.key)
+    if found is not None:
+        if found.complete and found.conversation == conversation:
+            return found
+        more = conversation.steps is None or found.chat.steps <= conversation.steps
+        return Answered(conversation, found.context, (found.chat if more else found.context).fork())
+    context = before.chat.fork() if before else _read_dialog(conversation, on_progress)
     if conversation.messages:
-        before = replace(conversation, messages=conversation.messages[:-1])
-        chat = context_of(before).fork()
-        if not before.empty:
-            for _ in islice(chat.answer(), before.steps):
-                pass
-        chat.add_message(conversation.messages[-1])
-        return chat
+        _add(context, Passage("user", conversation.messages[-1], 0))
+    answered = Answered(conversation, context, context.fork())
+    ANSWERS.put(conversation.key, answered)
+    return answered
+
+
+def _read_dialog(conversation: Conversation, on_progress: Callable[[float], object] | None) -> Chat:
     for policy in conversation.policies:
         check_no_future(policy)
     model = conversation.language_model
-    chat = Chat(model, {FULL: TextCache(model.decoder), **conversation.caches()})
-    for passage in conversation.passages:
-        if passage.turn < conversation.turn:
-            chat.add_message(passage.text, passage.writer)
+    chat = Chat(model, {FULL: model.full().without_hidden(), **conversation.caches()})
+    if model.decoder.large:  # at once, since a longer copy beside it would not fit into memory
+        ANSWERS.make_room(MAX_CHAT_MEGABYTES * 1_000_000)
+        for cache in chat.caches.values():
+            cache.reserve(most_tokens(chat))
+    passages = [each for each in conversation.passages if each.turn < conversation.turn]
+    for at, passage in enumerate(passages):
+        if on_progress is not None:
+            on_progress(at / len(passages))
+        _add(chat, passage)
     return chat
+
+
+def _add(chat: Chat, passage: Passage) -> None:
+    """Let all caches read a passage, if memory can hold it."""
+    tokens = chat.longest + len(chat.model.tokens.encode(passage.text)[0])
+    most = most_tokens(chat) - MAX_WRITTEN_TOKENS
+    if tokens > most:
+        raise ValueError(
+            f"the text has {tokens:,} tokens, but with {len(chat.caches)} caches at most {most:,} "
+            "fit into memory: choose fewer policies, or a shorter chat"
+        )
+    chat.add_message(passage.text, passage.writer, passage.kind)
+
+
+def most_tokens(chat: Chat) -> int:
+    """Return how many tokens of a chat fit into memory under all its caches."""
+    caches = chat.caches.values()
+    return MAX_CHAT_MEGABYTES * 1_000_000 // sum(cache.token_bytes for cache in caches)
+
+
+def write(answered: Answered) -> Generator[Answered]:
+    """Let the model write the last answer, token by token; yields the answer so far."""
+    chat, steps = answered.chat, answered.conversation.steps
+    try:
+        most, room = max(steps or 0, MAX_WRITTEN_TOKENS), most_tokens(chat) - chat.longest
+        left = room if steps is None else min(max(steps - chat.steps, 0), room)
+        for _ in islice(chat.answer(most), left):
+            yield answered
+        answered = replace(answered, complete=True)
+        yield answered
+    finally:  # also where a click interrupts it
+        ANSWERS.put(answered.conversation.key, answered)
 
 
 @dataclass(frozen=True, eq=False)
 class Answered:
-    """A conversation with its last answer; fork `chat`, which is after the answer, to go on."""
+    """A conversation with its last answer: the chat before and after it; fork them to go on."""
 
     conversation: Conversation
+    context: Chat
     chat: Chat
-
-    @cached_property
-    def context(self) -> Chat:
-        """The chat before its answer."""
-        return context_of(self.conversation)
+    complete: bool = False
+    """Whether nothing of the answer remains to be written."""
 
     def began(self, name: str) -> int:
         """Return the index of the first passage of a cache's answer."""
@@ -143,20 +201,14 @@ class Answered:
         """Return the passages since the dialog's end, before the last message."""
         conversation = self.conversation
         given = sum(passage.turn < conversation.turn for passage in conversation.passages)
-        return self._texts(name)[given : self.began(name) - bool(conversation.messages)]
+        return self._texts(name, given, self.began(name) - bool(conversation.messages))
 
     def passages(self, name: str) -> list[tuple[Writer, str]]:
         """Return the calls and words of a cache's answer so far."""
-        tokens, cache = self.chat.model.tokens, self.chat.caches[name]
-        texts, passages = self._texts(name)[self.began(name) :], self.chat.passages[name]
-        unfinished = cache.ids[passages[-1][2] if passages else 0 :]
-        if unfinished:
-            writer: Writer = "call" if unfinished[0] == tokens.marks["call"][0] else "system"
-            texts.append((writer, tokens.text(unfinished).strip()))
-        return texts
+        return self._texts(name, self.began(name))
 
-    def _texts(self, name: str) -> list[tuple[Writer, str]]:
-        writers = enumerate(self.chat.passages[name])
+    def _texts(self, name: str, first: int, end: int | None = None) -> list[tuple[Writer, str]]:
+        writers = [*enumerate(self.chat.passages[name])][first:end]
         return [(writer, self.chat.text(name, passage=at)) for at, (writer, *_) in writers]
 
     def calls(self, name: str) -> list[str]:
@@ -175,9 +227,9 @@ class Answered:
 
     def looped(self, name: str) -> bool:
         """Whether an answer was stopped because it repeated itself."""
-        ids, end = self.chat.caches[name].ids, self.chat.model.tokens.end
+        ids, closing = self.chat.caches[name].ids, self.chat.model.tokens.closing
         return any(
-            is_looping([token for token in ids[first:last] if token != end])
+            is_looping([token for token in ids[first:last] if token not in closing])
             for _, first, last in self.chat.passages[name][self.began(name) :]
         )
 
@@ -189,6 +241,10 @@ class Answered:
     def right(self, name: str) -> bool:
         """Whether a cache made the expected calls."""
         return all(call.right for call in self.graded_calls(name))
+
+
+ANSWERS: ByteLRU[Answered] = ByteLRU(MAX_CHATS_MEGABYTES * 1_000_000)
+"""The answer of each conversation, by its `key`."""
 
 
 @cached
@@ -204,34 +260,3 @@ def restored(answered: Answered, name: str) -> causes.Restoration:
     """Return the answers after restoring what a policy evicted."""
     chat = answered.context
     return causes.restore_spans(chat.model, chat.caches[name], chat.passages[name])
-
-
-Text = tuple[tuple[int, ...], tuple[tuple[Writer, int, int], ...]]
-"""The ids of a text, and its passages as (writer, first, end)."""
-
-
-def text_of(answered: Answered) -> Text:
-    """Return the whole dialog, or the full cache's text of a chat."""
-    conversation, chat = answered.conversation, answered.chat
-    if conversation.messages:
-        return tuple(chat.caches[FULL].ids), tuple(chat.passages[FULL])
-    tokens = chat.model.tokens
-    ids, passages = [*tokens.first], []
-    for passage in conversation.passages:
-        first = len(ids)
-        ids += tokens.encode_passage(passage).ids
-        passages.append((passage.writer, first, len(ids)))
-    return tuple(ids), tuple(passages)
-
-
-@cached
-def damage(conversation: Conversation, text: Text) -> pd.DataFrame:
-    """Return every policy's damage on a text; see `fdkvc.explain.answer_causes.damage_table`."""
-    return causes.damage_table(conversation.language_model, conversation.caches(), *text)
-
-
-@cached
-def head_damage(conversation: Conversation, name: str, text: Text) -> Floats:
-    """Return the damage by head; see `fdkvc.explain.answer_causes.damage_by_head`."""
-    limits = conversation.budget, conversation.decides
-    return causes.damage_by_head(conversation.language_model, read_policy(name), *limits, *text)

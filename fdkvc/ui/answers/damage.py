@@ -1,23 +1,51 @@
-"""Damage: how much less likely a policy makes the text, by turn, by layer and head."""
+"""Damage: how much worse a policy's cache predicts the text, word by word, by turn and by head."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
 from fdkvc.attention import Floats
-from fdkvc.charts.lines import damage_chart
-from fdkvc.charts.theme import Spec
+from fdkvc.charts.results import damage_chart
+from fdkvc.corpora.transcripts import SPAN_KINDS
+from fdkvc.explain.damage import (
+    Damage,
+    Text,
+    chat_text,
+    damage_by_head,
+    dialog_text,
+    read_damage,
+)
+from fdkvc.explain.recorded_damage import shipped_damage
 from fdkvc.grid import html_table
-from fdkvc.ui.answers.conversation import Answered, damage, head_damage, text_of
+from fdkvc.limits import MAX_ANSWERS_MEGABYTES, MAX_DAMAGE_HEADS, MAX_DAMAGE_TOKENS
+from fdkvc.policies import Policy, read_policy
+from fdkvc.report.damage import (
+    attended_columns,
+    damage_html,
+    damage_sentences,
+    hurt_columns,
+)
+from fdkvc.ui.answers.choices import WHOSE
+from fdkvc.ui.answers.conversation import FULL, Answered, Conversation
 from fdkvc.ui.answers.why import choose_answer
 from fdkvc.ui.kit.downloads import show_chart
+from fdkvc.ui.kit.fields import choice, held, hold, problems
 from fdkvc.ui.kit.frame import page_theme, panel, show_grid, side_by_side
+from fdkvc.ui.kit.lru import ByteLRU, cached
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.words import signed
+from fdkvc.words import decimal, sentence
 
-WRITERS = {"user": "user", "call": "tool calls", "system": "assistant"}
+DAMAGES: ByteLRU[Damage] = ByteLRU(MAX_ANSWERS_MEGABYTES * 1_000_000)
+"""The damage of a policy to the text of a conversation, by both."""
+
+
+MEANING = (
+    "Damage is the KL divergence of a cache's predictions from those of the full cache, in nats: "
+    "0 where eviction changed nothing. A word has the sum over its tokens."
+)
 
 
 def show_damage(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
@@ -25,54 +53,134 @@ def show_damage(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     conversation = answered.conversation
     if not conversation.policies:
         return {}
-    text = text_of(answered)
-    table = damage(conversation, text)
     read = "the full cache's text" if conversation.messages else "the whole dialog"
-    st.markdown(
-        plain(
-            f"Every cache reads {read} and evicts after each passage. Damage is how much less "
-            "likely the next tokens become than with the full cache, in nats per token."
-        )
-    )
-    with side_by_side("damage"):
-        with panel("damage-turns"):
-            show_chart(page, "damage", _chart(answered, table))
-        with panel("damage-heads"):
-            name = choose_answer(page, answered, evicting=True)
-            heads = head_damage(conversation, name, text)
-            st.html(_heads_html(heads))
-            st.caption(
-                "Nats per token if only one KV head evicts and all others hold the whole text. "
-                "Below 0, the text became more likely."
+    st.markdown(plain(f"Every cache reads {read} and evicts after each passage. {MEANING}"))
+    name = choose_answer(page, answered, evicting=True)
+    if (tokens := len(_text(answered).ids)) > MAX_DAMAGE_TOKENS:
+        words = f"This text has {tokens:,} tokens: damage is shown up to {MAX_DAMAGE_TOKENS:,}."
+        st.info(plain(words))
+        return {}
+    try:
+        damage = _damage(answered, name)
+    except ValueError as error:
+        problems(sentence(str(error)))
+        return {}
+    show_words(damage, conversation.titles[name])
+    damages = {policy: _damage(answered, policy.name) for policy in conversation.policies}
+    tables = show_turns(page, damages)
+    shape = answered.chat.model.decoder.shape
+    if shape.layers * shape.kv_heads > MAX_DAMAGE_HEADS:
+        st.caption(
+            plain(
+                "Damage by head needs a reading for each of the "
+                f"{shape.layers * shape.kv_heads} KV heads of this model: it is shown for models "
+                f"of up to {MAX_DAMAGE_HEADS}."
             )
-    show_grid(_by_writer(answered, table), "Damage by writer, in nats per token")
+        )
+        return tables
+    heads = _heads(answered, name)
+    st.html(_heads_html(heads))
+    st.caption("Nats per token if only one KV head evicts and all others hold the whole text.")
     rows = [(name, *place, float(heads[place])) for place in np.ndindex(heads.shape)]
     by_head = pd.DataFrame(rows, columns=["policy", "layer", "head", "damage"])
-    return {"damage.csv": table, "damage_by_head.csv": by_head}
+    return {**tables, "damage_by_head.csv": by_head}
 
 
-def _chart(answered: Answered, table: pd.DataFrame) -> Spec:
-    titles = answered.conversation.titles
-    rows = table.assign(policy=table.memory.map(titles), lost=table.damage * table.tokens)
-    # A turn with a call and words counts all their tokens.
-    turns = rows.groupby(["policy", "turn"], sort=False, as_index=False).agg(
-        writer=("writer", " and ".join), tokens=("tokens", "sum"), lost=("lost", "sum")
+def show_words(damage: Damage, title: str) -> None:
+    """Show the damage of a policy of this title on the words, and the most hurt ones."""
+    st.markdown(plain(" ".join(damage_sentences(damage, title))))
+    st.html(damage_html(damage, title))
+    if damage.hurt:
+        with st.expander("The most hurt words as a table"):
+            show_grid(hurt_columns(damage), f"The most hurt words with {title}")
+
+
+def show_instead(page: str, model: str) -> None:
+    """Show the recording of a model that could not be loaded, if there is one."""
+    if model == "smollm2":
+        show_recorded(page)
+
+
+def show_recorded(page: str, names: Sequence[str] = ()) -> None:
+    """Show the recording that is shipped, of all its policies or of these."""
+    recorded = shipped_damage()
+    policies = {name: read_policy(name) for name in names or recorded.damages}
+    if not names:
+        st.markdown(
+            plain(
+                f"Recorded: {recorded.model} read the dialog “{recorded.dialog}”, "
+                f"{len(recorded.text.ids):,} tokens, with {recorded.budget} entries in each head. "
+                f"{MEANING}"
+            )
+        )
+    titles = {name: policy.title for name, policy in policies.items()}
+    field = replace(WHOSE, default=next(iter(titles)), choices=titles)
+    if held(page, WHOSE) not in titles:
+        hold(page, WHOSE, field.default)
+    name: str = choice(page, field, width=260)
+    show_words(recorded.damages[name], titles[name])
+    show_turns(page, {policy: recorded.damages[name] for name, policy in policies.items()})
+    st.subheader("Attention sinks", anchor=False)
+    show_grid(attended_columns(recorded), "Entries that get most attention")
+    st.caption(
+        "The mean over all later tokens, layers and heads with the full cache, and over the heads "
+        "of the layer where it is largest; without the last tenth of the text."
     )
-    turns["damage"] = turns.pop("lost") / turns.tokens
-    policies = [policy.title for policy in answered.conversation.policies]
-    return damage_chart(turns, policies, page_theme())
 
 
-def _by_writer(answered: Answered, table: pd.DataFrame) -> dict[str, list[str]]:
-    """Return a row for each policy: its damage over all tokens, and by writer."""
-    columns: dict[str, list[str]] = {"policy": []}
-    for policy in answered.conversation.policies:
-        rows = table[table.memory == policy.name]
-        columns["policy"].append(policy.title)
-        parts = {"all": rows} | {words: rows[rows.writer == key] for key, words in WRITERS.items()}
-        for words, part in parts.items():
-            mean = np.average(part.damage, weights=part.tokens) if len(part) else np.nan
-            columns.setdefault(words, []).append("–" if np.isnan(mean) else signed(mean, 3))
+def show_turns(page: str, damages: Mapping[Policy, Damage]) -> Mapping[str, pd.DataFrame]:
+    """Show the damage of policies by turn and by speaker; return it by token."""
+    turns = [damage.by_turn().assign(policy=policy.title) for policy, damage in damages.items()]
+    chart = damage_chart(pd.concat(turns), [policy.title for policy in damages], page_theme())
+    with side_by_side("damage"):
+        with panel("damage-turns"):
+            show_chart(page, "damage", chart)
+        with panel("damage-speakers"):
+            show_grid(_by_speaker(damages), "KL by speaker, in nats per token")
+    tables = [damage.by_token().assign(policy=policy.name) for policy, damage in damages.items()]
+    return {"damage.csv": pd.concat(tables).reset_index()}
+
+
+@cached
+def _text(answered: Answered) -> Text:
+    """Return the whole dialog, or the full cache's text of a chat."""
+    conversation, chat = answered.conversation, answered.chat
+    if conversation.transcript is not None and not conversation.messages:
+        return dialog_text(chat.model.tokens, conversation.transcript)
+    return chat_text(chat.model.tokens, chat.caches[FULL].ids, chat.passages[FULL])
+
+
+def _damage(answered: Answered, name: str) -> Damage:
+    """Return a policy's damage, which is read with progress."""
+    conversation = answered.conversation
+    key: tuple[Conversation, str] = conversation, name
+    damage = DAMAGES.get(key)
+    if damage is None:
+        words, bar = f"Reading the text with {conversation.titles[name]}", st.empty()
+        cache, text = conversation.caches()[name], _text(answered)
+        damage = read_damage(
+            answered.chat.model, cache, text, lambda share: bar.progress(share, plain(words))
+        )
+        bar.empty()
+        DAMAGES.put(key, damage)
+    return damage
+
+
+@cached
+def _heads(answered: Answered, name: str) -> Floats:
+    limits = answered.conversation.budget, answered.conversation.decides
+    return damage_by_head(answered.chat.model, read_policy(name), *limits, _text(answered))
+
+
+def _by_speaker(damages: Mapping[Policy, Damage]) -> dict[str, list[str]]:
+    """Return a row for each policy: its damage over all tokens, and by speaker."""
+    columns: dict[str, list[str]] = {"policy": [policy.title for policy in damages]}
+    for damage in damages.values():
+        table = damage.by_token()[1:]
+        means = {"all": table.kl.mean(), **table.groupby("speaker").kl.mean()}
+        for speaker in ("all", *SPAN_KINDS.values()):
+            if speaker in means:
+                columns.setdefault(speaker, []).append(decimal(means[speaker]))
     return columns
 
 
@@ -80,8 +188,7 @@ def _heads_html(heads: Floats) -> str:
     top = max(float(heads.max()), 1e-9)
     rows = []
     for layer, row in enumerate(heads.tolist()):
-        shares = [(max(lost, 0) / top, signed(lost, 3)) for lost in row]
-        cells = [f'<td style="--share:{share:.2f}">{words}</td>' for share, words in shares]
+        cells = [f'<td style="--share:{kl / top:.2f}">{decimal(kl)}</td>' for kl in row]
         rows.append([f'<th scope="row">layer {layer}</th>', *cells])
     names = ["", *(f"head {at}" for at in range(heads.shape[1]))]
     return html_table(names, rows, "Damage by layer and head, in nats per token", "scrolls heat")

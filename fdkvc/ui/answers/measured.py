@@ -10,8 +10,7 @@ from io import StringIO
 import pandas as pd
 import streamlit as st
 
-from fdkvc.charts.dots import dots_chart
-from fdkvc.charts.lines import budgets_chart
+from fdkvc.charts.results import budgets_chart, dots_chart
 from fdkvc.charts.theme import Spec
 from fdkvc.experiments.answers import CUT_TEXT, FULL, Answers, with_proxies
 from fdkvc.experiments.known_services import GROUPS, known_sentence

@@ -3,8 +3,9 @@
 Text of the user, a file or the model is escaped and shown by ``st.html`` only.
 """
 
+from collections.abc import Sequence
+from contextlib import closing
 from html import escape
-from itertools import islice
 from time import monotonic
 
 import pandas as pd
@@ -13,12 +14,11 @@ from streamlit.delta_generator import DeltaGenerator
 
 from fdkvc.charts.theme import hue_of
 from fdkvc.explain.answer_causes import turns_of
-from fdkvc.limits import MAX_ANSWERS_MEGABYTES, MAX_TYPED_CHARACTERS
+from fdkvc.limits import MAX_TYPED_CHARACTERS, MAX_WRITTEN_TOKENS
 from fdkvc.report.answer import call_html, words_html
 from fdkvc.ui.answers import choices
-from fdkvc.ui.answers.conversation import FULL, Answered, Conversation, context_of
-from fdkvc.ui.kit.fields import hold_and_rerun, problems
-from fdkvc.ui.kit.lru import ByteLRU
+from fdkvc.ui.answers.conversation import ANSWERS, FULL, Answered, Conversation, begin, write
+from fdkvc.ui.kit.fields import pick, problems
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.scroll import scroll_to
 from fdkvc.words import count, listed, sentence
@@ -29,23 +29,18 @@ DRAWN = 0.06
 PATIENCE = 0.2
 """Seconds before the Stop button appears; a flash of it would only move the page."""
 
-ANSWERS: ByteLRU[Answered] = ByteLRU(MAX_ANSWERS_MEGABYTES * 1_000_000)
-"""Answered conversations."""
-
 
 def answer(page: str, conversation: Conversation) -> Answered | None:
     """Show the answers, live while the model writes; return them, if any."""
-    if conversation.empty:
+    if not conversation.parts:
         st.info(
             "Write as the user, for example: I am looking for a restaurant in San Jose.",
             icon=":material/chat:",
         )
         return None
-    answered = ANSWERS.get(conversation)
     above, message, lanes, button = st.container(), st.empty(), st.empty(), st.empty()
     try:
-        if answered is None:
-            answered = _write(page, conversation, message, lanes, button)
+        answered = _answered(page, conversation, message, lanes, button)
     except ValueError as error:
         problems(sentence(str(error)))
         return None
@@ -53,38 +48,64 @@ def answer(page: str, conversation: Conversation) -> Answered | None:
         st.header(plain(headline(answered)), anchor=False)
     _show_message(message, answered)
     lanes.html(_lanes_html(answered))
+    if answered.chat.unfinished():
+        button.button(
+            "Go on",
+            key=f"{page}/go-on",
+            icon=":material/resume:",
+            on_click=choices.limit_answer,
+            args=(page, answered, MAX_WRITTEN_TOKENS),
+            help="Let the model go on with the answers that were cut.",
+        )
     return answered
 
 
-def _write(
+def _answered(
     page: str,
     conversation: Conversation,
     message: DeltaGenerator,
     lanes: DeltaGenerator,
     button: DeltaGenerator,
 ) -> Answered:
+    """Return a conversation with its answers; those that a link brought are written first."""
+    answered, parts = None, conversation.parts
+    start = max((at for at, part in enumerate(parts) if ANSWERS.get(part.key)), default=0)
+    words = plain("The model reads the dialog")
+    for part in parts[start:]:
+        answered = begin(part, answered, lambda share: lanes.progress(share, words))
+        if not answered.complete:
+            answered = _write(page, answered, message, lanes, button)
+    assert answered is not None
+    return answered
+
+
+def _write(
+    page: str,
+    answered: Answered,
+    message: DeltaGenerator,
+    lanes: DeltaGenerator,
+    button: DeltaGenerator,
+) -> Answered:
     """Let the model write, redrawing as it does; clicks interrupt it."""
-    answered = Answered(conversation, context_of(conversation).fork())
     _show_message(message, answered)
     began = drawn = monotonic()
     offered = False
-    for steps, _ in enumerate(islice(answered.chat.answer(), conversation.steps), start=1):
-        st.session_state[f"{page}/{choices.STEPS}"] = steps
-        if not offered and monotonic() - began > PATIENCE:
-            offered = True
-            button.button(
-                "Stop",
-                key=f"{page}/stop",
-                icon=":material/stop_circle:",
-                on_click=choices.stop,
-                args=(page, conversation),
-                help="Stop the answers here. You can continue the chat.",
-            )
-        if monotonic() - drawn > DRAWN:
-            lanes.html(_lanes_html(answered, writing=True))
-            drawn = monotonic()
+    with closing(write(answered)) as written:
+        for answered in written:
+            if not offered and monotonic() - began > PATIENCE:
+                offered = True
+                button.button(
+                    "Stop",
+                    key=f"{page}/stop",
+                    icon=":material/stop_circle:",
+                    on_click=choices.limit_answer,
+                    args=(page, answered),
+                    help="Stop the answers here. They can go on later, and so can the chat.",
+                )
+            if monotonic() - drawn > DRAWN:
+                lanes.html(_lanes_html(answered, writing=True))
+                drawn = monotonic()
     button.empty()
-    ANSWERS.put(conversation, answered)
     return answered
 
 
@@ -104,20 +125,36 @@ def show_input(page: str, conversation: Conversation) -> None:
         with st.container(horizontal=True, vertical_alignment="center"):
             with st.container():
                 text = st.chat_input("Write as the user", key=f"{page}/say", disabled=left < 2)
-            if conversation.messages and st.button(
-                "Take it back",
-                key=f"{page}/unsay",
-                icon=":material/undo:",
-                help="Remove your last message and the answers to it.",
-            ):
-                kept = "\n".join(conversation.messages[:-1])
-                hold_and_rerun(page, [(choices.MESSAGES, kept)])
+            if conversation.messages:
+                _show_edit(page, conversation.messages, left)
+                if st.button(
+                    "Take it back",
+                    key=f"{page}/unsay",
+                    icon=":material/undo:",
+                    help="Remove your last message and the answers to it.",
+                ):
+                    choices.keep_messages(page, conversation.messages[:-1])
     if text and len(text) > left:
         st.session_state[f"{page}/unsent"] = text
         st.rerun()
     if text and text.strip():
-        messages = [*conversation.messages, " ".join(text.split())]
-        hold_and_rerun(page, [(choices.MESSAGES, "\n".join(messages))])
+        choices.keep_messages(page, conversation.messages, text)
+
+
+def _show_edit(page: str, messages: Sequence[str], left: int) -> None:
+    """Show what replaces one of the messages, and drops those after it."""
+    with st.popover("Edit", icon=":material/edit:"):
+        labels = {str(at): f"{at + 1} · {text[:60]}" for at, text in enumerate(messages)}
+        at = int(pick(f"{page}/edited", "Message", labels, [*labels][-1]))
+        text = st.text_area(
+            "Write instead",
+            messages[at],
+            key=f"{page}/edit/{at}/{messages[at]}",
+            max_chars=left + len(messages[at]),
+            help="The messages after it are removed, and the model answers again.",
+        )
+        if st.button("Send", key=f"{page}/send", disabled=not text.strip()):
+            choices.keep_messages(page, messages[:at], text)
 
 
 # ------------------------------------------------------------------------------- in words
@@ -193,6 +230,8 @@ def _lanes_html(answered: Answered, *, writing: bool = False) -> str:
                 parts += f'<div class="chips"><span>{escape(text)}</span></div>'
         if not writing and answered.looped(name):
             parts += "<small>Stopped: the model repeats itself.</small>"
+        elif not writing and name in answered.chat.unfinished():
+            parts += "<small>Not finished.</small>"
         columns += (
             f'<section aria-label="{escape(title)}">'
             f"<b{hue_of(title)}>{escape(title)}</b> "

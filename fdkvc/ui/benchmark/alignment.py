@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import pandas as pd
 import streamlit as st
 
-from fdkvc.charts.dots import dots_chart
-from fdkvc.charts.spread import spread_chart
+from fdkvc.charts.results import dots_chart, spread_chart
 from fdkvc.experiments.benchmark import matches_paper
 from fdkvc.experiments.statistics import holm
 from fdkvc.experiments.study import Study
@@ -161,7 +160,9 @@ def conclusion(table: pd.DataFrame, differences: pd.DataFrame) -> Markdown:
             "is {:.2f}, below 1.96."
         )
         lines.append(words.format(published.t.abs().max()))
-    words = Markdown("- **With the value matrix, |t| is between {:.0f} and {:.0f}.**")
+    words = Markdown(
+        "- **With the topic in the space of the output, |t| is between {:.0f} and {:.0f}.**"
+    )
     lines.append(words.format(measured.t.abs().min(), measured.t.abs().max()))
     for place, side in (("above", sure.mean_diff > 0), ("below", sure.mean_diff < 0)):
         if side.any():

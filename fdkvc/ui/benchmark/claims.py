@@ -10,7 +10,7 @@ from fdkvc.experiments.study import Study
 from fdkvc.kinds.benchmark import StudyRun
 from fdkvc.replication.cells import measured_tables, reproduced_by_spread, verdicts_of
 from fdkvc.replication.claims import ClaimResult, judged_claims
-from fdkvc.replication.rules import FEWEST_DIALOGS, REPRODUCED, SIGNS, power
+from fdkvc.replication.rules import FEWEST_DIALOGS, POWER, REPRODUCED, SIGNS
 from fdkvc.report.claims import MEANINGS, STYLE, claims_html, counted, name_of
 from fdkvc.report.claims import SIGNS as CLAIM_SIGNS
 from fdkvc.ui.kit.fields import segments
@@ -49,7 +49,7 @@ def show_scorecard(page: str, study: Study) -> None:
     note = (
         "A constant is the same in every dialog. Open is not evidence against a figure: if the "
         "paper's 600 dialogs and 600 of ours come from one population, only "
-        f"{100 * power(600, 600):.0f} % of the varying figures are expected to be reproduced."
+        f"{POWER} % of the varying figures are expected to be reproduced."
     )
     claims = counted(claims_of(study))
     with st.container(key="scorecard", gap="xxsmall"):

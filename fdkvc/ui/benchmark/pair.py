@@ -3,7 +3,7 @@
 import pandas as pd
 import streamlit as st
 
-from fdkvc.charts.dots import dots_chart
+from fdkvc.charts.results import dots_chart
 from fdkvc.grid import figures
 from fdkvc.kinds.benchmark import StudyRun
 from fdkvc.paper.tables import BASELINE

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from fdkvc.charts.spread import spread_chart
+from fdkvc.charts.results import spread_chart
 from fdkvc.charts.theme import TINTS
 from fdkvc.experiments.study import Study
 from fdkvc.kinds.benchmark import StudyRun
@@ -20,7 +20,6 @@ from fdkvc.replication.cells import (
     verdicts_of,
 )
 from fdkvc.replication.judge import Fact, values_behind
-from fdkvc.replication.random_eviction import behind_random, has_random
 from fdkvc.replication.rules import LEGEND, RULES
 from fdkvc.replication.tables import cost_table
 from fdkvc.report.tables import STYLE, measured_html, measured_rows
@@ -42,8 +41,8 @@ def show_tables(page: str, run: StudyRun) -> None:
     """Show every table of the paper."""
     study = run.study
     _show_all(page, run, measured_tables(study))
-    if has_random(study.results.benchmark.policies):
-        show_chance(behind_random(study.results))
+    if any(policy.key == "random" for policy in study.results.benchmark.policies):
+        show_chance()
     else:
         st.caption("To compare with random eviction, add the policy Random and run again.")
     show_glossary(study.results.benchmark.metrics)
@@ -159,8 +158,8 @@ def cell_sentence(fact: Fact) -> Markdown:
     parts = [f"measured {figure_words(fact)}{name}"]
     if fact.n:
         parts[0] += f" over {fact.n:,} dialogs"
-    if fact.is_published:
-        parts.append(f"published {minus(fact.printed)} ({fact.printed_in})")
+    if (printed := fact.published) is not None:
+        parts.append(f"published {minus(printed.printed)} ({printed.source})")
         difference = signed(unit.scale * fact.difference, unit.digits + 1)
         parts.append(f"difference {difference}{name}")
     else:

@@ -8,6 +8,7 @@ from statistics import fmean
 import pandas as pd
 import streamlit as st
 
+from fdkvc.experiments.summary import FIRST, TIED
 from fdkvc.explain.overlap import figures_table
 from fdkvc.run.metrics import ADAPTED, LATE_TURNS, Metric, default_metrics, metric_named, metrics_of
 from fdkvc.stage.run import Run
@@ -17,7 +18,7 @@ from fdkvc.ui.kit.lanes import FORK, Lane
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.words import percent
 
-FIRST, TIED, SAME = "★", "☆", "="
+SAME = "="
 
 COSTS = tuple(key for key, metric in metrics_of().items() if metric.cost)
 """Metrics of cost, which are always shown: memory and reads."""
@@ -49,7 +50,8 @@ def show_figures(lanes: Sequence[Lane]) -> None:
     add("evictions", table["evictions"], table["evictions"].astype(str).tolist())
     latency = table["latency_ms"]
     add("latency", latency, [f"{ms:.2f} ms" for ms in latency])
-    show_grid(columns, "Figures of the whole run")
+    with st.container(key="whole-run"):
+        show_grid(columns, "Figures of the whole run")
     show_glossary(shown, (lane.run.trace.policy for lane in lanes))
     st.caption(
         plain(

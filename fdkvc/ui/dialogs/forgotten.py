@@ -8,6 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from fdkvc.corpora.model_folder import parse_config
+from fdkvc.corpora.recordings import Recording
 from fdkvc.experiments.arguments import SOURCE_LABELS
 from fdkvc.experiments.model_shape import SHAPE, SHAPES, ModelShape, shape_of
 from fdkvc.experiments.plan import budget_columns, plan_sentence, plan_table, smallest_budgets
@@ -17,7 +18,7 @@ from fdkvc.limits import MAX_CONFIG_MEGABYTES, MAX_LANES
 from fdkvc.parameters import Field
 from fdkvc.ui.dialogs import choices
 from fdkvc.ui.dialogs.files import DialogFile
-from fdkvc.ui.dialogs.vectors import LAYERS, LETTERS, VECTORS, ReadFile, Vectors
+from fdkvc.ui.dialogs.vectors import LAYERS, LETTERS, VECTORS, ReadRecordings, Vectors
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, pick, problems
 from fdkvc.ui.kit.frame import show_grid
@@ -33,16 +34,15 @@ LISTED = 200
 
 @dataclass(frozen=True, eq=False)
 class Replayed(ReplayRun):
-    """A replay of the dialogs of a file, which a model `read` if there are `vectors`."""
+    """A replay of the dialogs of a file, as a model read them if there are `vectors`."""
 
     file: DialogFile = field(kw_only=True)
     vectors: Vectors | None = None
-    read: ReadFile | None = None
 
-    @property
-    def requested(self) -> int:
-        """How many dialogs it should measure."""
-        return self.file.measured if self.read is None else len(self.read.recordings)
+    def recording(self, dialog: int) -> Recording:
+        """Return one of the file's dialogs that ran."""
+        ran = self.recordings
+        return ran[ran.places.index(dialog) if isinstance(ran, ReadRecordings) else dialog]
 
 
 def show_plan(page: str, done: Replayed) -> None:
@@ -150,11 +150,10 @@ def go_to(page: str, done: Replayed, row: Mapping[Any, Any]) -> None:
     policies = held(page, choices.POLICIES)
     if row["policy"] not in policies:  # such as one with the prompt pinned
         policies = (*policies[: MAX_LANES - 1], row["policy"])
-    recording = done.read.recordings[dialog][0] if done.read else done.file.recording(dialog)
     needed = (row["turn"], row["call"], row["call_number"]), row["slot"]
     token = next(
         int(mentions[-1][0])
-        for demand, mentions in recording.evidence
+        for demand, mentions in done.recording(dialog).evidence
         if (demand.needed_by, demand.slot) == needed
     )
     model, layers = done.vectors or (LETTERS, LAYERS.default)

@@ -1,15 +1,15 @@
 """All dialogs of a file under policies and budgets: a run with curves, a table and files."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
-from fdkvc.charts.lines import budgets_chart
+from fdkvc.charts.results import budgets_chart
 from fdkvc.corpora.lexical import LexicalRecordings
 from fdkvc.corpora.recordings import Recording
 from fdkvc.experiments.jobs import Execution
@@ -17,7 +17,6 @@ from fdkvc.experiments.plan import PLAN_BUDGETS
 from fdkvc.experiments.replay import (
     BEST,
     BUDGETS,
-    TOO_LARGE,
     Replay,
     cluster_means,
     not_computed,
@@ -25,18 +24,18 @@ from fdkvc.experiments.replay import (
 from fdkvc.experiments.statistics import MIN_CLUSTERS, over_clusters
 from fdkvc.experiments.summary import mean_table, paired_differences
 from fdkvc.explain.notes import pinned_notes
-from fdkvc.grid import Grid, figures, pivot
-from fdkvc.kinds.replay import OF_HEADS
+from fdkvc.grid import Grid, figures, marks_sentence, pivot
+from fdkvc.kinds.replay import OF_HEADS, replay_grid
 from fdkvc.limits import MAX_READ_MEGABYTES, MAX_TURN_TOKENS
 from fdkvc.parameters import Field
-from fdkvc.policies import usable, with_pinned_prompts
+from fdkvc.policies import read_policy, usable, with_pinned_prompts
 from fdkvc.report.document import dialogs_report, replay_parts
 from fdkvc.run.metrics import late_metric
 from fdkvc.run.sinks import PROTECT, RECALL_ONLY
-from fdkvc.ui.dialogs.choices import Chosen, ways_of
+from fdkvc.ui.dialogs.choices import DIALOG, POLICIES, Chosen, ways_of
 from fdkvc.ui.dialogs.files import DialogFile
 from fdkvc.ui.dialogs.forgotten import Replayed, show_forgotten, show_plan
-from fdkvc.ui.dialogs.vectors import Vectors, read_file
+from fdkvc.ui.dialogs.vectors import LAYERS, VECTORS, ReadRecordings, Vectors, read_file
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import (
     download_files,
@@ -49,12 +48,11 @@ from fdkvc.ui.kit.downloads import (
 from fdkvc.ui.kit.fields import pick
 from fdkvc.ui.kit.frame import page_theme, panel, show_grid, side_by_side
 from fdkvc.ui.kit.glossary import show_glossary
-from fdkvc.ui.kit.jobs import Work
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import Markdown, plain
-from fdkvc.ui.kit.past import warn_cancelled
-from fdkvc.ui.kit.run_panel import run_panel
+from fdkvc.ui.kit.past import Kind, open_run
+from fdkvc.ui.kit.sidebar import MORE_METRICS
 from fdkvc.words import count, listed, percent, ranged
 
 FILES = [
@@ -84,14 +82,31 @@ CHUNK = Field(
     high=MAX_TURN_TOKENS,
 )
 DECIDING = Field("Heads", "", name="modes", default=("each",))
+RUN_FIELDS = (VECTORS, LAYERS, POLICIES, MORE_METRICS, TRIED, DECIDING, PIN, CHUNK)
+"""Fields with the settings of a run."""
 
 LONG = 700
 """Words of a dialog, on average, from which larger budgets are the default."""
 
 
+@dataclass(frozen=True)
+class FileRun:
+    """What is run over a file, by its key: with letters or its trace, or with a model's `vectors`.
+
+    `first` is the dialog that a model reads first, and `link` has the values of `RUN_FIELDS`.
+    """
+
+    replay: Replay
+    key: str
+    vectors: Vectors | None
+    file: DialogFile = field(compare=False, repr=False)
+    first: int = field(default=0, compare=False)
+    link: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+
+
 def show_replay(page: str, chosen: Chosen, lanes: Sequence[Lane], metrics: tuple[str, ...]) -> None:
     """Run all dialogs of the file, and show the result; `metrics` are those beside the evidence."""
-    file = chosen.file
+    file, vectors = chosen.file, chosen.vectors
     measured, every = file.measured, len(file.transcripts)
     which = "the" if every == 1 else "all"
     which = which if measured == every else f"the first {measured} of the"
@@ -102,51 +117,90 @@ def show_replay(page: str, chosen: Chosen, lanes: Sequence[Lane], metrics: tuple
             + (" The command line runs any number." if measured < every else "")
         )
     )
-    if chosen.vectors is not None:
+    if vectors is not None:
         st.caption(
             plain(
-                f"With the vectors of {chosen.vectors.label}, as the mean over the KV heads of the "
-                f"chosen layers; of as many dialogs as {MAX_READ_MEGABYTES} MB hold."
+                f"With the vectors of {vectors.label}, as the mean over the KV heads of the chosen "
+                f"layers; of as many dialogs as {MAX_READ_MEGABYTES} MB hold."
             )
         )
-    settings = _choose(page, chosen, lanes, metrics)
-    work: Work = partial(replay_file, settings, file)
-    if chosen.vectors is not None:
-        work = partial(replay_read_file, settings, file, chosen.vectors)
-    job = run_panel(f"{page}/replay", "Run", work)
-    if job is not None:
-        done: Replayed = job.result
-        changed = (done.settings, done.file.key, done.vectors)
-        _about(done, changed != (settings, file.key, chosen.vectors), job.cancelled.is_set())
-        _show(page, done, chosen.budget)
+
+    def choose(page: str) -> FileRun:
+        settings, first = _choose(page, chosen, lanes, metrics), fields.held(page, DIALOG)
+        link = tuple((row.name, row.written(fields.held(page, row))) for row in RUN_FIELDS)
+        return FileRun(settings, file.key, vectors, file, first, link)
+
+    kind = Kind(
+        page,
+        FileRun,
+        replay_file,
+        choose,
+        lambda run: dict(run.link),
+        lambda *_: RUN_FIELDS,
+        _described,
+        (),
+        finished=lambda run: (int(run.table.dialog.nunique()), len(run.recordings)),
+        measured=lambda run: not run.table.empty,
+        counted="dialogs",
+        belongs=lambda run: run.key == file.key,
+        compare=show_compared,
+        sidebar=False,
+    )
+    shown = open_run(kind)
+    if shown is not None:
+        _about(shown.result)
+        _show(page, shown.result, chosen.budget)
 
 
-def replay_file(settings: Replay, file: DialogFile, **how: Unpack[Execution]) -> Replayed:
-    """Run the dialogs of a file, by their letters or by the trace that it is."""
-    texts = LexicalRecordings(file.transcripts[: file.measured])
-    recordings: Sequence[Recording] = file.traced[: file.measured] or texts
-    about = {"name": file.name, "digest": file.digest, "file": file}
-    return Replayed.measure(settings, recordings, about, **how)
+def _described(run: FileRun) -> str:
+    """Return what is run in words."""
+    by = "" if run.vectors is None else f" as {run.vectors.label} reads them"
+    return (
+        f"{count(run.file.measured, 'dialog')}{by}, "
+        f"{count(len(run.replay.policies), 'policy', 'policies')}, "
+        f"{count(len(run.replay.budgets), 'budget')}"
+    )
 
 
-def replay_read_file(
-    settings: Replay, file: DialogFile, vectors: Vectors, **how: Unpack[Execution]
-) -> Replayed | None:
-    """Run the dialogs of a file by a model's vectors: the means over its KV heads.
+def replay_file(run: FileRun, **how: Unpack[Execution]) -> Replayed | None:
+    """Run the dialogs of a file; with a model's vectors, the means over its KV heads.
 
     None if it is cancelled before the model has read a dialog.
     """
-    read = read_file(vectors, file, **how)
+    file = run.file
+    about: dict[str, Any] = {"name": file.name, "digest": file.digest, "file": file}
+    if run.vectors is None:
+        texts = LexicalRecordings(file.transcripts[: file.measured])
+        traced: Sequence[Recording] = file.traced[: file.measured] or texts
+        return Replayed.measure(run.replay, traced, about, **how)
+    read = read_file(run.vectors, file, run.first, **how)
     if not read.recordings:
         for reason in read.skipped.values():
             raise ValueError(reason)
         return None
-    recordings = [recording for heads in read.recordings.values() for recording in heads]
-    about = {"name": file.name, "digest": file.digest, "file": file}
-    done = Replayed.measure(settings, recordings, about | {"vectors": vectors, "read": read}, **how)
-    firsts = [replace(heads[0], source=read.source) for heads in read.recordings.values()]
+    recordings = [row for at in sorted(read.recordings) for row in read.recordings[at]]
+    done = Replayed.measure(run.replay, recordings, about | {"vectors": run.vectors}, **how)
     table, arguments = _over_heads(done.table), _over_heads(done.arguments)
+    firsts = ReadRecordings(run.vectors, file, read)
     return replace(done, table=table, arguments=arguments, recordings=firsts)
+
+
+def show_compared(page: str, one: Replayed, other: Replayed) -> None:
+    """Show the differences of two runs over a file, paired by dialog; of their first heads."""
+    both, rows = {*one.table.dialog} & {*other.table.dialog}, []
+    for name, run in (("first", one), ("second", other)):
+        table = run.table[run.table.dialog.isin(both) & (run.table.policy != BEST)]
+        table = table[table.heads == run.settings.heads[0]].sort_values("dialog", kind="stable")
+        rows.append(table.assign(known=table.policy, policy=name, heads=""))
+    paired = paired_differences(pd.concat(rows), "second")
+    if paired.empty:
+        st.info("These runs have no dialog, policy, budget and metric in common.")
+        return
+    policies = [read_policy(name).title for name in paired.known]
+    names = [late_metric(name).title for name in paired.metric]
+    words = figures(paired, ("mean_diff", "ci_low", "ci_high"), signs=True)
+    grid = pivot(paired.assign(policy=policies, **{"": names}), words, ["policy", ""])
+    show_grid(grid, "Difference (first − second) by budget")
 
 
 def _over_heads(table: pd.DataFrame) -> pd.DataFrame:
@@ -180,19 +234,15 @@ def _choose(page: str, chosen: Chosen, lanes: Sequence[Lane], metrics: tuple[str
     return Replay(policies, tuple(map(int, budgets)), modes, metrics, chunk=chunk or None)
 
 
-def _about(done: Replayed, changed: bool, cancelled: bool) -> None:
-    finished, requested = done.table.dialog.nunique(), done.requested
+def _about(done: Replayed) -> None:
     services = done.table.services.nunique()
     st.caption(
         plain(
-            f"Shown: {count(finished, 'dialog')}, "
-            f"{count(len(done.settings.policies), 'policy', 'policies')}, "
-            f"{count(len(done.settings.budgets), 'budget')}, {done.seconds:.1f} s. The "
-            f"interval is {over_clusters(services)}. {BEST.capitalize()} is the exact maximum "
+            f"The interval is {over_clusters(services)}. {BEST.capitalize()} is the exact maximum "
             "over all caches of the same size; a second tier may exceed it."
         )
     )
-    if finished == requested and services < MIN_CLUSTERS:
+    if services < MIN_CLUSTERS:
         st.info(
             plain(
                 "Dialogs of one task or with the same services resemble each other, so they count "
@@ -202,22 +252,12 @@ def _about(done: Replayed, changed: bool, cancelled: bool) -> None:
         )
     for sentence in _pinned(done):
         st.caption(plain(sentence))
-    if cancelled:
-        warn_cancelled((finished, requested), "dialogs")
     if missing := not_computed(done.table):
         st.info(plain(f"{missing.capitalize()}."), icon=":material/hourglass_disabled:")
-    if changed:
-        st.info(
-            "The file or the settings have changed since this run. Press Run to measure them.",
-            icon=":material/tune:",
-        )
 
 
 def _show(page: str, done: Replayed, budget: int) -> None:
     summary = _summary(done)
-    if summary.empty:
-        st.info("The run was cancelled before any dialog finished.")
-        return
     metrics = [key for key in dict.fromkeys(done.table.metric) if key in set(summary.metric)]
     st.markdown(plain(recommendation(done, budget)))
     st.caption(plain(f"{RECALL_ONLY} {PROTECT}"))
@@ -231,8 +271,11 @@ def _show(page: str, done: Replayed, budget: int) -> None:
                 chart = drawn(rows[rows.metric == key], title, percent=percents)
                 show_chart(page, f"replay/{key}", chart)
     key = pick(f"{page}/replay/metric", "Table of", titles, width=360)
-    rows = rows[rows.metric == key]
-    show_grid(_by_budget(rows, ["policy"]), titles[key])
+    titled = {policy.name: policy.title for policy in done.settings.policies} | {
+        BEST: BEST.capitalize()
+    }
+    show_grid(replay_grid(done.table, done.baseline, key, titled.__getitem__), titles[key])
+    st.caption(plain(marks_sentence(done.baseline)))
     if done.table.services.nunique() > 1:
         with st.expander("By cluster"):
             title = f"{titles[key]}, by cluster"
@@ -352,13 +395,13 @@ def _titles(done: Replayed, table: pd.DataFrame) -> list[str]:
 
 def report_of(done: Replayed) -> str:
     """Return a run as a report with its first failed call."""
-    every, requested = len(done.file.transcripts), done.requested
+    every, requested = len(done.file.transcripts), len(done.recordings)
     more = []
     if requested < every:
         more.append(f"These are {requested} of {every} dialogs of a file.")
     if done.table.dialog.nunique() < requested:
         more.append(f"The run was cancelled: {count(requested, 'dialog')} were requested.")
-    return dialogs_report(replay_parts(done, trace=bool(done.file.traced)), more)
+    return dialogs_report(replay_parts(done), more)
 
 
 def _by_services(done: Replayed, key: str) -> Grid:
@@ -367,12 +410,5 @@ def _by_services(done: Replayed, key: str) -> Grid:
     table = table.assign(policy=_titles(done, table))
     table = table.drop_duplicates(["services", "policy", "budget"])
     table = pd.concat(rows for _, rows in table.groupby("services", sort=False))
-    return _by_budget(table.assign(ci_low=np.nan, ci_high=np.nan), ["services", "policy"])
-
-
-def _by_budget(table: pd.DataFrame, rows: list[str]) -> Grid:
-    """Return a row for each of `rows` and a column for each budget: mean and interval."""
-    words = np.where(table["mean"].isna(), TOO_LARGE, figures(table)).tolist()
-    grid = pivot(table, words, rows, label="budget {}".format, missing=TOO_LARGE)
-    dialogs = table.groupby(rows, sort=False).n.max()
-    return grid.beside({"dialogs": [*map(str, dialogs)]})
+    table = table.assign(ci_low=np.nan, ci_high=np.nan)
+    return pivot(table, figures(table), ["services", "policy"], label="budget {}".format)

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
-from typing import NamedTuple, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -77,7 +77,7 @@ class Vectors(NamedTuple):
     @property
     def label(self) -> str:
         """The model's name."""
-        return VECTORS.labels[self.model].partition(",")[0]
+        return VECTORS.labels.get(self.model, self.model).partition(",")[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,6 +184,22 @@ def _layers(count: int, chosen: str) -> Sequence[int]:
     layers = [*map(int, chosen.split(","))]
     check_count("layer", layers[-1], 0, count - 1)
     return layers
+
+
+class ReadRecordings(Sequence[Recording]):
+    """The first KV head of each dialog that a model read, looked up in `READ` when needed."""
+
+    def __init__(self, vectors: Vectors, file: DialogFile, read: ReadFile) -> None:
+        self._vectors, self._file, self._source = vectors, file, read.source
+        self.places = sorted(read.recordings)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, at: Any) -> Any:
+        place = self.places[at]
+        recordings = read_file(self._vectors, self._file, place).recordings
+        return replace(recordings[place][0], source=self._source)
 
 
 # ------------------------------------------------------------------------------- controls

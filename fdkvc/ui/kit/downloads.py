@@ -137,11 +137,11 @@ def _drawn(charts: Mapping[str, Spec], key: str, theme: Theme, kind: Kind) -> by
 # ------------------------------------------------------------------------------- runs
 
 STUDY = {
-    "run.json": "seed, parameters, versions, seconds: what is needed to repeat the run",
+    "run.json": "what is needed to repeat the run",
     "summary.csv": "late metrics: mean, interval, published",
     "adaptation.csv": "turns until the new topic holds 80 % of the cache",
     "paired.csv": "differences from the baseline, with t-tests",
-    "comparison.csv": "the same with bootstrap interval, adjusted p and effect size",
+    "comparison.csv": "the same with bootstrap, adjusted p and effect size",
     "latency.csv": "time of a turn, also as a multiple of FIFO's",
     "cost.csv": "time single and batched, bytes of keys, values and scores",
     "cells.csv": "each cell of the paper's tables, with its verdict",
@@ -154,8 +154,8 @@ STUDY = {
     "tables.tex": "the same as LaTeX",
 }
 CONTENT = STUDY | {
-    "sweep.csv": "every setting, and the other policies: mean and interval of each metric",
-    "ablation.csv": "the values of the hyperparameter, measured and published",
+    "sweep.csv": "mean and interval of each metric under every setting",
+    "ablation.csv": "each value of the hyperparameter, and published",
     "ablation_w_c.csv": "the sweep of Table 5",
     "ablation_gamma.csv": "the sweep of Table 6",
 }

@@ -318,9 +318,9 @@ def pick_two(
     `first` and `second` are the label of a box and its choice at first.
     """
     with st.container(horizontal=True):
-        chosen = pick(f"{key}/one", first[0], labels, first[1])
+        chosen = pick(f"{key}/one", first[0], labels, first[1], 370)
         others = {name: label for name, label in labels.items() if name != chosen}
-        return chosen, pick(f"{key}/other", second[0], others, second[1])
+        return chosen, pick(f"{key}/other", second[0], others, second[1], 370)
 
 
 def segments(key: str, label: str, labels: Mapping[str, str], **looks: Any) -> str:

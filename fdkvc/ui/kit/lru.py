@@ -3,7 +3,7 @@
 import sys
 import threading
 import weakref
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from functools import wraps
 from types import ModuleType
@@ -14,58 +14,85 @@ import pandas as pd
 
 from fdkvc.corpora.recordings import Token
 from fdkvc.limits import MAX_COMPUTED_MEGABYTES
+from fdkvc.lm.decoder import Decoder
+from fdkvc.lm.language_model import LanguageModel
 
 Value = TypeVar("Value")
 Arguments = TypeVarTuple("Arguments")
 
 
 def size_of(value: object) -> int:
-    """Return the bytes of a value and of all that it holds, each once; no code."""
-    size, seen, waiting = 0, set[int](), [value]
+    """Return the bytes of a value and of all that it holds, each once; no code, and no models."""
+    return sum(_sizes(value).values())
+
+
+def _sizes(value: object) -> dict[int, int]:
+    """Return the bytes of each array that a value holds, by its id, and of the rest."""
+    arrays: dict[int, int] = {}
+    rest, seen, waiting = 0, set[int](), [value]
     while waiting:
         part = waiting.pop()
         if id(part) in seen:
             continue
         seen.add(id(part))
         if type(part) is Token:  # of which there are many: not looked up one by one
-            size += sys.getsizeof(part) + sum(map(sys.getsizeof, part))
+            rest += sys.getsizeof(part) + sum(map(sys.getsizeof, part))
             continue
-        if isinstance(part, type | ModuleType) or callable(part):
+        if isinstance(part, type | ModuleType | Decoder | LanguageModel) or callable(part):
             continue
         if isinstance(part, pd.DataFrame | pd.Series | pd.Index):
-            size += int(np.sum(part.memory_usage(deep=True)))
+            rest += int(np.sum(part.memory_usage(deep=True)))
             continue
-        size += sys.getsizeof(part)
         if isinstance(part, np.ndarray):
+            arrays[id(part)] = sys.getsizeof(part)
             waiting += [part.base, *(part.ravel().tolist() if part.dtype.hasobject else ())]
-        elif isinstance(part, Mapping):
+            continue
+        rest += sys.getsizeof(part)
+        if isinstance(part, Mapping):
             waiting += [*part, *part.values()]
         elif isinstance(part, list | tuple | set | frozenset):
             waiting += part
         elif hasattr(part, "__dict__"):
             waiting += vars(part).values()
-    return size
+    return {**arrays, id(value): arrays.get(id(value), 0) + rest}
 
 
 class ByteLRU(Generic[Value]):
     """A cache of at most `most` bytes, shared by all sessions; least recently used first out.
 
-    A value is measured once, and the newest stays whatever its size.
+    A value is measured once, arrays that several values hold count once, and the newest value stays
+    whatever its size.
     """
 
     def __init__(self, most: int) -> None:
         self.most, self.size = most, 0
-        self._held: OrderedDict[Hashable, tuple[Value, int]] = OrderedDict()
+        self._held: OrderedDict[Hashable, tuple[Value, dict[int, int]]] = OrderedDict()
+        self._holders: Counter[int] = Counter()
         self._lock = threading.Lock()
 
     def put(self, key: Hashable, value: Value) -> None:
         """Store a value, replacing any of the same key."""
-        size = size_of(value)
+        sizes = _sizes(value)
         with self._lock:
-            self.size += size - self._held.pop(key, (value, 0))[1]
-            self._held[key] = value, size
+            if key in self._held:
+                self._drop(key)
+            self._held[key] = value, sizes
+            self.size += sum(size for part, size in sizes.items() if not self._holders[part])
+            self._holders.update(sizes.keys())
             while self.size > self.most and len(self._held) > 1:
-                self.size -= self._held.popitem(last=False)[1][1]
+                self._drop(next(iter(self._held)))
+
+    def make_room(self, size: int) -> None:
+        """Drop values until so many bytes are left for another."""
+        with self._lock:
+            while self._held and self.size > self.most - size:
+                self._drop(next(iter(self._held)))
+
+    def _drop(self, key: Hashable) -> None:
+        _, sizes = self._held.pop(key)
+        self._holders.subtract(sizes.keys())
+        self.size -= sum(size for part, size in sizes.items() if not self._holders[part])
+        self._holders = +self._holders
 
     def get(self, key: Hashable) -> Value | None:
         """Return the value of a key or None; it counts as used."""

@@ -7,9 +7,8 @@ everything that is not of type `Markdown`; a test checks that Streamlit gets not
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
-from pathlib import Path
 from string import Formatter
 from typing import Any
 
@@ -43,13 +42,6 @@ class Markdown(str):
     def join(self, parts: Iterable[str], /) -> Markdown:
         """Join parts, each escaped unless it is Markdown itself."""
         return Markdown(super().join(map(plain, parts)))
-
-
-def sections(name: str) -> Iterator[tuple[str, Markdown]]:
-    """Yield title and text of each section of a document that is shipped beside the pages."""
-    for section in Path(__file__).parents[1].joinpath(name).read_text("utf-8").split("## ")[1:]:
-        title, body = section.split("\n", 1)
-        yield title, Markdown(body)
 
 
 class _Shown(Formatter):

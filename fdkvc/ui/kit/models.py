@@ -1,5 +1,7 @@
 """The models that pages may load: those with which the process was started, by name."""
 
+from collections.abc import Callable
+
 import streamlit as st
 
 from fdkvc.lm.language_model import LanguageModel, offered_models, shared_language_model
@@ -32,14 +34,19 @@ def language_model(name: str = MODEL.default) -> LanguageModel:
     return shared_language_model(MODELS[name])
 
 
-def load_model(name: str) -> LanguageModel:
-    """Load a model with a progress bar on the page, which ends if it cannot be loaded."""
+def load_model(name: str, otherwise: Callable[[], None] | None = None) -> LanguageModel:
+    """Load a model with a progress bar on the page, which ends if it cannot be loaded.
+
+    `otherwise` then shows something else below the reason.
+    """
     bar, words = st.empty(), plain(f"Loading {MODEL.labels[name]}")
     try:
         model = shared_language_model(MODELS[name], lambda share: bar.progress(share, words))
     except ValueError as error:
         bar.empty()
         problems(sentence(str(error)))
+        if otherwise is not None:
+            otherwise()
         st.stop()
     bar.empty()
     return model

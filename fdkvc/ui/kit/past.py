@@ -5,7 +5,8 @@ or the sidebar has their settings.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from datetime import timedelta, timezone
 from functools import partial
 from typing import Any
@@ -18,15 +19,38 @@ from fdkvc.files.shipped import papers_run
 from fdkvc.parameters import Field
 from fdkvc.policies import read_policy
 from fdkvc.replication.cells import scenario_label
-from fdkvc.replication.pairs import runs_table, same_dialogs
+from fdkvc.replication.tables import runs_table, same_dialogs
 from fdkvc.run.metrics import late_metric
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import offer_zip
 from fdkvc.ui.kit.fields import pick_two
 from fdkvc.ui.kit.jobs import Job
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.kit.run_panel import run_panel, shared_jobs, under_way
+from fdkvc.ui.kit.run_panel import job_key, run_panel, shared_jobs, shown_key
 from fdkvc.words import count, minus
+
+
+def finished_dialogs(run: Any) -> tuple[int, int]:
+    """Return how many dialogs of each scenario have finished, and how many were requested."""
+    benchmark = run.results.benchmark
+    return min(run.results.dialogs(row.key) for row in benchmark.scenarios), benchmark.dialogs
+
+
+def show_benchmarks_compared(page: str, one: Any, other: Any) -> None:
+    """Show the differences of two runs of scenarios."""
+    table = runs_table(one.results, other.results)
+    if table.empty:
+        st.info("These runs have no scenario, policy and metric in common.")
+        return
+    st.markdown(
+        "Both runs have the same dialogs: differences are paired over those that both finished."
+        if same_dialogs(one.results, other.results)
+        else "The runs have different dialogs: their means are compared."
+    )
+    st.dataframe(compared(table), hide_index=True, key=f"{page}/runs-table", height="content")
+    tests = int(table.p_holm.notna().sum())
+    if tests:
+        st.caption(plain(f"95 % intervals; p is adjusted for {count(tests, 'test')} (Holm)."))
 
 
 @dataclass(frozen=True)
@@ -46,6 +70,16 @@ class Kind:
     describe: Callable[[Any], str]
     shipped: Sequence[Any]
     rest: Callable[[Any], str] = lambda run: ""
+    finished: Callable[[Any], tuple[int, int]] = finished_dialogs
+    """How many dialogs have finished, and how many were requested."""
+    measured: Callable[[Any], bool] = lambda run: any(run.results.measured.values())
+    """Whether it has any results."""
+    counted: str = "dialogs of each scenario"
+    belongs: Callable[[Any], bool] = lambda settings: True
+    """Whether a run of such settings is listed."""
+    compare: Callable[[str, Any, Any], None] = show_benchmarks_compared
+    sidebar: bool = True
+    """Whether `choose` is in the sidebar, below the button."""
 
 
 @dataclass(frozen=True)
@@ -68,35 +102,12 @@ class Past:
         return self.job is not None and self.job.cancelled.is_set()
 
     @property
-    def finished(self) -> tuple[int, int]:
-        """How many dialogs of each scenario have finished, and how many were requested."""
-        results = self.result.results
-        benchmark = results.benchmark
-        done = (results.dialogs(scenario.key) for scenario in benchmark.scenarios)
-        return min(done), benchmark.dialogs
-
-    @property
     def time(self) -> str:
         """When it was requested, on the reader's clock."""
         if self.job is None:
             return papers_run().made
         zone = timezone(timedelta(minutes=-(st.context.timezone_offset or 0)))
         return f"{self.job.requested.astimezone(zone):%d %b %H:%M:%S}"
-
-
-@dataclass
-class _View:
-    """What a session has seen of a page's runs: settings, and the names of runs."""
-
-    seen: list[Any] = field(default_factory=list)
-    looked_for: Any = None
-    showing: str = ""
-    ended: str = ""
-
-
-def _view(page: str) -> _View:
-    view: _View = st.session_state.setdefault(f"{page}/runs", _View())
-    return view
 
 
 def _title(page: str, name: str) -> str:
@@ -109,16 +120,19 @@ def open_run(kind: Kind, beside: Callable[[Any], object] = lambda settings: None
     That is None if there is none, or if it has no results. `beside` shows what is beside the list.
     """
     page = kind.page
-    with st.sidebar:
-        above = st.container()
+    with st.sidebar if kind.sidebar else st.container():
+        above = st.container() if kind.sidebar else nullcontext()
         settings = kind.choose(page)
         with above:
-            job = run_panel(page, "Run", partial(kind.measure, settings), settings)
-    view = _view(page)
-    if settings not in view.seen:
-        view.seen.append(settings)
+            run_panel(page, "Run", partial(kind.measure, settings), settings, [*_shipped(kind)])
     every = available_runs(kind)
-    shown = _at_hand(view, every, settings, job)
+    shown = every.get(st.session_state.get(shown_key(page), ""))
+    if shown is None or shown.settings != settings:
+        for past in every.values():
+            if past.settings == settings and not past.cancelled:
+                shown = past  # the last one
+    if shown is not None:
+        st.session_state[shown_key(page)] = shown.name
     with st.container(horizontal=True, vertical_alignment="center"):
         if every:
             _list(kind, every, shown)
@@ -130,24 +144,21 @@ def open_run(kind: Kind, beside: Callable[[Any], object] = lambda settings: None
         )
         return None
     _describe(kind, shown, settings)
-    if not any(shown.result.results.measured.values()):
+    if not kind.measured(shown.result):
         st.info("The run was cancelled before its first dialogs finished.")
         return None
     return shown
 
 
 def available_runs(kind: Kind) -> dict[str, Past]:
-    """Return every run with a result by name: those shipped and seen here, then oldest first."""
-    runs = [
-        Past(f"shipped {kind.describe(run.settings)}", run)
-        for run in kind.shipped
-        if run.settings in _view(kind.page).seen
-    ]
+    """Return every run with a result by name: those that are shipped, then oldest first."""
+    runs = [*_shipped(kind).values()]
     for job in shared_jobs().results(kind.settings_type):
         # One that ends while the page is drawn is shown, and listed, when it is drawn again.
-        if job.name != under_way(kind.page):
+        running = st.session_state.get(job_key(kind.page))
+        if job.name != running and kind.belongs(job.content):
             past = Past(job.name, job.result, job)
-            done, requested = past.finished
+            done, requested = kind.finished(past.result)
             cancelled = f", cancelled after {done:,} of {requested:,} dialogs" * past.cancelled
             runs.append(replace(past, title=f"Run at {past.time}{cancelled}"))
     for at, past in enumerate(runs):
@@ -158,22 +169,9 @@ def available_runs(kind: Kind) -> dict[str, Past]:
     return {past.name: past for past in runs}
 
 
-def _at_hand(view: _View, every: Mapping[str, Past], settings: Any, job: Job | None) -> Past | None:
-    """Return the run to show for these settings, None if there is none.
-
-    That is the run of `job` if it has just ended, else the last one of these settings that was not
-    cancelled, else the one shown.
-    """
-    if job is not None and job.name != view.ended:
-        view.ended = view.showing = job.name
-    elif view.looked_for != settings:
-        same = [
-            past.name for past in every.values() if past.settings == settings and not past.cancelled
-        ]
-        if same and view.showing not in same:
-            view.showing = same[-1]
-    view.looked_for = settings
-    return every.get(view.showing)
+def _shipped(kind: Kind) -> dict[str, Past]:
+    runs = [Past(f"shipped {kind.describe(run.settings)}", run) for run in kind.shipped]
+    return {past.name: past for past in runs}
 
 
 def _describe(kind: Kind, past: Past, settings: Any) -> None:
@@ -185,10 +183,10 @@ def _describe(kind: Kind, past: Past, settings: Any) -> None:
         origin = f", run at {past.time}, took {past.job.seconds:.1f} s."
     st.caption(plain(f"Shown: {kind.describe(past.settings)}{origin}"))
     if past.cancelled:
-        warn_cancelled(past.finished, "dialogs of each scenario", kind.rest(past.result))
+        warn_cancelled(kind.finished(past.result), kind.counted, kind.rest(past.result))
     if past.settings != settings:
         st.info(
-            "The sidebar's settings differ from this run's: press Run to measure them.",
+            "The settings differ from this run's: press Run to measure them.",
             icon=":material/tune:",
         )
 
@@ -243,35 +241,21 @@ def _row(kind: Kind, past: Past, is_shown: bool) -> None:
 def _show(kind: Kind, past: Past) -> None:
     link = kind.link(past.settings)
     fields.adopt(kind.page, kind.link_fields(kind.page, link), link)
-    _view(kind.page).showing = past.name
+    st.session_state[shown_key(kind.page)] = past.name
 
 
 def _delete(page: str, name: str) -> None:
-    if st.session_state.get(f"{page}/shown") == name:
-        del st.session_state[f"{page}/shown"]
+    if st.session_state.get(shown_key(page)) == name:
+        del st.session_state[shown_key(page)]
     shared_jobs().drop(name)
-    _view(page).looked_for = None
 
 
 @st.fragment
 def _compare(kind: Kind, every: Mapping[str, Past]) -> None:
     titles = {name: past.title for name, past in every.items()}
     last = list(titles)[-1]
-    one, other = pick_two(f"{kind.page}/runs-pair", titles, ("Compare", last), ("with", ""))
-    results = [every[name].result.results for name in (one, other)]
-    table = runs_table(*results)
-    if table.empty:
-        st.info("These runs have no scenario, policy and metric in common.")
-        return
-    st.markdown(
-        "Both runs have the same dialogs: differences are paired over those that both finished."
-        if same_dialogs(*results)
-        else "The runs have different dialogs: their means are compared."
-    )
-    st.dataframe(compared(table), hide_index=True, key=f"{kind.page}/runs-table", height="content")
-    tests = int(table.p_holm.notna().sum())
-    if tests:
-        st.caption(plain(f"95 % intervals; p is adjusted for {count(tests, 'test')} (Holm)."))
+    pair = pick_two(f"{kind.page}/runs-pair", titles, ("Compare", last), ("with", ""))
+    kind.compare(kind.page, *(every[name].result for name in pair))
 
 
 def compared(table: pd.DataFrame) -> pd.DataFrame:

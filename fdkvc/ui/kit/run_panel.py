@@ -1,7 +1,7 @@
 """Run, progress and Cancel: what a page shows of its background run."""
 
 import math
-from collections.abc import Hashable
+from collections.abc import Container, Hashable
 
 import streamlit as st
 
@@ -18,14 +18,26 @@ def shared_jobs() -> Jobs:
     return Jobs()
 
 
-def run_panel(page: str, name: str, work: Work, content: Hashable = None) -> Job | None:
+def job_key(page: str) -> str:
+    """Return where a session holds the name of a page's job until its result is shown."""
+    return f"{page}/job"
+
+
+def shown_key(page: str) -> str:
+    """Return where a session holds the name of the run that a page shows."""
+    return f"{page}/shown"
+
+
+def run_panel(
+    page: str, name: str, work: Work, content: Hashable = None, shipped: Container[str] = ()
+) -> Job | None:
     """Show the button that runs, the progress and Cancel; return the latest job with a result.
 
     Each page has one run, which is found again when the user comes back. While it is under way, the
-    job before it is returned.
+    job before it is returned. A page may also show runs that are `shipped`, by name.
     """
-    jobs, job_key, shown_key = shared_jobs(), f"{page}/job", f"{page}/shown"
-    job = jobs.find(st.session_state.get(job_key))
+    jobs = shared_jobs()
+    job = jobs.find(st.session_state.get(job_key(page)))
     busy = job is not None and not job.finished
     with st.container(horizontal=True, vertical_alignment="center", key=f"run-{page}"):
         # No callback: it would start the work of the run before a setting that has just been typed.
@@ -43,22 +55,17 @@ def run_panel(page: str, name: str, work: Work, content: Hashable = None) -> Job
     if job is not None and not busy:
         problems(job.problem)
         if job.result is not None:
-            st.session_state[shown_key] = job.name
+            st.session_state[shown_key(page)] = st.session_state.pop(job_key(page))
         elif job.cancelled.is_set():
             st.info("Cancelled before it started.", icon=":material/cancel:")
-    shown = jobs.find(st.session_state.get(shown_key))
-    if shown_key in st.session_state and shown is None:
+    showing = st.session_state.get(shown_key(page))
+    shown = jobs.find(showing)
+    if showing and shown is None and showing not in shipped:
         st.info(
             "The last results were dropped to free memory: run again.", icon=":material/history:"
         )
-        del st.session_state[shown_key]
+        del st.session_state[shown_key(page)]
     return shown
-
-
-def under_way(page: str) -> str:
-    """Return the name of a page's run that `run_panel` has not yet found to have a result."""
-    job = st.session_state.get(f"{page}/job", "")
-    return "" if job == st.session_state.get(f"{page}/shown") else str(job)
 
 
 def show_command(limit: str, command: str) -> None:
@@ -69,7 +76,7 @@ def show_command(limit: str, command: str) -> None:
 
 def start_run(page: str, work: Work, content: Hashable = None) -> None:
     """Begin a page's run."""
-    st.session_state[f"{page}/job"] = shared_jobs().start(work, content).name
+    st.session_state[job_key(page)] = shared_jobs().start(work, content).name
 
 
 @st.fragment(run_every=POLL_SECONDS)

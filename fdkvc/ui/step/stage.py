@@ -88,7 +88,7 @@ def _verdict(changes: Sequence[Change]) -> str:
     """Say what the nearest changes that reverse a decision mean."""
     words = "No tried value of any single setting would have decided otherwise."
     if any(change.after is not None for change in changes):
-        words = "Each of these alone is enough; the change in % is of the allowed range."
+        words = "Each of these alone is enough. In %: the change, as a share of the allowed range."
     every = all(isinstance(change.before, int) and change.step == 1 for change in changes)
     return words if every else f"{words} Not every value was tried."
 

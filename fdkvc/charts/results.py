@@ -1,0 +1,296 @@
+"""Measured results: over budgets or turns, by scenario, and their distribution over dialogs."""
+
+import json
+from collections.abc import Sequence
+
+import altair as alt
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from fdkvc.charts.theme import (
+    DASHES,
+    FD_KVC,
+    GREYS,
+    SHAPES,
+    Panel,
+    Spec,
+    Theme,
+    axis_between,
+    cycled,
+    dashed_rule,
+    legend_columns,
+    mean_band,
+    mean_tips,
+    panel_title,
+    policy_legend,
+    policy_lines,
+    policy_scale,
+    policy_tints,
+    single,
+    tips,
+    top_legend,
+    unchecked,
+)
+
+DOT_HEIGHT = 13
+BINS = 48
+ROW_HEIGHT = 62
+FILL = 0.86  # share of a row's height that its highest bar takes
+
+
+@unchecked
+def budgets_chart(
+    table: pd.DataFrame,
+    title: str,
+    theme: Theme,
+    *,
+    policies: Sequence[str] = (),
+    percent: bool = True,
+    top: float = 0,
+    intervals: bool = True,
+) -> Spec:
+    """Return one metric over rising budgets with its data, from 0 to `top`.
+
+    `table` has columns policy, budget, n, mean, ci_low and ci_high; `policies` are in the order of
+    their colours, by default that of the table.
+    """
+    table = table[["policy", "budget", "n", "mean", "ci_low", "ci_high"]].reset_index(drop=True)
+    if not top:
+        highest = float(table[["mean"] if percent else ["mean", "ci_high"]].max().max())
+        top = max(1.0, 1.05 * highest) if percent else 1.05 * highest
+    budgets = sorted(table.budget.unique().tolist())
+    policies = policies or table.policy.unique().tolist()
+    intervals = intervals and bool(table.ci_high.notna().any())
+    room = (budgets[-1] / budgets[0]) ** 0.04 if len(budgets) > 1 else 2
+    base = alt.Chart(alt.NamedData("budgets")).encode(
+        x=alt.X(
+            "budget:Q",
+            # Budgets grow by factors, which this axis spaces evenly.
+            scale=alt.Scale(type="log", domain=[budgets[0] / room, budgets[-1] * room], nice=False),
+            axis=alt.Axis(title="budget", values=budgets, grid=False, format=",d"),
+        )
+    )
+    ends, form = (0, top), ".0%" if percent else "~f"
+    y = axis_between(alt.Y, "mean", ends, tickCount=5, format=form)
+    tints, legend = policy_scale(policies, theme), policy_legend(policies)
+    means = mean_tips(".1%" if percent else ".2f", intervals)
+    tooltip = ["policy:N", "budget:Q", *means, alt.Tooltip("n:Q", title="dialogs")]
+    layers = policy_lines(base.encode(y=y), policies, tints, tooltip, 70, legend)
+    subtitle = "mean over the dialogs"
+    if intervals:
+        subtitle += ", with its 95 % interval over clusters"
+        colour = alt.Color("policy:N", scale=tints, legend=legend)
+        layers.insert(0, mean_band(base.encode(color=colour), ends, opacity=0.2, clip=True))
+    heading = panel_title(title, subtitle)
+    return single(theme, {"budgets": table}, *layers, height=280, title=heading)
+
+
+@unchecked
+def series_chart(
+    table: pd.DataFrame,
+    schedule: str,
+    title: str,
+    subtitle: str,
+    policies: Sequence[str],
+    ends: tuple[float, float],
+    theme: Theme,
+) -> Spec:
+    """Return one quantity over the turns of a schedule with its data, on a y axis with these ends.
+
+    `table` has columns policy, turn, topic, mean, ci_low and ci_high; `policies` are in the order
+    of their colours.
+    """
+    legend = top_legend(
+        symbolType="stroke", symbolStrokeWidth=2, symbolOpacity=1, symbolSize=300, offset=18
+    )
+    base = alt.Chart(alt.NamedData("series")).encode(
+        x=_turns("turn", len(schedule)),
+        color=alt.Color("policy:N", scale=policy_scale(policies, theme), legend=legend),
+    )
+    lines = base.mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=26)).encode(
+        y=axis_between(alt.Y, "mean", ends, tickCount=5, format="~g"),
+        strokeDash=alt.StrokeDash("policy:N", scale=cycled(policies, DASHES), legend=legend),
+        tooltip=["turn:Q", "topic:N", "policy:N", *mean_tips(".4f")],
+    )
+    layers = *_topics(len(schedule), theme), mean_band(base, ends, opacity=0.25), lines
+    data = {"series": table, "topics": topics_data(schedule)}
+    return single(theme, data, *layers, height=210, title=panel_title(title, subtitle))
+
+
+@unchecked
+def damage_chart(table: pd.DataFrame, policies: Sequence[str], theme: Theme) -> Spec:
+    """Return the damage over the turns with its data (policy, turn, speaker, tokens, kl)."""
+    high = max(0.1, float(table.kl.max()))
+    ends = -0.05 * high, 1.05 * high
+    base = alt.Chart(alt.NamedData("damage")).encode(
+        x=_turns("turn", int(table.turn.max()) + 1),
+        y=axis_between(alt.Y, "kl", ends, tickCount=5, format="~g"),
+    )
+    words = "policy:N", "turn:Q", "speaker:N", "tokens:Q"
+    tooltip = [*words, *tips(".3f", kl="nats a token")]
+    tints, legend = policy_scale(policies, theme), policy_legend(policies)
+    lines = policy_lines(base, policies, tints, tooltip, 60, legend)
+    title = panel_title("Damage", "KL from the full cache, nats a token")
+    return single(theme, {"damage": table}, *lines, height=260, title=title)
+
+
+def _turns(field: str, turns: int) -> alt.X:
+    axis = {"title": "turn", "format": "d", "tickCount": min(turns, 20), "grid": False}
+    return axis_between(alt.X, field, (-0.5, turns - 0.5), **axis)
+
+
+def _topics(turns: int, theme: Theme) -> list[Panel]:
+    """Shade every other run of a topic, and write its letter at the top."""
+    base = alt.Chart(alt.NamedData("topics"))
+    shade = base.transform_filter(alt.datum.shaded).mark_rect(
+        color=theme.faint, opacity=0.35, aria=False
+    )
+    letters = base.mark_text(color=theme.ink, opacity=0.8, fontWeight="bold", aria=False)
+    return [
+        shade.encode(x=_turns("left", turns), x2="right"),
+        letters.encode(x=_turns("middle", turns), y=alt.value(-9), text="topic:N"),
+    ]
+
+
+def topics_data(schedule: str) -> pd.DataFrame:
+    """Return the runs of turns with the same topic, every other one shaded."""
+    turns = pd.DataFrame({"topic": list(schedule), "turn": range(len(schedule))})
+    run = (turns.topic != turns.topic.shift()).cumsum()
+    runs = turns.groupby(run, as_index=False).agg(
+        topic=("topic", "first"), left=("turn", "min"), right=("turn", "max")
+    )
+    left, right = runs.left - 0.5, runs.right + 0.5
+    shaded = runs.index % 2 == 1
+    return runs.assign(left=left, right=right, middle=(left + right) / 2, shaded=shaded)
+
+
+@unchecked
+def dots_chart(
+    table: pd.DataFrame,
+    title: str,
+    subtitle: str,
+    theme: Theme,
+    of: str = "scenario",
+    ends: tuple[float, float] | None = None,
+) -> Spec:
+    """Return figures as dots with their data, a row of the chart for each `row` of the table.
+
+    `table` has columns row, name, mean, ci_low, ci_high and words; rows begin at the top, names are
+    in the order of their colours, and `of` says what a row is. The x axis has these `ends`; by
+    default it shows zero and every interval.
+    """
+    if ends is None:
+        numbers = table[["mean", "ci_low", "ci_high"]]  # a few dialogs have no intervals
+        low, high = min(0.0, float(numbers.min().min())), max(0.0, float(numbers.max().max()))
+        room = 0.04 * (high - low) or 1.0
+        ends = low - room, high + room
+    rows, names = (table[column].unique().tolist() for column in ("row", "name"))
+    legend = top_legend(columns=legend_columns(names)) if len(names) > 1 else None
+    if len(names) == 1:  # rows may be policies
+        (tint,), hue = policy_tints(names, theme), theme.policies[GREYS]
+        tints = [hue if row.startswith(FD_KVC) else tint for row in rows]
+        color = alt.Color("row:N", scale=alt.Scale(domain=rows, range=tints), legend=None)
+    else:
+        color = alt.Color("name:N", scale=policy_scale(names, theme), legend=legend)
+    base = alt.Chart(alt.NamedData("dots")).encode(
+        y=alt.Y(
+            "row:N",
+            scale=alt.Scale(domain=rows, paddingInner=0.25, paddingOuter=0.15),
+            axis=alt.Axis(title=None, ticks=False, domain=False, labelLimit=190),
+        ),
+        yOffset=alt.YOffset("name:N", scale=alt.Scale(domain=names)),
+        color=color,
+    )
+    intervals = base.mark_rule(strokeWidth=2, clip=True, aria=False)
+    intervals = intervals.encode(x="ci_low:Q", x2="ci_high")
+    dots = base.mark_point(filled=True, size=55, opacity=1, clip=True).encode(
+        x=axis_between(alt.X, "mean", ends, format="~f", tickCount=5),
+        shape=alt.Shape("name:N", scale=cycled(names, SHAPES), legend=legend),
+        tooltip=[
+            alt.Tooltip("row:N", title=of),
+            alt.Tooltip("name:N", title="of"),
+            *mean_tips(".4f"),
+            alt.Tooltip("words:N", title=" "),
+        ],
+    )
+    layers = dashed_rule(0, ends, theme), intervals, dots
+    height = len(rows) * (DOT_HEIGHT * len(names) + 14)
+    heading = panel_title(title, subtitle)
+    return single(theme, {"dots": table}, *layers, height=height, title=heading)
+
+
+@unchecked
+def spread_chart(
+    values: dict[str, NDArray[np.float32]],
+    title: str,
+    subtitle: str,
+    theme: Theme,
+    least: float = 0,
+) -> Spec:
+    """Return the histograms of values (n,) by policy with their data, one below the other.
+
+    The x axis reaches at least over ± `least`.
+    """
+    low, high = spread_range(values)
+    if least:
+        low, high = min(low, -least), max(high, least)
+    rows = len(values)
+    y = axis_between(
+        alt.Y,
+        "top",
+        (rows, 0),
+        values=[row + 0.5 for row in range(rows)],
+        labelExpr=f"{json.dumps([*values])}[floor(datum.value)]",
+        ticks=False,
+        domain=False,
+        grid=False,
+        labelLimit=150,
+    )
+    bars = alt.Chart(alt.NamedData("bars")).mark_rect()
+    bars = bars.encode(
+        x=axis_between(alt.X, "left", (low, high), format="~g", tickCount=8),
+        x2="right",
+        y=y,
+        y2="bottom",
+        color=alt.Color("policy:N", scale=policy_scale([*values], theme), legend=None),
+        tooltip=["policy:N", *tips(".4f", left="from", right="to"), "dialogs:Q"],
+    )
+    means = alt.Chart(alt.NamedData("means")).mark_rule(color=theme.ink, strokeWidth=2)
+    tooltip = ["policy:N", "dialogs:Q", *mean_tips(".4f", interval=False)]
+    means = means.encode(x="mean:Q", y=y, y2="bottom", tooltip=tooltip)
+    data = {"bars": bars_data(values), "means": means_data(values)}
+    heading = panel_title(title, subtitle)
+    return single(theme, data, bars, means, height=ROW_HEIGHT * rows, title=heading)
+
+
+def spread_range(values: dict[str, NDArray[np.float32]]) -> tuple[float, float]:
+    """Return the ends of an axis that shows every dialog, with a little room."""
+    low = min(float(row.min()) for row in values.values())
+    high = max(float(row.max()) for row in values.values())
+    room = 0.03 * (high - low) or 0.05 * abs(high) or 0.05
+    return low - room, high + room
+
+
+def bars_data(values: dict[str, NDArray[np.float32]]) -> pd.DataFrame:
+    """Count the dialogs, values (n,) by policy, in equal bins that all policies share."""
+    low, high = spread_range(values)
+    rows = []
+    for place, (policy, row) in enumerate(values.items()):
+        counts, edges = np.histogram(row, bins=BINS, range=(low, high))
+        bottom = place + 1.0
+        rows += [
+            (policy, left, right, bottom - FILL * count / counts.max(), bottom, count)
+            for left, right, count in zip(edges[:-1], edges[1:], counts, strict=True)
+            if count
+        ]
+    return pd.DataFrame(rows, columns=["policy", "left", "right", "top", "bottom", "dialogs"])
+
+
+def means_data(values: dict[str, NDArray[np.float32]]) -> pd.DataFrame:
+    """Return where each policy's mean is."""
+    rows = [
+        (policy, float(row.mean(dtype=np.float64)), place + 1 - FILL, place + 1.0, len(row))
+        for place, (policy, row) in enumerate(values.items())
+    ]
+    return pd.DataFrame(rows, columns=["policy", "mean", "top", "bottom", "dialogs"])

@@ -1,0 +1,475 @@
+"""Policies in llama.cpp: a chat of any length in a fixed context.
+
+A `llama_cpp.Llama` holds the same tokens in all layers and heads, and can remove any of them. So a
+policy decides for the whole model, and by text alone: llama.cpp gives out no attention, keys or
+hidden states. The next token of a sequence must follow its last one, so where a policy evicts the
+newest tokens, later ones come nearer to those before.
+
+Closing gaps between positions is as in Xiao et al. 2024, *Efficient Streaming Language Models with
+Attention Sinks*.
+"""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import io
+import warnings
+import zipfile
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Self
+from weakref import WeakKeyDictionary, ref
+
+import llama_cpp
+import numpy as np
+
+from fdkvc.attention import Floats, Ints
+from fdkvc.corpora.arrays import one_dialog
+from fdkvc.corpora.model_text import Passage, Writer
+from fdkvc.dialogs import DialogBatch
+from fdkvc.limits import MAX_WRITTEN_TOKENS
+from fdkvc.live.llama_context import (
+    check_model,
+    llama_tokens,
+    read_batch,
+    set_state,
+    state_of,
+    vocabulary_of,
+)
+from fdkvc.lm.head_eviction import check_no_future
+from fdkvc.parameters import Field, check_count
+from fdkvc.policies import POLICIES, Policy
+from fdkvc.run.online import OnlineCache
+from fdkvc.run.sinks import FirstTokensWarning, sinks_notes
+
+BY_TEXT = {
+    *("positions", "history", "chance", "surprisal", "similarity"),
+    *("speakers", "words", "traits"),
+}
+"""What a policy may look at here. Two tokens are similar if they are the same."""
+
+POSITIONS = Field(
+    "Positions",
+    "Whether held tokens keep their positions, up to the longest text of the model, or close the "
+    "gaps after each eviction.",
+    name="positions",
+    default="kept",
+    choices={"kept": "as they were", "slots": "closed up"},
+)
+
+SURPRISAL = Field(
+    "Surprisal",
+    "By how frequent a token's word is, or by the model's own predictions.",
+    name="surprisal",
+    default="words",
+    choices={"words": "of words", "model": "of the model's predictions"},
+)
+
+_IDENTITY_WIDTH = 128  # random vectors of different tokens then have a cosine below 0.6
+
+_IN_CONTEXT: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # the text in each context
+
+
+class LlamaText:
+    """A text in the context of a `llama_cpp.Llama`, from which a policy evicts between turns.
+
+    Several texts may share a `Llama`: one is in its context, and the others are kept as bytes. Use
+    the `Llama` for nothing else meanwhile.
+
+    Parameters
+    ----------
+    llama : llama_cpp.Llama
+        A model whose layers all attend to all tokens, with options of your choice (flash attention,
+        ``type_k``, ``type_v``, ``n_ubatch``, …).
+    policy : Policy
+        One that decides by text.
+    budget : int
+        Tokens to hold at the end of a turn, fewer than the context has.
+    positions : {"kept", "slots"}
+        See `POSITIONS`. Kept positions are closed up once they reach the model's last one.
+    surprisal : {"words", "model"}
+        See `SURPRISAL`.
+
+    Attributes
+    ----------
+    ids : list of int
+        All tokens of the text.
+    held : array
+        Places in the text of the tokens that the context holds.
+    ends : list of int
+        Tokens read at the end of each turn.
+
+    Raises
+    ------
+    ValueError
+        For an unsupported policy, option or model; when reading, if llama.cpp cannot. Then the text
+        is as it was.
+
+    Warns
+    -----
+    FirstTokensWarning
+        If the policy can evict the first tokens of a text, which pretrained models attend to.
+    """
+
+    def __init__(
+        self,
+        llama: Any,
+        policy: Policy,
+        budget: int,
+        *,
+        positions: str = POSITIONS.default,
+        surprisal: str = SURPRISAL.default,
+    ) -> None:
+        check_by_text(policy)
+        POSITIONS.check(positions, "positions")
+        SURPRISAL.check(surprisal, "surprisal")
+        check_count("budget", budget, high=llama.n_ctx() - 1)
+        self._memory = llama_cpp.llama_get_memory(llama.ctx)
+        self._can_shift = bool(llama_cpp.llama_memory_can_shift(self._memory))
+        check_model(llama.model)
+        if positions == "slots" and not self._can_shift:
+            raise ValueError("the positions of this model cannot be shifted: keep them")
+        for sentence in sinks_notes([policy], [budget]):
+            warnings.warn(sentence, FirstTokensWarning, stacklevel=2)
+        self.llama, self.policy, self.budget = llama, policy, budget
+        self.positions, self.surprisal = positions, surprisal
+        self.tokens = llama_tokens(llama)
+        self.ids: list[int] = []
+        self.ends: list[int] = []
+        self.held: Ints = np.empty(0, np.intp)
+        self._places: Ints = np.empty(0, np.intp)  # the position of each token held
+        self._cache = OnlineCache(policy, budget)
+        self._seen: list[dict[str, Any]] = []  # what the policy saw of each turn
+        self._ahead: dict[str, Any] = {}  # the same of a passage that is read in parts
+        self._nats: list[float] = []  # surprisal of the turn's tokens, by the model
+        self._logits: Floats | None = None  # after the last token, for the surprisal of the next
+        self._state: bytes | None = None  # of a text that is not in the context
+
+    def __repr__(self) -> str:
+        held = f"{len(self.held):,} of {len(self.ids):,} tokens"
+        return f"{type(self).__name__}({self.policy.name}, budget {self.budget}, holds {held})"
+
+    # ------------------------------------------------------------------------------ reading
+
+    def read(self, ids: Sequence[int], *, last: int | None = 1) -> Floats:
+        """Read the next tokens of the turn; return the logits after the `last` of them (n, V).
+
+        `last` is None for all. Tokens for which the context has no room are read in parts, each of
+        which ends a turn.
+        """
+        skipped = 0 if last is None else max(len(ids) - last, 0)
+        if len(ids) > self._room:
+            passage = [*self.ids[self._turn_start :], *ids]
+            self._ahead = self.tokens.features(passage, self.policy.looks_at)
+        logits, done = [np.empty((0, self.llama.n_vocab()), np.float32)], 0
+        while done < len(ids):
+            if not self._room:
+                self.end_turn()
+            part = ids[done : done + self._room]
+            logits.append(self._decode(part, min(max(skipped - done, 0), len(part))))
+            done += len(part)
+        return np.concatenate(logits)
+
+    @property
+    def _turn_start(self) -> int:
+        return self.ends[-1] if self.ends else 0
+
+    @property
+    def _room(self) -> int:
+        return int(self.llama.n_ctx()) - len(self.held)
+
+    def _decode(self, ids: Sequence[int], skipped: int) -> Floats:
+        """Read tokens for which there is room; return the logits after all but some (n, V)."""
+        self._bring()
+        start = self._places.max(initial=-1) + 1  # llama.cpp takes no other position
+        if start + len(ids) > llama_cpp.llama_model_n_ctx_train(self.llama.model):
+            self._close_gaps()
+            start = len(self._places)
+        rows, nats, before = [], list[float](), self._logits
+        predicts = self.surprisal == "model" and "surprisal" in self.policy.looks_at
+        try:
+            for first in range(0, len(ids), self.llama.n_batch):
+                part = ids[first : first + self.llama.n_batch]
+                skip = min(max(skipped - first, 0), len(part))
+                logits = read_batch(self.llama, part, start + first, 0 if predicts else skip)
+                if predicts:
+                    nats += _surprisal(before, logits, part)
+                    before, logits = logits[-1], logits[skip:]
+                rows.append(logits)
+        except ValueError:
+            llama_cpp.llama_memory_seq_rm(self._memory, 0, int(start), -1)
+            raise
+        self._logits, self._nats = before, [*self._nats, *nats]
+        self.held = np.append(self.held, len(self.ids) + np.arange(len(ids)))
+        self._places = np.append(self._places, start + np.arange(len(ids)))
+        self.ids = [*self.ids, *ids]
+        return np.concatenate(rows)
+
+    # ------------------------------------------------------------------------------ eviction
+
+    def end_turn(self) -> list[int]:
+        """End the turn: the policy evicts. Return the places of the evicted tokens in the text."""
+        ids = self.ids[self._turn_start :]
+        if not ids:
+            return []
+        self._bring()
+        seen = self._observed(ids)
+        cache = copy.copy(self._cache)
+        kept = cache.feed(**_vectors(self.policy, ids), **seen).kept
+        goes = ~np.isin(self.held, kept)
+        for low, high in _runs(self._places[goes]):
+            if not llama_cpp.llama_memory_seq_rm(self._memory, 0, low, high):
+                raise ValueError("llama.cpp could not remove tokens from its context")
+        evicted: list[int] = self.held[goes].tolist()
+        self.held, self._places = self.held[~goes], self._places[~goes]
+        self._cache, self._seen, self._nats = cache, [*self._seen, seen], []
+        self.ends = [*self.ends, len(self.ids)]
+        if self.positions == "slots":
+            self._close_gaps()
+        return evicted
+
+    def _observed(self, ids: Sequence[int]) -> dict[str, Any]:
+        """Return what the policy may see of the text of the turn's tokens, of each (n, ...)."""
+        known = len(next(iter(self._ahead.values()), ()))
+        parts = (
+            [{name: column[: len(ids)] for name, column in self._ahead.items()}] if known else []
+        )
+        self._ahead = {name: column[len(ids) :] for name, column in self._ahead.items()}
+        if known < len(ids):
+            parts.append(self.tokens.features(ids[known:], self.policy.looks_at))
+        seen = _joined(parts)
+        if "speakers" in seen and self._seen:  # the next part of a passage has no mark
+            speakers = seen["speakers"]
+            seen["speakers"] = np.where(speakers < 0, self._seen[-1]["speakers"][-1], speakers)
+        if self._nats:
+            seen["surprisal"] = np.array(self._nats, np.float32)
+        return seen
+
+    def _close_gaps(self) -> None:
+        """Shift what is held to the positions from 0 on."""
+        if not self._can_shift:
+            raise ValueError(
+                "the text has reached the last position of this model, whose positions cannot be "
+                "shifted"
+            )
+        for low, high in _runs(self._places):
+            closed = int(np.searchsorted(self._places, low))
+            if closed < low:
+                llama_cpp.llama_memory_seq_add(self._memory, 0, low, high, closed - low)
+        self._places = np.arange(len(self._places))
+
+    # ------------------------------------------------------------------------------ looking
+
+    def text(self, places: Sequence[int] | None = None) -> str:
+        """Return the text of tokens without marks, by default of all that are held."""
+        chosen = self.held.tolist() if places is None else places
+        return self.tokens.text([self.ids[place] for place in chosen])
+
+    def dialog(self) -> DialogBatch:
+        """Return the turns as the policy saw them, a batch of one dialog.
+
+        ``simulate(chat.policy, chat.dialog(), chat.budget)`` decides again about all of them, and
+        `fdkvc.explain.explain` says why.
+        """
+        columns = _joined(self._seen)
+        speakers = columns.pop("speakers", None)
+        vectors = _vectors(self.policy, self.ids[: self._turn_start])
+        lengths: list[int] = np.diff([0, *self.ends]).tolist()
+        dialog = one_dialog(turn_lengths=lengths, **vectors)
+        if speakers is not None:
+            columns["speakers"] = speakers[[0, *self.ends[:-1]]]
+        return replace(dialog, **{name: column[None] for name, column in columns.items()})
+
+    # ------------------------------------------------------------------------------ copies
+
+    def fork(self) -> Self:
+        """Return an independent copy, which may continue differently."""
+        self._bring()
+        other = copy.copy(self)
+        other._state = state_of(self.llama)
+        return other
+
+    def go_back(self, count: int) -> None:
+        """Forget the tokens of this turn from a place on, as if they had not been read."""
+        check_count("the place", count, low=self._turn_start, high=len(self.ids))
+        if count == len(self.ids):
+            return
+        self._bring()
+        kept = self.held < count
+        llama_cpp.llama_memory_seq_rm(self._memory, 0, int(self._places[~kept][0]), -1)
+        self.held, self._places, self.ids = self.held[kept], self._places[kept], self.ids[:count]
+        self._nats, self._logits = self._nats[: count - self._turn_start], None
+
+    def save(self) -> bytes:
+        """Return the text, and the context's state of it, as a ``.npz`` file."""
+        self._bring()
+        seen = {f"seen {name}": column for name, column in _joined(self._seen).items()}
+        file = io.BytesIO()
+        np.savez(
+            file,
+            about=np.array(self._about),
+            state=np.frombuffer(state_of(self.llama), np.uint8),
+            ids=np.array(self.ids, np.intp),
+            ends=np.array(self.ends, np.intp),
+            places=self._places,
+            nats=np.array(self._nats),
+            logits=np.empty(0, np.float32) if self._logits is None else self._logits,
+            **seen,
+        )
+        return file.getvalue()
+
+    def load(self, saved: bytes) -> None:
+        """Continue a saved text of the same model, policy and options.
+
+        llama.cpp trusts its states, so load only what you have saved yourself. Raises a ValueError
+        for anything else.
+        """
+        try:
+            with np.load(io.BytesIO(saved), allow_pickle=False) as file:
+                stored = {name: file[name] for name in file.files}
+            about, ids, ends = str(stored["about"]), stored["ids"].tolist(), stored["ends"].tolist()
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+            raise ValueError("these bytes are no text that LlamaText.save returned") from None
+        if about != self._about:
+            raise ValueError(f"the saved text is of {about}, but this one of {self._about}")
+        self._bring()
+        before = state_of(self.llama)
+        try:
+            set_state(self.llama, stored["state"].tobytes())
+        except ValueError:
+            set_state(self.llama, before)
+            raise
+        cache, seen = OnlineCache(self.policy, self.budget), []
+        kept = np.empty(0, np.intp)
+        columns = {name[5:]: stored[name] for name in stored if name.startswith("seen ")}
+        for first, end in zip([0, *ends], ends, strict=False):
+            seen.append({name: column[first:end] for name, column in columns.items()})
+            kept = cache.feed(**_vectors(self.policy, ids[first:end]), **seen[-1]).kept
+        self.ids, self.ends, self._cache, self._seen = ids, ends, cache, seen
+        self.held = np.concatenate([np.sort(kept), np.arange(self._turn_start, len(ids))])
+        self._places, self._nats, self._ahead = stored["places"], stored["nats"].tolist(), {}
+        self._logits = stored["logits"] if len(stored["logits"]) else None
+
+    @property
+    def _about(self) -> str:
+        model = ctypes.create_string_buffer(256)
+        llama_cpp.llama_model_desc(self.llama.model, model, len(model))
+        options = f"budget {self.budget}, positions {self.positions}, surprisal {self.surprisal}"
+        return f"{model.value.decode(errors='replace')} under {self.policy.name}, {options}"
+
+    def _bring(self) -> None:
+        """Put this text into the context, and store the one that was there."""
+        reference = _IN_CONTEXT.get(self.llama)
+        there = reference() if reference else None
+        if there is self:
+            return
+        if there is not None:
+            there._state = state_of(self.llama)
+        if self._state is None:
+            llama_cpp.llama_memory_clear(self._memory, False)
+        else:
+            set_state(self.llama, self._state)
+            self._state = None
+        _IN_CONTEXT[self.llama] = ref(self)
+
+
+class PolicyChat(LlamaText):
+    """A chat in the template of the model; parameters are those of `LlamaText`.
+
+    Examples
+    --------
+    ``chat = PolicyChat(Llama("model.gguf", n_ctx=2048), policy_named("learned"), budget=1024)``
+
+    ``print(*chat.say("Where is Piran?"), sep="")``
+    """
+
+    def say(
+        self,
+        text: str,
+        writer: Writer = "user",
+        *,
+        most: int = MAX_WRITTEN_TOKENS,
+        choose: Callable[[Floats], int] = lambda logits: int(logits.argmax()),
+    ) -> Generator[str]:
+        """Read a message, and yield the answer as it is written.
+
+        An answer has at most so many tokens; each is chosen by the logits (V,), by default the
+        likeliest. Closing the generator ends the answer. The message and the answer are a turn
+        each, and an answer for which the context has no room is several.
+        """
+        self.add(text, writer)
+        logits = self.read(self.tokens.marks["system"])[-1]
+        first, said = len(self.ids), ""
+        try:
+            for _ in range(most):
+                token = choose(logits)
+                if llama_cpp.llama_vocab_is_eog(vocabulary_of(self.llama), token):
+                    break
+                logits = self.read([token])[-1]
+                written = self.text(range(first, len(self.ids)))
+                if not written.endswith("\ufffd"):  # part of a character
+                    yield written[len(said) :]
+                    said = written
+        finally:
+            self.read(self.tokens.closing)
+            self.end_turn()
+
+    def add(self, text: str, writer: Writer = "user") -> None:
+        """Read a message without an answer to it, and end the turn."""
+        start = () if self.ids else self.tokens.first
+        passage = self.tokens.encode_passage(Passage(writer, text, 0), first=not self.ids)
+        self.read([*start, *passage.ids])
+        self.end_turn()
+
+
+def check_by_text(policy: Policy) -> None:
+    """Raise a ValueError for a policy that llama.cpp cannot serve, naming those that it can."""
+    check_no_future(policy)
+    unknown = [look for look in policy.looks_at if look not in BY_TEXT]
+    tier = policy.tier_places(64, 1024) > 0
+    if unknown or tier or policy.reads_afresh:
+        needs = "a second tier" if tier else "all tokens" if policy.reads_afresh else unknown[0]
+        able = [key for key, each in POLICIES.items() if {*each().looks_at} <= BY_TEXT]
+        raise ValueError(
+            f"{policy.label} needs {needs}, which llama.cpp does not give: choose one of "
+            f"{', '.join(able)}"
+        )
+
+
+def _vectors(policy: Policy, ids: Sequence[int]) -> dict[str, Any]:
+    """Return vectors of tokens (n, ·): of their identity, where the policy compares them."""
+    none = np.zeros((len(ids), 1), np.float32)
+    embeddings = _identities(ids) if "similarity" in policy.looks_at else none
+    return {"queries": none, "keys": none, "values": none, "embeddings": embeddings}
+
+
+def _identities(ids: Sequence[int]) -> Floats:
+    """Return a random vector of each token's id (n, d)."""
+    vectors = {
+        token: np.random.default_rng(token).standard_normal(_IDENTITY_WIDTH, np.float32)
+        for token in {*ids}
+    }
+    return np.stack([vectors[token] for token in ids])
+
+
+def _joined(seen: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    names = seen[0] if seen else {}
+    return {name: np.concatenate([turn[name] for turn in seen]) for name in names}
+
+
+def _runs(places: Ints) -> Iterator[tuple[int, int]]:
+    """Yield the first and the end of each run of consecutive positions."""
+    for run in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1):
+        if len(run):
+            yield int(run[0]), int(run[-1]) + 1
+
+
+def _surprisal(before: Floats | None, logits: Floats, ids: Sequence[int]) -> list[float]:
+    """Return −log p of tokens, by the logits before the first (V,) and after each (n, V)."""
+    even = np.zeros(logits.shape[1]) if before is None else before  # of a text's first token
+    predictions = np.concatenate([even[None], logits[:-1]])
+    top = predictions.max(axis=1)
+    total = top + np.log(np.exp(predictions - top[:, None]).sum(axis=1))
+    chosen = predictions[np.arange(len(ids)), ids]
+    return [*map(float, np.maximum(total - chosen, 0))]

@@ -1,0 +1,91 @@
+"""llama.cpp through *llama-cpp-python*: one sequence in the context of a `llama_cpp.Llama`."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import llama_cpp
+import numpy as np
+
+from fdkvc.attention import Floats
+from fdkvc.lm.tokens import Tokens, marked_tokens
+
+
+def check_model(model: Any) -> None:
+    """Raise a ValueError for a model of which some layers do not hold each token."""
+    if llama_cpp.llama_model_is_recurrent(model) or llama_cpp.llama_model_is_hybrid(model):
+        raise ValueError("this model has recurrent layers, from which no token can be removed")
+    if llama_cpp.llama_model_n_swa(model) > 0:
+        raise ValueError("this model has layers with a sliding window, which evict by themselves")
+
+
+def llama_tokens(llama: Any) -> Tokens:
+    """Return the tokens of a model in llama.cpp; marks are those of its chat template."""
+    vocabulary = vocabulary_of(llama)
+    bos = llama_cpp.llama_vocab_bos(vocabulary)
+    first = (bos,) if llama_cpp.llama_vocab_get_add_bos(vocabulary) else ()
+    template = str(llama.metadata.get("tokenizer.chat_template", ""))
+
+    def ids(text: str) -> tuple[int, ...]:
+        return tuple(llama.tokenize(text.encode(), add_bos=False, special=True))
+
+    return marked_tokens(_Tokenizer(llama), first, template, ids)
+
+
+class _Tokenizer:
+    """The methods of a tokenizer that `Tokens` uses; typed text cannot contain a mark."""
+
+    def __init__(self, llama: Any) -> None:
+        self._llama, self.ids, self.offsets = llama, list[int](), list[tuple[int, int]]()
+
+    def encode(self, text: str, *, add_special_tokens: bool) -> _Tokenizer:
+        encoded = _Tokenizer(self._llama)
+        encoded.ids = self._llama.tokenize(text.encode(), add_bos=False, special=add_special_tokens)
+        return encoded
+
+    def decode(self, ids: list[int], *, skip_special_tokens: bool = True) -> str:
+        return str(self._llama.detokenize(ids).decode(errors="replace"))
+
+
+def vocabulary_of(llama: Any) -> Any:
+    """Return the vocabulary of a model, for functions of llama.cpp."""
+    return llama_cpp.llama_model_get_vocab(llama.model)
+
+
+def read_batch(llama: Any, ids: Sequence[int], start: int, skipped: int) -> Floats:
+    """Read tokens from a position on; return the logits after all but some (n, V)."""
+    batch = llama_cpp.llama_batch_init(len(ids), 0, 1)
+    try:
+        batch.n_tokens = len(ids)
+        for at, token in enumerate(ids):
+            batch.token[at], batch.pos[at] = token, int(start) + at
+            batch.n_seq_id[at], batch.seq_id[at][0] = 1, 0
+            batch.logits[at] = at >= skipped
+        if code := llama_cpp.llama_decode(llama.ctx, batch):
+            raise ValueError(f"llama.cpp could not read {len(ids):,} tokens (its code is {code})")
+        width = llama.n_vocab()
+        rows = [
+            np.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(llama.ctx, at), (width,)).copy()
+            for at in range(skipped, len(ids))
+        ]
+        return np.stack(rows) if rows else np.empty((0, width), np.float32)
+    finally:
+        llama_cpp.llama_batch_free(batch)
+
+
+def state_of(llama: Any) -> bytes:
+    """Return the keys, values and positions of the sequence in the context."""
+    size = llama_cpp.llama_state_seq_get_size(llama.ctx, 0)
+    buffer = (ctypes.c_uint8 * size)()
+    written = llama_cpp.llama_state_seq_get_data(llama.ctx, buffer, size, 0)
+    return bytes(memoryview(buffer)[:written])
+
+
+def set_state(llama: Any, state: bytes) -> None:
+    """Replace the sequence in the context; ValueError if llama.cpp refuses the state."""
+    llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(llama.ctx), False)
+    buffer = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
+    if not llama_cpp.llama_state_seq_set_data(llama.ctx, buffer, len(state), 0):
+        raise ValueError("llama.cpp could not restore the state of a text")

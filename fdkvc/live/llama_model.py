@@ -1,0 +1,170 @@
+"""A GGUF model in llama.cpp that reads and writes texts under policies.
+
+It has the interface of the bundled model's class, so `fdkvc.experiments.answers` measures both.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import llama_cpp
+import numpy as np
+
+from fdkvc.attention import Floats, Ints
+from fdkvc.corpora.gguf_file import find_model, is_gguf
+from fdkvc.live.llama import POSITIONS, SURPRISAL, LlamaText
+from fdkvc.live.llama_context import check_model, llama_tokens
+from fdkvc.lm.decoder import ModelSizes
+from fdkvc.lm.head_eviction import DECIDES
+from fdkvc.lm.language_model import model_digest, model_name
+from fdkvc.lm.tokens import Tokens
+from fdkvc.policies import Policy, policy_named
+from fdkvc.run.sinks import FirstTokensWarning
+
+CONTEXT = 8192
+"""Longest text in tokens, unless the model's is shorter."""
+
+
+@dataclass(frozen=True, eq=False)
+class LlamaModel:
+    """A model in llama.cpp; options are those of `fdkvc.live.llama.LlamaText`.
+
+    Implements `fdkvc.lm.language_model.AnyModel` and `fdkvc.lm.text_cache.Reader`.
+    """
+
+    name: str
+    llama: Any
+    tokens: Tokens
+    digest: str
+    """SHA-256 of its file."""
+    shape: ModelSizes
+    positions: str = POSITIONS.default
+    surprisal: str = SURPRISAL.default
+
+    @property
+    def decoder(self) -> LlamaModel:
+        """The model itself, which reads texts."""
+        return self
+
+    @property
+    def about(self) -> dict[str, str]:
+        """What the numbers of a run depend on beside the model's file."""
+        return {
+            "engine": f"llama-cpp-python {llama_cpp.__version__}",
+            "positions": self.positions,
+            "surprisal": self.surprisal,
+        }
+
+    def read(self, ids: Ints, caches: Sequence[LlamaCache], *, last: int | None = None) -> Floats:
+        """Read the next tokens of texts; see `fdkvc.lm.decoder.Decoder.read`."""
+        pairs = zip(ids.tolist(), caches, strict=True)
+        return np.stack([cache.text.read(tokens, last=last) for tokens, cache in pairs])
+
+    def full(self) -> LlamaCache:
+        """Return the cache of a new text that evicts nothing."""
+        return self.evicting(policy_named("full"), 1)
+
+    def evicting(self, policy: Policy, budget: int, decides: str = "model") -> LlamaCache:
+        """Return the cache of a new text under a policy.
+
+        Raises a ValueError unless the whole model decides.
+        """
+        if decides != "model":
+            raise ValueError(
+                f"llama.cpp holds the same tokens in all heads, so {DECIDES.name} must be model"
+            )
+        with warnings.catch_warnings(action="ignore", category=FirstTokensWarning):
+            text = LlamaText(
+                *(self.llama, policy, budget), positions=self.positions, surprisal=self.surprisal
+            )
+        return LlamaCache(self, text)
+
+    def cut_text(self, budget: int) -> LlamaCache:
+        """Return the cache of a new text that rereads the last tokens after every turn."""
+        return CutLlamaCache(self, self.full().text, budget)
+
+
+class LlamaCache:
+    """The cache of a text in llama.cpp; implements `fdkvc.lm.text_cache.ModelCache`."""
+
+    def __init__(self, decoder: LlamaModel, text: LlamaText) -> None:
+        self.decoder, self.text = decoder, text
+        self.ids: list[int] = []
+        """The tokens read so far."""
+
+    @property
+    def count(self) -> int:
+        """Tokens read so far."""
+        return len(self.ids)
+
+    def vectors(self, name: str) -> Floats:
+        """Raise a ValueError: llama.cpp gives out no vectors."""
+        raise ValueError(f"llama.cpp gives out no {name}: leave out --proxies and --trace")
+
+    def end_turn(self) -> None:
+        """End the turn: the policy evicts."""
+        self.text.end_turn()
+
+    def fork(self, count: int | None = None) -> Self:
+        """Return an independent copy, as of now or of an earlier point of this turn."""
+        other = type(self).__new__(type(self))
+        vars(other).update(vars(self), text=self.text.fork(), ids=self.ids[:count])
+        other.text.go_back(self.count if count is None else count)
+        return other
+
+
+class CutLlamaCache(LlamaCache):
+    """A cache that rereads the last `budget` tokens of the text after every turn."""
+
+    def __init__(self, decoder: LlamaModel, text: LlamaText, budget: int) -> None:
+        super().__init__(decoder, text)
+        self.budget = budget
+
+    def end_turn(self) -> None:
+        """End the turn: once the text exceeds the budget, the last tokens are read again."""
+        super().end_turn()
+        if self.count > self.budget:
+            self.text = self.decoder.full().text
+            self.text.read(self.ids[-self.budget :], last=0)
+            self.text.end_turn()
+
+
+def load_llama(
+    path: str | Path,
+    *,
+    positions: str = POSITIONS.default,
+    surprisal: str = SURPRISAL.default,
+    **options: Any,
+) -> LlamaModel:
+    """Load a GGUF file, or one of `fdkvc.corpora.gguf_file.NAMED_MODELS`.
+
+    `options` are those of `llama_cpp.Llama`. Raises a ValueError, in one sentence that names the
+    file and what is wrong.
+    """
+    try:
+        file = find_model(str(path))
+        if not is_gguf(file):
+            raise ValueError("it is no GGUF file")
+        options = {"n_ctx": 0, "verbose": False, **options}
+        llama = llama_cpp.Llama(str(file), **options)
+        check_model(llama.model)
+        tokens = llama_tokens(llama)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"llama.cpp cannot load the model {str(path)!r}: {error}") from None
+    model = llama.model
+    heads = llama_cpp.llama_model_n_head(model)
+    shape = ModelSizes(
+        layers=llama_cpp.llama_model_n_layer(model),
+        heads=heads,
+        kv_heads=llama_cpp.llama_model_n_head_kv(model),
+        head_width=llama_cpp.llama_model_n_embd(model) // heads,
+        vocabulary=llama.n_vocab(),
+        positions=llama.n_ctx() - 1,
+    )
+    return LlamaModel(
+        model_name(file), llama, tokens, model_digest(file), shape, positions, surprisal
+    )

@@ -1,0 +1,43 @@
+"""Damage on the words: opened by click and key, on a phone and in the dark."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, ViewportSize, expect
+
+from benchmarks.live_app import settled
+from fdkvc.explain.recorded_damage import shipped_damage
+
+PHONE: ViewportSize = {"width": 390, "height": 844}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_hurt_word_says_why_at_a_click_or_key(page: Page, scheme: str) -> None:
+    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    page.set_viewport_size(PHONE)
+    damage = shipped_damage().damages["fifo"]
+    first, second = sorted(damage.hurt, key=lambda hurt: hurt.word)[:2]
+    page.goto("/story?scene=6")
+    text = page.get_by_role("region", name="Damage to each word with FIFO")
+    words, opened = text.locator("summary"), text.locator("details[open]")
+    expect(words).to_have_count(len(damage.hurt))
+    settled(page)
+
+    words.nth(0).click()
+    expect(opened).to_contain_text(f"{first.restored:.2f} if the turn is read again")
+    page.keyboard.press("Tab")  # to the next word that opens
+    expect(words.nth(1)).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(opened).to_have_count(1)
+    expect(opened).to_contain_text(f"{second.restored:.2f} if the turn is read again")
+    page.keyboard.press("Enter")
+    expect(opened).to_have_count(0)
+
+    wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+    assert wide <= 0
+    assert text.evaluate("(region) => region.scrollWidth - region.clientWidth") <= 0
+    tint, ink = words.nth(0).evaluate(
+        "(word) => [getComputedStyle(word).backgroundColor, getComputedStyle(word).color]"
+    )
+    assert tint != "rgba(0, 0, 0, 0)"
+    assert tint != ink
