@@ -217,8 +217,8 @@ def choose_vectors(page: str, file: DialogFile) -> Vectors | None:
         problems(f"{error}. Showing letters of words instead.")
         return None
     if model == AT_ONCE:
-        hold(page, LAYERS, LAYERS.default)
-        return Vectors(model)
+        hold(page, LAYERS, "all")  # it is small
+        return Vectors(model, "all")
     return Vectors(model, fields.text(page, LAYERS, read_layers))
 
 
