@@ -1,10 +1,11 @@
-"""How fast a language model reads, with and without eviction, beside *transformers*.
+"""How fast a language model reads and writes, with and without eviction, beside *transformers*.
 
-    python -m benchmarks.reading_speed MODEL FILE [--dialogs 100] [--repetitions 5]
+    python -m benchmarks.reading_speed MODEL FILE [--dialogs 100] [--read 20] [--repetitions 5]
 
-MODEL is a folder or GGUF file of the Llama layout, or smollm2; FILE has dialogs. Alternatives
-alternate in one run; medians of CPU time of one thread are printed. *transformers* needs the
-packages of requirements-capture.txt, and is left out without them.
+MODEL is a folder or GGUF file of the Llama layout, or smollm2; FILE has dialogs. The first few are
+read by each alternative, in turn; medians of CPU time of one thread are printed. A token read by
+itself costs what a written one does. Then answers to `--dialogs` of them are measured, if any.
+*transformers* needs the packages of requirements-capture.txt, and is left out without them.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +29,7 @@ from fdkvc.policies import policy_named
 
 POLICIES = ("fifo", "h2o", "fd-kvc", "surprisal")
 BUDGETS = (48, 64, 96)
-LONGEST = 20  # dialogs that are read for the first two
+WRITTEN = 64  # tokens of a dialog that are read one at a time
 
 Dialogs = Sequence[Sequence[Sequence[int]]]
 """The tokens of each turn of each dialog."""
@@ -70,6 +71,7 @@ def reading(folder: Path, dialogs: Sequence[Transcript], repetitions: int) -> No
     model = load_language_model(folder)
     texts = [[each.ids for each in model.tokens.encode_dialog(one)] for one in dialogs]
     whole = [[[token for turn in turns for token in turn]] for turns in texts]
+    singly = [[[token] for token in tokens[:WRITTEN]] for (tokens,) in whole]
     plain: dict[str, Callable[[Dialogs], None]] = {
         "NumPy": partial(read_dialogs, partial(TextCache, model.decoder))
     }
@@ -85,14 +87,17 @@ def reading(folder: Path, dialogs: Sequence[Transcript], repetitions: int) -> No
     for how, some, ways in (
         ("at once", whole, plain),
         ("turn by turn", texts, plain | evicting),
+        ("token by token", singly, plain),
     ):
         measured = medians(
             {name: partial(way, some) for name, way in ways.items()}, repetitions, process_time
         )
-        print(f"reading {len(some)} dialogs {how}, CPU time of one thread")
+        tokens = sum(len(ids) for turns in some for ids in turns)
+        print(f"reading {len(some)} dialogs, {tokens:,} tokens, {how}; CPU time of one thread")
         for name, seconds in measured.items():
-            times = seconds / measured["NumPy"]
-            print(f"  {name:24s} {1e3 * seconds / len(some):7.1f} ms, {times:.2f} x")
+            times, pace = seconds / measured["NumPy"], tokens / seconds
+            milliseconds = 1e3 * seconds / len(some)
+            print(f"  {name:24s} {milliseconds:9.1f} ms, {pace:7.1f} tokens/s, {times:.2f} x")
 
 
 def whole_run(folder: str, file: str, dialogs: int) -> None:
@@ -113,9 +118,11 @@ def whole_run(folder: str, file: str, dialogs: int) -> None:
 
 def main() -> None:
     """Measure and print."""
-    asked = options(__doc__, "folder", "file", dialogs=100, repetitions=5)
+    asked = options(__doc__, "folder", "file", dialogs=100, read=20, repetitions=5)
     with threadpool_limits(1, user_api="blas"):
-        reading(asked.folder, read_file(asked.file)[:LONGEST], asked.repetitions)
+        reading(asked.folder, read_file(asked.file)[: asked.read], asked.repetitions)
+    if not asked.dialogs:
+        return
     folder = asked.folder.resolve() if asked.folder.exists() else asked.folder
     case = str(folder), str(asked.file.resolve()), asked.dialogs
     print(run_alone(f"from benchmarks.reading_speed import whole_run as run; run{case}"), end="")

@@ -388,20 +388,17 @@ class Observation:
 
         The system's words include its prompt.
         """
-        speakers = self._tokens.spoken_by
-        if speakers is None:
-            return np.zeros(token.shape, np.bool_)
-        of_tokens = speakers.reshape(-1).take(token + self._row_start)
         names = SPEAKERS[1:] if speaker == "system" else (speaker,)
-        return np.isin(of_tokens, [*map(SPEAKERS.index, names)]) & (token >= 0)
+        return self._among(self._tokens.spoken_by, token, map(SPEAKERS.index, names))
 
     def is_word(self, token: Ints, words: Sequence[str]) -> Bools:
         """Whether each token belongs to one of these words (B, C); false where unknown."""
-        ids = self._tokens.words
-        if ids is None:
+        return self._among(self._tokens.words, token, map(word_id, words))
+
+    def _among(self, column: Ints | None, token: Ints, wanted: Iterable[int]) -> Bools:
+        if column is None:
             return np.zeros(token.shape, np.bool_)
-        of_tokens = ids.reshape(-1).take(token + self._row_start)
-        return np.isin(of_tokens, [*map(word_id, words)]) & (token >= 0)
+        return np.isin(column.reshape(-1).take(token + self._row_start), [*wanted]) & (token >= 0)
 
     def traits(self, token: Ints) -> Floats:
         """Return the `TRAITS` of each token (B, C, F); 0 in empty slots and where unknown."""

@@ -16,12 +16,14 @@ from fdkvc.commands.console import (
 from fdkvc.commands.dialogs import read_sources, record_all
 from fdkvc.corpora.trace_file import trace_bytes
 from fdkvc.experiments.answers import CUT_TEXT, FULL, Answers
+from fdkvc.experiments.finished import Finished
 from fdkvc.experiments.jobs import Execution, Progress
 from fdkvc.files.options import settings_from
 from fdkvc.files.write import check_folder
-from fdkvc.kinds.answers import AnswersRun, readable_dialogs, small_model
+from fdkvc.kinds.answers import AnswersRun, answers_key, readable_dialogs, small_model
 from fdkvc.kinds.sources import skipped_text
 from fdkvc.lm.head_recordings import encode_dialog
+from fdkvc.lm.language_model import AnyModel
 from fdkvc.lm.tokens import MARKED
 from fdkvc.policies import read_policy
 from fdkvc.run.sinks import sinks_notes
@@ -36,11 +38,14 @@ def answers(options: Namespace) -> None:
     available = {"heads": shape.heads, "layers": shape.layers}
     warn_no_effect(settings.policies, speakers=MARKED, words=True, **available)
     about: dict[str, Any] = {"digest": digest, "baseline": baseline, "trained_on": trained_on}
+    finished = _finished(options, settings, model, dialogs, about)
     with running(options) as how:
+        how["finished"] = finished
         run = AnswersRun.measure(settings, model, dialogs, about, **how)
     if options.model is not None:  # the bundled one has no sinks
         _warn_of_sinks(settings)
     finish(options, run)
+    finished.remove()
 
 
 @without_library_warnings()
@@ -75,9 +80,10 @@ def live(options: Namespace) -> None:
         transcripts, digest = readable_dialogs(model, read_sources(options))
         about: dict[str, Any] = {"digest": digest, "baseline": baseline, "more": model.about}
         about["note"] = model.full().cache.left
-        how: Execution = {"workers": 1, "on_progress": on_progress}
+        finished = _finished(options, settings, model, transcripts, about)
+        how: Execution = {"workers": 1, "on_progress": on_progress, "finished": finished}
         run = AnswersRun.measure(settings, model, transcripts, about, **how)
-        turns = [[turn.ids for turn in encode_dialog(model, text)] for text in transcripts]
+        turns = [[turn.ids for turn in encode_dialog(model, dialog)] for dialog in transcripts]
         longest = max(turns, key=lambda dialog: sum(map(len, dialog)))
         began = perf_counter()
         cost = measure_cost(
@@ -95,14 +101,21 @@ def live(options: Namespace) -> None:
     if options.trace:
         first = settings.policies[0], settings.budgets[0], settings.decides
         recorded, skipped = record_all(
-            lambda dialog: record_dialog(model, *first, dialog, encode_dialog(model, dialog)),
-            transcripts,
+            lambda text: record_dialog(model, *first, text, encode_dialog(model, text)), transcripts
         )
         if skipped:
             warn(skipped_text(skipped))
         if recorded:
             more["trace.npz"] = trace_bytes(recorded)
     finish(options, replace(run, cost=cost), more)
+    finished.remove()
+
+
+def _finished(options: Namespace, settings: Answers, model: AnyModel, *read: Any) -> Finished:
+    finished = Finished(options.out, answers_key(settings, model, *read))
+    if finished.results:
+        warn("Going on where an earlier run of the same command ended.")
+    return finished
 
 
 def _live_llama(options: Namespace, settings: Answers, baseline: str) -> None:
@@ -125,9 +138,11 @@ def _live_llama(options: Namespace, settings: Answers, baseline: str) -> None:
         _warn_of_sinks(settings)
         transcripts, digest = readable_dialogs(model, read_sources(options))
         about: dict[str, Any] = {"digest": digest, "baseline": baseline, "more": model.about}
-        how: Execution = {"workers": 1, "on_progress": on_progress}
+        finished = _finished(options, settings, model, transcripts, about)
+        how: Execution = {"workers": 1, "on_progress": on_progress, "finished": finished}
         run = AnswersRun.measure(settings, model, transcripts, about, **how)
     finish(options, run)
+    finished.remove()
 
 
 def _settings(options: Namespace) -> tuple[Answers, str]:

@@ -226,7 +226,7 @@ def outgrows_the_budget_while_writing(subject: Subject) -> None:
                 f"after {written} tokens of what it writes a head holds {story.most_held()} "
                 f"entries, but at most {b} and {every} more were promised"
             )
-    story.check("what it writes is {} from what the model makes of what is held")
+    story.check("while it writes, its outputs are {} from the model's with what is held")
 
 
 def compresses_only_the_first_text(subject: Subject) -> None:
@@ -244,7 +244,7 @@ def compresses_only_the_first_text(subject: Subject) -> None:
         most = int((held >= 0).sum(axis=-1).max())
         if most > subject.budget:
             raise Fault(f"text {text} of several holds {most} entries of {subject.budget}")
-    story.check("beside each other, texts are answered {} from what they hold")
+    story.check("of several texts read together, the outputs are {} from those of what is held")
 
 
 def keeps_its_first_compression(subject: Subject) -> None:
@@ -293,7 +293,7 @@ def decides_by_the_next_turn(subject: Subject) -> None:
             one, other = (_tokens(story.before[-1][head]) for story in pair)
             if one != other:
                 raise Fault(
-                    "which tokens a head holds as the next come depends on these: token "
+                    "which tokens a head holds when the next ones come depends on these: token "
                     f"{min(one ^ other)} is held for one continuation and not for another"
                 )
             if back := one - _tokens(pair[0].held[-2][head]):

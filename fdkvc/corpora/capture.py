@@ -48,11 +48,8 @@ INTERFACE = "fdkvc_recorded"
 TRIED_TOKENS = 8
 """Tokens of the check when a model is loaded."""
 
-TOLERANCES = {"float32": 1e-3, "float64": 1e-3}
-"""Largest difference between a model's attention weights and recorded ones, by precision."""
-
-HALF_TOLERANCE = 0.05
-"""The same for 16-bit precisions."""
+TOLERANCE, HALF_TOLERANCE = 1e-3, 0.05
+"""Largest difference between a model's attention weights and recorded ones, and of 16 bits."""
 
 EXTRAS = {
     "softcap": "a softcap",
@@ -149,12 +146,10 @@ class _Recorder:
     def take(self, tokens: slice, heads: Sequence[int]) -> tuple[Floats, Floats, Floats]:
         """Return queries, keys and values (H, n, h) of some of the last tokens."""
         count = self.kept["queries"].shape[1]
-        found = []
-        for vectors in self.kept.values():
-            every = _numpy(vectors[0])
-            group = count // len(every)  # query heads that share a key and value head
-            found.append(every[[head // group for head in heads], tokens])
-        queries, keys, values = found
+        queries, keys, values = (  # query heads in a row share keys and values
+            part[[head * len(part) // count for head in heads], tokens]
+            for part in (_numpy(vectors[0]) for vectors in self.kept.values())
+        )
         if values.shape != keys.shape:
             raise ValueError("the dimensions of this model's values and keys differ")
         return queries, keys, values
@@ -285,10 +280,10 @@ def _load(
         model = model.to("cuda" if gpu else "cpu").eval()
     causal = any(getattr(module, "is_causal", False) for module in model.modules())
     parts = (name, model, tokenizer, causal, layer, chosen, prefix, suffix, reads)
-    found = Model(*parts, predicts_tokens=causal and predicts_tokens, recorder=recorder)
+    ready = Model(*parts, predicts_tokens=causal and predicts_tokens, recorder=recorder)
     with as_model_error(name, "be recorded"):
-        _check_recording(found)
-    return found
+        _check_recording(ready)
+    return ready
 
 
 def record(model: Model, transcript: Transcript) -> Recording:
@@ -417,9 +412,8 @@ def _check_recording(model: Model) -> None:
         raise ValueError("it does not return its attention weights, so no recording can be checked")
     logits = queries @ keys.swapaxes(1, 2) / np.float32(math.sqrt(keys.shape[2]))
     weights = softmax(np.where(seen, logits, np.float32(-np.inf)))
-    precision = str(model.model.dtype).rpartition(".")[2]
     difference = np.abs(weights - _numpy(eager[0][0])[list(model.heads)]).max()
-    if difference > TOLERANCES.get(precision, HALF_TOLERANCE):
+    if difference > (TOLERANCE if model.model.dtype.itemsize > 2 else HALF_TOLERANCE):
         raise ValueError("its attention is not the softmax of q·k/√h over what a token sees")
 
 
@@ -492,8 +486,8 @@ def _encode_by_template(model: Model, transcript: Transcript) -> list[Encoded]:
             ) from None
 
     marks = [f"\ue000{at}\ue001" for at in turns]
-    between, found = _MARK.split(rendered(marks)), _MARK.findall(rendered(marks))
-    if found != marks:
+    between, given = _MARK.split(rendered(marks)), _MARK.findall(rendered(marks))
+    if given != marks:
         raise ValueError(
             f"{transcript.name}: its chat template does not give every turn once and in order"
         )

@@ -275,11 +275,11 @@ def read_gguf(path: Path) -> GgufFile:
             size = len(content)
     _check_tensors(tensors, size)
     named = {_folder_name(name): tensor for name, tensor in tensors.items()}
-    found = GgufFile(path, fields, named)
+    gguf = GgufFile(path, fields, named)
     if fields.get("general.architecture") != "llama":
         kind = str(fields.get("general.architecture"))[:40]
         raise ValueError(f"its type is {kind!r}, but only llama is supported")
-    return found
+    return gguf
 
 
 class _Header:
@@ -305,13 +305,13 @@ class _Header:
 
     def _named(self, count: int, read: Callable[[], Any]) -> dict[str, Any]:
         """Read so many values, each after its name, which must be different."""
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for _ in range(count):
             name = self.text()
-            if name in found:
+            if name in values:
                 raise ValueError(f"its header has {name[:80]!r} twice")
-            found[name] = read()
-        return found
+            values[name] = read()
+        return values
 
     def take(self, kinds: str) -> tuple[Any, ...]:
         kinds = f"<{kinds}"
@@ -364,7 +364,7 @@ class _Header:
             raise ValueError(f"its header has a tensor of {axes} axes, but must have 1 or 2")
         *shape, kind, start = self.take(f"{axes}QIQ")
         if kind not in _TYPES:
-            names = ", ".join(known.name for known in _TYPES.values())
+            names = ", ".join(kind.name for kind in _TYPES.values())
             raise ValueError(f"it has numbers of the type {kind}, but must have one of {names}")
         if not all(shape) or shape[0] % _TYPES[kind].numbers:
             raise ValueError("a row of a tensor is no whole number of blocks")
@@ -426,14 +426,14 @@ def as_folder(path: Path) -> Iterator[Path]:
         return
     from safetensors.numpy import save_file
 
-    found = read_gguf(path)
+    file = read_gguf(path)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / path.stem
         folder.mkdir()
-        save_file({name: np.ascontiguousarray(found[name]) for name in found}, folder / WEIGHTS)
-        about = {"chat_template": found.fields.get("tokenizer.chat_template")}
+        save_file({name: np.ascontiguousarray(file[name]) for name in file}, folder / WEIGHTS)
+        about = {"chat_template": file.fields.get("tokenizer.chat_template")}
         tokens = {"tokenizer_class": "PreTrainedTokenizerFast", **about}
-        files = {"config.json": found.config, TOKENIZER: found.tokenizer}
+        files = {"config.json": file.config, TOKENIZER: file.tokenizer}
         for name, content in {**files, "tokenizer_config.json": tokens}.items():
             (folder / name).write_text(json.dumps(content))
         yield folder

@@ -111,12 +111,12 @@ def read_call(text: str) -> tuple[str, dict[str, str]]:
                 values = {str(slot): str(value) for slot, value in call["arguments"].items()}
                 return str(call.get("name")), values
     method, *arguments = map(str.strip, text.split(SEPARATOR))
-    found: dict[str, str] = {}
+    by_slot: dict[str, str] = {}
     for argument in arguments:
         slot, equals, value = argument.partition(EQUALS)
         if equals:
-            found.setdefault(slot.strip(), value.strip())
-    return method, found
+            by_slot.setdefault(slot.strip(), value.strip())
+    return method, by_slot
 
 
 def _untagged(text: str) -> str:

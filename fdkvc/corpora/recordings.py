@@ -164,24 +164,23 @@ class Recording:
     @cached_property
     def _spans(self) -> list[NDArray[np.intp]]:
         """Start, end, last end so far and first start from here of each turn's tokens (4, n)."""
-        found = []
+        turns = []
         for turn in self.tokens:
             starts = np.array([token.start for token in turn], np.intp)
             ends = np.array([token.end for token in turn], np.intp)
             first = np.minimum.accumulate(starts[::-1])[::-1]
-            found.append(np.stack([starts, ends, np.maximum.accumulate(ends), first]))
-        return found
+            turns.append(np.stack([starts, ends, np.maximum.accumulate(ends), first]))
+        return turns
 
     @cached_property
     def evidence(self) -> tuple[tuple[Demand, tuple[tuple[int, ...], ...]], ...]:
         """Each demand that has tokens, with those of each of its mentions."""
-        found = []
         tokens_of = cache(self.tokens_of)  # demands share mentions
-        for demand in self.transcript.demands:
-            mentions = tuple(filter(None, map(tokens_of, demand.mentions)))
-            if mentions:
-                found.append((demand, mentions))
-        return tuple(found)
+        pairs = (
+            (demand, tuple(filter(None, map(tokens_of, demand.mentions))))
+            for demand in self.transcript.demands
+        )
+        return tuple(pair for pair in pairs if pair[1])
 
     @cached_property
     def needed(self) -> list[tuple[NDArray[np.int32], NDArray[np.intp]]]:
@@ -199,15 +198,15 @@ class Recording:
 
         Characters of several tokens belong to the first; a token without any of its own has 0.
         """
-        at, found = 0, []
+        at, lengths = 0, []
         for token in self.tokens[turn]:
             start = max(token.start, at)
             if at < start < token.end:
-                found.append(at - start)
-            found.append(max(token.end - start, 0))
+                lengths.append(at - start)
+            lengths.append(max(token.end - start, 0))
             at = token.end if token.end > start else at
         rest = len(self.transcript.turns[turn].text) - at
-        return [*found, -rest] if rest else found
+        return [*lengths, -rest] if rest else lengths
 
 
 def stack_recordings(recordings: Sequence[Recording]) -> DialogBatch:

@@ -151,6 +151,7 @@ def begin_with_tools(transcript: Transcript, schema: Schema | None = None) -> Tr
         turns=(Turn(speaker, tools_text(tools), kind="system"), *transcript.turns),
         demands=tuple(demands),
         calls=tuple(calls),
+        tools=tools,
         tools_in_text=True,
     )
 

@@ -276,7 +276,7 @@ def read_trace_file(file: IO[bytes], most_bytes: int = MAX_TRACE_BYTES) -> tuple
             )
     demands = _demands(arrays, turns)
     token_starts = np.concatenate([[0], np.cumsum(arrays["turn_tokens"])]).tolist()
-    found, first = [], 0
+    recordings, first = [], 0
     for dialog, name in enumerate(different_names(names)):
         last = first + turns[dialog]
         check_size(names[dialog], arrays["turn_tokens"][first:last].tolist())
@@ -302,7 +302,7 @@ def read_trace_file(file: IO[bytes], most_bytes: int = MAX_TRACE_BYTES) -> tuple
         for vector in ("keys", "values"):  # query heads may share them
             vectors[vector] = vectors[vector].repeat(heads // kv_heads, axis=0)
         surprisal = arrays.get("surprisal")
-        found.append(
+        recordings.append(
             Recording(
                 transcript,
                 tuple(_tokens(arrays, transcript, token_starts[first : last + 1])),
@@ -313,7 +313,7 @@ def read_trace_file(file: IO[bytes], most_bytes: int = MAX_TRACE_BYTES) -> tuple
             )
         )
         first = last
-    return tuple(found)
+    return tuple(recordings)
 
 
 def _read_arrays(file: IO[bytes], most_bytes: int) -> dict[str, NDArray[Any]]:
@@ -344,15 +344,15 @@ def _read_arrays(file: IO[bytes], most_bytes: int) -> dict[str, NDArray[Any]]:
 
 def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     """Return the archive member of each array; none may be missing, repeated or unknown."""
-    found = archive.infolist()
-    names = [info.filename for info in found]
+    members = archive.infolist()
+    names = [info.filename for info in members]
     wanted = [name for name in SHAPES if name not in OPTIONAL or f"{name}.npy" in names]
     for name in wanted:
         if names.count(f"{name}.npy") != 1:
             raise ValueError(f"the file must have one array {name}")
     if len(names) != len(wanted):
         raise ValueError(f"the file has {len(names)} arrays, but a trace has {len(wanted)}")
-    for info in found:
+    for info in members:
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise ValueError(f"{info.filename} has an unsupported compression")
     return {name: archive.getinfo(f"{name}.npy") for name in wanted}
@@ -410,10 +410,10 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> N
 
 def _counts(name: str, counts: NDArray[Any], total: int, what: str) -> list[int]:
     """Return counts that must not be negative and must add up."""
-    found = [int(count) for count in counts]
-    if min(found, default=0) < 0 or sum(found) != total:
+    numbers: list[int] = counts.tolist()
+    if min(numbers, default=0) < 0 or sum(numbers) != total:
         raise ValueError(f"{name} does not add up to the {total} {what} in the file")
-    return found
+    return numbers
 
 
 def _tokens(
@@ -442,7 +442,7 @@ def _demands(arrays: Arrays, turns: Sequence[int]) -> list[list[Demand]]:
             raise ValueError(f"mentions has demand {demand}, but there are {count}")
         mentions[demand].append(Mention(*place))
     texts = np.split(arrays["turn_texts"], np.cumsum(turns)[:-1])
-    found: list[list[Demand]] = [[] for _ in turns]
+    demands: list[list[Demand]] = [[] for _ in turns]
     names = ("kinds", "sources", "slots", "values", "carried", "calls")
     columns = (arrays[f"demand_{name}"].tolist() for name in names)
     for at, ((dialog, turn), kind, source, slot, value, carried, call) in enumerate(
@@ -463,5 +463,5 @@ def _demands(arrays: Arrays, turns: Sequence[int]) -> list[list[Demand]]:
             ):
                 raise ValueError(f"{place}: a mention is not in a text before turn {turn}")
         demand = Demand(kind, turn, source, slot, value, mentioned, bool(carried), call)
-        found[dialog].append(demand)
-    return found
+        demands[dialog].append(demand)
+    return demands

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
+from itertools import compress, pairwise
+from threading import Lock
 from time import perf_counter
 from typing import Any, Unpack
 
@@ -33,6 +34,7 @@ from fdkvc.experiments.jobs import (
     worker_count,
 )
 from fdkvc.experiments.replay import TRIED, Replay, replay
+from fdkvc.experiments.workers import DaemonThreads, ThisThread
 from fdkvc.explain.answer_causes import grade_call
 from fdkvc.limits import MAX_CHUNK_NUMBERS
 from fdkvc.lm.chat import generate_passages
@@ -123,19 +125,19 @@ class Answers:
     @property
     def names(self) -> list[str]:
         """The policies and controls, the full cache first."""
-        own = [policy.name for policy in self.policies if policy.name != FULL]
-        return [FULL, *own, *([CUT_TEXT] if self.cut_text else [])]
+        names = [policy.name for policy in self.policies if policy.name != FULL]
+        return [FULL, *names, *([CUT_TEXT] if self.cut_text else [])]
 
     def caches(self, model: AnyModel) -> dict[tuple[str, int], ModelCache]:
         """Return a new cache by policy and budget; first the full one, under the first budget."""
-        found: dict[tuple[str, int], ModelCache] = {(FULL, self.budgets[0]): model.full()}
+        caches: dict[tuple[str, int], ModelCache] = {(FULL, self.budgets[0]): model.full()}
         for budget in self.budgets:
             for policy in self.policies:
                 if policy.name != FULL:
-                    found[policy.name, budget] = model.evicting(policy, budget, self.decides)
+                    caches[policy.name, budget] = model.evicting(policy, budget, self.decides)
             if self.cut_text:
-                found[CUT_TEXT, budget] = model.cut_text(budget)
-        return found
+                caches[CUT_TEXT, budget] = model.cut_text(budget)
+        return caches
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,16 +163,22 @@ def run_answers(
     differ. Raises a ValueError if a dialog is longer than the model's context, or `workers` is
     below 1.
     """
-    alone, on_progress = worker_count(how) == 1, how.get("on_progress")
-    sizes = [sum(len(each.ids) for each in encode_dialog(model, own)) for own in transcripts]
-    jobs = [transcripts[first : first + CHUNK] for first in range(0, len(transcripts), CHUNK)]
+    large = getattr(model.decoder, "large", True)
+    workers, size = worker_count(how), 1 if large else CHUNK
+    sizes = [sum(len(part.ids) for part in encode_dialog(model, dialog)) for dialog in transcripts]
+    jobs = [transcripts[first : first + size] for first in range(0, len(transcripts), size)]
     run = partial(answer_chunk, settings, model)
-    if alone and on_progress is not None and how.get("executor") is None:
-        # In this thread, each passage is reported, and Ctrl-C ends no thread within torch.
-        on_read = _reporting(sizes, on_progress)
-        chunks = [run(job, on_read) for job in jobs]
-    else:
-        chunks = run_jobs(run, jobs, **how)
+    if how.get("executor") is None and (workers == 1 or large):
+        # Threads share a large model, and each passage is reported. A single one is this thread, so
+        # that Ctrl-C ends none within torch.
+        threads: Any = ThisThread() if workers == 1 else DaemonThreads(workers)
+        how["executor"], report = threads, how.pop("on_progress", None)
+        if report is not None:
+            kept = how.get("finished")
+            numbers = [] if kept is None else kept.results
+            before = [n for number in numbers for n in sizes[number * size : (number + 1) * size]]
+            run = partial(run, on_read=_reporting(sizes, before, report))
+    chunks = run_jobs(run, jobs, **how)
     tables = (
         pd.DataFrame([row for chunk in chunks for row in chunk[at]], columns=list(MEASURED))
         for at in range(2)
@@ -178,15 +186,23 @@ def run_answers(
     return AnswerScores(*tables)
 
 
-def _reporting(sizes: Sequence[int], report: Callable[[Progress], None]) -> Callable[[int], None]:
-    """Return a function that reports, with the number of tokens read, the progress so far."""
-    ends, began, done = np.cumsum(sizes), perf_counter(), 0
+OnRead = Callable[[int, bool], None]
+"""Gets the number of tokens of each passage that was read, and whether it was a dialog's last."""
 
-    def on_read(tokens: int) -> None:
-        nonlocal done
-        done += tokens
-        title = f"{(ends <= done).sum()} of {len(sizes)} dialogs"
-        report(Progress(done, int(ends[-1]), title, perf_counter() - began))
+
+def _reporting(
+    sizes: Sequence[int], before: Sequence[int], report: Callable[[Progress], None]
+) -> OnRead:
+    """Return a function that reports the progress, with those `before` that were finished."""
+    total, began, lock = sum(sizes), perf_counter(), Lock()
+    done, dialogs = sum(before), len(before)
+
+    def on_read(tokens: int, last: bool) -> None:
+        nonlocal done, dialogs
+        with lock:
+            done, dialogs = done + tokens, dialogs + last
+            title = f"{dialogs} of {len(sizes)} dialogs"
+            report(Progress(done, total, title, perf_counter() - began, sum(before)))
 
     return on_read
 
@@ -195,12 +211,9 @@ def answer_chunk(
     settings: Answers,
     model: AnyModel,
     transcripts: Sequence[Transcript],
-    on_read: Callable[[int], None] = lambda tokens: None,
+    on_read: OnRead = lambda tokens, last: None,
 ) -> tuple[list[Row], list[Row]]:
-    """Return the rows of some dialogs: of answers and of proxies.
-
-    `on_read` gets the number of tokens of each passage that was read.
-    """
+    """Return the rows of some dialogs: of answers and of proxies."""
     one_blas_thread()  # here too, since this may be another process
     answers: list[Row] = []
     proxies: list[Row] = []
@@ -210,8 +223,8 @@ def answer_chunk(
         rows, full = _read(settings, model, passages, on_read)
         answers += [(*dialog, *row) for row in rows]
         if settings.proxies:
-            found = _proxies(settings, model, full, transcript, passages)
-            proxies += [(*dialog, *row, 1) for row in found]
+            measures = _proxies(settings, model, full, transcript, passages)
+            proxies += [(*dialog, *row, 1) for row in measures]
     return answers, proxies
 
 
@@ -219,7 +232,7 @@ def _read(
     settings: Answers,
     model: AnyModel,
     passages: Sequence[EncodedPassage],
-    on_read: Callable[[int], None],
+    on_read: OnRead,
 ) -> tuple[list[tuple[str, int, str, float, int]], ModelCache]:
     """Return a dialog's rows from the policy on, and its full cache; the others can go."""
     caches = settings.caches(model)
@@ -229,12 +242,12 @@ def _read(
     reader = _Reader(settings, model, list(caches.values()))
     for passage in passages:
         reader.read_passage(passage)
-        on_read(len(passage.ids))
+        on_read(len(passage.ids), passage is passages[-1])
     rows = [
-        (name, each, metric, value, count)
+        (name, shown, metric, value, count)
         for at, (name, budget) in enumerate(caches)
         for metric, (value, count) in reader.measures(at).items()
-        for each in (settings.budgets if name == FULL else (budget,))
+        for shown in (settings.budgets if name == FULL else (budget,))
     ]
     return rows, reader.caches[0]
 
@@ -246,7 +259,7 @@ def readable(
 
     Raises a ValueError if none fits.
     """
-    found: list[Transcript] = []
+    fitting: list[Transcript] = []
     skipped: list[str] = []
     for transcript in transcripts:
         try:
@@ -254,10 +267,10 @@ def readable(
         except ValueError as error:
             skipped.append(str(error))
         else:
-            found.append(transcript)
-    if not found:
+            fitting.append(transcript)
+    if not fitting:
         raise ValueError(skipped[0])
-    return found, skipped
+    return fitting, skipped
 
 
 # ------------------------------------------------------------------------------- reading
@@ -274,7 +287,8 @@ class _Reader:
         none = np.zeros((len(caches), 0), bool)
         graded = GRADED if settings.write_calls else GRADED[:1]
         self.right = {name: [none] for name in graded}  # (C, n)
-        self._next: Floats | None = None  # logits of the next token (C, 1, V)
+        self._next: Floats | None = None  # logits of the next token (R, 1, V)
+        self._row = np.arange(len(caches))  # that of each cache in these (C,)
         if model.tokens.first:
             self._next = read(caches, model.tokens.first, last=1)
 
@@ -286,30 +300,44 @@ class _Reader:
         before = self.caches
         if writes and self.settings.every is not None:
             before = [cache.fork() for cache in before]
-        ages, best = _ages(passage), []
+        ids, ages = np.asarray(passage.ids), _ages(passage)
+        best: list[NDArray[np.intp]] = []
         for first, end in self._parts(passage):
-            after = read(self.caches, passage.ids[first:end])
-            if self._next is None:  # nothing predicts a text's first token
-                logits, first = after[:, :-1], first + 1
-            else:
-                logits = np.concatenate([self._next, after[:, :-1]], axis=1)
-            self._next = after[:, -1:]
-            if first < end:
-                best.append(self._score(logits, np.asarray(passage.ids[first:end])))
-                self.ages.append(ages[first:end])
+            before_first, after = self._read(ids[first:end])
+            for logits, at in ((before_first, first), (after[:, :-1], first + 1)):
+                if logits is not None and logits.shape[1]:
+                    came = slice(at, at + logits.shape[1])
+                    best.append(self._score(logits, ids[came]))
+                    self.ages.append(ages[came])
         if call:
             # The model writes neither the mark nor what follows the end.
             stop = len(passage.ids) - passage.tail
             rest = passage.ids[passage.start : stop]
-            at = stop - len(passage.ids) + sum(each.shape[1] for each in best)
+            at = stop - len(passage.ids) + sum(part.shape[1] for part in best)
             likeliest = np.concatenate(best, axis=1)[:, at - len(rest) : at]
             self._grade_values(passage, likeliest)
         if writes:
             exact = np.asarray((likeliest == rest).all(axis=1))
-            others = [each for each, found in zip(before, exact, strict=True) if not found]
+            others = [cache for cache, right in zip(before, exact, strict=True) if not right]
             self._grade(passage, start, others, exact)
         for cache in self.caches:
             cache.end_turn()
+
+    def _read(self, ids: NDArray[np.intp]) -> tuple[Floats | None, Floats]:
+        """Return the logits of the first token (R, 1, V), if any, and after each (R, n, V).
+
+        Caches that have evicted nothing share the row of the full one, which is read for them.
+        """
+        full, *others = self.caches
+        whole = [cache for cache in others if isinstance(cache, TextCache) and cache.whole]
+        alone = [cache not in whole for cache in self.caches]
+        logits = read([*compress(self.caches, alone)], ids)
+        for cache in whole:
+            cache.follow(full)
+        before = None if self._next is None else self._next[self._row[alone]]
+        self._row = np.where(alone, np.cumsum(alone) - 1, 0)
+        self._next = logits[:, -1:]
+        return before, logits
 
     def _parts(self, passage: EncodedPassage) -> Iterator[tuple[int, int]]:
         """Yield the bounds of parts to read; evict where `every` would while writing."""
@@ -327,10 +355,11 @@ class _Reader:
             yield first, end
 
     def _score(self, logits: Floats, targets: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Score logits (C, n, V) for the tokens that came; return the likeliest (C, n)."""
+        """Score logits (R, n, V) for the tokens that came; return the likeliest (C, n)."""
         nats, kl, best = losses(logits, targets)
-        self.scores.append((nats, kl, best == best[0]))
-        return best
+        row = self._row
+        self.scores.append((nats[row], kl[row], (best == best[0])[row]))
+        return best[row]
 
     def _grade_values(self, passage: EncodedPassage, likeliest: NDArray[np.intp]) -> None:
         """Note which values each cache would write, by the likeliest tokens after the mark."""
@@ -360,11 +389,11 @@ class _Reader:
         tokens, call = self.model.tokens, passage.passage.call
         assert call is not None
         wanted = tokens.text(passage.ids)
-        slots = [each.slot for each in call.arguments]
+        slots = [argument.slot for argument in call.arguments]
         right = np.repeat(exact[:, None], len(slots), axis=1)
         texts = self._written_calls(passage, start, others)
         for at, text in zip(np.flatnonzero(~exact), texts, strict=True):
-            graded = {each.slot: each.right for each in grade_call(text, wanted).arguments}
+            graded = {part.slot: part.right for part in grade_call(text, wanted).arguments}
             right[at] = [graded.get(slot, False) for slot in slots]
         self.right["calls_exact"].append(exact[:, None])
         self.right["arguments_right"].append(right)
@@ -383,10 +412,10 @@ class _Reader:
     def measures(self, at: int) -> dict[str, tuple[float, int]]:
         """Return each measure that one cache has a value of, with the number that it averages."""
         nats, kl, same = (
-            np.concatenate([each[at] for each in parts]) for parts in zip(*self.scores, strict=True)
+            np.concatenate([part[at] for part in parts]) for parts in zip(*self.scores, strict=True)
         )
         ages, value_ages = np.concatenate(self.ages), np.array(self.value_ages, np.intp)
-        found = {
+        measured = {
             "nats": nats,
             "nats_arguments": nats[ages > 0],
             "kl": kl,
@@ -395,15 +424,15 @@ class _Reader:
         }
         for name, parts in self.right.items():
             right, full_right = np.concatenate(parts, axis=1)[[at, 0]]
-            found |= {name: right, f"{name}_of_full": right[full_right]}
+            measured |= {name: right, f"{name}_of_full": right[full_right]}
         for age, (low, high) in AGES.items():
-            found[f"nats_{age}"] = nats[(ages > low) & (ages <= high)]
+            measured[f"nats_{age}"] = nats[(ages > low) & (ages <= high)]
             of_age = (value_ages > low) & (value_ages <= high)
-            found[f"values_right_{age}"] = found["values_right"][of_age]
+            measured[f"values_right_{age}"] = measured["values_right"][of_age]
         return {
             name: (float(np.mean(scores, dtype=float)), len(scores))
             for name, metric in metrics_of("answers").items()
-            if name in found and len(scores := metric.measure(found))
+            if name in measured and len(scores := metric.measure(measured))
         }
 
 
@@ -439,7 +468,7 @@ def _proxies(
     passages: Sequence[EncodedPassage],
 ) -> Iterator[tuple[str, int, str, float]]:
     """Yield policy, budget, proxy and its mean over KV heads, where it has one."""
-    calls = tuple(each for each in transcript.demands if each.kind == "call")
+    calls = tuple(demand for demand in transcript.demands if demand.kind == "call")
     metrics = tuple(name.removeprefix("late_") for name in PROXIES if name.startswith("late_"))
     policies = with_proxies(settings.policies)
     if not policies:
@@ -451,7 +480,7 @@ def _proxies(
         head_recordings(cache, replace(transcript, demands=calls), passages, surprisal),
         workers=1,
     )
-    found = replayed[replayed.metric.isin(PROXIES) & np.isfinite(replayed.value)]
+    proxies = replayed[replayed.metric.isin(PROXIES) & np.isfinite(replayed.value)]
     key: Any
-    for key, values in found.groupby(["policy", "budget", "metric"], sort=False).value:
+    for key, values in proxies.groupby(["policy", "budget", "metric"], sort=False).value:
         yield *key, float(values.to_numpy().mean())

@@ -13,6 +13,7 @@ from typing import TypedDict, TypeVar, Unpack
 
 from threadpoolctl import threadpool_limits
 
+from fdkvc.experiments.finished import Finished
 from fdkvc.experiments.workers import DaemonThreads, Submit, cores, shared_workers
 from fdkvc.limits import MAX_RUN_NAMES
 from fdkvc.parameters import WORKERS, check_count, check_most
@@ -36,11 +37,14 @@ class Progress:
     title: str
     seconds: float
     """Since the start."""
+    before: int = 0
+    """Those of `done` that an earlier run did."""
 
     @property
     def seconds_left(self) -> float:
         """The time left at the pace so far; infinite before anything is done."""
-        return self.seconds * (self.total - self.done) / self.done if self.done else float("inf")
+        done = self.done - self.before
+        return self.seconds * (self.total - self.done) / done if done else float("inf")
 
 
 class Execution(TypedDict, total=False):
@@ -56,6 +60,8 @@ class Execution(TypedDict, total=False):
     """Called after each chunk, in the calling thread."""
     cancelled: threading.Event | None
     """Once set, no further chunk starts; finished ones are returned."""
+    finished: Finished | None
+    """Chunks that an earlier, killed run finished; those of this one are added."""
 
 
 def worker_count(how: Execution) -> int:
@@ -81,9 +87,12 @@ def run_jobs(
     cancelled = how.get("cancelled") or threading.Event()
     one_blas_thread()
     began = perf_counter()
-    finished: dict[int, Chunked] = {}
-    waiting: Iterator[tuple[int, Job]] = iter(enumerate(jobs))
-    done, total = 0, sum(map(len, jobs))
+    kept = how.get("finished")
+    finished: dict[int, Chunked] = {} if kept is None else dict(kept.results)
+    waiting: Iterator[tuple[int, Job]]
+    waiting = ((number, job) for number, job in enumerate(jobs) if number not in finished)
+    before = done = sum(len(jobs[number]) for number in finished)
+    total = sum(map(len, jobs))
     if executor is not None:
         submit: Submit = executor.submit
     else:
@@ -93,7 +102,10 @@ def run_jobs(
         # Only a few jobs are submitted ahead, so that memory does not grow with the dialogs.
         ahead = max(0, CHUNKS_PER_WORKER * workers - len(running))
         for number, job in islice(waiting, ahead):
-            running[submit(run, job)] = number
+            future = submit(run, job)
+            running[future] = number
+            if future.done():  # it ran in this thread
+                break
         if not running:
             break
         ended = wait(running, return_when=FIRST_COMPLETED).done
@@ -110,10 +122,12 @@ def run_jobs(
                     "A worker failed or was killed: its part of the run was run again here, "
                     "with the same numbers."
                 )
+            if kept is not None:
+                kept.add(number, finished[number])
             done += len(jobs[number])
             if on_progress is not None:
                 title = f"{done} of {total} dialogs"
-                on_progress(Progress(done, total, title, perf_counter() - began))
+                on_progress(Progress(done, total, title, perf_counter() - began, before))
         if cancelled.is_set():
             waiting = iter(())
             for future in [future for future in running if future.cancel()]:

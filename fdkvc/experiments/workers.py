@@ -74,6 +74,16 @@ class DaemonThreads:
         return future
 
 
+class ThisThread:
+    """Makes calls at once, in the calling thread."""
+
+    def submit(self, function: Callable[..., Any], *arguments: object) -> Future[Any]:
+        """Return the future of a function's result; an error is raised here."""
+        future: Future[Any] = Future()
+        future.set_result(function(*arguments))
+        return future
+
+
 _Calls = SimpleQueue[tuple[Future[Any], Callable[..., Any], tuple[object, ...]] | None]
 
 

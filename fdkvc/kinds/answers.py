@@ -17,7 +17,7 @@ from fdkvc.experiments.jobs import Execution
 from fdkvc.experiments.known_services import GROUPS, known_sentence
 from fdkvc.experiments.proxies import AnswersTables, answers_tables
 from fdkvc.experiments.statistics import over_clusters
-from fdkvc.files.record import Record
+from fdkvc.files.record import Record, digest, run_json
 from fdkvc.grid import Grid, figures, marked, marks_sentence, pivot
 from fdkvc.kinds.base import Run
 from fdkvc.kinds.sources import OTHER_FILE, Sources, skipped_text
@@ -116,6 +116,15 @@ class AnswersRun(Run):
         return text if self.cost is None else f"{text}\n\n\n{cost_text(self.cost)}"
 
 
+def answers_key(
+    settings: Answers, model: AnyModel, transcripts: Sequence[Transcript], about: Mapping[str, Any]
+) -> str:
+    """Return a digest of all that scores depend on, to the last bit."""
+    what = {"model": model.digest, "file": about["digest"], "more": about.get("more")}
+    names = [transcript.name for transcript in transcripts]
+    return digest(run_json(AnswersRun.kind, settings, {}, dialogs=names, **what))
+
+
 def small_model(folder: str | None) -> tuple[AnyModel, frozenset[str]]:
     """Return a small language model, by default the bundled one, and its training services."""
     if folder is None:
@@ -132,21 +141,21 @@ def readable_dialogs(model: AnyModel, sources: Sources) -> tuple[list[Transcript
     return dialogs, file
 
 
-def answers_text(found: AnswersTables) -> str:
+def answers_text(tables: AnswersTables) -> str:
     """Return the loss of answers, a column per budget, then the proxies."""
-    every = found.summary
-    table = pd.concat([every[every.metric == key] for key in metrics_of("answers")])
-    words = marked(table, found.paired, found.places)
+    summary = tables.summary
+    table = pd.concat([summary[summary.metric == key] for key in metrics_of("answers")])
+    words = marked(table, tables.paired, tables.places)
     table = table.assign(metric=[METRICS[key].heading(key) for key in table.metric])
     text = (
-        f"Means over {count(int(every.n.max()), 'dialog')} by budget, with the 95 % interval, "
-        f"which is {over_clusters(int(every.services.max()))};\n"
-        f"{marks_sentence(found.baseline, found.places)}\n\n"
+        f"Means over {count(int(summary.n.max()), 'dialog')} by budget, with the 95 % interval, "
+        f"which is {over_clusters(int(summary.services.max()))};\n"
+        f"{marks_sentence(tables.baseline, tables.places)}\n\n"
         f"{pivot(table, words, ['metric', 'policy']).text(grouped=True)}"
     )
-    if trained_on := known_sentence(found.known):
+    if trained_on := known_sentence(tables.known):
         text = f"{trained_on}\n\n{text}"
-    parts = [text, _by_services_text(found.by_services), _proxies_text(found.proxies)]
+    parts = [text, _by_services_text(tables.by_services), _proxies_text(tables.proxies)]
     return "\n\n\n".join(filter(None, parts))
 
 

@@ -57,6 +57,7 @@ class ReplayRun(Run):
     depends: ClassVar = {
         **{"source": str, "name": str | None, "file": str, "seed": int, "dialogs": int},
         **{"baseline": str, "shape": ModelShape | None, "missing": str | None},
+        "vectors": str | None,
     }
 
     settings: Replay
@@ -76,6 +77,8 @@ class ReplayRun(Run):
     """The policy to compare with; `baseline_of` by default."""
     shape: ModelShape | None = None
     """Of the model of a plan."""
+    vectors: str | None = None
+    """In links to the page Dialogs: the model that read the file there, and its layers."""
 
     def __post_init__(self) -> None:
         if not self.baseline:
@@ -97,6 +100,11 @@ class ReplayRun(Run):
     @classmethod
     def again(cls, record: Record, sources: Sources, **how: Unpack[Execution]) -> Run:
         about, name = record.about, record.about.get("name")
+        if about.get("vectors"):
+            raise ValueError(
+                "this run has vectors of a model that only the page Dialogs reads: run it there, "
+                f"with {about['vectors']} in its address"
+            )
         source = about["source"]
         traced = bool(sources.trace) or not source.startswith(LEXICAL) or _is_trace(name)
         kind = "trace" if traced else "dialogs"
@@ -120,6 +128,7 @@ class ReplayRun(Run):
             "baseline": self.baseline,
             "shape": self.shape,
             "missing": not_computed(self.table) or None,
+            "vectors": self.vectors,
         }
 
     @cached_property

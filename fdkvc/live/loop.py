@@ -194,6 +194,6 @@ def load_live(
         check_loaded(loaded)
         model = model.to("cuda" if gpu else "cpu").eval()
         tokens = load_tokens(path, model.config.get_text_config(decoder=True).vocab_size)
-        found = LiveModel(model_name(file), model, tokens, model_digest(file), pool, positions)
-        found.full()  # which says what a policy cannot do with it
-    return found
+        live = LiveModel(model_name(file), model, tokens, model_digest(file), pool, positions)
+        live.full()  # which says what a policy cannot do with it
+    return live

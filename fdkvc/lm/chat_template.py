@@ -10,8 +10,9 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from fdkvc.corpora.transcripts import Tool
 from fdkvc.limits import MAX_TEMPLATE_CHARACTERS, MAX_TEMPLATE_SECONDS
 
 _A, _B, _C = "\ue000a\ue001", "\ue000b\ue001", "\ue000c\ue001"
@@ -26,6 +27,8 @@ class ChatTemplate(NamedTuple):
     """Before a message: of the roles user, assistant, system (the prompt) and tool."""
     end: str
     """After any message."""
+    result_end: str = ""
+    """Between the text of a tool's result and that."""
 
 
 @functools.lru_cache(maxsize=8)
@@ -63,26 +66,51 @@ def chat_template(template: str) -> ChatTemplate | None:
     if not end or before != begun or after == users or last != end or not prompt.endswith(users):
         return None
     starts = {"user": users, "assistant": start, "tool": users, "system": start}
-    if (
-        tool is not None
-        and tool.endswith(_C + end)
-        and tool.startswith(several[: -len(after + _C + end)])
-    ):
-        starts["tool"] = tool[len(several) - len(users + _C + end) : -len(_C + end)]
+    result_end, earlier = "", several[: -len(users + _C + end)]
+    if tool is not None and _C in tool and tool.startswith(earlier) and tool.endswith(end):
+        starts["tool"], _, last = tool.removeprefix(earlier).partition(_C)
+        result_end = last.removesuffix(end)
     if system is not None and system.endswith(_B + end + users + _A + end):
         starts["system"] = system.partition(_B)[0]
-    return ChatTemplate(prompt.removesuffix(users), starts, end)
+    return ChatTemplate(prompt.removesuffix(users), starts, end, result_end)
+
+
+@functools.lru_cache(maxsize=1024)
+def tools_prompt(template: str, tools: tuple[Tool, ...], prompted: bool = False) -> str | None:
+    """Return the text of the system prompt in which a template lists tools, None if it does not.
+
+    It is without the model's own prompt if that of a dialog follows (`prompted`).
+    """
+    parts = chat_template(template) if "tools" in template else None
+    if parts is None:
+        return None
+    functions = [
+        {"name": tool.method, "parameters": {"type": "object", "properties": slots}}
+        for tool in tools
+        for slots in [{slot: {"type": "string"} for slot in tool.slots}]
+    ]
+    listed = [{"type": "function", "function": function} for function in functions]
+    messages = [{"role": "system", "content": ""}] * prompted + [{"role": "user", "content": _A}]
+    (text,) = _rendered(template, [(messages, False)], listed)
+    start, end = parts.starts["system"], parts.end + parts.starts["user"]
+    prompt = (text or "").partition(_A)[0]
+    if not (prompt.startswith(start) and prompt.endswith(end)):
+        return None
+    prompt = prompt[len(start) : -len(end)]
+    return prompt if all(tool.method in prompt for tool in tools) else None
 
 
 def _rendered(
-    template: str, conversations: list[tuple[list[dict[str, str]], bool]]
+    template: str,
+    conversations: list[tuple[list[dict[str, str]], bool]],
+    tools: list[dict[str, Any]] | None = None,
 ) -> list[str | None]:
     """Return the text of each conversation, None where the template refuses it."""
     command = [sys.executable, str(Path(__file__).with_name("render_template.py"))]
     try:
         done = subprocess.run(
             command,
-            input=json.dumps([template, conversations]),
+            input=json.dumps([template, tools, conversations]),
             capture_output=True,
             text=True,
             timeout=MAX_TEMPLATE_SECONDS,

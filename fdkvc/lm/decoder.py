@@ -113,7 +113,7 @@ class Decoder:
         `large` model, whose weights are then read from memory once for all texts.
         """
         shape, n = self.shape, ids.shape[1]
-        rotation = self._rotation(np.array([[each.count] for each in caches]) + np.arange(n))
+        rotation = self._rotation(np.array([[cache.count] for cache in caches]) + np.arange(n))
         x = self.embeddings[ids]
         rotated = shape.heads + shape.kv_heads
         for number, layer in enumerate(self.layers):

@@ -138,8 +138,8 @@ class HeadEviction:
         rows = layers * heads.heads
         slots = self.held.shape[2] + self.second_tier.shape[2]
         shape = (layers, kv_heads, new)
-        own = self._array(np.arange(self.count, self.count + new))
-        ids = _joined(self.held, self.second_tier, np.broadcast_to(own, shape))
+        turn_tokens = self._array(np.arange(self.count, self.count + new))
+        ids = _joined(self.held, self.second_tier, np.broadcast_to(turn_tokens, shape))
         born = _joined(self._born, np.broadcast_to(self._array(np.array(self.turns)), shape))
         arrivals = np.broadcast_to(self._array(np.arange(slots, slots + new)), (rows, new))
 
@@ -150,9 +150,9 @@ class HeadEviction:
             return column.reshape(layers, kv_heads, heads.group, -1)[:, :, 0]
 
         token_ids = of_rows(ids)
-        known = {name: self._array(column)[token_ids] for name, column in features.items()}
+        of_tokens = {name: self._array(column)[token_ids] for name, column in features.items()}
         tokens = HeadTokens(
-            vectors, arrivals, token_ids, of_rows(born), known, self._layers, self._first_layer
+            vectors, arrivals, token_ids, of_rows(born), of_tokens, self._layers, self._first_layer
         )
         turn = Observation(0, arrivals, tokens)
         capacity = self.policy.capacity(self.budget, self.count + new)

@@ -68,26 +68,28 @@ def head_recordings(
     """Return a recording for each KV head, layer by layer; its heads are the query heads of it.
 
     The passages are all that the cache has read, after the tokenizer's prefix. The tokens of a call
-    belong to the turn that makes it, and to no words of that turn. Names are the dialog's with
-    layer and KV head: ``visit, 0.1``. `surprisal` is that of each token, in nats, if needed;
-    `layers` are those whose hidden states and queries the cache stores, if not all.
+    belong to the turn that makes it, and to no words of that turn, as do those of tools that a chat
+    template lists in its own way. Names are the dialog's with layer and KV head: ``visit, 0.1``.
+    `surprisal` is that of each token, in nats, if needed; `layers` are those whose hidden states
+    and queries the cache stores, if not all.
     """
     turns: list[list[Token]] = [[] for _ in transcript.turns]
     prefix = cache.count - sum(len(encoded.ids) for encoded in passages)
     turns[0] += [Token("", 0, 0)] * prefix
     for encoded in passages:
         passage = encoded.passage
-        spans = encoded.spans if passage.call is None else [(0, 0)] * len(encoded.spans)
+        worded = not passage.call and passage.text == transcript.turns[passage.turn].text
+        spans = encoded.spans if worded else [(0, 0)] * len(encoded.spans)
         turns[passage.turn] += [Token(passage.text[low:high], low, high) for low, high in spans]
     shape, tokens = cache.decoder.shape, tuple(map(tuple, turns))
     layers = range(shape.layers) if layers is None else layers
     hidden, queries = cache.vectors("hidden"), cache.vectors("queries")
     keys, values = (cache.vectors(name)[[*layers]] for name in ("keys", "values"))
-    found = []
+    recordings = []
     for at, head in np.ndindex(len(layers), shape.kv_heads):
         heads = range(head * shape.group, (head + 1) * shape.group)
         shared = (shape.group, *keys.shape[2:])
-        found.append(
+        recordings.append(
             Recording(
                 replace(transcript, name=f"{transcript.name}, {layers[at]}.{head}"),
                 tokens,
@@ -100,4 +102,4 @@ def head_recordings(
                 surprisal=None if surprisal is None else np.array(surprisal, np.float32),
             )
         )
-    return found
+    return recordings

@@ -157,8 +157,8 @@ def model_digest(path: Path) -> str:
     joined, files = hashlib.sha256(), [path]
     if path.is_dir():
         files = [path / "config.json", *weight_files(path), path / "tokenizer.json"]
-    for each in files:
-        joined.update(each.read_bytes())
+    for file in files:
+        joined.update(file.read_bytes())
     return joined.hexdigest()
 
 
@@ -265,7 +265,7 @@ def _arrays(folder: Path) -> dict[str, Floats]:
     import safetensors
 
     deserialize: Any = safetensors.deserialize
-    found: dict[str, Floats] = {}
+    arrays: dict[str, Floats] = {}
     for path in weight_files(folder):
         try:
             stored = deserialize(path.read_bytes())
@@ -280,7 +280,7 @@ def _arrays(folder: Path) -> dict[str, Floats]:
             numbers = np.frombuffer(array["data"], PRECISIONS[array["dtype"]])
             if array["dtype"] == "BF16":  # the upper half of a number in single precision
                 numbers = (numbers.astype("<u4") << 16).view("<f4")
-            found[name] = numbers.astype(np.float32).reshape(array["shape"])
-            if not np.isfinite(found[name]).all():
+            arrays[name] = numbers.astype(np.float32).reshape(array["shape"])
+            if not np.isfinite(arrays[name]).all():
                 raise ValueError(f"{name[:80]} holds a number that is not finite")
-    return found
+    return arrays

@@ -12,10 +12,11 @@ def losses(logits: Floats, targets: Ints) -> tuple[Floats, Floats, Ints]:
     divergence from the predictions of the first cache, the full one, in nats; and the likeliest
     token.
     """
-    best: Ints = logits.argmax(axis=-1)
     relative, total = logits, np.empty_like(logits[..., 0])
-    relative -= np.take_along_axis(logits, best[..., None], axis=-1)
+    best: Ints = np.empty(total.shape, np.intp)
     for at in range(len(logits) - 1, -1, -1):  # the full cache's last
+        logits[at].argmax(axis=-1, out=best[at])
+        relative[at] -= np.take_along_axis(logits[at], best[at, :, None], axis=-1)
         powers = np.exp(relative[at])
         total[at] = powers.sum(axis=-1)
     lost = np.log(total)

@@ -1,7 +1,8 @@
 """Renders a chat template in a process of its own, which can be killed: a template is a program.
 
-Reads JSON from stdin: the template and a list of conversations, each with whether the assistant's
-turn is begun. Writes the texts as JSON, null where the template refuses one.
+Reads JSON from stdin: the template, its tools or null, and a list of conversations, each with
+whether the assistant's turn is begun. Writes the texts as JSON, null where the template refuses
+one.
 """
 
 import json
@@ -19,20 +20,26 @@ def refuse(message: str) -> None:
     raise TemplateError(message)
 
 
+def as_json(value: object, indent: int | None = None) -> str:
+    """Return a value as the templates of models expect it, and not as the text of a page."""
+    return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
 def main() -> None:
     """Render, within a limit of memory where the system has one."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
-    template, conversations = json.load(sys.stdin)
+    template, tools, conversations = json.load(sys.stdin)
     environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
     environment.globals["raise_exception"] = refuse
+    environment.filters["tojson"] = as_json
     texts: list[str | None] = []
     for messages, begun in conversations:
         try:
             made = environment.from_string(template)
-            names = {"bos_token": "", "eos_token": "", "tools": None}
+            names = {"bos_token": "", "eos_token": "", "tools": tools}
             texts.append(made.render(messages=messages, add_generation_prompt=begun, **names))
         except Exception:  # whatever the program does
             texts.append(None)

@@ -79,6 +79,9 @@ class ModelCache(Protocol):
 class TextCache:
     """A cache that evicts nothing; it stores hidden states and queries of some `layers`, or all."""
 
+    whole = True
+    """Whether it computes what a full cache does, so that it can `follow` one."""
+
     def __init__(self, decoder: Decoder, layers: Sequence[int] | None = None) -> None:
         shape = decoder.shape
         self.decoder = decoder
@@ -169,9 +172,10 @@ class TextCache:
         if self.attended is None:
             return stored[layer, :, :end]
         if name not in self._gathered:
-            self._gathered[name] = np.take_along_axis(stored, self.attended[..., None], axis=2)
-        own = stored[layer, :, self.turn_start : end]
-        return np.concatenate([self._gathered[name][layer], own], axis=1)
+            layers, heads = np.ogrid[: stored.shape[0], : stored.shape[1]]
+            self._gathered[name] = stored[layers[..., None], heads[..., None], self.attended]
+        new = stored[layer, :, self.turn_start : end]
+        return np.concatenate([self._gathered[name][layer], new], axis=1)
 
     def _mask(self, layer: int, queries: Floats, end: int) -> Bools:
         """Mark what queries (m, K, G, h) do not attend to: the last columns (…, m, ·)."""
@@ -232,6 +236,18 @@ class TextCache:
 
     def _set_attended(self, attended: Ints | None) -> None:
         self.attended, self._gathered = attended, {}
+        if attended is not None and (attended.shape[2] < self.count or (attended < 0).any()):
+            self.whole = False
+
+    def follow(self, other: Any) -> None:
+        """Take over what another `whole` cache of the same text has read since."""
+        self._vectors = {name: other._vectors[name] for name in self._vectors}
+        self._evicted_in, self._evicted_by = other._evicted_in.copy(), other._evicted_by.copy()
+        self.ids = [*other.ids]
+        with _WRITING:
+            self._sharing.discard(self)
+            self._sharing, self._end = other._sharing, other.count
+            self._sharing.add(self)
 
     def fork(self, count: int | None = None) -> Self:
         """Return an independent copy, as of now or of an earlier point of this turn.
@@ -341,9 +357,9 @@ class EvictingCache(TextCache):
         slots = np.concatenate([before.held, before.second_tier], axis=2)
         new = self.ids[self.turn_start :]
         if self.decoder.features is not None:
-            own = self.decoder.features(new, before.policy.looks_at)
-            self._features = with_new(self._features, own)
-        vectors = [_SlotVectors(self, layer, own) for layer, own in enumerate(slots)]
+            features = self.decoder.features(new, before.policy.looks_at)
+            self._features = with_new(self._features, features)
+        vectors = [_SlotVectors(self, layer, held) for layer, held in enumerate(slots)]
         self._eviction, step = before.after(len(new), vectors, self._features)
         evicted = step.layer, step.head, step.token
         self._evicted_in[evicted] = len(self.ends)
@@ -376,10 +392,10 @@ class OneHead(EvictingCache):
 
     def _set_attended(self, attended: Ints | None) -> None:
         if attended is not None:
-            own = attended[self.layer, self.head]
+            kept = attended[self.layer, self.head]
             attended = np.tile(np.arange(self.count), (*attended.shape[:2], 1))
             attended[self.layer, self.head] = EMPTY
-            attended[self.layer, self.head, : len(own)] = own
+            attended[self.layer, self.head, : len(kept)] = kept
         super()._set_attended(attended)
 
 
@@ -395,8 +411,8 @@ class _SlotVectors:
         vectors = self.cache.vectors(name)[self.layer]
         token = np.repeat(self.slots, max(len(vectors) // len(self.slots), 1), axis=0)
         head = np.minimum(np.arange(len(token)), len(vectors) - 1)
-        found: Floats = vectors[head[:, None], token]
-        return found
+        of_rows: Floats = vectors[head[:, None], token]
+        return of_rows
 
     def new(self, name: str) -> Floats:
         return self.cache.vectors(name)[self.layer, :, self.cache.turn_start :]
@@ -414,6 +430,9 @@ class RetrievalCache(TextCache):
         super().__init__(decoder)
         check_count("budget", budget)
         self.policy, self.budget = policy, budget
+
+    def _evict(self) -> None:
+        self.whole = self.count <= self.budget
 
     def _mask(self, layer: int, queries: Floats, end: int) -> Bools:
         m, start = len(queries), self.turn_start
@@ -438,8 +457,8 @@ class RetrievalCache(TextCache):
         size = min(self.policy.size, self.budget)
         first = np.arange(0, keys.shape[1], size)
         low, high = (
-            each.reduceat(keys, first, axis=1).swapaxes(1, 2)[:, None]
-            for each in (np.minimum, np.maximum)
+            extreme.reduceat(keys, first, axis=1).swapaxes(1, 2)[:, None]
+            for extreme in (np.minimum, np.maximum)
         )
         return np.asarray(np.maximum(queries, 0) @ high + np.minimum(queries, 0) @ low)
 

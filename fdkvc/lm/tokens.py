@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from fdkvc.corpora.model_text import CALL_TAGS, Passage, Writer, model_text
 from fdkvc.corpora.token_traits import surprisal_in, token_traits
 from fdkvc.corpora.transcripts import Transcript, word_ids
 from fdkvc.limits import MAX_MODEL_JSON_BYTES
-from fdkvc.lm.chat_template import ChatTemplate, chat_template
+from fdkvc.lm.chat_template import ChatTemplate, chat_template, tools_prompt
 
 MARKS: Mapping[Writer, str] = {"user": "<user>", "system": "<system>", "call": "<call>"}
 END = "<end>"
@@ -64,7 +64,11 @@ class Tokens:
     """The model's own system prompt: before the first passage, unless that is a system prompt."""
     kinds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Marks of a system prompt (``system``) and a tool's result, if not those of the writer."""
+    result_end: tuple[int, ...] = ()
+    """Between the text of a tool's result and the end."""
     calls_as_json: bool = False
+    template: str = ""
+    """The chat template, if any."""
     _surprisal: dict[int, float] = field(default_factory=dict, repr=False)
 
     def encode(self, text: str) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
@@ -76,7 +80,11 @@ class Tokens:
     def encode_dialog(self, transcript: Transcript) -> list[EncodedPassage]:
         """Return the passages of a dialog in tokens."""
         passages = model_text(transcript, as_json=self.calls_as_json)
-        return [self.encode_passage(each, first=not at) for at, each in enumerate(passages)]
+        if transcript.tools_in_text:
+            prompted = transcript.turns[1:2] and transcript.turns[1].kind == "system"
+            text = tools_prompt(self.template, transcript.tools, bool(prompted))
+            passages = replace(passages[0], text=text or passages[0].text), *passages[1:]
+        return [self.encode_passage(passage, first=not at) for at, passage in enumerate(passages)]
 
     def encode_passage(self, passage: Passage, *, first: bool = False) -> EncodedPassage:
         """Return a passage in tokens; the first of a dialog after the model's own prompt."""
@@ -85,6 +93,8 @@ class Tokens:
         if first and passage.kind != "system":
             mark = self.prompt + mark
         close, none = self.closing, ((0, 0),)
+        if passage.kind == "result":
+            close = self.result_end + close
         spans = (*none * len(mark), *spans, *none * len(close))
         return EncodedPassage(passage, (*mark, *ids, *close), spans, len(mark), len(self.tail))
 
@@ -106,16 +116,16 @@ class Tokens:
         `fdkvc.attention.SPEAKERS`, −1 where the passage does not begin with a mark; traits are
         `fdkvc.attention.TRAITS`.
         """
-        found: dict[str, NDArray[Any]] = {}
+        features: dict[str, NDArray[Any]] = {}
         if "surprisal" in looks_at:
-            found["surprisal"] = np.array(self.surprisal(ids), np.float32)
+            features["surprisal"] = np.array(self.surprisal(ids), np.float32)
         if {"words", "speakers"} & {*looks_at}:
-            found["words"] = np.array(word_ids(*self._written(ids)), np.intp)
-            found["speakers"] = np.full(len(ids), self._speaker(ids), np.intp)
+            features["words"] = np.array(word_ids(*self._written(ids)), np.intp)
+            features["speakers"] = np.full(len(ids), self._speaker(ids), np.intp)
         if "traits" in looks_at:
             user = self._speaker(ids) == SPEAKERS.index("user")
-            found["traits"] = token_traits(*self._written(ids), user)
-        return found
+            features["traits"] = token_traits(*self._written(ids), user)
+        return features
 
     def _written(self, ids: Sequence[int]) -> tuple[str, list[tuple[int, int]]]:
         """Return the text of ids, and the characters of each."""
@@ -241,6 +251,7 @@ def marked_tokens(
     more: dict[str, Any] = {}
     if parts := chat_template(template):
         marks, end, more = _of_template(parts, ids)
+        more["template"] = template
     else:
         marks = {writer: ids(f"{writer.capitalize()}:") for writer in MARKS}
         end = ids("\n")[-1:]
@@ -254,14 +265,15 @@ def library_tokens(tokenizer: Any, *, speakers: bool) -> Tokens:
 
     With `speakers`, also the marks of its chat template, by which they are known.
     """
-    found = getattr(tokenizer, "backend_tokenizer", None)
+    backend = getattr(tokenizer, "backend_tokenizer", None)
     written = getattr(tokenizer, "chat_template", None)
-    if not (found and speakers and isinstance(written, str) and (parts := chat_template(written))):
-        return Tokens(found or tokenizer, (), {}, 0)
+    parts = chat_template(written) if backend and speakers and isinstance(written, str) else None
+    if not (backend and parts):
+        return Tokens(backend or tokenizer, (), {}, 0)
     marks, end, more = _of_template(
-        parts, lambda text: tuple(found.encode(text, add_special_tokens=False).ids)
+        parts, lambda text: tuple(backend.encode(text, add_special_tokens=False).ids)
     )
-    return Tokens(found, (), marks, end[0] if end else -1, **more)
+    return Tokens(backend, (), marks, end[0] if end else -1, **more)
 
 
 def _of_template(
@@ -275,6 +287,7 @@ def _of_template(
     marks: dict[Writer, tuple[int, ...]] = {"user": user, "system": assistant}
     marks["call"] = assistant + ids(CALL_TAGS[0])
     more = {"tail": closing[1:], "prompt": ids(template.prompt), "calls_as_json": True}
+    more |= {"result_end": ids(template.result_end)}
     return marks, closing[:1], more | {"kinds": {"system": system, "result": tool}}
 
 

@@ -176,7 +176,7 @@ def _empty_tables(study: Study) -> Iterator[MeasuredTable]:
         )
     rows = {
         row.key: f"{row.symbol}, {row.description.lower()}, "
-        f"explored from {row.low:g} to {row.high:g}"
+        f"the paper tried {row.low:.2f} to {row.high:.2f}"
         for row in HYPERPARAMETERS
     }
     yield MeasuredTable(7, "Hyperparameters of FD-KVC", "parameter", rows, {DEFAULT: DEFAULT})

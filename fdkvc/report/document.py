@@ -308,7 +308,9 @@ def replay_parts(run: ReplayRun) -> list[Part]:
     elif calls:
         options["calls"] = ()
     commands = [command_line("dialogs", options | {"baseline": run.baseline, "seed": run.seed})]
-    if settings == Replay() and not trace:
+    if run.vectors:
+        commands = [f"python -m fdkvc app  # the page Dialogs with {run.vectors} in its address"]
+    elif settings == Replay() and not trace:
         option = " --calls" if calls else ""
         commands.append(f"python -m fdkvc report --dialogs FILE{option} --out report.html")
     return [*parts, provenance(commands, ran_on(run.seed), run.files, "the dialogs")]

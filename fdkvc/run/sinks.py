@@ -5,11 +5,13 @@ Streaming Language Models with Attention Sinks*); the bundled model does not.
 """
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
 from fdkvc.cache import Cache
 from fdkvc.corpora.arrays import one_dialog
+from fdkvc.dialogs import DialogBatch, stack
 from fdkvc.policies import Policy
 from fdkvc.run.simulate import protection
 from fdkvc.words import listed
@@ -36,11 +38,17 @@ class FirstTokensWarning(UserWarning):
     """A policy that can evict the first tokens of a text is used with a model."""
 
 
+class _TwoLayers(DialogBatch):
+    """A dialog's rows as the first and the last layer of a model."""
+
+    layers: ClassVar[int] = 2
+
+
 def sinks_of(policy: Policy, budget: int) -> int:
     """Return how many of a text's first `SINKS` tokens stay whatever their score.
 
     It is what the policy protects in a cache of more entries than the budget, whose first turn has
-    these tokens.
+    these tokens, in the layer that protects the fewest.
 
     Examples
     --------
@@ -60,12 +68,14 @@ def sinks_of(policy: Policy, budget: int) -> int:
         values=vectors,
         turn_lengths=[SINKS, tokens - SINKS],
     )
-    state = {name: np.full(1, value) for name, value in policy.initial_state().items()}
-    channels = dict.fromkeys(policy.channels, vectors.T)
-    entries = Cache(np.arange(tokens)[None], channels, state)
-    turn = dialog.observe(1)
+    state = {name: np.full(2, value) for name, value in policy.initial_state().items()}
+    entries = Cache(np.tile(np.arange(tokens), (2, 1)), state=state)
+    entries = entries.with_channels(
+        **dict.fromkeys(policy.channels, np.zeros((2, tokens), np.float32))
+    )
+    turn = _TwoLayers(**vars(stack([dialog, dialog]))).observe(1)
     protected = protection(policy, entries, turn, policy.budgets(budget, turn), None)
-    return int(protected[0, :SINKS].cumprod().sum())
+    return int(protected[:, :SINKS].cumprod(axis=1).sum(axis=1).min())
 
 
 def sinks_notes(policies: Sequence[Policy], budgets: Sequence[int]) -> list[str]:

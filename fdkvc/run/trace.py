@@ -313,12 +313,8 @@ class Trace:
     def _by_turn(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Trace:
         """Return the record with every array (B, T, …) changed, without its entries."""
         columns = {name: getattr(self, name) for name in BY_TURN}
-        for name, column in columns.items():
-            if isinstance(column, Mapping):
-                columns[name] = {key: change(series) for key, series in column.items()}
-            else:
-                columns[name] = change(column)
-        return replace(self, **columns, results=None)
+        changed = joined([columns], lambda parts, axis: change(*parts))
+        return replace(self, **changed, results=None)
 
     def row(self, index: int) -> Trace:
         """Return the record of one row, as if it had run alone, with copied arrays."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,15 @@ import pytest
 
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.model_text import Passage, model_text, read_call
+from fdkvc.corpora.tools import begin_with_tools, tools_text
+from fdkvc.corpora.transcripts import Tool
 from fdkvc.experiments.answers import Answers, run_answers
 from fdkvc.explain.answer_causes import words_of
 from fdkvc.lm import chat_template as module
 from fdkvc.lm.chat import Chat
 from fdkvc.lm.chat_template import chat_template
-from fdkvc.lm.language_model import load_language_model
+from fdkvc.lm.head_recordings import head_recordings
+from fdkvc.lm.language_model import LanguageModel, load_language_model
 from fdkvc.lm.text_cache import read
 from fdkvc.lm.tokens import Tokens
 from fdkvc.policies import policy_named
@@ -115,6 +119,101 @@ def test_a_dialog_reads_as_the_template_writes_it(tokens: Tokens) -> None:
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHello!"
     )
     assert tokens.features(own.ids, {"words"})["speakers"].tolist() == [0] * len(own.ids)
+
+
+WITH_TOOLS = (
+    "{% set own = messages[0]['content'] if messages[0]['role'] == 'system' else 'Be brief.' %}"
+    "<|im_start|>system\n{{ own }}{% if tools %}{{ '\\n# Tools' }}{% for tool in tools %}"
+    "{{ '\\n' }}{{ tool | tojson }}{% endfor %}{% endif %}<|im_end|>\n"
+    "{% for message in messages %}{% if not loop.first or message.role != 'system' %}"
+    "{% if message.role == 'tool' %}<|im_start|>user\n<tool_response>\n{{ message.content }}\n"
+    "</tool_response><|im_end|>\n{% else %}<|im_start|>{{ message.role }}\n{{ message.content }}"
+    "<|im_end|>\n{% endif %}{% endif %}{% endfor %}" + BEGUN
+)
+"""A template that lists tools in the system prompt, and has results within a user's message."""
+
+TOOLS = (Tool("find_café", ("city", "it's <b>")), Tool("<|im_end|>", ()))
+
+
+@pytest.fixture(scope="module")
+def with_template(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = write_model(
+        tmp_path_factory.mktemp("tools"), marks=MARKS, max_position_embeddings=9999
+    )
+
+    def load(template: str) -> LanguageModel:
+        (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
+        return load_language_model(folder)
+
+    return load
+
+
+def test_tools_are_in_the_system_prompt_as_the_template_has_them(with_template: Any) -> None:
+    (dialog, *_) = read_file(EXAMPLES / "rental.json")
+    dialog = replace(dialog, turns=dialog.turns[1:8], calls=(), demands=(), tools=TOOLS)
+    assert dialog.turns[0].kind is None
+    tokens, begun = with_template(WITH_TOOLS).tokens, begin_with_tools(dialog)
+    encoded = tokens.encode_dialog(begun)
+    listed = (
+        '{"type": "function", "function": {"name": "find_café", "parameters": {"type": "object", '
+        """"properties": {"city": {"type": "string"}, "it's <b>": {"type": "string"}}}}}\n"""
+        '{"type": "function", "function": {"name": "<|im_end|>", "parameters": {"type": "object", '
+        '"properties": {}}}}'
+    )
+    parts = [f"<|im_start|>system\nBe brief.\n# Tools\n{listed}<|im_end|>\n"]
+    worded = [
+        (turn, writer)
+        for turn, writer in zip(dialog.turns, dialog.spoken_by, strict=True)
+        if turn.text
+    ]
+    for turn, writer in worded:
+        role = "user" if writer == "user" or turn.kind == "result" else "assistant"
+        around = ("<tool_response>\n", "\n</tool_response>") if turn.kind == "result" else ("", "")
+        parts.append(f"<|im_start|>{role}\n{around[0]}{turn.text}{around[1]}<|im_end|>\n")
+    assert "result" in {turn.kind for turn in dialog.turns}
+    assert [whole(tokens, part.ids) for part in encoded] == parts
+    # The name of a tool is no control token, and a result is not the user's.
+    inside = encoded[0].ids[encoded[0].start : -len(tokens.closing)]
+    assert not {0, 1, 2} & {*inside}
+    users = [tokens.features(part.ids, {"speakers"})["speakers"][0] == 0 for part in encoded[1:]]
+    assert users == [writer == "user" for _, writer in worded]
+
+
+def test_tools_before_a_system_prompt_repeat_none(with_template: Any) -> None:
+    (dialog, *_) = read_file(EXAMPLES / "rental.json")
+    assert dialog.turns[0].kind == "system"
+    tokens = with_template(WITH_TOOLS).tokens
+    first, second, *_ = tokens.encode_dialog(begin_with_tools(replace(dialog, tools=TOOLS)))
+    assert whole(tokens, first.ids).startswith("<|im_start|>system\n\n# Tools\n{")
+    assert whole(tokens, second.ids) == f"<|im_start|>system\n{dialog.turns[0].text}<|im_end|>\n"
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        CHATML,
+        CHATML + "{# no tools #}",
+        WITH_TOOLS.replace("{{ tool | tojson }}", "{{ raise_exception('no') }}"),
+        WITH_TOOLS.replace("<|im_start|>system\n{{ own }}", "{% if tools %}[TOOLS]{% endif %}"),
+    ],
+)
+def test_tools_are_a_text_for_other_templates(with_template: Any, template: str) -> None:
+    (dialog, *_) = read_file(EXAMPLES / "dialogues.json")
+    begun = begin_with_tools(replace(dialog, tools=TOOLS))
+    (first, *_) = with_template(template).tokens.encode_dialog(begun)
+    assert first.passage.text == tools_text(TOOLS)
+
+
+def test_tokens_of_listed_tools_belong_to_no_words(with_template: Any) -> None:
+    (dialog, *_) = read_file(EXAMPLES / "dialogues.json")
+    begun = begin_with_tools(replace(dialog, tools=TOOLS))
+    model = with_template(WITH_TOOLS)
+    passages = model.tokens.encode_dialog(begun)
+    read([cache := model.full()], np.concatenate([part.ids for part in passages]))
+    (recording, *_) = head_recordings(cache, begun, passages)
+    assert len(recording.tokens[0]) == len(passages[0].ids)
+    assert {token.text for token in recording.tokens[0]} == {""}
+    assert "".join(token.text for token in recording.tokens[1]) == dialog.turns[0].text
 
 
 def test_text_of_a_dialog_never_becomes_a_control_token(tokens: Tokens) -> None:

@@ -157,6 +157,43 @@ def test_an_eviction_is_the_full_cache_with_the_evicted_masked(
     )
 
 
+@given(
+    policy=st.one_of(policies(STREAMING_POLICIES), st.sampled_from([None, Retrieval(2)])),
+    lengths=turn_lengths(5, 8),
+    budget=st.integers(1, 24),
+    seed=st.integers(0, 99),
+)
+def test_a_cache_that_evicted_nothing_can_follow_the_full_one_bit_for_bit(
+    decoder: Decoder, policy: Any, lengths: list[int], budget: int, seed: int
+) -> None:
+    ids, full = text(decoder, sum(lengths), seed), TextCache(decoder)
+    reading, following = (
+        CutTextCache(decoder, budget)
+        if policy is None
+        else RetrievalCache(decoder, policy, budget)
+        if isinstance(policy, Retrieval)
+        else EvictingCache(decoder, policy, budget)
+        for _ in range(2)
+    )
+    bounds, evicted = np.cumsum([0, *lengths]), False
+    for first, end in pairwise(bounds.tolist()):
+        of_full = read([full], ids[first:end])
+        logits = read([reading], ids[first:end])
+        if following.whole:
+            following.follow(full)
+            assert (of_full == logits).all()
+        else:
+            assert (read([following], ids[first:end]) == logits).all()
+        full.end_turn()
+        reading.end_turn()
+        following.end_turn()
+        assert following.ids == reading.ids
+        evicted = evicted or bool((reading.evicted_in >= 0).any())
+        assert following.whole is not evicted or isinstance(reading, RetrievalCache)
+    for name in ("hidden", "queries", "keys", "values"):
+        assert (following.vectors(name) == reading.vectors(name)).all()
+
+
 @pytest.mark.parametrize(
     "key", [key for key in STREAMING_POLICIES if not policy_named(key).reads_afresh]
 )  # what comes back is evicted no more

@@ -34,6 +34,9 @@ ROOT = Path(__file__).parents[2]
         ("sinks(surprisal, n=2)", 128, 2),
         ("sinks(surprisal)", 3, 3),
         ("blocks(sinks(h2o), size=8)", 128, 4),
+        ("pyramid(sinks(fifo))", 128, 4),
+        ("pyramid(sinks(fifo), last=0.1)", 16, 2),  # the last of several layers has 2 places
+        ("pyramid(sinks(fifo), last=0)", 16, 0),
         ("whitelist(surprisal, first=1)", 128, 4),
         ("whitelist(surprisal, first=1)", 6, 3),  # half of the budget at most
         ("whitelist(surprisal, first=0)", 128, 0),

@@ -15,6 +15,8 @@ from streamlit.testing.v1 import AppTest
 from fdkvc.corpora import gguf_file
 from fdkvc.experiments.jobs import Progress
 from fdkvc.experiments.replay import ARGUMENTS, REPLAYED, Replay, replay_arguments
+from fdkvc.kinds import KINDS, read_run
+from fdkvc.kinds.sources import Sources
 from fdkvc.lm.head_recordings import read_dialog
 from fdkvc.lm.language_model import shared_language_model
 from fdkvc.policies import policy_named
@@ -122,7 +124,12 @@ def test_a_run_is_the_mean_of_the_heads() -> None:
     assert len(done.recordings) == len(FILE.transcripts)
     words = f"{NAME}, mean of the 4 KV heads of layers 1 and 4"
     assert done.source == json.loads(files_of(done)["run.json"])["parameters"]["source"] == words
-    assert "2 dialogs replayed" in report_of(done)
+    report = report_of(done)
+    assert "2 dialogs replayed" in report
+    assert "the page Dialogs with vectors=mine&amp;layers=1,4 in its address" in report
+    record = read_run(files_of(done)["run.json"])
+    with pytest.raises(ValueError, match="run it there, with vectors=mine&layers=1,4 in its addre"):
+        KINDS["replay"].again(record, Sources())
 
 
 def test_a_run_over_the_file_has_the_models_vectors() -> None:

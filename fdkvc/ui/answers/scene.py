@@ -71,9 +71,8 @@ def _answered(
     """Return a conversation with its answers; those that a link brought are written first."""
     answered, parts = None, conversation.parts
     start = max((at for at, part in enumerate(parts) if ANSWERS.get(part.key)), default=0)
-    words = plain("The model reads the dialog")
     for part in parts[start:]:
-        answered = begin(part, answered, lambda share: lanes.progress(share, words))
+        answered = begin(part, answered, lambda share: lanes.progress(share, "Reading the dialog"))
         if not answered.complete:
             above.header("The model answers …", anchor=False)
             answered = _write(page, answered, message, lanes, button)

@@ -60,24 +60,24 @@ PICTURES = {
 """Each chart and its table."""
 
 
-NOTE = Markdown(
-    "The model has {} parameters and was trained only on English service dialogs. It can ask, make "
-    "calls and answer in their style, but it knows nothing about the world, invents names, times "
-    "and prices, and does not show what a large model would lose."
-)
-PRETRAINED_NOTE = Markdown(
-    "{} has {} parameters and is read in NumPy. What it writes is its own: it may be wrong with "
-    "the full cache, too. Its policies decide after each message and each answer."
-)
-
-
 def show_model_note(name: str, model: LanguageModel) -> None:
     """Show what the model is, and what it cannot do."""
-    size = size_in_words(model)
     if name == MODEL.default:
-        st.caption(NOTE.format(size))
+        st.caption(
+            Markdown(
+                "The model has {} parameters and was trained only on English service dialogs. It "
+                "can ask, make calls and answer in their style, but it knows nothing about the "
+                "world, invents names, times and prices, and does not show what a large model "
+                "would lose."
+            ).format(size_in_words(model))
+        )
     else:
-        st.caption(PRETRAINED_NOTE.format(model.name, size))
+        st.caption(
+            Markdown(
+                "{} has {} parameters. What it writes may be wrong with the full cache, too. "
+                "Policies evict after every message and every answer."
+            ).format(model.name, size_in_words(model))
+        )
 
 
 def open_section(page: str, answered: Answered) -> None:

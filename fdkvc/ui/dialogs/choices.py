@@ -30,14 +30,7 @@ from fdkvc.policies import read_policy
 from fdkvc.run.evidence import lost_turns
 from fdkvc.run.simulate import simulate
 from fdkvc.ui.dialogs import files
-from fdkvc.ui.dialogs.vectors import (
-    KV_HEAD,
-    LAYERS,
-    VECTORS,
-    Vectors,
-    choose_recording,
-    choose_vectors,
-)
+from fdkvc.ui.dialogs.vectors import KV_HEAD, LAYERS, VECTORS, Vectors, choose_vectors
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold, problems
 from fdkvc.ui.kit.lanes import PAIR, Lane, read_lane
@@ -173,18 +166,11 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen | None:
             hold(page, DIALOG, _first_failed(page, file))
         dialog = choose_transcript(page, file)
         way, schedule = _choose_topics(page, file, dialog)
-        vectors, read = choose_vectors(page, file), None
         with st.spinner("Reading the dialog …", show_time=True):
-            if vectors is not None:
-                try:
-                    read = choose_recording(page, file, dialog, vectors, below_title)
-                except ValueError as error:
-                    with below_title:
-                        problems(f"{error}. Showing letters of words instead.")
-                    vectors = None
-                if vectors is not None and read is None:
-                    fields.write_link(page, FIELDS)
-                    st.stop()
+            vectors, read = choose_vectors(page, file, dialog, below_title)
+            if vectors is not None and read is None:  # `below_title` has the button to read it
+                fields.write_link(page, FIELDS)
+                st.stop()
             recording, names = files.shown_recording(file, dialog, way, schedule, read)
     except ValueError as error:
         with below_title:

@@ -34,10 +34,10 @@ LISTED = 200
 
 @dataclass(frozen=True, eq=False)
 class Replayed(ReplayRun):
-    """A replay of the dialogs of a file, as a model read them if there are `vectors`."""
+    """A replay of the dialogs of a file, as a model read them if there is one."""
 
     file: DialogFile = field(kw_only=True)
-    vectors: Vectors | None = None
+    model: Vectors | None = None
 
     def recording(self, dialog: int) -> Recording:
         """Return one of the file's dialogs that ran."""
@@ -156,7 +156,7 @@ def go_to(page: str, done: Replayed, row: Mapping[Any, Any]) -> None:
         for demand, mentions in done.recording(dialog).evidence
         if (demand.needed_by, demand.slot) == needed
     )
-    model, layers = done.vectors or (LETTERS, LAYERS.default)
+    model, layers = done.model or (LETTERS, LAYERS.default)
     values: list[tuple[Field, Any]] = [(VECTORS, model), (LAYERS, layers)]
     values += [(choices.DIALOG, dialog), (choices.POLICIES, policies)]
     values += [(choices.WHOSE, row["policy"]), (TURN, int(row["turn"])), (ENTRY, token)]

@@ -1,6 +1,6 @@
 """All dialogs of a file under policies and budgets: a run with curves, a table and files."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Unpack
@@ -24,7 +24,7 @@ from fdkvc.experiments.replay import (
 from fdkvc.experiments.statistics import MIN_CLUSTERS, over_clusters
 from fdkvc.experiments.summary import mean_table, paired_differences
 from fdkvc.explain.notes import pinned_notes
-from fdkvc.grid import Grid, figures, marks_sentence, pivot
+from fdkvc.grid import figures, marks_sentence, pivot
 from fdkvc.kinds.replay import OF_HEADS, replay_grid
 from fdkvc.limits import MAX_READ_MEGABYTES, MAX_TURN_TOKENS
 from fdkvc.parameters import Field
@@ -179,7 +179,8 @@ def replay_file(run: FileRun, **how: Unpack[Execution]) -> Replayed | None:
             raise ValueError(reason)
         return None
     recordings = [row for at in sorted(read.recordings) for row in read.recordings[at]]
-    done = Replayed.measure(run.replay, recordings, about | {"vectors": run.vectors}, **how)
+    about |= {"model": run.vectors, "vectors": "vectors={}&layers={}".format(*run.vectors)}
+    done = Replayed.measure(run.replay, recordings, about, **how)
     table, arguments = _over_heads(done.table), _over_heads(done.arguments)
     firsts = ReadRecordings(run.vectors, file, read)
     return replace(done, table=table, arguments=arguments, recordings=firsts)
@@ -199,8 +200,11 @@ def show_compared(page: str, one: Replayed, other: Replayed) -> None:
     policies = [read_policy(name).title for name in paired.known]
     names = [late_metric(name).title for name in paired.metric]
     words = figures(paired, ("mean_diff", "ci_low", "ci_high"), signs=True)
-    grid = pivot(paired.assign(policy=policies, **{"": names}), words, ["policy", ""])
+    grid = pivot(paired.assign(policy=policies, metric=names), words, ["policy", "metric"])
     show_grid(grid, "Difference (first − second) by budget")
+    st.caption(
+        "First − second, by budget. An entry is a token of the model that read it, or a word."
+    )
 
 
 def _over_heads(table: pd.DataFrame) -> pd.DataFrame:
@@ -215,7 +219,7 @@ def _over_heads(table: pd.DataFrame) -> pd.DataFrame:
 
 def _choose(page: str, chosen: Chosen, lanes: Sequence[Lane], metrics: tuple[str, ...]) -> Replay:
     file, recording = chosen.file, chosen.head.recording
-    words = sum(text.count(" ") for each in file.transcripts for text in each.texts)
+    words = sum(text.count(" ") for dialog in file.transcripts for text in dialog.texts)
     long = words > LONG * len(file.transcripts)
     tried = replace(TRIED, default=tuple(map(str, PLAN_BUDGETS))) if long else TRIED
     budgets = fields.several(page, tried)
@@ -227,7 +231,7 @@ def _choose(page: str, chosen: Chosen, lanes: Sequence[Lane], metrics: tuple[str
     policies = tuple(lane.run.trace.policy for lane in lanes)
     with st.container(horizontal=True):
         pin, chunk = "evictable", fields.number(page, CHUNK)
-        if any(turn.kind == "system" for each in file.transcripts for turn in each.turns):
+        if any(turn.kind == "system" for dialog in file.transcripts for turn in dialog.turns):
             pin = fields.choice(page, PIN)
     if pin == "both":
         policies = with_pinned_prompts(policies)
@@ -257,12 +261,12 @@ def _about(done: Replayed) -> None:
 
 
 def _show(page: str, done: Replayed, budget: int) -> None:
-    summary = _summary(done)
-    metrics = [key for key in dict.fromkeys(done.table.metric) if key in set(summary.metric)]
+    means = _means(done)
+    metrics = [key for key in dict.fromkeys(done.table.metric) if key in set(means.metric)]
     st.markdown(plain(recommendation(done, budget)))
     st.caption(plain(f"{RECALL_ONLY} {PROTECT}"))
     titles = {key: late_metric(key).title for key in metrics}
-    rows = summary.drop_duplicates(["metric", "policy", "budget"])
+    rows = means.assign(policy=_titles(done, means)).drop_duplicates(["metric", "policy", "budget"])
     drawn = partial(budgets_chart, theme=page_theme(), policies=tuple(rows.policy.unique()))
     with side_by_side("replay"):
         for key, title in titles.items():
@@ -278,15 +282,19 @@ def _show(page: str, done: Replayed, budget: int) -> None:
     st.caption(plain(marks_sentence(done.baseline)))
     if done.table.services.nunique() > 1:
         with st.expander("By cluster"):
-            title = f"{titles[key]}, by cluster"
-            show_grid(_by_services(done, key), title)
+            table = cluster_means(done.table[done.table.metric == key])
+            table = table.assign(policy=_titles(done, table), ci_low=np.nan, ci_high=np.nan)
+            table = table.sort_values("services", kind="stable")
+            words, label = figures(table), "budget {}".format
+            grid = pivot(table, words, ["services", "policy"], label=label)
+            show_grid(grid, f"{titles[key]}, by cluster")
     show_glossary(key.removeprefix("late_") for key in metrics)
     if not done.arguments.empty:
         show_plan(page, done)
         show_forgotten(page, done)
     with st.container(horizontal=True):
         with st.popover("Download the run", icon=":material/download:"):
-            st.caption("The same files as `python -m fdkvc dialogs` writes.")
+            st.caption("Files as `python -m fdkvc dialogs` writes them.")
             download_files(f"{page}/replay", lambda: files_of(done), FILES)
             shown = [f"replay/{key}" for key in metrics]
             download_pictures(f"{page}/replay", shown_charts(page), shown)
@@ -301,16 +309,20 @@ def recommendation(done: Replayed, budget: int) -> Markdown:
     The run's budget nearest to `budget` counts. The full cache and policies that need the future
     do not take part.
     """
-    policies = _usable_titles(done)
-    budget = min(done.settings.budgets, key=lambda each: abs(each - budget))
-    table = _compared(done, budget)
-    key = next((key for key in ("call_recall", "state_recall") if (table.metric == key).any()), "")
-    table = table[table.metric == key]
+    policies = {policy.name: policy.title for policy in usable(done.settings.policies)}
+    budget = min(done.settings.budgets, key=lambda size: abs(size - budget))
+    table = done.table[done.table.policy.isin([*policies]) & done.table.value.notna()]
+    table = table[table.heads == done.settings.heads[0]]
+    at_budget = table[table.budget == budget]
+    recalls = ("call_recall", "state_recall")
+    key = next((key for key in recalls if (at_budget.metric == key).any()), "")
     if not key or len(policies) < 2:
         return Markdown(
             "**Which policy for this file?** The answer needs two policies and dialogs that "
             "record what later turns need."
         )
+    values = table[table.metric == key]
+    table = values[values.budget == budget]
     means = table.groupby("policy", sort=False).value.mean().sort_values(ascending=False)
     best, second = means.index[:2]
     paired = paired_differences(table, best).set_index("policy")
@@ -341,37 +353,20 @@ def recommendation(done: Replayed, budget: int) -> Markdown:
         gap,
         policies[second],
         f", and not distinguishable from {listed(ties)}" if ties else "",
-        _elsewhere(done, key, budget, best),
+        _elsewhere(values[values.budget != budget], policies, best),
     )
 
 
-def _elsewhere(done: Replayed, key: str, budget: int, best: str) -> str:
+def _elsewhere(values: pd.DataFrame, policies: Mapping[str, str], best: str) -> str:
     """Return at which other budgets another policy is distinguishable from the best, and above."""
-    policies, others = _usable_titles(done), []
-    for size in done.settings.budgets:
-        table = _compared(done, size)
-        table = table[table.metric == key]
+    others = []
+    for size, table in values.groupby("budget", sort=False):
         means = table.groupby("policy", sort=False).value.mean()
-        if size == budget or best not in means:
-            continue
-        paired = paired_differences(table, best).set_index("policy")
-        above = means[(means > means[best]) & paired.significant.reindex(means.index).eq(True)]
-        if len(above):
-            others.append(f"{policies[str(above.idxmax())]} at {size:,}")
+        if best in means:
+            paired = paired_differences(table, best).set_index("policy")
+            above = means[(means > means[best]) & paired.significant.reindex(means.index).eq(True)]
+            others += [f"{policies[str(above.idxmax())]} at {size:,}"] if len(above) else []
     return f" At other budgets another is above it: {listed(others)}." if others else ""
-
-
-def _usable_titles(done: Replayed) -> dict[str, str]:
-    return {each.name: each.title for each in usable(done.settings.policies)}
-
-
-def _compared(done: Replayed, budget: int) -> pd.DataFrame:
-    """Return the values at a budget under the policies to choose among, of the first heads."""
-    return done.table[
-        done.table.policy.isin(list(_usable_titles(done)))
-        & (done.table.heads == done.settings.heads[0])
-        & (done.table.budget == budget)
-    ].dropna(subset="value")
 
 
 @cached
@@ -380,9 +375,8 @@ def _pinned(done: Replayed) -> list[str]:
 
 
 @cached
-def _summary(done: Replayed) -> pd.DataFrame:
-    table = mean_table(done.table)
-    return table.assign(policy=_titles(done, table))
+def _means(done: Replayed) -> pd.DataFrame:
+    return mean_table(done.table)
 
 
 def _titles(done: Replayed, table: pd.DataFrame) -> list[str]:
@@ -402,13 +396,3 @@ def report_of(done: Replayed) -> str:
     if done.table.dialog.nunique() < requested:
         more.append(f"The run was cancelled: {count(requested, 'dialog')} were requested.")
     return dialogs_report(replay_parts(done), more)
-
-
-def _by_services(done: Replayed, key: str) -> Grid:
-    """Return a row for each cluster and policy, and a column for each budget."""
-    table = cluster_means(done.table[done.table.metric == key])
-    table = table.assign(policy=_titles(done, table))
-    table = table.drop_duplicates(["services", "policy", "budget"])
-    table = pd.concat(rows for _, rows in table.groupby("services", sort=False))
-    table = table.assign(ci_low=np.nan, ci_high=np.nan)
-    return pivot(table, figures(table), ["services", "policy"], label="budget {}".format)

@@ -205,48 +205,46 @@ class ReadRecordings(Sequence[Recording]):
 # ------------------------------------------------------------------------------- controls
 
 
-def choose_vectors(page: str, file: DialogFile) -> Vectors | None:
-    """Choose a model, or letters (None), which also take the place of one that is missing."""
+def choose_vectors(
+    page: str, file: DialogFile, dialog: int, above: DeltaGenerator
+) -> tuple[Vectors | None, Recording | None]:
+    """Choose a model and a KV head; return them with the head's recording of a dialog.
+
+    Both are None for letters, which also take the place of what cannot be read. The recording is
+    None while the dialog is not read: `above` then has the button to read it, and the progress.
+    """
     model = fields.choice(page, VECTORS, not file.traced)
+    if model in (LETTERS, AT_ONCE):
+        hold(page, LAYERS, LAYERS.default)
     if model == LETTERS:
-        fields.reset(page, (KV_HEAD, LAYERS))
-        return None
+        hold(page, KV_HEAD, KV_HEAD.default)
+        return None, None
     try:
         find_model(str(MODELS[model]))
+        if model == AT_ONCE:
+            vectors = Vectors(model)
+            read = _read_at_once(vectors, file, dialog)
+        else:
+            vectors = Vectors(model, fields.text(page, LAYERS, read_layers))
+            read = READ.get((file.key, vectors)) or ReadFile({}, "", {}, {})
+        if dialog in read.skipped:
+            raise ValueError(read.skipped[dialog])
     except ValueError as error:
-        problems(f"{error}. Showing letters of words instead.")
-        return None
-    if model == AT_ONCE:
-        hold(page, LAYERS, LAYERS.default)
-        return Vectors(model)
-    return Vectors(model, fields.text(page, LAYERS, read_layers))
-
-
-def choose_recording(
-    page: str, file: DialogFile, dialog: int, vectors: Vectors, above: DeltaGenerator
-) -> Recording | None:
-    """Choose a KV head, and return its recording of a dialog.
-
-    None while the dialog is not read: `above` then has the button to read it, and the progress.
-    Raises a ValueError that says why it cannot be read.
-    """
-    if vectors.model == AT_ONCE:
-        read = _read_at_once(vectors, file, dialog)
-    else:
-        read = READ.get((file.key, vectors)) or ReadFile({}, "", {}, {})
-    if dialog in read.skipped:
-        raise ValueError(read.skipped[dialog])
-    if dialog not in read.recordings:
         with above:
-            st.info(
-                plain(
-                    f"{vectors.label} has not read this dialog yet. It reads in the background, at "
-                    "some hundred tokens a second; what it computes is kept until the app ends."
-                ),
-                icon=":material/hourglass_empty:",
-            )
-            work = partial(read_file, vectors, file, dialog)
-            run_panel(f"{page}/vectors", f"Read with {vectors.label}", work)
-        return None
-    shown = replace(KV_HEAD, default=next(iter(read.heads)), choices=read.heads)
-    return read.recordings[dialog][[*read.heads].index(fields.choice(page, shown))]
+            problems(f"{error}. Showing letters of words instead.")
+        return None, None
+    if dialog in read.recordings:
+        shown = replace(KV_HEAD, default=next(iter(read.heads)), choices=read.heads)
+        head = [*read.heads].index(fields.choice(page, shown))
+        return vectors, read.recordings[dialog][head]
+    with above:
+        st.info(
+            plain(
+                f"{vectors.label} has not read this dialog yet. It reads in the background, at "
+                "some hundred tokens a second; what it computes is kept until the app ends."
+            ),
+            icon=":material/hourglass_empty:",
+        )
+        work = partial(read_file, vectors, file, dialog)
+        run_panel(f"{page}/vectors", f"Read with {vectors.label}", work)
+    return vectors, None

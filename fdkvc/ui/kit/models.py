@@ -14,8 +14,8 @@ MODELS = offered_models()
 """The place of each model, by the name that links have."""
 
 LABELS = {name: name for name in MODELS} | {
-    "bundled": "Bundled (1.1 million)",
-    "smollm2": "SmolLM2 (135 million)",
+    "bundled": "Bundled, 1.1 million",
+    "smollm2": "SmolLM2, 135 million",
 }
 
 MODEL = Field(
@@ -39,9 +39,11 @@ def load_model(name: str, otherwise: Callable[[], None] | None = None) -> Langua
 
     `otherwise` then shows something else below the reason.
     """
-    bar, words = st.empty(), plain(f"Loading {MODEL.labels[name]}")
+    bar = st.empty()
     try:
-        model = shared_language_model(MODELS[name], lambda share: bar.progress(share, words))
+        model = shared_language_model(
+            MODELS[name], lambda share: bar.progress(share, plain(f"Loading {LABELS[name]}"))
+        )
     except ValueError as error:
         bar.empty()
         problems(sentence(str(error)))
