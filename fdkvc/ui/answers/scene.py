@@ -18,9 +18,9 @@ from fdkvc.limits import MAX_TYPED_CHARACTERS, MAX_WRITTEN_TOKENS
 from fdkvc.report.answer import call_html, words_html
 from fdkvc.ui.answers import choices
 from fdkvc.ui.answers.conversation import ANSWERS, FULL, Answered, Conversation, begin, write
+from fdkvc.ui.kit.address import scroll_to
 from fdkvc.ui.kit.fields import pick, problems
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.kit.scroll import scroll_to
 from fdkvc.words import count, listed, sentence
 
 DRAWN = 0.06

@@ -1,4 +1,4 @@
-"""The page's address: written as the view changes, and read again after Back or Forward.
+"""The page's address, written as the view changes and read again after Back; scrolling to a part.
 
 Streamlit's `st.query_params` adds an entry to the browser's history at every change. Here a step of
 the stage replaces the entry, and only a new choice adds one.
@@ -46,3 +46,29 @@ def _status() -> dict[str, object]:
     """Return this session's name, and the number of the last visit that the server received."""
     session = st.session_state.setdefault(_SESSION, uuid4().hex)
     return {"session": session, "received": st.session_state.get(_RECEIVED, 0)}
+
+
+# ------------------------------------------------------------------------------- scrolling
+
+
+SCRIPT = """
+export default function ({data: {part, block, count}}) {
+  const before = document.body.dataset.count ?? count
+  if (count !== null) document.body.dataset.count = count
+  if (count !== null && count <= before) return
+  const again = [100, 400, 800, 1600, 3000].map((ms) =>
+    setTimeout(() => document.querySelector(part)?.scrollIntoView({block}), ms))
+  for (const by of ["wheel", "touchstart", "pointerdown", "keydown"])  // a person goes elsewhere
+    addEventListener(by, () => again.forEach((timer) => clearTimeout(timer)), {once: true})
+}
+"""
+_scroll = st.components.v2.component("scroll", js=SCRIPT)
+
+
+def scroll_to(part: str, block: str = "start", count: int | None = None) -> None:
+    """Bring the first element of a selector into view, again for three seconds.
+
+    With a `count`, only if it is higher than at the last call on this page.
+    """
+    key = f"address-scroll-{block}"  # a page may do both
+    _scroll(key=key, data={"part": part, "block": block, "count": count})

@@ -16,8 +16,8 @@ from fdkvc.grid import Grid
 from fdkvc.parameters import Field
 from fdkvc.report.page import css
 from fdkvc.ui.kit import fields
+from fdkvc.ui.kit.address import scroll_to
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.kit.scroll import scroll_to
 
 PAGES = (
     ("pages/step.py", "Step through", ":material/step_over:"),

@@ -12,10 +12,10 @@ from fdkvc.stage.moments import nearly_kept as nearly_kept
 from fdkvc.stage.moments import why_sentences
 from fdkvc.stage.payload import DialogText, LaneHead
 from fdkvc.stage.run import Run
+from fdkvc.ui.kit.address import scroll_to
 from fdkvc.ui.kit.downloads import offer_file
 from fdkvc.ui.kit.fields import held, hold, key_of
 from fdkvc.ui.kit.lanes import Lane
-from fdkvc.ui.kit.scroll import scroll_to
 from fdkvc.ui.kit.sidebar import ENTRY, HUES, ORDER, TURN
 from fdkvc.ui.stage.component import draw, lanes_payload, last_message, listen, name_of_all
 
