@@ -3,6 +3,8 @@
 Turns are turns of the conversation: a call belongs to the turn of the words that follow it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher

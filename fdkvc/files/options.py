@@ -18,15 +18,8 @@ from fdkvc.synthetic.scenarios import Scenario, scenario_named
 Settings = TypeVar("Settings")
 
 
-def _same(word: Any) -> Any:
-    return word
-
-
 WORDS: Mapping[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
-    int: (_same, _same),
-    float: (_same, _same),
-    str: (_same, _same),
-    bool: (_same, _same),
+    **dict.fromkeys((int, float, str, bool), (lambda word: word, lambda word: word)),
     Policy: (read_policy, lambda policy: policy.name),
     Scenario: (scenario_named, lambda scenario: scenario.key),
 }

@@ -53,11 +53,6 @@ class Rule(NamedTuple):
     """Explanation in Markdown."""
 
 
-def by_chance(case: Case) -> bool:
-    """Whether the published difference is not significant, so that nothing can confirm it."""
-    return case.chance and case.difference
-
-
 def by_equivalence(case: Case) -> bool:
     """Whether the measured figure is equivalent to the published one within the margin.
 
@@ -88,7 +83,7 @@ of one population, and with ten times as many measured; tests compute them."""
 RULES: tuple[Rule, ...] = (
     Rule(
         "indistinguishable from zero",
-        by_chance,
+        lambda case: case.chance and case.difference,
         "○",
         r"\circ",
         "neutral",
