@@ -52,7 +52,7 @@ def read_dialog(
     return [
         replace(
             recording,
-            source=f"{model.name}, layer {layer}, KV head {head}{transcript.source_note}",
+            source=f"the {model.name} model, layer {layer}, KV head {head}{transcript.source_note}",
         )
         for recording, (layer, head) in zip(recordings, heads, strict=True)
     ]

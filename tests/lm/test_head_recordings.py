@@ -49,7 +49,9 @@ def test_a_few_layers_are_recorded_as_all_are_without_their_memory(model: Langua
         assert recording.keys.strides[0] == recording.dialogs.embeddings.strides[0] == 0
         assert recording.keys.base is not None
         assert recording.keys.base.size == len(LAYERS) * 2 * cache.count * 6
-    assert [recording.source for recording in some][1] == f"{model.name}, layer 1, KV head 1"
+    assert [recording.source for recording in some][
+        1
+    ] == f"the {model.name} model, layer 1, KV head 1"
 
 
 def test_what_ends_the_reading_ends_it_at_once(model: LanguageModel) -> None:

@@ -49,6 +49,8 @@ def offered(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(models.MODELS, NAME, str(folder))
     monkeypatch.setitem(VECTORS.choices, NAME, NAME)  # type: ignore[arg-type]
     READ.__init__(READ.most)  # type: ignore[misc]
+    for job in shared_jobs().results(FileRun):
+        shared_jobs().drop(job.name)
 
 
 def test_a_model_reads_a_file_in_the_background_and_its_heads_are_shown() -> None:
@@ -60,12 +62,15 @@ def test_a_model_reads_a_file_in_the_background_and_its_heads_are_shown() -> Non
     assert link_of(app)["vectors"] == NAME
 
     app = read_with(app)
-    assert f"Vectors: {NAME}, layer 1, KV head 0, as that model reads the dialog." in html(app)
+    assert (
+        f"Vectors: the {NAME} model, layer 1, KV head 0, as that model reads the dialog."
+        in html(app)
+    )
     assert words_said(app) == "".join(FILE.transcripts[0].texts)
     labels = app.selectbox(key="dialogs/kv").options
     assert labels == [f"layer {layer}, head {head}" for layer in (1, 2, 3) for head in (0, 1)]
     settled(app.selectbox(key="dialogs/kv").set_value(5).run())
-    assert f"{NAME}, layer 2, KV head 1" in html(app)
+    assert f"the {NAME} model, layer 2, KV head 1" in html(app)
     again = open_page("dialogs", **link_of(app))
     assert link_of(again) == link_of(app)
     assert text_of(again) == text_of(app)
@@ -82,7 +87,7 @@ def test_a_link_opens_on_its_turn_once_the_file_is_read() -> None:
     assert link_of(app).items() >= {"turn": "5", "entry": "700", "layers": "0,4"}.items()
     app = read_with(app)
     assert link_of(app).items() >= {"turn": "5", "entry": "700", "kv": "9"}.items()
-    assert f"{NAME}, layer 4, KV head 1" in html(app)
+    assert f"the {NAME} model, layer 4, KV head 1" in html(app)
     assert not app.error
 
     READ.__init__(READ.most)  # type: ignore[misc]
@@ -122,7 +127,7 @@ def test_a_run_is_the_mean_of_the_heads() -> None:
         first = np.where(lost < 0, 999, lost).min(axis=0)
         assert pairs.lost.tolist() == np.where(first == 999, -1, first).tolist()
     assert len(done.recordings) == len(FILE.transcripts)
-    words = f"{NAME}, mean of the 4 KV heads of layers 1 and 4"
+    words = f"the {NAME} model, mean of the 4 KV heads of layers 1 and 4"
     assert done.source == json.loads(files_of(done)["run.json"])["parameters"]["source"] == words
     report = report_of(done)
     assert "2 dialogs replayed" in report

@@ -171,7 +171,7 @@ def _read(
         for head in range(shape.kv_heads)
     }
     of = f"layer{'s' * (len(layers) > 1)} {listed([*map(str, layers)])}"
-    source = f"{model.name}, mean of the {count(len(heads), 'KV head')} of {of}"
+    source = f"the {model.name} model, mean of the {count(len(heads), 'KV head')} of {of}"
     return ReadFile(recordings, source, heads, skipped)
 
 
