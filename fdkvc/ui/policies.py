@@ -247,6 +247,9 @@ def _show_policy(policy: Policy) -> None:
         st.markdown(Markdown("With *{}*:").format(label))
         for step in steps:
             _show_step(step)
-    words = Markdown("Looks at: {}. Remembers: {}. Key: `{}`.  \n:gray[Source: {}.]")
-    remembers = ", ".join(map(policy.quantity_name, policy.channels)) or "nothing"
-    st.markdown(words.format(", ".join(policy.looks_at), remembers, policy.key, policy.source))
+    looks, remembers = policy.looks_at, map(policy.quantity_name, policy.channels)
+    st.markdown(
+        Markdown("Looks at: {}. Remembers: {}. Key: `{}`.  \n:gray[Source: {}.]").format(
+            ", ".join(looks), ", ".join(remembers) or "nothing", policy.key, policy.source
+        )
+    )
