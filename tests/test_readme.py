@@ -393,9 +393,10 @@ def test_the_table_of_packages_is_the_one_that_imports_are_checked_against() -> 
 
 
 def test_every_package_that_the_project_imports_is_required() -> None:
-    files = [ROOT / f"requirements{of}.txt" for of in ("", "-capture", "-dask", "-gguf")]
+    files = [ROOT / f"requirements{of}.txt" for of in ("", "-capture", "-dask", "-gguf", "-llama")]
     requirements = "".join(file.read_text("utf-8") for file in files)
     required = set(re.findall(r"^([\w[\]-]+)>=[\w.]+,<[\w.]+$", requirements, re.MULTILINE))
 
     named = {"vl_convert": "vl-convert-python", "distributed": "dask[distributed]"}
+    named["llama_cpp"] = "llama-cpp-python"
     assert required == {named.get(name, name) for name in PACKAGES}

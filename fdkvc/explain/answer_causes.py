@@ -54,12 +54,12 @@ def words_of(tokens: Tokens, ids: Sequence[int], passages: Passages) -> tuple[Wo
         Word(text, number, start + low, start + high)
         for number, (_, first, end) in enumerate(passages)
         for start, stop in tokens.texts_of(ids[first:end], first)
-        for text, low, high in _words(tokens, ids[start:stop])
+        for text, low, high in words_in(tokens, ids[start:stop])
     )
 
 
-def _words(tokens: Tokens, ids: Sequence[int]) -> Iterator[tuple[str, int, int]]:
-    """Yield each word of a passage with its first and last token (exclusive)."""
+def words_in(tokens: Tokens, ids: Sequence[int]) -> Iterator[tuple[str, int, int]]:
+    """Yield the words of a text, and the names in its marks, with their tokens (last exclusive)."""
     text = tokens.text(ids)
     prefixes = [tokens.text(ids[: at + 1]) for at in range(len(ids))]
     # A character that spans several tokens is complete with the last of them.

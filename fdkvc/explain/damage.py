@@ -16,7 +16,7 @@ import pandas as pd
 from fdkvc.attention import Bools, Floats
 from fdkvc.corpora.model_text import Writer
 from fdkvc.corpora.transcripts import SPAN_KINDS, SpanKind, Transcript
-from fdkvc.explain.answer_causes import Passages, Word, turns_of, words_of
+from fdkvc.explain.answer_causes import Passages, Word, turns_of, words_in
 from fdkvc.limits import MAX_CHUNK_NUMBERS, MAX_EXPLAINED_WORDS
 from fdkvc.lm.decoder import attention
 from fdkvc.lm.language_model import LanguageModel
@@ -80,7 +80,11 @@ def chat_text(tokens: Tokens, ids: Sequence[int], passages: Passages) -> Text:
 
 def _text(tokens: Tokens, ids: Sequence[int], parts: Sequence[Part]) -> Text:
     """Find the words; a token that is part of none is one of its own."""
-    words = [*words_of(tokens, ids, [("user", part.first, part.end) for part in parts])]
+    words = [
+        Word(text, passage, part.first + low, part.first + high)
+        for passage, part in enumerate(parts)
+        for text, low, high in words_in(tokens, ids[part.first : part.end])
+    ]
     alone = {*range(len(ids))}.difference(*(range(word.first, word.end) for word in words))
     for at in alone:
         passage = max(np.searchsorted([part.first for part in parts], at, side="right") - 1, 0)
