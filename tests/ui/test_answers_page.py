@@ -347,7 +347,8 @@ def test_a_message_is_written_anew_and_those_after_it_are_dropped(
     said = "A table for two, please.\nIn San Jose.\nOn Friday."
     app = open_page("answers", file="nothing", policies="fifo", said=said, stops="1:3,2:4")
     assert "On Friday." in html(app)
-    settled(app.selectbox(key="answers/edited").set_value("1").run())
+    assert app.text_area[0].value == "On Friday."
+    settled(app.selectbox(key="answers/edited/3").set_value("1").run())
     settled(app.text_area[0].set_value("In Oakland\n please.").run())
     press(app, "Send")
 

@@ -130,7 +130,7 @@ def test_a_file_does_not_live_on_because_something_was_made_of_it() -> None:
     assert ended() is None
 
 
-def test_what_values_share_counts_once_and_room_is_made() -> None:
+def test_what_values_share_counts_once_and_values_are_dropped() -> None:
     shared, own = np.zeros(MEGABYTE // 2, np.int8), np.zeros(MEGABYTE // 4, np.int8)
     stored: ByteLRU[object] = ByteLRU(MEGABYTE)
     for name in "abc":
@@ -142,7 +142,7 @@ def test_what_values_share_counts_once_and_room_is_made() -> None:
     stored.put("c", None)
     assert stored.size < 0.26 * MEGABYTE
     assert stored.get("b") is own
-    stored.make_room(MEGABYTE - 100)
+    stored.drop("b".__eq__)
     assert stored.get("b") is None
     assert 0 <= stored.size <= 100
 

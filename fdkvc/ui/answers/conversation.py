@@ -126,6 +126,9 @@ def begin(
             return found
         more = conversation.steps is None or found.chat.steps <= conversation.steps
         return Answered(conversation, found.context, (found.chat if more else found.context).fork())
+    kept = [part.key for part in conversation.parts]
+    if conversation.language_model.decoder.large:  # another chat would not fit into memory
+        ANSWERS.drop(lambda other: other.model == conversation.model and other not in kept)
     context = before.chat.fork() if before else _read_dialog(conversation, on_progress)
     if conversation.messages:
         _add(context, Passage("user", conversation.messages[-1], 0))
@@ -140,7 +143,6 @@ def _read_dialog(conversation: Conversation, on_progress: Callable[[float], obje
     model = conversation.language_model
     chat = Chat(model, {FULL: model.full().without_hidden(), **conversation.caches()})
     if model.decoder.large:  # at once, since a longer copy beside it would not fit into memory
-        ANSWERS.make_room(MAX_CHAT_MEGABYTES * 1_000_000)
         for cache in chat.caches.values():
             cache.reserve(most_tokens(chat))
     passages = [each for each in conversation.passages if each.turn < conversation.turn]

@@ -146,7 +146,7 @@ def _show_edit(page: str, messages: Sequence[str], left: int) -> None:
     """Show what replaces one of the messages, and drops those after it."""
     with st.popover("Edit", icon=":material/edit:"):
         labels = {str(at): f"{at + 1} · {text[:60]}" for at, text in enumerate(messages)}
-        at = int(pick(f"{page}/edited", "Message", labels, [*labels][-1]))
+        at = int(pick(f"{page}/edited/{len(messages)}", "Message", labels, [*labels][-1]))
         text = st.text_area(
             "Write instead",
             messages[at],

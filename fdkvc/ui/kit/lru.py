@@ -82,11 +82,11 @@ class ByteLRU(Generic[Value]):
             while self.size > self.most and len(self._held) > 1:
                 self._drop(next(iter(self._held)))
 
-    def make_room(self, size: int) -> None:
-        """Drop values until so many bytes are left for another."""
+    def drop(self, unwanted: Callable[[Any], bool]) -> None:
+        """Drop the values with such keys."""
         with self._lock:
-            while self._held and self.size > self.most - size:
-                self._drop(next(iter(self._held)))
+            for key in [*filter(unwanted, self._held)]:
+                self._drop(key)
 
     def _drop(self, key: Hashable) -> None:
         _, sizes = self._held.pop(key)
