@@ -9,6 +9,8 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from html import escape, unescape
 from pathlib import Path
+from threading import Thread
+from typing import Any
 from urllib.parse import parse_qsl
 
 import pandas as pd
@@ -32,8 +34,9 @@ from fdkvc.report.shipped_answers import TABLES
 from fdkvc.report.shipped_answers import shipped_report as report
 from fdkvc.run.metrics import METRICS
 from fdkvc.ui.answers import choices, conversation, scene
-from fdkvc.ui.answers.conversation import FULL
+from fdkvc.ui.answers.conversation import FULL, Answered, answer_of
 from fdkvc.ui.answers.measured import OTHERWISE, damage_rows
+from fdkvc.ui.kit.fields import hold
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.models import language_model
 from tests.app_pages import check_specs, html, link_of, open_page, press, settled, specs, told
@@ -308,20 +311,25 @@ def test_an_answer_is_stopped_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> No
     begun = {"policies": "fifo", "budget": 70}
     whole = lanes(open_page("answers", **begun))
     monkeypatch.setattr(conversation.ANSWERS, "_held", OrderedDict())
-    answer = Chat.answer
+    answer, clicks, stops = Chat.answer, list[Thread](), list[Answered | None]()
 
     def stopping(chat: Chat, most: int) -> Iterator[dict[str, tuple[Writer, int]]]:
         for step in answer(chat, most):
             yield step
-            if chat.steps == 3:  # a click: its callback, and the next run
-                (answered,) = (found for found, _ in conversation.ANSWERS._held.values())
+            if chat.steps == 3:  # a click, and the next run
                 monkeypatch.setattr(Chat, "answer", answer)
-                choices.limit_answer("answers", answered.conversation)
+                keys: list[Any] = [*conversation.ANSWERS._held]
+                clicks.append(Thread(target=stops.extend, args=[map(answer_of, keys)]))
+                clicks[0].start()  # waits until this run ends
+                hold("answers", choices.STOPS, "0:3")
                 st.rerun()
 
     monkeypatch.setattr(Chat, "answer", stopping)
     app = open_page("answers", **begun)
 
+    clicks[0].join()
+    assert stops[0] is not None
+    assert stops[0].chat.steps == 3
     assert "✗" in lanes(app)["Full cache"]
     assert lanes(app)["Full cache"].endswith("Not finished. ")
     assert link_of(app)["stops"] == "0:3"

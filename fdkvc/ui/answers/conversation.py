@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice, zip_longest
+from threading import Lock
 
 from fdkvc.corpora.model_text import Passage, Writer, model_text
 from fdkvc.corpora.transcripts import Transcript
@@ -120,12 +121,13 @@ def begin(
     Raises a ValueError if it is longer than the model or the memory can hold, or a policy needs
     the future.
     """
-    found = ANSWERS.get(conversation.key)
-    if found is not None:
+    if found := answer_of(conversation):
         if found.complete and found.conversation == conversation:
             return found
         more = conversation.steps is None or found.chat.steps <= conversation.steps
-        return Answered(conversation, found.context, (found.chat if more else found.context).fork())
+        chat = (found.chat if more else found.context).fork()
+        ANSWERS.put(conversation.key, answered := Answered(conversation, found.context, chat))
+        return answered
     kept = [part.key for part in conversation.parts]
     if conversation.language_model.decoder.large:  # another chat would not fit into memory
         ANSWERS.drop(lambda other: other.model == conversation.model and other not in kept)
@@ -135,6 +137,17 @@ def begin(
     answered = Answered(conversation, context, context.fork())
     ANSWERS.put(conversation.key, answered)
     return answered
+
+
+def answer_of(conversation: Conversation) -> Answered | None:
+    """Return what is written of the last answer, once no run of the page writes it any more.
+
+    A click starts the next run while the one before still writes its last token.
+    """
+    if found := ANSWERS.get(conversation.key):
+        with found.writing:
+            return ANSWERS.get(conversation.key) or found
+    return None
 
 
 def _read_dialog(conversation: Conversation, on_progress: Callable[[float], object] | None) -> Chat:
@@ -173,7 +186,8 @@ def most_tokens(chat: Chat) -> int:
 
 def write(answered: Answered) -> Generator[Answered]:
     """Let the model write the last answer, token by token; yields the answer so far."""
-    chat, steps = answered.chat, answered.conversation.steps
+    chat, steps, writing = answered.chat, answered.conversation.steps, answered.writing
+    writing.acquire()
     try:
         most, room = max(steps or 0, MAX_WRITTEN_TOKENS), most_tokens(chat) - chat.longest
         left = room if steps is None else min(max(steps - chat.steps, 0), room)
@@ -183,6 +197,7 @@ def write(answered: Answered) -> Generator[Answered]:
         yield answered
     finally:  # also where a click interrupts it
         ANSWERS.put(answered.conversation.key, answered)
+        writing.release()
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,6 +209,8 @@ class Answered:
     chat: Chat
     complete: bool = False
     """Whether nothing of the answer remains to be written."""
+    writing: Lock = field(default_factory=Lock, repr=False)
+    """Held while it is written."""
 
     def began(self, name: str) -> int:
         """Return the index of the first passage of a cache's answer."""
