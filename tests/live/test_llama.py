@@ -368,7 +368,7 @@ def test_the_command_measures_answers_in_llama(
     arguments = ["live", "--engine", "llama.cpp", "--model", "smollm2", "--dialogs", dialogs]
     arguments += ["--policies", "sink", "cut-text", "--budgets", "64", "--decides", "model"]
     assert main([*arguments, "--out", str(tmp_path)]) == 0
-    assert "Sink+Window" in capsys.readouterr().out
+    assert {"sink", "cut-text"} <= {*capsys.readouterr().out.split()}
     assert (tmp_path / "answers_summary.csv").stat().st_size
     wrong = [*arguments[:-2], "--out", str(tmp_path)]
     assert main(wrong) == 2

@@ -5,6 +5,7 @@ whenever a value changes, with every value in it, so that it means the same when
 The browser's Back and Forward arrive as links, too.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -184,9 +185,14 @@ def link_writer(page: str, fields: Sequence[Field], moving: Sequence[Field]) -> 
 
 
 def problems(*sentences: str) -> None:
-    """Say what is wrong, a sentence each; an empty one is left out."""
+    """Say what is wrong, a sentence each; an empty one is left out.
+
+    A command between backticks also stands below, to be copied.
+    """
     for sentence in filter(None, sentences):
         st.error(plain(sentence), icon=":material/error:")
+        for command in re.findall("`(pip [^`]+)`", sentence):
+            st.code(command, language=None)
 
 
 def settle(page: str, field: Field, given: Any, read: Callable[[Any], Value]) -> Value:
