@@ -18,7 +18,10 @@ const waiting = /** @type {{ [what: string]: ReturnType<typeof setTimeout> }} */
  * @param {{ data: any, setStateValue: (name: string, value: object) => void }} component */
 export function mount({ data, setStateValue }) {
   const { what } = data;
-  /** @type {any} */ (hub)[what] = data;
+  const shared = /** @type {any} */ (hub);
+  // Streamlit may draw an ear of an earlier run again before it removes it.
+  if (shared[what]?.sent > data.sent) return () => {};
+  shared[what] = data;
   const tell = (/** @type {object} */ message) => {
     clearTimeout(waiting[what]);
     if (document.querySelector(AT_REST) && performance.now() - left > LEAVING) setStateValue('message', message);

@@ -1,5 +1,6 @@
 """The stage as Streamlit components: a run is packed once, and messages name it."""
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
@@ -52,5 +53,9 @@ def last_message(key: str) -> Mapping[str, Any]:
 
 
 def listen(key: str, what: str, data: Mapping[str, Any]) -> None:
-    """Send data ("view" or "answer") to the stage; rerun the fragment around it at every answer."""
-    _ear(key=key, data={"what": what, **data}, on_message_change=lambda: None)
+    """Send data ("view" or "answer") to the stage; rerun the fragment around it at every answer.
+
+    The stage ignores what was sent before what it has.
+    """
+    sent = {"what": what, "sent": time.time()}
+    _ear(key=key, data={**sent, **data}, on_message_change=lambda: None)
