@@ -46,7 +46,7 @@ with page(
 
     with st.container(key="headline"):
         show_headline(PAGE, recording, lane)
-        show_source(recording)
     follow = sections.show_view(PAGE, view, chosen, lanes, lane)
+    show_source(recording)
     sections.open_section(PAGE, chosen, lanes, lane, metrics)
     follow()

@@ -45,8 +45,8 @@ def show_source(recording: Recording) -> None:
     """Show what computed the vectors that policies see."""
     source = recording.source
     caution = (
-        ", one vector per word, of its letters and without meaning: policies that use attention "
-        "decide by age and chance. Choose SmolLM2 under Vectors to see a model's own."
+        ", letters of words without meaning: policies that use attention decide by age and chance. "
+        "Choose SmolLM2 under Vectors to see a model's own."
         if source.startswith(LEXICAL)
         else ", as that model reads the dialog."
     )
