@@ -17,9 +17,9 @@ from fdkvc.run.sinks import sinks_of
 from tests.library import CONFIGS, Numbers, model_of
 
 if os.environ.get("FDKVC_REQUIRE_CAPTURE") == "1":
-    live = import_module("fdkvc.live")
+    live = import_module("fdkvc.live.cache")
 else:
-    live = pytest.importorskip("fdkvc.live", reason=NO_TRANSFORMERS)
+    live = pytest.importorskip("fdkvc.live.cache", reason=NO_TRANSFORMERS)
 
 import torch
 
