@@ -47,8 +47,10 @@ class Finished:
             if not self.results:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self.path.write_bytes(self._key)
+            # Older versions of pandas group by numbers of NumPy, which JSON writes as their values.
+            line = json.dumps([number, result], default=lambda value: value.item())
             with self.path.open("ab", buffering=0) as file:
-                file.write(b"\n" + json.dumps([number, result]).encode())
+                file.write(f"\n{line}".encode())
         self.results[number] = result
 
     def remove(self) -> None:
