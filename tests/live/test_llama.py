@@ -327,11 +327,11 @@ def test_a_chat_streams_in_a_fixed_context(small: Any) -> None:
     parts = [*chat.say("What is the capital of Slovenia?")]
     assert len(parts) > 3
     assert "Ljubljana" in "".join(parts)
-    for _ in range(7):
-        written = "".join(chat.say("Tell me more about it, please.", most=40))
-        assert written
+    rounds = 0
+    while len(chat.ids) <= small.n_ctx():  # how long an answer is depends on the processor
+        assert "".join(chat.say("Tell me more about it, please.", most=40))
         assert len(chat.held) <= BUDGET
-    assert len(chat.ids) > small.n_ctx()
+        assert (rounds := rounds + 1) < 20
     assert "holds 64 of" in repr(chat)
 
     stopped = chat.fork().say("And about its river?")
@@ -344,7 +344,11 @@ def test_an_answer_longer_than_the_context_is_several_turns(small: Any) -> None:
     policy = read_policy("whitelist(learned, first=1, speaker=system)")
     chat = PolicyChat(small, policy, small.n_ctx() - 40)
     chat.add("Write a long story about a bear.", "system")
-    written = "".join(chat.say("And one about the bear's mother, please.", most=300))
+
+    def never_ends(logits: Floats) -> int:
+        return int(np.where(np.arange(len(logits)) == chat.tokens.end, -np.inf, logits).argmax())
+
+    written = "".join(chat.say("And one about its mother, please.", most=300, choose=never_ends))
     assert len(chat.ids) > small.n_ctx() + 20
     assert len(chat.ends) > 4
     assert len(chat.text(range(chat.ends[1], len(chat.ids)))) >= len(written)
