@@ -1,6 +1,7 @@
 """``answers`` and ``live``: what a model's answers lose when policies evict from its cache."""
 
 from argparse import Namespace
+from collections.abc import Callable
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -15,6 +16,7 @@ from fdkvc.commands.console import (
 )
 from fdkvc.commands.dialogs import read_sources, record_all
 from fdkvc.corpora.trace_file import trace_bytes
+from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.answers import CUT_TEXT, FULL, Answers
 from fdkvc.experiments.finished import Finished
 from fdkvc.experiments.jobs import Execution, Progress
@@ -77,12 +79,10 @@ def live(options: Namespace) -> None:
         _warn_of_sinks(settings)
         available = {"heads": 2, "layers": 2}  # several, whatever their number
         warn_no_effect(settings.policies, speakers=MARKED, words=True, **available)
-        transcripts, digest = readable_dialogs(model, read_sources(options))
-        about: dict[str, Any] = {"digest": digest, "baseline": baseline, "more": model.about}
-        about["note"] = model.full().cache.left
-        finished = _finished(options, settings, model, transcripts, about)
-        how: Execution = {"workers": 1, "on_progress": on_progress, "finished": finished}
-        run = AnswersRun.measure(settings, model, transcripts, about, **how)
+        note = model.full().cache.left
+        run, transcripts, finished = _measured(
+            options, settings, baseline, model, on_progress, note
+        )
         turns = [[turn.ids for turn in encode_dialog(model, dialog)] for dialog in transcripts]
         longest = max(turns, key=lambda dialog: sum(map(len, dialog)))
         began = perf_counter()
@@ -136,13 +136,25 @@ def _live_llama(options: Namespace, settings: Answers, baseline: str) -> None:
         model = load_llama(options.model, positions=options.positions)
         model.evicting(settings.policies[0], 1, settings.decides)
         _warn_of_sinks(settings)
-        transcripts, digest = readable_dialogs(model, read_sources(options))
-        about: dict[str, Any] = {"digest": digest, "baseline": baseline, "more": model.about}
-        finished = _finished(options, settings, model, transcripts, about)
-        how: Execution = {"workers": 1, "on_progress": on_progress, "finished": finished}
-        run = AnswersRun.measure(settings, model, transcripts, about, **how)
+        run, _, finished = _measured(options, settings, baseline, model, on_progress)
     finish(options, run)
     finished.remove()
+
+
+def _measured(
+    options: Namespace,
+    settings: Answers,
+    baseline: str,
+    model: Any,
+    on_progress: Callable[[Progress], None],
+    note: str = "",
+) -> tuple[AnswersRun, list[Transcript], Finished]:
+    """Measure a model of another engine; return also the dialogs that it read."""
+    dialogs, digest = readable_dialogs(model, read_sources(options))
+    about = {"digest": digest, "baseline": baseline, "more": model.about, "note": note}
+    finished = _finished(options, settings, model, dialogs, about)
+    how: Execution = {"workers": 1, "on_progress": on_progress, "finished": finished}
+    return AnswersRun.measure(settings, model, dialogs, about, **how), dialogs, finished
 
 
 def _settings(options: Namespace) -> tuple[Answers, str]:

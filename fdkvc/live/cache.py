@@ -31,6 +31,7 @@ from fdkvc.live.rotary import RotaryPositions, head_width
 from fdkvc.lm.head_eviction import (
     DECIDES,
     EVERY,
+    POSITIONS,
     EvictionStep,
     HeadEviction,
     Heads,
@@ -38,18 +39,10 @@ from fdkvc.lm.head_eviction import (
     with_new,
 )
 from fdkvc.lm.tokens import TOKEN_FEATURES, Tokens, library_tokens
-from fdkvc.parameters import Field, check_parameter
+from fdkvc.parameters import check_parameter
 from fdkvc.policies import Policy
 from fdkvc.policies.together import POOL
 from fdkvc.run.sinks import FirstTokensWarning, sinks_notes
-
-POSITIONS = Field(
-    "Positions",
-    "Whether kept entries keep their positions or close the gaps.",
-    name="positions",
-    default="kept",
-    choices={"kept": "as they were", "slots": "closed up"},
-)
 
 ENTRY_VECTORS = {"queries": "queries", "similarity": "hidden"}
 """Vectors, besides keys and values, that a policy needs of cached entries, by what it looks at."""

@@ -37,7 +37,8 @@ from fdkvc.live.llama_context import (
     state_of,
     vocabulary_of,
 )
-from fdkvc.lm.head_eviction import check_no_future
+from fdkvc.lm.head_eviction import POSITIONS, check_no_future
+from fdkvc.lm.losses import losses
 from fdkvc.parameters import Field, check_count
 from fdkvc.policies import POLICIES, Policy
 from fdkvc.run.online import OnlineCache
@@ -48,15 +49,6 @@ BY_TEXT = {
     *("speakers", "words", "traits"),
 }
 """What a policy may look at here. Two tokens are similar if they are the same."""
-
-POSITIONS = Field(
-    "Positions",
-    "Whether held tokens keep their positions, up to the longest text of the model, or close the "
-    "gaps after each eviction.",
-    name="positions",
-    default="kept",
-    choices={"kept": "as they were", "slots": "closed up"},
-)
 
 SURPRISAL = Field(
     "Surprisal",
@@ -200,10 +192,11 @@ class LlamaText:
         except ValueError:
             llama_cpp.llama_memory_seq_rm(self._memory, 0, int(start), -1)
             raise
-        self._logits, self._nats = before, [*self._nats, *nats]
+        self._logits = before
+        self._nats += nats
         self.held = np.append(self.held, len(self.ids) + np.arange(len(ids)))
         self._places = np.append(self._places, start + np.arange(len(ids)))
-        self.ids = [*self.ids, *ids]
+        self.ids += ids
         return np.concatenate(rows)
 
     # ------------------------------------------------------------------------------ eviction
@@ -223,8 +216,9 @@ class LlamaText:
                 raise ValueError("llama.cpp could not remove tokens from its context")
         evicted: list[int] = self.held[goes].tolist()
         self.held, self._places = self.held[~goes], self._places[~goes]
-        self._cache, self._seen, self._nats = cache, [*self._seen, seen], []
-        self.ends = [*self.ends, len(self.ids)]
+        self._cache, self._nats = cache, []
+        self._seen.append(seen)
+        self.ends.append(len(self.ids))
         if self.positions == "slots":
             self._close_gaps()
         return evicted
@@ -287,6 +281,8 @@ class LlamaText:
         """Return an independent copy, which may continue differently."""
         self._bring()
         other = copy.copy(self)
+        other.ids, other.ends = [*self.ids], [*self.ends]
+        other._seen, other._nats = [*self._seen], [*self._nats]
         other._state = state_of(self.llama)
         return other
 
@@ -467,9 +463,7 @@ def _runs(places: Ints) -> Iterator[tuple[int, int]]:
 
 def _surprisal(before: Floats | None, logits: Floats, ids: Sequence[int]) -> list[float]:
     """Return −log p of tokens, by the logits before the first (V,) and after each (n, V)."""
-    even = np.zeros(logits.shape[1]) if before is None else before  # of a text's first token
+    even = np.zeros(logits.shape[1], np.float32) if before is None else before  # the text's first
     predictions = np.concatenate([even[None], logits[:-1]])
-    top = predictions.max(axis=1)
-    total = top + np.log(np.exp(predictions - top[:, None]).sum(axis=1))
-    chosen = predictions[np.arange(len(ids)), ids]
-    return [*map(float, np.maximum(total - chosen, 0))]
+    (nats,), _, _ = losses(predictions[None], np.asarray(ids))
+    return [*map(float, nats)]

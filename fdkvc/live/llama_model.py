@@ -16,10 +16,10 @@ import numpy as np
 
 from fdkvc.attention import Floats, Ints
 from fdkvc.corpora.gguf_file import find_model, is_gguf
-from fdkvc.live.llama import POSITIONS, SURPRISAL, LlamaText
+from fdkvc.live.llama import SURPRISAL, LlamaText
 from fdkvc.live.llama_context import check_model, llama_tokens
 from fdkvc.lm.decoder import ModelSizes
-from fdkvc.lm.head_eviction import DECIDES
+from fdkvc.lm.head_eviction import DECIDES, POSITIONS
 from fdkvc.lm.language_model import model_digest, model_name
 from fdkvc.lm.tokens import Tokens
 from fdkvc.policies import Policy, policy_named
@@ -149,7 +149,7 @@ def load_llama(
         file = find_model(str(path))
         if not is_gguf(file):
             raise ValueError("it is no GGUF file")
-        options = {"n_ctx": 0, "verbose": False, **options}
+        options = {"n_ctx": CONTEXT, "verbose": False, **options}
         llama = llama_cpp.Llama(str(file), **options)
         check_model(llama.model)
         tokens = llama_tokens(llama)
@@ -163,7 +163,7 @@ def load_llama(
         kv_heads=llama_cpp.llama_model_n_head_kv(model),
         head_width=llama_cpp.llama_model_n_embd(model) // heads,
         vocabulary=llama.n_vocab(),
-        positions=llama.n_ctx() - 1,
+        positions=min(llama.n_ctx(), llama_cpp.llama_model_n_ctx_train(model)) - 1,
     )
     return LlamaModel(
         model_name(file), llama, tokens, model_digest(file), shape, positions, surprisal

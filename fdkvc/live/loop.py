@@ -25,10 +25,10 @@ from fdkvc.corpora.model_folder import (
     check_loaded,
     check_model_folder,
 )
-from fdkvc.live.cache import POSITIONS, PolicyCache
+from fdkvc.live.cache import PolicyCache
 from fdkvc.live.rotary import head_width
 from fdkvc.lm.decoder import ModelSizes
-from fdkvc.lm.head_eviction import DECIDES
+from fdkvc.lm.head_eviction import DECIDES, POSITIONS
 from fdkvc.lm.language_model import model_digest, model_name
 from fdkvc.lm.tokens import Tokens, load_tokens
 from fdkvc.policies import Policy, policy_named

@@ -38,6 +38,14 @@ DECIDES = Field(
     },
 )
 
+POSITIONS = Field(
+    "Positions",
+    "Whether kept entries keep their positions or close the gaps.",
+    name="positions",
+    default="kept",
+    choices={"kept": "as they were", "slots": "closed up"},
+)
+
 EVERY = Parameter(
     "Every", "While the model writes, policies also evict after every so many tokens.", low=1
 )
