@@ -236,7 +236,7 @@ def build_parser() -> argparse.ArgumentParser:
     report.calls()
     report.workers()
     report.option("--out", "FILE", "write this file, such as report.html")
-    gallery = "write a folder instead: five scenes, the paper's report and the shipped answers"
+    gallery = "write a folder instead: six scenes, the paper's report and the shipped answers"
     report.option("--gallery", "DIR", gallery)
 
     repeat = command("repeat", "repeat the run of a run.json and compare the numbers")
