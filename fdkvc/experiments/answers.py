@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from fdkvc.attention import Bools, Floats
 from fdkvc.corpora.model_text import SEPARATOR
-from fdkvc.corpora.transcripts import Argument, Call, Transcript
+from fdkvc.corpora.transcripts import SPAN_KINDS, Argument, Call, Transcript
 from fdkvc.experiments.arguments import AGES
 from fdkvc.experiments.benchmark import RUN_POLICIES
 from fdkvc.experiments.jobs import (
@@ -220,7 +220,7 @@ def answer_chunk(
     for transcript in transcripts:
         passages = encode_dialog(model, transcript)
         dialog = transcript.name, transcript.services
-        rows, full = _read(settings, model, passages, on_read)
+        rows, full = _read(settings, model, transcript, passages, on_read)
         answers += [(*dialog, *row) for row in rows]
         if settings.proxies:
             measures = _proxies(settings, model, full, transcript, passages)
@@ -231,6 +231,7 @@ def answer_chunk(
 def _read(
     settings: Answers,
     model: AnyModel,
+    transcript: Transcript,
     passages: Sequence[EncodedPassage],
     on_read: OnRead,
 ) -> tuple[list[tuple[str, int, str, float, int]], ModelCache]:
@@ -239,7 +240,7 @@ def _read(
     for cache in caches.values():
         if isinstance(cache, TextCache):
             cache.reserve(len(model.tokens.first) + sum(len(passage.ids) for passage in passages))
-    reader = _Reader(settings, model, list(caches.values()))
+    reader = _Reader(settings, model, transcript, list(caches.values()))
     for passage in passages:
         reader.read_passage(passage)
         on_read(len(passage.ids), passage is passages[-1])
@@ -279,11 +280,19 @@ def readable(
 class _Reader:
     """Reads a dialog with several caches at once, of which the first is the full one."""
 
-    def __init__(self, settings: Answers, model: AnyModel, caches: list[ModelCache]) -> None:
+    def __init__(
+        self,
+        settings: Answers,
+        model: AnyModel,
+        transcript: Transcript,
+        caches: list[ModelCache],
+    ) -> None:
         self.settings, self.model, self.caches = settings, model, caches
+        self.transcript = transcript
         self.scores: list[tuple[Floats, Floats, Bools]] = []  # nats, KL and same best token (C, n)
         self.ages: list[NDArray[np.intp]] = []  # of values (n,), see `_ages`
         self.value_ages: list[int] = []  # in turns, 0 if never mentioned
+        self.value_sources: list[str] = []  # kinds of span, "" if never mentioned
         none = np.zeros((len(caches), 0), bool)
         graded = GRADED if settings.write_calls else GRADED[:1]
         self.right = {name: [none] for name in graded}  # (C, n)
@@ -381,6 +390,7 @@ class _Reader:
             right = (likeliest[:, at] == rest[at]).all(axis=1) & ends
             self.right["values_right"].append(right[:, None])
             self.value_ages.append(_age(call, argument))
+            self.value_sources.append(_source(self.transcript, argument))
 
     def _grade(
         self, passage: EncodedPassage, start: int, others: Sequence[ModelCache], exact: Bools
@@ -415,6 +425,7 @@ class _Reader:
             np.concatenate([part[at] for part in parts]) for parts in zip(*self.scores, strict=True)
         )
         ages, value_ages = np.concatenate(self.ages), np.array(self.value_ages, np.intp)
+        value_sources = np.array(self.value_sources, np.str_)
         measured = {
             "nats": nats,
             "nats_arguments": nats[ages > 0],
@@ -425,10 +436,15 @@ class _Reader:
         for name, parts in self.right.items():
             right, full_right = np.concatenate(parts, axis=1)[[at, 0]]
             measured |= {name: right, f"{name}_of_full": right[full_right]}
+            if name == "values_right":
+                for source in SPAN_KINDS:
+                    some = full_right & (value_sources == source)
+                    measured[f"values_right_of_full_{source}"] = right[some]
+                for age, (low, high) in AGES.items():
+                    some = full_right & (value_ages > low) & (value_ages <= high)
+                    measured[f"values_right_of_full_{age}"] = right[some]
         for age, (low, high) in AGES.items():
             measured[f"nats_{age}"] = nats[(ages > low) & (ages <= high)]
-            of_age = (value_ages > low) & (value_ages <= high)
-            measured[f"values_right_{age}"] = measured["values_right"][of_age]
         return {
             name: (float(np.mean(scores, dtype=float)), len(scores))
             for name, metric in metrics_of("answers").items()
@@ -444,6 +460,12 @@ def _ages(passage: EncodedPassage) -> NDArray[np.intp]:
         for argument, span in zip(call.arguments, passage.passage.spans, strict=True):
             ages[list(passage.tokens_of(*span))] = _age(call, argument)
     return ages
+
+
+def _source(transcript: Transcript, argument: Argument) -> str:
+    """Return the kind of span that mentioned an argument last; "" if none did."""
+    mention = argument.mention
+    return "" if mention is None else transcript.span_kind(mention.turn, mention.start)
 
 
 def _age(call: Call, argument: Argument) -> int:

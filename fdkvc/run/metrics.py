@@ -290,6 +290,13 @@ _AGES = {
     "middle": ("Older", *2 * (f"{RECENT + 1} to {OLD} turns",), (RECENT, OLD)),
     "old": ("Old", *2 * (f"more than {OLD} turns",), (OLD,)),
 }
+_SOURCES = {
+    "system": "the system prompt",
+    "user": "the user's words",
+    "assistant": "the assistant's words",
+    "call": "an earlier call",
+    "result": "a tool's result",
+}
 _LAST = {age: f"last mentioned {turns} before the call" for age, (*_, turns, _) in _AGES.items()}
 
 METRICS: Mapping[str, Metric] = {
@@ -412,14 +419,26 @@ METRICS: Mapping[str, Metric] = {
             "Argument values of calls that are written correctly, each given the true text "
             "before it.",
         ),
-        *(
-            _right(f"values_right_{age}", f"{name} values right", f"Of values {_LAST[age]}.")
-            for age, (name, *_) in _AGES.items()
-        ),
         _right(
             "values_right_of_full",
             "Values right, of those right with the full cache",
             "Values that are still right, as a share of those that the full cache gets right.",
+        ),
+        *(
+            _right(
+                f"values_right_of_full_{age}",
+                f"{name} values right, of those right with the full cache",
+                f"Of values {_LAST[age]}.",
+            )
+            for age, (name, *_) in _AGES.items()
+        ),
+        *(
+            _right(
+                f"values_right_of_full_{kind}",
+                f"Values from {source} right, of those right with the full cache",
+                f"Of values last mentioned in {source}.",
+            )
+            for kind, source in _SOURCES.items()
         ),
         _of_answers("nats", "All tokens", f"{_LIKELIHOOD} of the dialog's text."),
         _of_answers(

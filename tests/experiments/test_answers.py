@@ -139,7 +139,7 @@ def test_values_are_counted_by_the_turns_since_their_last_mention(model: Languag
 
 
 def values_by_hand(model: LanguageModel, cache: TextCache, dialog: Transcript) -> list[Any]:
-    """Return (right, age) of each value: what is written greedily after the true text before it."""
+    """Return (right, age, source) of each value: what is written greedily after the true text before it."""
     graded, closing = [], model.tokens.encode(";")[0] + model.tokens.encode(" ;")[0]
     for passage in map(model.tokens.encode_passage, model_text(dialog)):
         call = passage.passage.call
@@ -156,8 +156,12 @@ def values_by_hand(model: LanguageModel, cache: TextCache, dialog: Transcript) -
                     break
                 logits = read([fork], [token], last=1)[0, 0]
             right = model.tokens.text(written).strip() == dialog.wording(argument)
-            age = call.turn - argument.mention.turn if argument.mention else None
-            graded.append((right, age))
+            if mention := argument.mention:
+                speaker = dialog.turns[mention.turn].speaker
+                source = "user" if speaker == "USER" else "assistant"
+                graded.append((right, call.turn - mention.turn, source))
+            else:
+                graded.append((right, 0, ""))
         read([cache], passage.ids)
         cache.end_turn()
     return graded
@@ -173,27 +177,29 @@ def test_a_value_is_right_where_greedy_decoding_after_the_true_text_writes_it() 
     seen = set()
     for dialog in dialogs:
         full = values_by_hand(model, TextCache(model.decoder), dialog)
-        assert value(table, dialog.name, FULL, 24, "values_right") == np.mean([r for r, _ in full])
+        assert value(table, dialog.name, FULL, 24, "values_right") == np.mean([r for r, *_ in full])
         for name, budget in (("fifo", 24), ("h2o", 24), ("fifo", 64), ("h2o", 64)):
             cache = EvictingCache(model.decoder, policy_named(name), budget)
             own = values_by_hand(model, cache, dialog)
-            seen |= {right for right, _ in own}
-            expected = {
-                "values_right": own,
-                "values_right_recent": [each for each in own if each[1] and each[1] <= 2],
-                "values_right_middle": [each for each in own if each[1] and 2 < each[1] <= 6],
-                "values_right_old": [each for each in own if each[1] and each[1] > 6],
-                "values_right_of_full": [
-                    each for each, with_all in zip(own, full, strict=True) if with_all[0]
-                ],
-            }
+            seen |= {right for right, *_ in own}
+            pairs = zip(own, full, strict=True)
+            of_full = [graded for graded, with_all in pairs if with_all[0]]
+            expected = {"values_right": own, "values_right_of_full": of_full}
+            for age, (low, high) in {"recent": (0, 2), "middle": (2, 6), "old": (6, 99)}.items():
+                expected[f"values_right_of_full_{age}"] = [
+                    graded for graded in of_full if low < graded[1] <= high
+                ]
+            for source in ("user", "assistant", "result"):
+                expected[f"values_right_of_full_{source}"] = [
+                    graded for graded in of_full if graded[2] == source
+                ]
             rows = table[(table.dialog == dialog.name) & (table.policy == name)]
             rows = rows[rows.budget == budget].set_index("metric")
             for metric, graded in expected.items():
                 assert (metric in rows.index) == bool(graded)
                 if graded:
                     assert rows["count"][metric] == len(graded)
-                    assert rows.value[metric] == np.mean([right for right, _ in graded]), metric
+                    assert rows.value[metric] == np.mean([right for right, *_ in graded]), metric
     assert seen == {True, False}
 
 
