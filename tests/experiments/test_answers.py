@@ -139,7 +139,7 @@ def test_values_are_counted_by_the_turns_since_their_last_mention(model: Languag
 
 
 def values_by_hand(model: LanguageModel, cache: TextCache, dialog: Transcript) -> list[Any]:
-    """Return (right, age, source) of each value: what is written greedily after the true text before it."""
+    """Return (right, age, source) of each value, by greedy decoding after the true text."""
     graded, closing = [], model.tokens.encode(";")[0] + model.tokens.encode(" ;")[0]
     for passage in map(model.tokens.encode_passage, model_text(dialog)):
         call = passage.passage.call
