@@ -25,7 +25,7 @@ HELD_OUT = 3
 RIDGE = 1.0
 """Penalty on half the squared weights; it matters little."""
 
-STEPS = 50  # Newton's method takes about eight
+STEPS, LONGEST_STEP = 50, 2.0  # Newton's method takes about eight
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,42 +112,47 @@ def features_of(recording: Recording, turn: Ints, token: Ints) -> Doubles:
     """Return `FEATURES` of tokens as of turns (n, F)."""
     dialogs, starts = recording.dialogs, np.asarray(recording.starts)
     assert dialogs.traits is not None
-    traits = dialogs.traits[0].astype(float)
+    with_tokens = np.cumsum(np.diff(starts) > 0)
+    age = with_tokens[turn] - with_tokens[dialogs.born[0][token]]
+    return text_features(dialogs.traits[0].astype(float), token, age, starts[turn + 1])
+
+
+def text_features(traits: Doubles, token: Ints, age: Ints, end: Ints | int) -> Doubles:
+    """Return `FEATURES` of tokens (n, F): as old as `age` turns, in a text of the first `end`.
+
+    `traits` (N, ·) are those of all tokens.
+    """
     word = traits[:, TRAITS.index("word")]
     following = np.full(len(word), len(word))  # the next token of the same word
     order = np.argsort(word, kind="stable")
     same = (word[order][1:] == word[order][:-1]) & (word[order][1:] > 0)
     following[order[:-1][same]] = order[1:][same]
-    with_tokens = np.cumsum(np.diff(starts) > 0)
     named = dict(zip(TRAITS, traits[token].T, strict=True))
-    named["age"] = np.log1p(with_tokens[turn] - with_tokens[dialogs.born[0][token]])
-    named["repeated"] = (following[token] < starts[turn + 1]).astype(float)
+    named["age"] = np.log1p(age)
+    named["repeated"] = (following[token] < end).astype(float)
     return np.stack([named[name] for name in FEATURES], axis=1)
 
 
-def fit(
-    features: Doubles,
-    labels: Bools,
-    names: Sequence[str] = FEATURES,
-    columns: Sequence[str] = FEATURES,
-) -> Weights:
-    """Fit a logistic regression to labels (n,) by Newton's method; deterministic.
+def fit(features: Doubles, labels: Bools | Doubles, *, counts: bool = False) -> Weights:
+    """Fit a regression of labels (n,) on `FEATURES` (n, F) by Newton's method; deterministic.
 
-    The features (n, F) are those of `columns`; those not in `names` get weight 0.
+    It is logistic, or, for labels that are `counts` or other numbers from 0 on, Poisson's, whose
+    mean is exp of the score.
     """
     mean, spread = features.mean(axis=0), features.std(axis=0)
     spread[spread == 0] = 1
-    used = [at for at, name in enumerate(columns) if name in names]
-    x = np.column_stack([(features - mean)[:, used] / spread[used], np.ones(len(features))])
-    penalty = np.diag([RIDGE] * len(used) + [0.0])
+    x = np.column_stack([(features - mean) / spread, np.ones(len(features))])
+    penalty = np.diag([RIDGE] * len(FEATURES) + [0.0])
     solution = np.zeros(len(penalty))
+    if counts:
+        solution[-1] = np.log(labels.mean())
     for _ in range(STEPS):
-        likely = 1 / (1 + np.exp(-x @ solution))
-        gradient = x.T @ (likely - labels) + penalty @ solution
-        step = np.linalg.solve((x * (likely * (1 - likely))[:, None]).T @ x + penalty, gradient)
+        expected = np.exp(x @ solution) if counts else 1 / (1 + np.exp(-x @ solution))
+        curvature = expected if counts else expected * (1 - expected)
+        gradient = x.T @ (expected - labels) + penalty @ solution
+        step = np.linalg.solve((x * curvature[:, None]).T @ x + penalty, gradient)
+        step *= min(1, LONGEST_STEP / np.abs(step).max())
         solution -= step
         if np.abs(step).max() < 1e-9:
             break
-    weight = np.zeros(len(columns))
-    weight[used] = solution[:-1]
-    return Weights(mean, spread, weight)
+    return Weights(mean, spread, solution[:-1])

