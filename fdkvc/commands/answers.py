@@ -34,12 +34,12 @@ from fdkvc.run.sinks import sinks_notes
 def answers(options: Namespace) -> None:
     """Measure the answers of a small language model."""
     settings, baseline = _settings(options)
-    model, trained_on = small_model(options.model)
+    model = small_model(options.model)
     dialogs, digest = readable_dialogs(model, read_sources(options))
     shape = model.decoder.shape
     available = {"heads": shape.heads, "layers": shape.layers}
     warn_no_effect(settings.policies, speakers=MARKED, words=True, **available)
-    about: dict[str, Any] = {"digest": digest, "baseline": baseline, "trained_on": trained_on}
+    about: dict[str, Any] = {"digest": digest, "baseline": baseline}
     finished = _finished(options, settings, model, dialogs, about)
     with running(options) as how:
         how["finished"] = finished

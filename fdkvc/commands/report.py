@@ -69,10 +69,9 @@ def _html(options: Namespace, how: Execution) -> str:
             parts = run_parts(ReplayRun.measure(Replay(), recordings, {"digest": digest}, **how))
         if options.answers is not None:
             settings = Answers(write_calls=True, proxies=True)
-            model, trained_on = small_model(None)
+            model = small_model(None)
             dialogs, digest = readable_dialogs(model, _sources(options.answers))
-            about = {"digest": digest, "trained_on": trained_on}
-            run = AnswersRun.measure(settings, model, dialogs, about, **how)
+            run = AnswersRun.measure(settings, model, dialogs, {"digest": digest}, **how)
             parts += run_parts(run)
         return dialogs_report(parts)
     if options.calls:

@@ -13,7 +13,6 @@ from fdkvc.corpora.lexical import LEXICAL
 from fdkvc.corpora.recordings import Recording
 from fdkvc.experiments.answers import Answers
 from fdkvc.experiments.benchmark import Benchmark, matches_paper
-from fdkvc.experiments.known_services import GROUPS, known_sentence
 from fdkvc.experiments.proxies import AnswersTables
 from fdkvc.experiments.replay import Replay, not_computed
 from fdkvc.experiments.statistics import over_clusters
@@ -22,7 +21,7 @@ from fdkvc.experiments.workers import processor
 from fdkvc.files.options import options_of
 from fdkvc.files.record import digest, versions
 from fdkvc.files.shipped import papers_run
-from fdkvc.grid import PLACES, Grid, figures, marked, marks_sentence, pivot
+from fdkvc.grid import PLACES, Grid, marked, marks_sentence, pivot
 from fdkvc.kinds.answers import AnswersRun
 from fdkvc.kinds.base import Run
 from fdkvc.kinds.benchmark import StudyRun
@@ -35,7 +34,7 @@ from fdkvc.report import claims, tables
 from fdkvc.report.figures import TEXTS, titled_charts
 from fdkvc.report.page import css, page
 from fdkvc.report.scene import Scene, moment_scene, scene_html
-from fdkvc.run.metrics import METRICS, late_metric, metrics_of
+from fdkvc.run.metrics import late_metric, metrics_of
 from fdkvc.stage.moments import Failure, failed_call, nearly_kept, rescued
 from fdkvc.stage.run import DialogChoice, build_run
 from fdkvc.synthetic.scenarios import World, scenario_named
@@ -329,7 +328,6 @@ def answers_parts(
         f"<p>The model {escape(model)} answers {escape(count(int(table.n.max()), 'dialog'))} with "
         "the cache that each policy leaves. Means with the 95 % interval over clusters, "
         f"where there are enough; {escape(marks_sentence(measured.baseline, measured.places))}.</p>"
-        f"<p>{escape(known_sentence(measured.known))}</p>"
     )
     for key, metric in metrics_of("answers").items():
         if key in set(table.metric):
@@ -337,12 +335,6 @@ def answers_parts(
             grid = pivot(rows, marked(rows, measured.paired, measured.places))
             title, help = metric.heading(), escape(metric.help)
             body += f"<h3>{escape(title)}</h3><p>{help}</p>{grid.html(title)}"
-    rows = measured.by_services[measured.by_services.metric == "values_right"]
-    if rows.known.nunique() > 1:
-        title = f"{METRICS['values_right'].heading()}, by services that the model knows"
-        rows = rows.assign(known=rows.known.map(GROUPS))
-        grid = pivot(rows, figures(rows), ["known", "policy"])
-        body += f"<h3>{escape(title)}</h3>{grid.html(title)}"
     options: dict[str, Any] = {"dialogs": FILE, **options_of(settings)}
     if "policies" in options or not settings.cut_text:
         options["policies"] = settings.names[1:]

@@ -16,10 +16,7 @@ from fdkvc.kinds import read_run
 from fdkvc.lm import MEASURED, MEASURED_ON
 from fdkvc.report.document import answers_parts, dialogs_report, ran_on
 
-TABLES = (
-    *("answers_summary.csv", "answers_paired.csv", "proxies.csv"),
-    *("answers_services.csv", "answers_by_services.csv"),
-)
+TABLES = ("answers_summary.csv", "answers_paired.csv", "proxies.csv")
 """The shipped files, beside ``run.json``."""
 
 

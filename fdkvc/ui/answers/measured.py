@@ -13,7 +13,6 @@ import streamlit as st
 from fdkvc.charts.results import budgets_chart, dots_chart
 from fdkvc.charts.theme import Spec
 from fdkvc.experiments.answers import CUT_TEXT, FULL, Answers, with_proxies
-from fdkvc.experiments.known_services import GROUPS, known_sentence
 from fdkvc.experiments.shipped_tables import shipped_table
 from fdkvc.files.record import version_words
 from fdkvc.grid import Grid, figures, pivot
@@ -94,15 +93,11 @@ def show_measured(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     if own_run is not None:
         return _show_own(page, own_run)
     tables = known.tables
-    at_budget = tables.by_services[tables.by_services.budget == budget]
-    title = f"Values right at {budget} entries per head, in %, by services that the model knows"
-    st.caption(plain(title))
-    show_grid(services_grid(at_budget), title)
     _show_pinned_tools(page)
     st.subheader("What predicts the damage", anchor=False)
     st.markdown(plain(_what_predicts()))
     show_grid(proxies_grid(tables.proxies), "Rank correlation of proxy and damage")
-    shown = (tables.summary, tables.paired, tables.proxies, tables.known, tables.by_services)
+    shown = (tables.summary, tables.paired, tables.proxies)
     pinned = {"pinned_tools.csv": shipped_table("pinned_tools")}
     return dict(zip(TABLES, shown, strict=True)) | pinned
 
@@ -199,8 +194,7 @@ def _summary(known: Shipped, own: bool) -> str:
     clusters = count(int(tables.paired.services.max()), "cluster")
     return (
         f"{policies} over {dialogs} that the bundled model was not trained on, {at}, measured on "
-        f"{MEASURED_ON} {version} The 95 % intervals are by {clusters}. "
-        f"{known_sentence(tables.known)}"
+        f"{MEASURED_ON} {version} The 95 % intervals are by {clusters}."
     )
 
 
@@ -240,15 +234,6 @@ def _table(rows: pd.DataFrame) -> Grid:
     least = rows[rows.budget == rows.budget.min()].sort_values("mean").title
     rows = rows.assign(policy=rows.title).set_index("title").loc[least]
     return pivot(rows, figures(rows), label="{} per head".format)
-
-
-def services_grid(table: pd.DataFrame) -> Grid:
-    """Return a row for each policy, and the values right in each group of dialogs."""
-    table = table[table.metric == "values_right"]
-    means = table.groupby("policy")["mean"].transform("mean")
-    table = table.assign(order=means, policy=table.policy.map(_title))
-    table = table.sort_values("order", ascending=False, kind="stable")
-    return pivot(table, figures(table), column="known", label=GROUPS.__getitem__)
 
 
 def proxies_grid(table: pd.DataFrame) -> Grid:
