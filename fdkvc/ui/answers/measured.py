@@ -13,7 +13,6 @@ import streamlit as st
 from fdkvc.charts.results import budgets_chart, dots_chart
 from fdkvc.charts.theme import Spec
 from fdkvc.experiments.answers import CUT_TEXT, FULL, Answers, with_proxies
-from fdkvc.experiments.shipped_tables import shipped_table
 from fdkvc.files.record import version_words
 from fdkvc.grid import Grid, figures, pivot
 from fdkvc.kinds.answers import correlations, cost_grid
@@ -93,35 +92,11 @@ def show_measured(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     if own_run is not None:
         return _show_own(page, own_run)
     tables = known.tables
-    _show_pinned_tools(page)
     st.subheader("What predicts the damage", anchor=False)
     st.markdown(plain(_what_predicts()))
     show_grid(proxies_grid(tables.proxies), "Rank correlation of proxy and damage")
     shown = (tables.summary, tables.paired, tables.proxies)
-    pinned = {"pinned_tools.csv": shipped_table("pinned_tools")}
-    return dict(zip(TABLES, shown, strict=True)) | pinned
-
-
-def _show_pinned_tools(page: str) -> None:
-    """Show what a model loses if its tools are evicted, and what it costs to pin them."""
-    table = shipped_table("pinned_tools")
-    st.subheader("Dialogs that begin with their tools", anchor=False)
-    st.markdown(
-        plain(
-            f"{count(int(table.n.max()), 'dialog')} in {table.services.max()} clusters, read by a "
-            "trial model that was trained to read its tools and is not part of the project. Once "
-            "the tools are evicted, calls go to tools that the model no longer sees. A whitelist "
-            "keeps them within the budget, where they displace facts that the calls need."
-        )
-    )
-    with side_by_side("pinned-tools"):
-        for metric in ("values_right", "calls_exact"):
-            rows = table[table.metric == metric]
-            full = rows[rows.policy == FULL]["mean"].iloc[0]
-            rows = rows[rows.policy != FULL].assign(policy=rows.policy.map(_title))
-            title = f"{METRICS[metric].label}; full cache: {METRICS[metric].with_unit(full)}"
-            with panel(f"pinned-{metric}"):
-                show_chart(page, f"pinned-{metric}", budgets_chart(rows, title, page_theme()))
+    return dict(zip(TABLES, shown, strict=True))
 
 
 def _open_run(page: str) -> Shipped | None:

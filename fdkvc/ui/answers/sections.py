@@ -54,8 +54,6 @@ PICTURES = {
     "damage": "damage.csv",
     "budgets": "answers_paired.csv",
     "policies": "answers_paired.csv",
-    "pinned-values_right": "pinned_tools.csv",
-    "pinned-calls_exact": "pinned_tools.csv",
 }
 """Each chart and its table."""
 
