@@ -14,7 +14,7 @@ from fdkvc.commands.console import (
     warn_no_effect,
     without_library_warnings,
 )
-from fdkvc.commands.dialogs import read_sources, record_all
+from fdkvc.commands.dialogs import NO_TRANSFORMERS, read_sources, record_all
 from fdkvc.corpora.trace_file import trace_bytes
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.answers import CUT_TEXT, FULL, Answers
@@ -69,9 +69,7 @@ def live(options: Namespace) -> None:
         from fdkvc.live.loop import load_live
         from fdkvc.live.recorded import record_dialog
     except ImportError as error:
-        raise ValueError(
-            f"live needs {error.name}: install requirements-capture.txt, or the extra transformers"
-        ) from None
+        raise ValueError(f"live needs {error.name}: {NO_TRANSFORMERS}") from None
     for policy in settings.policies:
         check_within_a_cache(policy, with_text=True)
     with progress() as on_progress:
@@ -101,7 +99,7 @@ def live(options: Namespace) -> None:
     if options.trace:
         first = settings.policies[0], settings.budgets[0], settings.decides
         recorded, skipped = record_all(
-            lambda text: record_dialog(model, *first, text, encode_dialog(model, text)), transcripts
+            lambda dialog: record_dialog(model.evicting(*first, record=True), dialog), transcripts
         )
         if skipped:
             warn(skipped_text(skipped))

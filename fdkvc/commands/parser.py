@@ -175,20 +175,12 @@ def build_parser() -> argparse.ArgumentParser:
     capture.option(
         "--model",
         "NAME",
-        "folder, GGUF file, smollm2, or name on the Hugging Face Hub",
+        "folder of any causal model, a GGUF file of a Llama model, or smollm2",
         required=True,
     )
     capture.option("--dialogs", "FILE", f"{FORMATS}; {EXAMPLES}")
-    capture.calls()
     capture.option("--layer", "L", "layer to record, from 0", type=_read_value, required=True)
     capture.several("--heads", "N", "heads to record; default: all", type=_read_value)
-    reads = (
-        "words: the model reads the words alone; names: each turn after its speaker's name; chat: "
-        "the dialog in the model's chat template"
-    )
-    capture.option("--reads", "HOW", reads, default="words")
-    surprisal = "surprisal from words (their frequencies) or from the model (its predictions)"
-    capture.option("--surprisal", "BY", surprisal, default="words")
     capture.flag("--half", "round vectors to 16 bits, for half the size")
     capture.option("--out", "FILE", "write this trace file, such as trace.npz", required=True)
 

@@ -54,7 +54,7 @@ else:
 from fdkvc.live import FirstTokensWarning, PolicyCache
 from fdkvc.live.cost import COST
 from fdkvc.live.loop import LiveModel, load_live
-from fdkvc.live.recorded import record_dialog, recorded_text
+from fdkvc.live.recorded import record_dialog, record_layer, recorded_text
 
 CACHE = cache_name(transformers.LlamaForCausalLM)
 """The argument of the installed library that takes a cache."""
@@ -553,7 +553,7 @@ def test_a_replay_of_the_trace_evicts_what_the_cache_did(policy: str) -> None:
     model, known = load_live(BUNDLED), policy_named(policy)
     dialog = shortened(6)[0]
     encoded = passages(model, 6)
-    recordings = record_dialog(model, known, 24, "head", dialog, encoded)
+    recordings = record_dialog(model.evicting(known, 24, record=True), dialog)
 
     again = read_trace_file(io.BytesIO(trace_bytes(recordings)))
 
@@ -579,6 +579,31 @@ def test_a_replay_of_the_trace_evicts_what_the_cache_did(policy: str) -> None:
             mention = demand.mentions[-1]
             words = said[mention.turn][mention.start : mention.end]
             assert words in said[demand.turn]
+
+
+def test_a_layers_attention_is_what_the_models_own_weights_say() -> None:
+    model, dialog = load_live(BUNDLED), shortened(6)[0]
+    recording = record_layer(model, dialog, 1, [3, 0])
+
+    ids = [token for passage in passages(model, 6) for token in passage.ids]
+    model.model.set_attn_implementation("eager")
+    with torch.inference_mode():
+        read = model.model(
+            input_ids=torch.tensor([ids]), output_attentions=True, output_hidden_states=True
+        )
+    logits = recording.queries @ recording.keys.swapaxes(1, 2) / recording.keys.shape[2] ** 0.5
+    powers = np.tril(np.exp(logits))
+    weights = powers / powers.sum(axis=-1, keepdims=True)
+    np.testing.assert_allclose(weights, read.attentions[1][0, [3, 0]].numpy(), atol=1e-4)
+    hidden = read.hidden_states[1][0].numpy()
+    np.testing.assert_allclose(recording.embeddings, hidden, rtol=1e-3, atol=1e-3)
+    assert (recording.heads, recording.source) == ((3, 0), "bundled, layer 1")
+    for wrong, sentence in (
+        ((9, None), "layer 9 does not attend to the whole text: choose from 0, 1, 2, 3"),
+        ((0, [4]), "head is 4, but must be a whole number from 0 to 3"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            record_layer(model, dialog, *wrong)
 
 
 def test_what_generate_said_is_recorded_with_the_models_own_tokens(llama: Any) -> None:
