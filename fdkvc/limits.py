@@ -51,7 +51,6 @@ MAX_BOUND_TERMS = 20_000  # of the integer programme for the most evidence: abou
 MAX_BOUND_SECONDS = 4.0  # of one such programme; a child process has three times as long
 MAX_INLINE_BOUND_TERMS = 4000  # 0.3 s on dialogs tried; larger ones run where they can be killed
 MAX_BOUND_NODES = 1000  # of branch and bound
-MAX_REGRET_STEPS = 2**24  # of the search for the best schedule: some seconds, 300 MB
 
 # Files that are written
 MAX_ENTRY_ROWS = 1_000_000  # of a table of entries

@@ -213,7 +213,7 @@ def build_parser() -> argparse.ArgumentParser:
     trace.option("--schedule", "LETTERS", schedule)
     trace.option("--policy", "KEY", "policy to run", default="fd-kvc")
     trace.several("--set", "NAME=X", "hyperparameters of the policy", default=[])
-    metrics = "metrics to compute; regret is slower; added to the paper's three"
+    metrics = "metrics to compute, added to the paper's three"
     trace.several("--metrics", "KEY", metrics, default=[])
     trace.seed_and_budget()
     trace.option("--out", "DIR", "write entries.csv and turns.csv to this folder", required=True)

@@ -9,11 +9,10 @@ from fdkvc.files.trace import check_entries, trace_files, trace_text
 from fdkvc.files.write import check_folder, write_files
 from fdkvc.parameters import BUDGET, SEED
 from fdkvc.policies import Policy, read_hyperparameters, read_policy
-from fdkvc.run.bounds import check_schedule
 from fdkvc.run.metrics import metric_named
 from fdkvc.run.simulate import simulate
 from fdkvc.synthetic.draw import generate
-from fdkvc.synthetic.scenarios import Scenario, World, custom_scenario, scenario_named
+from fdkvc.synthetic.scenarios import Scenario, custom_scenario, scenario_named
 
 
 def trace(options: Namespace) -> None:
@@ -27,9 +26,6 @@ def trace(options: Namespace) -> None:
     check_different("metric", options.metrics)
     for key in options.metrics:
         metric_named(key)
-    if "regret" in options.metrics:
-        turns = len(scenario.schedule)
-        check_schedule(turns, turns * World().tokens_per_turn, options.budget)
     check_folder(options.out)
 
     dialogs = generate(scenario, 1, options.seed)

@@ -563,10 +563,6 @@ MISTAKES = {
         "the trace has up to 1,444,800 entries, but at most 1,000,000 are written: choose a "
         "shorter schedule or a smaller budget"
     ),
-    "trace --schedule {turns} --budget 187 --metrics regret --out {tmp}/out": (
-        "regret would take 16,830,000 steps here, but at most 16,777,216 are allowed: choose fewer "
-        "turns or tokens, or a smaller budget"
-    ),
     "sweep --parameter gamma --scenario adaptation --out {tmp}/out": (
         "the adaptation run has no late metrics to sweep: choose from shift, return, mixed, "
         "complex, gradual"

@@ -98,7 +98,7 @@ def test_no_control_is_moved_back_while_a_person_uses_it(name: str) -> None:
 
 
 def test_a_metric_that_a_link_names_twice_is_shown_once() -> None:
-    assert link_of(open_page("step", metrics="regret,regret"))["metrics"] == "regret"
+    assert link_of(open_page("step", metrics="memory,memory"))["metrics"] == "memory"
 
 
 def data_of(spec: Any) -> set[str]:
