@@ -71,6 +71,14 @@ class _Parser(argparse.ArgumentParser):
         what = "begin each dialog with a list of its tools, from its file or from an SGD schema"
         self.option("--tools", "SCHEMA", what, nargs="?", const="")
 
+    def read_again(self) -> None:
+        model = "model whose answers the run measured; default: the bundled one"
+        self.option("--model", "FOLDER", model)
+        named = "default: the file that it names"
+        self.option("--dialogs", "FILE", f"dialogs that it read; {named}, or two example dialogs")
+        self.option("--trace", "FILE", f"trace file that it replayed; {named}")
+        self.tools()
+
     def calls(self) -> None:
         self.flag("--calls", "include tool calls, before the words of their turn")
 
@@ -221,11 +229,7 @@ def build_parser() -> argparse.ArgumentParser:
     report = command("report", "write claims, tables, figures and examples as one HTML file")
     run = "repeat the run of this run.json and report on it; default: the paper's run"
     report.option("--run", "FILE", run, dest="run_file")
-    replayed = f"report on a replay of real dialogs instead; {EXAMPLES}"
-    report.option("--dialogs", "FILE", replayed, nargs="?", const="")
-    answered = f"report on the bundled model's answers in real dialogs; {EXAMPLES}"
-    report.option("--answers", "FILE", answered, nargs="?", const="")
-    report.calls()
+    report.read_again()
     report.workers()
     report.option("--out", "FILE", "write this file, such as report.html")
     gallery = "write a folder instead: six scenes, the paper's report and the shipped answers"
@@ -233,10 +237,6 @@ def build_parser() -> argparse.ArgumentParser:
 
     repeat = command("repeat", "repeat the run of a run.json and compare the numbers")
     repeat.add_argument("file", metavar="FILE", help="run.json to repeat")
-    repeat.option("--model", "FOLDER", "model whose answers it measured; default: the bundled one")
-    named = "default: the file that it names"
-    repeat.option("--dialogs", "FILE", f"dialogs that it read; {named}, or two example dialogs")
-    repeat.option("--trace", "FILE", f"trace file that it replayed; {named}")
-    repeat.tools()
+    repeat.read_again()
     repeat.workers()
     return parser

@@ -14,7 +14,7 @@ from fdkvc.corpora.recordings import Recording
 from fdkvc.experiments.answers import Answers
 from fdkvc.experiments.benchmark import Benchmark, matches_paper
 from fdkvc.experiments.proxies import AnswersTables
-from fdkvc.experiments.replay import Replay, not_computed
+from fdkvc.experiments.replay import not_computed
 from fdkvc.experiments.statistics import over_clusters
 from fdkvc.experiments.study import Study
 from fdkvc.experiments.workers import processor
@@ -47,6 +47,9 @@ MOMENT_SEED, MOMENT_POLICY = 7, "fd-kvc"
 
 FILE = "FILE"
 """A placeholder for the user's file in a command."""
+
+REPORT = "python -m fdkvc report --run results/run.json --out report.html"
+"""The command for the report on a run."""
 
 
 @dataclass(frozen=True)
@@ -307,11 +310,9 @@ def replay_parts(run: ReplayRun) -> list[Part]:
     elif calls:
         options["calls"] = ()
     commands = [command_line("dialogs", options | {"baseline": run.baseline, "seed": run.seed})]
+    commands.append(REPORT)
     if run.vectors:
         commands = [f"python -m fdkvc app  # the page Dialogs with {run.vectors} in its address"]
-    elif settings == Replay() and not trace:
-        option = " --calls" if calls else ""
-        commands.append(f"python -m fdkvc report --dialogs FILE{option} --out report.html")
     return [*parts, provenance(commands, ran_on(run.seed), run.files, "the dialogs")]
 
 
@@ -339,7 +340,6 @@ def answers_parts(
     if "policies" in options or not settings.cut_text:
         options["policies"] = settings.names[1:]
     commands = [command_line("answers", options | {"baseline": measured.baseline})]
-    if settings == Answers(write_calls=True, proxies=True):
-        commands.append("python -m fdkvc report --answers FILE --out report.html")
+    commands.append(REPORT)
     again = provenance(commands, ran or ran_on(None), files, "the answers")
     return [Part("Answers of a model", body), again]

@@ -86,7 +86,7 @@ def test_the_sentences_are_true_of_their_runs(gallery: Path) -> None:
     ("line", "sentence"),
     [
         ([], "report needs --out FILE or --gallery DIR"),
-        (["--gallery", "here", "--calls"], "takes no other options"),
+        (["--gallery", "here", "--run", "x"], "takes no other options"),
         (["--gallery", "here", "--out", "one.html"], "takes no other options"),
     ],
 )
