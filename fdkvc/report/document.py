@@ -265,13 +265,13 @@ def framed(scene: Scene) -> str:
 # ------------------------------------------------------------------------------- dialogs, answers
 
 
-def dialogs_report(parts: Sequence[Part], more: Sequence[str] = (), made: str = "") -> str:
+def dialogs_report(parts: Sequence[Part], more: Sequence[str] = ()) -> str:
     """Return the report on real dialogs, of `replay_parts` and `answers_parts`.
 
-    `more` has a string per paragraph on the run; `made` as for `report_html`.
+    `more` has a string per paragraph on the run.
     """
     scope = ["What policies keep of real dialogs, and what that costs.", *more]
-    return report_html("Cache policies on real dialogs", scope, parts, made)
+    return report_html("Cache policies on real dialogs", scope, parts)
 
 
 def run_parts(run: Run) -> list[Part]:
@@ -321,9 +321,8 @@ def answers_parts(
     measured: AnswersTables,
     model: str,
     files: Mapping[str, str],
-    ran: Mapping[str, str] | None = None,
 ) -> list[Part]:
-    """Return the parts of a report on a model's answers; `ran` as for `study_report`."""
+    """Return the parts of a report on a model's answers."""
     table = measured.summary
     body = (
         f"<p>The model {escape(model)} answers {escape(count(int(table.n.max()), 'dialog'))} with "
@@ -341,5 +340,5 @@ def answers_parts(
         options["policies"] = settings.names[1:]
     commands = [command_line("answers", options | {"baseline": measured.baseline})]
     commands.append(REPORT)
-    again = provenance(commands, ran or ran_on(None), files, "the answers")
+    again = provenance(commands, ran_on(None), files, "the answers")
     return [Part("Answers of a model", body), again]
