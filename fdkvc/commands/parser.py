@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import fdkvc
 from fdkvc.limits import MAX_TURNS
-from fdkvc.parameters import BUDGET, PORT, SEED, WORKERS, Field, read_number
+from fdkvc.parameters import BUDGET, PORT, SEED, WORKERS, Field, read_value
 
 EXAMPLES = "default: two example dialogs"
 FORMATS = (
@@ -56,7 +56,7 @@ class _Parser(argparse.ArgumentParser):
 
     def number(self, field: Field, what: str) -> None:
         what = f"{what}, {field.allowed(int)}"
-        self.option(f"--{field.name}", "N", what, type=_read_value, default=field.default)
+        self.option(f"--{field.name}", "N", what, type=read_value, default=field.default)
 
     def seed_and_budget(self) -> None:
         self.number(SEED, "random seed")
@@ -64,7 +64,7 @@ class _Parser(argparse.ArgumentParser):
 
     def workers(self) -> None:
         what = f"worker processes, {WORKERS.allowed(int)}; default: the number of cores"
-        self.option("--workers", "N", what, type=_read_value)
+        self.option("--workers", "N", what, type=read_value)
         self.option("--dask", "ADDRESS", "run on the Dask cluster of this scheduler instead")
 
     def tools(self) -> None:
@@ -81,11 +81,6 @@ class _Parser(argparse.ArgumentParser):
 
     def calls(self) -> None:
         self.flag("--calls", "include tool calls, before the words of their turn")
-
-
-def _read_value(text: str) -> int | float | str:
-    number = read_number(text, int)
-    return read_number(text) if isinstance(number, str) else number
 
 
 class _Pandas(ModuleType):
@@ -135,7 +130,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     app = command("app", "open the dashboard in a browser")
     port = f"port of the server, {PORT.allowed(int)}; default: 8501, or the next free one"
-    app.option("--port", "N", port, type=_read_value)
+    app.option("--port", "N", port, type=read_value)
     app.several("--model", "FOLDER", "folders or GGUF files of Llama models that pages may load")
 
     benchmark = command("benchmark", "measure policies on scenarios and compare with the paper")
@@ -175,7 +170,7 @@ def build_parser() -> argparse.ArgumentParser:
     learn.option("--dialogs", "FILE", FORMATS, required=True)
     learn.calls()
     budgets = "budgets to compare at; default: 32 48 64 96 128"
-    learn.several("--budgets", "N", budgets, type=_read_value)
+    learn.several("--budgets", "N", budgets, type=read_value)
     learn.number(SEED, "random seed of the split and the sample")
     learn.option("--out", "FILE", "write this file, such as own.json", required=True)
 
@@ -187,8 +182,8 @@ def build_parser() -> argparse.ArgumentParser:
         required=True,
     )
     capture.option("--dialogs", "FILE", f"{FORMATS}; {EXAMPLES}")
-    capture.option("--layer", "L", "layer to record, from 0", type=_read_value, required=True)
-    capture.several("--heads", "N", "heads to record; default: all", type=_read_value)
+    capture.option("--layer", "L", "layer to record, from 0", type=read_value, required=True)
+    capture.several("--heads", "N", "heads to record; default: all", type=read_value)
     capture.flag("--half", "round vectors to 16 bits, for half the size")
     capture.option("--out", "FILE", "write this trace file, such as trace.npz", required=True)
 
@@ -219,8 +214,7 @@ def build_parser() -> argparse.ArgumentParser:
     trace.option("--scenario", "KEY", "scenario to run; default: mixed")
     schedule = f"your own schedule instead, such as AABBA: up to {MAX_TURNS:,} turns, a letter each"
     trace.option("--schedule", "LETTERS", schedule)
-    trace.option("--policy", "KEY", "policy to run", default="fd-kvc")
-    trace.several("--set", "NAME=X", "hyperparameters of the policy", default=[])
+    trace.option("--policy", "KEY", "policy to run, such as fd-kvc:gamma=0.8", default="fd-kvc")
     metrics = "metrics to compute, added to the paper's three"
     trace.several("--metrics", "KEY", metrics, default=[])
     trace.seed_and_budget()

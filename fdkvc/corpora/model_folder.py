@@ -87,9 +87,9 @@ def cache_name(model: Any) -> str:
     return "cache" if new else "past_key_values"
 
 
-def as_model_error(name: str, act: str = "be loaded") -> AbstractContextManager[None]:
-    """Turn any error of the library into a sentence: the model cannot do something."""
-    return as_value_error(f"the model {name!r} cannot {act}")
+def as_model_error(name: str) -> AbstractContextManager[None]:
+    """Turn any error of the library into a sentence: the model cannot be loaded."""
+    return as_value_error(f"the model {name!r} cannot be loaded")
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -9,39 +9,18 @@ each other, heads were pooled by their maximum, or positions closed up.
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 
 from fdkvc.corpora.recordings import Recording, Token
-from fdkvc.corpora.transcripts import Demand, Transcript, Turn, clean, clean_name
+from fdkvc.corpora.transcripts import Demand, Transcript, Turn, clean_name
 from fdkvc.live.cache import PolicyCache
 from fdkvc.live.loop import LiveModel, LiveTextCache
 from fdkvc.lm.head_recordings import encode_dialog
 from fdkvc.lm.text_cache import read
-from fdkvc.lm.tokens import EncodedPassage, Tokens
+from fdkvc.lm.tokens import EncodedPassage
 from fdkvc.parameters import check_count
-
-
-def recorded_text(
-    cache: PolicyCache, ids: Sequence[int], tokenizer: Any, name: str
-) -> list[Recording]:
-    """Return the recordings of a cache made with ``record=True``, given all tokens that it read.
-
-    These may be followed by the last one written, which the cache has not seen. The dialog gets
-    the name.
-    """
-    ends = [0, *(end for end in cache.ends if end < cache.seen), cache.seen]
-    turns, tokens = [], []
-    for number, (first, end) in enumerate(pairwise(ends)):
-        texts = [clean(tokenizer.decode([token])) for token in ids[first:end]]
-        bounds = pairwise(accumulate(map(len, texts), initial=0))
-        turns.append(Turn(f"Turn {number}", "".join(texts)))
-        tokens.append([Token(text, *span) for text, span in zip(texts, bounds, strict=True)])
-    transcript = Transcript(clean_name(name), tuple(turns))
-    nats = Tokens(tokenizer, (), {}, 0).surprisal(ids[: cache.seen])
-    return _recordings(cache, transcript, tokens, type(tokenizer).__name__, nats)
 
 
 def record_layer(

@@ -54,7 +54,7 @@ else:
 from fdkvc.live import FirstTokensWarning, PolicyCache
 from fdkvc.live.cost import COST
 from fdkvc.live.loop import LiveModel, load_live
-from fdkvc.live.recorded import record_dialog, record_layer, recorded_text
+from fdkvc.live.recorded import record_dialog, record_layer
 
 CACHE = cache_name(transformers.LlamaForCausalLM)
 """The argument of the installed library that takes a cache."""
@@ -604,28 +604,6 @@ def test_a_layers_attention_is_what_the_models_own_weights_say() -> None:
     ):
         with pytest.raises(ValueError, match=sentence):
             record_layer(model, dialog, *wrong)
-
-
-def test_what_generate_said_is_recorded_with_the_models_own_tokens(llama: Any) -> None:
-    cache = PolicyCache(policy_named("h2o"), 6, llama, record=True)
-    *_, ids = turns_of(llama, cache, (9, 4), do_sample=False)
-
-    class Tokenizer:
-        def decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
-            return "".join(f"<{number}>" for number in ids)
-
-    recordings = recorded_text(cache, ids[0].tolist(), Tokenizer(), "a talk")
-
-    assert [each.transcript.name for each in recordings] == [
-        f"a talk, layer {layer}" for layer in range(3)
-    ]
-    (first, *_) = recordings
-    assert [len(turn) for turn in first.tokens] == np.diff([0, *cache.ends, cache.seen]).tolist()
-    said = "".join(turn.text for turn in first.transcript.turns)
-    assert said == Tokenizer().decode(ids[0, :-1].tolist())
-    assert first.queries.shape == (4, cache.seen, 6)
-    with pytest.raises(LookupError, match="make one with record=True"):
-        PolicyCache(policy_named("h2o"), 6, llama).recorded("keys")
 
 
 @pytest.mark.parametrize("policy", ["fifo", "surprisal", "whitelist(fifo, first=0)"])
