@@ -1,7 +1,6 @@
 """``answers`` and ``live``: what a model's answers lose when policies evict from its cache."""
 
 from argparse import Namespace
-from collections.abc import Callable
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -35,15 +34,11 @@ def answers(options: Namespace) -> None:
     """Measure the answers of a small language model."""
     settings, baseline = _settings(options)
     model = small_model(options.model)
-    dialogs, digest = readable_dialogs(model, read_sources(options))
     shape = model.decoder.shape
     available = {"heads": shape.heads, "layers": shape.layers}
     warn_no_effect(settings.policies, speakers=MARKED, words=True, **available)
-    about: dict[str, Any] = {"digest": digest, "baseline": baseline}
-    finished = _finished(options, settings, model, dialogs, about)
     with running(options) as how:
-        how["finished"] = finished
-        run = AnswersRun.measure(settings, model, dialogs, about, **how)
+        run, _, finished = _measured(options, settings, baseline, model, how)
     if options.model is not None:  # the bundled one has no sinks
         _warn_of_sinks(settings)
     finish(options, run)
@@ -77,10 +72,9 @@ def live(options: Namespace) -> None:
         _warn_of_sinks(settings)
         available = {"heads": 2, "layers": 2}  # several, whatever their number
         warn_no_effect(settings.policies, speakers=MARKED, words=True, **available)
-        note = model.full().cache.left
-        run, transcripts, finished = _measured(
-            options, settings, baseline, model, on_progress, note
-        )
+        how: Execution = {"workers": 1, "on_progress": on_progress}
+        about = {"more": model.about, "note": model.full().cache.left}
+        run, transcripts, finished = _measured(options, settings, baseline, model, how, **about)
         turns = [[turn.ids for turn in encode_dialog(model, dialog)] for dialog in transcripts]
         longest = max(turns, key=lambda dialog: sum(map(len, dialog)))
         began = perf_counter()
@@ -109,13 +103,6 @@ def live(options: Namespace) -> None:
     finished.remove()
 
 
-def _finished(options: Namespace, settings: Answers, model: AnyModel, *read: Any) -> Finished:
-    finished = Finished(options.out, answers_key(settings, model, *read))
-    if finished.results:
-        warn("Going on where an earlier run of the same command ended.")
-    return finished
-
-
 def _live_llama(options: Namespace, settings: Answers, baseline: str) -> None:
     """Measure answers in llama.cpp; time and memory are its own, so there is no table of costs."""
     try:
@@ -134,7 +121,8 @@ def _live_llama(options: Namespace, settings: Answers, baseline: str) -> None:
         model = load_llama(options.model, positions=options.positions)
         model.evicting(settings.policies[0], 1, settings.decides)
         _warn_of_sinks(settings)
-        run, _, finished = _measured(options, settings, baseline, model, on_progress)
+        how: Execution = {"workers": 1, "on_progress": on_progress}
+        run, _, finished = _measured(options, settings, baseline, model, how, more=model.about)
     finish(options, run)
     finished.remove()
 
@@ -143,15 +131,16 @@ def _measured(
     options: Namespace,
     settings: Answers,
     baseline: str,
-    model: Any,
-    on_progress: Callable[[Progress], None],
-    note: str = "",
+    model: AnyModel,
+    how: Execution,
+    **about: Any,
 ) -> tuple[AnswersRun, list[Transcript], Finished]:
-    """Measure a model of another engine; return also the dialogs that it read."""
+    """Measure a model's answers; return also the dialogs that it read, and what is finished."""
     dialogs, digest = readable_dialogs(model, read_sources(options))
-    about = {"digest": digest, "baseline": baseline, "more": model.about, "note": note}
-    finished = _finished(options, settings, model, dialogs, about)
-    how: Execution = {"workers": 1, "on_progress": on_progress, "finished": finished}
+    about |= {"digest": digest, "baseline": baseline}
+    how["finished"] = finished = Finished(options.out, answers_key(settings, model, dialogs, about))
+    if finished.results:
+        warn("Going on where an earlier run of the same command ended.")
     return AnswersRun.measure(settings, model, dialogs, about, **how), dialogs, finished
 
 
