@@ -297,7 +297,7 @@ def test_a_message_is_written_anew_and_those_after_it_are_dropped(
 
 
 def test_a_link_to_what_these_answers_do_not_have_is_told() -> None:
-    app = open_page("answers", turn=2, look="snapkv", word=5000, layer=77, head=4, at=3)
+    app = open_page("answers", turn=2, look="snapkv", word=5000, layer=77, head=4)
 
     wrong = "This link has an error: "
     assert [each.value for each in app.error] == [
@@ -307,8 +307,6 @@ def test_a_link_to_what_these_answers_do_not_have_is_told() -> None:
         "Using 4 instead.",
         wrong + "Layer is 77, but must be a whole number from -1 to 3. Using -1 instead.",
         wrong + "Head is 4, but must be a whole number from -1 to 3. Using -1 instead.",
-        wrong + "Entries per head is 3, but must be one of 32, 48, 64, 96, 128 in the shipped "
-        "results. Using 48 instead.",
         wrong + "no answer begins in turn 2 of this dialog. Using 15 instead.",
     ]
     assert link_of(app)["look"] == "fifo"
