@@ -17,7 +17,6 @@ MAX_ADDED_TOKEN_CHARACTERS = 1_000_000  # in total
 MAX_UNIGRAM_CHARACTERS = 2_500_000  # of the vocabulary; each takes up to 340 bytes
 MAX_TEMPLATE_CHARACTERS = 200_000  # of a chat template; known ones have up to 20,000
 MAX_TEMPLATE_SECONDS = 10.0  # of rendering it, in a process of its own
-MAX_PACKED_WEIGHTS = 16  # values packed into one stored number by quantization
 MAX_TRACE_BYTES = 512_000_000  # of a trace file and of its unpacked arrays
 MAX_TRACE_HEADS = 128  # of a layer
 MAX_TRACE_DIMENSIONS = 16_384  # of a vector
@@ -52,7 +51,6 @@ MAX_BOUND_TERMS = 20_000  # of the integer programme for the most evidence: abou
 MAX_BOUND_SECONDS = 4.0  # of one such programme; a child process has three times as long
 MAX_INLINE_BOUND_TERMS = 4000  # 0.3 s on dialogs tried; larger ones run where they can be killed
 MAX_BOUND_NODES = 1000  # of branch and bound
-MAX_REGRET_STEPS = 2**24  # of the search for the best schedule: some seconds, 300 MB
 
 # Files that are written
 MAX_ENTRY_ROWS = 1_000_000  # of a table of entries

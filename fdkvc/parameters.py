@@ -221,6 +221,12 @@ def read_number(text: str, kind: type = float) -> int | float | str:
         return text
 
 
+def read_value(text: str) -> int | float | str:
+    """Read a number, whole if it can be, or return the text if it is none."""
+    number = read_number(text, int)
+    return read_number(text) if isinstance(number, str) else number
+
+
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 

@@ -79,8 +79,8 @@ PACKAGES = {
     "safetensors": {"corpora", "lm"},
     "tokenizers": {"lm"},
     "llama_cpp": {"live"},
-    "torch": {"corpora", "live", "conformance"},
-    "transformers": {"corpora", "live", "conformance"},
+    "torch": {"live", "conformance"},
+    "transformers": {"live", "conformance"},
 }
 """Which packages may import which third-party package."""
 

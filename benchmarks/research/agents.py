@@ -24,7 +24,7 @@ from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.token_traits import word_surprisal
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.replay import Replay, replay
-from fdkvc.experiments.shipped_tables import FOLDER, TABLES
+from fdkvc.experiments.shipped_tables import AGENTS
 from fdkvc.experiments.summary import mean_by_cluster
 from fdkvc.limits import MAX_DIALOG_FILE_BYTES
 from fdkvc.policies import read_policy, wrapped
@@ -40,6 +40,11 @@ SEEDS = (0, 1, 2, 3, 4)
 
 PINNED_BUDGET = 2048
 """The only budget with room for a pinned system prompt."""
+
+COLUMNS = (
+    *("variant", "policy", "budget", "metric", "n", "clusters", "mean", "ci_low", "ci_high"),
+    *("mean_diff", "diff_low", "diff_high"),
+)
 
 AS_READ, PINNED, GENERAL, SGD = "as read", "pinned", "general", "sgd"
 """The variants."""
@@ -109,7 +114,7 @@ def table(found: pd.DataFrame) -> pd.DataFrame:
             )
             numbers[-3:] = mean_by_cluster(gap, tasks)[2:]
         rows.append((*key, *numbers))
-    return pd.DataFrame(rows, columns=[*TABLES["agents"]])
+    return pd.DataFrame(rows, columns=[*COLUMNS])
 
 
 def read(file: Path, *, calls: bool) -> tuple[Transcript, ...]:
@@ -128,7 +133,7 @@ def main() -> None:
     found = pd.concat(runs)
     case = [name for name in found.columns if name not in ("seed", "value")]
     means = found.groupby(case, sort=False).value.mean().reset_index()
-    table(means).round(6).to_csv(FOLDER / "agents.csv", index=False)
+    table(means).round(6).to_csv(AGENTS, index=False)
     by = ["variant", "metric", "policy", "budget"]
     seeds = found.groupby([*by, "seed"], sort=False).value.mean().groupby(by, sort=False)
     print((100 * seeds.agg(["mean", "min", "max"])).round(1).to_string())

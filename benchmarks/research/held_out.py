@@ -7,7 +7,6 @@ Reads train.json.xz, as `benchmarks.research.train_bundled_model` does, and writ
 
 With --dev dev.json.xz, the file also has as many development dialogs all of whose services the
 bundled model does not know, drawn by the same seed; their names begin with dev.
-With --services it writes the services of the training dialogs instead.
 """
 
 import argparse
@@ -21,7 +20,6 @@ import numpy as np
 
 from fdkvc.corpora.formats import read_file
 from fdkvc.corpora.transcripts import Transcript
-from fdkvc.lm import BUNDLED_SERVICES
 
 HELD_OUT = 500
 """Dialogues held out of the bundled model's training."""
@@ -48,21 +46,10 @@ def parted(dialogues: list[Any], held_out: int, seed: int) -> tuple[list[Any], l
     return [dialogues[at] for at in learnt], [dialogues[at] for at in held]
 
 
-def services_record(learnt: list[Any]) -> dict[str, Any]:
-    """Return the services of the training dialogues, with their source."""
-    names = {service for dialogue in learnt for service in dialogue["services"]}
-    source = (
-        f"The services of the {len(learnt):,} training dialogues of the Schema-Guided Dialogue "
-        "dataset (google-research-datasets/dstc8-schema-guided-dialogue, CC BY-SA 4.0) that the "
-        "bundled model was trained on: python -m benchmarks.research.held_out train.json.xz "
-        "services.json --services"
-    )
-    return {"source": source, "services": sorted(names)}
-
-
-def unknown_services(dialogues: list[Any], count: int, seed: int) -> list[Any]:
-    """Return some dialogues all of whose services the bundled model does not know."""
-    unknown = [each for each in dialogues if not BUNDLED_SERVICES & set(each["services"])]
+def unknown_services(dialogues: list[Any], learnt: list[Any], count: int, seed: int) -> list[Any]:
+    """Return some dialogues none of whose services are in the training dialogues."""
+    known = {service for dialogue in learnt for service in dialogue["services"]}
+    unknown = [dialogue for dialogue in dialogues if known.isdisjoint(dialogue["services"])]
     _, drawn = parted(unknown, min(count, len(unknown)), seed)
     return [each | {"dialogue_id": f"dev {each['dialogue_id']}"} for each in drawn]
 
@@ -81,15 +68,13 @@ def main() -> None:
     parser.add_argument("--dialogs", type=int, default=200, help="of them, drawn by the seed")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dev", type=Path, help="dev.json.xz: also dialogs of unknown services")
-    parser.add_argument("--services", action="store_true", help="write the known services instead")
     settings = parser.parse_args()
     learnt, held_out = parted(read_dialogues(settings.train), HELD_OUT, settings.seed)
-    if settings.services:
-        settings.file.write_text(json.dumps(services_record(learnt), indent=1) + "\n", "utf-8")
-        return
     _, some = parted(held_out, min(settings.dialogs, len(held_out)), settings.seed)
     if settings.dev is not None:
-        some += unknown_services(read_dialogues(settings.dev), settings.dialogs, settings.seed)
+        some += unknown_services(
+            read_dialogues(settings.dev), learnt, settings.dialogs, settings.seed
+        )
     settings.file.write_text(json.dumps(some), "utf-8")
     print(f"{len(some)} dialogues: {settings.file}")
 

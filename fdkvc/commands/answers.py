@@ -1,7 +1,6 @@
 """``answers`` and ``live``: what a model's answers lose when policies evict from its cache."""
 
 from argparse import Namespace
-from collections.abc import Callable
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -14,7 +13,7 @@ from fdkvc.commands.console import (
     warn_no_effect,
     without_library_warnings,
 )
-from fdkvc.commands.dialogs import read_sources, record_all
+from fdkvc.commands.dialogs import NO_TRANSFORMERS, read_sources, record_all
 from fdkvc.corpora.trace_file import trace_bytes
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.answers import CUT_TEXT, FULL, Answers
@@ -34,16 +33,12 @@ from fdkvc.run.sinks import sinks_notes
 def answers(options: Namespace) -> None:
     """Measure the answers of a small language model."""
     settings, baseline = _settings(options)
-    model, trained_on = small_model(options.model)
-    dialogs, digest = readable_dialogs(model, read_sources(options))
+    model = small_model(options.model)
     shape = model.decoder.shape
     available = {"heads": shape.heads, "layers": shape.layers}
     warn_no_effect(settings.policies, speakers=MARKED, words=True, **available)
-    about: dict[str, Any] = {"digest": digest, "baseline": baseline, "trained_on": trained_on}
-    finished = _finished(options, settings, model, dialogs, about)
     with running(options) as how:
-        how["finished"] = finished
-        run = AnswersRun.measure(settings, model, dialogs, about, **how)
+        run, _, finished = _measured(options, settings, baseline, model, how)
     if options.model is not None:  # the bundled one has no sinks
         _warn_of_sinks(settings)
     finish(options, run)
@@ -69,9 +64,7 @@ def live(options: Namespace) -> None:
         from fdkvc.live.loop import load_live
         from fdkvc.live.recorded import record_dialog
     except ImportError as error:
-        raise ValueError(
-            f"live needs {error.name}: install requirements-capture.txt, or the extra transformers"
-        ) from None
+        raise ValueError(f"live needs {error.name}: {NO_TRANSFORMERS}") from None
     for policy in settings.policies:
         check_within_a_cache(policy, with_text=True)
     with progress() as on_progress:
@@ -79,10 +72,9 @@ def live(options: Namespace) -> None:
         _warn_of_sinks(settings)
         available = {"heads": 2, "layers": 2}  # several, whatever their number
         warn_no_effect(settings.policies, speakers=MARKED, words=True, **available)
-        note = model.full().cache.left
-        run, transcripts, finished = _measured(
-            options, settings, baseline, model, on_progress, note
-        )
+        how: Execution = {"workers": 1, "on_progress": on_progress}
+        about = {"more": model.about, "note": model.full().cache.left}
+        run, transcripts, finished = _measured(options, settings, baseline, model, how, **about)
         turns = [[turn.ids for turn in encode_dialog(model, dialog)] for dialog in transcripts]
         longest = max(turns, key=lambda dialog: sum(map(len, dialog)))
         began = perf_counter()
@@ -101,7 +93,7 @@ def live(options: Namespace) -> None:
     if options.trace:
         first = settings.policies[0], settings.budgets[0], settings.decides
         recorded, skipped = record_all(
-            lambda text: record_dialog(model, *first, text, encode_dialog(model, text)), transcripts
+            lambda dialog: record_dialog(model.evicting(*first, record=True), dialog), transcripts
         )
         if skipped:
             warn(skipped_text(skipped))
@@ -109,13 +101,6 @@ def live(options: Namespace) -> None:
             more["trace.npz"] = trace_bytes(recorded)
     finish(options, replace(run, cost=cost), more)
     finished.remove()
-
-
-def _finished(options: Namespace, settings: Answers, model: AnyModel, *read: Any) -> Finished:
-    finished = Finished(options.out, answers_key(settings, model, *read))
-    if finished.results:
-        warn("Going on where an earlier run of the same command ended.")
-    return finished
 
 
 def _live_llama(options: Namespace, settings: Answers, baseline: str) -> None:
@@ -136,7 +121,8 @@ def _live_llama(options: Namespace, settings: Answers, baseline: str) -> None:
         model = load_llama(options.model, positions=options.positions)
         model.evicting(settings.policies[0], 1, settings.decides)
         _warn_of_sinks(settings)
-        run, _, finished = _measured(options, settings, baseline, model, on_progress)
+        how: Execution = {"workers": 1, "on_progress": on_progress}
+        run, _, finished = _measured(options, settings, baseline, model, how, more=model.about)
     finish(options, run)
     finished.remove()
 
@@ -145,15 +131,16 @@ def _measured(
     options: Namespace,
     settings: Answers,
     baseline: str,
-    model: Any,
-    on_progress: Callable[[Progress], None],
-    note: str = "",
+    model: AnyModel,
+    how: Execution,
+    **about: Any,
 ) -> tuple[AnswersRun, list[Transcript], Finished]:
-    """Measure a model of another engine; return also the dialogs that it read."""
+    """Measure a model's answers; return also the dialogs that it read, and what is finished."""
     dialogs, digest = readable_dialogs(model, read_sources(options))
-    about = {"digest": digest, "baseline": baseline, "more": model.about, "note": note}
-    finished = _finished(options, settings, model, dialogs, about)
-    how: Execution = {"workers": 1, "on_progress": on_progress, "finished": finished}
+    about |= {"digest": digest, "baseline": baseline}
+    how["finished"] = finished = Finished(options.out, answers_key(settings, model, dialogs, about))
+    if finished.results:
+        warn("Going on where an earlier run of the same command ended.")
     return AnswersRun.measure(settings, model, dialogs, about, **how), dialogs, finished
 
 

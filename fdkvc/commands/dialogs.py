@@ -17,7 +17,6 @@ from fdkvc.commands.console import (
     warn_no_effect,
     without_library_warnings,
 )
-from fdkvc.corpora import capture as recorder
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.trace_file import trace_bytes, trace_size
 from fdkvc.corpora.transcripts import Transcript
@@ -33,6 +32,8 @@ from fdkvc.kinds.replay import ReplayRun, transcripts_of
 from fdkvc.kinds.sources import Sources, skipped_text
 from fdkvc.policies import with_pinned_prompts
 from fdkvc.words import count
+
+NO_TRANSFORMERS = "install requirements-capture.txt, or the extra transformers"
 
 
 def dialogs(options: Namespace) -> None:
@@ -68,12 +69,17 @@ def capture(options: Namespace) -> None:
     """Write a trace file of what a model attends to while it reads dialogs."""
     out = check_file(options.out, ".npz")
     check_folder(out.parent, [out.name])
+    try:
+        from fdkvc.live.loop import load_live
+        from fdkvc.live.recorded import record_layer
+    except ImportError as error:
+        raise ValueError(f"capture needs {error.name}: {NO_TRANSFORMERS}") from None
     transcripts, _ = read_sources(options).read_transcripts()
-    model = recorder.load_capture_model(
-        options.model, options.layer, options.heads, options.reads, options.surprisal
-    )
+    model = load_live(options.model)
     recordings, skipped = record_all(
-        lambda dialog: [recorder.record(model, dialog)], transcripts, options.half
+        lambda dialog: [record_layer(model, dialog, options.layer, options.heads)],
+        transcripts,
+        options.half,
     )
     if not recordings:
         raise ValueError(skipped[0])

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import fdkvc
 from fdkvc.limits import MAX_TURNS
-from fdkvc.parameters import BUDGET, PORT, SEED, WORKERS, Field, read_number
+from fdkvc.parameters import BUDGET, PORT, SEED, WORKERS, Field, read_value
 
 EXAMPLES = "default: two example dialogs"
 FORMATS = (
@@ -56,7 +56,7 @@ class _Parser(argparse.ArgumentParser):
 
     def number(self, field: Field, what: str) -> None:
         what = f"{what}, {field.allowed(int)}"
-        self.option(f"--{field.name}", "N", what, type=_read_value, default=field.default)
+        self.option(f"--{field.name}", "N", what, type=read_value, default=field.default)
 
     def seed_and_budget(self) -> None:
         self.number(SEED, "random seed")
@@ -64,20 +64,23 @@ class _Parser(argparse.ArgumentParser):
 
     def workers(self) -> None:
         what = f"worker processes, {WORKERS.allowed(int)}; default: the number of cores"
-        self.option("--workers", "N", what, type=_read_value)
+        self.option("--workers", "N", what, type=read_value)
         self.option("--dask", "ADDRESS", "run on the Dask cluster of this scheduler instead")
 
     def tools(self) -> None:
         what = "begin each dialog with a list of its tools, from its file or from an SGD schema"
         self.option("--tools", "SCHEMA", what, nargs="?", const="")
 
+    def read_again(self) -> None:
+        model = "model whose answers the run measured; default: the bundled one"
+        self.option("--model", "FOLDER", model)
+        named = "default: the file that it names"
+        self.option("--dialogs", "FILE", f"dialogs that it read; {named}, or two example dialogs")
+        self.option("--trace", "FILE", f"trace file that it replayed; {named}")
+        self.tools()
+
     def calls(self) -> None:
         self.flag("--calls", "include tool calls, before the words of their turn")
-
-
-def _read_value(text: str) -> int | float | str:
-    number = read_number(text, int)
-    return read_number(text) if isinstance(number, str) else number
 
 
 class _Pandas(ModuleType):
@@ -127,7 +130,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     app = command("app", "open the dashboard in a browser")
     port = f"port of the server, {PORT.allowed(int)}; default: 8501, or the next free one"
-    app.option("--port", "N", port, type=_read_value)
+    app.option("--port", "N", port, type=read_value)
     app.several("--model", "FOLDER", "folders or GGUF files of Llama models that pages may load")
 
     benchmark = command("benchmark", "measure policies on scenarios and compare with the paper")
@@ -167,7 +170,7 @@ def build_parser() -> argparse.ArgumentParser:
     learn.option("--dialogs", "FILE", FORMATS, required=True)
     learn.calls()
     budgets = "budgets to compare at; default: 32 48 64 96 128"
-    learn.several("--budgets", "N", budgets, type=_read_value)
+    learn.several("--budgets", "N", budgets, type=read_value)
     learn.number(SEED, "random seed of the split and the sample")
     learn.option("--out", "FILE", "write this file, such as own.json", required=True)
 
@@ -175,20 +178,12 @@ def build_parser() -> argparse.ArgumentParser:
     capture.option(
         "--model",
         "NAME",
-        "folder, GGUF file, smollm2, or name on the Hugging Face Hub",
+        "folder of any causal model, a GGUF file of a Llama model, or smollm2",
         required=True,
     )
     capture.option("--dialogs", "FILE", f"{FORMATS}; {EXAMPLES}")
-    capture.calls()
-    capture.option("--layer", "L", "layer to record, from 0", type=_read_value, required=True)
-    capture.several("--heads", "N", "heads to record; default: all", type=_read_value)
-    reads = (
-        "words: the model reads the words alone; names: each turn after its speaker's name; chat: "
-        "the dialog in the model's chat template"
-    )
-    capture.option("--reads", "HOW", reads, default="words")
-    surprisal = "surprisal from words (their frequencies) or from the model (its predictions)"
-    capture.option("--surprisal", "BY", surprisal, default="words")
+    capture.option("--layer", "L", "layer to record, from 0", type=read_value, required=True)
+    capture.several("--heads", "N", "heads to record; default: all", type=read_value)
     capture.flag("--half", "round vectors to 16 bits, for half the size")
     capture.option("--out", "FILE", "write this trace file, such as trace.npz", required=True)
 
@@ -219,9 +214,8 @@ def build_parser() -> argparse.ArgumentParser:
     trace.option("--scenario", "KEY", "scenario to run; default: mixed")
     schedule = f"your own schedule instead, such as AABBA: up to {MAX_TURNS:,} turns, a letter each"
     trace.option("--schedule", "LETTERS", schedule)
-    trace.option("--policy", "KEY", "policy to run", default="fd-kvc")
-    trace.several("--set", "NAME=X", "hyperparameters of the policy", default=[])
-    metrics = "metrics to compute; regret is slower; added to the paper's three"
+    trace.option("--policy", "KEY", "policy to run, such as fd-kvc:gamma=0.8", default="fd-kvc")
+    metrics = "metrics to compute, added to the paper's three"
     trace.several("--metrics", "KEY", metrics, default=[])
     trace.seed_and_budget()
     trace.option("--out", "DIR", "write entries.csv and turns.csv to this folder", required=True)
@@ -229,22 +223,14 @@ def build_parser() -> argparse.ArgumentParser:
     report = command("report", "write claims, tables, figures and examples as one HTML file")
     run = "repeat the run of this run.json and report on it; default: the paper's run"
     report.option("--run", "FILE", run, dest="run_file")
-    replayed = f"report on a replay of real dialogs instead; {EXAMPLES}"
-    report.option("--dialogs", "FILE", replayed, nargs="?", const="")
-    answered = f"report on the bundled model's answers in real dialogs; {EXAMPLES}"
-    report.option("--answers", "FILE", answered, nargs="?", const="")
-    report.calls()
+    report.read_again()
     report.workers()
     report.option("--out", "FILE", "write this file, such as report.html")
-    gallery = "write a folder instead: six scenes, the paper's report and the shipped answers"
+    gallery = "write a folder instead: six scenes, the paper's report and results on agents"
     report.option("--gallery", "DIR", gallery)
 
     repeat = command("repeat", "repeat the run of a run.json and compare the numbers")
     repeat.add_argument("file", metavar="FILE", help="run.json to repeat")
-    repeat.option("--model", "FOLDER", "model whose answers it measured; default: the bundled one")
-    named = "default: the file that it names"
-    repeat.option("--dialogs", "FILE", f"dialogs that it read; {named}, or two example dialogs")
-    repeat.option("--trace", "FILE", f"trace file that it replayed; {named}")
-    repeat.tools()
+    repeat.read_again()
     repeat.workers()
     return parser

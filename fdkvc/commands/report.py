@@ -8,23 +8,14 @@ from fdkvc.commands.console import print_results, progress, running, warn
 from fdkvc.commands.dialogs import check_file, read_sources
 from fdkvc.corpora.formats import read_bytes
 from fdkvc.corpora.recordings import Recording
-from fdkvc.experiments.answers import Answers
 from fdkvc.experiments.jobs import Execution
-from fdkvc.experiments.replay import Replay
 from fdkvc.experiments.study import run_study
 from fdkvc.files.repeat import NOTHING_COMPARED, compare, comparison_sentence
 from fdkvc.files.write import check_folder, write_files
 from fdkvc.kinds import KINDS, read_run
-from fdkvc.kinds.answers import AnswersRun, readable_dialogs, small_model
-from fdkvc.kinds.replay import ReplayRun
 from fdkvc.kinds.sources import Sources
 from fdkvc.limits import MAX_RUN_JSON_BYTES
-from fdkvc.report.document import (
-    dialogs_report,
-    papers_report,
-    run_parts,
-    study_report,
-)
+from fdkvc.report.document import dialogs_report, papers_report, run_parts, study_report
 from fdkvc.report.gallery import gallery_files
 
 REPORTED = ("benchmark", "study", "replay", "answers")
@@ -33,6 +24,10 @@ REPORTED = ("benchmark", "study", "replay", "answers")
 
 def report(options: Namespace) -> None:
     """Write one HTML file, or the folder of a gallery."""
+    again = ("model", "dialogs", "trace", "tools")
+    for name in again if options.run_file is None else ():
+        if getattr(options, name) is not None:
+            raise ValueError(f"--{name} goes with --run: it names what that run read")
     if options.gallery is not None:
         _gallery(options)
         return
@@ -47,52 +42,28 @@ def report(options: Namespace) -> None:
 
 
 def _gallery(options: Namespace) -> None:
-    others = (options.out, options.run_file, options.dialogs, options.answers)
-    if any(option is not None for option in others) or options.calls:
+    if options.out is not None or options.run_file is not None:
         raise ValueError("--gallery shows the shipped results: it takes no other options")
     check_folder(options.gallery)
-    files = gallery_files(_lexical_recordings(None)[0])
+    files = gallery_files(_examples())
     write_files(options.gallery, files)
     size = sum(len(text.encode()) for text in files.values())
     print_results(f"{len(files)} pages, {size / 1e6:.1f} MB", options.gallery)
 
 
 def _html(options: Namespace, how: Execution) -> str:
-    if options.dialogs is not None or options.answers is not None:
-        if options.run_file is not None:
-            raise ValueError("--run does not go with --dialogs or --answers: give one of them")
-        if options.calls and options.dialogs is None:
-            raise ValueError("--calls goes with --dialogs: a model that answers always reads calls")
-        parts = []
-        if options.dialogs is not None:
-            recordings, digest = _lexical_recordings(options.dialogs, options.calls)
-            parts = run_parts(ReplayRun.measure(Replay(), recordings, {"digest": digest}, **how))
-        if options.answers is not None:
-            settings = Answers(write_calls=True, proxies=True)
-            model, trained_on = small_model(None)
-            dialogs, digest = readable_dialogs(model, _sources(options.answers))
-            about = {"digest": digest, "trained_on": trained_on}
-            run = AnswersRun.measure(settings, model, dialogs, about, **how)
-            parts += run_parts(run)
-        return dialogs_report(parts)
-    if options.calls:
-        raise ValueError("--calls goes with --dialogs: synthetic dialogs have no calls")
-    recordings, _ = _lexical_recordings(None)
     if options.run_file is None:
-        return papers_report(recordings)
+        return papers_report(_examples())
     record = read_run(read_bytes(options.run_file, MAX_RUN_JSON_BYTES), *REPORTED)
     if record.kind in ("benchmark", "study"):
-        return study_report(run_study(record.benchmark, **how), recordings)
-    again = KINDS[record.kind].again(record, _sources(None), **how)
+        return study_report(run_study(record.benchmark, **how), _examples())
+    again = KINDS[record.kind].again(record, read_sources(options), **how)
     return dialogs_report(run_parts(again))
 
 
-def _sources(file: str | None, calls: bool = False) -> Sources:
-    return Sources(file or None, calls=calls, warn=warn, reading=progress)
-
-
-def _lexical_recordings(file: str | None, calls: bool = False) -> tuple[Sequence[Recording], str]:
-    return _sources(file, calls).read_recordings()
+def _examples() -> Sequence[Recording]:
+    recordings, _ = Sources(warn=warn, reading=progress).read_recordings()
+    return recordings
 
 
 def repeat(options: Namespace) -> None:

@@ -1,25 +1,23 @@
 """``trace``: everything that happens in one dialog under one policy."""
 
 from argparse import Namespace
-from collections.abc import Sequence
 
 from fdkvc.commands.console import print_results, warn_no_effect
 from fdkvc.experiments.jobs import check_different
 from fdkvc.files.trace import check_entries, trace_files, trace_text
 from fdkvc.files.write import check_folder, write_files
 from fdkvc.parameters import BUDGET, SEED
-from fdkvc.policies import Policy, read_hyperparameters, read_policy
-from fdkvc.run.bounds import check_schedule
+from fdkvc.policies import read_policy
 from fdkvc.run.metrics import metric_named
 from fdkvc.run.simulate import simulate
 from fdkvc.synthetic.draw import generate
-from fdkvc.synthetic.scenarios import Scenario, World, custom_scenario, scenario_named
+from fdkvc.synthetic.scenarios import Scenario, custom_scenario, scenario_named
 
 
 def trace(options: Namespace) -> None:
     """Run one policy on one dialog and write every step."""
     scenario = _scenario(options)
-    policy = _with_settings(read_policy(options.policy), options.set)
+    policy = read_policy(options.policy)
     warn_no_effect([policy])
     BUDGET.check(options.budget, "budget")
     SEED.check(options.seed, "seed")
@@ -27,9 +25,6 @@ def trace(options: Namespace) -> None:
     check_different("metric", options.metrics)
     for key in options.metrics:
         metric_named(key)
-    if "regret" in options.metrics:
-        turns = len(scenario.schedule)
-        check_schedule(turns, turns * World().tokens_per_turn, options.budget)
     check_folder(options.out)
 
     dialogs = generate(scenario, 1, options.seed)
@@ -49,13 +44,3 @@ def _scenario(options: Namespace) -> Scenario:
             "together: give one of them"
         )
     return custom_scenario(options.schedule)
-
-
-def _with_settings(policy: Policy, texts: Sequence[str]) -> Policy:
-    """Return a policy with hyperparameters such as ``gamma=0.8``."""
-    defaults = {name: field.default for name, field in policy.settings.items()}
-    changed = read_hyperparameters(defaults, texts, " ".join(["--set", *texts]))
-    for name in changed.keys() - policy.settings.keys():
-        allowed = ", ".join(policy.settings) or "none"
-        raise ValueError(f"{name!r} is not a hyperparameter of {policy.name} (it has: {allowed})")
-    return policy.variant(**changed)

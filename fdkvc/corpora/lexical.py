@@ -29,13 +29,11 @@ LEXICAL = "lexical embedding"
 """How `Recording.source` begins."""
 
 
-def lexical_recording(
-    transcript: Transcript, seed: int = 0, world: World | None = None
-) -> Recording:
+def lexical_recording(transcript: Transcript, seed: int = 0) -> Recording:
     """Give each word and punctuation mark of a dialog a random vector.
 
     Vectors and projections come from the seed, which is at least 0, and are the same for all
-    dialogs; dimensions are those of the world.
+    dialogs; dimensions are those of the synthetic ones.
 
     Examples
     --------
@@ -48,7 +46,7 @@ def lexical_recording(
     True
     """
     SEED.check(seed, "seed")
-    world = world or World()
+    world = World()
     tokens = tuple(
         tuple(
             Token(turn.text[start:end][:MAX_NAME_CHARACTERS], start, end)

@@ -70,15 +70,11 @@ def check_model_folder(folder: Path) -> int:
     return sum(_numbers(path) for path in weight_files(folder))
 
 
-def check_loaded(loaded: Mapping[str, Any], needless: str = "") -> None:
-    """Raise a ValueError for weights that the library did not find, by its ``loading_info``.
-
-    Weights whose names contain `needless` may be missing; none by default.
-    """
+def check_loaded(loaded: Mapping[str, Any]) -> None:
+    """Raise a ValueError for weights that the library did not find, by its ``loading_info``."""
     for key, *_ in sorted(loaded["mismatched_keys"]):
         raise ValueError(f"its weights and config.json differ in the size of {key}")
-    missing = sorted(key for key in loaded["missing_keys"] if not needless or needless not in key)
-    if missing:
+    if missing := sorted(loaded["missing_keys"]):
         raise ValueError(f"its weights lack {missing[0]} ({len(missing)} missing in all)")
 
 
@@ -91,9 +87,9 @@ def cache_name(model: Any) -> str:
     return "cache" if new else "past_key_values"
 
 
-def as_model_error(name: str, act: str = "be loaded") -> AbstractContextManager[None]:
-    """Turn any error of the library into a sentence: the model cannot do something."""
-    return as_value_error(f"the model {name!r} cannot {act}")
+def as_model_error(name: str) -> AbstractContextManager[None]:
+    """Turn any error of the library into a sentence: the model cannot be loaded."""
+    return as_value_error(f"the model {name!r} cannot be loaded")
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -24,7 +24,6 @@ from fdkvc.limits import MAX_CHUNK_NUMBERS, MAX_RESULT_NUMBERS
 from fdkvc.paper.tables import BASELINE
 from fdkvc.parameters import BUDGET, DIALOGS, SEED, check_count, number, option
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
-from fdkvc.run.bounds import check_schedule
 from fdkvc.run.metrics import (
     PROJECTED_ALIGNMENTS,
     adaptation,
@@ -39,9 +38,6 @@ from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS, Scenario, 
 
 CHUNK = 100
 """Dialogs that are drawn and simulated together: enough to keep NumPy busy, small in memory."""
-
-SLOW_CHUNK = 5
-"""The same with a slow metric: a cancelled run still finishes its chunks."""
 
 MIN_CHUNK = 25
 """So few dialogs are not split among workers."""
@@ -60,7 +56,7 @@ LATENCY_DIALOGS = (LATENCY_REPEATS + 1) * (CHUNK + 1)
 Values = NDArray[np.float32]
 
 RUN_POLICIES = "policies to run, or variants such as fd-kvc:gamma=0.8; default: the paper's four"
-RUN_METRICS = "metrics to compute; attention_loss and regret are slower"
+RUN_METRICS = "metrics to compute; attention_loss is slower"
 PAPERS_METRICS = f"{RUN_METRICS}; default: the paper's three"
 HELD = "most entries in the cache after a turn"
 """Help of options that settings share."""
@@ -101,10 +97,6 @@ class Benchmark:
                 f"a dialog takes {self.numbers_of_a_dialog:,} numbers while it runs, but at most "
                 f"{MAX_CHUNK_NUMBERS:,} are allowed: give it fewer turns, tokens or dimensions"
             )
-        if "regret" in self.metrics:
-            for scenario in self.scenarios:
-                turns = len(scenario.schedule)
-                check_schedule(turns, turns * self.world.tokens_per_turn, self.budget)
         late = len(self.scenarios) * len(self.metrics)
         turns = sum(len(scenario.schedule) for scenario in self.scenarios) if self.series else 0
         kept = self.dialogs * len(self.policies) * (late + turns * (len(self.metrics) + len(Rule)))
@@ -261,8 +253,6 @@ def _chunks(benchmark: Benchmark, workers: int, chunk: int | None = None) -> lis
         # Small runs are split so that every worker has work.
         chunk = min(CHUNK, max(MIN_CHUNK, -(-benchmark.dialogs // workers)))
     check_count("chunk", chunk)
-    if any(metric_named(key).slow for key in benchmark.metrics):
-        chunk = min(chunk, SLOW_CHUNK)
     chunk = min(chunk, max(1, MAX_CHUNK_NUMBERS // benchmark.numbers_of_a_dialog))
     return [
         range(first, min(first + chunk, benchmark.dialogs))

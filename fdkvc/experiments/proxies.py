@@ -1,6 +1,6 @@
 """Proxies: how well metrics of a replayed cache predict the damage to a model's answers."""
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from fdkvc.attention import Bools
 from fdkvc.experiments.answers import FULL, PROXIES, AnswerScores
-from fdkvc.experiments.known_services import by_services, known_services
 from fdkvc.experiments.statistics import cluster_numbers, jackknife_interval
 from fdkvc.experiments.summary import first_places, mean_table, paired_differences
 from fdkvc.run.metrics import METRICS
@@ -147,25 +146,18 @@ class AnswersTables:
     summary: pd.DataFrame
     paired: pd.DataFrame
     proxies: pd.DataFrame
-    known: pd.DataFrame
-    by_services: pd.DataFrame
-    """As `mean_table`, `paired_differences`, `proxies_table`, `known_services` and `by_services`
-    return them."""
+    """As `mean_table`, `paired_differences` and `proxies_table` return them."""
     places: Mapping[tuple[Any, ...], str] = field(default_factory=dict, kw_only=True)
     """The `first_places`, the full cache left out; none where each dialog's numbers are unknown."""
 
 
-def answers_tables(
-    measured: AnswerScores, baseline: str, trained_on: Set[str] = frozenset()
-) -> AnswersTables:
-    """Return all tables of answers; `trained_on` has the model's services, none if unknown."""
+def answers_tables(measured: AnswerScores, baseline: str) -> AnswersTables:
+    """Return all tables of answers."""
     return AnswersTables(
         baseline,
         mean_table(measured.answers),
         paired_differences(measured.answers, baseline),
         proxies_table(measured.answers, measured.proxies),
-        known_services(measured.answers, trained_on),
-        by_services(measured.answers, trained_on),
         places=first_places(measured.answers[measured.answers.policy != FULL]),
     )
 

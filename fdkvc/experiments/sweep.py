@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -139,36 +139,16 @@ def tradeoff_table(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
     Columns setting, policy, swept, x, x_low, x_high, y, y_low, y_high and front. Unbounded policies
     are not on the front; settings without a value of both metrics are left out.
     """
-    columns = ["setting", "policy", "swept", "mean", "ci_low", "ci_high"]
-    one, other = (
-        (table.loc[table.metric == metric, columns], late_metric(metric).lower_is_better)
-        for metric in (x, y)
-    )
-    return join_axes(one, other, columns[:3], lambda name: read_policy(name).bounded)
-
-
-def join_axes(
-    x: tuple[pd.DataFrame, bool],
-    y: tuple[pd.DataFrame, bool],
-    by: list[str],
-    eligible: Callable[[str], bool],
-) -> pd.DataFrame:
-    """Join two measured axes, each with whether lower is better, into a row per setting.
-
-    Columns `by`, then x, x_low, … for mean, ci_low, …, and `front`, whether the setting is on the
-    Pareto front of the eligible ones.
-    """
-    ends = {"mean": "", "ci_low": "_low", "ci_high": "_high"}
+    by, ends = ["setting", "policy", "swept"], {"mean": "", "ci_low": "_low", "ci_high": "_high"}
     parts = [
-        table.set_index(by).rename(columns=lambda name: ends.get(name, f"_{name}")).add_prefix(axis)
-        for axis, (table, _) in (("x", x), ("y", y))
+        table[table.metric == metric].set_index(by)[[*ends]].rename(columns=ends).add_prefix(axis)
+        for axis, metric in (("x", x), ("y", y))
     ]
     joined = pd.concat(parts, axis=1, join="inner").reset_index()
-    candidates = joined.setting.map(eligible).astype(bool)
-    front = pd.Series(data=False, index=joined.index)
-    signs = [-1 if lower else 1 for _, lower in (x, y)]
-    front[candidates] = pareto_front(joined.loc[candidates, ["x", "y"]].to_numpy() * signs)
-    return joined.assign(front=front)
+    bounded = np.array([read_policy(name).bounded for name in joined.setting], bool)
+    signs = [-1 if late_metric(metric).lower_is_better else 1 for metric in (x, y)]
+    front = pareto_front(joined.loc[bounded, ["x", "y"]].to_numpy() * signs)
+    return joined.assign(front=np.isin(joined.index, joined.index[bounded][front]))
 
 
 def grid_table(sweep: Sweep, table: pd.DataFrame, metric: str) -> pd.DataFrame:

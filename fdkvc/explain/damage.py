@@ -166,30 +166,16 @@ def read_damage(
     cache: TextCache,
     text: Text,
     on_read: Callable[[float], object] = lambda share: None,
-    explained: int = MAX_EXPLAINED_WORDS,
 ) -> Damage:
     """Read a text under a policy's new cache and the full one, and explain the most hurt words.
 
     `on_read` gets the share that is done. It takes the memory of two caches, `MAX_CHUNK_NUMBERS`
     logits, and the attention of one token.
-
-    Parameters
-    ----------
-    model
-        The model.
-    cache
-        A new cache of it, which reads the text.
-    text
-        What is read; see `dialog_text`.
-    on_read
-        Gets the share that is done.
-    explained
-        At most so many words are explained.
     """
     full = model.full().without_hidden()
     nats, kl = read_losses([full, cache], text, lambda share: on_read(share * 0.7))
     damage = Damage(text, nats[0], nats[1], kl[1], ())
-    worst = np.argsort(-damage.of_words, kind="stable")[:explained].tolist()
+    worst = np.argsort(-damage.of_words, kind="stable")[:MAX_EXPLAINED_WORDS].tolist()
     hurt = []
     for number, at in enumerate(worst):
         if damage.of_words[at] >= LEAST and cache.attended_by_turn[-1] is not None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import NoneType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from fdkvc.parameters import read_number
+from fdkvc.parameters import read_value
 from fdkvc.policies import Policy, read_policy
 from fdkvc.synthetic.scenarios import Scenario, scenario_named
 
@@ -57,12 +57,6 @@ def add_options(parser: argparse.ArgumentParser, kind: type) -> None:
                 looks["default"] = default = WORDS[word][1](default)
             looks["help"] += "" if default is None else f"; default: {default}"
         parser.add_argument(f"--{field.name.replace('_', '-')}", **looks)
-
-
-def read_value(text: str) -> int | float | str:
-    """Return a number, whole if it can be, or the text if it is none."""
-    number = read_number(text, int)
-    return read_number(text) if isinstance(number, str) else number
 
 
 def settings_from(kind: type[Settings], options: argparse.Namespace, **chosen: Any) -> Settings:

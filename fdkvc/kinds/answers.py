@@ -14,14 +14,13 @@ import pandas as pd
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.answers import FULL, Answers, AnswerScores, readable, run_answers
 from fdkvc.experiments.jobs import Execution
-from fdkvc.experiments.known_services import GROUPS, known_sentence
 from fdkvc.experiments.proxies import AnswersTables, answers_tables
 from fdkvc.experiments.statistics import over_clusters
 from fdkvc.files.record import Record, digest, run_json
-from fdkvc.grid import Grid, figures, marked, marks_sentence, pivot
+from fdkvc.grid import Grid, marked, marks_sentence, pivot
 from fdkvc.kinds.base import Run
 from fdkvc.kinds.sources import OTHER_FILE, Sources, skipped_text
-from fdkvc.lm import BUNDLED, BUNDLED_SERVICES
+from fdkvc.lm import BUNDLED
 from fdkvc.lm.language_model import AnyModel, load_language_model
 from fdkvc.run.metrics import METRICS, metrics_of
 from fdkvc.words import count, ranged, signed
@@ -42,8 +41,6 @@ class AnswersRun(Run):
     digest: str
     """The SHA-256 of the file of dialogs."""
     baseline: str = FULL
-    trained_on: frozenset[str] = frozenset()
-    """The services that the model was trained on, none if unknown."""
     more: Mapping[str, object] = field(default_factory=dict)
     """What else the numbers depend on, as values of JSON."""
     note: str = ""
@@ -67,13 +64,13 @@ class AnswersRun(Run):
 
     @classmethod
     def again(cls, record: Record, sources: Sources, **how: Unpack[Execution]) -> Run:
-        model, trained_on = small_model(sources.model)
+        model = small_model(sources.model)
         if model.digest != record.about["model"].get("digest"):
             raise ValueError("the run used another model: name its folder with --model")
         dialogs, digest = readable_dialogs(model, sources)
         if digest != record.about["file"]:
             raise ValueError(OTHER_FILE["dialogs"])
-        about = {"digest": digest, "baseline": record.baseline, "trained_on": trained_on}
+        about = {"digest": digest, "baseline": record.baseline}
         return cls.measure(record.settings, model, dialogs, about, **how)
 
     @property
@@ -88,7 +85,7 @@ class AnswersRun(Run):
     @cached_property
     def found(self) -> AnswersTables:
         """The tables of the scores."""
-        return answers_tables(self.scores, self.baseline, self.trained_on)
+        return answers_tables(self.scores, self.baseline)
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
@@ -100,9 +97,6 @@ class AnswersRun(Run):
         }
         if not tables.proxies.empty:
             made |= {"proxies.csv": tables.proxies}
-        if not tables.known.empty:
-            made |= {"answers_services.csv": tables.known}
-            made |= {"answers_by_services.csv": tables.by_services}
         return made
 
     @property
@@ -125,11 +119,9 @@ def answers_key(
     return digest(run_json(AnswersRun.kind, settings, {}, dialogs=names, **what))
 
 
-def small_model(folder: str | None) -> tuple[AnyModel, frozenset[str]]:
-    """Return a small language model, by default the bundled one, and its training services."""
-    if folder is None:
-        return load_language_model(BUNDLED), BUNDLED_SERVICES
-    return load_language_model(folder), frozenset()
+def small_model(folder: str | None) -> AnyModel:
+    """Return a small language model, by default the bundled one."""
+    return load_language_model(BUNDLED if folder is None else folder)
 
 
 def readable_dialogs(model: AnyModel, sources: Sources) -> tuple[list[Transcript], str]:
@@ -153,24 +145,7 @@ def answers_text(tables: AnswersTables) -> str:
         f"{marks_sentence(tables.baseline, tables.places)}\n\n"
         f"{pivot(table, words, ['metric', 'policy']).text(grouped=True)}"
     )
-    if trained_on := known_sentence(tables.known):
-        text = f"{trained_on}\n\n{text}"
-    parts = [text, _by_services_text(tables.by_services), _proxies_text(tables.proxies)]
-    return "\n\n\n".join(filter(None, parts))
-
-
-def _by_services_text(table: pd.DataFrame) -> str:
-    """Return the values that are right for each group of dialogs, if there are several."""
-    table = table[table.metric == "values_right"]
-    if table.known.nunique() < 2:
-        return ""
-    named = table.assign(**{"dialogs with": table.known.map(GROUPS)})
-    grid = pivot(named, figures(table), ["dialogs with", "policy"])
-    heading = METRICS["values_right"].heading("values_right")
-    return (
-        f"{heading}, by whether the model was trained on the dialogs' services\n\n"
-        f"{grid.text(grouped=True)}"
-    )
+    return "\n\n\n".join(filter(None, [text, _proxies_text(tables.proxies)]))
 
 
 def _proxies_text(table: pd.DataFrame) -> str:

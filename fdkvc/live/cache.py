@@ -91,8 +91,9 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         How to store keys and values between turns; as the model computes them by default.
     by_itself : bool
         Whether turns end automatically; otherwise only `end_turn` ends one.
-    record : bool
-        Whether to store all vectors and decisions of a text for `fdkvc.live.recorded`.
+    record : bool or sequence of int
+        Whether to store all vectors and decisions of a text for `fdkvc.live.recorded`, or of which
+        layers.
     on_device : bool, optional
         Whether policies run on the model's device instead of in NumPy; by default, if it is not
         the CPU. The policy `random` always runs in NumPy.
@@ -107,6 +108,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         Bytes moved between the model's device and NumPy at the end of each turn.
     decisions : list of EvictionStep
         Of each turn, if recorded.
+    recorded_layers : tuple of int
 
     Raises
     ------
@@ -142,7 +144,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         positions: str = POSITIONS.default,
         bits: int | None = None,
         by_itself: bool = True,
-        record: bool = False,
+        record: bool | Sequence[int] = False,
         on_device: bool | None = None,
     ) -> None:
         check_eviction(policy, budget, decides, pool)
@@ -162,11 +164,12 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
                 "flash attention takes no mask, so the heads of a layer must keep the same tokens: "
                 'choose decides="layer", or load the model with attn_implementation="sdpa"'
             )
-        self._choice, self._on_device, self._record = (decides, pool), on_device, record
+        self._choice, self._on_device = (decides, pool), on_device
+        self.recorded_layers = self.decided if record is True else tuple(record or ())
         self._config = model.config
         self._rotary = RotaryPositions(model) if positions == "slots" else None
         self._needed = {TURN_VECTORS[look] for look in policy.looks_at if look in TURN_VECTORS}
-        self._captured = {"queries", "hidden"} if record else self._needed
+        self._captured = {"queries", "hidden"} if self.recorded_layers else self._needed
         carried = [ENTRY_VECTORS[look] for look in policy.looks_at if look in ENTRY_VECTORS]
         if self._rotary is not None:
             carried.append("unturned")
@@ -252,7 +255,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         if "hidden" in self._captured:
             captured["hidden"] = hidden.detach()[:, None]
         held.bring(**{name: captured[name] for name in self._needed})
-        if self._record:
+        if layer in self.recorded_layers:
             if len(query) > 1 or self._padded:
                 raise ValueError("record=True is for one text without padding")
             captured |= {name: getattr(held, name)[:, :, -n:] for name in KEYS_VALUES}
@@ -376,7 +379,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             self._close_gaps(layers)
         self.ends = [*self.ends, self.seen]
         self.moved = [*self.moved, self._device.moved - moved]
-        if self._record:
+        if self.recorded_layers:
             self.decisions = [*self.decisions, _one_step(steps[0])]
 
     def _evict(self, layers: Sequence[PolicyLayer], text: int, new: int) -> list[EvictionStep]:
@@ -487,9 +490,9 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
 
         Raises a LookupError if they were not recorded.
         """
-        if not self._record:
+        if not self.recorded_layers:
             raise LookupError("this cache records nothing: make one with record=True")
-        parts = [self._recorded[name, layer] for layer in self.decided]
+        parts = [self._recorded[name, layer] for layer in self.recorded_layers]
         return np.stack([np.concatenate(part, axis=1) for part in parts])
 
 

@@ -12,10 +12,7 @@ Attention Sinks*.
 from __future__ import annotations
 
 import copy
-import ctypes
-import io
 import warnings
-import zipfile
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Self
@@ -296,63 +293,6 @@ class LlamaText:
         llama_cpp.llama_memory_seq_rm(self._memory, 0, int(self._places[~kept][0]), -1)
         self.held, self._places, self.ids = self.held[kept], self._places[kept], self.ids[:count]
         self._nats, self._logits = self._nats[: count - self._turn_start], None
-
-    def save(self) -> bytes:
-        """Return the text, and the context's state of it, as a ``.npz`` file."""
-        self._bring()
-        seen = {f"seen {name}": column for name, column in _joined(self._seen).items()}
-        file = io.BytesIO()
-        np.savez(
-            file,
-            about=np.array(self._about),
-            state=np.frombuffer(state_of(self.llama), np.uint8),
-            ids=np.array(self.ids, np.intp),
-            ends=np.array(self.ends, np.intp),
-            places=self._places,
-            nats=np.array(self._nats),
-            logits=np.empty(0, np.float32) if self._logits is None else self._logits,
-            **seen,
-        )
-        return file.getvalue()
-
-    def load(self, saved: bytes) -> None:
-        """Continue a saved text of the same model, policy and options.
-
-        llama.cpp trusts its states, so load only what you have saved yourself. Raises a ValueError
-        for anything else.
-        """
-        try:
-            with np.load(io.BytesIO(saved), allow_pickle=False) as file:
-                stored = {name: file[name] for name in file.files}
-            about, ids, ends = str(stored["about"]), stored["ids"].tolist(), stored["ends"].tolist()
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile):
-            raise ValueError("these bytes are no text that LlamaText.save returned") from None
-        if about != self._about:
-            raise ValueError(f"the saved text is of {about}, but this one of {self._about}")
-        self._bring()
-        before = state_of(self.llama)
-        try:
-            set_state(self.llama, stored["state"].tobytes())
-        except ValueError:
-            set_state(self.llama, before)
-            raise
-        cache, seen = OnlineCache(self.policy, self.budget), []
-        kept = np.empty(0, np.intp)
-        columns = {name[5:]: stored[name] for name in stored if name.startswith("seen ")}
-        for first, end in zip([0, *ends], ends, strict=False):
-            seen.append({name: column[first:end] for name, column in columns.items()})
-            kept = cache.feed(**_vectors(self.policy, ids[first:end]), **seen[-1]).kept
-        self.ids, self.ends, self._cache, self._seen = ids, ends, cache, seen
-        self.held = np.concatenate([np.sort(kept), np.arange(self._turn_start, len(ids))])
-        self._places, self._nats, self._ahead = stored["places"], stored["nats"].tolist(), {}
-        self._logits = stored["logits"] if len(stored["logits"]) else None
-
-    @property
-    def _about(self) -> str:
-        model = ctypes.create_string_buffer(256)
-        llama_cpp.llama_model_desc(self.llama.model, model, len(model))
-        options = f"budget {self.budget}, positions {self.positions}, surprisal {self.surprisal}"
-        return f"{model.value.decode(errors='replace')} under {self.policy.name}, {options}"
 
     def _bring(self) -> None:
         """Put this text into the context, and store the one that was there."""

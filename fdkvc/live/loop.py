@@ -94,9 +94,9 @@ class LiveModel:
             "transformers": transformers.__version__,
         }
 
-    def full(self) -> LiveTextCache:
-        """Return the cache of a new text that evicts nothing."""
-        cache = self._cache(policy_named("full"), 1, record=True)
+    def full(self, record: bool | Sequence[int] = True) -> LiveTextCache:
+        """Return the cache of a new text that evicts nothing; `record` as for `PolicyCache`."""
+        cache = self._cache(policy_named("full"), 1, record=record)
         return LiveTextCache(self, cache, evicts=False)
 
     def evicting(

@@ -1,61 +1,53 @@
 """The text that a policy's cache read, as recordings that the pages open.
 
-There is one per decided layer, with a row per query head. Vectors are those that the model computed
-from the entries kept, and turns are the cache's. So a replay of the same policy, with heads that
-share keys deciding together, evicts the same entries; it may not if layers depended on each other,
-heads were pooled by their maximum, or positions closed up.
+There is one per recorded layer, with a row per query head. Vectors are those that the model
+computed from the entries kept, and turns are the cache's. So a replay of the same policy, with
+heads that share keys deciding together, evicts the same entries; it may not if layers depended on
+each other, heads were pooled by their maximum, or positions closed up.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 
 from fdkvc.corpora.recordings import Recording, Token
-from fdkvc.corpora.transcripts import Demand, Transcript, Turn, clean, clean_name
+from fdkvc.corpora.transcripts import Demand, Transcript, Turn, clean_name
 from fdkvc.live.cache import PolicyCache
-from fdkvc.live.loop import LiveModel
+from fdkvc.live.loop import LiveModel, LiveTextCache
+from fdkvc.lm.head_recordings import encode_dialog
 from fdkvc.lm.text_cache import read
-from fdkvc.lm.tokens import EncodedPassage, Tokens
-from fdkvc.policies import Policy
+from fdkvc.lm.tokens import EncodedPassage
+from fdkvc.parameters import check_count
 
 
-def recorded_text(
-    cache: PolicyCache, ids: Sequence[int], tokenizer: Any, name: str
-) -> list[Recording]:
-    """Return the recordings of a cache made with ``record=True``, given all tokens that it read.
+def record_layer(
+    model: LiveModel, transcript: Transcript, layer: int, heads: Sequence[int] | None = None
+) -> Recording:
+    """Record heads of a layer, by default all, of a model that reads a dialog without eviction.
 
-    These may be followed by the last one written, which the cache has not seen. The dialog gets
-    the name.
+    Raises a ValueError if the model lacks a head, or a layer that attends to the whole text, or
+    holds fewer tokens.
     """
-    ends = [0, *(end for end in cache.ends if end < cache.seen), cache.seen]
-    turns, tokens = [], []
-    for number, (first, end) in enumerate(pairwise(ends)):
-        texts = [clean(tokenizer.decode([token])) for token in ids[first:end]]
-        bounds = pairwise(accumulate(map(len, texts), initial=0))
-        turns.append(Turn(f"Turn {number}", "".join(texts)))
-        tokens.append([Token(text, *span) for text, span in zip(texts, bounds, strict=True)])
-    transcript = Transcript(clean_name(name), tuple(turns))
-    nats = Tokens(tokenizer, (), {}, 0).surprisal(ids[: cache.seen])
-    return _recordings(cache, transcript, tokens, type(tokenizer).__name__, nats)
+    memory = model.full(record=[layer])
+    if layer not in memory.cache.decided:
+        able = ", ".join(map(str, memory.cache.decided))
+        raise ValueError(f"layer {layer} does not attend to the whole text: choose from {able}")
+    (recording,) = record_dialog(memory, transcript)
+    chosen = recording.heads if heads is None else tuple(heads)
+    for head in chosen:
+        check_count("head", head, 0, len(recording.heads) - 1)
+    names = ("queries", "keys", "values")
+    vectors: dict[str, Any] = {name: getattr(recording, name)[[*chosen]] for name in names}
+    source = clean_name(f"{model.name}, layer {layer}{transcript.source_note}")
+    return replace(recording, heads=chosen, source=source, **vectors)
 
 
-def record_dialog(
-    model: LiveModel,
-    policy: Policy,
-    budget: int,
-    decides: str,
-    transcript: Transcript,
-    passages: Sequence[EncodedPassage],
-) -> list[Recording]:
-    """Record a model that reads a dialog under a policy, each of its passages a turn.
-
-    Policy, budget and `decides` are as for `fdkvc.live.PolicyCache`.
-    """
-    memory = model.evicting(policy, budget, decides, record=True)
+def record_dialog(memory: LiveTextCache, transcript: Transcript) -> list[Recording]:
+    """Record a model that reads a dialog with a new cache that records, each passage a turn."""
+    model, passages = memory.decoder, encode_dialog(memory.decoder, transcript)
     if model.tokens.first:
         read([memory], model.tokens.first, last=0)
     for passage in passages:
@@ -113,5 +105,5 @@ def _recordings(
             clean_name(f"{source} under {cache.policy.name}, budget {cache.budget}"),
             np.array(surprisal, np.float32),
         )
-        for at, number in enumerate(cache.decided)
+        for at, number in enumerate(cache.recorded_layers)
     ]

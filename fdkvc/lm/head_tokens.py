@@ -1,7 +1,7 @@
 """A model's tokens as policies observe them; implements `fdkvc.attention.Tokens`.
 
 Each query head of a layer is a row. Logits are the model's own, q·k/√h after positional rotation;
-embeddings are the hidden states that enter the layer, as in `fdkvc.corpora.capture`.
+embeddings are the hidden states that enter the layer, as in `fdkvc.live.recorded`.
 """
 
 from __future__ import annotations

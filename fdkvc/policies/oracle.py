@@ -24,8 +24,7 @@ class Oracle(Policy):
     idea = (
         "It sees the future: it keeps the entries that will receive the most attention, "
         "whatever their topic. Synthetic attention hardly depends on topics, so retention may "
-        "be 0 %. It is greedy and therefore not optimal; regret is measured against the "
-        "optimum."
+        "be 0 %. It is greedy and therefore not optimal."
     )
     source = "after Belady 1966, A Study of Replacement Algorithms for a Virtual-Storage Computer"
     looks_at = ("future",)

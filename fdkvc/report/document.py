@@ -13,16 +13,15 @@ from fdkvc.corpora.lexical import LEXICAL
 from fdkvc.corpora.recordings import Recording
 from fdkvc.experiments.answers import Answers
 from fdkvc.experiments.benchmark import Benchmark, matches_paper
-from fdkvc.experiments.known_services import GROUPS, known_sentence
 from fdkvc.experiments.proxies import AnswersTables
-from fdkvc.experiments.replay import Replay, not_computed
+from fdkvc.experiments.replay import not_computed
 from fdkvc.experiments.statistics import over_clusters
 from fdkvc.experiments.study import Study
 from fdkvc.experiments.workers import processor
 from fdkvc.files.options import options_of
 from fdkvc.files.record import digest, versions
 from fdkvc.files.shipped import papers_run
-from fdkvc.grid import PLACES, Grid, figures, marked, marks_sentence, pivot
+from fdkvc.grid import PLACES, Grid, marked, marks_sentence, pivot
 from fdkvc.kinds.answers import AnswersRun
 from fdkvc.kinds.base import Run
 from fdkvc.kinds.benchmark import StudyRun
@@ -35,7 +34,7 @@ from fdkvc.report import claims, tables
 from fdkvc.report.figures import TEXTS, titled_charts
 from fdkvc.report.page import css, page
 from fdkvc.report.scene import Scene, moment_scene, scene_html
-from fdkvc.run.metrics import METRICS, late_metric, metrics_of
+from fdkvc.run.metrics import late_metric, metrics_of
 from fdkvc.stage.moments import Failure, failed_call, nearly_kept, rescued
 from fdkvc.stage.run import DialogChoice, build_run
 from fdkvc.synthetic.scenarios import World, scenario_named
@@ -48,6 +47,9 @@ MOMENT_SEED, MOMENT_POLICY = 7, "fd-kvc"
 
 FILE = "FILE"
 """A placeholder for the user's file in a command."""
+
+REPORT = "python -m fdkvc report --run results/run.json --out report.html"
+"""The command for the report on a run."""
 
 
 @dataclass(frozen=True)
@@ -263,13 +265,13 @@ def framed(scene: Scene) -> str:
 # ------------------------------------------------------------------------------- dialogs, answers
 
 
-def dialogs_report(parts: Sequence[Part], more: Sequence[str] = (), made: str = "") -> str:
+def dialogs_report(parts: Sequence[Part], more: Sequence[str] = ()) -> str:
     """Return the report on real dialogs, of `replay_parts` and `answers_parts`.
 
-    `more` has a string per paragraph on the run; `made` as for `report_html`.
+    `more` has a string per paragraph on the run.
     """
     scope = ["What policies keep of real dialogs, and what that costs.", *more]
-    return report_html("Cache policies on real dialogs", scope, parts, made)
+    return report_html("Cache policies on real dialogs", scope, parts)
 
 
 def run_parts(run: Run) -> list[Part]:
@@ -308,11 +310,9 @@ def replay_parts(run: ReplayRun) -> list[Part]:
     elif calls:
         options["calls"] = ()
     commands = [command_line("dialogs", options | {"baseline": run.baseline, "seed": run.seed})]
+    commands.append(REPORT)
     if run.vectors:
         commands = [f"python -m fdkvc app  # the page Dialogs with {run.vectors} in its address"]
-    elif settings == Replay() and not trace:
-        option = " --calls" if calls else ""
-        commands.append(f"python -m fdkvc report --dialogs FILE{option} --out report.html")
     return [*parts, provenance(commands, ran_on(run.seed), run.files, "the dialogs")]
 
 
@@ -321,15 +321,13 @@ def answers_parts(
     measured: AnswersTables,
     model: str,
     files: Mapping[str, str],
-    ran: Mapping[str, str] | None = None,
 ) -> list[Part]:
-    """Return the parts of a report on a model's answers; `ran` as for `study_report`."""
+    """Return the parts of a report on a model's answers."""
     table = measured.summary
     body = (
         f"<p>The model {escape(model)} answers {escape(count(int(table.n.max()), 'dialog'))} with "
         "the cache that each policy leaves. Means with the 95 % interval over clusters, "
         f"where there are enough; {escape(marks_sentence(measured.baseline, measured.places))}.</p>"
-        f"<p>{escape(known_sentence(measured.known))}</p>"
     )
     for key, metric in metrics_of("answers").items():
         if key in set(table.metric):
@@ -337,17 +335,10 @@ def answers_parts(
             grid = pivot(rows, marked(rows, measured.paired, measured.places))
             title, help = metric.heading(), escape(metric.help)
             body += f"<h3>{escape(title)}</h3><p>{help}</p>{grid.html(title)}"
-    rows = measured.by_services[measured.by_services.metric == "values_right"]
-    if rows.known.nunique() > 1:
-        title = f"{METRICS['values_right'].heading()}, by services that the model knows"
-        rows = rows.assign(known=rows.known.map(GROUPS))
-        grid = pivot(rows, figures(rows), ["known", "policy"])
-        body += f"<h3>{escape(title)}</h3>{grid.html(title)}"
     options: dict[str, Any] = {"dialogs": FILE, **options_of(settings)}
     if "policies" in options or not settings.cut_text:
         options["policies"] = settings.names[1:]
     commands = [command_line("answers", options | {"baseline": measured.baseline})]
-    if settings == Answers(write_calls=True, proxies=True):
-        commands.append("python -m fdkvc report --answers FILE --out report.html")
-    again = provenance(commands, ran or ran_on(None), files, "the answers")
+    commands.append(REPORT)
+    again = provenance(commands, ran_on(None), files, "the answers")
     return [Part("Answers of a model", body), again]

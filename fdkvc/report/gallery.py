@@ -11,7 +11,6 @@ from fdkvc.report.document import papers_report
 from fdkvc.report.page import css, page
 from fdkvc.report.scene import moment_scene, scene_html
 from fdkvc.report.shipped_agents import agents_report
-from fdkvc.report.shipped_answers import shipped_report
 from fdkvc.stage.story import HEALING, LOSING, story
 
 
@@ -32,7 +31,6 @@ def gallery_files(recordings: Sequence[Recording]) -> dict[str, str]:
         ("answer.html", answer_page(again), again, "Which evicted word would have made it right."),
         ("report.html", papers_report(recordings), paper, "Each with a verdict."),
         ("agents.html", agents_report(), "What is kept of agent conversations", shipped),
-        ("answers.html", shipped_report(), "What a model's answers lose", shipped),
     ):
         files[name] = text
         items.append((name, title, words))

@@ -1,10 +1,4 @@
-"""Exact bounds with knowledge of the whole dialog: least attention loss, highest evidence recall.
-
-An offline optimum chooses for each token the turn after which it is evicted. An entry is then an
-interval of turns whose weight is the attention that the full cache pays to it, and at most `budget`
-intervals may overlap: a maximum-weight k-colorable set of intervals (Carlisle and Lloyd 1995, *On
-the k-coloring of intervals*). It is a flow of `budget` units through the turns, found by successive
-longest paths (Ahuja, Magnanti and Orlin 1993, *Network Flows*, Section 9.7).
+"""The highest evidence recall that any cache could have, with knowledge of the whole dialog.
 
 Evidence counts only if all tokens of a mention are cached when they are needed, so its bound is an
 integer programme; it is small, because it involves only the tokens of mentions.
@@ -12,38 +6,24 @@ integer programme; it is small, because it involves only the tokens of mentions.
 
 import pickle
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fdkvc.attention import Bools, Floats
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.transcripts import TooLargeError
-from fdkvc.dialogs import DialogBatch
 from fdkvc.limits import (
     MAX_BOUND_NODES,
     MAX_BOUND_SECONDS,
     MAX_BOUND_TERMS,
     MAX_INLINE_BOUND_TERMS,
-    MAX_REGRET_STEPS,
 )
 from fdkvc.parameters import check_count
 from fdkvc.run.evidence import Demands
-
-_KNOWN: WeakKeyDictionary[DialogBatch, dict[int, Floats]] = WeakKeyDictionary()
-"""Least losses by dialogs and budget, cached while the dialogs are in use."""
-
-BITS = 40
-"""Binary digits of the largest weight, fewer above 512 turns: sums along a path stay below 2**60.
-"""
-
-NEVER = np.int64(-(2**60))
-"""The gain of an impossible move."""
 
 LIMIT_REACHED = 1
 """SciPy's status for a programme that reached its limits."""
@@ -53,131 +33,6 @@ import pickle, sys
 from scipy.optimize import milp
 pickle.dump(milp(**pickle.load(sys.stdin.buffer)), sys.stdout.buffer)
 """
-
-
-def check_schedule(turns: int, tokens: int, budget: int) -> None:
-    """Raise a ValueError if the best schedule of such a dialog would take too many steps."""
-    check_count("budget", budget)
-    steps = 0 if tokens <= budget else turns * max(tokens, turns * budget)
-    if steps > MAX_REGRET_STEPS:
-        raise ValueError(
-            f"regret would take {steps:,} steps here, but at most {MAX_REGRET_STEPS:,} are "
-            "allowed: choose fewer turns or tokens, or a smaller budget"
-        )
-
-
-def best_schedule(worth: Floats, born: NDArray[np.intp], budget: int) -> Bools:
-    """Choose what a cache holds at the end of each turn, for the greatest total weight (T, N).
-
-    Raises a ValueError for a budget below 1, or more than `MAX_REGRET_STEPS`.
-
-    Parameters
-    ----------
-    worth : array (T, N)
-        Weight of holding each token at the end of each turn, at least 0.
-    born : array (N,)
-        The turn of each token; once evicted, it does not come back.
-
-    Examples
-    --------
-    >>> worth = np.array([[3, 2, 0], [0, 2, 1]], np.float32)
-    >>> best_schedule(worth, np.array([0, 0, 1]), budget=1).astype(int).tolist()
-    [[0, 1, 0], [0, 1, 0]]
-    """
-    turns, tokens = worth.shape
-    check_schedule(turns, tokens, budget)
-    if tokens <= budget:
-        return np.asarray(np.arange(turns)[:, None] >= born)
-    gains = _gains(worth, born)
-    ends = np.array(born, np.intp)  # each token is evicted before this turn; at first, at once
-    taken = np.zeros(turns, np.intp)
-    moves = np.full((turns + 1, turns + 1), NEVER)  # largest gain of moving a token's end
-    changed: Iterable[int] = range(turns + 1)
-    for places in range(budget):
-        for end in changed:
-            some = gains[ends == end]
-            moves[end] = (some - some[:, end, None]).max(axis=0, initial=NEVER)
-        steps = moves.copy()
-        turn = np.arange(turns)
-        steps[turn, turn + 1] = np.maximum(steps[turn, turn + 1], 0)  # a place stays empty
-        turn = np.flatnonzero(taken < places)
-        steps[turn + 1, turn] = np.maximum(steps[turn + 1, turn], 0)
-        path = _longest_path(steps)
-        if path is None:  # no gain from another place
-            break
-        moved = []
-        for end, to in pairwise(path):
-            if steps[end, to] == moves[end, to]:
-                some = np.flatnonzero(ends == end)
-                moved.append((some[np.argmax(gains[some, to] - gains[some, end])], end, to))
-        for token, end, to in moved:
-            ends[token] = to
-            taken[min(end, to) : max(end, to)] += 1 if to > end else -1
-        changed = path
-    turn = np.arange(turns)[:, None]
-    return np.asarray((born <= turn) & (turn < ends))
-
-
-def _gains(worth: Floats, born: NDArray[np.intp]) -> NDArray[np.int64]:
-    """Return each token's integer weight if it is evicted before each turn, or never (N, T + 1)."""
-    # Sums of integers are exact, so that no cycle has a gain.
-    turns, tokens = worth.shape
-    _, exponent = np.frexp(worth.max(initial=0))
-    digits = min(BITS, 58 - 2 * (turns - 1).bit_length())
-    scaled = np.ldexp(worth.T.astype(np.float64), digits - exponent)
-    gains = np.zeros((tokens, turns + 1), np.int64)
-    gains[:, 1:] = np.rint(scaled)
-    turn = np.arange(turns + 1)
-    gains[:, 1:][turn[:-1] < born[:, None]] = 0
-    np.cumsum(gains, axis=1, out=gains)
-    gains[turn < born[:, None]] = NEVER
-    return gains
-
-
-def _longest_path(steps: NDArray[np.int64]) -> list[int] | None:
-    """Return the longest path from the first node to the last, or None if its gain is 0.
-
-    `steps` (n, n) holds the gain of each step: at least 0 to the next node, and no positive cycle.
-    """
-    gained = np.zeros(len(steps), np.int64)
-    before = np.arange(len(steps)) - 1
-    pending = np.ones(len(steps), np.bool_)
-    while pending.any():
-        for node in range(len(steps)):
-            if pending[node]:
-                pending[node] = False
-                through = gained[node] + steps[node]
-                better = through > gained
-                gained[better] = through[better]
-                before[better] = node
-                pending |= better
-    if not gained[-1]:
-        return None
-    path = [len(steps) - 1]
-    while path[-1]:
-        path.append(int(before[path[-1]]))
-    return path[::-1]
-
-
-def least_attention_loss(dialogs: DialogBatch, budget: int) -> Floats:
-    """Return the attention loss of the best schedule at the end of each turn (B, T).
-
-    NaN in turns without tokens. No policy has a lower mean over a dialog; it may have a lower loss
-    in a single turn.
-    """
-    losses = _KNOWN.setdefault(dialogs, {})
-    if budget not in losses:
-        loss = np.full((dialogs.rows, dialogs.turns), np.nan, np.float32)
-        for row in range(dialogs.rows):
-            turns = int(dialogs.turn_counts[row])
-            tokens = int(dialogs.bounds[row, turns])
-            worth = dialogs.full_attention[row, :turns, :tokens]
-            held = best_schedule(worth, dialogs.born[row, :tokens], budget)
-            kept = np.where(held, worth, 0).sum(axis=1, dtype=np.float64)
-            has_tokens = np.diff(dialogs.bounds[row, : turns + 1]) > 0
-            loss[row, :turns] = np.where(has_tokens, np.maximum(1 - kept, 0), np.nan)
-        losses[budget] = loss
-    return losses[budget]
 
 
 def most_evidence(recording: Recording, budget: int, wanted: Demands) -> float:

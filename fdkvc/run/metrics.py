@@ -15,7 +15,6 @@ import numpy as np
 
 from fdkvc.attention import Bools, Floats, cosine
 from fdkvc.dialogs import Bits, DialogBatch, topic_bit
-from fdkvc.run.bounds import least_attention_loss
 from fdkvc.run.evidence import OLD, RECENT, Demands, Evidence
 from fdkvc.run.trace import Trace
 from fdkvc.words import decimal, ranged, signed
@@ -137,19 +136,6 @@ def return_recall(trace: Trace, dialogs: DialogBatch) -> Floats:
     return series
 
 
-def regret(trace: Trace, dialogs: DialogBatch) -> Floats:
-    """Attention loss above that of the best schedule of the whole dialog (B, T).
-
-    The mean over a dialog is not negative for a policy within the budget; a single turn may be. A
-    cache without a budget is compared with one that holds all tokens. NaN with a second tier:
-    entries never come back in a schedule, so it is no bound.
-    """
-    if trace.tier.size:
-        return np.full(trace.kept.shape[:2], np.nan, np.float32)
-    least = least_attention_loss(dialogs, trace.budget)[:, trace.first_turn :]
-    return attention_loss(trace, dialogs) - least
-
-
 Need = Literal["dialogs", "evidence", "answers"]
 
 
@@ -179,8 +165,6 @@ class Metric:
     demands: Demands | None = None
     cost: bool = False
     """Whether it measures cost, not quality."""
-    slow: bool = False
-    """Whether measuring takes longer than the run."""
 
     @property
     def name(self) -> str:
@@ -338,17 +322,6 @@ METRICS: Mapping[str, Metric] = {
             return_recall,
             optional=True,
             whole=True,
-        ),
-        Metric(
-            "regret",
-            "Regret",
-            "Average attention loss beyond that of the best possible cache of this size. Not "
-            "computed with a second tier, because the bound assumes that entries never return.",
-            regret,
-            optional=True,
-            whole=True,
-            lower_is_better=True,
-            slow=True,
         ),
         _cost(
             "memory",

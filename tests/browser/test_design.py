@@ -178,18 +178,18 @@ def test_equations_stand_whole_beside_code_that_is_not_wrapped(page: Page) -> No
         assert cut <= 1 or screen == PHONE, screen  # on a phone, they scroll
 
 
-def test_no_name_on_the_map_covers_another_and_its_words_follow_the_theme(page: Page) -> None:
-    page.goto("/policies")
+def test_no_name_in_the_trade_off_covers_another_and_its_words_follow_the_theme(page: Page) -> None:
+    page.goto("/ablation")
     for screen in (SCREEN, *SMALL):
         page.set_viewport_size(screen)
         settled(page)
-        boxes = page.locator(".st-key-policies-map svg.marks").first.evaluate(NAMES)
+        boxes = page.locator(".st-key-ablation-tradeoff svg.marks").first.evaluate(NAMES)
         named = {name for name, *_ in boxes}
         assert named >= {"FD-KVC", "FIFO"}, screen
         assert "H2O" in named or screen == PHONE  # where others are too near
         assert overlapping(boxes) == [], screen
     words = [
-        page.locator(f".st-key-policies-map .role-{role} text").first
+        page.locator(f".st-key-ablation-tradeoff .role-{role} text").first
         for role in ("title-subtitle", "axis-label", "axis-title")
     ]
     for scheme in ("light", "dark"):

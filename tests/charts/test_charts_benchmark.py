@@ -176,14 +176,14 @@ def test_a_row_of_fd_kvc_has_its_hue_where_rows_are_policies() -> None:
 def test_curves_of_one_sweep_share_an_axis_unless_a_metric_has_another_size() -> None:
     table = pd.DataFrame(
         {
-            "metric": ["alignment", "alignment", "retention", "regret"],
+            "metric": ["alignment", "alignment", "retention", "token_age"],
             "ci_low": [-0.1, 0.2, 0.3, 4.0],
             "ci_high": [0.1, 0.4, 1.0, 7.0],
             "published": [-0.2, np.nan, np.nan, np.nan],
         }
     )
     assert curve_range(table, "alignment") == curve_range(table, "retention") == (-0.2, 1.0)
-    assert curve_range(table, "regret") == (0.0, 7.0)
+    assert curve_range(table, "token_age") == (0.0, 7.0)
 
 
 def test_runs_of_a_topic() -> None:

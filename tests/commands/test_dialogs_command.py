@@ -6,12 +6,15 @@ import json
 import re
 import warnings
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from conftest import NO_TRANSFORMERS
 from fdkvc.commands.main import main
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.lexical import lexical_recording
@@ -59,11 +62,7 @@ def test_a_trace_file_gives_the_numbers_of_its_recordings(tmp_path: Path) -> Non
     assert tables[0].policy.unique().tolist() == ["fifo", "fd-kvc gamma=0.8", BEST]
 
 
-def test_the_text_of_calls_is_read_if_that_is_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
-) -> None:
-    import fdkvc.corpora.capture
-
+def test_the_text_of_calls_is_read_if_that_is_asked_for(tmp_path: Path, capsys: CAPTURED) -> None:
     chat, few = EXAMPLES / "chat.json", ("--policies", "fifo", "--budgets", "40")
     ages = []
     for calls in ([], ["--calls"]):
@@ -75,18 +74,6 @@ def test_the_text_of_calls_is_read_if_that_is_asked_for(
         assert about["source"] == source
         assert capsys.readouterr().out.startswith(f"{source}\n")
     assert ages[1] < ages[0]  # what is read of calls takes the room of older words
-
-    monkeypatch.setattr(fdkvc.corpora.capture, "load_capture_model", lambda *chosen: chosen)
-    monkeypatch.setattr(
-        fdkvc.corpora.capture, "record", lambda _, dialog: lexical_recording(dialog)
-    )
-    trace = tmp_path / "trace.npz"
-    captured = ("capture", "--model", "m", "--layer", "3", "--dialogs", chat, "--out", trace)
-    assert run(*captured, "--calls") == 0
-    assert "with the text of calls: 1 dialog" in capsys.readouterr().out
-    assert run("dialogs", "--trace", trace, *few, "--out", tmp_path / "traced") == 0
-    again = pd.read_csv(tmp_path / "traced" / "replay.csv")
-    pd.testing.assert_frame_equal(again, table)
 
 
 def test_a_trace_whose_heads_share_keys_is_replayed_as_its_cache_must(
@@ -180,17 +167,23 @@ def test_what_nobody_said_and_what_was_said_of_something_else_is_counted(
     assert capsys.readouterr().out == said
 
 
+def engine() -> tuple[Any, Any]:
+    """Return the modules that load a model of transformers and record what it reads."""
+    pytest.importorskip("transformers", reason=NO_TRANSFORMERS)
+    return import_module("fdkvc.live.loop"), import_module("fdkvc.live.recorded")
+
+
 def test_capture_writes_a_trace_that_replays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
 ) -> None:
-    import fdkvc.corpora.capture
+    loop, recorded = engine()
 
-    def record(_: object, dialog: Transcript) -> Recording:
+    def record(_: object, dialog: Transcript, *layer: object) -> Recording:
         warnings.warn("of a library", FutureWarning, stacklevel=2)
         return lexical_recording(dialog)
 
-    monkeypatch.setattr(fdkvc.corpora.capture, "load_capture_model", lambda *chosen: chosen)
-    monkeypatch.setattr(fdkvc.corpora.capture, "record", record)
+    monkeypatch.setattr(loop, "load_live", lambda model: model)
+    monkeypatch.setattr(recorded, "record_layer", record)
     out = tmp_path / "trace.npz"
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -209,20 +202,21 @@ def test_capture_writes_a_trace_that_replays(
 def test_what_was_recorded_is_written_though_another_dialog_cannot_be(
     why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
 ) -> None:
-    import fdkvc.corpora.capture
     import fdkvc.corpora.trace_file
+
+    loop, recorded = engine()
 
     first, second = (dialog.name for dialog in read_file(EXAMPLES / "dialogues.json"))
     asked = []
 
-    def record(_: object, dialog: Transcript) -> Recording:
+    def record(_: object, dialog: Transcript, *layer: object) -> Recording:
         asked.append(dialog.name)
         if why == "one is too long" and dialog.name == first:
             raise ValueError(f"{dialog.name}: 657 tokens, but the model holds at most 40")
         return lexical_recording(dialog)
 
-    monkeypatch.setattr(fdkvc.corpora.capture, "load_capture_model", lambda *chosen: chosen)
-    monkeypatch.setattr(fdkvc.corpora.capture, "record", record)
+    monkeypatch.setattr(loop, "load_live", lambda model: model)
+    monkeypatch.setattr(recorded, "record_layer", record)
     if why == "the file is full":
         monkeypatch.setattr(fdkvc.corpora.trace_file, "MAX_TRACE_BYTES", 300_000)
     out = tmp_path / "trace.npz"
@@ -245,13 +239,13 @@ def test_what_was_recorded_is_written_though_another_dialog_cannot_be(
 def test_nothing_is_written_of_dialogs_that_all_cannot_be_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
 ) -> None:
-    import fdkvc.corpora.capture
+    loop, recorded = engine()
 
-    def record(_: object, dialog: Transcript) -> Recording:
+    def record(_: object, dialog: Transcript, *layer: object) -> Recording:
         raise ValueError(f"{dialog.name} is too long")
 
-    monkeypatch.setattr(fdkvc.corpora.capture, "load_capture_model", lambda *chosen: chosen)
-    monkeypatch.setattr(fdkvc.corpora.capture, "record", record)
+    monkeypatch.setattr(loop, "load_live", lambda model: model)
+    monkeypatch.setattr(recorded, "record_layer", record)
     out = tmp_path / "trace.npz"
     assert run("capture", "--model", "m", "--layer", "3", "--out", out) == 2
     said = capsys.readouterr()
@@ -265,12 +259,6 @@ def test_capture_says_what_it_needs(tmp_path: Path, capsys: CAPTURED) -> None:
     nowhere = tmp_path / "file" / "folder" / "trace.npz"
     assert run("capture", "--model", "m", "--layer", "0", "--out", nowhere) == 2
     assert "cannot be created" in capsys.readouterr().err
-    wrong = ("--reads", "aloud", "--out", tmp_path / "x.npz")
-    assert run("capture", "--model", "m", "--layer", "0", *wrong) == 2
-    assert "reads is 'aloud', but must be one of words, names, chat" in capsys.readouterr().err
-    wrong = ("--surprisal", "none", "--out", tmp_path / "x.npz")
-    assert run("capture", "--model", "m", "--layer", "0", *wrong) == 2
-    assert "surprisal is 'none', but must be one of words, model" in capsys.readouterr().err
     assert run("capture", "--model", "m", "--layer", "0", "--out", tmp_path / "trace") == 2
     assert "--out must name a file that ends in .npz, not" in capsys.readouterr().err
     for model in (tmp_path, "m" * 300):

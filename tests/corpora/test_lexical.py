@@ -104,9 +104,9 @@ def test_words_are_unit_vectors_in_random_directions() -> None:
 
 
 def test_projections_keep_scale_and_are_those_of_the_world() -> None:
-    recording = lexical_recording(said("rome rome", "paris"), world=World(head_dimension=5))
+    recording = lexical_recording(said("rome rome", "paris"))
 
-    assert recording.keys.shape == (1, 3, 5)
+    assert recording.keys.shape == (1, 3, World().head_dimension)
     np.testing.assert_array_equal(recording.keys[0, 0], recording.keys[0, 1])
     assert (recording.keys[0, 0] != recording.queries[0, 0]).any()
     many = lexical_recording(said(*(f"w{number}" for number in range(300))))

@@ -513,7 +513,7 @@ def test_the_command_writes_what_its_help_and_document_say(
     written = sorted(path.name for path in out.iterdir())
     assert all(name == "run.json" or f"`{name}`" in listed for name in written)
     tables = {name: pd.read_csv(out / name) for name in written if name.endswith(".csv")}
-    assert len(tables) == listed.count(".csv`") - 2 == 4  # two are of the bundled model alone
+    assert len(tables) == listed.count(".csv`") == 4
     assert set(tables["answers.csv"].policy) == {FULL, "fifo", "h2o", "sink", CUT_TEXT}
     assert all(len(table) for table in tables.values())
     assert set(tables["answers_paired.csv"].baseline) == {FULL}

@@ -5,16 +5,14 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Executor, Future
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from fdkvc.experiments import benchmark as benchmark_module
-from fdkvc.experiments.benchmark import SLOW_CHUNK, Benchmark, run_benchmark
+from fdkvc.experiments.benchmark import Benchmark, run_benchmark
 from fdkvc.experiments.study import Study
 from fdkvc.kinds.benchmark import BenchmarkRun
-from fdkvc.synthetic.scenarios import SCENARIOS
 
 BENCHMARK = Benchmark(dialogs=6, seed=3)
 
@@ -117,18 +115,3 @@ def test_chunks_that_end_together_are_told_in_their_order(
     )
 
     assert told == [2, 3]
-
-
-def test_chunks_are_small_where_a_metric_is_slow_so_that_a_cancelled_run_ends_soon() -> None:
-    mixed = (SCENARIOS["mixed"],)
-    slow = replace(BENCHMARK, scenarios=mixed, policies=BENCHMARK.policies[:1], metrics=("regret",))
-    told: list[int] = []
-
-    results = run_benchmark(
-        slow, workers=1, chunk=100, on_progress=lambda progress: told.append(progress.done)
-    )
-
-    assert told == [SLOW_CHUNK, 6]
-    again = run_benchmark(slow, workers=1, chunk=4)
-    files, others = (BenchmarkRun(Study(ran), "fifo").files for ran in (results, again))
-    assert files["summary.csv"] == others["summary.csv"]

@@ -66,7 +66,7 @@ def test_every_number_is_that_of_the_dialog_alone() -> None:
 
 
 def test_metrics_that_are_asked_for_are_the_mean_over_heads() -> None:
-    asked = ("retention", "output_error", "regret")
+    asked = ("retention", "output_error", "return_recall")
     table = replay(dataclasses.replace(SMALL, metrics=asked), RECORDINGS)
 
     assert list(dict.fromkeys(table.metric)) == [

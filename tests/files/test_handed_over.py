@@ -175,19 +175,24 @@ def test_a_report_on_dialogs_reads_the_text_of_calls_where_it_is_asked_for(tmp_p
     ]
     file, out = tmp_path / "chat.json", tmp_path / "report.html"
     file.write_text(json.dumps(chat))
-    assert main(["report", "--dialogs", str(file), "--calls", "--out", str(out)]) == 0
+    few = ("--budgets", "40", "--policies", "fifo", "--out", str(tmp_path / "run"))
+    assert main(["dialogs", "--dialogs", str(file), "--calls", *few]) == 0
+    run = tmp_path / "run" / "run.json"
+    assert main(["report", "--run", str(run), "--out", str(out)]) == 0
     text = out.read_text("utf-8")
     assert "with the text of calls" in text
-    for command in ("dialogs --dialogs FILE --calls", "report --dialogs FILE --calls"):
+    for command in ("dialogs --dialogs FILE --", "report --run results/run.json"):
         assert f"python -m fdkvc {command}" in text
+    file.rename(tmp_path / "moved.json")
+    moved = ("--dialogs", str(tmp_path / "moved.json"))
+    assert main(["report", "--run", str(run), *moved, "--out", str(out)]) == 0
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--calls", "--out", "r.html"], "--calls goes with --dialogs"),
         (["--out", "report.pdf"], "--out must name a file that ends in .html, not 'report.pdf'"),
-        (["--run", "x", "--dialogs", "--out", "r.html"], "--run does not go with --dialogs"),
+        (["--dialogs", "x", "--out", "r.html"], "--dialogs goes with --run"),
     ],
 )
 def test_a_mistake_in_the_command_is_one_sentence(

@@ -64,11 +64,11 @@ def test_a_field_that_is_added_is_seen_everywhere() -> None:
 @pytest.mark.parametrize(
     ("command", "settings", "fixed"),
     [
-        ("benchmark --all", Benchmark(SEVERAL, POLICIES, 7, 3, 40, metrics=("regret",)), {}),
+        ("benchmark --all", Benchmark(SEVERAL, POLICIES, 7, 3, 40, metrics=("memory",)), {}),
         ("benchmark", Benchmark(), {}),
         (
             "sweep --parameter gamma",
-            Sweep(scenario=SCENARIOS["shift"], dialogs=3, metrics=("regret", "retention")),
+            Sweep(scenario=SCENARIOS["shift"], dialogs=3, metrics=("memory", "retention")),
             {"axes": Sweep().axes},
         ),
         ("dialogs", Replay(POLICIES, (32, 40), ("each", "kv"), ("attention_loss",)), {}),

@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,15 @@ from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.gguf_file import find_model
 from fdkvc.corpora.model_text import Passage
 from fdkvc.lm.chat import Chat
-from fdkvc.lm.language_model import LanguageModel, load_language_model, shared_language_model
-from fdkvc.lm.text_cache import read
+from fdkvc.lm.language_model import (
+    LanguageModel,
+    load_decoder,
+    load_language_model,
+    shared_language_model,
+)
+from fdkvc.lm.text_cache import TextCache, read
 from fdkvc.policies import read_policy
+from tests.library import SHAPE
 from tests.lm.test_chat_template import CHATML, MARKS
 from tests.lm.test_smollm2 import NO_ACCELERATE
 from tests.models import write_model
@@ -225,3 +232,26 @@ def test_a_chat_whose_turns_end_as_ours_holds_the_same(tiny: Pair) -> None:
         assert ids == mine.ids[: len(ids)]
         assert cache.ends == mine.ends[:-1]
         np.testing.assert_array_equal(np.sort(cache.held), np.sort(mine.attended_by_turn[-2]))
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_the_decoder_in_numpy_says_what_the_library_says(tmp_path: Path, tied: bool) -> None:
+    torch.manual_seed(1)
+    config = transformers.LlamaConfig(
+        **SHAPE,
+        rope_theta=5000.0,
+        tie_word_embeddings=tied,
+        initializer_range=0.3,
+    )
+    model = transformers.LlamaForCausalLM(config).eval()
+    model.save_pretrained(tmp_path)
+    ids = np.random.default_rng(0).integers(40, size=200)
+
+    with torch.inference_mode():
+        theirs = model(input_ids=torch.tensor(ids)[None]).logits[0].numpy()
+    memory = TextCache(load_decoder(tmp_path))
+    parts = np.split(ids, [1, 7, 150])
+    ours = np.concatenate([read([memory], part)[0] for part in parts])
+
+    np.testing.assert_allclose(ours, theirs, atol=1e-4)
+    assert np.ptp(theirs, axis=-1).min() > 1

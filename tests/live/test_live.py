@@ -54,7 +54,7 @@ else:
 from fdkvc.live import FirstTokensWarning, PolicyCache
 from fdkvc.live.cost import COST
 from fdkvc.live.loop import LiveModel, load_live
-from fdkvc.live.recorded import record_dialog, recorded_text
+from fdkvc.live.recorded import record_dialog, record_layer
 
 CACHE = cache_name(transformers.LlamaForCausalLM)
 """The argument of the installed library that takes a cache."""
@@ -553,7 +553,7 @@ def test_a_replay_of_the_trace_evicts_what_the_cache_did(policy: str) -> None:
     model, known = load_live(BUNDLED), policy_named(policy)
     dialog = shortened(6)[0]
     encoded = passages(model, 6)
-    recordings = record_dialog(model, known, 24, "head", dialog, encoded)
+    recordings = record_dialog(model.evicting(known, 24, record=True), dialog)
 
     again = read_trace_file(io.BytesIO(trace_bytes(recordings)))
 
@@ -581,26 +581,29 @@ def test_a_replay_of_the_trace_evicts_what_the_cache_did(policy: str) -> None:
             assert words in said[demand.turn]
 
 
-def test_what_generate_said_is_recorded_with_the_models_own_tokens(llama: Any) -> None:
-    cache = PolicyCache(policy_named("h2o"), 6, llama, record=True)
-    *_, ids = turns_of(llama, cache, (9, 4), do_sample=False)
+def test_a_layers_attention_is_what_the_models_own_weights_say() -> None:
+    model, dialog = load_live(BUNDLED), shortened(6)[0]
+    recording = record_layer(model, dialog, 1, [3, 0])
 
-    class Tokenizer:
-        def decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
-            return "".join(f"<{number}>" for number in ids)
-
-    recordings = recorded_text(cache, ids[0].tolist(), Tokenizer(), "a talk")
-
-    assert [each.transcript.name for each in recordings] == [
-        f"a talk, layer {layer}" for layer in range(3)
-    ]
-    (first, *_) = recordings
-    assert [len(turn) for turn in first.tokens] == np.diff([0, *cache.ends, cache.seen]).tolist()
-    said = "".join(turn.text for turn in first.transcript.turns)
-    assert said == Tokenizer().decode(ids[0, :-1].tolist())
-    assert first.queries.shape == (4, cache.seen, 6)
-    with pytest.raises(LookupError, match="make one with record=True"):
-        PolicyCache(policy_named("h2o"), 6, llama).recorded("keys")
+    ids = [token for passage in passages(model, 6) for token in passage.ids]
+    model.model.set_attn_implementation("eager")
+    with torch.inference_mode():
+        read = model.model(
+            input_ids=torch.tensor([ids]), output_attentions=True, output_hidden_states=True
+        )
+    logits = recording.queries @ recording.keys.swapaxes(1, 2) / recording.keys.shape[2] ** 0.5
+    powers = np.tril(np.exp(logits))
+    weights = powers / powers.sum(axis=-1, keepdims=True)
+    np.testing.assert_allclose(weights, read.attentions[1][0, [3, 0]].numpy(), atol=1e-4)
+    hidden = read.hidden_states[1][0].numpy()
+    np.testing.assert_allclose(recording.embeddings, hidden, rtol=1e-3, atol=1e-3)
+    assert (recording.heads, recording.source) == ((3, 0), "bundled, layer 1")
+    for wrong, sentence in (
+        ((9, None), "layer 9 does not attend to the whole text: choose from 0, 1, 2, 3"),
+        ((0, [4]), "head is 4, but must be a whole number from 0 to 3"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            record_layer(model, dialog, *wrong)
 
 
 @pytest.mark.parametrize("policy", ["fifo", "surprisal", "whitelist(fifo, first=0)"])

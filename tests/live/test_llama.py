@@ -289,27 +289,6 @@ def test_surprisal_may_be_that_of_the_models_predictions(
     np.testing.assert_allclose(seen[0], nats, atol=2e-3)
 
 
-def test_a_saved_text_goes_on(llama: Any, small: Any, turns: list[tuple[int, ...]]) -> None:
-    policy = read_policy("whitelist(learned, first=1)")
-    text = LlamaText(llama, policy, BUDGET)
-    read_turns(text, turns[:4])
-    text.read(turns[4][:5])  # within a turn
-    saved = text.save()
-    other = LlamaText(llama, policy, BUDGET)
-    read_turns(other, turns[5:])
-    other.load(saved)
-    assert (other.ids, other.ends) == (text.ids, text.ends)
-    assert other.held.tolist() == text.held.tolist()
-    expected = text.read(turns[4][5:], last=None)
-    np.testing.assert_array_equal(other.read(turns[4][5:], last=None), expected)
-    assert text.end_turn() == other.end_turn()
-
-    with pytest.raises(ValueError, match="no text that"):
-        other.load(b"something else")
-    with pytest.raises(ValueError, match="budget 65"):
-        LlamaText(llama, policy, 65).load(saved)
-
-
 def test_its_tokens_are_those_of_the_file(llama: Any, model: LanguageModel) -> None:
     tokens, expected = llama_tokens(llama), model.tokens
     names = ("first", "marks", "end", "tail", "prompt", "kinds", "calls_as_json")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections import OrderedDict
 from collections.abc import Iterator
-from html import escape, unescape
+from html import escape
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -19,26 +18,19 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from fdkvc.commands.main import main
-from fdkvc.commands.parser import build_parser
 from fdkvc.corpora.formats import EXAMPLES, read_transcripts
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.model_text import Writer
 from fdkvc.corpora.trace_file import trace_bytes
 from fdkvc.explain.answer_causes import grade_call
-from fdkvc.files.record import digest
 from fdkvc.limits import MAX_TURNS, MAX_WRITTEN_TOKENS
-from fdkvc.lm import MEASURED, MEASURED_ON
 from fdkvc.lm.chat import Chat
 from fdkvc.report.answer import call_html
-from fdkvc.report.shipped_answers import TABLES
-from fdkvc.report.shipped_answers import shipped_report as report
-from fdkvc.run.metrics import METRICS
 from fdkvc.ui.answers import choices, conversation, scene
 from fdkvc.ui.answers.conversation import FULL, Answered, answer_of
 from fdkvc.ui.answers.measured import OTHERWISE, damage_rows
 from fdkvc.ui.kit.fields import hold
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.kit.models import language_model
 from tests.app_pages import check_specs, html, link_of, open_page, press, settled, specs, told
 from tests.hostile import HOSTILE
 
@@ -138,55 +130,12 @@ def test_why_leads_to_where_that_head_evicted_the_word(look: str) -> None:
     assert f"was evicted in turn {link['turn']} by the budget" in view["sentences"][0]
 
 
-def test_what_was_measured_over_many_dialogs_is_shown_as_its_files_say() -> None:
-    app = open_page("answers", section="measured", measure="calls_exact_of_full", at=64)
-    paired = pd.read_csv(MEASURED / "answers_paired.csv")
-    rows = paired[(paired.metric == "calls_exact_of_full") & (paired.budget == 64)]
-
-    shown = html(app)
-    for row in rows[["mean_diff", "ci_high", "ci_low"]].to_numpy(float):
-        mean, low, high = (f"{-100 * each:.1f}".replace("-", "−") for each in row)
-        assert f"<td>{mean} ({low} to {high})</td>" in shown
-    damage = damage_rows("calls_exact_of_full").query("budget == 64")
-    damage = damage.sort_values("mean", kind="stable")  # two policies lose as many
-    least = rows.sort_values("mean_diff", ascending=False, kind="stable")  # fewest calls lost first
-    assert damage.policy.tolist() == least.policy.tolist()
-    assert [each["title"]["text"] for each in specs(app)] == [
-        "Damage by budget",
-        "Every policy at 64 entries per head",
-        "Values right; full cache: 94.9 %",
-        "Calls exact; full cache: 57.8 %",
-    ]
-    words = words_of(app)
-    dialogs = int(pd.read_csv(MEASURED / "answers_services.csv").dialogs.sum())
-    assert f"over {dialogs} dialogs" in words
-    by_services = pd.read_csv(MEASURED / "answers_by_services.csv")
-    chosen = by_services.query("metric == 'values_right' and budget == 64")
-    for share in 100 * chosen[["mean", "ci_low", "ci_high"]].to_numpy(float):
-        mean, low, high = (f"{each:.1f}" for each in share)
-        assert f"<td>{mean} ({low} to {high})</td>" in shown
-    assert f"intervals are by {paired.services.max()} clusters" in words
-    measure = METRICS["calls_exact_of_full"]
-    assert f"{measure.label}: {measure.help}" in words
-    (best,) = (
-        pd.read_csv(MEASURED / "proxies.csv")
-        .query("proxy == 'call_recall' and damage == 'nats' and over == 'policies and budgets'")
-        .to_dict("records")
-    )
-    assert {each.proto.label for each in app.get("download_button")} >= {
-        "Report as one HTML file",
-        *map(plain, TABLES),
-    }
-    rho, low, high = (f"−{-best[name]:.2f}" for name in ("rho", "ci_low", "ci_high"))
-    assert f"{rho} ({low} to {high})" in shown
-
-
 def test_the_folder_of_a_live_run_is_opened(tmp_path: Path) -> None:
-    """Its damage and its cost are shown instead of the shipped results."""
+    """Its damage and its cost are shown, and what predicts the damage."""
     out, few = tmp_path / "out", ["--policies", "fifo", "h2o", "--budgets", "20", "30"]
     dialogs = tmp_path / "dialogs.json"
     dialogs.write_text(json.dumps(json.loads((EXAMPLES / "dialogues.json").read_text())[:2]))
-    assert main(["answers", "--dialogs", str(dialogs), *few, "--out", str(out)]) == 0
+    assert main(["answers", "--dialogs", str(dialogs), *few, "--proxies", "--out", str(out)]) == 0
     numbers = {
         "read_per_second": 20.5,
         "read_ratio": 1.0,
@@ -201,14 +150,13 @@ def test_the_folder_of_a_live_run_is_opened(tmp_path: Path) -> None:
         "run.json",
         "answers_summary.csv",
         "answers_paired.csv",
+        "proxies.csv",
         "live_cost.csv",
     )
     files = [(name, (out / name).read_bytes(), "text/csv") for name in names]
     app = open_page("answers", section="measured", measure="nats")
     app.file_uploader[0].set_value(files[:2]).run()
     assert plain("answers_paired.csv of this run is missing: choose it together") in words_of(app)
-    assert "Still showing the shipped results." in words_of(app)
-    assert "that the bundled model was not trained on" in words_of(app)
     app.file_uploader[0].set_value(files).run()
     settled(app)
     assert "over 2 dialogs, at 2 budgets" in words_of(app)
@@ -217,6 +165,9 @@ def test_the_folder_of_a_live_run_is_opened(tmp_path: Path) -> None:
     for mean in paired.mean_diff:
         assert f"<td>{mean:.3f}".replace("-", "−") in shown
     assert "<td>4,321</td>" in shown
+    assert "Rank correlation of proxy and damage" in shown
+    damage = damage_rows(pd.read_csv(out / "answers_paired.csv"), "calls_exact")
+    assert (damage["mean"] >= 0).all(), "fewer exact calls are damage"
     for each in specs(app):
         json.dumps({**each, "datasets": {}}, allow_nan=False)
     assert "also choose its trace.npz" in words_of(app)
@@ -236,28 +187,6 @@ def test_the_folder_of_a_live_run_is_opened(tmp_path: Path) -> None:
     link = link_of(stage)
     assert (link["file"], link["policies"], link["budget"]) == ("own", "fifo", "20")
     assert stage.selectbox(key="dialogs/dialog").options == [said.name]
-
-
-def test_what_was_measured_is_what_its_run_json_says() -> None:
-    run = json.loads((MEASURED / "run.json").read_text("utf-8"))
-
-    assert run["parameters"]["model"]["digest"] == language_model().digest
-    for name in TABLES:
-        assert digest((MEASURED / name).read_text("utf-8")) == run["digests"][name]
-    text = report()
-    assert f"Measured on {MEASURED_ON}" in text
-    assert f"numpy</td><td>{run['versions']['numpy']}</td>" in text
-    assert all(run["digests"][name] in text for name in TABLES)
-    summary = pd.read_csv(MEASURED / "answers_summary.csv")
-    (fifo,) = summary.query("policy == 'fifo' and budget == 48 and metric == 'nats'").to_dict(
-        "records"
-    )
-    assert f"<td>{fifo['mean']:.3f} ({fifo['ci_low']:.3f} to {fifo['ci_high']:.3f}) ≠</td>" in text
-    (command,) = re.findall("<pre>(.*?)</pre>", text, re.DOTALL)
-    asked = build_parser().parse_args(shlex.split(unescape(command))[3:])
-    assert [re.split("[:(]", policy)[0] for policy in asked.policies] == [
-        policy["key"] for policy in run["parameters"]["policies"]
-    ]
 
 
 def test_damage_is_shown_over_turns_and_by_layer_and_head() -> None:
@@ -368,7 +297,7 @@ def test_a_message_is_written_anew_and_those_after_it_are_dropped(
 
 
 def test_a_link_to_what_these_answers_do_not_have_is_told() -> None:
-    app = open_page("answers", turn=2, look="snapkv", word=5000, layer=77, head=4, at=3)
+    app = open_page("answers", turn=2, look="snapkv", word=5000, layer=77, head=4)
 
     wrong = "This link has an error: "
     assert [each.value for each in app.error] == [
@@ -378,8 +307,6 @@ def test_a_link_to_what_these_answers_do_not_have_is_told() -> None:
         "Using 4 instead.",
         wrong + "Layer is 77, but must be a whole number from -1 to 3. Using -1 instead.",
         wrong + "Head is 4, but must be a whole number from -1 to 3. Using -1 instead.",
-        wrong + "Entries per head is 3, but must be one of 32, 48, 64, 96, 128 in the shipped "
-        "results. Using 48 instead.",
         wrong + "no answer begins in turn 2 of this dialog. Using 15 instead.",
     ]
     assert link_of(app)["look"] == "fifo"

@@ -386,12 +386,12 @@ def test_every_metric_that_is_asked_for_is_shown() -> None:
 
 
 def test_a_sweep_shows_the_metrics_that_are_asked_for() -> None:
-    app = open_page("ablation", dialogs=2, metrics="retention,return_recall,regret")
+    app = open_page("ablation", dialogs=2, metrics="retention,return_recall,attention_loss")
     run_until(press(app, "Run"), SHOWN)
     assert len(app.get("vega_lite_chart")) == 3 + 1
-    app.selectbox(key="ablation/axis/one").set_value("late_regret").run()
+    app.selectbox(key="ablation/axis/one").set_value("late_attention_loss").run()
     assert not app.exception
-    assert r"\u2190 Regret" in app.get("vega_lite_chart")[-1].proto.spec
+    assert r"\u2190 Late attention loss" in app.get("vega_lite_chart")[-1].proto.spec
 
 
 def test_a_sweep_is_drawn_with_its_trade_off() -> None:
@@ -448,13 +448,13 @@ def test_the_command_that_a_page_shows_is_one_that_the_command_line_takes(page: 
     app = open_page(page, {"benchmark/policies": policies} if page == "benchmark" else {})
     app.number_input(key=f"{page}/seed").set_value(3)
     app.number_input(key=f"{page}/budget").set_value(40)
-    app.session_state[f"{page}/metrics"] = ["retention", "regret"]
+    app.session_state[f"{page}/metrics"] = ["retention", "attention_loss"]
 
     program, module, name, *arguments = shlex.split(settled(app.run()).code[0].value)
 
     assert (program, module, name) == ("python", "-m", "fdkvc")
     asked = build_parser().parse_args(arguments)
-    assert (asked.seed, asked.budget, asked.metrics) == (3, 40, ["retention", "regret"])
+    assert (asked.seed, asked.budget, asked.metrics) == (3, 40, ["retention", "attention_loss"])
     if page == "benchmark":
         benchmark = settings_from(Benchmark, asked)
         assert [policy.name for policy in benchmark.policies] == policies

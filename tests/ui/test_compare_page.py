@@ -11,13 +11,10 @@ from streamlit.testing.v1 import AppTest
 
 from fdkvc.attention import Floats, Observation
 from fdkvc.cache import Cache
-from fdkvc.limits import MAX_SCHEDULE_TURNS, MAX_SHOWN_BUDGET, MAX_TOKENS, MAX_TURNS
 from fdkvc.parameters import parameter
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy
 from fdkvc.policies.base import EVICTION
-from fdkvc.run.bounds import check_schedule
 from fdkvc.run.metrics import default_metrics, metric_named
-from fdkvc.ui.kit import sidebar
 from fdkvc.ui.kit.markdown import plain
 from tests.app_pages import ROOT, html, link_of, open_page, press, settled, specs, stage_of, told
 
@@ -372,19 +369,10 @@ def test_the_page_names_no_policy() -> None:
 
 
 def test_what_the_figures_say_is_told_where_they_stand() -> None:
-    app = open_page("compare", policies="fifo,oracle", metrics="regret")
+    app = open_page("compare", policies="fifo,oracle", metrics="attention_loss")
 
     (told,) = [text.value for text in app.markdown if text.value.startswith("- **Alignment:**")]
-    for metric in (*default_metrics(), "regret"):
+    for metric in (*default_metrics(), "attention_loss"):
         assert plain(metric_named(metric).help) in told
     assert plain(POLICIES["oracle"].idea) in told
     assert "retention may be 0 %" in POLICIES["oracle"].idea
-
-
-def test_what_the_pages_show_is_never_too_large_for_regret() -> None:
-    widest = {field.name: int(field.high) for field in sidebar.WORLD}["tokens_per_turn"]
-    turns, budget = MAX_SCHEDULE_TURNS, int(sidebar.BUDGET_HERE.high)
-
-    check_schedule(turns, turns * widest, budget)
-    with pytest.raises(ValueError, match="regret"):
-        check_schedule(MAX_TURNS, MAX_TOKENS, MAX_SHOWN_BUDGET)  # a long dialog's is refused

@@ -12,7 +12,6 @@ from streamlit.testing.v1 import AppTest
 
 from benchmarks import smollm2
 from fdkvc.corpora import gguf_file
-from fdkvc.experiments.shipped_tables import AXES, shipped_table
 from fdkvc.explain.recorded_damage import SHIPPED
 from fdkvc.explain.tables import entries_table
 from fdkvc.lm import language_model as loading
@@ -26,7 +25,6 @@ from fdkvc.ui.kit.frame import PAGES
 from fdkvc.ui.kit.lanes import POLICIES as LANES
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.story import SCENE, story_chapters
-from fdkvc.words import ranged
 from tests.app_pages import (
     ROOT,
     check_specs,
@@ -100,7 +98,7 @@ def test_no_control_is_moved_back_while_a_person_uses_it(name: str) -> None:
 
 
 def test_a_metric_that_a_link_names_twice_is_shown_once() -> None:
-    assert link_of(open_page("step", metrics="regret,regret"))["metrics"] == "regret"
+    assert link_of(open_page("step", metrics="memory,memory"))["metrics"] == "memory"
 
 
 def data_of(spec: Any) -> set[str]:
@@ -402,21 +400,6 @@ def test_the_policies_page_shows_the_equations_of_every_policy() -> None:
     steps = [step for key in POLICIES for step in policy_named(key).steps]
     assert {step.name for step in steps} >= {"Adaptive channel weights", "Protection"}
     assert all(any(step.equation in text for text in shown) for step in steps)
-
-
-@pytest.mark.parametrize(("axis", "other"), [("call_recall", "nats"), ("nats", "time")])
-def test_the_policies_page_says_which_to_use_and_calls_a_tie_a_tie(axis: str, other: str) -> None:
-    chosen = {"policies/axis/one": axis, "policies/axis/other": other}
-    (words,) = (
-        e.value for e in open_page("policies", chosen).markdown if "Best or tied" in e.value
-    )
-    (line,) = (line for line in words.splitlines() if AXES[axis].label in line)
-    table = shipped_table("policy_map").query("axis == @axis").set_index("policy")
-    assert f"{table.n.max()} dialogs" in line
-    named = table.loc[["learned", "surprisal", "fifo"]].sort_values("rank")
-    best, second, _ = named.to_dict("records")
-    assert ("no single policy is best" in line) == (second["rank_low"] <= best["rank_high"])
-    assert ranged(best["mean"], best["ci_low"], best["ci_high"]) in line
 
 
 def test_no_rule_makes_each_insertion_restyle_all_around_it() -> None:

@@ -1,10 +1,7 @@
-"""Over many dialogs: shipped results on what answers lose at each budget, and what predicts it.
+"""Over many dialogs: what answers lose at each budget, by a run of ``answers`` or ``live``."""
 
-The files were written by ``python -m fdkvc answers``; see `fdkvc.lm`.
-"""
-
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from io import StringIO
 
 import pandas as pd
@@ -12,26 +9,16 @@ import streamlit as st
 
 from fdkvc.charts.results import budgets_chart, dots_chart
 from fdkvc.charts.theme import Spec
-from fdkvc.experiments.answers import CUT_TEXT, FULL, Answers, with_proxies
-from fdkvc.experiments.known_services import GROUPS, known_sentence
-from fdkvc.experiments.shipped_tables import shipped_table
-from fdkvc.files.record import version_words
+from fdkvc.experiments.answers import CUT_TEXT, FULL, Answers
+from fdkvc.files.record import Record, version_words
 from fdkvc.grid import Grid, figures, pivot
 from fdkvc.kinds.answers import correlations, cost_grid
-from fdkvc.lm import MEASURED_ON
 from fdkvc.lm.head_eviction import DECIDES
 from fdkvc.policies import read_policy
 from fdkvc.policies.pyramid import Pyramid
 from fdkvc.policies.wrapper import inside
-from fdkvc.report.shipped_answers import (
-    TABLES,
-    Shipped,
-    opened,
-    shipped,
-)
 from fdkvc.run.metrics import METRICS, Metric, late_metric, metrics_of
 from fdkvc.ui.answers.choices import BY, MEASURE
-from fdkvc.ui.answers.conversation import Answered
 from fdkvc.ui.dialogs.choices import DIGITS, OWN, POLICIES, keep_file
 from fdkvc.ui.dialogs.files import DialogFile, read_dialog_file
 from fdkvc.ui.kit import fields
@@ -39,7 +26,9 @@ from fdkvc.ui.kit.downloads import brought_run, show_chart
 from fdkvc.ui.kit.fields import problems
 from fdkvc.ui.kit.frame import page_theme, panel, show_grid, side_by_side
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.words import count, listed, sentence
+from fdkvc.words import count, sentence
+
+COSTS = "live_cost.csv"
 
 OTHERWISE = (
     "On the stage each layer decides by itself, within the same budget, by mean scores and with "
@@ -47,9 +36,45 @@ OTHERWISE = (
 )
 
 
-def damage_rows(metric: str, known: Shipped | None = None) -> pd.DataFrame:
+TABLES = ("answers_summary.csv", "answers_paired.csv", "proxies.csv")
+"""Tables of a run, of which the last is optional."""
+
+
+@dataclass(frozen=True, eq=False)
+class OpenedRun:
+    """A run of ``answers`` or ``live``: its tables, and the record with the texts of its files."""
+
+    tables: Mapping[str, pd.DataFrame]
+    run: Record
+
+    @property
+    def budgets(self) -> list[int]:
+        """The measured budgets, in rising order."""
+        return sorted(self.run.settings.budgets)
+
+    @property
+    def paired(self) -> pd.DataFrame:
+        """The differences from the full cache."""
+        return self.tables[TABLES[1]]
+
+
+def opened(run: Record) -> OpenedRun:
+    """Return the results of a run, given with its tables.
+
+    Raises a ValueError if a table is missing or was changed, or if damage is not against the full
+    cache.
+    """
+    missing = [name for name in TABLES[:2] if name not in run.texts]
+    if missing:
+        raise ValueError(f"{missing[0]} of this run is missing: choose it together with run.json")
+    if run.baseline != FULL:
+        raise ValueError(f"its baseline is {run.baseline}, but damage is against {FULL}")
+    names = [name for name in (*TABLES, COSTS) if name in run.texts]
+    return OpenedRun({name: pd.read_csv(StringIO(run.texts[name])) for name in names}, run)
+
+
+def damage_rows(paired: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Return the damage of each policy; above 0 is worse than the full cache."""
-    paired = (known or shipped()).tables.paired
     rows = paired[paired.metric == metric].copy()
     if not METRICS[metric].lower_is_better:
         rows["mean_diff"] = -rows.mean_diff
@@ -62,119 +87,88 @@ def _title(name: str) -> str:
     return {CUT_TEXT: "Cut text", FULL: "Full cache"}.get(name) or read_policy(name).title
 
 
-def show_measured(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
-    """Show the damage by budget and the proxies; return their tables."""
-    own_run = _open_run(page)
-    known = own_run or shipped()
-    st.markdown(plain(_summary(known, own_run is not None)))
+def show_measured(page: str) -> Mapping[str, pd.DataFrame]:
+    """Show what a run over many dialogs measured, once its files are opened; return its tables."""
+    st.caption(
+        "What answers lose at each budget, what that costs and what predicts it, over all dialogs "
+        "of a file. The commands answers and live measure it for a model of your own."
+    )
+    opened = _open_run(page)
+    if opened is None:
+        return {}
+    st.markdown(plain(_summary(opened)))
     with st.container(horizontal=True, vertical_alignment="bottom"):
         metric: str = fields.choice(page, MEASURE, width=330)
-        by: dict[int, str] = {each: f"{each} entries" for each in known.budgets}
-        if own_run is None:
-            budget: int = fields.choice(page, replace(BY, choices=by), width=150)
-        else:
-            budget = st.selectbox(plain(BY.label), [*by], key=f"{page}/own/at", width=150)
-    measured = set(known.tables.paired.metric)
+        by = {budget: f"{budget} entries" for budget in opened.budgets}
+        at = replace(BY, default=opened.budgets[0], choices=by)
+        budget: int = fields.choice(page, at, width=150)
+    measured = set(opened.paired.metric)
     if metric not in measured:  # such as a run on dialogs without calls
         missing, metric = metric, next(key for key in metrics_of("answers") if key in measured)
         instead = f"{METRICS[metric].label} is shown"
         st.info(plain(f"This run has no values of {METRICS[missing].label}: {instead}."))
-    measure, rows = METRICS[metric], damage_rows(metric, known)
+    measure, rows = METRICS[metric], damage_rows(opened.paired, metric)
     unit = "percentage points" if measure.percent else "nats per token"
     loss = f"Damage is the loss against the full cache, in {unit}."
     st.caption(plain(f"{measure.label}: {measure.help} {loss}"))
-    own = [policy.title for policy in answered.conversation.policies]
     with side_by_side("measured"):
         with panel("measured-budgets"):
-            chosen = own if own_run is None else rows.title.unique().tolist()
-            show_chart(page, "budgets", _by_budget(rows, chosen, measure.percent))
+            show_chart(page, "budgets", _by_budget(rows, measure.percent))
         with panel("measured-policies"):
             show_chart(page, "policies", _by_policy(rows[rows.budget == budget], budget, measure))
     show_grid(_table(rows), f"Damage: {measure.label}")
-    if own_run is not None:
-        return _show_own(page, own_run)
-    tables = known.tables
-    at_budget = tables.by_services[tables.by_services.budget == budget]
-    title = f"Values right at {budget} entries per head, in %, by services that the model knows"
-    st.caption(plain(title))
-    show_grid(services_grid(at_budget), title)
-    _show_pinned_tools(page)
-    st.subheader("What predicts the damage", anchor=False)
-    st.markdown(plain(_what_predicts()))
-    show_grid(proxies_grid(tables.proxies), "Rank correlation of proxy and damage")
-    shown = (tables.summary, tables.paired, tables.proxies, tables.known, tables.by_services)
-    pinned = {"pinned_tools.csv": shipped_table("pinned_tools")}
-    return dict(zip(TABLES, shown, strict=True)) | pinned
-
-
-def _show_pinned_tools(page: str) -> None:
-    """Show what a model loses if its tools are evicted, and what it costs to pin them."""
-    table = shipped_table("pinned_tools")
-    st.subheader("Dialogs that begin with their tools", anchor=False)
-    st.markdown(
-        plain(
-            f"{count(int(table.n.max()), 'dialog')} in {table.services.max()} clusters, read by a "
-            "trial model that was trained to read its tools and is not part of the project. Once "
-            "the tools are evicted, calls go to tools that the model no longer sees. A whitelist "
-            "keeps them within the budget, where they displace facts that the calls need."
-        )
-    )
-    with side_by_side("pinned-tools"):
-        for metric in ("values_right", "calls_exact"):
-            rows = table[table.metric == metric]
-            full = rows[rows.policy == FULL]["mean"].iloc[0]
-            rows = rows[rows.policy != FULL].assign(policy=rows.policy.map(_title))
-            title = f"{METRICS[metric].label}; full cache: {METRICS[metric].with_unit(full)}"
-            with panel(f"pinned-{metric}"):
-                show_chart(page, f"pinned-{metric}", budgets_chart(rows, title, page_theme()))
-
-
-def _open_run(page: str) -> Shipped | None:
-    """Let the user open the folder of a run; return its results, None to show those shipped."""
-    with st.popover("Open the results of your own model", icon=":material/folder_open:"):
-        label = "The files of a folder that fdkvc live or answers wrote, with its run.json"
-        try:
-            run = brought_run(f"{page}/own", label, "answers", timed=("live_cost.csv",), trace=True)
-            return None if run is None else opened(run)
-        except ValueError as error:
-            still = "Still showing the shipped results."
-            problems(f"These files cannot be shown: {error}. {still}")
-    return None
-
-
-def _show_own(page: str, known: Shipped) -> Mapping[str, pd.DataFrame]:
-    tables = dict(zip(TABLES, (known.tables.summary, known.tables.paired), strict=False))
-    if "live_cost.csv" in known.run.texts:
-        cost = pd.read_csv(StringIO(known.run.texts["live_cost.csv"]))
-        tables["live_cost.csv"] = cost
+    if COSTS in opened.tables:
         st.subheader("What it costs", anchor=False)
         st.caption(
             "Peak bytes of the cache, and tokens per second with evictions, on the longest dialog. "
             "Ratios are to the cache without eviction."
         )
-        show_grid(cost_grid(cost, _title), "Cost of each cache")
-    traces = [each for each in st.session_state[f"{page}/own"] if each.name.endswith(".npz")]
+        show_grid(cost_grid(opened.tables[COSTS], _title), "Cost of each cache")
+    if TABLES[2] in opened.tables:
+        st.subheader("What predicts the damage", anchor=False)
+        st.caption(
+            "Rank correlation over policies and budgets, with the 95 % interval by clusters and, "
+            "in brackets, by policies. Which measure predicts best depends on the policies."
+        )
+        show_grid(proxies_grid(opened.tables[TABLES[2]]), "Rank correlation of proxy and damage")
+    _offer_trace(page, opened)
+    return opened.tables
+
+
+def _open_run(page: str) -> OpenedRun | None:
+    """Let the user open the folder of a run; return its results, None without one."""
+    label = "The files of a folder that fdkvc live or answers wrote, with its run.json"
+    try:
+        run = brought_run(f"{page}/own", label, "answers", timed=(COSTS,), trace=True)
+        return None if run is None else opened(run)
+    except ValueError as error:
+        problems(f"These files cannot be shown: {error}.")
+    return None
+
+
+def _offer_trace(page: str, opened: OpenedRun) -> None:
+    """Offer to play the trace that was opened with a run, or say how to get one."""
+    traces = [file for file in st.session_state[f"{page}/own"] if file.name.endswith(".npz")]
     if not traces:
         st.caption("To play it on the stage, also choose its trace.npz, which --trace writes.")
-        return tables
-    if _replays_otherwise(known):
+        return
+    if _replays_otherwise(opened.run):
         st.caption(OTHERWISE)
     if st.button("Play its trace on the stage", icon=":material/play_circle:", type="primary"):
         try:
-            _play(known.run.settings, read_dialog_file(traces[-1].getvalue(), traces[-1].name))
+            _play(opened.run.settings, read_dialog_file(traces[-1].getvalue(), traces[-1].name))
         except ValueError as error:
             problems(sentence(str(error)))
-    return tables
 
 
-def _replays_otherwise(known: Shipped) -> bool:
+def _replays_otherwise(run: Record) -> bool:
     """Whether the stage cannot decide as the run did."""
-    settings, model = known.run.settings, known.run.about["model"]
+    settings, model = run.settings, run.about["model"]
     return (
         settings.decides == "model"
         or model.get("pool") == "max"
         or model.get("positions") == "slots"
-        or any(isinstance(each, Pyramid) for each in inside(settings.policies[0]))
+        or any(isinstance(policy, Pyramid) for policy in inside(settings.policies[0]))
     )
 
 
@@ -188,42 +182,18 @@ def _play(settings: Answers, trace: DialogFile) -> None:
     st.switch_page("pages/dialogs.py", query_params=link)
 
 
-def _summary(known: Shipped, own: bool) -> str:
-    tables = known.tables
-    policies = count(tables.paired.policy.nunique(), "policy", "policies")
-    dialogs = count(int(tables.summary.n.max()), "dialog")
-    at = f"at {count(len(known.budgets), 'budget')}"
-    version = f"with {version_words(known.run.versions['fdkvc-lab'])}."
-    if own:
-        return f"{known.run.about['model']['name']}: {policies} over {dialogs}, {at}, {version}"
-    clusters = count(int(tables.paired.services.max()), "cluster")
-    return (
-        f"{policies} over {dialogs} that the bundled model was not trained on, {at}, measured on "
-        f"{MEASURED_ON} {version} The 95 % intervals are by {clusters}. "
-        f"{known_sentence(tables.known)}"
-    )
+def _summary(opened: OpenedRun) -> str:
+    policies = count(opened.paired.policy.nunique(), "policy", "policies")
+    dialogs = count(int(opened.tables[TABLES[0]].n.max()), "dialog")
+    at = f"at {count(len(opened.budgets), 'budget')}"
+    version = f"with {version_words(opened.run.versions['fdkvc-lab'])}."
+    return f"{opened.run.about['model']['name']}: {policies} over {dialogs}, {at}, {version}"
 
 
-def _what_predicts() -> str:
-    """Return what the correlations are computed over, and what they are worth."""
-    titles = [policy.title for policy in with_proxies(shipped().run.settings.policies)]
-    over = f"{count(len(titles), 'policy', 'policies')} ({listed(titles)})"
-    return (
-        "Rank correlation between a measure of the replayed dialogs and the damage to answers, "
-        f"over {over} and {count(len(shipped().budgets), 'budget')}, with the 95 % interval by "
-        "clusters and, in brackets, by policies. Which measure predicts damage best "
-        "depends on the policies compared. In an independent audit on 400 dialogues of SGD's test "
-        "part with seven policies, output error had +0.89, call-argument recall −0.86 and "
-        "attention loss +0.81. Both are of a model without attention sinks; in "
-        "SmolLM2-135M-Instruct, which has them, call-argument recall does not predict damage."
-    )
-
-
-def _by_budget(rows: pd.DataFrame, own: Sequence[str], percent: bool) -> Spec:
-    shown = rows[rows.title.isin([*own, _title(CUT_TEXT)])]
-    top = 1.05 * float(shown[["mean", "ci_high"]].max().max())
-    shown = shown.assign(policy=shown.title)
-    return budgets_chart(shown, "Damage by budget", page_theme(), percent=percent, top=top)
+def _by_budget(rows: pd.DataFrame, percent: bool) -> Spec:
+    top = 1.05 * float(rows[["mean", "ci_high"]].max().max())
+    rows = rows.assign(policy=rows.title)
+    return budgets_chart(rows, "Damage by budget", page_theme(), percent=percent, top=top)
 
 
 def _by_policy(rows: pd.DataFrame, budget: int, measure: Metric) -> Spec:
@@ -240,15 +210,6 @@ def _table(rows: pd.DataFrame) -> Grid:
     least = rows[rows.budget == rows.budget.min()].sort_values("mean").title
     rows = rows.assign(policy=rows.title).set_index("title").loc[least]
     return pivot(rows, figures(rows), label="{} per head".format)
-
-
-def services_grid(table: pd.DataFrame) -> Grid:
-    """Return a row for each policy, and the values right in each group of dialogs."""
-    table = table[table.metric == "values_right"]
-    means = table.groupby("policy")["mean"].transform("mean")
-    table = table.assign(order=means, policy=table.policy.map(_title))
-    table = table.sort_values("order", ascending=False, kind="stable")
-    return pivot(table, figures(table), column="known", label=GROUPS.__getitem__)
 
 
 def proxies_grid(table: pd.DataFrame) -> Grid:

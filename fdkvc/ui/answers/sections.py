@@ -1,4 +1,4 @@
-"""Below the chat: why, restored words, damage, shipped results, and downloads."""
+"""Below the chat: why, restored words, damage, results over many dialogs, and downloads."""
 
 from collections.abc import Callable, Mapping
 
@@ -7,7 +7,6 @@ import streamlit as st
 
 from fdkvc.files.export import csv_text
 from fdkvc.lm.language_model import LanguageModel
-from fdkvc.report.shipped_answers import TABLES, shipped_report
 from fdkvc.run.metrics import metrics_of
 from fdkvc.ui.answers.choices import SECTION
 from fdkvc.ui.answers.conversation import Answered, size_in_words
@@ -20,7 +19,6 @@ from fdkvc.ui.dialogs.choices import FILE, OWN
 from fdkvc.ui.kit.downloads import (
     download_files,
     download_pictures,
-    report_button,
     show_address,
     shown_charts,
 )
@@ -54,8 +52,6 @@ PICTURES = {
     "damage": "damage.csv",
     "budgets": "answers_paired.csv",
     "policies": "answers_paired.csv",
-    "pinned-values_right": "pinned_tools.csv",
-    "pinned-calls_exact": "pinned_tools.csv",
 }
 """Each chart and its table."""
 
@@ -86,18 +82,13 @@ def open_section(page: str, answered: Answered) -> None:
         "why": lambda: show_why(page, answered),
         "back": lambda: show_restored(page, answered),
         "damage": lambda: show_damage(page, answered),
-        "measured": lambda: show_measured(page, answered),
+        "measured": lambda: show_measured(page),
     }
     tables = {"answers.csv": answers_table(answered)}
     tables |= open_section_of(page, SECTION, sections)
-    with st.container(horizontal=True):
-        with st.popover("Download", icon=":material/download:"):
-            show_address(held(page, FILE) == OWN)
-            download_files(
-                page, lambda: {name: csv_text(tables[name]) for name in tables}, [*tables]
-            )
-            charts = [name for name, table in PICTURES.items() if table in tables]
-            download_pictures(page, shown_charts(page), charts)
-        if tables.keys() >= set(TABLES):
-            report_button(page, shipped_report, "All tables")
+    with st.container(horizontal=True), st.popover("Download", icon=":material/download:"):
+        show_address(held(page, FILE) == OWN)
+        download_files(page, lambda: {name: csv_text(tables[name]) for name in tables}, [*tables])
+        charts = [name for name, table in PICTURES.items() if table in tables]
+        download_pictures(page, shown_charts(page), charts)
     show_entries(HELP)

@@ -9,7 +9,6 @@ import pandas as pd
 import streamlit as st
 
 from fdkvc.explain import answer_causes as causes
-from fdkvc.report.shipped_answers import shipped
 from fdkvc.ui.answers import choices
 from fdkvc.ui.answers.conversation import FULL, Answered, answer_words
 from fdkvc.ui.dialogs.choices import TOOLS
@@ -57,8 +56,7 @@ def keep_to_answers(page: str, answered: Answered, link: Mapping[str, str]) -> l
     wrong += fields.keep_to(page, word, link, _first_changed(answered, name), " in this answer")
     for field, count in ((choices.LAYER, shape.layers), (choices.HEAD, shape.heads)):
         wrong += fields.keep_to(page, replace(field, high=count - 1), link, field.default)
-    by = replace(choices.BY, choices=shipped().budgets)
-    return wrong + fields.keep_to(page, by, link, by.default, " in the shipped results")
+    return wrong
 
 
 def _first_wrong(answered: Answered, titles: Mapping[str, str]) -> str:

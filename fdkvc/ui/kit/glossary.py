@@ -26,8 +26,8 @@ def show_chance() -> None:
     """Say why random eviction does well in the paper's metrics."""
     st.info(
         "**Random eviction** does well here: the paper's three metrics depend on the topics in the "
-        "cache, not on the tokens, so a random sample of the dialog holds much. Attention loss and "
-        "regret depend on the tokens that get attention; in synthetic dialogs attention is nearly "
+        "cache, not on the tokens, so a random sample of the dialog holds much. Attention loss "
+        "depends on the tokens that get attention; in synthetic dialogs attention is nearly "
         "uniform, so policies hardly differ. In recorded dialogs they do.",
         icon=":material/casino:",
     )

@@ -72,7 +72,7 @@ AROUND = Field(
 )
 MEASURED = Field(
     "Metrics",
-    "Metrics beyond the paper's three take longer, regret the longest.",
+    "Metrics beyond the paper's three take longer.",
     name="metrics",
     default=default_metrics(),
     choices=metrics_of(),
