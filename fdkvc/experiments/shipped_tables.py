@@ -11,6 +11,13 @@ AGENTS = Path(__file__).parent / "shipped" / "agents.csv"
 A row per variant, policy, budget and metric, with the mean and its 95 % interval over clusters.
 """
 
+JUDGED = Path(__file__).parent / "shipped" / "judged.csv"
+"""What policies cost SmolLM2, measured by benchmarks/research/judged.py.
+
+A row per data, policy, budget and metric, with the mean and the paired difference from
+``sinks(surprisal)``, and their 95 % intervals over clusters.
+"""
+
 
 @cache
 def agents_table() -> pd.DataFrame:
