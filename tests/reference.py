@@ -155,6 +155,8 @@ class Verdict:
     protected: set[int] = field(default_factory=set)
     below_threshold: list[int] = field(default_factory=list)
     threshold_margin: float = math.inf
+    places: int | None = None
+    """Entries that stay, if not as many as the budget."""
 
 
 State = dict[str, float]
@@ -217,6 +219,17 @@ def sink(seen: Seen, cache: list[Entry], state: State) -> Verdict:
     sinks = min(int(seen.parameters["sinks"]), seen.budget)
     protected = {entry.token for entry in entries if entry.token in seen.dialog.tokens[:sinks]}
     return Verdict(entries, terms, protected)
+
+
+def shift(seen: Seen, cache: list[Entry], state: State) -> Verdict:
+    """Keep first tokens, then the newest: as many as dropping half leaves, token by token."""
+    keep, held = int(seen.parameters["keep"]), 0
+    for _ in range(sum(map(len, seen.dialog.turns[: seen.number + 1]))):
+        if held == seen.budget:
+            held -= max((held - keep) // 2, 1)
+        held += 1
+    verdict = sink(replace(seen, parameters={"sinks": keep}), cache, state)
+    return replace(verdict, places=held)
 
 
 def queries_of(seen: Seen, entries: list[Entry]) -> list[tuple[Logits, list[Entry]]]:
@@ -772,6 +785,7 @@ POLICIES: dict[str, Policy] = {
     "fifo": fifo,
     "full": fifo,
     "sink": sink,
+    "shift": shift,
     "h2o": h2o,
     "h2o-mean": h2o_mean,
     "tova": tova,
@@ -795,6 +809,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "fifo": {},
     "full": {},
     "sink": {"sinks": 4},
+    "shift": {"keep": 0},
     "h2o": {"window": 0.5, "queries": "mean", "forgetting": 1.0},
     "h2o-mean": {"queries": "mean"},
     "tova": {},
@@ -816,7 +831,7 @@ RELATIVE = (1.5e-6, 0.0)
 """Scores within this share of the cutoff tie with it."""
 
 TIES: dict[str, tuple[float, float]] = {
-    **dict.fromkeys(("fifo", "full", "sink", "scissorhands", "random"), (0.0, 0.0)),
+    **dict.fromkeys(("fifo", "full", "sink", "shift", "scissorhands", "random"), (0.0, 0.0)),
     **dict.fromkeys(
         ("keydiff", "fd-kvc", "fd-kvc-adaptive", "surprisal", "learned"), (1.5e-6, 1.5e-6)
     ),
@@ -921,10 +936,11 @@ def run(
             size = each.parameters.get("size", size)
         scores = {token: sum(terms.values()) for token, terms in verdict.terms.items()}
 
+        most = budget if verdict.places is None else verdict.places
         if size > 1:
-            kept, over, margin = best_pages(scores, budget, size, ties)
+            kept, over, margin = best_pages(scores, most, size, ties)
         else:
-            kept, over, margin = best(scores, verdict.protected, budget, ties)
+            kept, over, margin = best(scores, verdict.protected, most, ties)
         cache = [entry for entry in verdict.entries if entry.token in kept]
         evicted = dict.fromkeys(verdict.below_threshold, "threshold")
         evicted |= dict.fromkeys(over, "budget")

@@ -27,6 +27,7 @@ from fdkvc.policies.random import Random
 from fdkvc.policies.recall import Recall
 from fdkvc.policies.retrieval import Retrieval
 from fdkvc.policies.scissorhands import Scissorhands
+from fdkvc.policies.shift import Shift
 from fdkvc.policies.sink import SinkWindow
 from fdkvc.policies.sinks import Sinks
 from fdkvc.policies.snapkv import SnapKV
@@ -42,6 +43,7 @@ POLICIES: dict[str, type[Policy]] = {
     for policy in (
         Fifo,
         SinkWindow,
+        Shift,
         H2O,
         FDKVC,
         FDKVCAdaptive,

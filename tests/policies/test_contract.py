@@ -255,7 +255,8 @@ def test_the_budget_is_kept(key: str, traces: dict[str, Trace]) -> None:
         np.testing.assert_array_equal(cached, np.tile(arrived, (3, 1)))
         return
     assert cached.max() == BUDGET
-    assert (cached[:, 2:] == BUDGET).all()  # and used: no threshold evicts at the defaults
+    if key != "shift":  # which drops half at once
+        assert (cached[:, 2:] == BUDGET).all()  # and used: no threshold evicts at the defaults
 
 
 @every_policy
@@ -352,7 +353,8 @@ def test_the_largest_numbers_that_are_accepted_do_no_harm(name: str) -> None:
         assert np.isfinite(trace.output).all()
         size, held = policy.page_size, (trace.kept >= 0).sum(axis=2)
         used = trace.budget // size * size or trace.budget  # but for what the last page has free
-        assert ((held > used - size) & (held <= trace.budget)).all() or not policy.bounded
+        if policy.bounded and policy.key != "shift":  # which drops half at once
+            assert ((held > used - size) & (held <= trace.budget)).all()
         assert_same_run(simulate(policy, usual, 7), trace, 0, 1)
 
 

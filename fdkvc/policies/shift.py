@@ -1,0 +1,54 @@
+"""Context shift: what llama.cpp does when its context is full."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from fdkvc.attention import Bools, Ints, Observation
+from fdkvc.cache import Cache
+from fdkvc.parameters import parameter
+from fdkvc.policies.base import EVICTION, Step, protecting
+from fdkvc.policies.fifo import POSITION, Fifo
+
+
+@dataclass(frozen=True)
+class Shift(Fifo):
+    """Drop the older half at once when the next token has no room, but for the first tokens.
+
+    So llama.cpp's *context shift*, with its ``n_keep``. It moves what stays to the first positions,
+    which in this project is an option of the engine.
+    """
+
+    key = "shift"
+    label = "Context shift"
+    idea = (
+        "When the cache is full, the older half of what follows the first tokens goes at once, as "
+        "in llama.cpp."
+    )
+    source = "llama.cpp, tools/server, context shift"
+    steps: ClassVar[tuple[Step, ...]] = (
+        POSITION,
+        protecting(r"i < n \;\Rightarrow\; \text{keep}", "the dialog's first tokens"),
+        replace(
+            EVICTION,
+            equation=r"\begin{gathered} D = \lfloor (B - n) / 2 \rfloor, \qquad "
+            r"B_t = B - D + 1 + (N_t - B - 1) \bmod D \;\text{ if } N_t > B \\ "
+            r"\text{keep the newest, } B_t \text{ in all} \end{gathered}",
+            source="N is the number of tokens so far; D go each time that there is no room",
+        ),
+    )
+
+    keep: int = parameter(
+        0, "First tokens", "First tokens that stay, llama.cpp's n_keep.", low=0, high=4096
+    )
+
+    def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
+        return cache.present & (turn.position(cache.token) < min(self.keep, budget))
+
+    def budgets(self, budget: int, turn: Observation) -> int | Ints:
+        places = np.where(turn.new >= 0, turn.position(turn.new), -1)
+        over = places.max(axis=1, keepdims=True, initial=-1) - budget  # of the newest token
+        dropped = max((budget - self.keep) // 2, 1)
+        held: Ints = np.where(over < 0, budget, budget - dropped + 1 + over % dropped)
+        return held
