@@ -9,15 +9,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fdkvc.charts.theme import (
-    DASHES,
-    FD_KVC,
-    GREYS,
-    SHAPES,
     Panel,
     Spec,
     Theme,
     axis_between,
-    cycled,
+    dash_scale,
     dashed_rule,
     legend_columns,
     mean_band,
@@ -26,7 +22,7 @@ from fdkvc.charts.theme import (
     policy_legend,
     policy_lines,
     policy_scale,
-    policy_tints,
+    shape_scale,
     single,
     tips,
     top_legend,
@@ -110,7 +106,7 @@ def series_chart(
     )
     lines = base.mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=26)).encode(
         y=axis_between(alt.Y, "mean", ends, tickCount=5, format="~g"),
-        strokeDash=alt.StrokeDash("policy:N", scale=cycled(policies, DASHES), legend=legend),
+        strokeDash=alt.StrokeDash("policy:N", scale=dash_scale(policies), legend=legend),
         tooltip=["turn:Q", "topic:N", "policy:N", *mean_tips(".4f")],
     )
     layers = *_topics(len(schedule), theme), mean_band(base, ends, opacity=0.25), lines
@@ -187,12 +183,8 @@ def dots_chart(
         ends = low - room, high + room
     rows, names = (table[column].unique().tolist() for column in ("row", "name"))
     legend = top_legend(columns=legend_columns(names)) if len(names) > 1 else None
-    if len(names) == 1:  # rows may be policies
-        (tint,), hue = policy_tints(names, theme), theme.policies[GREYS]
-        tints = [hue if row.startswith(FD_KVC) else tint for row in rows]
-        color = alt.Color("row:N", scale=alt.Scale(domain=rows, range=tints), legend=None)
-    else:
-        color = alt.Color("name:N", scale=policy_scale(names, theme), legend=legend)
+    field, looking = ("row:N", rows) if len(names) == 1 else ("name:N", names)
+    color = alt.Color(field, scale=policy_scale(looking, theme), legend=legend)
     base = alt.Chart(alt.NamedData("dots")).encode(
         y=alt.Y(
             "row:N",
@@ -206,7 +198,7 @@ def dots_chart(
     intervals = intervals.encode(x="ci_low:Q", x2="ci_high")
     dots = base.mark_point(filled=True, size=55, opacity=1, clip=True).encode(
         x=axis_between(alt.X, "mean", ends, format="~f", tickCount=5),
-        shape=alt.Shape("name:N", scale=cycled(names, SHAPES), legend=legend),
+        shape=alt.Shape(field, scale=shape_scale(looking), legend=legend),
         tooltip=[
             alt.Tooltip("row:N", title=of),
             alt.Tooltip("name:N", title="of"),

@@ -14,13 +14,12 @@ from streamlit.testing.v1 import AppTest
 from benchmarks.research import agents
 from benchmarks.research import page_sizes as pages
 from benchmarks.research.policy_map import COLUMNS, policies, rank_policies
-from fdkvc.experiments.replay import BEST
 from fdkvc.experiments.shipped_tables import AXES, FOLDER, TABLES, shipped_table
 from fdkvc.policies import read_policy, synthetic_policies
 from fdkvc.report.shipped_agents import agents_report
 from fdkvc.run.sinks import PROTECT, RECALL_ONLY
 from fdkvc.ui import policies as ui
-from fdkvc.words import ranged
+from fdkvc.words import BEST, ranged
 from tests.app_pages import open_page
 
 
