@@ -87,7 +87,9 @@ POLICIES = {
 
 SHAPES = (
     *("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right"),
-    *("triangle-left", "wedge", "arrow"),
+    "triangle-left",
+    "M-1,-.6L-.6,-1L0,-.4L.6,-1L1,-.6L.4,0L1,.6L.6,1L0,.4L-.6,1L-1,.6L-.4,0Z",  # a slanted cross
+    "M-1,-1L1,-1L-1,1L1,1Z",  # an hourglass
 )
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 1], [1, 3])
 
