@@ -55,7 +55,7 @@ def agents_grid() -> Grid:
     """Return recall by policy and budget, and what a pinned system prompt changes."""
     rows, pinned = _best_first(_rows("as read")), _rows("pinned")
     words = figures(rows) + _changes(pinned)
-    rows = pd.concat([rows, pinned.assign(budget=f"{pinned.budget.iloc[0]:,}, pinned")])
+    rows = pd.concat([rows, pinned.assign(budget=f"{pinned.budget.iloc[0]:,}, change if pinned")])
     name = "Recall in %"
     rows[name] = rows.policy.map(_title)
     return pivot(rows, words, [name], label=lambda at: at if isinstance(at, str) else f"{at:,}")

@@ -184,7 +184,11 @@ def show_page_sizes() -> None:
     heads = {1: "by entries"}
     show_grid(
         pivot(
-            named, words, ["policy", "budget"], "size", lambda at: heads.get(at, f"pages of {at}")
+            named,
+            words,
+            ["policy", "budget"],
+            "size",
+            lambda at: heads.get(at, f"pages of {at}, difference"),
         ),
         "Call-argument recall by page size",
     )
