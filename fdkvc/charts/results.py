@@ -29,6 +29,9 @@ from fdkvc.charts.theme import (
     unchecked,
 )
 
+BUDGETS_HEIGHT, NAME_HEIGHT, NAMES_SHARE = 280, 13, 0.3
+"""Pixels of a chart and of a name, and the width of names as a share of the axis."""
+
 DOT_HEIGHT = 13
 BINS = 48
 ROW_HEIGHT = 62
@@ -59,27 +62,52 @@ def budgets_chart(
     policies = policies or table.policy.unique().tolist()
     intervals = intervals and bool(table.ci_high.notna().any())
     room = (budgets[-1] / budgets[0]) ** 0.04 if len(budgets) > 1 else 2
+    last = budgets[-1] * room * (budgets[-1] / budgets[0] * room) ** NAMES_SHARE
     base = alt.Chart(alt.NamedData("budgets")).encode(
         x=alt.X(
             "budget:Q",
             # Budgets grow by factors, which this axis spaces evenly.
-            scale=alt.Scale(type="log", domain=[budgets[0] / room, budgets[-1] * room], nice=False),
+            scale=alt.Scale(type="log", domain=[budgets[0] / room, last], nice=False),
             axis=alt.Axis(title="budget", values=budgets, grid=False, format=",d"),
         )
     )
     ends, form = (0, top), ".0%" if percent else "~f"
     y = axis_between(alt.Y, "mean", ends, tickCount=5, format=form)
-    tints, legend = policy_scale(policies, theme), policy_legend(policies)
+    tints = policy_scale(policies, theme)
     means = mean_tips(".1%" if percent else ".2f", intervals)
     tooltip = ["policy:N", "budget:Q", *means, alt.Tooltip("n:Q", title="dialogs")]
-    layers = policy_lines(base.encode(y=y), policies, tints, tooltip, 70, legend)
+    layers = policy_lines(base.encode(y=y), policies, tints, tooltip, 70, None)
+    names = alt.Chart(alt.NamedData("names")).encode(
+        x="budget:Q", y=axis_between(alt.Y, "at", ends)
+    )
+    color = alt.Color("policy:N", scale=tints, legend=None)
+    names = names.mark_text(align="left", dx=9, fontSize=11, limit=150, aria=False)
+    layers.append(names.encode(text="policy:N", color=color))
     subtitle = "mean over the dialogs"
     if intervals:
         subtitle += ", with its 95 % interval over clusters"
-        colour = alt.Color("policy:N", scale=tints, legend=legend)
-        layers.insert(0, mean_band(base.encode(color=colour), ends, opacity=0.2, clip=True))
+        layers.insert(0, mean_band(base.encode(color=color), ends, opacity=0.2, clip=True))
+    data = {"budgets": table, "names": named_ends(table, top)}
     heading = panel_title(title, subtitle)
-    return single(theme, {"budgets": table}, *layers, height=280, title=heading)
+    return single(theme, data, *layers, height=BUDGETS_HEIGHT, title=heading)
+
+
+def named_ends(table: pd.DataFrame, top: float) -> pd.DataFrame:
+    """Return where the name of each line stands: at its end, above the name below it.
+
+    Examples
+    --------
+    >>> rows = pd.DataFrame({"policy": ["FIFO", "H2O"], "budget": 48, "mean": [0.5, 0.5]})
+    >>> named_ends(rows, 1.0)["at"].round(2).tolist()
+    [0.5, 0.55]
+    """
+    known = table.dropna(subset="mean").sort_values("budget")
+    ends = known.groupby("policy", sort=False).tail(1).sort_values("mean")
+    gap, at = top * NAME_HEIGHT / BUDGETS_HEIGHT, []
+    for mean in ends["mean"]:
+        at.append(max(mean, at[-1] + gap) if at else mean)
+    over = max([*at, top]) - top
+    return ends.assign(at=[place - over for place in at])
 
 
 @unchecked

@@ -181,15 +181,9 @@ def show_page_sizes() -> None:
     changes = figures(table, ("mean_diff", "diff_low", "diff_high"), signs=True)
     words = np.where(table["size"] == 1, figures(table), changes).tolist()
     named = table.assign(policy=[policy_named(key).label for key in table.policy])
-    heads = {1: "by entries"}
+    sizes = {1: "by entries", **{n: f"pages of {n}, difference" for n in table["size"] if n > 1}}
     show_grid(
-        pivot(
-            named,
-            words,
-            ["policy", "budget"],
-            "size",
-            lambda at: heads.get(at, f"pages of {at}, difference"),
-        ),
+        pivot(named, words, ["policy", "budget"], "size", sizes.__getitem__),
         "Call-argument recall by page size",
     )
     st.caption(
