@@ -72,7 +72,7 @@ POLICIES = {
     "SnapKV": ("#5d7052", "#a7bd97"),
     "Random": ("#6b6e76", "#8d919b"),
     "Full cache": ("#55565c", "#b9bbc2"),
-    "FD-KVC adaptive": ("#8560e6", "#8069e6"),
+    "FD-KVC adaptive": ("#7f58e2", "#8a74ea"),
     "H2O mean": ("#b84f62", "#c56a7a"),
     "Scissorhands": ("#9a5b8f", "#cf9cc6"),
     "FastGen": ("#2f5d50", "#7fb8a4"),

@@ -30,7 +30,7 @@ MOST_NAMED = 5
 def show_map(page: str) -> None:
     """Say which policy is best on two axes, and show them as a map with links to Compare."""
     table = shipped_table("policy_map")
-    answer = st.container()
+    answer, picture = st.container(), st.container()
     labels = {key: axis.label for key, axis in AXES.items()}
     across, up = ("Horizontal axis", "call_recall"), ("Vertical axis", "calls_exact_of_full")
     x, y = fields.pick_two(f"{page}/axis", labels, across, up)
@@ -55,12 +55,13 @@ def show_map(page: str) -> None:
         (AXES[x].lower_is_better, AXES[y].lower_is_better),
         page_theme(),
     )
-    show_pickable(page, "map", chart)
+    with picture:
+        show_pickable(page, "map", chart)
+        _show_picked(page)
     dialogs = table.groupby("axis").n.max()
     axes = {at: (AXES[axis], int(dialogs[axis])) for at, axis in (("x", x), ("y", y))}
     answer.markdown(plain(_answer(points[points.setting.isin(within)], axes)))
     answer.caption(plain(f"{RECALL_ONLY} {PROTECT}"))
-    _show_picked(page)
     st.caption(
         "Lines and brackets: 95 % intervals. Policies whose ranks overlap over resampled dialogs "
         "are tied. Point at a mark for its name; click it to compare it turn by turn. The front "
