@@ -42,7 +42,10 @@ EPSILON = 1e-8
 TOLERANCE = 1e-6
 """Relative or absolute difference that a mean over dialogs may have on another processor."""
 
-SPEAKERS = ("user", "system", "prompt")
+SPEAKER_LABELS = {"user": "user", "system": "assistant", "prompt": "system prompt"}
+"""What pages and files call each speaker."""
+
+SPEAKERS = tuple(SPEAKER_LABELS)
 
 TRAITS = (
     *("word", "user", "mark", "surprisal", "capital", "digit", "punctuation"),

@@ -10,4 +10,4 @@ with page(
     ablation.link_fields,
     adopt=ablation.adopt,
 ) as shown:
-    ablation.show(shown.name)
+    ablation.show(shown.name, shown.beside_title)

@@ -10,4 +10,4 @@ with page(
     "95 % interval and a verdict.",
     choices.FIELDS,
 ) as shown:
-    sections.show(shown.name)
+    sections.show(shown.name, shown.beside_title)

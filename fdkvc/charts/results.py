@@ -9,15 +9,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fdkvc.charts.theme import (
-    DASHES,
-    FD_KVC,
-    GREYS,
-    SHAPES,
     Panel,
     Spec,
     Theme,
     axis_between,
-    cycled,
+    dash_scale,
     dashed_rule,
     legend_columns,
     mean_band,
@@ -26,12 +22,15 @@ from fdkvc.charts.theme import (
     policy_legend,
     policy_lines,
     policy_scale,
-    policy_tints,
+    shape_scale,
     single,
     tips,
     top_legend,
     unchecked,
 )
+
+BUDGETS_HEIGHT, NAME_HEIGHT, NAMES_SHARE = 280, 13, 0.3
+"""Pixels of a chart and of a name, and the width of names as a share of the axis."""
 
 DOT_HEIGHT = 13
 BINS = 48
@@ -63,27 +62,52 @@ def budgets_chart(
     policies = policies or table.policy.unique().tolist()
     intervals = intervals and bool(table.ci_high.notna().any())
     room = (budgets[-1] / budgets[0]) ** 0.04 if len(budgets) > 1 else 2
+    last = budgets[-1] * room * (budgets[-1] / budgets[0] * room) ** NAMES_SHARE
     base = alt.Chart(alt.NamedData("budgets")).encode(
         x=alt.X(
             "budget:Q",
             # Budgets grow by factors, which this axis spaces evenly.
-            scale=alt.Scale(type="log", domain=[budgets[0] / room, budgets[-1] * room], nice=False),
+            scale=alt.Scale(type="log", domain=[budgets[0] / room, last], nice=False),
             axis=alt.Axis(title="budget", values=budgets, grid=False, format=",d"),
         )
     )
     ends, form = (0, top), ".0%" if percent else "~f"
     y = axis_between(alt.Y, "mean", ends, tickCount=5, format=form)
-    tints, legend = policy_scale(policies, theme), policy_legend(policies)
+    tints = policy_scale(policies, theme)
     means = mean_tips(".1%" if percent else ".2f", intervals)
     tooltip = ["policy:N", "budget:Q", *means, alt.Tooltip("n:Q", title="dialogs")]
-    layers = policy_lines(base.encode(y=y), policies, tints, tooltip, 70, legend)
+    layers = policy_lines(base.encode(y=y), policies, tints, tooltip, 70, None)
+    names = alt.Chart(alt.NamedData("names")).encode(
+        x="budget:Q", y=axis_between(alt.Y, "at", ends)
+    )
+    color = alt.Color("policy:N", scale=tints, legend=None)
+    names = names.mark_text(align="left", dx=9, fontSize=11, limit=150, aria=False)
+    layers.append(names.encode(text="policy:N", color=color))
     subtitle = "mean over the dialogs"
     if intervals:
         subtitle += ", with its 95 % interval over clusters"
-        colour = alt.Color("policy:N", scale=tints, legend=legend)
-        layers.insert(0, mean_band(base.encode(color=colour), ends, opacity=0.2, clip=True))
+        layers.insert(0, mean_band(base.encode(color=color), ends, opacity=0.2, clip=True))
+    data = {"budgets": table, "names": named_ends(table, top)}
     heading = panel_title(title, subtitle)
-    return single(theme, {"budgets": table}, *layers, height=280, title=heading)
+    return single(theme, data, *layers, height=BUDGETS_HEIGHT, title=heading)
+
+
+def named_ends(table: pd.DataFrame, top: float) -> pd.DataFrame:
+    """Return where the name of each line stands: at its end, above the name below it.
+
+    Examples
+    --------
+    >>> rows = pd.DataFrame({"policy": ["FIFO", "H2O"], "budget": 48, "mean": [0.5, 0.5]})
+    >>> named_ends(rows, 1.0)["at"].round(2).tolist()
+    [0.5, 0.55]
+    """
+    known = table.dropna(subset="mean").sort_values("budget")
+    ends = known.groupby("policy", sort=False).tail(1).sort_values("mean")
+    gap, at = top * NAME_HEIGHT / BUDGETS_HEIGHT, []
+    for mean in ends["mean"]:
+        at.append(max(mean, at[-1] + gap) if at else mean)
+    over = max([*at, top]) - top
+    return ends.assign(at=[place - over for place in at])
 
 
 @unchecked
@@ -110,7 +134,7 @@ def series_chart(
     )
     lines = base.mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=26)).encode(
         y=axis_between(alt.Y, "mean", ends, tickCount=5, format="~g"),
-        strokeDash=alt.StrokeDash("policy:N", scale=cycled(policies, DASHES), legend=legend),
+        strokeDash=alt.StrokeDash("policy:N", scale=dash_scale(policies), legend=legend),
         tooltip=["turn:Q", "topic:N", "policy:N", *mean_tips(".4f")],
     )
     layers = *_topics(len(schedule), theme), mean_band(base, ends, opacity=0.25), lines
@@ -187,12 +211,8 @@ def dots_chart(
         ends = low - room, high + room
     rows, names = (table[column].unique().tolist() for column in ("row", "name"))
     legend = top_legend(columns=legend_columns(names)) if len(names) > 1 else None
-    if len(names) == 1:  # rows may be policies
-        (tint,), hue = policy_tints(names, theme), theme.policies[GREYS]
-        tints = [hue if row.startswith(FD_KVC) else tint for row in rows]
-        color = alt.Color("row:N", scale=alt.Scale(domain=rows, range=tints), legend=None)
-    else:
-        color = alt.Color("name:N", scale=policy_scale(names, theme), legend=legend)
+    field, looking = ("row:N", rows) if len(names) == 1 else ("name:N", names)
+    color = alt.Color(field, scale=policy_scale(looking, theme), legend=legend)
     base = alt.Chart(alt.NamedData("dots")).encode(
         y=alt.Y(
             "row:N",
@@ -206,7 +226,7 @@ def dots_chart(
     intervals = intervals.encode(x="ci_low:Q", x2="ci_high")
     dots = base.mark_point(filled=True, size=55, opacity=1, clip=True).encode(
         x=axis_between(alt.X, "mean", ends, format="~f", tickCount=5),
-        shape=alt.Shape("name:N", scale=cycled(names, SHAPES), legend=legend),
+        shape=alt.Shape(field, scale=shape_scale(looking), legend=legend),
         tooltip=[
             alt.Tooltip("row:N", title=of),
             alt.Tooltip("name:N", title="of"),

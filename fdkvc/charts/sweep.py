@@ -8,17 +8,16 @@ import pandas as pd
 
 from fdkvc.charts.theme import (
     FD_KVC,
-    SHAPES,
     Spec,
     Theme,
     axis_between,
-    cycled,
     dashed_rule,
     mean_band,
     mean_tips,
     panel_title,
     policy_scale,
     policy_tints,
+    shape_scale,
     single,
     tips,
     unchecked,
@@ -177,7 +176,7 @@ def tradeoff_chart(
             x=x,
             y=y,
             color=color,
-            shape=alt.Shape("group:N", scale=cycled(groups, SHAPES), legend=None),
+            shape=alt.Shape("group:N", scale=shape_scale(groups), legend=None),
             size=alt.SizeValue(55, condition=_where("front", 130)),
             stroke=alt.StrokeValue(None, condition=_where("front", theme.ink)),
             tooltip=[

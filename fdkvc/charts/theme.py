@@ -3,20 +3,25 @@
 The colours of charts, topics, policies and verdicts are here; other colours of a page are in
 `ui/kit/page.css` and `fdkvc.report.page`. Topics have hues: those of Okabe and Ito (2008, *Color
 Universal Design*), which people with colour-vision deficiencies can tell apart, and an eighth after
-Tol (2021, *Colour Schemes*). FD-KVC has a hue that no topic has, its variants have shades of it,
-and all other policies are grey. A letter, a dash, a shape or a pattern repeats what a colour says.
+Tol (2021, *Colour Schemes*). A policy has one colour and one mark on every chart and page, FD-KVC a
+hue that no topic has; a variant and a wrapped policy have those of the policy inside, with a dash
+of their own. A letter, a dash, a shape or a pattern repeats what a colour says.
 """
 
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial, wraps
-from itertools import cycle, islice
-from typing import Any, ParamSpec, TypeVar, cast
+from itertools import cycle, islice, product
+from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
+from zlib import crc32
 
 import altair as alt
 import pandas as pd
 from altair.utils.schemapi import debug_mode
+
+from fdkvc.words import BEST
 
 Spec = dict[str, Any]
 Panel = Any  # an Altair chart; its methods promise no closer type
@@ -54,12 +59,78 @@ TINTS = {
 """Backgrounds of verdicts, by their tone; text shows on them on light and dark pages."""
 
 FD_KVC = "FD-KVC"
-"""The policy with a hue, and how the titles of its variants begin."""
+"""The policy whose name has its hue, too, and how the titles of its variants begin."""
 
-GREYS = 4
+POLICIES = {
+    "FIFO": ("#3f4652", "#d9dce4"),
+    "Sink+Window": ("#8a6a1f", "#d3b46a"),
+    "H2O": ("#a3293f", "#f08a9a"),
+    FD_KVC: ("#5b35d5", "#a48cff"),
+    "Surprisal": ("#4d7c0f", "#a3cf5b"),
+    "Learned": ("#0e7490", "#5cc8e0"),
+    "TOVA": ("#8f3d1c", "#e0a184"),
+    "SnapKV": ("#5d7052", "#a7bd97"),
+    "Random": ("#6b6e76", "#8d919b"),
+    "Full cache": ("#55565c", "#b9bbc2"),
+    "FD-KVC adaptive": ("#7f58e2", "#8a74ea"),
+    "H2O mean": ("#b84f62", "#c56a7a"),
+    "Scissorhands": ("#9a5b8f", "#cf9cc6"),
+    "FastGen": ("#2f5d50", "#7fb8a4"),
+    "Expected attention": ("#5f739c", "#93a8d6"),
+    "KeyDiff": ("#6d6a2a", "#c2bd6b"),
+    "Key norm": ("#7f6a5a", "#b8a696"),
+    "Retrieval": ("#1e3a8a", "#8fb0ff"),
+    "Oracle": ("#8c4a00", "#d8a15c"),
+    "": ("#6f7480", "#9aa0ad"),
+}
+"""The colour of each policy on light and dark pages; the last is that of any other name."""
 
-SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
+SHAPES = (
+    *("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right"),
+    "triangle-left",
+    "M-1,-.6L-.6,-1L0,-.4L.6,-1L1,-.6L.4,0L1,.6L.6,1L0,.4L-.6,1L-1,.6L-.4,0Z",  # a slanted cross
+    "M-1,-1L1,-1L-1,1L1,1Z",  # an hourglass
+)
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 1], [1, 3])
+
+_NAMED = re.compile(
+    "|".join(sorted(filter(None, POLICIES), key=len, reverse=True)).replace("+", r"\+")
+)
+
+
+class Look(NamedTuple):
+    """How a policy looks: the place of its colour in `Theme.policies`, its shape and its dash."""
+
+    place: int
+    shape: str
+    dash: Sequence[int]
+
+
+def looks(names: Sequence[str]) -> list[Look]:
+    """Return how each of these policies looks, which does not depend on the others.
+
+    Of several variants of one policy, or where a name is new, those that come later get another
+    dash. The line that no policy passes has no policy's mark.
+
+    Examples
+    --------
+    >>> looks(["FIFO", "Sinks (H2O)"])[1] == looks(["Sinks (H2O)"])[0]
+    True
+    >>> looks(["H2O", "Sinks (H2O)"])[0][:2] == looks(["Sinks (H2O)"])[0][:2]
+    True
+    """
+    taken: list[Look] = []
+    for name in names:
+        found = _NAMED.search(name)
+        known = found.group() if found else ""
+        place = list(POLICIES).index(known)
+        at = place if known else crc32(name.encode())
+        first = at // len(SHAPES) % 2 + 2 * (known != name and bool(known))
+        shapes = (SHAPES * 2)[at % len(SHAPES) :]
+        every = [Look(place, *look) for look in product(shapes, (DASHES * 2)[first:])]
+        free = (look for look in every if look not in taken)
+        taken.append(Look(-1, "stroke", DASHES[-1]) if name == BEST else next(free, every[0]))
+    return taken
 
 
 @dataclass(frozen=True)
@@ -67,8 +138,7 @@ class Theme:
     """Colours that depend on the page's background.
 
     `ink` is for text, cursors and outlines, `faint` for grid lines and evicted entries, `terms` for
-    score terms and quantities, in no topic's colour. `policies` are two shades of a cold grey,
-    two of a warm one (`GREYS` in all), the hue of FD-KVC, and two shades of it for its variants.
+    score terms and quantities, in no topic's colour. `policies` are those of `POLICIES`.
     """
 
     ink: str
@@ -83,14 +153,14 @@ LIGHT = Theme(
     "#d5d7dd",
     "#ffffff",
     ("#5b5f6b", "#b06cc9", "#8a6d3b", "#3b8a83"),
-    ("#23262f", "#858b9c", "#5f4f41", "#978b7c", "#5b35d5", "#9478ee", "#34188f"),
+    tuple(light for light, _ in POLICIES.values()),
 )
 DARK = Theme(
     "#fafafa",
     "#41444e",
     "#171614",
     ("#a9adb9", "#c98be0", "#c9a86b", "#6bc9c0"),
-    ("#f4f5f8", "#8a91a3", "#d8c7b4", "#8f8373", "#a48cff", "#7a62dd", "#d2c7ff"),
+    tuple(dark for _, dark in POLICIES.values()),
 )
 
 
@@ -124,34 +194,28 @@ def letter_ink(colour: str) -> str:
     return "#ffffff" if colour in DARK_TOPICS else "#000000"
 
 
-def tint_places(policies: Sequence[str]) -> list[int]:
-    """Return the place of each policy's tint in `Theme.policies`; a dash or shape goes with it."""
-    return [_tint_place(position, policy) for position, policy in enumerate(policies)]
-
-
-def _tint_place(position: int, policy: str) -> int:
-    if policy == FD_KVC:
-        return GREYS
-    if policy.startswith(FD_KVC):
-        return GREYS + 1 + position // len(DASHES) % 2
-    return position % GREYS
-
-
 def policy_tints(policies: Sequence[str], theme: Theme) -> list[str]:
-    """Return the tint of each of these policies."""
-    return [theme.policies[place] for place in tint_places(policies)]
+    """Return the colour of each of these policies."""
+    return [theme.policies[place] for place, *_ in looks(policies)]
 
 
 def policy_scale(policies: Sequence[str], theme: Theme) -> alt.Scale:
-    """Return the scale of these policies' tints."""
+    """Return the scale of these policies' colours."""
     return alt.Scale(domain=list(policies), range=policy_tints(policies, theme))
 
 
-def cycled(names: Sequence[str], looks: Sequence[Any]) -> alt.Scale:
-    """Return a scale of these looks, from the first again where there are more names.
+def shape_scale(policies: Sequence[str]) -> alt.Scale:
+    """Return the scale of these policies' shapes."""
+    return alt.Scale(domain=list(policies), range=[look.shape for look in looks(policies)])
 
-    `DASHES` and `SHAPES` tell lines and points apart without colour.
-    """
+
+def dash_scale(policies: Sequence[str]) -> alt.Scale:
+    """Return the scale of these policies' dashes."""
+    return alt.Scale(domain=list(policies), range=[look.dash for look in looks(policies)])
+
+
+def cycled(names: Sequence[str], looks: Sequence[Any]) -> alt.Scale:
+    """Return a scale of these looks, from the first again where there are more names."""
     return alt.Scale(domain=list(names), range=[*islice(cycle(looks), len(names))])
 
 
@@ -201,8 +265,8 @@ def policy_lines(
     """
     kind = f"{field}:N"
     base = base.encode(color=alt.Color(kind, scale=tints, legend=legend))
-    dash = alt.StrokeDash(kind, scale=cycled(policies, DASHES), legend=legend)
-    shape = alt.Shape(kind, scale=cycled(policies, SHAPES), legend=legend)
+    dash = alt.StrokeDash(kind, scale=dash_scale(policies), legend=legend)
+    shape = alt.Shape(kind, scale=shape_scale(policies), legend=legend)
     return [
         base.mark_line(strokeWidth=2, aria=False).encode(strokeDash=dash),
         base.mark_point(filled=True, size=size, opacity=1).encode(

@@ -9,15 +9,21 @@ last, so that writing the call requires the dialog and not a database's spelling
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
-from fdkvc.corpora.transcripts import Call, Transcript
+from fdkvc.corpora.transcripts import SPAN_KINDS, Call, Transcript
 
 Writer = Literal["user", "system", "call"]
 """The writer of a passage; a call is the system's."""
+
+WRITERS: Mapping[Writer, str] = {
+    writer: SPAN_KINDS[kind]
+    for writer, kind in (("user", "user"), ("system", "assistant"), ("call", "call"))
+}
+"""The label of each writer."""
 
 Kind = Literal["system", "result"]
 

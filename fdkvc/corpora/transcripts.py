@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from fdkvc.attention import word_id
+from fdkvc.attention import SPEAKER_LABELS, word_id
 from fdkvc.limits import (
     MAX_DEMANDS,
     MAX_DIALOG_CHARACTERS,
@@ -32,9 +32,9 @@ CALLS_NOTE = ", with the text of calls"
 """In `Recording.source`, where calls are part of the text."""
 
 SPAN_KINDS: Mapping[SpanKind, str] = {
-    "system": "system prompt",
-    "user": "user",
-    "assistant": "assistant",
+    "system": SPEAKER_LABELS["prompt"],
+    "user": SPEAKER_LABELS["user"],
+    "assistant": SPEAKER_LABELS["system"],
     "call": "tool call",
     "result": "tool result",
 }
@@ -192,6 +192,21 @@ class Transcript:
         ]
         users = _USERS & {*speakers} or {*others[:1]}
         return tuple("user" if speaker in users else "system" for speaker in speakers)
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Who or what each turn is of, as `SPAN_KINDS` says it; a person with a name keeps it.
+
+        Examples
+        --------
+        >>> Transcript("example", (Turn("USER", "hi"), Turn("SYSTEM", "yes"))).roles
+        ('user', 'assistant')
+        """
+        kinds = (self.span_kind(at, turn.call_characters) for at, turn in enumerate(self.turns))
+        return tuple(
+            turn.speaker if turn.speaker in self.unknown_speakers else SPAN_KINDS[kind]
+            for turn, kind in zip(self.turns, kinds, strict=True)
+        )
 
     @property
     def unknown_speakers(self) -> tuple[str, ...]:

@@ -10,11 +10,11 @@ from fdkvc.corpora.lexical import LexicalRecordings
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.transcripts import word_spans
 from fdkvc.experiments.model_shape import ModelShape
-from fdkvc.experiments.replay import BEST, Replay
+from fdkvc.experiments.replay import Replay
 from fdkvc.experiments.statistics import MIN_CLUSTERS
 from fdkvc.experiments.summary import mean_table, paired_differences
 from fdkvc.policies import usable
-from fdkvc.words import count, listed, percent, ranged, written_bytes
+from fdkvc.words import BEST, count, listed, percent, ranged, written_bytes
 
 TARGETS = (0.9, 0.95, 0.99)
 """Call-argument recalls to reach."""

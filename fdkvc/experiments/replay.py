@@ -43,16 +43,13 @@ from fdkvc.run.metrics import (
     metrics_of,
 )
 from fdkvc.run.simulate import simulate
-from fdkvc.words import count
+from fdkvc.words import BEST, count
 
 BUDGETS = (32, 48, 64, 96, 128)
 """The default budgets."""
 
 TRIED = f"budgets to run, each {BUDGET.allowed(int)}"
 """Help of the option."""
-
-BEST = "best possible"
-"""In the policy column: the exact maximum of evidence that a cache of this size could hold."""
 
 TOO_LARGE = "not computed (too large)"
 

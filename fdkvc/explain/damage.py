@@ -4,7 +4,7 @@ The measure is the KL divergence from the predictions of the full cache, in nats
 changed nothing. A word has the sum over its tokens.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from fdkvc.attention import Bools, Floats
-from fdkvc.corpora.model_text import Writer
-from fdkvc.corpora.transcripts import SPAN_KINDS, SpanKind, Transcript
+from fdkvc.corpora.model_text import WRITERS
+from fdkvc.corpora.transcripts import SPAN_KINDS, Transcript
 from fdkvc.explain.answer_causes import Passages, Word, turns_of, words_in
 from fdkvc.limits import MAX_CHUNK_NUMBERS, MAX_EXPLAINED_WORDS
 from fdkvc.lm.decoder import attention
@@ -34,10 +34,6 @@ LEAST = 0.05
 
 LINE_BREAK, SPACE = "⏎", "␣"
 """How tokens without other text are shown."""
-
-
-KINDS: Mapping[Writer, SpanKind] = {"user": "user", "system": "assistant", "call": "call"}
-"""The kind of span that each writer writes, but for prompts and results."""
 
 
 class Part(NamedTuple):
@@ -64,7 +60,7 @@ def dialog_text(tokens: Tokens, transcript: Transcript) -> Text:
     for encoded in tokens.encode_dialog(transcript):
         passage, first = encoded.passage, len(ids)
         ids += encoded.ids
-        speaker = SPAN_KINDS[passage.kind or KINDS[passage.writer]]
+        speaker = SPAN_KINDS[passage.kind] if passage.kind else WRITERS[passage.writer]
         parts.append(Part(speaker, passage.turn, first, len(ids)))
     return _text(tokens, ids, parts)
 
@@ -72,9 +68,7 @@ def dialog_text(tokens: Tokens, transcript: Transcript) -> Text:
 def chat_text(tokens: Tokens, ids: Sequence[int], passages: Passages) -> Text:
     """Return the text of a chat."""
     spoken = zip(passages, turns_of(passages), strict=True)
-    parts = [
-        Part(SPAN_KINDS[KINDS[writer]], turn, first, end) for (writer, first, end), turn in spoken
-    ]
+    parts = [Part(WRITERS[writer], turn, first, end) for (writer, first, end), turn in spoken]
     return _text(tokens, ids, parts)
 
 

@@ -4,14 +4,14 @@ A policy declares its steps: their kind, and what they read and write. The narra
 describe each kind of step, and no policy.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 
 from fdkvc.attention import Bools, Floats
-from fdkvc.dialogs import DialogBatch
+from fdkvc.dialogs import DialogBatch, topic_bit
 from fdkvc.explain.explain import TurnView, turn_view
 from fdkvc.policies.card import Step, StepKind
 from fdkvc.run.trace import Rule, Trace
@@ -106,6 +106,36 @@ def headline_of_several(traces: Sequence[Trace], dialogs: DialogBatch, row: int,
     entries = count(shared, "entry is", "entries are") if shared else "no entry is"
     common = f" {sentence(f'{entries} in all caches')}" if len(traces) > 1 else ""
     return f"Turn {turn}: topic {topic}.{common}"
+
+
+def return_sentence(
+    runs: Iterable[tuple[str, Callable[[int], Trace]]], dialogs: DialogBatch, row: int = 0
+) -> str:
+    """Say which runs had lost the first topic that returns, and when; each gives a turn's trace."""
+    topics = dialogs.current[row, : dialogs.turn_counts[row]].tolist()
+    back = [
+        turn
+        for turn, topic in enumerate(topics)
+        if topic >= 0 and topic in topics[:turn] and topic != topics[turn - 1]
+    ]
+    if not back:
+        return "No earlier topic returns in this dialog."
+    topic = topics[back[0]]
+    last = max(turn for turn in range(back[0]) if topics[turn] == topic)
+    of_topic = (dialogs.topic_bits[row] & topic_bit(dialogs.current[row, last])) != 0
+    lost, held = [], []
+    for label, trace_of in runs:
+        counts = []
+        for turn in range(last, back[0]):
+            kept = trace_of(turn).kept[row, turn - trace_of(turn).first_turn]
+            counts.append(int(of_topic[kept[kept >= 0]].sum()))
+        if counts[-1]:
+            held.append(f"{label} ({count(counts[-1], 'token')})")
+        else:
+            lost.append(f"{label} (in turn {last + counts.index(0)})")
+    told = [("had lost all of it", lost), ("still held some", held)]
+    parts = [f"{listed(labels)} {what}" for what, labels in told if labels]
+    return f"When topic {dialogs.topic_label(topic)} returns in turn {back[0]}, {'; '.join(parts)}."
 
 
 _TOPIC = {

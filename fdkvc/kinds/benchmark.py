@@ -41,8 +41,9 @@ from fdkvc.run.metrics import METRICS, late_metric
 from fdkvc.words import count, decimal, minus, p_value, short
 
 ALIGNMENT = (
-    "Alignment is with the topic projected by W_V. The published alignments are as small as those\n"
-    "of unrelated vectors, and the paper's t-tests find no difference (Section 5.6)."
+    "Alignment is with the topic projected by the matrix of the values. The published alignments\n"
+    "are as small as those of unrelated vectors, and the paper's t-tests find no difference\n"
+    "(Section 5.6)."
 )
 
 UNTESTED = {"too few": "too few dialogs", "same": "the same in every dialog"}

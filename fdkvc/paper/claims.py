@@ -130,8 +130,9 @@ class Claim:
 
 
 _BY_PROJECTION = (
-    "The printed alignments are no larger than those of unrelated vectors, and their difference is "
-    "indistinguishable from zero; the topic projected by W_V, the space of the output, decides it."
+    "The printed alignments are as small as those of unrelated vectors, and the paper's own tests "
+    "call their difference chance. Here the topic is projected by the matrix of the values, from "
+    "which the output is made."
 )
 
 

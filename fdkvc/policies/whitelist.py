@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fdkvc.attention import SPEAKERS, Bools, Ints, Observation
+from fdkvc.attention import SPEAKER_LABELS, Bools, Ints, Observation
 from fdkvc.cache import Cache
 from fdkvc.limits import MAX_TURNS
 from fdkvc.parameters import changed, parameter, share
@@ -58,7 +58,7 @@ class Whitelist(Protecting):
         "Speaker",
         "Whose words are never evicted in real dialogs, or the system prompt; synthetic dialogs "
         "have no speakers.",
-        choices=(NOBODY, *SPEAKERS),
+        choices={NOBODY: NOBODY, **SPEAKER_LABELS},
     )
     most: float = share(
         0.5, "Most", "Largest share of the budget that the whitelist may take.", symbol="m"
@@ -94,9 +94,8 @@ class Whitelist(Protecting):
         if self.speaker not in (NOBODY, *available.speakers):
             what = "No system prompt is marked" if available.speakers else "Speakers are unknown"
             instead = ": use first=1, the first turn" if available.speakers else ""
-            sentences.append(
-                f"{what} here, so whitelist protects no words of the {self.speaker}{instead}."
-            )
+            who = SPEAKER_LABELS[self.speaker]
+            sentences.append(f"{what} here, so whitelist protects no words of the {who}{instead}.")
         if self.words and not available.words:
             sentences.append("Words are unknown here, so whitelist protects none.")
         return (*super().without_effect(available), *sentences)

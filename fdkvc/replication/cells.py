@@ -165,14 +165,14 @@ def _empty_tables(study: Study) -> Iterator[MeasuredTable]:
     for parameter, results in study.sweeps.items():
         number, swept = ABLATIONS[parameter].number, results.benchmark
         values = [f"{getattr(policy, parameter):g}" for policy in swept.policies]
-        label = parameters_of(POLICIES[ABLATED_POLICY])[parameter].label
-        title = f"{label} on {swept.scenarios[0].label}"
+        field = parameters_of(POLICIES[ABLATED_POLICY])[parameter]
+        title = f"{field.label} on {swept.scenarios[0].label}"
         columns = {
             f"late_{key}": metric_named(key).heading(metric_named(key).label)
             for key in swept.metrics
         }
         yield MeasuredTable(
-            number, title, parameter, dict(zip(values, values, strict=True)), columns
+            number, title, field.letters, dict(zip(values, values, strict=True)), columns
         )
     rows = {
         row.key: f"{row.symbol}, {row.description.lower()}, "

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from statistics import NormalDist
 
 import numpy as np
 import pandas as pd
@@ -31,6 +32,8 @@ from fdkvc.replication.judge import fact_of, may_be_chance
 from fdkvc.replication.rules import FEWEST_DIALOGS, mean_case, verdict
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS
 from fdkvc.words import decimal, minus
+
+_NORMAL = NormalDist()
 
 SETTLED = 0.1
 """Largest distance of a settled quantity from its last value, as a share of that value."""
@@ -67,6 +70,23 @@ class ClaimResult:
     verdict: ClaimVerdict | None
     """Of `Claim.judge`; None without a measurement, with fewer than `FEWEST_DIALOGS` dialogs, and
     for times, which depend on the machine."""
+
+    @property
+    def distance(self) -> float:
+        """Standard errors from what the paper says to what was measured; NaN without an interval.
+
+        The paper says its printed figure or, in words, a range. Of a p-value both are z.
+        """
+        measured, claim = self.measured, self.claim
+        said = claim.published.range if claim.published and not claim.bound else claim.holds_when
+        if measured is None or said is None or measured.candidates:
+            return math.nan
+        value, low, high = measured.value, said.low, said.high
+        error = (measured.high - measured.low) / (2 * _NORMAL.inv_cdf(0.975))
+        if claim.measure.kind == "p":
+            value, high, low = (-_NORMAL.inv_cdf(max(p, 1e-300) / 2) for p in (value, low, high))
+        error = 1.0 if claim.measure.kind in ("t", "p") else error
+        return max(low - value, value - high, 0.0) / error if error > 0 else math.nan
 
 
 def judged_claims(study: Study, claims: Sequence[Claim] = CLAIMS) -> list[ClaimResult]:

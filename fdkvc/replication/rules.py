@@ -87,10 +87,10 @@ RULES: tuple[Rule, ...] = (
         "○",
         r"\circ",
         "neutral",
-        "the published difference of two alignments is not significant, so no measurement can "
-        "confirm it. The paper's own t-tests decide (Section 5.6); where it prints none, the "
+        "the published difference of two alignments may be chance, which leaves nothing to "
+        "confirm. The paper's own t-tests decide (Section 5.6); where it prints none, the "
         "spread of unrelated vectors in this run does: the same differences with the topic "
-        "projected by W_K and W_Q.",
+        "projected by the matrices of the keys and of the queries.",
     ),
     Rule(
         REPRODUCED,

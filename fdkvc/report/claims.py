@@ -1,11 +1,12 @@
 """The paper's claims as HTML: verdict, reason, and the evidence on a number line."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 from fdkvc.paper.claims import TIMES
 from fdkvc.replication.claims import ClaimResult, figure_words, measured_words, recomputed_words
+from fdkvc.replication.rules import REPRODUCED
 from fdkvc.report.page import css
 from fdkvc.words import minus
 
@@ -39,20 +40,44 @@ def counted(judged: Sequence[ClaimResult]) -> dict[str | None, int]:
 
 
 def claims_html(judged: Sequence[ClaimResult], *, opened: bool) -> str:
-    """Return claims as an HTML list, each with its evidence, open or collapsed."""
-    groups: dict[str, list[ClaimResult]] = {}
-    for result in judged:
-        groups.setdefault(result.claim.why, []).append(result)
-    rows = ""
-    for why, group in groups.items():
-        several = len(group) > 1  # their reason stands above them
-        claims = "".join(_claim(result, opened, reason=not several) for result in group)
-        above = f'<li class="group"><p>{escape(why)}</p><ul>{claims}</ul></li>'
-        rows += above if several else claims
+    """Return claims as an HTML list, each with its evidence, open or collapsed.
+
+    The first is farthest from what the paper says, and those without a distance are last.
+    """
+    rows = "".join(_claim(result, opened) for result in ranked(judged))
     return f'<ul class="claims">{rows}</ul>'
 
 
-def _claim(judged: ClaimResult, opened: bool, reason: bool) -> str:
+def ranked(judged: Sequence[ClaimResult]) -> list[ClaimResult]:
+    """Return claims by their distance from what the paper says, the farthest first."""
+    return sorted(judged, key=lambda result: -result.distance if result.distance >= 0 else 1)
+
+
+def answer_sentence(judged: Sequence[ClaimResult], figures: Mapping[str, int]) -> str:
+    """Say how much of the paper is reproduced, and what fails most clearly.
+
+    `figures` counts the verdicts on published figures.
+    """
+    counts = counted(judged)
+    sentence = (
+        f"{figures[REPRODUCED]} of {sum(figures.values())} published figures are reproduced, and "
+        f"{counts['holds']} of {len(judged)} claims hold."
+    )
+    failed = [row for row in ranked(judged) if row.verdict == "does not hold"]
+    if not failed or not failed[0].distance > 0:
+        return sentence
+    said = failed[0].claim.claim
+    return (
+        f"{sentence} What fails most clearly: “{said}”; measured {measured_words(failed[0])}, "
+        f"{_away(failed[0])}."
+    )
+
+
+def _away(result: ClaimResult) -> str:
+    return f"{result.distance:.0f} standard errors away" if result.distance >= 0.5 else ""
+
+
+def _claim(judged: ClaimResult, opened: bool) -> str:
     claim, verdict = judged.claim, judged.verdict
     printed = "" if claim.published is None else minus(claim.published.printed)
     measured = measured_words(judged)
@@ -67,15 +92,14 @@ def _claim(judged: ClaimResult, opened: bool, reason: bool) -> str:
     rows = "".join(
         f"<dt>{name}</dt><dd>{escape(words)}</dd>" for name, words in facts.items() if words
     )
-    why = claim.why if reason else ""
+    summary, why = ", ".join(filter(None, [name_of(verdict), _away(judged)])), claim.why
     if claim.measure.metric in TIMES:
         why += " Times are not judged."
-    because = f"<em>{escape(why)}</em>" if why else ""
     return (
         f'<li id="claim-{escape(claim.key)}"><details{" open" if opened else ""}>'
         f"<summary><b>{SIGNS[verdict]}</b><span>{escape(claim.claim)}</span>"
-        f"<small>{escape(name_of(verdict))}</small>{because}</summary>"
-        f'<div class="evidence">{line_html(judged)}<dl>{rows}</dl></div>'
+        f"<small>{escape(summary)}</small></summary>"
+        f'<div class="evidence"><p>{escape(why)}</p>{line_html(judged)}<dl>{rows}</dl></div>'
         "</details></li>"
     )
 

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fdkvc.charts.theme import GREYS, TOPICLESS, TOPICS, letter_ink, tint_places
+from fdkvc.charts.theme import FD_KVC, TOPICLESS, TOPICS, letter_ink, looks
 from fdkvc.dialogs import DialogBatch
 from fdkvc.explain.course import no_history, term_courses
 from fdkvc.explain.explain import turn_view
@@ -79,8 +79,14 @@ def pack_lanes(
 ) -> bytes:
     """Return runs over one dialog for the browser: who is kept and evicted when, and by rank."""
     lanes = [
-        {**_course(run), **asdict(head), "tint": tint, "hued": tint >= GREYS, "terms": []}
-        for run, head, tint in zip(runs, heads, tint_places([h.label for h in heads]), strict=True)
+        {
+            **_course(run),
+            **asdict(head),
+            "tint": look.place,
+            "hued": head.label.startswith(FD_KVC),
+            "terms": [],
+        }
+        for run, head, look in zip(runs, heads, looks([h.label for h in heads]), strict=True)
     ]
     columns = [
         column

@@ -118,6 +118,10 @@ class Run:
         """Return the run that took this turn: the trunk up to the fork."""
         return self.trunk.at(turn) if self.trunk and turn < self.trace.first_turn else self
 
+    def trace_of(self, turn: int) -> Trace:
+        """Return the trace of this turn."""
+        return self.at(turn).trace
+
     @cached_property
     def terms(self) -> tuple[str, ...]:
         """The names of the columns with the score terms."""

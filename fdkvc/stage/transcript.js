@@ -74,7 +74,7 @@ export class Transcript {
     const words = make('div', { role: 'none' }, text);
     // Whose words are neither the user's nor the assistant's is marked.
     const kinds = new Set(this.#tokens(turn).map((token) => this.dialog.kindOf(token)));
-    const marks = [...kinds].filter((kind) => !['', 'user', 'assistant'].includes(kind)).map((kind) => make('i', { className: 'kind' }, SPANS[kind]));
+    const marks = [...kinds].filter((kind) => !['', 'user', 'assistant'].includes(kind) && SPANS[kind] !== speaker).map((kind) => make('i', { className: 'kind' }, SPANS[kind]));
     const head = make('div', { className: 'speaker', role: 'none', title: 'Go to this turn', 'data-turn': turn }, make('small', {}, `${turn}`), topic, make('b', {}, speaker), ...marks);
     const demands = this.text.demands.filter((needs) => needs.turn === turn).map((needs) => this.#demands(needs));
     return { row: make('div', { role: 'group', 'aria-label': `turn ${turn}, ${speaker}`, 'data-row': turn }, head, words, ...demands), demands, words };

@@ -1,12 +1,13 @@
 """A sweep: what is swept, on which dialogs; curves or heat maps; one metric against another."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from fdkvc.charts.sweep import curve_chart, heat_chart, tradeoff_chart
 from fdkvc.charts.theme import Spec
@@ -229,31 +230,55 @@ def kind_of(page: str) -> Kind:
 # ------------------------------------------------------------------------------- results
 
 
-def show(page: str) -> None:
-    """Show a sweep; one of the paper's with its claims, and with the other one."""
-    kind = kind_of(page)
-    shown = open_run(kind)
+def show(page: str, place: DeltaGenerator) -> None:
+    """Show a sweep; one of the paper's with its claims, and with the other one.
+
+    The runs and their files are at a place.
+    """
+    kind, answer = kind_of(page), st.container(key="page-answer")
+    shown = open_run(kind, place)
     if shown is None:
         return
     run = shown.result
     sweep, table = run.settings, run.table
     shown_charts(page).clear()
-    papers = kind.shipped if shown.job is None else ()
-    if papers:
+    papers = [run] if shown.job else [run, *(other for other in kind.shipped if other is not run)]
+    answer.markdown(plain(effects_sentence(papers)))
+    _metrics(page, sweep, table)
+    for other in papers[1:]:
+        (name,) = other.settings.parameters
+        label = _parameter_label(other.settings, name)
+        st.header(plain(f"The paper's other sweep: {label}"), anchor=False)
+        _panels(page, f"other-{name}", other.settings, other.table)
+    if shown.job is None:
         peaks = [claim(f"peak-{parameter}") for parameter in ABLATIONS]
         judged = judged_claims(papers_run().study, peaks)
         st.html(f"<style>{STYLE}</style>{claims_html(judged, opened=False)}")
-    _metrics(page, sweep, table)
-    for other in papers:
-        if other is not run:
-            (name,) = other.settings.parameters
-            label = _parameter_label(other.settings, name)
-            st.header(plain(f"The paper's other sweep: {label}"), anchor=False)
-            _panels(page, f"other-{name}", other.settings, other.table)
     _tradeoff(page, sweep, table)
     show_glossary(sweep.metrics)
-    st.header("Files", anchor=False)
-    show_files(page, run, ["run.json", *run.tables], shown_charts(page), "fdkvc-sweep.zip")
+    with place, st.popover("Download", icon=":material/download:"):
+        show_files(page, run, ["run.json", *run.tables], shown_charts(page), "fdkvc-sweep.zip")
+
+
+def effects_sentence(runs: Sequence[SweepRun]) -> str:
+    """Say which swept setting matters most, and how far each moves a metric."""
+    effects = []
+    for run in runs:
+        sweep, rows = run.settings, run.table[run.table.swept]
+        for name in sweep.parameters:
+            means = rows.groupby(["metric", name])["mean"].mean().unstack(0)
+            metric = (means.max() - means.min()).idxmax()
+            ends = means[metric].min(), means[metric].max()
+            effects.append((ends[1] - ends[0], _parameter_label(sweep, name), metric, ends))
+    (_, most, *first), *others = sorted(effects, reverse=True)
+    head = f"{most} matters most: it" if others else most
+    more = [f" {label} {_reach(*reached)}." for _, label, *reached in others]
+    return f"{head} {_reach(*first)}.{''.join(more)}"
+
+
+def _reach(name: str, ends: tuple[float, float]) -> str:
+    metric = late_metric(name)
+    return f"moves {metric.title.lower()} between {' and '.join(map(metric.with_unit, ends))}"
 
 
 # ------------------------------------------------------------------------------- each metric

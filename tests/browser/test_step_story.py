@@ -249,6 +249,7 @@ def test_what_is_changed_is_marked_and_what_is_wrong_is_explained_at_its_control
     page: Page,
 ) -> None:
     open_step(page, scenario="own", schedule="AAB", seed=7, turn=0)
+    page.get_by_text("Hyperparameters", exact=True).click()
     gamma = page.get_by_role("spinbutton", name=re.compile("Recency decay"))
     gamma.fill("0.7")
     gamma.press("Enter")

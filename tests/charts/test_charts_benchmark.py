@@ -26,7 +26,7 @@ from fdkvc.charts.results import (
     topics_data,
 )
 from fdkvc.charts.sweep import PICK, curve_chart, curve_range, heat_chart, tradeoff_chart
-from fdkvc.charts.theme import DARK, GREYS, LIGHT, Spec, Theme, with_data
+from fdkvc.charts.theme import DARK, LIGHT, Spec, Theme, with_data
 from fdkvc.charts.timeline import overlap_spec
 
 POLICIES = ("FIFO", "H2O", "FD-KVC")
@@ -165,12 +165,11 @@ def test_policies_are_told_apart_by_more_than_colour(name: str) -> None:
     assert "strokeDash" in text or '"shape"' in text
 
 
-def test_a_row_of_fd_kvc_has_its_hue_where_rows_are_policies() -> None:
+def test_rows_that_are_policies_have_their_colours() -> None:
     rows = ("FIFO", "FD-KVC γ=0.8", "H2O")
     table = DOTS[:3].assign(row=rows, name="policies")
     text = json.dumps(dots_chart(table, "t", "s", LIGHT, "policy"), default=str)
-    grey, hue = LIGHT.policies[0], LIGHT.policies[GREYS]
-    assert json.dumps([grey, hue, grey]) in text
+    assert json.dumps([LIGHT.policies[place] for place in (0, 3, 2)]) in text
 
 
 def test_curves_of_one_sweep_share_an_axis_unless_a_metric_has_another_size() -> None:

@@ -1,4 +1,4 @@
-"""Colours: topics and FD-KVC have hues, other policies greys; nothing is told by colour alone."""
+"""Colours: a policy has one look everywhere; nothing is told by colour alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from altair.utils import schemapi
 
 from fdkvc.charts import theme
 from fdkvc.charts.sweep import curve_chart
-from fdkvc.policies import policy_named
+from fdkvc.policies import POLICIES, policy_named, read_policy
+from fdkvc.words import BEST
 from tests.app_pages import ROOT, open_page, settled, specs
 from tests.charts.test_charts_benchmark import CURVE
 
@@ -51,10 +52,9 @@ def chroma(colour: str) -> int:
 
 
 @both
-def test_policies_are_greys_that_can_be_seen_and_topics_are_hues(seen: theme.Theme) -> None:
-    assert all(chroma(tint) <= 40 for tint in seen.policies[: theme.GREYS])
+def test_policies_can_be_seen_and_have_no_topics_colour(seen: theme.Theme) -> None:
     assert all(chroma(hue) >= 80 for hue in theme.TOPICS)
-    assert all(contrast(tint, seen.paper) >= 3 for tint in seen.policies)
+    assert all(contrast(tint, seen.paper) >= 4.5 for tint in seen.policies)  # names have it, too
     assert not {*seen.policies, *seen.terms} & {*theme.TOPICS, theme.TOPICLESS}
 
 
@@ -63,26 +63,39 @@ def test_fd_kvc_alone_has_a_hue_and_no_topic_has_it(seen: theme.Theme) -> None:
     names = ["FIFO", "H2O", policy_named("fd-kvc").title, "FD-KVC γ=0.8"]
     *others, own, variant = theme.policy_tints(names, seen)
 
-    assert all(chroma(tint) <= 40 for tint in others)
-    assert own != variant
-    for tint in (own, variant):
-        assert chroma(tint) >= 80
-        assert min(degrees_between(tint, topic) for topic in theme.TOPICS) >= 30
+    assert own == variant
+    assert own not in others
+    assert chroma(own) >= 80
+    assert min(degrees_between(own, topic) for topic in theme.TOPICS) >= 30
     assert contrast(own, seen.paper) >= 4.5
-    assert theme.policy_tints(names[::-1], seen)[1] == own
 
 
-@both
+def test_a_policy_looks_the_same_everywhere_and_like_no_other() -> None:
+    names = [policy.label for policy in POLICIES.values()]
+    together = theme.looks(names)
+
+    assert {*names} == {*theme.POLICIES} - {""}
+    assert together == [theme.looks([name])[0] for name in names]
+    assert len({look.place for look in together}) == len(names)
+    assert len({(look.shape, str(look.dash)) for look in together}) == len(names)
+    assert all(look.shape != "stroke" for look in together)
+    (best,) = theme.looks([BEST])
+    assert best.shape == "stroke"
+
+
+@pytest.mark.parametrize("name", ["sinks(fd-kvc)", "blocks(window(tova))", "h2o:window=0.25"])
+def test_a_variant_looks_like_its_policy_with_another_dash(name: str) -> None:
+    policy = read_policy(name)
+    plain, variant = theme.looks([type(policy.core).label, policy.title])
+
+    assert plain[:2] == variant[:2]
+    assert plain.dash != variant.dash
+
+
 @pytest.mark.parametrize("start", ["", "FD-KVC "])
-def test_of_as_many_policies_as_there_may_be_no_two_look_alike(
-    seen: theme.Theme, start: str
-) -> None:
-    names = [f"{start}{number}" for number in range(12)]
-    tints = theme.policy_scale(names, seen).to_dict()["range"]
-    for others in (theme.DASHES, theme.SHAPES):
-        other = theme.cycled(names, others).to_dict()["range"]
-        looks = [*zip(tints, map(str, other), strict=True)]
-        assert all(one != two for one, two in combinations(looks, 2))
+def test_of_as_many_policies_as_there_may_be_no_two_look_alike(start: str) -> None:
+    looks = theme.looks([f"{start}{number}" for number in range(12)])
+    assert all(one != two for one, two in combinations(looks, 2))
 
 
 @pytest.mark.parametrize("colour", [theme.TOPICLESS, *theme.TOPICS])
@@ -114,7 +127,7 @@ def test_lines_of_policies_have_no_topics_colour() -> None:
 
 @both
 def test_a_sweep_of_a_policy_has_the_policys_colour(seen: theme.Theme) -> None:
-    for policy, place in (("FD-KVC", theme.GREYS), ("H2O", 0)):
+    for policy, place in (("FD-KVC", 3), ("H2O", 2)):
         spec = curve_chart(CURVE, "retention", "t", "w", 0.25, seen, policy)
         assert f"'color': '{seen.policies[place]}'" in str(spec)
         assert not [term for term in seen.terms if term in str(spec)]

@@ -21,10 +21,10 @@ from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.trace_file import trace_bytes
 from fdkvc.corpora.transcripts import Transcript
-from fdkvc.experiments.replay import BEST
 from fdkvc.kinds import read_run
 from fdkvc.policies import PAPER_POLICIES
 from fdkvc.run.sinks import PROTECT, RECALL_ONLY
+from fdkvc.words import BEST
 
 CAPTURED = pytest.CaptureFixture[str]
 

@@ -14,9 +14,10 @@ from fdkvc.experiments.plan import (
     plan_table,
     smallest_budgets,
 )
-from fdkvc.experiments.replay import BEST, REPLAYED, Replay
+from fdkvc.experiments.replay import REPLAYED, Replay
 from fdkvc.kinds.replay import plan_text
 from fdkvc.policies import policy_named
+from fdkvc.words import BEST
 from tests.refusals import assert_one_sentence
 
 POLICIES = tuple(map(policy_named, ("fifo", "h2o", "surprisal", "full")))

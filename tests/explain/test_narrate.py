@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fdkvc.attention import Floats, Observation
 from fdkvc.cache import Cache
 from fdkvc.dialogs import DialogBatch
-from fdkvc.explain.narrate import StepStory, headline, narrate
+from fdkvc.explain.narrate import StepStory, headline, narrate, return_sentence
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.policies.base import Step
 from fdkvc.run.metrics import retention
@@ -112,6 +112,20 @@ def test_queries_are_gained_in_number() -> None:
 
     assert words["Queries that saw it"].endswith(
         "gained 1 in number of queries each; the 32 new entries have 1 on average."
+    )
+
+
+@pytest.mark.parametrize("schedule", ["AABBA", "AAB"])
+def test_which_runs_had_lost_the_topic_that_returns_and_when(schedule: str) -> None:
+    dialogs = plain_dialog([[1.0]] * len(schedule), topics=[*schedule])
+    runs = {key: simulate(policy_named(key), dialogs, budget=2) for key in ("fifo", "full")}
+    told = return_sentence([(key, lambda _, key=key: runs[key]) for key in runs], dialogs)
+
+    assert told == (
+        "When topic A returns in turn 4, fifo (in turn 3) had lost all of it; full (2 tokens) "
+        "still held some."
+        if schedule == "AABBA"
+        else "No earlier topic returns in this dialog."
     )
 
 

@@ -21,7 +21,7 @@ from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import scenario_named
 from fdkvc.ui.dialogs.choices import FILE
 from fdkvc.ui.dialogs.files import shipped_file
-from fdkvc.ui.kit.frame import PAGES
+from fdkvc.ui.kit.frame import FIRST, PAGES
 from fdkvc.ui.kit.lanes import POLICIES as LANES
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.story import SCENE, story_chapters
@@ -40,7 +40,9 @@ from tests.app_pages import (
 
 PAGE_CSS = ROOT / "fdkvc" / "ui" / "kit" / "page.css"
 
-every_page = pytest.mark.parametrize("path", [path for path, *_ in PAGES])
+PATHS = [path for pages in PAGES.values() for path, *_ in pages]
+
+every_page = pytest.mark.parametrize("path", PATHS)
 
 
 def go_to(path: str) -> AppTest:
@@ -51,11 +53,10 @@ def go_to(path: str) -> AppTest:
 
 
 def test_the_navigation_has_every_page_and_opens_the_first() -> None:
-    paths = [path for path, *_ in PAGES]
     app = new_session().run()
 
-    assert sorted(paths) == sorted(f"pages/{file.name}" for file in ROOT.glob("pages/*.py"))
-    assert [title.value for title in app.title] == [go_to(paths[0]).title[0].value]
+    assert sorted(PATHS) == sorted(f"pages/{file.name}" for file in ROOT.glob("pages/*.py"))
+    assert [title.value for title in app.title] == [go_to(FIRST).title[0].value]
 
 
 @every_page

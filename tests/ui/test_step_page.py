@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.step import stage
 from tests.app_pages import SECONDS, link_of, open_page, press, settled, told
 
@@ -76,12 +77,19 @@ def test_the_papers_hyperparameters_come_first(
     page: str, place: str, link: dict[str, object]
 ) -> None:
     app = open_page(page, **link)
-    beyond = [expander for expander in app.expander if expander.label == "Beyond the paper"]
-    hidden = [field.key for expander in beyond for field in expander.number_input]
+    shown = [field.key for field in app.number_input]
 
-    assert f"{place}/kappa" in hidden
-    assert f"{place}/gamma" not in hidden
+    assert shown.index(f"{place}/kappa") > shown.index(f"{place}/gamma")
     assert app.number_input(key=f"{place}/gamma").value == 0.88
+
+
+def test_hyperparameters_are_folded_and_what_differs_is_named_outside() -> None:
+    app = open_page("step", policy="fd-kvc:gamma=0.8")
+    (folded,) = [part for part in app.expander if part.label == "Hyperparameters"]
+
+    assert "step/fd-kvc/gamma" in [field.key for field in folded.number_input]
+    outside = {caption.value for caption in app.caption} - {c.value for c in folded.caption}
+    assert plain("Recency decay (γ) 0.8 instead of 0.88.") in outside
 
 
 def test_settings_that_cannot_keep_an_entry_say_what_was_tried(

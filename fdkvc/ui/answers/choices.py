@@ -76,7 +76,6 @@ WHOSE = Field(
     name="look",
     default="",
     read=lambda text: text if text == FULL else read_lane(text),
-    chosen=False,
 )
 WORD = Field("Word", "", name="word", low=0, high=10_000, chosen=False)
 LAYER = Field("Layer", "", name="layer", default=-1, low=-1, high=1000, chosen=False)
@@ -92,7 +91,6 @@ SECTION = Field(
         "damage": "Damage",
         "measured": "Over many dialogs",
     },
-    chosen=False,
 )
 MEASURE = Field(
     "Damage to",
@@ -100,7 +98,6 @@ MEASURE = Field(
     name="measure",
     default="values_right",
     choices={key: metric.label for key, metric in metrics_of("answers").items()},
-    chosen=False,
 )
 BY = Field("Entries per head", "", name="at", default=48, low=1, high=8192, chosen=False)
 

@@ -13,6 +13,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from fdkvc.charts.theme import hue_of
+from fdkvc.corpora.model_text import WRITERS
 from fdkvc.explain.answer_causes import turns_of
 from fdkvc.limits import MAX_TYPED_CHARACTERS, MAX_WRITTEN_TOKENS
 from fdkvc.report.answer import call_html, words_html
@@ -144,7 +145,9 @@ def show_input(page: str, conversation: Conversation) -> None:
 
 def _show_edit(page: str, messages: Sequence[str], left: int) -> None:
     """Show what replaces one of the messages, and drops those after it."""
-    with st.popover("Edit", icon=":material/edit:"):
+    # With another key it is a closed one: sending closes it.
+    key = f"{page}/editing/{hash(tuple(messages))}"
+    with st.popover("Edit", icon=":material/edit:", key=key):
         labels = {str(at): f"{at + 1} · {text[:60]}" for at, text in enumerate(messages)}
         at = int(pick(f"{page}/edited/{len(messages)}", "Message", labels, [*labels][-1]))
         text = st.text_area(
@@ -193,7 +196,7 @@ def _show_message(message: DeltaGenerator, answered: Answered) -> None:
     passages = context.passages[FULL]
     if not passages:
         return
-    turns, writers = turns_of(passages), [escape(writer) for writer, *_ in passages]
+    turns, writers = turns_of(passages), [WRITERS[writer] for writer, *_ in passages]
     heads = [f"<b>{at} · {writer}</b>" for at, writer in zip(turns, writers, strict=True)]
     given = sum(passage.turn < conversation.turn for passage in conversation.passages)
     earlier = "".join(
@@ -202,7 +205,7 @@ def _show_message(message: DeltaGenerator, answered: Answered) -> None:
     )
     for name, title in conversation.titles.items():
         if past := answered.past(name):
-            texts = "".join(f"<p><i>{escape(who)}</i> {escape(text)}</p>" for who, text in past)
+            texts = "".join(f"<p><i>{WRITERS[who]}</i> {escape(text)}</p>" for who, text in past)
             earlier += f"<section><b>{escape(title)}</b>{texts}</section>"
     if earlier:
         folded = count(turns[-1], "earlier turn")

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from fdkvc.corpora.model_text import WRITERS
 from fdkvc.explain import answer_causes as causes
 from fdkvc.ui.answers import choices
 from fdkvc.ui.answers.conversation import FULL, Answered, answer_words
@@ -148,7 +149,7 @@ def _gone(gone: pd.DataFrame) -> dict[str, list[str]]:
     return {
         "word": gone.word.tolist(),
         "from turn": [*map(str, gone.turn)],
-        "writer": gone.writer.tolist(),
+        "of": [WRITERS[writer] for writer in gone.writer],
         "attention if cached": [percent(share, 1) for share in gone.all_there],
         "actual attention": [percent(share, 1) for share in gone.attended],
         "evicted in": [*map(causes.turns_in_words, gone.first_evicted_in, gone.last_evicted_in)],

@@ -27,9 +27,9 @@ from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.words import decimal, listed
 
 _NAMES = {
-    "value": "Topic in the space of the output (W_V)",
-    "key": "Topic in the space of the keys (W_K)",
-    "query": "Topic in the space of the queries (W_Q)",
+    "value": "Projected by the matrix of the values",
+    "key": "Projected by the matrix of the keys",
+    "query": "Projected by the matrix of the queries",
     PUBLISHED: "Published (Table 1)",
 }
 _ZOOM = 0.08
@@ -49,10 +49,10 @@ def show_alignment(page: str, run: StudyRun) -> None:
     st.header("1. The question", anchor=False)
     st.markdown(
         "Alignment is the cosine of the attention output and the “projected” current topic. The "
-        "output is a weighted mean of **values**, so it lies in the space of $W_V$. The paper "
-        "does not say which matrix projects the topic, and prints alignments near 0.02, where "
-        "aligned vectors would give 1. The charts compare the same outputs with the same topics, "
-        "projected in three ways, and show the published alignments."
+        "output is a weighted mean of **values**, so it lies in the space of their matrix. The "
+        "paper does not say which matrix projects the topic, and prints alignments near 0.02, "
+        "where aligned vectors would give 1. The charts compare the same outputs with the same "
+        "topics, projected in three ways, and show the published alignments."
     )
     drawn = choose_drawn(f"{page}/alignment", study)
     policies = {p.name: p.title for p in results.benchmark.policies if p.name in drawn}
@@ -117,7 +117,7 @@ def _levels_in_words(table: pd.DataFrame) -> None:
     inside = ((other.ci_low <= 0) & (other.ci_high >= 0)).mean()
     st.markdown(
         Markdown(
-            "With $W_V$ the alignments range from {} to {}. With $W_K$ or $W_Q$, output and topic "
+            "By the matrix of the values, alignments are {} to {}. By the others, output and topic "
             "are unrelated vectors of 16 numbers: every mean is within {:.3f} of zero, {:.0%} of "
             "the intervals contain zero, and the standard deviation over dialogs is about {:.2f} "
             "(1/√16 = 0.25). The published alignments are of that size."

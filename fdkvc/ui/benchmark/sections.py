@@ -3,17 +3,17 @@
 from collections.abc import Callable
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from fdkvc.corpora.formats import EXAMPLES, read_transcripts
 from fdkvc.corpora.lexical import lexical_recording
-from fdkvc.experiments.benchmark import Benchmark
 from fdkvc.files.shipped import papers_run
 from fdkvc.kinds.benchmark import StudyRun
 from fdkvc.report.document import papers_report, study_report
 from fdkvc.report.figures import figure_charts
 from fdkvc.ui.benchmark.alignment import show_alignment
 from fdkvc.ui.benchmark.choices import choose_record, kind_of, show_repeated
-from fdkvc.ui.benchmark.claims import show_claims, show_scorecard
+from fdkvc.ui.benchmark.claims import show_answer, show_claims
 from fdkvc.ui.benchmark.figures import show_figures
 from fdkvc.ui.benchmark.pair import show_comparison
 from fdkvc.ui.benchmark.tables import show_cost, show_tables
@@ -25,10 +25,11 @@ from fdkvc.ui.kit.past import open_run
 def show_run_files(page: str, run: StudyRun) -> None:
     """Offer the report and the files of a run, and the paper's figures."""
     what = "Claims, tables, figures and three interactive examples"
-    report_button(page, lambda: report_of(run), what)
     charts = figure_charts(run.study, page_theme())
     swept = [f"ablation_{parameter}.csv" for parameter in run.study.sweeps]
-    show_files(page, run, [*STUDY, *swept], charts, "fdkvc-run.zip")
+    with st.popover("Download", icon=":material/download:"):
+        report_button(page, lambda: report_of(run), what)
+        show_files(page, run, [*STUDY, *swept], charts, "fdkvc-run.zip")
 
 
 def report_of(run: StudyRun) -> str:
@@ -47,28 +48,23 @@ SECTIONS: dict[str, Callable[[str, StudyRun], None]] = {
     "Figures": show_figures,
     "Compare two": show_comparison,
     "Time and memory": show_cost,
-    "Files": show_run_files,
 }
 
 
-def show(page: str) -> None:
-    """Show the choices with the button that runs them, and the results."""
-
-    def beside(benchmark: Benchmark) -> None:
+def show(page: str, place: DeltaGenerator) -> None:
+    """Show the results, and at a place the runs and their files."""
+    answer = st.container(key="page-answer")
+    shown = open_run(kind_of(page), place)
+    with place:
         choose_record(page)
-        st.page_link(
-            "pages/dialogs.py",
-            label="Run the dialogs of a file",
-            icon=":material/forum:",
-            query_params={"section": "all"},
-        )
-
-    shown = open_run(kind_of(page), beside)
     if shown is None:
         return
     run = shown.result
+    with place:
+        show_run_files(page, run)
     show_repeated(page, run)
-    show_scorecard(page, run.study)
+    with answer:
+        show_answer(run.study)
     name, tab = open_tab(page, {name: name for name in SECTIONS}, "Claims")
     with tab:
         SECTIONS[name](page, run)

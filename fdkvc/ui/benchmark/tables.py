@@ -16,15 +16,15 @@ from fdkvc.replication.cells import (
     MeasuredTable,
     figure_words,
     measured_tables,
+    reproduced_sentence,
     unit_of,
     verdicts_of,
 )
 from fdkvc.replication.judge import Fact, values_behind
-from fdkvc.replication.rules import LEGEND, RULES
+from fdkvc.replication.rules import LEGEND, POWER, RULES
 from fdkvc.replication.tables import cost_table
 from fdkvc.report.tables import STYLE, measured_html, measured_rows
 from fdkvc.ui.benchmark.claims import EVERY, choose_verdict
-from fdkvc.ui.kit.downloads import download_files, files_of
 from fdkvc.ui.kit.fields import segments
 from fdkvc.ui.kit.frame import page_theme
 from fdkvc.ui.kit.glossary import show_chance, show_glossary
@@ -33,6 +33,10 @@ from fdkvc.words import decimal, minus, signed
 
 _TINTS = {rule.verdict: f"background-color: {TINTS[rule.tone]}" for rule in RULES}
 
+EXPECTED = (
+    "Open is not evidence against a figure: if the paper's 600 dialogs and 600 of ours come from "
+    f"one population, only {POWER} % of the varying figures are expected to be reproduced."
+)
 
 LAYOUTS = {"printed": "As printed", "sorted": "Sortable"}
 
@@ -40,7 +44,7 @@ LAYOUTS = {"printed": "As printed", "sorted": "Sortable"}
 def show_tables(page: str, run: StudyRun) -> None:
     """Show every table of the paper."""
     study = run.study
-    _show_all(page, run, measured_tables(study))
+    _show_all(page, study, measured_tables(study))
     if any(policy.key == "random" for policy in study.results.benchmark.policies):
         show_chance()
     else:
@@ -49,19 +53,17 @@ def show_tables(page: str, run: StudyRun) -> None:
 
 
 @st.fragment
-def _show_all(page: str, run: StudyRun, tables: list[MeasuredTable]) -> None:
+def _show_all(page: str, study: Study, tables: list[MeasuredTable]) -> None:
     """Show the tables in one layout, with all cells or those of one verdict."""
     counts = verdicts_of(tables)
     verdict = EVERY
     with st.container(horizontal=True, vertical_alignment="center", key="table-choices"):
         layout = segments(f"{page}/layout", "Layout", LAYOUTS)
         if any(counts.values()):
-            verdicts = [verdict for verdict, count in counts.items() if count]
-            verdict = choose_verdict(page, "Tables", verdicts)
+            verdict = choose_verdict(page, "Tables", counts)
         with st.popover("Verdicts", icon=":material/help:"):
             st.markdown(Markdown("1. " + "\n1. ".join(LEGEND)))
-        with st.popover("Download", icon=":material/download:"):
-            download_files(page, partial(files_of, run), ["cells.csv", "tables.md", "tables.tex"])
+            st.markdown(plain(f"{reproduced_sentence(tables)} {EXPECTED}"))
     if layout == "printed":
         st.caption(
             "Measured ± half of its 95 % interval; below it the verdict, the published figure and "
@@ -81,7 +83,7 @@ def _show_all(page: str, run: StudyRun, tables: list[MeasuredTable]) -> None:
             st.html(measured_html(table))
         else:
             # A selection is a position, which means another cell once the table is filtered.
-            _show_table(page if verdict == EVERY else f"{page}/{verdict}", run.study, table)
+            _show_table(page if verdict == EVERY else f"{page}/{verdict}", study, table)
 
 
 @st.fragment

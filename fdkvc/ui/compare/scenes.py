@@ -11,6 +11,7 @@ import streamlit as st
 from fdkvc.charts.theme import with_data
 from fdkvc.charts.timeline import cursor_data, lines_spec, overlap_spec, placed
 from fdkvc.experiments.summary import FIRST, TIED
+from fdkvc.explain.narrate import return_sentence
 from fdkvc.explain.tables import all_entries, figures_table, first_difference
 from fdkvc.files.export import csv_text
 from fdkvc.parameters import Field
@@ -67,8 +68,10 @@ def show(page: str, lanes: tuple[Lane, ...], write: Callable[[], None]) -> Calla
     `write` writes the address once the server knows the stage's turn and entry. Call the returned
     fragment, which follows the stage, after the page is drawn.
     """
-    show_lanes(page, lanes)
     first = lanes[0].run
+    answer = return_sentence([(lane.label, lane.run.trace_of) for lane in lanes], first.dialogs)
+    st.container(key="page-answer").markdown(plain(answer))
+    show_lanes(page, lanes)
     with side_by_side("differences"):
         with panel("lines"):
             st.header("Metrics over the turns", anchor=False)

@@ -104,7 +104,6 @@ WHOSE = Field(
     name="look",
     default="",
     read=read_lane,
-    chosen=False,
 )
 SECTION = Field(
     "Section",
@@ -112,7 +111,6 @@ SECTION = Field(
     name="section",
     default="evidence",
     choices={"evidence": "Evidence", "heads": "Heads", "all": "All dialogs of the file"},
-    chosen=False,
 )
 VIEW = Field(
     "View",
@@ -120,7 +118,6 @@ VIEW = Field(
     name="view",
     default="words",
     choices={"words": "Transcript", "lanes": "Side by side", "cache": "One cache"},
-    chosen=False,
 )
 PLACED = (
     *(DIALOG, TOPICS, SCHEDULE, VECTORS, LAYERS, KV_HEAD, HEAD, HEADS),

@@ -114,7 +114,7 @@ def _text(recording: Recording, topics: tuple[str, ...], runs: tuple[Run, ...]) 
             demands.setdefault(demand.needed_by, []).append(value)
     texts = enumerate(recording.transcript.texts)
     return DialogText(
-        tuple(turn.speaker for turn in recording.transcript.turns),
+        recording.transcript.roles,
         tuple((text, tuple(recording.piece_lengths(turn))) for turn, text in texts),
         topics,
         tuple(sorted(needed)),

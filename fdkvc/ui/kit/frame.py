@@ -19,18 +19,29 @@ from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.address import scroll_to
 from fdkvc.ui.kit.markdown import plain
 
-PAGES = (
-    ("pages/step.py", "Step through", ":material/step_over:"),
-    ("pages/story.py", "Story", ":material/auto_stories:"),
-    ("pages/compare.py", "Compare", ":material/compare:"),
-    ("pages/dialogs.py", "Dialogs", ":material/forum:"),
-    ("pages/answers.py", "Answers", ":material/smart_toy:"),
-    ("pages/benchmark.py", "Benchmark", ":material/leaderboard:"),
-    ("pages/ablation.py", "Ablation", ":material/tune:"),
-    ("pages/policies.py", "Policies", ":material/rule:"),
-    ("pages/about.py", "About", ":material/info:"),
-)
+PAGES = {
+    "Understand": (
+        ("pages/story.py", "Story", ":material/auto_stories:"),
+        ("pages/step.py", "Step through", ":material/step_over:"),
+        ("pages/compare.py", "Compare", ":material/compare:"),
+    ),
+    "Judge my conversations": (
+        ("pages/dialogs.py", "Dialogs", ":material/forum:"),
+        ("pages/answers.py", "Answers", ":material/smart_toy:"),
+    ),
+    "Check the paper": (
+        ("pages/benchmark.py", "Benchmark", ":material/leaderboard:"),
+        ("pages/ablation.py", "Ablation", ":material/tune:"),
+    ),
+    "Reference": (
+        ("pages/policies.py", "Policies", ":material/rule:"),
+        ("pages/about.py", "About", ":material/info:"),
+    ),
+}
+"""The file, title and icon of each page, by the section of the navigation."""
 
+FIRST = "pages/step.py"
+"""The page at the address without a path."""
 
 _FRAMED = "framed"
 
@@ -55,15 +66,19 @@ def run_app() -> None:
 def _navigation() -> StreamlitPage:
     # First, or the browser would ask another machine for a picture of the page's own icon.
     st.set_page_config(page_title="FD-KVC Lab", page_icon="🧊", layout="wide")
-    (path, title, icon), *others = PAGES
-    pages = [st.Page(path, title=title, icon=icon, url_path="", default=True)]
-    pages += [st.Page(path, title=title, icon=icon) for path, title, icon in others]
+    sections = {section: [_page(*page) for page in pages] for section, pages in PAGES.items()}
 
-    def first() -> None:
-        st.switch_page(pages[0], query_params=st.query_params.to_dict())
+    def open_first() -> None:
+        st.switch_page(FIRST, query_params=st.query_params.to_dict())
 
     # Streamlit serves the first page at / alone.
-    return st.navigation([*pages, st.Page(first, url_path="step", visibility="hidden")])
+    alias = st.Page(open_first, url_path="step", visibility="hidden")
+    return st.navigation({**sections, "": [alias]})
+
+
+def _page(path: str, title: str, icon: str) -> StreamlitPage:
+    first = path == FIRST
+    return st.Page(path, title=title, icon=icon, url_path="" if first else None, default=first)
 
 
 @dataclass(frozen=True)

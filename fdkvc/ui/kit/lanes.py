@@ -78,8 +78,8 @@ def read_lane(text: str) -> str:
 
 
 PAIR = (
-    Field("First run", "", name="one", default="", read=read_lane, chosen=False),
-    Field("Second run", "", name="other", default="", read=read_lane, chosen=False),
+    Field("First run", "", name="one", default="", read=read_lane),
+    Field("Second run", "", name="other", default="", read=read_lane),
 )
 """The two lanes that are compared in detail."""
 

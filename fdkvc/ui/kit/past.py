@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from fdkvc.files.record import version_words
 from fdkvc.files.shipped import papers_run
@@ -114,10 +115,10 @@ def _title(page: str, name: str) -> str:
     return f"{page}/runs/{name}"
 
 
-def open_run(kind: Kind, beside: Callable[[Any], object] = lambda settings: None) -> Past | None:
-    """Show the choices with the button that runs them, and list the runs; return the one to show.
+def open_run(kind: Kind, place: DeltaGenerator | None = None) -> Past | None:
+    """Show the choices with the button that runs them; return the run to show.
 
-    That is None if there is none, or if it has no results. `beside` shows what is beside the list.
+    That is None if there is none, or if it has no results. The list of the runs is at a `place`.
     """
     page = kind.page
     with st.sidebar if kind.sidebar else st.container():
@@ -133,10 +134,9 @@ def open_run(kind: Kind, beside: Callable[[Any], object] = lambda settings: None
                 shown = past  # the last one
     if shown is not None:
         st.session_state[shown_key(page)] = shown.name
-    with st.container(horizontal=True, vertical_alignment="center"):
-        if every:
+    if every:
+        with place or st.container():
             _list(kind, every, shown)
-        beside(settings)
     if shown is None:
         st.info(
             "These settings have no results yet: press Run to measure them.",

@@ -30,7 +30,7 @@ from fdkvc.synthetic.scenarios import SCENARIOS, Scenario, World, custom_scenari
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.words import count
+from fdkvc.words import count, listed, sentence
 
 OWN = "own"
 SCENARIO = Field(
@@ -160,19 +160,28 @@ def choose_policy(page: str) -> tuple[Policy, Mapping[str, DeltaGenerator]]:
     policy = choose_around(page, read_policy(fields.choice(page, _policies(held(page, POLICY)))))
     for inner in reversed([*inside(policy)]):
         st.caption(plain(inner.idea))
-    hyperparameters = policy.settings.values()
-    values, beside = choose_hyperparameters(page, hyperparameters)
+    hyperparameters, beside = policy.settings.values(), {}
     if hyperparameters:
-        papers = policy.key in PAPER_POLICIES and any(field.paper for field in hyperparameters)
-        st.button(
-            "Restore the paper's values" if papers else "Restore the defaults",
-            key=f"{page}/restore",
-            icon=":material/restart_alt:",
-            on_click=fields.reset,
-            args=(page, hyperparameters),
-            disabled=all(values[field.name] == field.default for field in hyperparameters),
-        )
-    policy = policy.variant(**values)
+        differ = st.empty()
+        with st.expander("Hyperparameters", icon=":material/tune:"):
+            values, beside = choose_hyperparameters(page, hyperparameters)
+            papers = policy.key in PAPER_POLICIES and any(field.paper for field in hyperparameters)
+            changes = [
+                f"{field.title} {values[field.name]} instead of {field.default}"
+                for field in hyperparameters
+                if values[field.name] != field.default
+            ]
+            st.button(
+                "Restore the paper's values" if papers else "Restore the defaults",
+                key=f"{page}/restore",
+                icon=":material/restart_alt:",
+                on_click=fields.reset,
+                args=(page, hyperparameters),
+                disabled=not changes,
+            )
+        if changes:
+            differ.caption(plain(sentence(listed(changes))))
+        policy = policy.variant(**values)
     fields.share(POLICY.name, policy.name)
     return policy, beside
 
@@ -253,23 +262,18 @@ def _policy_fields(page: str, link: Mapping[str, str] | None = None) -> list[Fie
 def choose_hyperparameters(
     page: str, chosen: Iterable[Field], columns: int = 1
 ) -> tuple[dict[str, Any], dict[str, DeltaGenerator]]:
-    """Show the paper's hyperparameters, and the others behind a click.
+    """Show hyperparameters, first those that the paper varies.
 
     Return their values by name, and a place beside the threshold of each eviction rule.
     """
     values: dict[str, Any] = {}
     beside: dict[str, DeltaGenerator] = {}
-    papers = [field for field in chosen if field.paper]
-    others = [field for field in chosen if not field.paper]
-    changed = any(held(page, field) != field.default for field in others)
-    for part in filter(None, (papers, others)):
-        folded = part is others and papers
-        with st.expander("Beyond the paper", expanded=changed) if folded else st.container():
-            for place, field in zip(cycle(st.columns(columns)), part, strict=False):
-                with place:
-                    values[field.name] = fields.control(page, field)
-                    if field.rule:
-                        beside[field.rule] = st.empty()
+    papers_first = sorted(chosen, key=lambda field: not field.paper)
+    for place, field in zip(cycle(st.columns(columns)), papers_first, strict=False):
+        with place:
+            values[field.name] = fields.control(page, field)
+            if field.rule:
+                beside[field.rule] = st.empty()
     return values, beside
 
 
