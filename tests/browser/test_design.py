@@ -60,7 +60,7 @@ def contrast(button: Locator) -> float:
 
 def test_step_shows_its_metrics_and_why_does_not_move_when_its_search_ends(page: Page) -> None:
     page.set_viewport_size(SCREEN)
-    page.goto("/")
+    page.goto("/step")
     settled(page)
 
     figures = page.locator(".figures")

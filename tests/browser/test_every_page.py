@@ -20,6 +20,7 @@ SCREEN: ViewportSize = {"width": 1440, "height": 900}
 PHONE: ViewportSize = {"width": 390, "height": 844}
 
 SIDEBAR = {
+    "Start": [],
     "Step through": ["Policy", "Wrapper", "Scenario", "Seed", "Budget"],
     "Compare": ["Policies", "Scenario", "Seed", "Budget"],
     "Dialogs": ["Policies", "File", "Budget"],

@@ -35,6 +35,7 @@ from tests.app_pages import (
     open_page,
     settled,
     specs,
+    stage_of,
     told,
 )
 
@@ -56,6 +57,26 @@ def test_the_navigation_has_every_page_and_opens_the_first() -> None:
 
     assert sorted(paths) == sorted(f"pages/{file.name}" for file in ROOT.glob("pages/*.py"))
     assert [title.value for title in app.title] == [go_to(paths[0]).title[0].value]
+
+
+def test_the_first_page_says_what_was_lost_and_leads_on() -> None:
+    app = new_session().run()
+    (sentence,) = [header.value for header in app.header]
+    assert re.search(r"in turn \d+ needs .* evicted it in turn \d+, by the budget", sentence)
+    assert stage_of(app)["kind"] == "transcript"
+    assert not [*app.number_input, *app.selectbox, *specs(app)]
+    (view,) = [message for message in told(app) if message.get("what") == "view"]
+    assert f"turn {view['turn']} " in sentence
+    (said,) = view["sentences"]
+    assert "was evicted in turn" in said
+
+
+def test_a_link_of_1_0_to_the_first_page_opens_step() -> None:
+    app = new_session()
+    app.query_params["policy"] = "h2o"
+    settled(app.run())
+    assert [title.value for title in app.title] == ["Step through"]
+    assert link_of(app)["policy"] == "h2o"
 
 
 @every_page

@@ -20,8 +20,9 @@ from fdkvc.ui.kit.address import scroll_to
 from fdkvc.ui.kit.markdown import plain
 
 PAGES = (
-    ("pages/step.py", "Step through", ":material/step_over:"),
+    ("pages/start.py", "Start", ":material/home:"),
     ("pages/story.py", "Story", ":material/auto_stories:"),
+    ("pages/step.py", "Step through", ":material/step_over:"),
     ("pages/compare.py", "Compare", ":material/compare:"),
     ("pages/dialogs.py", "Dialogs", ":material/forum:"),
     ("pages/answers.py", "Answers", ":material/smart_toy:"),
@@ -45,6 +46,8 @@ def run_app() -> None:
     """Set the app up and run the requested page."""
     one_blas_thread()
     page = _navigation()
+    if not page.url_path and st.query_params:  # a link to the page that was here before 1.1
+        st.switch_page("pages/step.py", query_params=st.query_params.to_dict())
     st.set_page_config(page_title=f"{page.title} · FD-KVC Lab")
     st.html(STYLE)
     st.session_state[_FRAMED] = True
@@ -58,12 +61,7 @@ def _navigation() -> StreamlitPage:
     (path, title, icon), *others = PAGES
     pages = [st.Page(path, title=title, icon=icon, url_path="", default=True)]
     pages += [st.Page(path, title=title, icon=icon) for path, title, icon in others]
-
-    def first() -> None:
-        st.switch_page(pages[0], query_params=st.query_params.to_dict())
-
-    # Streamlit serves the first page at / alone.
-    return st.navigation([*pages, st.Page(first, url_path="step", visibility="hidden")])
+    return st.navigation(pages)
 
 
 @dataclass(frozen=True)
