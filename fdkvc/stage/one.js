@@ -34,8 +34,11 @@ export class One {
     this.river = new River(river, this.lane, this.lane.budget);
     this.cells = new Cells(cells, this.lane);
     this.scores = new Scores(scores, this.lane);
+    frame.classList.toggle('some', run.shows !== '');
+    for (const panel of frame.children) panel.hidden = run.shows && !run.shows.split(' ').some((/** @type {string} */ name) => panel.matches(`.${name}`));
+    const states = new States(this.part('.states'), run.shows ? [] : run.lanes[0].states, this.dialog.changes);
     this.charts = /** @type {Chart[]} */ ([
-      this.river, this.cells, this.scores, new States(this.part('.states'), run.lanes[0].states, this.dialog.changes),
+      ...[this.river, this.cells, this.scores, states].filter((_, k) => !this.part(`.${['past', 'now', 'decision', 'past'][k]}`).hidden),
       ...BELOW.map((Below) => new Below(frame.appendChild(make('section', { className: 'panel below' })), this.lane)),
     ]);
     this.why = new Why(this.part('.why'), this.lane, run.lanes[0].origin, () => stage.choose(null));

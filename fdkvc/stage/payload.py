@@ -29,10 +29,14 @@ RULE_BIT, PROTECTED_BIT = 3, 5
 """Where a flag keeps the rule and the protection; the status has the bits below."""
 
 
-def pack(run: Run, name: str) -> bytes:
-    """Return a run for the browser, with all that any turn shows; `name` identifies it."""
+def pack(run: Run, name: str, shows: str = "") -> bytes:
+    """Return a run for the browser, with all that any turn shows; `name` identifies it.
+
+    The stage `shows` these of its panels, or all.
+    """
     trace, dialogs = run.trace, run.dialogs
-    more = {"headlines": [headline(trace, dialogs, 0, turn) for turn in range(dialogs.turns)]}
+    headlines = [headline(trace, dialogs, 0, turn) for turn in range(dialogs.turns)]
+    more = {"headlines": headlines, "shows": shows}
     return _packed("one", run, name, [_lane(run)], _columns(run.entries, run.terms), more)
 
 

@@ -18,6 +18,8 @@ interface Packed {
   kind: 'one' | 'lanes' | 'transcript';
   name: string;
   headlines: string[];
+  /** Of a run that is alone: the panels that are shown, or all. */
+  shows: string;
   dialog: DialogHead;
   palette: Paint[];
   topicless: Paint;
