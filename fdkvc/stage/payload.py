@@ -62,7 +62,7 @@ class DialogText:
     `turns` has each turn's text with its `Recording.piece_lengths`, and `topics` the name of each
     letter. `needed` are tokens that a `source`, such as a service call, needs later. `demands` has
     the turn, the source and the values of each; a value has words on every lane, empty where the
-    lane held it, and the tokens of its mentions.
+    lane held it, and the tokens of its mentions. Words are underlined `of` a lane at first.
     """
 
     speakers: tuple[str, ...]
@@ -70,6 +70,7 @@ class DialogText:
     topics: tuple[str, ...]
     needed: tuple[int, ...]
     source: str
+    of: int
     demands: Sequence[Mapping[str, Any]]
 
     def mentions(self, token: int) -> Sequence[Sequence[int]]:
@@ -137,6 +138,7 @@ def _dialog(dialogs: DialogBatch, choice: ChosenDialog) -> Mapping[str, Any]:
         "names": topics.tolist(),
         "named": which.tolist() if len(topics) > len(dialogs.topic_names) else None,
         "words": list(choice.words),
+        "values": choice.values,
         "spans": choice.spans,
     }
 

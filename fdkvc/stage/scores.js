@@ -46,7 +46,7 @@ export class Scores {
       const shares = this.spans.map(({ share }, k) => share(lane.values[k][i]));
       const at = [left, y - tall / 2, drawnWidth(width), tall, 1, ...shares];
       const hue = lane.dialog.hueOf(lane.token[i]);
-      return /** @type {[number, Target]} */ ([lane.token[i], { at, hue, look: lookOf(lane, i), dialog: lane.dialog }]);
+      return /** @type {[number, Target]} */ ([lane.token[i], { at, hue, look: lookOf(lane, i), dialog: lane.dialog, text: lane.dialog.letter(hue) }]);
     }));
     const off = (/** @type {number} */ by) => (/** @type {At} */ [x, y, w, h, , ...shares]) => [x, y + by, w, h, 0, ...shares.map(() => 0)];
     this.marks.go(targets, { glide, from: off(-18), to: off(18) });

@@ -36,6 +36,8 @@ interface DialogHead {
   names: string[];
   named: number[] | null;
   words: string[];
+  /** Each value that is needed later, with its tokens where it is said. */
+  values: [text: string, tokens: number[]][];
   spans: [token: number, kind: string][];
 }
 
@@ -70,6 +72,8 @@ interface DialogText {
   turns: [text: string, lengths: number[]][];
   topics: string[];
   needed: number[];
+  /** The lane whose words are underlined at first. */
+  of: number;
   source: string;
   demands: Demands[];
 }
@@ -99,7 +103,7 @@ interface Surface { pen: CanvasRenderingContext2D; width: number; height: number
 type Point = [x: number, y: number];
 /** x, y, width, height, opacity, and what else a view draws of a mark. */
 type At = number[];
-interface Target { at: At; hue: number; look: string; dialog: Dialog }
+interface Target { at: At; hue: number; look: string; dialog: Dialog; text: string }
 interface Mark extends Target { now: At; start: At; leaves?: boolean }
 
 /** What is shown: a turn, how it is ordered, and whether marks glide to it. */

@@ -50,7 +50,7 @@ def show(shown: Page) -> None:
     with st.container(key="headline"):
         sentence = headline(DEMANDS["call"], head.recording, lane, lost)
         st.header(Markdown("{}.").format(sentence), anchor=False)
-    follow = show_transcript(PAGE, head, [lane], lambda: None)
+    follow = show_transcript(PAGE, head, [lane], lane, lambda: None)
     st.caption(
         "Vectors: letters of words without meaning, so here a score is age and chance. Dialogs has "
         "those of a language model."
