@@ -49,7 +49,7 @@ export class Cells {
     });
     const targets = /** @type {Map<number, Target>} */ (new Map());
     this.members.clear();
-    const cells = parts.map((entries) => grouped(entries, (i) => dialog.valueOf(lane.token[i]), group));
+    const cells = parts.map((entries) => grouped(entries, (i) => dialog.values.get(lane.token[i]), group));
     const texts = cells.map((some) => some.map((entries) => dialog.phrase(entries.map((i) => lane.token[i]))));
     const flow = dialog.words.length && !this.pages.length ? flowOf(texts, this.surface) : null;
     this.goneTitle.style.top = `${(flow ?? grid).below - 21}px`;

@@ -94,14 +94,10 @@ export function disc(pen, x, y, radius, fill) {
 
 /** Where an axis leaves something out.
  * @param {Pen} pen @param {number} from @param {number} to @param {number} y */
-export function zigzag(pen, from, to, y) {
+export function cut(pen, from, to, y) {
   pen.fillStyle = theme.paper;
   pen.fillRect(from, y - 3, to - from, 6);
-  for (const shift of [-3, 3]) {
-    const points = /** @type {Point[]} */ ([]);
-    for (let x = from, up = 1; x <= to; x += 6, up = -up) points.push([x, y + shift + 1.2 * up]);
-    line(pen, points, { stroke: theme.faint });
-  }
+  for (const edge of [y - 3, y + 3]) line(pen, [[from, edge], [to, edge]], { stroke: theme.faint, dash: [4, 3] });
 }
 
 /** @param {Pen} pen @param {number} x @param {number} y @param {number} width

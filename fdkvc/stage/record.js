@@ -57,12 +57,9 @@ export class Dialog {
   /** @param {number} token @returns {number} the place of its topic, -1 for none; or that of its kind of span */
   hueOf(token) { return this.byKind ? BY_KIND + this.kinds[token] : this.current[this.born[token]]; }
 
-  /** The value that a token is a piece of. @param {number} token */
-  valueOf(token) { return this.values.get(token); }
-
   /** @param {number[]} tokens */
   phrase(tokens) {
-    const value = this.valueOf(tokens[0]);
+    const value = this.values.get(tokens[0]);
     return value?.tokens.length === tokens.length ? value.text : tokens.map((token) => this.words[token]).join(' ');
   }
 

@@ -2,7 +2,7 @@
 
 import { one } from './dom.js';
 import { LANE, LEFT, axisOf, bandOf, columnsOf, drawnWidth, footOf, spanOf } from './layout/scores.js';
-import { Marks, NOWHERE, fitted, line, lookOf, theme, words, zigzag } from './marks.js';
+import { Marks, NOWHERE, fitted, line, lookOf, theme, words, cut } from './marks.js';
 import { number, signed } from './numbers.js';
 
 export class Scores {
@@ -80,7 +80,7 @@ export class Scores {
       words(pen, number(tick, digits), LEFT - 8, y + 4, { align: 'right' });
       line(pen, [[LEFT - 4, y], [width, y]], { stroke: theme.faint });
     }
-    for (const y of axis.breaks) zigzag(pen, LEFT - 4, width, y);
+    for (const y of axis.breaks) cut(pen, LEFT - 4, width, y);
     if (cutoff === null) return;
     const y = axis.y(cutoff);
     line(pen, [[LEFT - 4, y], [width, y]], { dash: [5, 3], width: 1.2 });

@@ -12,7 +12,6 @@ const WHOLE = 5000; // tokens of a dialog whose words are all elements; of a lon
 const AHEAD = 2; // turns before and after the shown one whose words are made elements while nothing moves
 const AGAIN = 3; // times that a turn is brought into view
 const LATER = 300; // milliseconds after the first rows until all are laid out
-const LETTER = 0.5; // of the font's size: what a character takes of a line, about
 
 /** @implements {Scene} */
 export class Transcript {
@@ -77,12 +76,9 @@ export class Transcript {
   /** @param {string} text @param {number} turn */
   #turn(text, turn) {
     const topic = this.dialog.current[turn] < 0 ? null : tile(this.dialog, this.dialog.current[turn]);
-    const speaker = this.text.speakers[turn];
+    const speaker = SPANS[this.dialog.kindOf(this.#tokens(turn).at(-1) ?? -1)] ?? this.text.speakers[turn];
     const words = make('div', { role: 'none' }, text);
-    // Whose words are neither the user's nor the assistant's is marked.
-    const kinds = new Set(this.#tokens(turn).map((token) => this.dialog.kindOf(token)));
-    const marks = [...kinds].filter((kind) => !['', 'user', 'assistant'].includes(kind)).map((kind) => make('i', { className: 'kind' }, SPANS[kind]));
-    const head = make('div', { className: 'speaker', role: 'none', title: 'Go to this turn', 'data-turn': turn }, make('small', {}, `${turn}`), topic, make('b', {}, speaker), ...marks);
+    const head = make('div', { className: 'speaker', role: 'none', title: 'Go to this turn', 'data-turn': turn }, make('small', {}, `${turn}`), topic, make('b', {}, speaker));
     const demands = this.text.demands.filter((needs) => needs.turn === turn).map((needs) => this.#demands(needs));
     return { row: make('div', { role: 'group', 'aria-label': `turn ${turn}, ${speaker}`, 'data-row': turn }, head, words, ...demands), demands, words };
   }
@@ -166,12 +162,9 @@ export class Transcript {
   // The page does: at first the rows in view, while others have the height of their text, about; then all.
   layOut() {
     if (!this.long || this.box.classList.contains('whole')) return;
-    const { words } = this.turns[0];
-    const { fontSize, lineHeight } = getComputedStyle(words);
-    const letters = words.clientWidth / (LETTER * parseFloat(fontSize));
+    const letters = this.turns[0].words.clientWidth / 7.5; // in a line, about
     this.turns.forEach(({ row }, turn) => {
-      const lines = Math.max(1, Math.ceil(this.text.turns[turn][0].length / letters));
-      row.style.containIntrinsicBlockSize = `auto ${lines * parseFloat(lineHeight)}px`;
+      row.style.containIntrinsicBlockSize = `auto ${1.6 * Math.ceil(1 + this.text.turns[turn][0].length / letters)}em`;
     });
     setTimeout(() => {
       this.box.classList.add('whole'); // once each row's height is known, a step takes less time
@@ -231,7 +224,7 @@ export class Transcript {
     for (const piece of this.ringed) piece.classList.remove('pointed', 'picked');
     const ring = (/** @type {number | null} */ token, /** @type {string} */ look) => {
       // A value is one thing: all pieces of the mention are marked.
-      const tokens = this.dialog.valueOf(token ?? -1)?.tokens ?? [token ?? -1];
+      const tokens = this.dialog.values.get(token ?? -1)?.tokens ?? [token ?? -1];
       const words = tokens.flatMap((piece) => this.words.get(piece) ?? []);
       for (const word of words) word.classList.add(look);
       this.ringed.push(...words);

@@ -93,10 +93,8 @@ export function pageOf(grid, first, many, taken) {
 export function grouped(entries, valueOf, group) {
   const cells = /** @type {number[][]} */ ([]);
   for (const entry of entries) {
-    const last = cells.at(-1);
-    const value = valueOf(entry);
-    const joins = last && (group > 1 ? last.length < group : value !== undefined && valueOf(last[0]) === value);
-    if (joins) last.push(entry);
+    const [last, value] = [cells.at(-1) ?? [], valueOf(entry)];
+    if (last.length && (group > 1 ? last.length < group : value && valueOf(last[0]) === value)) last.push(entry);
     else cells.push([entry]);
   }
   return cells;
