@@ -12,7 +12,7 @@ import numpy as np
 from fdkvc.corpora.recordings import Recording
 from fdkvc.dialogs import DialogBatch
 from fdkvc.experiments.benchmark import Benchmark
-from fdkvc.experiments.shipped_tables import shipped_table
+from fdkvc.experiments.shipped_tables import agents_table
 from fdkvc.explain.recorded_damage import shipped_damage
 from fdkvc.policies import Policy, policy_named, read_policy
 from fdkvc.run.evidence import demand_results
@@ -247,8 +247,7 @@ ENTRIES = 256
 
 def closing() -> Chapter:
     """Return the last scene, from the shipped results on agent conversations."""
-    table = shipped_table("agents")
-    table = table[(table.variant == "as read") & (table.metric == "call_recall")]
+    table = agents_table()
     rows = table[table.budget == ENTRIES].set_index("policy")
 
     def held(name: str) -> str:
@@ -264,9 +263,8 @@ def closing() -> Chapter:
         "To use: Learned or Surprisal, which keep what the model did not expect, with the first "
         f"tokens protected, as a pretrained model needs them: sinks(surprisal) is off by "
         f"{healed:.2f} nats a token, without sinks {alone:.2f}.",
-        "Open: a cache that holds a value does not make a pretrained model use it, and both "
-        "policies read the model's logits or weights fitted to service dialogs. Judge them on "
-        "conversations of your own.",
+        "Open: in a pretrained model, whether a value is still cached does not predict what its "
+        "answer loses. So judge policies on conversations of your own.",
     )
     link = {"file": "rental", "policies": "fifo,surprisal,learned", "section": "all"}
     trial = "run policies on all dialogs of a file, such as yours"
