@@ -43,7 +43,7 @@ def conversations(seed: int, count: int = 400, turns: int = 20, words: int = 60)
 
 def load(page: Page, seed: int) -> None:
     """Open the step page on a new dialog."""
-    page.goto(f"/?scenario=mixed&seed={seed}")
+    page.goto(f"/step?scenario=mixed&seed={seed}")
 
 
 def upload(page: Page, seed: int) -> None:

@@ -55,7 +55,7 @@ def main() -> None:
     asked = options(__doc__, dialogs=2000, clicks=15)
     with app_in_chromium() as (browser, app, _):
         step = browser.new_page(viewport={"width": 1440, "height": 1000})
-        step.goto(f"{app}/?scenario=complex")
+        step.goto(f"{app}/step?scenario=complex")
         step.locator(".stage[data-run]").wait_for()
         step.add_script_tag(path=TIMING)
         first, second = (open_benchmark(browser, app, asked.dialogs) for _ in range(2))

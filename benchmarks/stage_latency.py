@@ -23,8 +23,8 @@ from fdkvc.ui.kit.frame import PAGES
 
 LINK_OF_LONG = "dialogs?file=own&policies=fifo,h2o,fd-kvc&budget=8192"
 VIEWS = {
-    "56 + 32 entries, 20 turns": "?scenario=complex&turn=0",
-    "512 + 32 entries, 60 turns": "?scenario=own&schedule="
+    "56 + 32 entries, 20 turns": "step?scenario=complex&turn=0",
+    "512 + 32 entries, 60 turns": "step?scenario=own&schedule="
     + "AAABBBCCCDDDEEEBBBAA" * 3
     + "&budget=512&turn=0",
     "four lanes of 56 + 32 entries": "compare?scenario=complex&turn=0",

@@ -31,7 +31,7 @@ with page(
     shown.show_problems(sidebar.keep_to_dialog(PAGE, run.dialogs, shown.link))
 
     with shown.beside_title:
-        st.page_link("pages/story.py", label="New here? Six scenes", icon=":material/auto_stories:")
+        st.page_link("pages/story.py", label="New here? Story", icon=":material/auto_stories:")
         scene.show_downloads(PAGE, run)
     write = fields.link_writer(PAGE, sidebar.view_fields(PAGE), sidebar.MOVING)
     follow = scene.show(PAGE, run, write)

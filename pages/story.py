@@ -1,4 +1,4 @@
-"""Story: what a KV cache is and what eviction does, in six scenes."""
+"""Story: what a KV cache is and what eviction does, in seven scenes."""
 
 from fdkvc.ui import story
 from fdkvc.ui.kit.frame import page
@@ -6,7 +6,7 @@ from fdkvc.ui.kit.frame import page
 with page(
     "story",
     "Story",
-    "What a language model remembers of a dialog, what it forgets and what that costs, in six "
+    "What a language model remembers of a dialog, what it forgets and what that costs, in seven "
     "scenes. No background needed.",
     story.FIELDS,
     staged=True,

@@ -34,8 +34,7 @@ def new_session() -> AppTest:
 def open_page(page: str, state: Mapping[str, object] | None = None, /, **link: object) -> AppTest:
     """Open a page by a link in a new session with this state."""
     app = new_session()
-    if page != "step":  # which is the first page; its own address only leads to that
-        app.switch_page(f"pages/{page}.py")
+    app.switch_page(f"pages/{page}.py")
     for name, value in (state or {}).items():
         app.session_state[name] = value
     for name, part in link.items():

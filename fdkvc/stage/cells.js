@@ -1,7 +1,7 @@
 // The cells of a turn: what is kept, and below it what was evicted.
 
 import { one } from './dom.js';
-import { cellAt, commonest, gridOf, neighbour, pageOf, sizeOf } from './layout/cells.js';
+import { cellAt, commonest, flowOf, gridOf, grouped, neighbour, pageOf, sizeOf } from './layout/cells.js';
 import { Marks, NOWHERE, fitted, lookOf, rounded, theme } from './marks.js';
 import { EVICTED } from './record.js';
 
@@ -34,7 +34,6 @@ export class Cells {
       page: lane.pages[lane.pages.length - 1],
       paged: lane.pages.some((size) => size > 1),
     });
-    this.goneTitle.style.top = `${this.grid.below - 21}px`;
   }
 
   show(/** @type {Shown} */ { turn, order, glide }) {
@@ -50,17 +49,18 @@ export class Cells {
     });
     const targets = /** @type {Map<number, Target>} */ (new Map());
     this.members.clear();
-    parts.forEach((entries, gone) => {
-      for (let first = 0; first < entries.length; first += group) {
-        const i = entries[first];
-        const token = lane.token[i];
-        const some = group > 1 ? entries.slice(first, first + group).map((entry) => lane.token[entry]) : [token];
-        if (some.length > 1) this.members.set(token, some);
-        const [x, y] = cellAt(grid, group > 1 ? first / group : laid[gone].places.get(i) ?? 0, gone === 1);
-        const hue = commonest(some.map((member) => dialog.hueOf(member)));
-        targets.set(token, { at: [x, y, size, size, 1], hue, look: lookOf(lane, i), dialog });
-      }
-    });
+    const cells = parts.map((entries) => grouped(entries, (i) => dialog.values.get(lane.token[i]), group));
+    const texts = cells.map((some) => some.map((entries) => dialog.phrase(entries.map((i) => lane.token[i]))));
+    const flow = dialog.words.length && !this.pages.length ? flowOf(texts, this.surface) : null;
+    this.goneTitle.style.top = `${(flow ?? grid).below - 21}px`;
+    cells.forEach((all, gone) => all.forEach((entries, place) => {
+      const some = entries.map((i) => lane.token[i]);
+      if (some.length > 1) this.members.set(some[0], some);
+      const [x, y] = cellAt(grid, group > 1 ? place : laid[gone].places.get(entries[0]) ?? 0, gone === 1);
+      const at = [...flow?.boxes[gone][place] ?? [x, y, size, size], 1];
+      const hue = commonest(some.map((member) => dialog.hueOf(member)));
+      targets.set(some[0], { at, hue, look: lookOf(lane, entries[0]), dialog, text: flow ? texts[gone][place] : dialog.letter(hue) });
+    }));
     this.order = [...targets.keys()];
     this.marks.go(targets, {
       glide: glide && group === 1,

@@ -1,7 +1,7 @@
 // The waterfall of a score.
 
 import { LEFT, barsOf } from './layout/course.js';
-import { fitted, hatch, line, theme, words, zigzag } from './marks.js';
+import { fitted, hatch, line, theme, words, cut } from './marks.js';
 import { number } from './numbers.js';
 
 /** @param {HTMLCanvasElement} canvas @param {Lane} lane @param {number} turn @param {Part[]} parts */
@@ -30,6 +30,6 @@ export function drawCourse(canvas, lane, turn, parts) {
     if (hatched) hatch(pen, ...box);
     if (side >= 8) words(pen, lane.dialog.letter(hue), x, height - 4, { size: 10, bold: true, align: 'center', fill: ink });
   }
-  if (broken) zigzag(pen, LEFT - 4, width, bottom - 5);
+  if (broken) cut(pen, LEFT - 4, width, bottom - 5);
   if (cutoff !== null) line(pen, [[LEFT, y(cutoff)], [width, y(cutoff)]], { dash: [5, 3], width: 1.2 });
 }

@@ -22,8 +22,8 @@ export const one = (root, selector) => root.querySelector(selector);
 
 /** A topic's letter on its colour. @param {Dialog} dialog @param {number} hue */
 export function tile(dialog, hue, extra = '') {
-  const { fill, ink } = dialog.paint(hue);
-  const element = make('i', { className: `tile ${extra}`, 'aria-hidden': 'true' }, dialog.letter(hue));
+  const { fill, ink, hatched } = dialog.paint(hue);
+  const element = make('i', { className: `tile ${extra} ${hatched ? 'hatched' : ''}`, 'aria-hidden': 'true' }, dialog.letter(hue));
   element.style.background = fill;
   element.style.color = ink;
   return element;

@@ -29,6 +29,15 @@ document.addEventListener('focusin', (/** @type {any} */ { target }) => {
   if (stage?.run?.kind !== 'one' && !stage?.root.contains(target)) stage?.pause();
 });
 
+// What a phrase of the page names: an entry, or a part of the stage.
+for (const [event, on] of /** @type {const} */ ([['pointerover', true], ['focusin', true], ['pointerout', false], ['focusout', false]])) {
+  document.addEventListener(event, (/** @type {any} */ { target }) => {
+    const name = target.closest?.('[data-lights]')?.dataset.lights;
+    if (/^\d/.test(name)) shown()?.look(on ? Number(name) : null);
+    else if (name) shown()?.part(`.${name}`)?.classList.toggle('lit', on);
+  });
+}
+
 /** @param {{ data: Uint8Array<ArrayBuffer>, parentElement: Element }} component */
 export function mount({ data, parentElement }) {
   if (!one(parentElement, '.stage')) parentElement.insertAdjacentHTML('beforeend', STAGE);

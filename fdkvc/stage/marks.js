@@ -50,12 +50,12 @@ export function fitted(canvas) {
 }
 
 /** @param {Pen} pen @param {string | number} text @param {number} x @param {number} y
- * @param {{ size?: number, bold?: boolean, align?: CanvasTextAlign, fill?: string }} look */
-export function words(pen, text, x, y, { size = 11, bold = false, align = 'left', fill = theme.soft } = {}) {
+ * @param {{ size?: number, bold?: boolean, align?: CanvasTextAlign, fill?: string, room?: number }} look */
+export function words(pen, text, x, y, { size = 11, bold = false, align = 'left', fill = theme.soft, room = align === 'right' ? x : Infinity } = {}) {
   pen.font = `${bold ? 600 : 400} ${size}px ${theme.font}`;
   pen.textAlign = align;
   pen.fillStyle = fill;
-  pen.fillText(`${text}`, x, y, align === 'right' ? x : undefined); // narrower rather than cut off
+  pen.fillText(`${text}`, x, y, room < Infinity ? room : undefined); // narrower rather than cut off
 }
 
 /** @param {Pen} pen @param {Point[]} points */
@@ -94,14 +94,10 @@ export function disc(pen, x, y, radius, fill) {
 
 /** Where an axis leaves something out.
  * @param {Pen} pen @param {number} from @param {number} to @param {number} y */
-export function zigzag(pen, from, to, y) {
+export function cut(pen, from, to, y) {
   pen.fillStyle = theme.paper;
   pen.fillRect(from, y - 3, to - from, 6);
-  for (const shift of [-3, 3]) {
-    const points = /** @type {Point[]} */ ([]);
-    for (let x = from, up = 1; x <= to; x += 6, up = -up) points.push([x, y + shift + 1.2 * up]);
-    line(pen, points, { stroke: theme.faint });
-  }
+  for (const edge of [y - 3, y + 3]) line(pen, [[from, edge], [to, edge]], { stroke: theme.faint, dash: [4, 3] });
 }
 
 /** @param {Pen} pen @param {number} x @param {number} y @param {number} width
@@ -120,16 +116,14 @@ export function hatch(pen, x, y, width, height) {
 const sprites = /** @type {Map<string, OffscreenCanvas>} */ (new Map());
 
 /** A tile, drawn once for each look and then only copied.
- * @param {Dialog} dialog @param {number} hue @param {string} look @param {number} width
- * @param {number} height */
-function sprite(dialog, hue, look, width, height) {
+ * @param {Target} mark */
+function sprite({ dialog, hue, look, text, at: [, , width, height] }) {
   const ratio = pixels();
   const { fill, ink, hatched } = dialog.paint(hue);
-  const letter = dialog.letter(hue);
-  const key = [fill, hatched, letter, look, width, height, ratio, theme.ink, theme.paper].join();
+  const key = [fill, hatched, text, look, width, height, ratio, theme.ink, theme.paper].join();
   let canvas = sprites.get(key);
   if (!canvas) {
-    if (sprites.size > 500) sprites.clear();
+    if (sprites.size > 2000) sprites.clear();
     canvas = new OffscreenCanvas(Math.ceil(width * ratio), Math.ceil(height * ratio));
     const pen = /** @type {OffscreenCanvasRenderingContext2D} */ (canvas.getContext('2d'));
     pen.scale(ratio, ratio);
@@ -153,7 +147,7 @@ function sprite(dialog, hue, look, width, height) {
     const size = Math.min(13, Math.round(Math.min(width * 1.25, height * 0.72)));
     const letters = gone ? theme.ink : ink;
     const baseline = height / 2 + size * 0.36 + (capped ? 0.8 : 0);
-    if (size >= 7) words(pen, letter, width / 2, baseline, { size, bold: true, align: 'center', fill: letters });
+    if (size >= 7) words(pen, text, width / 2, baseline, { size, bold: true, align: 'center', fill: letters, room: width - 4 });
     if (look.includes('held')) {
       pen.fillStyle = letters;
       pen.fillRect(width * 0.2, height - Math.max(3, height * 0.14), width * 0.6, Math.max(1.2, height * 0.07));
@@ -203,14 +197,15 @@ export class Marks {
   draw(pen, dialog) {
     const ratio = pixels();
     const snap = (/** @type {number} */ x) => Math.round(x * ratio) / ratio;
-    for (const { now: [x, y, , , opacity], at: [, , width, height], hue, look } of this.shown.values()) {
+    for (const mark of this.shown.values()) {
+      const { now: [x, y, , , opacity], at: [, , width, height], hue, look } = mark;
       if (width < NARROW) {
         pen.globalAlpha = opacity * (look.includes('gone') ? 0.4 : 1);
         pen.fillStyle = dialog.paint(hue).fill;
         pen.fillRect(x, snap(y), width, height);
       } else {
         pen.globalAlpha = opacity;
-        pen.drawImage(sprite(dialog, hue, look, width, height), snap(x), snap(y), width, height);
+        pen.drawImage(sprite(mark), snap(x), snap(y), width, height);
       }
     }
     pen.globalAlpha = 1;
@@ -224,7 +219,7 @@ export class Marks {
     for (const [stroke, grow, thick] of /** @type {const} */ ([[theme.paper, 1 + width, width + 2], [hue, 1 + width / 2, width]])) {
       rounded(pen, [x - grow, y - grow, w + 2 * grow, h + 2 * grow], 4, { stroke, thick });
     }
-    pen.drawImage(sprite(mark.dialog, mark.hue, mark.look, mark.at[2], mark.at[3]), x, y, w, h);
+    pen.drawImage(sprite(mark), x, y, w, h);
   }
 
   /** The token at a point, or the nearest within so many pixels.

@@ -86,6 +86,13 @@ class Spoken(ChosenDialog):
         return self.recording.words
 
     @property
+    def values(self) -> list[tuple[str, tuple[int, ...]]]:
+        """Each value that is needed later, with its tokens where it is said."""
+        evidence = self.recording.evidence
+        said = {tokens: demand.value for demand, places in evidence for tokens in places}
+        return [(said[tokens], tokens) for tokens in sorted(said, key=len)]
+
+    @property
     def spans(self) -> tuple[tuple[int, str], ...]:
         """The first token of each span, and its kind."""
         return self.recording.spans

@@ -13,9 +13,6 @@ import { Why } from './why.js';
 
 const SEARCHED = 500; // milliseconds of rest after which it looks for what would have decided otherwise
 
-/** Charts that have a panel of their own below the others. @type {(new (box: HTMLElement, lane: Lane) => Chart)[]} */
-const BELOW = [];
-
 /** @implements {Scene} */
 export class One {
   /** @param {Stage} stage @param {Packed} run */
@@ -28,16 +25,16 @@ export class One {
     this.searching = 0;
     const frame = stage.part('.frame');
     frame.innerHTML = PANELS;
-    frame.style.setProperty('--rows', BELOW.length);
     this.part = (/** @type {string} */ selector) => one(frame, selector);
     const [river, cells, scores] = ['.river', '.cells', '.scores'].map(this.part);
     this.river = new River(river, this.lane, this.lane.budget);
     this.cells = new Cells(cells, this.lane);
     this.scores = new Scores(scores, this.lane);
-    this.charts = /** @type {Chart[]} */ ([
-      this.river, this.cells, this.scores, new States(this.part('.states'), run.lanes[0].states, this.dialog.changes),
-      ...BELOW.map((Below) => new Below(frame.appendChild(make('section', { className: 'panel below' })), this.lane)),
-    ]);
+    frame.classList.toggle('some', run.shows !== '');
+    for (const panel of frame.children) panel.hidden = run.shows && !run.shows.split(' ').some((/** @type {string} */ name) => panel.matches(`.${name}`));
+    const states = new States(this.part('.states'), run.shows ? [] : run.lanes[0].states, this.dialog.changes);
+    this.charts = /** @type {Chart[]} */ ([this.river, this.cells, this.scores, states]
+      .filter((_, k) => !this.part(['.past', '.now', '.decision', '.past'][k]).hidden));
     this.why = new Why(this.part('.why'), this.lane, run.lanes[0].origin, () => stage.choose(null));
     river.setAttribute('aria-label', `The kept entries of ${this.dialog.turns} turns by age and topic`);
     listenToMarks(stage, cells, this.cells.marks, 3);

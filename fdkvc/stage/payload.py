@@ -29,10 +29,14 @@ RULE_BIT, PROTECTED_BIT = 3, 5
 """Where a flag keeps the rule and the protection; the status has the bits below."""
 
 
-def pack(run: Run, name: str) -> bytes:
-    """Return a run for the browser, with all that any turn shows; `name` identifies it."""
+def pack(run: Run, name: str, shows: str = "") -> bytes:
+    """Return a run for the browser, with all that any turn shows; `name` identifies it.
+
+    The stage `shows` these of its panels, or all.
+    """
     trace, dialogs = run.trace, run.dialogs
-    more = {"headlines": [headline(trace, dialogs, 0, turn) for turn in range(dialogs.turns)]}
+    headlines = [headline(trace, dialogs, 0, turn) for turn in range(dialogs.turns)]
+    more = {"headlines": headlines, "shows": shows}
     return _packed("one", run, name, [_lane(run)], _columns(run.entries, run.terms), more)
 
 
@@ -58,7 +62,7 @@ class DialogText:
     `turns` has each turn's text with its `Recording.piece_lengths`, and `topics` the name of each
     letter. `needed` are tokens that a `source`, such as a service call, needs later. `demands` has
     the turn, the source and the values of each; a value has words on every lane, empty where the
-    lane held it, and the tokens of its mentions.
+    lane held it, and the tokens of its mentions. Words are underlined `of` a lane at first.
     """
 
     speakers: tuple[str, ...]
@@ -66,6 +70,7 @@ class DialogText:
     topics: tuple[str, ...]
     needed: tuple[int, ...]
     source: str
+    of: int
     demands: Sequence[Mapping[str, Any]]
 
     def mentions(self, token: int) -> Sequence[Sequence[int]]:
@@ -139,6 +144,7 @@ def _dialog(dialogs: DialogBatch, choice: ChosenDialog) -> Mapping[str, Any]:
         "names": topics.tolist(),
         "named": which.tolist() if len(topics) > len(dialogs.topic_names) else None,
         "words": list(choice.words),
+        "values": choice.values,
         "spans": choice.spans,
     }
 

@@ -33,7 +33,7 @@ const BY_KIND = 1000; // the first hue of a kind of span; those before are of to
 
 export class Dialog {
   /** @param {DialogHead} head @param {Paint[]} palette @param {Paint} topicless */
-  constructor({ topics, current, bounds, changes, names, named, words, spans }, palette, topicless) {
+  constructor({ topics, current, bounds, changes, names, named, words, values, spans }, palette, topicless) {
     this.topics = topics;
     this.current = current;
     this.bounds = bounds;
@@ -41,6 +41,7 @@ export class Dialog {
     this.palette = palette;
     this.topicless = topicless;
     this.words = words.map((word) => word.trim());
+    this.values = new Map(values.flatMap(([text, tokens]) => tokens.map((token) => [token, { text, tokens }])));
     this.turns = current.length;
     this.born = new Uint16Array(bounds[this.turns]);
     current.forEach((_, turn) => this.born.fill(turn, bounds[turn], bounds[turn + 1]));
@@ -55,6 +56,12 @@ export class Dialog {
 
   /** @param {number} token @returns {number} the place of its topic, -1 for none; or that of its kind of span */
   hueOf(token) { return this.byKind ? BY_KIND + this.kinds[token] : this.current[this.born[token]]; }
+
+  /** @param {number[]} tokens */
+  phrase(tokens) {
+    const value = this.values.get(tokens[0]);
+    return value?.tokens.length === tokens.length ? value.text : tokens.map((token) => this.words[token]).join(' ');
+  }
 
   /** @param {number} token @returns {string} a key of `SPANS`; nothing where it is not known */
   kindOf(token) { return this.kinds.length ? KINDS_OF_SPAN[this.kinds[token]] : ''; }

@@ -38,6 +38,11 @@ class ChosenDialog(ABC):
         return ()
 
     @property
+    def values(self) -> list[tuple[str, tuple[int, ...]]]:
+        """Each value that is needed later, with its tokens where it is said."""
+        return []
+
+    @property
     def spans(self) -> tuple[tuple[int, str], ...]:
         """The first token of each span, and its kind as in `SPAN_KINDS`; empty without kinds."""
         return ()

@@ -2,7 +2,7 @@
 
 import { one } from './dom.js';
 import { LANE, LEFT, axisOf, bandOf, columnsOf, drawnWidth, footOf, spanOf } from './layout/scores.js';
-import { Marks, NOWHERE, fitted, line, lookOf, theme, words, zigzag } from './marks.js';
+import { Marks, NOWHERE, fitted, line, lookOf, theme, words, cut } from './marks.js';
 import { number, signed } from './numbers.js';
 
 export class Scores {
@@ -46,7 +46,7 @@ export class Scores {
       const shares = this.spans.map(({ share }, k) => share(lane.values[k][i]));
       const at = [left, y - tall / 2, drawnWidth(width), tall, 1, ...shares];
       const hue = lane.dialog.hueOf(lane.token[i]);
-      return /** @type {[number, Target]} */ ([lane.token[i], { at, hue, look: lookOf(lane, i), dialog: lane.dialog }]);
+      return /** @type {[number, Target]} */ ([lane.token[i], { at, hue, look: lookOf(lane, i), dialog: lane.dialog, text: lane.dialog.letter(hue) }]);
     }));
     const off = (/** @type {number} */ by) => (/** @type {At} */ [x, y, w, h, , ...shares]) => [x, y + by, w, h, 0, ...shares.map(() => 0)];
     this.marks.go(targets, { glide, from: off(-18), to: off(18) });
@@ -80,7 +80,7 @@ export class Scores {
       words(pen, number(tick, digits), LEFT - 8, y + 4, { align: 'right' });
       line(pen, [[LEFT - 4, y], [width, y]], { stroke: theme.faint });
     }
-    for (const y of axis.breaks) zigzag(pen, LEFT - 4, width, y);
+    for (const y of axis.breaks) cut(pen, LEFT - 4, width, y);
     if (cutoff === null) return;
     const y = axis.y(cutoff);
     line(pen, [[LEFT - 4, y], [width, y]], { dash: [5, 3], width: 1.2 });

@@ -72,13 +72,10 @@ export class Stage {
     this.part('input').max = dialog.turns - 1;
     this.part('.scrub').style.setProperty('--turns', dialog.turns);
     const starts = cellStarts(dialog.current);
+    this.part('.turns').classList.toggle('unlettered', dialog.turns > 40);
     this.part('.turns').replaceChildren(...starts.map((turn, at) => {
-      const hue = dialog.current[turn];
-      const { fill, ink, hatched } = dialog.paint(hue);
-      const cell = make('span', { className: hatched ? 'hatched' : '' }, dialog.turns <= 40 ? dialog.letter(hue) : '');
+      const cell = tile(dialog, dialog.current[turn]);
       cell.style.flexGrow = `${(starts[at + 1] ?? dialog.turns) - turn}`;
-      cell.style.background = fill;
-      cell.style.color = ink;
       return cell;
     }));
     this.part('.hues').hidden = !dialog.kinds.length || run.kind === 'transcript';

@@ -1,23 +1,24 @@
-"""Six scenes for newcomers to KV caches; the numbers in their sentences come from the runs.
+"""Seven scenes for newcomers to KV caches; the numbers in their sentences come from the runs.
 
-The last is told from the recording of a pretrained model.
+The last two are told from shipped results: a pretrained model's reading, and agent conversations.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from fdkvc.corpora.recordings import Recording
 from fdkvc.dialogs import DialogBatch
 from fdkvc.experiments.benchmark import Benchmark
+from fdkvc.experiments.shipped_tables import agents_table
 from fdkvc.explain.recorded_damage import shipped_damage
-from fdkvc.policies import Policy, policy_named
+from fdkvc.policies import Policy, policy_named, read_policy
 from fdkvc.run.evidence import demand_results
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Trace
-from fdkvc.stage.moments import Spoken, failed_call, ranks_of, rescued
+from fdkvc.stage.moments import Failure, Spoken, failed_call, ranks_of, rescued
 from fdkvc.stage.run import DialogChoice, Run, build_run
 from fdkvc.synthetic.scenarios import World, scenario_named
 from fdkvc.words import count, percent
@@ -31,30 +32,37 @@ TITLES = (
     "The call fails",
     "Bring it back",
     "The first token",
+    "What to use, and what is open",
 )
 
 
 @dataclass(frozen=True, eq=False)
 class Chapter:
-    """A scene of the story: a turn of a run, three sentences, and something to try.
+    """A scene of the story: a turn of a run, sentences, and something to try.
 
-    `token` is the entry selected at first, if any; `trial` says what to try on `page`, which opens
-    with the parameters of `link`. Without a run, it shows the `shipped_damage`.
+    `token` is the entry selected at first, if any. The stage `shows` these panels, and a phrase of
+    `lights` lights up a panel or an entry. `task` says what to do here; `trial` says what to try on
+    `page`, which opens with the parameters of `link`. Without a run, it shows shipped results.
     """
 
     title: str
     run: Run | None
     turn: int
     token: int | None
-    sentences: tuple[str, str, str]
+    sentences: tuple[str, ...]
     trial: str
     page: str
     link: Mapping[str, str]
+    task: str = ""
+    shows: str = ""
+    lights: Mapping[str, str] = field(default_factory=dict)
 
 
 def story(recordings: Sequence[Recording]) -> list[Chapter]:
-    """Return the scenes; the fourth and fifth only if a call in these dialogs fails."""
-    return [_fills(), _misleads(), _returns(), *_fails(recordings), _sinks()]
+    """Return the scenes but the last; a call in these dialogs has to fail."""
+    failure = failed_call(recordings, policy_named(POLICY), Benchmark.budget)
+    assert failure is not None
+    return [_fills(failure.run), _misleads(), _returns(), *_fails(failure, recordings), _sinks()]
 
 
 def _run(scenario: str, policy: str) -> Run:
@@ -67,22 +75,24 @@ def _held(run: Run, turn: int) -> Counter[str]:
     return Counter(run.dialogs.topics_of(0, kept[kept >= 0]))
 
 
-def _fills() -> Chapter:
-    run = _run("mixed", POLICY)
-    budget, new = run.trace.budget, int(run.dialogs.turn_tokens)
+def _fills(run: Run) -> Chapter:
+    budget, bounds = run.trace.budget, run.dialogs.bounds[0]
     turn = int(np.flatnonzero((run.trace.kept[0] >= 0).all(axis=1))[0])
-    before = _held(run, turn - 1).total() if turn else 0
+    before, new = _held(run, turn - 1).total(), int(bounds[turn + 1] - bounds[turn])
     sentences = (
-        f"Each turn adds {count(new, 'token')} (pieces of words), and a language model stores an "
-        "entry for each in its cache, so that it does not have to read them again.",
-        f"This cache has room for {count(budget, 'entry', 'entries')}, and in turn {turn} it is "
-        "full.",
-        "From now on a policy decides which entries to evict, starting with "
+        "A language model reads a dialog in tokens, here words, and stores an entry for each in "
+        "its cache, so that it does not have to read it again.",
+        f"This cache has room for {count(budget, 'entry', 'entries')}: the dialog "
+        f"“{run.dialog.title}” has filled {before}, and turn {turn} adds {new}.",
+        f"From now on a policy decides which entries to evict, starting with "
         f"{before + new - budget} in this turn; the model can no longer use them.",
     )
     link = {"scenario": "mixed", "seed": f"{SEED}", "policy": POLICY, "budget": "40"}
-    trial = "give the cache room for only 40 entries"
-    return Chapter(TITLES[0], run, turn, None, sentences, trial, "step", link)
+    trial = "a dialog of topics A, B and C, with room for only 40 entries"
+    task = "Press Play, and watch words come and go."
+    lights = {"cache": "now", "evict": "gone-title"}
+    shown = run, turn, None, sentences, trial, "step", link, task, "now", lights
+    return Chapter(TITLES[0], *shown)
 
 
 def _misleads() -> Chapter:
@@ -95,7 +105,8 @@ def _misleads() -> Chapter:
     window = float(run.trace.policy.settings["window"].default)
     late = 1 - float(score[since - 1] / score[turn])
     sentences = (
-        f"The dialog moves to topic {new} in turn {since} and stays there.",
+        f"This dialog is drawn, not written: its topics are letters. It moves to topic {new} in "
+        f"turn {since} and stays there.",
         f"The policy H2O gives {percent(1 - window)} of its cache to the entries with the most "
         f"attention so far: after turn {turn}, {_held(run, turn)[old]} of its {run.trace.budget} "
         f"entries are still about topic {old}.",
@@ -104,7 +115,11 @@ def _misleads() -> Chapter:
     )
     link = {"scenario": "shift", "seed": f"{SEED}", "policies": "fifo,h2o", "turn": f"{turn}"}
     trial = "compare H2O with FIFO, which keeps the newest entries"
-    return Chapter(TITLES[1], run, turn, token, sentences, trial, "compare", link)
+    task = f"Step back to turn {since}, and see what topic {old} never gives up."
+    lights = {f"still about topic {old}": "past", "marked entry": f"{token}", "its score": "why"}
+    return Chapter(
+        TITLES[1], run, turn, token, sentences, trial, "compare", link, task, "past why", lights
+    )
 
 
 def _returns() -> Chapter:
@@ -123,7 +138,11 @@ def _returns() -> Chapter:
     link = {"scenario": "mixed", "seed": f"{SEED}", "policy": POLICY, "gamma": "0.6"}
     link |= {"turn": f"{turn}", "entry": f"{token}"}
     trial = "let importance fade faster (γ = 0.6)"
-    return Chapter(TITLES[2], run, turn, token, sentences, trial, "step", link)
+    task = "Step one turn back, and find the marked entry in the order of scores."
+    lights = {f"entries about topic {topic}": "past", "marked entry": f"{token}"}
+    lights[f"rank {now}"] = "decision"
+    shown = run, turn, token, sentences, trial, "step", link, task, "past decision", lights
+    return Chapter(TITLES[2], *shown)
 
 
 @dataclass(frozen=True)
@@ -140,30 +159,28 @@ class _Pinned(Spoken):
         return simulate(policy, dialogs, budget, pinned=np.array([self.tokens]))
 
 
-def _fails(recordings: Sequence[Recording]) -> list[Chapter]:
+def _fails(failure: Failure, recordings: Sequence[Recording]) -> list[Chapter]:
     """Return a call whose argument is evicted, and the same call with that argument protected."""
-    policy = policy_named(POLICY)
-    failure = failed_call(recordings, policy, Benchmark.budget)
-    if failure is None:
-        return []
-    demand, spoken = failure.demand, failure.run.dialog
+    demand, run, token, spoken = failure.demand, failure.run, failure.token, failure.run.dialog
+    policy = run.trace.policy
     assert isinstance(spoken, Spoken)
     (mentions,) = (place for need, place in spoken.recording.evidence if need is demand)
     pinned = _Pinned(spoken.name, spoken.recording, tuple(map(int, mentions[-1])))
     again = build_run(pinned, policy, Benchmark.budget)
     results = demand_results(again.trace, spoken.recording)
     (met,) = (result.met[0] for result in results if result.demand is demand)
-    left = int(np.isin(pinned.tokens, failure.run.trace.kept[0, demand.turn - 1]).sum())
+    left = int(np.isin(pinned.tokens, run.trace.kept[0, demand.turn - 1]).sum())
+    value, word = f"“{demand.value}”", f"“{spoken.words[token]}”"
     lost = (
         f"In the dialog “{spoken.name}” the assistant calls {demand.source} in turn "
-        f"{demand.turn} and needs the {demand.slot}, “{demand.value}”.",
+        f"{demand.turn} and needs the {demand.slot}, {value}.",
         f"It was last mentioned in turn {demand.mentions[-1].turn}, and in turn {failure.turn} "
-        f"{policy.title} evicts its word “{spoken.words[failure.token]}”.",
+        f"{policy.title} evicts its word {word}.",
         f"So the call finds {left or 'none'} of the "
         f"{count(len(pinned.tokens), 'entry', 'entries')} that it needs.",
     )
     kept = (
-        f"The same dialog with “{demand.value}” protected: its "
+        f"The same dialog with {value} protected: its "
         f"{count(len(pinned.tokens), 'entry stays', 'entries stay')}, whatever their scores.",
         f"The cache is no larger: after turn {demand.turn} it holds "
         f"{count(_held(again, demand.turn).total(), 'entry', 'entries')}.",
@@ -173,14 +190,21 @@ def _fails(recordings: Sequence[Recording]) -> list[Chapter]:
     link = {"file": "dialogues", "dialog": f"{at}", "policies": f"fifo,{POLICY}"}
     link |= {"budget": f"{Benchmark.budget}", "turn": f"{failure.turn}"}
     back = {"section": "back"}
-    run, token = failure.run, failure.token
     trials = (
         "read this dialog with two policies, word by word",
         "let a language model answer with evicted words restored",
     )
+    tasks = (
+        f"Click another word that was evicted, and read why. {word} missed the cut by a little.",
+        "Press Play from the first turn: the protected words stay.",
+    )
+    lights = {value: f"{token}", word: f"{token}", "evicts": "why", "The cache": "now"}
+    parts = ("now why", "now")
+    moments = ((run, failure.turn, token, lost), (again, demand.turn, token, kept))
+    pages = (("dialogs", link), ("answers", back))
     return [
-        Chapter(TITLES[3], run, failure.turn, token, lost, trials[0], "dialogs", link),
-        Chapter(TITLES[4], again, demand.turn, token, kept, trials[1], "answers", back),
+        Chapter(TITLES[3 + k], *moments[k], trials[k], *pages[k], tasks[k], parts[k], lights)
+        for k in (0, 1)
     ]
 
 
@@ -215,3 +239,33 @@ def _sinks() -> Chapter:
     link |= {"policies": f"{LOSING},{HEALING}", "look": LOSING}
     trial = "let the model read another dialog, and click a word that eviction hurt"
     return Chapter(TITLES[5], None, full.turn, None, sentences, trial, "answers", link)
+
+
+ENTRIES = 256
+"""The budget of the figures in the last scene."""
+
+
+def closing() -> Chapter:
+    """Return the last scene, from the shipped results on agent conversations."""
+    table = agents_table()
+    rows = table[table.budget == ENTRIES].set_index("policy")
+
+    def held(name: str) -> str:
+        row = rows.loc[name]
+        low, high = (percent(float(row[end])).removesuffix(" %") for end in ("ci_low", "ci_high"))
+        return f"{read_policy(name).title} {percent(float(row['mean']))} ({low} to {high})"
+
+    damages = shipped_damage().damages
+    alone, healed = (float(damages[name].kl.mean()) for name in ("surprisal", "sinks(surprisal)"))
+    sentences = (
+        f"Of what the calls of {rows.n['fifo']} agent conversations need, a cache of {ENTRIES} "
+        f"entries holds: {', '.join(map(held, ('learned', 'surprisal', 'fifo', 'h2o', POLICY)))}.",
+        "To use: Learned or Surprisal, which keep what the model did not expect, with the first "
+        f"tokens protected, as a pretrained model needs them: sinks(surprisal) is off by "
+        f"{healed:.2f} nats a token, without sinks {alone:.2f}.",
+        "Open: in a pretrained model, whether a value is still cached does not predict what its "
+        "answer loses. So judge policies on conversations of your own.",
+    )
+    link = {"file": "rental", "policies": "fifo,surprisal,learned", "section": "all"}
+    trial = "run policies on all dialogs of a file, such as yours"
+    return Chapter(TITLES[6], None, 0, None, sentences, trial, "dialogs", link)

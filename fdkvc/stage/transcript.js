@@ -1,4 +1,4 @@
-// The text of a dialog, and under each word a line for every lane that holds it.
+// The text of a dialog, and a line under each word that a lane holds: of one lane at a time.
 
 import { make, tile } from './dom.js';
 import { listenToKeys, listenToPointer } from './entries.js';
@@ -12,7 +12,6 @@ const WHOLE = 5000; // tokens of a dialog whose words are all elements; of a lon
 const AHEAD = 2; // turns before and after the shown one whose words are made elements while nothing moves
 const AGAIN = 3; // times that a turn is brought into view
 const LATER = 300; // milliseconds after the first rows until all are laid out
-const LETTER = 0.5; // of the font's size: what a character takes of a line, about
 
 /** @implements {Scene} */
 export class Transcript {
@@ -36,17 +35,24 @@ export class Transcript {
     this.turns = text.turns.map(([text], turn) => this.#turn(text, turn));
     this.opened = /** @type {Set<number>} */ (new Set()); // turns whose words are elements
     this.figures = this.lanes.map(() => make('small'));
-    const who = this.lanes.map((lane, k) => make('li', {}, make('em', { className: `word k${k}` }, '\u2003'), make('b', { 'data-policy': lane.hued }, lane.label), this.figures[k]));
+    this.of = text.of;
+    this.tints = run.lanes.map(({ tint }) => tint);
+    const who = make('div', { className: 'who', role: 'radiogroup', 'aria-label': 'Underlined policy' }, ...this.lanes.map((lane, k) => make('label', {},
+      make('input', { type: 'radio', name: 'underlined', value: k, checked: k === text.of ? '' : null }),
+      make('em', { className: 'word held', style: `--track: var(--tint-${this.tints[k]})` }, '\u2003'), make('b', { 'data-policy': lane.hued }, lane.label), this.figures[k])));
+    who.addEventListener('change', ({ target }) => {
+      this.#pick(Number(/** @type {HTMLInputElement} */ (target).value));
+      this.#mark(this.words.keys());
+    });
     this.box = make('div', { className: 'dialog-words', role: 'listbox', tabindex: 0, 'aria-label': 'Transcript' }, ...this.turns.map(({ row }) => row));
     const frame = stage.part('.frame');
-    frame.style.setProperty('--lanes', this.lanes.length);
-    run.lanes.forEach(({ tint }, k) => frame.style.setProperty(`--track-${k}`, `var(--tint-${tint})`));
     frame.className = 'frame reading';
     stage.part('[data-go=picture]').hidden = true; // its marks are the page's own, which draws no picture
     frame.replaceChildren(
-      make('section', { className: 'panel text' }, make('ul', { className: 'who' }, ...who), this.box, this.#key()),
+      make('section', { className: 'panel text' }, who, this.box, this.#key()),
       this.why.box,
     );
+    this.#pick(text.of);
     this.long = this.dialog.born.length > WHOLE;
     this.box.classList.toggle('long', this.long);
     if (!this.long) this.turns.forEach((_, turn) => this.#open(turn));
@@ -70,7 +76,7 @@ export class Transcript {
   /** @param {string} text @param {number} turn */
   #turn(text, turn) {
     const topic = this.dialog.current[turn] < 0 ? null : tile(this.dialog, this.dialog.current[turn]);
-    const speaker = this.text.speakers[turn];
+    const speaker = SPANS[this.dialog.kindOf(this.#tokens(turn).at(-1) ?? -1)] ?? this.text.speakers[turn];
     const words = make('div', { role: 'none' }, text);
     // Whose words are neither the user's nor the assistant's is marked.
     const kinds = new Set(this.#tokens(turn).map((token) => this.dialog.kindOf(token)));
@@ -127,26 +133,29 @@ export class Transcript {
     return word;
   }
 
-  /** What a turn needed, and who held it. It is a figure of the page, and no word of the transcript.
+  /** What a turn needed, and whether a lane held it. It is a figure of the page, and no word of the transcript.
    * @param {Demands} demands */
   #demands({ source, values }) {
-    const chips = values.map(([what, lost, mentions]) => {
-      const held = this.lanes.filter((_, k) => !lost[k]).map(({ label }) => label);
-      const gone = this.lanes.flatMap(({ label }, k) => (lost[k] ? [`${label} ${lost[k]}`] : []));
-      const all = held.length === this.lanes.length && held.length > 1 ? ['all'] : held;
-      const parts = [held.length ? `✓ ${all.join(', ')}` : '', gone.length ? `✗ ${gone.join(', ')}` : ''].filter(Boolean);
-      const look = { className: gone.length ? 'unmet' : 'met', title: 'Where it was last mentioned, and why it was kept or evicted', 'data-token': mentions[mentions.length - 1][0] };
-      return make('span', look, make('b', {}, what), ` ${parts.join(' · ')}`);
-    });
+    const chips = values.flatMap(([what, lost, mentions]) => lost.map((words, k) => make('span', {
+      className: words ? 'unmet' : 'met', title: 'Where it was last mentioned, and why it was kept or evicted',
+      'data-lane': k, 'data-token': mentions[mentions.length - 1][0],
+    }, make('b', {}, what), words ? ` ✗ ${words}` : ' ✓ held')));
     return make('div', { className: 'demands', role: 'none', hidden: '' }, make('b', {}, source), ...chips);
+  }
+
+  // Words and needed values are marked by what became of them in one lane.
+  #pick(/** @type {number} */ lane) {
+    this.of = lane;
+    this.box.style.setProperty('--track', `var(--tint-${this.tints[lane]})`);
+    for (const chip of /** @type {any} */ (this.box.querySelectorAll('[data-lane]'))) chip.hidden = Number(chip.dataset.lane) !== lane;
   }
 
   #key() {
     const { source, topics } = this.text;
     const signs = [
-      [make('em', { className: 'word k0' }, '\u2003'), 'still in the cache'],
-      [make('em', { className: 'word g0' }, '\u2003'), 'evicted in this turn'],
-      [make('s', {}, 'struck out'), 'in no cache'],
+      [make('em', { className: 'word held' }, '\u2003'), 'still in the cache'],
+      [make('em', { className: 'word gone' }, '\u2003'), 'evicted in this turn'],
+      [make('s', {}, 'struck out'), 'no longer in it'],
       ...(source ? [[make('b', {}, 'bold'), `a later ${source} needs it`]] : []),
       ...topics.flatMap((name, hue) => (name === this.dialog.label(hue) ? [] : [[tile(this.dialog, hue), name]])),
     ];
@@ -156,12 +165,9 @@ export class Transcript {
   // The page does: at first the rows in view, while others have the height of their text, about; then all.
   layOut() {
     if (!this.long || this.box.classList.contains('whole')) return;
-    const { words } = this.turns[0];
-    const { fontSize, lineHeight } = getComputedStyle(words);
-    const letters = words.clientWidth / (LETTER * parseFloat(fontSize));
+    const letters = this.turns[0].words.clientWidth / 7.5; // in a line, about
     this.turns.forEach(({ row }, turn) => {
-      const lines = Math.max(1, Math.ceil(this.text.turns[turn][0].length / letters));
-      row.style.containIntrinsicBlockSize = `auto ${lines * parseFloat(lineHeight)}px`;
+      row.style.containIntrinsicBlockSize = `auto ${1.6 * Math.ceil(1 + this.text.turns[turn][0].length / letters)}em`;
     });
     setTimeout(() => {
       this.box.classList.add('whole'); // once each row's height is known, a step takes less time
@@ -191,16 +197,13 @@ export class Transcript {
 
   /** Marks words by what became of them up to the shown turn. @param {Iterable<number>} tokens */
   #mark(tokens) {
-    const turns = this.lanes.map((lane) => lane.turn(this.shown));
+    const lane = this.lanes[this.of];
+    const { at } = lane.turn(this.shown);
     const read = this.dialog.bounds[this.shown + 1];
     for (const token of tokens) {
-      let marks = '';
-      turns.forEach(({ at }, k) => {
-        const i = token < read ? at.get(token) : undefined;
-        if (i !== undefined) marks += this.lanes[k].status[i] < EVICTED ? ` k${k}` : ` g${k}`;
-      });
-      const need = this.needed.has(token) ? ' need' : '';
-      const look = `word${token < read && !/k\d/.test(marks) ? ' lost' : ''}${marks}${need}`;
+      const i = at.get(token);
+      const mark = token >= read ? '' : i === undefined ? ' lost' : lane.status[i] < EVICTED ? ' held' : ' lost gone';
+      const look = `word${mark}${this.needed.has(token) ? ' need' : ''}`;
       if (this.marked.get(token) === look) continue;
       this.marked.set(token, look);
       for (const piece of this.words.get(token) ?? []) piece.className = look;
@@ -224,7 +227,7 @@ export class Transcript {
     for (const piece of this.ringed) piece.classList.remove('pointed', 'picked');
     const ring = (/** @type {number | null} */ token, /** @type {string} */ look) => {
       // A value is one thing: all pieces of the mention are marked.
-      const tokens = this.mentions.get(token ?? -1)?.find((pieces) => pieces.includes(token ?? -1)) ?? [token ?? -1];
+      const tokens = this.dialog.values.get(token ?? -1)?.tokens ?? [token ?? -1];
       const words = tokens.flatMap((piece) => this.words.get(piece) ?? []);
       for (const word of words) word.classList.add(look);
       this.ringed.push(...words);

@@ -18,6 +18,7 @@ interface Packed {
   kind: 'one' | 'lanes' | 'transcript';
   name: string;
   headlines: string[];
+  shows: string; // of a run that is alone: the panels that are shown, or all
   dialog: DialogHead;
   palette: Paint[];
   topicless: Paint;
@@ -34,6 +35,7 @@ interface DialogHead {
   names: string[];
   named: number[] | null;
   words: string[];
+  values: [text: string, tokens: number[]][]; // each value that is needed later, with its tokens where it is said
   spans: [token: number, kind: string][];
 }
 
@@ -44,14 +46,11 @@ interface LaneHead {
   pages: number[];
   counts: number[];
   cutoffs: (number | null)[];
-  /** With how many decimals the scores of each turn are written. */
-  digits: number[];
+  digits: number[]; // with how many decimals the scores of each turn are written
   terms: Term[];
-  /** Of a run that is alone: its states, and a sentence where no score has a history. */
-  states: State[];
+  states: State[]; // of a run that is alone: its states, and a sentence where no score has a history
   origin: string;
-  /** Of one of several runs. */
-  hued: boolean;
+  hued: boolean; // of one of several runs
   tint: number;
   places: number;
   note: string;
@@ -68,6 +67,7 @@ interface DialogText {
   turns: [text: string, lengths: number[]][];
   topics: string[];
   needed: number[];
+  of: number; // the lane whose words are underlined at first
   source: string;
   demands: Demands[];
 }
@@ -86,8 +86,7 @@ interface Answer { run: string; turn: number; entry: number; done: boolean; word
 interface Hub {
   view: View | null;
   answer: Answer | null;
-  /** A saved file has no server, and its sentences by turn and token. */
-  alone: { sentences: { [moment: string]: string[] } } | null;
+  alone: { sentences: { [moment: string]: string[] } } | null; // a saved file has no server, and its sentences by turn and token
   tell: { [what: string]: (message: object) => void };
   changed: (what: string) => void;
 }
@@ -97,7 +96,7 @@ interface Surface { pen: CanvasRenderingContext2D; width: number; height: number
 type Point = [x: number, y: number];
 /** x, y, width, height, opacity, and what else a view draws of a mark. */
 type At = number[];
-interface Target { at: At; hue: number; look: string; dialog: Dialog }
+interface Target { at: At; hue: number; look: string; dialog: Dialog; text: string }
 interface Mark extends Target { now: At; start: At; leaves?: boolean }
 
 /** What is shown: a turn, how it is ordered, and whether marks glide to it. */
@@ -105,13 +104,10 @@ interface Shown { turn: number; order: string; glide: boolean }
 
 /** A view of the run on a canvas of its own. */
 interface Chart {
-  /** Measures its box. */
-  layOut(): void;
+  layOut(): void; // measures its box
   show?(shown: Shown): void;
-  /** Draws what follows the pointer. */
-  point?(turn: number, token: number | null): void;
-  /** Draws what moves; returns whether any still does. */
-  paint?(moment: number, hover: number | null, chosen: number | null): boolean;
+  point?(turn: number, token: number | null): void; // draws what follows the pointer
+  paint?(moment: number, hover: number | null, chosen: number | null): boolean; // draws what moves; returns whether any still does
 }
 
 /** What a stage shows of a packed run. */
@@ -121,15 +117,10 @@ interface Scene {
   show(shown: Shown): void;
   point(turn: number, token: number | null): void;
   paint?(moment: number): boolean;
-  /** Draws again what stands beside the entries. */
-  draw?(): void;
-  /** Names the entries for screen readers. */
-  name(): void;
+  draw?(): void; // draws again what stands beside the entries
+  name(): void; // names the entries for screen readers
   lanes: Lane[];
-  /** Makes ready a turn beside the shown one. */
-  prepare?(turn: number): void;
-  /** Names the entry that is pointed at. */
-  activate(): void;
-  /** Learns that another entry is selected. */
-  settled?(): void;
+  prepare?(turn: number): void; // makes ready a turn beside the shown one
+  activate(): void; // names the entry that is pointed at
+  settled?(): void; // learns that another entry is selected
 }

@@ -12,7 +12,7 @@ import { EVICTED, SPANS } from './record.js';
  * @param {Dialog} dialog @param {number} token @param {boolean} chosen
  * @param {{ words: string, below: string, gone: boolean }} fate @param {() => void} unpin */
 export function heading(dialog, token, chosen, { words, below, gone }, unpin) {
-  const word = dialog.words.length ? `“${dialog.words[token]}” · ` : '';
+  const word = dialog.words.length ? `“${dialog.phrase(dialog.values.get(token)?.tokens ?? [token])}” · ` : '';
   const close = chosen ? make('button', { className: 'close', 'aria-label': 'Unpin this entry', title: 'Unpin (Esc)' }, '×') : null;
   close?.addEventListener('click', unpin);
   const origin = [`topic ${dialog.topicOf(token) || 'none'}`, `from turn ${dialog.born[token]}`, SPANS[dialog.kindOf(token)]];

@@ -1,17 +1,21 @@
 """The story: one scene at a time, with the stage to step through it and something to try."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
+from html import escape
 
 import streamlit as st
 
 from fdkvc.parameters import Field
-from fdkvc.stage.story import HEALING, LOSING, TITLES, Chapter, story
+from fdkvc.report.shipped_agents import agents_chart
+from fdkvc.stage.story import HEALING, LOSING, TITLES, Chapter, closing, story
 from fdkvc.ui.answers.damage import show_recorded
 from fdkvc.ui.dialogs.files import shipped_file
 from fdkvc.ui.kit import fields, sidebar
+from fdkvc.ui.kit.downloads import show_chart
 from fdkvc.ui.kit.fields import held, hold
-from fdkvc.ui.kit.frame import Page
+from fdkvc.ui.kit.frame import Page, page_theme
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.stage.follow import open_on
 from fdkvc.ui.step import stage
@@ -31,7 +35,16 @@ FIELDS = (SCENE, *MOVING)
 def story_chapters() -> list[Chapter]:
     """Return the scenes, made once."""
     file = shipped_file("dialogues")
-    return story([file.recording(at) for at in range(len(file.transcripts))])
+    return [*story([file.recording(at) for at in range(len(file.transcripts))]), closing()]
+
+
+def lit(text: str, lights: Mapping[str, str]) -> str:
+    """Return a text as HTML, in which phrases light up what they name on the stage."""
+    text = escape(text)
+    for phrase, target in lights.items():
+        mark = f'<mark tabindex="0" data-lights="{target}">{escape(phrase)}</mark>'
+        text = text.replace(escape(phrase), mark, 1)
+    return text
 
 
 def show(shown: Page) -> None:
@@ -55,20 +68,26 @@ def show(shown: Page) -> None:
             )
     with st.container(key="story"):
         st.header(Markdown("{} of {} · {}").format(at, len(TITLES), chapter.title), anchor=False)
-        st.markdown(plain(" ".join(chapter.sentences)))
+        task = f"<p><b>{escape(chapter.task)}</b></p>" if chapter.task else ""
+        st.html(f"<p>{lit(' '.join(chapter.sentences), chapter.lights)}</p>{task}")
+    if run is not None:
+        stage.show(page, run, chapter.shows)
+    elif at == len(TITLES):
+        show_chart(page, "agents", agents_chart(page_theme()))
+    else:
+        show_recorded(page, (LOSING, HEALING))
+    with st.container(key="story-trial"):
         st.page_link(
             f"pages/{chapter.page}.py",
             label=Markdown("**Try it:** {}").format(chapter.trial),
             icon=":material/play_circle:",
             query_params=chapter.link,
         )
-    if run is None:
-        show_recorded(page, (LOSING, HEALING))
-        fields.link_writer(page, FIELDS, MOVING)()
-        return
-    stage.show(page, run)
-    st.fragment(stage.answer)(page, run)
     write = fields.link_writer(page, FIELDS, MOVING)
+    if run is None:
+        write()
+        return
+    st.fragment(stage.answer)(page, run)
 
     @st.fragment
     def follow() -> None:

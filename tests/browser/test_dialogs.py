@@ -49,12 +49,20 @@ def expect_turn(page: Page, turn: int) -> None:
     expect(transcript(page)).to_have_attribute("data-turn", f"{turn}")
 
 
+NEEDED = ".demands:not([hidden]) [data-token]:not([hidden])"
+"""What a turn needed, as the underlined policy held it."""
+
+
+def underline(page: Page, policy: str) -> None:
+    page.get_by_role("radiogroup", name="Underlined policy").get_by_label(policy).check()
+
+
 def bring(page: Page, path: Path) -> None:
     page.locator("input[type=file]").set_input_files(path)
 
 
 def marked(page: Page, mark: str) -> list[int]:
-    """Read off the transcript which tokens bear a mark: k0 for what the first policy keeps."""
+    """Read off the transcript which tokens bear a mark: "held" by the underlined policy."""
     return [
         int(token)
         for token in transcript(page)
@@ -72,16 +80,21 @@ def test_a_person_steps_through_a_conversation_and_sees_what_was_forgotten(page:
         page.keyboard.press(key)
         expect_turn(page, turn)
         kept = [sorted(set(trace.kept[0, turn].tolist()) - {-1}) for trace in traces]
-        assert [marked(page, f"k{place}") for place in range(2)] == kept
         before = [set(trace.kept[0, turn - 1].tolist()) for trace in traces]
         new = set(range(RECORDING.starts[turn], RECORDING.starts[turn + 1]))
         gone = [
             sorted((past | new) - set(now) - {-1}) for past, now in zip(before, kept, strict=True)
         ]
-        assert [marked(page, f"g{place}") for place in range(2)] == gone
-        assert set(marked(page, "lost")) == set(range(RECORDING.starts[turn + 1])) - set(
-            kept[0] + kept[1]
-        )
+        for place, label in enumerate(("FIFO", "FD-KVC")):
+            underline(page, label)
+            assert marked(page, "held") == kept[place]
+            assert marked(page, "gone") == gone[place]
+            read = set(range(RECORDING.starts[turn + 1]))
+            assert set(marked(page, "lost")) == read - set(kept[place])
+        page.keyboard.press("ArrowUp")  # from policy to policy, while the turn stays
+        expect(page.get_by_role("radio", name="FIFO")).to_be_checked()
+        expect_turn(page, turn)
+        page.get_by_role("radio", name="FIFO").blur()
 
     box, now = transcript(page).bounding_box(), page.locator(".turn.now").bounding_box()
     assert box is not None
@@ -92,7 +105,7 @@ def test_a_person_steps_through_a_conversation_and_sees_what_was_forgotten(page:
     expect(page.locator(".turn.to-come")).to_have_count(1)
 
     why = page.get_by_role("complementary", name="Why")
-    needed = page.locator(".demands:not([hidden]) [data-token]").last
+    needed = page.locator(NEEDED).last
     needed.click()  # what a call needed leads to the word that was said
     token = needed.get_attribute("data-token")
     expect(why.locator("header")).to_contain_text(f"· token {token}")
@@ -265,10 +278,10 @@ def test_each_piece_of_a_value_has_the_verdict_of_the_value(page: Page) -> None:
         and int(turns[0]) not in (-1, demand.turn)
         and {*mentions[0]} & {*trace.kept[0, demand.turn].tolist()}
     )
-    open_dialogs(page, file="rental", policies="surprisal,fifo", turn=demand.turn)
+    open_dialogs(page, file="rental", policies="fifo,surprisal", turn=demand.turn)
     what = f"{demand.slot} “{demand.value}”"
-    chip = page.locator(".demands:not([hidden]) [data-token]", has_text=what).last
-    expect(chip).to_contain_text(re.compile(rf"Surprisal lost (at once, )?in turn {lost}"))
+    chip = page.locator(NEEDED, has_text=what).last
+    expect(chip).to_contain_text(re.compile(rf"✗ lost (at once, )?in turn {lost}"))
     chip.click()
     for token in mentions[0]:
         word = transcript(page).locator(f".word[data-token='{token}']")
@@ -337,6 +350,8 @@ def test_a_long_dialog_has_elements_for_the_words_near_the_view_and_groups_small
     bring(page, path)
 
     expect_turn(page, last)
+    underline(page, "FIFO")
+    page.get_by_role("radio", name="FIFO").blur()
     for key, turn in (("Home", 0), ("End", last), ("ArrowLeft", last - 1), (None, 5), (None, 31)):
         if key:
             page.keyboard.press(key)
@@ -347,7 +362,7 @@ def test_a_long_dialog_has_elements_for_the_words_near_the_view_and_groups_small
         now = page.locator(".turn.now [data-token]")
         expect(now).to_have_count(lengths[turn])
         new = range(recording.starts[turn], recording.starts[turn + 1])
-        assert set(marked(page, "k0")) & set(new) == set(kept[turn].tolist()) & set(new)
+        assert set(marked(page, "held")) & set(new) == set(kept[turn].tolist()) & set(new)
         assert page.locator(".turn").evaluate_all(WORDLESS) == []
     assert page.locator(".dialog-words [data-token]").count() < sum(lengths) / 3
     page.get_by_role("radio", name="Side by side").click()

@@ -22,6 +22,7 @@ PHONE: ViewportSize = {"width": 390, "height": 844}
 TITLES = [title for pages in PAGES.values() for _, title, _ in pages]
 
 SIDEBAR = {
+    "Start": [],
     "Step through": ["Policy", "Wrapper", "Scenario", "Seed", "Budget"],
     "Compare": ["Policies", "Scenario", "Seed", "Budget"],
     "Dialogs": ["Policies", "File", "Budget"],

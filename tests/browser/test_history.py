@@ -86,7 +86,7 @@ def expect_view(page: Page, turn: int, scenario: str, policy: str) -> None:
 
 
 def test_back_and_forward_move_between_what_was_chosen_also_after_a_reload(page: Page) -> None:
-    page.goto("/?turn=4&embed_options=light_theme")
+    page.goto("/step?turn=4&embed_options=light_theme")
     settled(page)
     before = entries(page)
     step_to(page, 5)
@@ -125,7 +125,7 @@ def test_back_and_forward_move_between_what_was_chosen_also_after_a_reload(page:
 
 @pytest.mark.long
 def test_back_and_forward_go_from_page_to_page(page: Page) -> None:
-    page.goto("/?scenario=shift&policy=h2o&turn=3")
+    page.goto("/step?scenario=shift&policy=h2o&turn=3")
     expect_view(page, 3, "shift", "h2o")
     before = entries(page)
     page.get_by_role("link", name="Compare", exact=True).click()
@@ -165,7 +165,7 @@ def test_back_comes_from_a_file_that_is_not_there_yet(page: Page) -> None:
 
 def test_neither_a_server_that_forgot_nor_a_late_step_takes_anything_back(page: Page) -> None:
     page.add_init_script(FORGET)
-    page.goto("/?scenario=shift&turn=3")
+    page.goto("/step?scenario=shift&turn=3")
     expect_view(page, 3, "shift", "fd-kvc")
     step_to(page, 4)
     choose(page, "Policy", "H2O")
@@ -192,7 +192,7 @@ def test_neither_a_server_that_forgot_nor_a_late_step_takes_anything_back(page: 
 
 def test_the_stage_says_nothing_more_while_another_page_opens(page: Page) -> None:
     page.add_init_script(FORGET)
-    page.goto("/?scenario=mixed&seed=3")
+    page.goto("/step?scenario=mixed&seed=3")
     expect(page.locator(".stage .why")).to_contain_text("All settings and the values tried")
     settled(page).evaluate(
         """() => {

@@ -26,7 +26,7 @@ ENTRY = re.compile(r"\btoken (\d+), topic [^,]+, from turn \d+, (new, evicted|ne
 
 def open_step(page: Page, **view: object) -> None:
     """Open the page by a link; what the link leaves out is at its default."""
-    page.goto("/?" + "&".join(f"{name}={value}" for name, value in view.items()))
+    page.goto("/step?" + "&".join(f"{name}={value}" for name, value in view.items()))
     expect(page.get_by_role("heading", level=1, name="Step through")).to_be_visible()
     settled(page)
     page.emulate_media(reduced_motion="no-preference")

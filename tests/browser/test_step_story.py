@@ -83,7 +83,7 @@ def seen(page: Page) -> str:
 def test_both_questions_are_answered_within_three_actions_and_without_scrolling(page: Page) -> None:
     """Why was this entry evicted, and what would have kept it? Why did H2O keep the stale topic?"""
     page.set_viewport_size({"width": 1440, "height": 900})
-    page.goto("/")
+    page.goto("/step")
     trace = simulate(policy_named("fd-kvc"), DIALOG, 56)
     expect_turn(page, 3, 11)
     (token,) = re.findall(r"token (\d+)", why(page).locator("header").inner_text())
@@ -236,7 +236,7 @@ def test_no_equation_is_cut_and_no_number_broken_on_a_small_screen(page: Page) -
 
 
 def test_a_wrong_link_is_explained_and_the_page_works(page: Page) -> None:
-    page.goto("/?" + "&".join(f"{name}={value}" for name, value, _ in WRONG))
+    page.goto("/step?" + "&".join(f"{name}={value}" for name, value, _ in WRONG))
 
     for _, _, sentence in WRONG:
         expect(page.get_by_text(sentence)).to_be_visible()

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { cellAt, commonest, fitting, gridOf, neighbour, pageOf, sizeOf } from '#stage/layout/cells.js';
+import { cellAt, commonest, fitting, flowOf, gridOf, grouped, neighbour, pageOf, sizeOf } from '#stage/layout/cells.js';
 import { barsOf } from '#stage/layout/course.js';
 import { between, distance } from '#stage/layout/marks.js';
 import { riverAt, riverBox, riverPoint, riverScale } from '#stage/layout/river.js';
@@ -54,6 +54,27 @@ test('cells fit their box, keep pages whole within rows, and are as large as the
   assert.equal(gridOf({ width: 400, height: 300, kept: 1, gone: 0, page: 1, paged: false }).side, 42);
   assert.equal(gridOf({ width: 110, height: 110, kept: 16, gone: 0, page: 1, paged: false }).side, 25);
   assert.equal(gridOf({ width: 400, height: 300, kept: 5000, gone: 0, page: 1, paged: false }).group > 1, true);
+});
+
+test('words stand in rows within their box, kept above evicted, or not at all where they would be too small', () => {
+  cases(200, () => {
+    const room = { width: integer(200, 700), height: integer(150, 500) };
+    const parts = [integer(1, 120), integer(0, 60)].map((many) => range(many, () => 'w'.repeat(integer(1, 90))));
+    const flow = flowOf(parts, room);
+    if (!flow) return;
+    const [kept, gone] = flow.boxes;
+    for (const [x, y, width, height] of [...kept, ...gone]) assert.ok(x >= 0 && y >= 0 && x + width <= room.width && y + height <= room.height);
+    const bottom = Math.max(...kept.map(([, y, , height]) => y + height));
+    for (const [, y] of gone) assert.ok(y >= flow.below && y > bottom);
+    kept.slice(1).forEach(([x, y], k) => assert.ok(y > kept[k][1] || x >= kept[k][0] + kept[k][2]));
+  });
+  assert.equal(flowOf([range(500, () => 'word'), []], { width: 300, height: 200 }), null);
+});
+
+test('neighbours of one value are one cell, and where cells show several, so many of any', () => {
+  const valueOf = (entry) => [undefined, 'a', 'a', undefined, undefined, 'b', 'a'][entry];
+  assert.deepEqual(grouped(range(7), valueOf, 1), [[0], [1, 2], [3], [4], [5], [6]]);
+  assert.deepEqual(grouped(range(7), valueOf, 4), [[0, 1, 2, 3], [4, 5, 6]]);
 });
 
 test('a page over two rows has a frame in each, its empty places, and none once it has left', () => {

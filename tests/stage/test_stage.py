@@ -34,7 +34,7 @@ def run_of(name: str, schedule: str = "AABBA", budget: int = 12) -> Run:
 @every_policy
 def test_what_the_browser_gets_is_the_run(key: str) -> None:
     run = run_of(key)
-    head, (difference, flags, score, *terms) = unpacked(payload(run))
+    head, (difference, flags, score, *terms) = unpacked(payload(run, ""))
     token = np.cumsum(difference, dtype=np.uint32)
     entries = run.entries
 
@@ -99,7 +99,7 @@ def test_sixty_turns_of_a_large_cache_are_sent_in_300_kilobytes() -> None:
     run = load_run(dialog, policy_named("fd-kvc"), 512, ())
 
     assert len(run.entries) > 28_000
-    assert len(payload(run)) < 300_000
+    assert len(payload(run, "")) < 300_000
 
 
 @pytest.mark.parametrize(

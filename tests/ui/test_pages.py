@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from streamlit.testing.v1 import AppTest
 
 from benchmarks import smollm2
 from fdkvc.corpora import gguf_file
+from fdkvc.experiments.shipped_tables import agents_table
 from fdkvc.explain.recorded_damage import SHIPPED
 from fdkvc.explain.tables import entries_table
 from fdkvc.lm import language_model as loading
@@ -35,6 +37,7 @@ from tests.app_pages import (
     open_page,
     settled,
     specs,
+    stage_of,
     told,
 )
 
@@ -57,6 +60,26 @@ def test_the_navigation_has_every_page_and_opens_the_first() -> None:
 
     assert sorted(PATHS) == sorted(f"pages/{file.name}" for file in ROOT.glob("pages/*.py"))
     assert [title.value for title in app.title] == [go_to(FIRST).title[0].value]
+
+
+def test_the_first_page_says_what_was_lost_and_leads_on() -> None:
+    app = new_session().run()
+    (sentence,) = [header.value for header in app.header]
+    assert re.search(r"in turn \d+ needs .* evicted it in turn \d+, by the budget", sentence)
+    assert stage_of(app)["kind"] == "transcript"
+    assert not [*app.number_input, *app.selectbox, *specs(app)]
+    (view,) = [message for message in told(app) if message.get("what") == "view"]
+    assert f"turn {view['turn']} " in sentence
+    (said,) = view["sentences"]
+    assert "was evicted in turn" in said
+
+
+def test_a_link_of_1_0_to_the_first_page_opens_step() -> None:
+    app = new_session()
+    app.query_params["policy"] = "h2o"
+    settled(app.run())
+    assert [title.value for title in app.title] == ["Step through"]
+    assert link_of(app)["policy"] == "h2o"
 
 
 @every_page
@@ -141,9 +164,11 @@ def test_the_sentences_of_the_story_are_true_of_their_runs() -> None:
         return len(now[now["topic"] == topic] if topic else now)
 
     first, *words = (" ".join(chapter.sentences) for chapter in chapters)
-    assert "adds 32 tokens" in first
-    assert f"room for 56 entries, and in turn {fills.turn} it is full" in first
-    assert held(0, fills.turn) == 56 > held(0, fills.turn - 1)
+    before = held(0, fills.turn - 1)
+    new = tables[0].query("turn == @fills.turn")["status"].str.startswith("new").sum()
+    assert "room for 56 entries" in first
+    assert f"has filled {before}, and turn {fills.turn} adds {new}" in first
+    assert held(0, fills.turn) == 56 > before
     gone = (tables[0]["turn"] == fills.turn) & tables[0]["status"].str.contains("evicted")
     assert f"which entries to evict, starting with {gone.sum()} in this turn" in first
 
@@ -236,13 +261,31 @@ def test_without_its_package_a_model_is_seen_in_its_recording(
         assert f"Damage to each word with {title}" in html(settled(tried))
 
 
+def test_the_last_scene_says_what_to_use_from_the_shipped_results() -> None:
+    held, use, still = story_chapters()[6].sentences
+    table = agents_table().set_index(["budget", "policy"])
+    for name, title in (("learned", "Learned"), ("fifo", "FIFO"), ("fd-kvc", "FD-KVC")):
+        row = table.loc[256, name]
+        low, high = 100 * row.ci_low, 100 * row.ci_high
+        assert f"{title} {100 * row['mean']:.0f} % ({low:.0f} to {high:.0f})" in held
+    stored = json.loads(SHIPPED.read_text("utf-8"))["damages"]
+    healed, alone = (np.mean(stored[name]["kl"]) for name in ("sinks(surprisal)", "surprisal"))
+    assert f"off by {healed:.2f} nats a token, without sinks {alone:.2f}" in use
+    assert still.startswith("Open: ")
+    assert len(specs(open_page("story", scene=7))) == 1
+
+
 @pytest.mark.parametrize("scene", [*SCENE.choices][:5])
 def test_a_scene_opens_where_it_says_and_offers_something_to_try(scene: str) -> None:
     app = open_page("story", scene=scene)
     chapter = story_chapters()[int(scene) - 1]
     assert link_of(app)["turn"] == str(chapter.turn)
-    shown = " ".join(text.value for text in app.markdown)
-    assert all(plain(sentence) in shown for sentence in chapter.sentences)
+    shown = re.sub("</?mark[^>]*>", "", html(app))
+    assert all(escape(words) in shown for words in (*chapter.sentences, chapter.task))
+    assert stage_of(app)["shows"] == chapter.shows
+    for phrase, target in chapter.lights.items():
+        named = target.isdecimal() or target in (*chapter.shows.split(), "gone-title")
+        assert named or phrase not in " ".join(chapter.sentences)
     tried = open_page(chapter.page, **chapter.link)
     assert not tried.error
     assert chapter.link.items() <= link_of(tried).items()

@@ -8,6 +8,7 @@ const EDGE = 5; // around the cells, for the ring of those at the border
 const LARGEST = 42;
 const SMALLEST = 4;
 const LETTERED = 11; // a cell with a letter, as those of several entries have
+const [WORDED, LEGIBLE] = [27, 16]; // a row of words, at most and at least
 const TITLE = 30; // between kept and evicted
 
 /** So many columns or a few less, such that no page ends within a row. @param {number} columns @param {number} size */
@@ -39,6 +40,25 @@ export function gridOf({ width, height, kept, gone, page, paged }) {
   }
 }
 
+/** The boxes of words in rows, the evicted below the kept, and where those begin; null where they would be too small.
+ * @param {string[][]} parts @param {{ width: number, height: number }} room */
+export function flowOf(parts, { width, height }) {
+  for (let side = WORDED; side >= LEGIBLE; side -= 1) {
+    let [x, y, below] = [EDGE, EDGE, EDGE];
+    const boxes = parts.map((texts, gone) => {
+      if (gone) [x, y] = [EDGE, (below = y + side + TITLE)];
+      return texts.map((text) => {
+        const wide = Math.min(side * (0.7 + 0.34 * text.length), width - 2 * EDGE);
+        if (x + wide > width - EDGE && x > EDGE) [x, y] = [EDGE, y + side];
+        x += wide;
+        return [x - wide, y, wide - 3, side - 3];
+      });
+    });
+    if (y + side <= height - EDGE) return { boxes, below };
+  }
+  return null;
+}
+
 /** What a cell fills of its place. @param {Grid} grid */
 export const sizeOf = ({ side }) => side - (side > 12 ? 3 : 1);
 
@@ -66,6 +86,18 @@ export function pageOf(grid, first, many, taken) {
     else frames.push({ left, right, top: y, bottom: y + size });
   }
   return { frames, empty, gone: !taken };
+}
+
+/** Entries of one value that are neighbours, or so many of any, in a cell.
+ * @param {number[]} entries @param {(entry: number) => unknown} valueOf @param {number} group */
+export function grouped(entries, valueOf, group) {
+  const cells = /** @type {number[][]} */ ([]);
+  for (const entry of entries) {
+    const [last, value] = [cells.at(-1) ?? [], valueOf(entry)];
+    if (last.length && (group > 1 ? last.length < group : value && valueOf(last[0]) === value)) last.push(entry);
+    else cells.push([entry]);
+  }
+  return cells;
 }
 
 export function commonest(/** @type {number[]} */ values) {

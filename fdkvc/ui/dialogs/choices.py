@@ -175,7 +175,7 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen | None:
         return None
     head, mode = _choose_head(page, recording)
     deciding, budget = deciders(mode, [recording]), fields.number(page, BUDGET)
-    dialogs, transcript = recording.dialogs, recording.transcript
+    dialogs = recording.dialogs
     entries = deciding * dialogs.turns * (budget + dialogs.turn_tokens)
     if deciding > 1 and entries > MAX_JOINT_ENTRIES:
         problems(
@@ -184,9 +184,7 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen | None:
             "choose a smaller budget."
         )
         deciding = 1
-    topics = tuple(turn.topic for turn in transcript.turns)
-    source = file.key + recording.source
-    chosen = files.HeadChoice(transcript.name, recording, source, topics, head, deciding, names)
+    chosen = files.HeadChoice.of(file, recording, names, head, deciding)
     return Chosen(file, vectors, chosen, budget)
 
 

@@ -71,9 +71,6 @@ def headline(name: str, recording: Recording, lane: Lane, lost: Outcome) -> Mark
     """Return what a call or state lacked, who mentioned it when, and which rule evicted it when."""
     demand = lost.demand
     turn, start, _ = demand.mentions[-1]
-    result = lane.run.trace.result(lost.lost)
-    mentioned = np.isin(result.token[0], [token for tokens in lost.mentions for token in tokens])
-    rule = Rule(result.rule[0][mentioned].max(initial=Rule.none))
     of_state = "" if demand.kind == "call" else f"The {name} of "
     return Markdown("{}{} in turn {} needs {} = *{}*, {} in turn {}. {} evicted it {}{}").format(
         of_state,
@@ -85,8 +82,16 @@ def headline(name: str, recording: Recording, lane: Lane, lost: Outcome) -> Mark
         turn,
         lane.label,
         "at once" if lost.lost == turn else f"in turn {lost.lost}",
-        f", by the {rule.name}" if rule else "",
+        _by_rule(lane, lost),
     )
+
+
+def _by_rule(lane: Lane, lost: Outcome) -> str:
+    """Return which rule evicted what was lost, to end a sentence with."""
+    result = lane.run.trace.result(lost.lost)
+    mentioned = np.isin(result.token[0], [token for tokens in lost.mentions for token in tokens])
+    rule = Rule(result.rule[0][mentioned].max(initial=Rule.none))
+    return f", by the {rule.name}" if rule else ""
 
 
 def show_evidence(page: str, chosen: Chosen, lanes: Sequence[Lane]) -> None:
@@ -154,7 +159,12 @@ def _demands(
         ],
         "mentioned by": [SPAN_KINDS[transcript.span_kind(turn, start)] for turn, start, _ in last],
         **{
-            lane.label: [f"{'✓' if cell.lost < 0 else '✗'} {cell.words}" for cell in column]
+            lane.label: [
+                f"✓ {cell.words}"
+                if cell.lost < 0
+                else f"✗ {cell.words}{'' if lane.run.long else _by_rule(lane, cell)}"
+                for cell in column
+            ]
             for lane, column in zip(lanes, zip(*rows, strict=True), strict=False)
         },
     }

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from io import BytesIO
 from itertools import accumulate
+from typing import Self
 
 from fdkvc.corpora.formats import EXAMPLES, read_dialogs
 from fdkvc.corpora.lexical import lexical_recording
@@ -140,6 +141,20 @@ class HeadChoice(Spoken):
     head: int
     deciding: int
     topic_names: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls,
+        file: DialogFile,
+        recording: Recording,
+        topic_names: tuple[str, ...],
+        head: int = 0,
+        deciding: int = 1,
+    ) -> Self:
+        """Return the choice of a head, with a recording of the file as `shown_recording` has it."""
+        topics = tuple(turn.topic for turn in recording.transcript.turns)
+        source, name = file.key + recording.source, recording.transcript.name
+        return cls(name, recording, source, topics, head, deciding, topic_names)
 
     @property
     def alone(self) -> bool:

@@ -29,7 +29,7 @@ def show_view(
         )
         return write
     if view == "words":
-        return show_transcript(page, chosen.head, lanes, write)
+        return show_transcript(page, chosen.head, lanes, lane, write)
     return scenes.show(page, lanes, write) if view == "lanes" else scene.show(page, lane.run, write)
 
 

@@ -1,4 +1,4 @@
-"""The transcript, and under each word the policies that still hold it."""
+"""The transcript, with the words underlined that a policy still holds."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,14 +23,15 @@ DEMANDS = {"call": "service call", "state": "dialogue state"}
 
 
 def show_transcript(
-    page: str, head: HeadChoice, lanes: Sequence[Lane], write: Callable[[], None]
+    page: str, head: HeadChoice, lanes: Sequence[Lane], lane: Lane, write: Callable[[], None]
 ) -> Callable[[], None]:
     """Show the transcript on the stage; return the fragment to call after the page is drawn.
 
-    `write` writes the address after the stage has moved.
+    Words are underlined for `lane` at first; `write` writes the address after the stage has moved.
     """
     recording = head.recording
-    text = _text(recording, head.topic_names, tuple(lane.run for lane in lanes))
+    runs = tuple(lane.run for lane in lanes)
+    text = _text(recording, head.topic_names, runs, lanes.index(lane))
     show_lanes(page, lanes, text)
 
     @st.fragment
@@ -98,7 +99,9 @@ def first_failure(recording: Recording, lane: Lane) -> tuple[int, int | None]:
 
 
 @cached
-def _text(recording: Recording, topics: tuple[str, ...], runs: tuple[Run, ...]) -> DialogText:
+def _text(
+    recording: Recording, topics: tuple[str, ...], runs: tuple[Run, ...], of: int
+) -> DialogText:
     kind, name = demand_kind(recording)
     rows = zip(*(verdicts(run, recording) for run in runs), strict=True)
     rows_of_kind = [row for row in rows if row[0].demand.kind == kind]
@@ -119,6 +122,7 @@ def _text(recording: Recording, topics: tuple[str, ...], runs: tuple[Run, ...]) 
         topics,
         tuple(sorted(needed)),
         name if rows_of_kind else "",
+        of,
         [
             {"turn": turn, "source": source, "values": values}
             for (turn, source, _), values in demands.items()

@@ -20,6 +20,7 @@ from fdkvc.ui.kit.address import scroll_to
 from fdkvc.ui.kit.markdown import plain
 
 PAGES = {
+    "": (("pages/start.py", "Start", ":material/home:"),),
     "Understand": (
         ("pages/story.py", "Story", ":material/auto_stories:"),
         ("pages/step.py", "Step through", ":material/step_over:"),
@@ -40,7 +41,7 @@ PAGES = {
 }
 """The file, title and icon of each page, by the section of the navigation."""
 
-FIRST = "pages/step.py"
+FIRST = "pages/start.py"
 """The page at the address without a path."""
 
 _FRAMED = "framed"
@@ -56,6 +57,8 @@ def run_app() -> None:
     """Set the app up and run the requested page."""
     one_blas_thread()
     page = _navigation()
+    if not page.url_path and st.query_params:  # a link to the page that was here before 1.1
+        st.switch_page("pages/step.py", query_params=st.query_params.to_dict())
     st.set_page_config(page_title=f"{page.title} · FD-KVC Lab")
     st.html(STYLE)
     st.session_state[_FRAMED] = True
@@ -67,13 +70,7 @@ def _navigation() -> StreamlitPage:
     # First, or the browser would ask another machine for a picture of the page's own icon.
     st.set_page_config(page_title="FD-KVC Lab", page_icon="🧊", layout="wide")
     sections = {section: [_page(*page) for page in pages] for section, pages in PAGES.items()}
-
-    def open_first() -> None:
-        st.switch_page(FIRST, query_params=st.query_params.to_dict())
-
-    # Streamlit serves the first page at / alone.
-    alias = st.Page(open_first, url_path="step", visibility="hidden")
-    return st.navigation({**sections, "": [alias]})
+    return st.navigation(sections)
 
 
 def _page(path: str, title: str, icon: str) -> StreamlitPage:

@@ -28,9 +28,9 @@ def name_of_all(runs: Sequence[Run]) -> str:
 
 
 @cached
-def payload(run: Run) -> bytes:
-    """Return a run packed for the browser."""
-    return pack(run, name_of(run))
+def payload(run: Run, shows: str) -> bytes:
+    """Return a run packed for the browser, of which the stage `shows` these panels."""
+    return pack(run, name_of(run), shows)
 
 
 @cached

@@ -143,7 +143,7 @@ def show_downloads(page: str, run: Run, *, uploaded: bool = False) -> None:
     with st.popover("Download", icon=":material/download:"):
         downloads.show_address(uploaded)
         title = f"{run.trace.policy.title} on {run.dialog.title}"
-        save_scene(page, title, lambda: payload(run), [run])
+        save_scene(page, title, lambda: payload(run, ""), [run])
         parts = run.trace, run.dialogs, run.more, run.dialog.words
         downloads.download_files(page, lambda: trace_files(*parts), ["entries.csv", "turns.csv"])
         downloads.download_pictures(page, downloads.shown_charts(page), ["metrics"])

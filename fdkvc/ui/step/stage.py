@@ -16,9 +16,9 @@ from fdkvc.ui.stage.follow import follow as follow_stage
 from fdkvc.words import percent
 
 
-def show(page: str, run: Run) -> None:
-    """Show the run as the stage, which steps through it in the browser."""
-    draw(page, payload(run))
+def show(page: str, run: Run, shows: str = "") -> None:
+    """Show the run as the stage, which steps through it in the browser, or some of its panels."""
+    draw(page, payload(run, shows))
 
 
 def follow(page: str, run: Run) -> int:

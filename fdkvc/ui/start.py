@@ -1,0 +1,58 @@
+"""The first page: words of a dialog that a cache has lost, and three ways on."""
+
+import streamlit as st
+
+from fdkvc.policies import policy_named
+from fdkvc.ui.dialogs.evidence import headline
+from fdkvc.ui.dialogs.files import HeadChoice, shipped_file, shown_recording
+from fdkvc.ui.dialogs.transcript import DEMANDS, Outcome, show_transcript, verdicts
+from fdkvc.ui.kit.frame import Page, panel, side_by_side
+from fdkvc.ui.kit.lanes import Lane, load_lanes
+from fdkvc.ui.kit.markdown import Markdown
+from fdkvc.ui.stage.follow import open_on
+
+PAGE = "start"
+FILE, POLICY, BUDGET = "evening", "fd-kvc", 48
+
+DOORS = (
+    ("Understand", "story", "auto_stories", "seven scenes"),
+    ("Judge my conversations", "dialogs", "forum", "which policy, how much cache"),
+    ("Check the paper", "benchmark", "leaderboard", "its tables, measured again"),
+)
+
+
+def moment() -> tuple[HeadChoice, Lane, Outcome]:
+    """Return a dialog, a run over it, and what a call needed that was evicted before it."""
+    file = shipped_file(FILE)
+    head = HeadChoice.of(file, *shown_recording(file, 0, "annotated", "", None))
+    (lane,) = load_lanes(head, [policy_named(POLICY)], BUDGET)
+    later = (
+        lost
+        for lost in verdicts(lane.run, head.recording)
+        if lost.demand.kind == "call" and lost.demand.mentions[-1].turn < lost.lost
+    )
+    return head, lane, next(later)
+
+
+def show(shown: Page) -> None:
+    """Show the doors, and what was lost: in a sentence, and in the dialog."""
+    with shown.beside_title:
+        st.page_link("pages/step.py", label="Step through", icon=":material/step_over:")
+    with side_by_side("doors"):
+        for name, to, icon, words in DOORS:
+            with panel(f"door-{to}"):
+                label = Markdown("**{}:** {}").format(name, words)
+                st.page_link(
+                    f"pages/{to}.py", label=label, icon=f":material/{icon}:", width="stretch"
+                )
+    head, lane, lost = moment()
+    open_on(PAGE, {}, lambda: (lost.demand.turn, lost.mentions[-1][0]))
+    with st.container(key="headline"):
+        sentence = headline(DEMANDS["call"], head.recording, lane, lost)
+        st.header(Markdown("{}.").format(sentence), anchor=False)
+    follow = show_transcript(PAGE, head, [lane], lane, lambda: None)
+    st.caption(
+        "Vectors: letters of words without meaning, so here a score is age and chance. Dialogs has "
+        "those of a language model."
+    )
+    follow()
