@@ -14,7 +14,7 @@ from benchmarks import ROOT
 from benchmarks.live_app import open_chromium
 from fdkvc.commands.main import main as command
 
-PICTURES = {"step": "scene3.html", "answer": "answer.html", "agents": "agents.html"}
+PICTURES = {"step": "scene3.html", "answer": "answer.html", "judged": "judged.html"}
 """The page of the gallery that each picture shows."""
 
 SIZE = {"width": 1440, "height": 940}
@@ -36,7 +36,7 @@ def main() -> None:
             page.locator(".stage .where, .back, svg").first.wait_for()
             page.evaluate("() => new Promise(done => requestIdleCallback(() => done()))")
             picture = folder / f"{name}.png"
-            shown_part = page.locator("section") if name == "agents" else page
+            shown_part = page.locator("section") if name == "judged" else page
             picture.write_bytes(small_png(shown_part.screenshot(animations="disabled")))
             print(f"{picture}, {picture.stat().st_size / 1024:.0f} KiB")
 

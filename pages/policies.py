@@ -12,5 +12,5 @@ with page(
     "its equations and its source.",
 ) as shown:
     st.header("Which one should I use?", anchor=False)
-    policies.show_agents(shown.name)
+    policies.show_judged(shown.name)
     policies.open_section(shown.name)

@@ -23,19 +23,27 @@ import pandas as pd
 from benchmarks import options
 from fdkvc.commands.main import main as command
 from fdkvc.corpora.formats import read_transcripts
-from fdkvc.experiments.shipped_tables import JUDGED
+from fdkvc.corpora.transcripts import SPAN_KINDS
+from fdkvc.experiments.judged import JUDGED
+from fdkvc.experiments.summary import mean_table, paired_differences
 from fdkvc.lm.head_recordings import encode_dialog
 from fdkvc.lm.language_model import shared_language_model
 
 MODEL, SEED = "smollm2", 0
 
+METRICS = (
+    *("kl", "kl_p99", "nats", "same_best", "values_right", "values_right_of_full"),
+    *(f"values_right_of_full_{age}" for age in ("recent", "middle", "old")),
+    *(f"values_right_of_full_{kind}" for kind in SPAN_KINDS),
+)
+
 MOST = 2600
 """Tokens of a conversation, so that many are read in the time of a few long ones."""
 
-BASELINE = "sinks(surprisal)"
+BASELINE = "sinks(h2o)"
 
-BY_TEXT = ("fifo", "sink", "sinks(random)", "surprisal", BASELINE, "sinks(learned)")
-BY_ATTENTION = ("h2o", "sinks(h2o)", "sinks(tova)", "sinks(snapkv)", "fd-kvc")
+BY_TEXT = ("fifo", "sink", "sinks(random)", "surprisal", "sinks(surprisal)", "sinks(learned)")
+BY_ATTENTION = ("h2o", BASELINE, "sinks(tova)", "sinks(snapkv)", "fd-kvc")
 WITH_FD_KVC = ("sinks(fd-kvc)", "sinks(window(fd-kvc))")
 
 
@@ -54,7 +62,7 @@ class Part:
 PARTS = {
     "SGD": Part("sgd/dev.json.xz", 1, (128,), "head", (*BY_TEXT, *BY_ATTENTION, *WITH_FD_KVC)),
     "SGD, whole model": Part(
-        "sgd/dev.json.xz", 1, (128,), "model", (BASELINE, "sinks(h2o)", "sinks(tova)")
+        "sgd/dev.json.xz", 1, (128,), "model", ("sinks(surprisal)", BASELINE, "sinks(tova)")
     ),
     "BFCL": Part("agents/bfcl_dev.json.xz", 4, (512,), "head", (*BY_TEXT[1:], *BY_ATTENTION[1:4])),
     "τ-bench": Part(
@@ -90,7 +98,7 @@ def run(part: Part, data: Path, out: Path, dialogs: int) -> None:
     given: Sequence[str] = (
         *("answers", "--model", MODEL, "--dialogs", str(file), "--policies", *part.policies),
         *("--budgets", *map(str, part.budgets), "--decides", part.decides),
-        *("--baseline", BASELINE, "--workers", "1", "--out", str(out)),
+        *("--workers", "1", "--out", str(out)),
     )
     command(given)
 
@@ -102,13 +110,13 @@ def main() -> None:
     for name, part in PARTS.items():
         out = asked.out / name.replace(", ", "-").replace(" ", "-")
         run(part, asked.data, out, asked.dialogs)
-        means = pd.read_csv(out / "answers_summary.csv")
-        differences = pd.read_csv(out / "answers_paired.csv").rename(
-            columns={"mean_diff": "difference", "ci_low": "diff_low", "ci_high": "diff_high"}
-        )
-        shared = ["policy", "budget", "metric"]
-        columns = [*shared, "difference", "diff_low", "diff_high"]
-        table = means.merge(differences[columns], on=shared, how="left")
+        rows = pd.read_csv(out / "answers.csv")
+        rows = rows[rows.metric.isin(METRICS)]
+        differences = paired_differences(rows, BASELINE)
+        shared, ends = ["policy", "budget", "metric"], ("mean_diff", "ci_low", "ci_high")
+        named = dict(zip(ends, ("difference", "diff_low", "diff_high"), strict=True))
+        changes = differences[[*shared, *ends]].rename(columns=named)
+        table = mean_table(rows).merge(changes, on=shared, how="left")
         tables.append(table.assign(data=name, decides=part.decides))
     pd.concat(tables).round(6).to_csv(JUDGED, index=False)
 

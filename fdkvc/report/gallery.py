@@ -8,9 +8,9 @@ from fdkvc.explain.recorded_damage import shipped_damage
 from fdkvc.report.answer import answer_page
 from fdkvc.report.damage import recorded_page
 from fdkvc.report.document import papers_report
+from fdkvc.report.judged import TITLE, judged_report
 from fdkvc.report.page import css, page
 from fdkvc.report.scene import moment_scene, scene_html
-from fdkvc.report.shipped_agents import agents_report
 from fdkvc.stage.story import HEALING, LOSING, story
 
 
@@ -26,11 +26,11 @@ def gallery_files(recordings: Sequence[Recording]) -> dict[str, str]:
             files[name] = scene_html(scene)
         items.append((name, title, words))
     again = "An answer that fails and is brought back"
-    paper, shipped = "The paper's tables, figures and claims", "By policy and budget."
+    paper, shipped = "The paper's tables, figures and claims", "By policy."
     for name, text, title, words in (
         ("answer.html", answer_page(again), again, "Which evicted word would have made it right."),
         ("report.html", papers_report(recordings), paper, "Each with a verdict."),
-        ("agents.html", agents_report(), "What is kept of agent conversations", shipped),
+        ("judged.html", judged_report(), TITLE, shipped),
     ):
         files[name] = text
         items.append((name, title, words))

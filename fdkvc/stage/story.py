@@ -12,9 +12,9 @@ import numpy as np
 from fdkvc.corpora.recordings import Recording
 from fdkvc.dialogs import DialogBatch
 from fdkvc.experiments.benchmark import Benchmark
-from fdkvc.experiments.shipped_tables import agents_table
+from fdkvc.experiments.judged import verdict
 from fdkvc.explain.recorded_damage import shipped_damage
-from fdkvc.policies import Policy, policy_named, read_policy
+from fdkvc.policies import Policy, policy_named
 from fdkvc.run.evidence import demand_results
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Trace
@@ -241,30 +241,16 @@ def _sinks() -> Chapter:
     return Chapter(TITLES[5], None, full.turn, None, sentences, trial, "answers", link)
 
 
-ENTRIES = 256
-"""The budget of the figures in the last scene."""
-
-
 def closing() -> Chapter:
-    """Return the last scene, from the shipped results on agent conversations."""
-    table = agents_table()
-    rows = table[table.budget == ENTRIES].set_index("policy")
-
-    def held(name: str) -> str:
-        row = rows.loc[name]
-        low, high = (percent(float(row[end])).removesuffix(" %") for end in ("ci_low", "ci_high"))
-        return f"{read_policy(name).title} {percent(float(row['mean']))} ({low} to {high})"
-
+    """Return the last scene, from what policies cost a pretrained model."""
     damages = shipped_damage().damages
     alone, healed = (float(damages[name].kl.mean()) for name in ("surprisal", "sinks(surprisal)"))
     sentences = (
-        f"Of what the calls of {rows.n['fifo']} agent conversations need, a cache of {ENTRIES} "
-        f"entries holds: {', '.join(map(held, ('learned', 'surprisal', 'fifo', 'h2o', POLICY)))}.",
-        "To use: Learned or Surprisal, which keep what the model did not expect, with the first "
-        f"tokens protected, as a pretrained model needs them: sinks(surprisal) is off by "
-        f"{healed:.2f} nats a token, without sinks {alone:.2f}.",
-        "Open: in a pretrained model, whether a value is still cached does not predict what its "
-        "answer loses. So judge policies on conversations of your own.",
+        verdict(),
+        "To use: protect the first tokens, whatever the policy. In the recording of the scene "
+        f"before, sinks(surprisal) is off by {healed:.2f} nats a token, without sinks by "
+        f"{alone:.2f}.",
+        "Open: one small model and short dialogs. So judge policies on conversations of your own.",
     )
     link = {"file": "rental", "policies": "fifo,surprisal,learned", "section": "all"}
     trial = "run policies on all dialogs of a file, such as yours"

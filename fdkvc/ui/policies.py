@@ -6,20 +6,19 @@ import streamlit as st
 
 from fdkvc.policies import POLICIES, WRAPPERS, Policy, policy_named, wrapped
 from fdkvc.policies.base import Step
-from fdkvc.report import shipped_agents
-from fdkvc.run.sinks import PROTECT, RECALL_ONLY
+from fdkvc.report import judged
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import show_chart
 from fdkvc.ui.kit.frame import open_tab, page_theme, show_grid
 from fdkvc.ui.kit.markdown import Markdown, plain
 
 
-def show_agents(page: str) -> None:
-    """Show what each policy holds of agent conversations."""
-    st.caption(plain(f"{RECALL_ONLY} {PROTECT}"))
-    show_chart(page, "agents", shipped_agents.agents_chart(page_theme()))
-    show_grid(shipped_agents.agents_grid(), shipped_agents.TITLE)
-    st.caption(plain(shipped_agents.agents_words()))
+def show_judged(page: str) -> None:
+    """Say what each policy costs a pretrained model."""
+    st.markdown(plain(judged.verdict()))
+    show_chart(page, "judged", judged.judged_chart(page_theme()))
+    show_grid(judged.judged_grid(), judged.TITLE)
+    st.caption(plain(judged.judged_words()))
 
 
 EVERY = [policy_named(key) for key in POLICIES]

@@ -8,7 +8,7 @@ from html import escape
 import streamlit as st
 
 from fdkvc.parameters import Field
-from fdkvc.report.shipped_agents import agents_chart
+from fdkvc.report.judged import judged_chart
 from fdkvc.stage.story import HEALING, LOSING, TITLES, Chapter, closing, story
 from fdkvc.ui.answers.damage import show_recorded
 from fdkvc.ui.dialogs.files import shipped_file
@@ -73,7 +73,7 @@ def show(shown: Page) -> None:
     if run is not None:
         stage.show(page, run, chapter.shows)
     elif at == len(TITLES):
-        show_chart(page, "agents", agents_chart(page_theme()))
+        show_chart(page, "judged", judged_chart(page_theme()))
     else:
         show_recorded(page, (LOSING, HEALING))
     with st.container(key="story-trial"):

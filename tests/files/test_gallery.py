@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from fdkvc.commands.main import main
-from fdkvc.experiments.shipped_tables import agents_table
 from fdkvc.policies import policy_named
 from fdkvc.run.simulate import simulate
 from fdkvc.synthetic.draw import generate
@@ -29,7 +28,7 @@ def test_a_gallery_is_whole_small_and_asks_nobody(gallery: Path) -> None:
     index = pages["index.html"]
 
     scenes = [f"scene{at}.html" for at in range(1, 7)]
-    reports = ["answer.html", "report.html", "agents.html"]
+    reports = ["answer.html", "report.html", "judged.html"]
     assert re.findall('href="([^"]+)"', index) == [*scenes, *reports]
     assert pages.keys() == {"index.html", *scenes, *reports}
     assert sum(len(text.encode()) for text in pages.values()) < 10_000_000
@@ -37,16 +36,6 @@ def test_a_gallery_is_whole_small_and_asks_nobody(gallery: Path) -> None:
         assert "default-src 'none'" in text
         if name != "index.html":  # whose links are those above
             assert not FOREIGN.search(text), name
-
-
-def test_the_agents_page_has_what_was_measured_of_them(gallery: Path) -> None:
-    page = (gallery / "agents.html").read_text("utf-8")
-    rows = agents_table()
-    for row in rows[rows.policy.isin(["fifo", "learned"])].to_dict("records"):
-        mean, low, high = (f"{100 * row[name]:.1f}" for name in ("mean", "ci_low", "ci_high"))
-        assert f"<td>{mean} ({low} to {high})</td>" in page
-    assert "<svg" in page
-    assert "20 tasks" in page
 
 
 def test_the_answer_fails_and_is_brought_back_by_the_word_it_needs(gallery: Path) -> None:

@@ -1,0 +1,59 @@
+"""What policies cost SmolLM2: a measured table that is shipped, and what it says."""
+
+from functools import cache
+from pathlib import Path
+
+import pandas as pd
+
+from fdkvc.policies import read_policy
+from fdkvc.run.metrics import METRICS
+
+JUDGED = Path(__file__).parent / "shipped" / "judged.csv"
+"""Measured by benchmarks/research/judged.py.
+
+A row per data, policy, budget and metric, with the mean, the paired difference from `COMPARED`, and
+their 95 % intervals over clusters.
+"""
+
+METRICS_SHOWN = ("kl", "values_right_of_full")
+FIRST = "SGD"
+"""The data of the figure."""
+
+COMPARED = "sinks(h2o)"
+"""The policy with attention that others are compared with."""
+
+
+@cache
+def judged_table() -> pd.DataFrame:
+    """Return the means of `METRICS_SHOWN`, the policies of each data in the order of their KL."""
+    table = pd.read_csv(JUDGED)
+    table = table[table.metric.isin(METRICS_SHOWN) & (table.policy != "full")]
+    parts = []
+    for _, part in table.groupby("data", sort=False):
+        lost = part[part.metric == "kl"].set_index("policy")["mean"]
+        order = lost.reindex(part.policy).to_numpy().argsort(kind="stable")
+        parts.append(part.iloc[order])
+    return pd.concat(parts)
+
+
+def verdict() -> str:
+    """Say which policy without attention is best, how it compares, and how surely."""
+    rows = judged_table().query("data == @FIRST and metric == 'kl'")
+    best = rows[[not _attends(name) for name in rows.policy]].iloc[0]
+    other = rows[rows.policy == COMPARED].iloc[0]
+    kl = METRICS["kl"]
+    change = kl.figure(best.difference, best.diff_low, best.diff_high, signs=True)
+    sure = (
+        "" if best.diff_high < 0 or best.diff_low > 0 else ", which is not distinguishable from 0"
+    )
+    title, with_attention = (read_policy(row.policy).title for row in (best, other))
+    return (
+        f"Without attention, {title} moves SmolLM2's predictions least: "
+        f"{kl.figure(best['mean'])} nats a token, where {with_attention} moves them by "
+        f"{kl.figure(other['mean'])}. The paired difference is {change}{sure} ({FIRST}, "
+        f"{best.budget} entries a head)."
+    )
+
+
+def _attends(name: str) -> bool:
+    return "attention" in read_policy(name).looks_at

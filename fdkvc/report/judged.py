@@ -1,0 +1,61 @@
+"""Shipped results on SmolLM2: how far each policy moves its predictions, and what it forgets."""
+
+from html import escape
+
+from fdkvc.charts.results import dots_chart
+from fdkvc.charts.theme import LIGHT, Spec, Theme
+from fdkvc.experiments.judged import FIRST, judged_table, verdict
+from fdkvc.grid import Grid, figures, pivot
+from fdkvc.policies import read_policy
+from fdkvc.report.document import Part, drawing, report_html
+
+TITLE = "What eviction costs SmolLM2"
+MEASURED_ON = "25 November 2026"
+NAMES = {"kl": "KL", "values_right_of_full": "values right"}
+
+ABOUT = (
+    "KL is how far the model's predictions are from those with the full cache, in nats a token; "
+    "values right are argument values of calls that the model still predicts, of those that it "
+    "predicts with the full cache. SmolLM2-135M-Instruct reads the true text; 95 % intervals by "
+    "cluster. Each KV head decides by itself unless it says otherwise."
+)
+
+
+def judged_chart(theme: Theme) -> Spec:
+    """Return the KL of each policy on the first data, with its interval."""
+    rows = judged_table().query("data == @FIRST and metric == 'kl'")
+    dots = rows.assign(
+        row=[read_policy(name).title for name in rows.policy],
+        name="KL",
+        words=figures(rows),
+    )[["row", "name", "mean", "ci_low", "ci_high", "words"]]
+    subtitle = f"nats a token, {FIRST}, {rows.budget.iloc[0]} entries; less is better"
+    return dots_chart(dots, TITLE, subtitle, theme, of="policy")
+
+
+def judged_grid() -> Grid:
+    """Return both metrics by policy, on each data."""
+    rows = judged_table()
+    shown = [
+        f"{data}, {budget:,}: {NAMES[metric]}"
+        for data, budget, metric in zip(rows.data, rows.budget, rows.metric, strict=True)
+    ]
+    rows = rows.assign(shown=shown, policy=[read_policy(name).title for name in rows.policy])
+    return pivot(rows, figures(rows), ["policy"], column="shown", missing="–")
+
+
+def judged_words() -> str:
+    """Return what was measured on which conversations."""
+    sizes = judged_table().query("metric == 'kl'").groupby("data", sort=False)
+    told = [
+        f"{data}: {part.n.max()} conversations in {part.services.max()} clusters"
+        for data, part in sizes
+    ]
+    return f"{ABOUT} {'; '.join(told)}. Measured by benchmarks/research/judged.py."
+
+
+def judged_report() -> str:
+    """Return the shipped results as a report."""
+    drawn, table = drawing(judged_chart(LIGHT), "judged"), judged_grid().html(TITLE)
+    parts = [Part(TITLE, f"{drawn}{table}<p>{escape(judged_words())}</p>")]
+    return report_html("Cache policies on a pretrained model", [verdict()], parts, MEASURED_ON)

@@ -1,0 +1,60 @@
+"""What policies cost SmolLM2: the shipped table, what is said of it, and where it is shown."""
+
+from __future__ import annotations
+
+from html import unescape
+
+import pandas as pd
+
+from benchmarks.research import judged as script
+from fdkvc.experiments import judged
+from fdkvc.experiments.judged import COMPARED, JUDGED, judged_table, verdict
+from fdkvc.policies import read_policy
+from fdkvc.report.judged import TITLE, judged_report
+from tests.app_pages import html, open_page
+
+
+def test_the_table_has_what_the_script_measures() -> None:
+    table = pd.read_csv(JUDGED)
+
+    assert COMPARED == script.BASELINE
+    assert not table.duplicated(["data", "policy", "budget", "metric"]).any()
+    assert set(table.data) <= set(script.PARTS)
+    for name, part in table.groupby("data"):
+        asked = script.PARTS[str(name)]
+        assert set(part.policy) == {"full", *asked.policies}
+        assert set(part.decides) == {asked.decides}
+        assert set(part.budget) == set(asked.budgets)
+    assert (table.ci_low <= table["mean"]).all()
+    assert (table["mean"] <= table.ci_high).all()
+    full = table[table.policy == "full"].set_index("metric")["mean"]
+    assert (full.loc["kl"] == 0).all()
+    assert (full.loc["values_right_of_full"] == 1).all()
+
+
+def test_the_verdict_names_the_best_policy_without_attention_and_how_sure_it_is() -> None:
+    rows = judged_table().query("data == 'SGD' and metric == 'kl'").set_index("policy")
+    text = [name for name in rows.index if "attention" not in read_policy(name).looks_at]
+    best = rows.loc[text]["mean"].idxmin()
+    row = rows.loc[best]
+
+    assert f"{read_policy(best).title} moves SmolLM2's predictions least" in verdict()
+    assert f"{row['mean']:.3f} nats a token" in verdict()
+    assert f"{rows.loc[COMPARED]['mean']:.3f}. The paired" in verdict()
+    tied = row.diff_low <= 0 <= row.diff_high
+    assert ("not distinguishable from 0" in verdict()) == tied
+
+
+def test_page_and_report_show_the_table() -> None:
+    shown = unescape(html(open_page("policies")))
+    report = unescape(judged_report())
+    for row in judged_table().to_dict("records"):
+        scale, digits = (1, 3) if row["metric"] == "kl" else (100, 1)
+        mean, low, high = (
+            f"{scale * row[end]:.{digits}f}" for end in ("mean", "ci_low", "ci_high")
+        )
+        for words in (shown, report):
+            assert f"<td>{mean} ({low} to {high})</td>" in words
+    assert TITLE in report
+    assert "<svg" in report
+    assert judged.verdict() in report
