@@ -4,12 +4,12 @@ from html import escape
 
 from fdkvc.charts.results import budgets_chart
 from fdkvc.charts.theme import LIGHT, Spec, Theme
-from fdkvc.experiments.replay import BEST
 from fdkvc.experiments.shipped_tables import agents_table
 from fdkvc.grid import Grid, figures, pivot
 from fdkvc.policies import read_policy
 from fdkvc.report.document import Part, drawing, report_html
 from fdkvc.run.sinks import PROTECT, RECALL_ONLY
+from fdkvc.words import BEST
 
 TITLE = "Call-argument recall of agent conversations"
 MEASURED_ON = "24 November 2026"

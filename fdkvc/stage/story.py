@@ -251,7 +251,7 @@ def closing() -> Chapter:
     rows = table[table.budget == ENTRIES].set_index("policy")
 
     def held(name: str) -> str:
-        row = rows.loc[name]
+        row = rows[rows.index == name].iloc[0]
         low, high = (percent(float(row[end])).removesuffix(" %") for end in ("ci_low", "ci_high"))
         return f"{read_policy(name).title} {percent(float(row['mean']))} ({low} to {high})"
 

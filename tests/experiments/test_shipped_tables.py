@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.research import agents
-from fdkvc.experiments.replay import BEST
 from fdkvc.experiments.shipped_tables import AGENTS, agents_table
 from fdkvc.report.shipped_agents import agents_report
 from fdkvc.run.sinks import PROTECT, RECALL_ONLY
+from fdkvc.words import BEST
 from tests.app_pages import open_page
 
 
