@@ -195,4 +195,4 @@ _TEX_SIGNS = re.compile("|".join(map(re.escape, sorted(_TEX, key=len, reverse=Tr
 
 
 def _tex(text: str) -> str:
-    return _TEX_SIGNS.sub(lambda found: _TEX[found[0]], text)
+    return _TEX_SIGNS.sub(lambda sign: _TEX[sign[0]], text)

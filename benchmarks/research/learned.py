@@ -124,7 +124,8 @@ def main() -> None:
     with lzma.open(options(__doc__, "train").train) as file:
         dialogues = [each for each in json.load(file) if _calls(each)]
     drawn = read_transcripts(json.dumps(random.Random(SEED).sample(dialogues, DRAWN)).encode())
-    gates, read = Gates(), []
+    gates = Gates()
+    read: list[tuple[Any, ...]] = []
     for transcript in drawn:
         if len(read) < DIALOGS and (found := pairs(gates, transcript)):
             read.append((transcript, *found))

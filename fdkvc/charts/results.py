@@ -101,9 +101,10 @@ def named_ends(table: pd.DataFrame, top: float) -> pd.DataFrame:
     >>> named_ends(rows, 1.0)["at"].round(2).tolist()
     [0.5, 0.55]
     """
-    known = table.dropna(subset="mean").sort_values("budget")
-    ends = known.groupby("policy", sort=False).tail(1).sort_values("mean")
-    gap, at = top * NAME_HEIGHT / BUDGETS_HEIGHT, []
+    measured = table.dropna(subset="mean").sort_values("budget")
+    ends = measured.groupby("policy", sort=False).tail(1).sort_values("mean")
+    gap = top * NAME_HEIGHT / BUDGETS_HEIGHT
+    at: list[float] = []
     for mean in ends["mean"]:
         at.append(max(mean, at[-1] + gap) if at else mean)
     over = max([*at, top]) - top

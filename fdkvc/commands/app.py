@@ -16,8 +16,9 @@ def app(options: Namespace) -> None:
     """Serve the app until it is interrupted."""
     package = Path(fdkvc.__file__).parent
     # An installed package has the app inside, a checkout beside it.
-    script = next(each for each in (package / "app", package.parent) if (each / "app.py").is_file())
-    command = [sys.executable, "-m", "streamlit", "run", str(script / "app.py")]
+    scripts = (folder / "app.py" for folder in (package / "app", package.parent))
+    script = next(script for script in scripts if script.is_file())
+    command = [sys.executable, "-m", "streamlit", "run", str(script)]
     if options.port is not None:
         command += ["--server.port", str(PORT.check(options.port, "port"))]
     models = options.model or ()

@@ -20,8 +20,9 @@ Writer = Literal["user", "system", "call"]
 """The writer of a passage; a call is the system's."""
 
 WRITERS: Mapping[Writer, str] = {
-    writer: SPAN_KINDS[kind]
-    for writer, kind in (("user", "user"), ("system", "assistant"), ("call", "call"))
+    "user": SPAN_KINDS["user"],
+    "system": SPAN_KINDS["assistant"],
+    "call": SPAN_KINDS["call"],
 }
 """The label of each writer."""
 

@@ -220,9 +220,9 @@ def explain_word(full: TextCache, cache: TextCache, text: Text, at: int) -> Hurt
     causes = []
     for place in np.argsort(-share, kind="stable")[:CAUSES].tolist():
         if share[place] > 0:
-            own = by_word[:, :, place]
-            layer, head = map(int, np.unravel_index(own.argmax(), own.shape))
-            causes.append(Cause(place, float(share[place]), float(own.max()), layer, head))
+            by_head = by_word[:, :, place]
+            layer, head = map(int, np.unravel_index(by_head.argmax(), by_head.shape))
+            causes.append(Cause(place, float(share[place]), float(by_head.max()), layer, head))
     also = [np.arange(*earlier[cause.word].span) for cause in causes]
     restored = cache.before_turn(turn, np.concatenate(also) if also else np.empty(0, np.intp))
     pair = [full.before_turn(turn), restored]

@@ -83,13 +83,13 @@ class AnswersRun(Run):
         }
 
     @cached_property
-    def found(self) -> AnswersTables:
+    def results(self) -> AnswersTables:
         """The tables of the scores."""
         return answers_tables(self.scores, self.baseline)
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
-        tables = self.found
+        tables = self.results
         made = {
             "answers.csv": pd.concat([self.scores.answers, self.scores.proxies]),
             "answers_summary.csv": tables.summary,
@@ -106,7 +106,7 @@ class AnswersRun(Run):
     @property
     def text(self) -> str:
         title = "\n".join(filter(None, [self.model.name, self.note]))
-        text = f"{title}\n\n{answers_text(self.found)}"
+        text = f"{title}\n\n{answers_text(self.results)}"
         return text if self.cost is None else f"{text}\n\n\n{cost_text(self.cost)}"
 
 

@@ -24,7 +24,6 @@ from fdkvc.experiments.plan import (
     smallest_budgets,
 )
 from fdkvc.experiments.replay import (
-    BEST,
     TOO_LARGE,
     Replay,
     cluster_means,
@@ -42,7 +41,7 @@ from fdkvc.parameters import SEED
 from fdkvc.policies import read_policy, usable
 from fdkvc.run.metrics import late_metric
 from fdkvc.run.sinks import PROTECT, RECALL_ONLY
-from fdkvc.words import count
+from fdkvc.words import BEST, count
 
 OF_HEADS = {"each": "", "together": ", heads together", "kv": ", by KV head"}
 """Suffixes of a policy's name, by which heads decide together."""

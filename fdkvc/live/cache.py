@@ -178,8 +178,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         self._tokens: Tokens | None = None
         if TOKEN_FEATURES & {*policy.looks_at}:
             speakers = not {"speakers", "traits"}.isdisjoint(policy.looks_at)
-            known = isinstance(tokenizer, Tokens)
-            self._tokens = tokenizer if known else library_tokens(tokenizer, speakers=speakers)
+            ready = isinstance(tokenizer, Tokens)
+            self._tokens = tokenizer if ready else library_tokens(tokenizer, speakers=speakers)
         self.ends: list[int] = []
         self.moved: list[int] = []
         self.decisions: list[EvictionStep] = []
@@ -320,13 +320,13 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         first = self.layers[self.decided[0]]
         if not first.is_initialized:
             return np.empty((len(self.decided), 0, 0), np.intp)
-        (texts, kv_heads), found = first.keys.shape[:2], []
+        (texts, kv_heads), held = first.keys.shape[:2], []
         for states in self._states or [[]] * texts:
             new = np.arange(self._new) + (states[0].count if states else 0)
             turn = np.broadcast_to(new, (len(self.decided), kv_heads, len(new)))
             before = padded([np.asarray(state.held) for state in states] or [turn[:, :, :0]])
-            found.append(np.concatenate([np.concatenate(before), turn], axis=2))
-        return found[0] if texts == 1 else np.stack(padded(found))
+            held.append(np.concatenate([np.concatenate(before), turn], axis=2))
+        return held[0] if texts == 1 else np.stack(padded(held))
 
     @property
     def left(self) -> str:
@@ -337,8 +337,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
                 kinds.setdefault(kind_of(layer), []).append(str(number))
         if not kinds:
             return ""
-        found = (f"layers {', '.join(numbers)} ({kind})" for kind, numbers in kinds.items())
-        return f"left to the model: {'; '.join(found)}"
+        parts = (f"layers {', '.join(numbers)} ({kind})" for kind, numbers in kinds.items())
+        return f"left to the model: {'; '.join(parts)}"
 
     @property
     def nbytes(self) -> int:
@@ -533,13 +533,13 @@ class _LayerVectors:
 
 def _one_step(steps: Sequence[EvictionStep]) -> EvictionStep:
     """Join the results of groups of layers, in NumPy."""
-    found: dict[str, Any] = {}
+    joined: dict[str, Any] = {}
     for name in vars(steps[0]):
         parts = [np.asarray(getattr(step, name)) for step in steps]
         if name == "layer":
             parts = [at + part for at, part in enumerate(parts)]
-        found[name] = np.concatenate(parts if parts[0].ndim == 1 else padded(parts))
-    return EvictionStep(**found)
+        joined[name] = np.concatenate(parts if parts[0].ndim == 1 else padded(parts))
+    return EvictionStep(**joined)
 
 
 def _check_bits(bits: int | None, positions: str, config: Any) -> None:

@@ -66,13 +66,13 @@ def measure_cost(
             on_case(round_ * len(cases) + at + 1, REPEATS * len(cases))
     speed = (reads, writes) / np.median(seconds, axis=0)
     ratio = np.median(seconds[:, :1] / seconds, axis=0)
-    found: list[tuple[Any, ...]] = []
+    rows: list[tuple[Any, ...]] = []
     for at, case in enumerate(cases):
         name, of = (FULL, budgets) if case is None else (case[0].name, (case[1],))
         both = np.stack([speed[at], ratio[at]], axis=1).ravel().tolist()
         numbers = int(held[at]), float(held[at] / held[0]), *both
-        found += [(name, budget, *numbers) for budget in of]
-    return pd.DataFrame(found, columns=list(COST))
+        rows += [(name, budget, *numbers) for budget in of]
+    return pd.DataFrame(rows, columns=list(COST))
 
 
 def read_and_write(

@@ -71,10 +71,10 @@ def _reduction(name: str) -> Call:
     ) -> DeviceArray:
         axes = tuple(range(self.ndim)) if axis is None else axis
         more = {} if dtype is None else {"dtype": DTYPES[np.dtype(dtype)]}
-        found = getattr(self.tensor, name)(dim=axes, keepdim=keepdims, **more)
+        result = getattr(self.tensor, name)(dim=axes, keepdim=keepdims, **more)
         if initial is not None:
-            found = found.clamp(**{"min" if name == "amax" else "max": initial})
-        return self._wrap(found)
+            result = result.clamp(**{"min" if name == "amax" else "max": initial})
+        return self._wrap(result)
 
     return reduced
 
@@ -113,18 +113,18 @@ class DeviceArray(NDArrayOperatorsMixin):
 
     def __array_function__(self, function: Call, _: Any, args: Any, named: Any) -> Any:
         on_device = FUNCTIONS.get(function.__name__)
-        found = NotImplemented if on_device is None else on_device(self, *args, **named)
-        return self._by_numpy(function, args, named) if found is NotImplemented else found
+        result = NotImplemented if on_device is None else on_device(self, *args, **named)
+        return self._by_numpy(function, args, named) if result is NotImplemented else result
 
     def _by_numpy(self, function: Call, args: Any, named: Any) -> Any:
         """Call a function of NumPy on copies, and return its arrays to the device."""
-        found = function(*_host(args), **_host(named))
-        if isinstance(found, tuple | list):
-            return type(found)(map(self._wrap_host, found))
-        return self._wrap_host(found)
+        result = function(*_host(args), **_host(named))
+        if isinstance(result, tuple | list):
+            return type(result)(map(self._wrap_host, result))
+        return self._wrap_host(result)
 
-    def _wrap_host(self, found: Any) -> Any:
-        return self.device.array(found) if isinstance(found, np.ndarray) else found
+    def _wrap_host(self, value: Any) -> Any:
+        return self.device.array(value) if isinstance(value, np.ndarray) else value
 
     def _wrap(self, tensor: Any) -> DeviceArray:
         return DeviceArray(tensor, self.device)
@@ -192,10 +192,10 @@ class DeviceArray(NDArrayOperatorsMixin):
         """Return a method or an attribute of NumPy's, of a copy."""
         if name.startswith("__"):
             raise AttributeError(name)
-        found = getattr(np.asarray(self), name)
-        if not callable(found):
-            return self._wrap_host(found)
-        return lambda *args, **named: self._by_numpy(found, args, named)
+        value = getattr(np.asarray(self), name)
+        if not callable(value):
+            return self._wrap_host(value)
+        return lambda *args, **named: self._by_numpy(value, args, named)
 
     # --------------------------------------------------------------------------- methods
 
@@ -209,13 +209,13 @@ class DeviceArray(NDArrayOperatorsMixin):
         return self._wrap(self.tensor.clone())
 
     def astype(self, dtype: DTypeLike) -> Any:
-        known = DTYPES.get(np.dtype(dtype))
-        return self._wrap(self.tensor.to(known)) if known else np.asarray(self).astype(dtype)
+        kind = DTYPES.get(np.dtype(dtype))
+        return self._wrap(self.tensor.to(kind)) if kind else np.asarray(self).astype(dtype)
 
     def take(self, indices: Any, axis: int | None = None) -> DeviceArray:
         flat = self.tensor.reshape(-1) if axis is None else self.tensor.movedim(axis, 0)
-        found = flat[self._tensor(indices)]
-        return self._wrap(found if axis in (None, 0) else found.movedim(0, axis))
+        taken = flat[self._tensor(indices)]
+        return self._wrap(taken if axis in (None, 0) else taken.movedim(0, axis))
 
     def nonzero(self) -> tuple[DeviceArray, ...]:
         return tuple(map(self._wrap, self.tensor.nonzero(as_tuple=True)))
@@ -269,11 +269,11 @@ UFUNCS: dict[str, Call] = {
 def _at(reduce: str) -> Call:
     """Return a ufunc's method ``at``."""
 
-    def at(own: DeviceArray, array: DeviceArray, index: Any, values: Any) -> None:
+    def at(like: DeviceArray, array: DeviceArray, index: Any, values: Any) -> None:
         target = array.tensor
         places = torch.arange(target.numel(), device=target.device).reshape(target.shape)
         where = places[array._index(index)[0]]
-        added = own._tensor(values, array.dtype).expand(where.shape).reshape(-1)
+        added = like._tensor(values, array.dtype).expand(where.shape).reshape(-1)
         flat = target.reshape(-1)
         if target.dtype == torch.bool:
             flat, added = flat.to(torch.uint8), added.to(torch.uint8)
@@ -287,100 +287,100 @@ METHODS: dict[tuple[str, str], Call] = {
     ("maximum", "at"): _at("amax"),
     ("minimum", "at"): _at("amin"),
     ("logical_or", "at"): _at("amax"),
-    ("maximum", "accumulate"): lambda own, array, axis=0: own._wrap(
+    ("maximum", "accumulate"): lambda like, array, axis=0: like._wrap(
         array.tensor.cummax(dim=axis).values
     ),
 }
 """Methods of ufuncs that run on the device."""
 
 
-def _common(own: DeviceArray, *values: Any) -> list[Any]:
+def _common(like: DeviceArray, *values: Any) -> list[Any]:
     """Return values as tensors of the dtype that NumPy would give them together."""
     dtype = np.result_type(*(getattr(array, "dtype", array) for array in values))
-    return [own._tensor(array, dtype) for array in values]
+    return [like._tensor(array, dtype) for array in values]
 
 
 def _joined(apply: Call) -> Call:
     """Return a function that joins arrays along an axis, by torch's."""
 
-    def join(own: DeviceArray, arrays: Any, axis: int = 0) -> Any:
-        return own._wrap(apply(_common(own, *arrays), dim=axis))
+    def join(like: DeviceArray, arrays: Any, axis: int = 0) -> Any:
+        return like._wrap(apply(_common(like, *arrays), dim=axis))
 
     return join
 
 
-def _take_along_axis(own: DeviceArray, array: Any, indices: Any, axis: int) -> Any:
-    values, where = own._tensor(array), own._tensor(indices)
+def _take_along_axis(like: DeviceArray, array: Any, indices: Any, axis: int) -> Any:
+    values, where = like._tensor(array), like._tensor(indices)
     where = where.where(where >= 0, where + values.shape[axis])
-    return own._wrap(values.take_along_dim(where, dim=axis))
+    return like._wrap(values.take_along_dim(where, dim=axis))
 
 
-def _put_along_axis(own: DeviceArray, array: Any, indices: Any, values: Any, axis: int) -> Any:
+def _put_along_axis(like: DeviceArray, array: Any, indices: Any, values: Any, axis: int) -> Any:
     if not isinstance(array, DeviceArray):
         return NotImplemented
-    where = own._tensor(indices)
-    array.tensor.scatter_(axis, where, own._tensor(values, array.dtype).expand(where.shape))
+    where = like._tensor(indices)
+    array.tensor.scatter_(axis, where, like._tensor(values, array.dtype).expand(where.shape))
     return None
 
 
-def _sort(own: DeviceArray, array: Any, axis: int = -1) -> Any:
-    return own._wrap(own._tensor(array).sort(dim=axis).values)
+def _sort(like: DeviceArray, array: Any, axis: int = -1) -> Any:
+    return like._wrap(like._tensor(array).sort(dim=axis).values)
 
 
-def _cumsum(own: DeviceArray, array: Any, axis: int | None = None) -> Any:
-    values = own._tensor(array)
-    return own._wrap((values.reshape(-1) if axis is None else values).cumsum(dim=axis or 0))
+def _cumsum(like: DeviceArray, array: Any, axis: int | None = None) -> Any:
+    values = like._tensor(array)
+    return like._wrap((values.reshape(-1) if axis is None else values).cumsum(dim=axis or 0))
 
 
-def _pad(own: DeviceArray, array: Any, widths: Any, constant_values: float = 0) -> Any:
+def _pad(like: DeviceArray, array: Any, widths: Any, constant_values: float = 0) -> Any:
     flat = [n for width in reversed(widths) for n in width]
-    return own._wrap(functional.pad(own._tensor(array), flat, value=constant_values))
+    return like._wrap(functional.pad(like._tensor(array), flat, value=constant_values))
 
 
 def _full_like(
-    own: DeviceArray, array: Any, value: Any, dtype: DTypeLike | None = None, shape: Any = None
+    like: DeviceArray, array: Any, value: Any, dtype: DTypeLike | None = None, shape: Any = None
 ) -> Any:
     kind = None if dtype is None else DTYPES[np.dtype(dtype)]
-    like = own._tensor(array)
-    return own._wrap(like.new_full(like.shape if shape is None else shape, value, dtype=kind))
+    tensor = like._tensor(array)
+    return like._wrap(tensor.new_full(tensor.shape if shape is None else shape, value, dtype=kind))
 
 
 def _as(apply: Call) -> Call:
     """Return torch's function that takes the same arguments as NumPy's."""
 
-    def call(own: DeviceArray, *values: Any, **named: Any) -> Any:
-        tensors = (own._tensor(value) if _is_array(value) else value for value in values)
-        return own._wrap(apply(*tensors, **named))
+    def call(like: DeviceArray, *values: Any, **named: Any) -> Any:
+        tensors = (like._tensor(value) if _is_array(value) else value for value in values)
+        return like._wrap(apply(*tensors, **named))
 
     return call
 
 
 FUNCTIONS: dict[str, Call] = {
-    "where": lambda own, condition, *values: own._wrap(
-        torch.where(own._tensor(condition), *_common(own, *values))
+    "where": lambda like, condition, *values: like._wrap(
+        torch.where(like._tensor(condition), *_common(like, *values))
     ),
     "concatenate": _joined(torch.cat),
     "stack": _joined(torch.stack),
     "take_along_axis": _take_along_axis,
     "put_along_axis": _put_along_axis,
     "sort": _sort,
-    "argsort": lambda own, array, axis=-1, kind=None: own._wrap(
-        own._tensor(array).to(torch.float64).argsort(dim=axis, stable=True)
+    "argsort": lambda like, array, axis=-1, kind=None: like._wrap(
+        like._tensor(array).to(torch.float64).argsort(dim=axis, stable=True)
     ),
-    "partition": lambda own, array, kth, axis=-1: _sort(own, array, axis),
+    "partition": lambda like, array, kth, axis=-1: _sort(like, array, axis),
     "cumsum": _cumsum,
     "repeat": _as(torch.repeat_interleave),
     "broadcast_to": _as(torch.broadcast_to),
     "pad": _pad,
     "full_like": _full_like,
-    "zeros_like": lambda own, array, *how, **named: _full_like(own, array, 0, *how, **named),
-    "ones_like": lambda own, array, *how, **named: _full_like(own, array, 1, *how, **named),
+    "zeros_like": lambda like, array, *how, **named: _full_like(like, array, 0, *how, **named),
+    "ones_like": lambda like, array, *how, **named: _full_like(like, array, 1, *how, **named),
     "norm": _as(torch.linalg.vector_norm),
     "einsum": _as(torch.einsum),
     "clip": _as(torch.clip),
-    "isin": lambda own, array, values: own._wrap(torch.isin(*map(own._tensor, (array, values)))),
-    "nonzero": lambda own, array: array.nonzero(),
-    "count_nonzero": lambda own, array: int(array.tensor.count_nonzero()),
+    "isin": lambda like, array, values: like._wrap(torch.isin(*map(like._tensor, (array, values)))),
+    "nonzero": lambda like, array: array.nonzero(),
+    "count_nonzero": lambda like, array: int(array.tensor.count_nonzero()),
     "moveaxis": _as(torch.moveaxis),
 }
 """NumPy's functions that run on the device."""

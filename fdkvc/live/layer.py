@@ -126,10 +126,10 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
     def new(self, name: str, text: int = 0) -> Any:
         """Return the vectors of the turn's tokens of a text (heads, n, ·)."""
         if name in KEYS_VALUES:
-            found = getattr(self, name)[text, :, self._first :]
+            vectors = getattr(self, name)[text, :, self._first :]
         else:
-            found = torch.cat([vectors[text] for vectors in self._brought[name]], dim=1)
-        return found if self.real is None else found[:, self.real[text]]
+            vectors = torch.cat([part[text] for part in self._brought[name]], dim=1)
+        return vectors if self.real is None else vectors[:, self.real[text]]
 
     @property
     def beside(self) -> list[Any]:
@@ -147,16 +147,16 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         shared = [*self._shared] or [None] * len(places)
         columns: dict[str, list[tuple[Any, ...]]] = {name: [] for name in KEYS_VALUES}
         for text, (entry, size) in enumerate(places):
-            where, found = entry.clamp(min=0), {}
+            where, beyond = entry.clamp(min=0), {}
             for name in (*KEYS_VALUES, *self._carried):
                 if name == "hidden":
-                    found[name], shared[text] = self._hidden(where, text)
+                    beyond[name], shared[text] = self._hidden(where, text)
                     continue
                 entries = torch.cat([self.slots(name, text), self.new(name, text)], dim=1)
-                found[name] = _gathered(entries, where[:, size if name in KEYS_VALUES else 0 :])
+                beyond[name] = _gathered(entries, where[:, size if name in KEYS_VALUES else 0 :])
                 if name in KEYS_VALUES:
                     columns[name].append(self._stored(name, text, where[:, :size], entries))
-            aside.append(found)
+            aside.append(beyond)
         kept = {
             name: tuple(
                 torch.stack([pad(slots, (0, 0, 0, most - slots.shape[1])) for slots in part])

@@ -222,13 +222,13 @@ class LlamaText:
 
     def _observed(self, ids: Sequence[int]) -> dict[str, Any]:
         """Return what the policy may see of the text of the turn's tokens, of each (n, ...)."""
-        known = len(next(iter(self._ahead.values()), ()))
+        ahead = len(next(iter(self._ahead.values()), ()))
         parts = (
-            [{name: column[: len(ids)] for name, column in self._ahead.items()}] if known else []
+            [{name: column[: len(ids)] for name, column in self._ahead.items()}] if ahead else []
         )
         self._ahead = {name: column[len(ids) :] for name, column in self._ahead.items()}
-        if known < len(ids):
-            parts.append(self.tokens.features(ids[known:], self.policy.looks_at))
+        if ahead < len(ids):
+            parts.append(self.tokens.features(ids[ahead:], self.policy.looks_at))
         seen = _joined(parts)
         if "speakers" in seen and self._seen:  # the next part of a passage has no mark
             speakers = seen["speakers"]
@@ -366,7 +366,7 @@ def check_by_text(policy: Policy) -> None:
     tier = policy.tier_places(64, 1024) > 0
     if unknown or tier or policy.reads_afresh:
         needs = "a second tier" if tier else "all tokens" if policy.reads_afresh else unknown[0]
-        able = [key for key, each in POLICIES.items() if {*each().looks_at} <= BY_TEXT]
+        able = [key for key, policy in POLICIES.items() if {*policy().looks_at} <= BY_TEXT]
         raise ValueError(
             f"{policy.label} needs {needs}, which llama.cpp does not give: choose one of "
             f"{', '.join(able)}"

@@ -39,11 +39,11 @@ def damage_sentences(damage: Damage, title: str) -> list[str]:
     if damage.hurt:
         half = int(np.searchsorted(np.cumsum(np.sort(kl)[::-1]), kl.sum() / 2)) + 1
         hurt = damage.hurt
-        before = float(sum(kl[each.word] for each in hurt))
+        before = float(sum(kl[word.word] for word in hurt))
         said.append(
             f"Half of this KL is in {half:,} of {count(len(words), 'word')}. With what they attend "
             f"to restored, the {count(len(hurt), 'most hurt word')} have "
-            f"{decimal(sum(each.restored for each in hurt), 1)} nats instead of "
+            f"{decimal(sum(word.restored for word in hurt), 1)} nats instead of "
             f"{decimal(before, 1)}."
         )
     return said
@@ -134,7 +134,7 @@ def attended_columns(recorded: RecordedDamage) -> dict[str, list[str]]:
         "of the word": [word_of[token].text for token in tokens],
         "turn": [f"{parts[word_of[token].passage].turn}" for token in tokens],
         "attention": [percent(float(mean[token]), 1) for token in tokens],
-        "at most": [f"{percent(each.max())} in layer {each.argmax()}" for each in largest],
+        "at most": [f"{percent(layers.max())} in layer {layers.argmax()}" for layers in largest],
     }
 
 

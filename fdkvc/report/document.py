@@ -279,7 +279,7 @@ def run_parts(run: Run) -> list[Part]:
     if isinstance(run, ReplayRun):
         return replay_parts(run)
     assert isinstance(run, AnswersRun)
-    return answers_parts(run.settings, run.found, run.model.name, run.files)
+    return answers_parts(run.settings, run.results, run.model.name, run.files)
 
 
 def replay_parts(run: ReplayRun) -> list[Part]:

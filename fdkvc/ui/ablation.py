@@ -269,11 +269,12 @@ def effects_sentence(runs: Sequence[SweepRun]) -> str:
             means = rows.groupby(["metric", name])["mean"].mean().unstack(0)
             metric = (means.max() - means.min()).idxmax()
             ends = means[metric].min(), means[metric].max()
-            effects.append((ends[1] - ends[0], _parameter_label(sweep, name), metric, ends))
-    (_, most, *first), *others = sorted(effects, reverse=True)
+            reach = _reach(str(metric), ends)
+            effects.append((ends[1] - ends[0], _parameter_label(sweep, name), reach))
+    (_, most, first), *others = sorted(effects, reverse=True)
     head = f"{most} matters most: it" if others else most
-    more = [f" {label} {_reach(*reached)}." for _, label, *reached in others]
-    return f"{head} {_reach(*first)}.{''.join(more)}"
+    more = [f" {label} {reach}." for _, label, reach in others]
+    return f"{head} {first}.{''.join(more)}"
 
 
 def _reach(name: str, ends: tuple[float, float]) -> str:

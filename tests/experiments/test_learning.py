@@ -82,7 +82,7 @@ def test_a_fit_is_where_the_gradient_of_the_likelihood_vanishes(counts: bool) ->
     score = 1.5 * features[:, 0] - features[:, 1] - 2
     expected = np.exp(score) if counts else 1 / (1 + np.exp(-score))
     labels = random.poisson(expected) if counts else random.random(2000) < expected
-    fitted = fit(features, labels, counts=counts)
+    fitted = fit(features, labels.astype(float), counts=counts)
     x = (features - fitted.mean) / fitted.spread
 
     def loss(weight: np.ndarray, constant: float) -> float:

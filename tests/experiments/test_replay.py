@@ -23,7 +23,6 @@ from fdkvc.experiments import replay as replay_module
 from fdkvc.experiments.jobs import CHUNKS_PER_WORKER, Progress
 from fdkvc.experiments.replay import (
     ARGUMENTS,
-    BEST,
     BUDGETS,
     REPLAYED,
     TOO_LARGE,
@@ -40,6 +39,7 @@ from fdkvc.report.document import replay_parts
 from fdkvc.run import bounds
 from fdkvc.run.metrics import metric_named, metrics_of
 from fdkvc.run.simulate import simulate
+from fdkvc.words import BEST
 from tests.worlds import measure
 
 SMALL = Replay((policy_named("h2o"), read_policy("fd-kvc:gamma=0.8")), (24, 64))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,7 @@ from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.policies.base import Step
 from fdkvc.run.metrics import retention
 from fdkvc.run.simulate import simulate
-from fdkvc.run.trace import Rule
+from fdkvc.run.trace import Rule, Trace
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
 from tests.explain.test_explain import EVICTING, budgets, fd_kvc, three_turns
@@ -115,11 +115,15 @@ def test_queries_are_gained_in_number() -> None:
     )
 
 
+def returning(trace: Trace) -> Callable[[int], Trace]:
+    return lambda _: trace
+
+
 @pytest.mark.parametrize("schedule", ["AABBA", "AAB"])
 def test_which_runs_had_lost_the_topic_that_returns_and_when(schedule: str) -> None:
     dialogs = plain_dialog([[1.0]] * len(schedule), topics=[*schedule])
     runs = {key: simulate(policy_named(key), dialogs, budget=2) for key in ("fifo", "full")}
-    told = return_sentence([(key, lambda _, key=key: runs[key]) for key in runs], dialogs)
+    told = return_sentence([(key, returning(runs[key])) for key in runs], dialogs)
 
     assert told == (
         "When topic A returns in turn 4, fifo (in turn 3) had lost all of it; full (2 tokens) "

@@ -15,7 +15,6 @@ from fdkvc.corpora.recordings import Recording
 from fdkvc.experiments.jobs import Execution
 from fdkvc.experiments.plan import PLAN_BUDGETS
 from fdkvc.experiments.replay import (
-    BEST,
     BUDGETS,
     Replay,
     cluster_means,
@@ -53,7 +52,7 @@ from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.past import Kind, open_run
 from fdkvc.ui.kit.sidebar import MORE_METRICS
-from fdkvc.words import count, listed, percent, ranged
+from fdkvc.words import BEST, count, listed, percent, ranged
 
 FILES = [
     *("replay.csv", "replay_summary.csv", "replay_paired.csv", "replay_services.csv"),

@@ -160,7 +160,8 @@ def choose_policy(page: str) -> tuple[Policy, Mapping[str, DeltaGenerator]]:
     policy = choose_around(page, read_policy(fields.choice(page, _policies(held(page, POLICY)))))
     for inner in reversed([*inside(policy)]):
         st.caption(plain(inner.idea))
-    hyperparameters, beside = policy.settings.values(), {}
+    hyperparameters = policy.settings.values()
+    beside: Mapping[str, DeltaGenerator] = {}
     if hyperparameters:
         differ = st.empty()
         with st.expander("Hyperparameters", icon=":material/tune:"):
