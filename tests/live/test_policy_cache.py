@@ -101,7 +101,7 @@ def test_so_are_those_of_policies_around_policies(llama: Any, wrapper: str, deci
 @pytest.mark.parametrize(
     "key",
     [
-        *(key for key in EVICTING if key not in ("random", "full", "shift")),  # shift grows at times
+        *(key for key in EVICTING if key not in ("random", "full", "shift")),
         *(f"{wrapper}(h2o)" for wrapper in (*WITHIN, "recall") if wrapper != "blocks"),
         *("blocks(h2o, size=4)", "blocks(fd-kvc, size=4, score=largest)"),
     ],
