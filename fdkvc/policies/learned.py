@@ -23,6 +23,7 @@ from fdkvc.policies.base import (
     WindowedPolicy,
     changing,
     total,
+    window_parameter,
 )
 
 SHIPPED = Path(__file__).with_suffix(".json")
@@ -49,17 +50,19 @@ MAX_FILE_BYTES = 100_000
 
 @dataclass(frozen=True)
 class Learned(WindowedPolicy):
-    """Keep the entries that a linear model, fitted on dialogs with calls, scores highest.
+    """Keep the newest, and the entries that a linear model scores highest.
 
-    The score is a weighted sum of the features; `fdkvc.experiments.learning` fits the weights.
+    The score is a weighted sum of the features. The default weights predict an entry's effect on
+    what a pretrained model predicts later: ``benchmarks/research/learned.py`` measures and fits
+    them. The command ``learn`` fits others to what calls of your own dialogs need.
     """
 
     key = "learned"
     label = "Learned"
     idea = (
         "A linear model scores each token by its text, its neighbours, its speaker, its age and "
-        "whether its word came again. Its weights were fitted to what later calls of training "
-        "dialogues need. A share of the budget goes to the newest entries."
+        "whether its word came again. Its weights were fitted to what entries do to a pretrained "
+        "model's predictions. A share of the budget goes to the newest entries."
     )
     source = "this project; fitted on the Schema-Guided Dialogue dataset"
     looks_at = ("traits", "positions", "history")
@@ -90,6 +93,7 @@ class Learned(WindowedPolicy):
         ),
     )
 
+    window: float = window_parameter(0.75)
     weights: str = parameter(
         "",
         "Weights",
