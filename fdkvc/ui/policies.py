@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
+from fdkvc.experiments.judged import verdict
 from fdkvc.policies import POLICIES, WRAPPERS, Policy, policy_named, wrapped
 from fdkvc.policies.base import Step
 from fdkvc.report import judged
@@ -15,7 +16,7 @@ from fdkvc.ui.kit.markdown import Markdown, plain
 
 def show_judged(page: str) -> None:
     """Say what each policy costs a pretrained model."""
-    st.markdown(plain(judged.verdict()))
+    st.markdown(plain(verdict()))
     show_chart(page, "judged", judged.judged_chart(page_theme()))
     show_grid(judged.judged_grid(), judged.TITLE)
     st.caption(plain(judged.judged_words()))

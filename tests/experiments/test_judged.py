@@ -34,9 +34,9 @@ def test_the_table_has_what_the_script_measures() -> None:
 
 def test_the_verdict_names_the_best_policy_without_attention_and_how_sure_it_is() -> None:
     rows = judged_table().query("data == 'SGD' and metric == 'kl'").set_index("policy")
-    text = [name for name in rows.index if "attention" not in read_policy(name).looks_at]
-    best = rows.loc[text]["mean"].idxmin()
-    row = rows.loc[best]
+    text = [name for name in map(str, rows.index) if "attention" not in read_policy(name).looks_at]
+    best = str(rows.loc[text]["mean"].idxmin())
+    row = rows[rows.index == best].iloc[0]
 
     assert f"{read_policy(best).title} moves SmolLM2's predictions least" in verdict()
     assert f"{row['mean']:.3f} nats a token" in verdict()
