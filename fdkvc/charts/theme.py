@@ -81,6 +81,7 @@ POLICIES = {
     "Key norm": ("#7f6a5a", "#b8a696"),
     "Retrieval": ("#1e3a8a", "#8fb0ff"),
     "Oracle": ("#8c4a00", "#d8a15c"),
+    "Context shift": ("#1f6f78", "#86cfc4"),
     "": ("#6f7480", "#9aa0ad"),
 }
 """The colour of each policy on light and dark pages; the last is that of any other name."""
