@@ -93,22 +93,20 @@ def budgets_chart(
 
 
 def named_ends(table: pd.DataFrame, top: float) -> pd.DataFrame:
-    """Return where the name of each line stands: at its end, above the name below it.
+    """Return where the name of each line stands: at its end, below the name above it.
 
     Examples
     --------
     >>> rows = pd.DataFrame({"policy": ["FIFO", "H2O"], "budget": 48, "mean": [0.5, 0.5]})
     >>> named_ends(rows, 1.0)["at"].round(2).tolist()
-    [0.5, 0.55]
+    [0.5, 0.45]
     """
-    measured = table.dropna(subset="mean").sort_values("budget")
-    ends = measured.groupby("policy", sort=False).tail(1).sort_values("mean")
-    gap = top * NAME_HEIGHT / BUDGETS_HEIGHT
+    known = table.dropna(subset="mean").sort_values("budget")
+    ends = known.groupby("policy", sort=False).tail(1).sort_values("mean", ascending=False)
     at: list[float] = []
     for mean in ends["mean"]:
-        at.append(max(mean, at[-1] + gap) if at else mean)
-    over = max([*at, top]) - top
-    return ends.assign(at=[place - over for place in at])
+        at.append(min([mean, *(place - top * NAME_HEIGHT / BUDGETS_HEIGHT for place in at[-1:])]))
+    return ends.assign(at=at)
 
 
 @unchecked
