@@ -13,16 +13,15 @@ from fdkvc.charts.theme import (
     Spec,
     Theme,
     axis_between,
-    dash_scale,
     dashed_rule,
     legend_columns,
+    look_scale,
     mean_band,
     mean_tips,
     panel_title,
     policy_legend,
     policy_lines,
     policy_scale,
-    shape_scale,
     single,
     tips,
     top_legend,
@@ -93,22 +92,20 @@ def budgets_chart(
 
 
 def named_ends(table: pd.DataFrame, top: float) -> pd.DataFrame:
-    """Return where the name of each line stands: at its end, above the name below it.
+    """Return where the name of each line stands: at its end, below the name above it.
 
     Examples
     --------
     >>> rows = pd.DataFrame({"policy": ["FIFO", "H2O"], "budget": 48, "mean": [0.5, 0.5]})
     >>> named_ends(rows, 1.0)["at"].round(2).tolist()
-    [0.5, 0.55]
+    [0.5, 0.45]
     """
-    measured = table.dropna(subset="mean").sort_values("budget")
-    ends = measured.groupby("policy", sort=False).tail(1).sort_values("mean")
-    gap = top * NAME_HEIGHT / BUDGETS_HEIGHT
+    known = table.dropna(subset="mean").sort_values("budget")
+    ends = known.groupby("policy", sort=False).tail(1).sort_values("mean", ascending=False)
     at: list[float] = []
     for mean in ends["mean"]:
-        at.append(max(mean, at[-1] + gap) if at else mean)
-    over = max([*at, top]) - top
-    return ends.assign(at=[place - over for place in at])
+        at.append(min([mean, *(place - top * NAME_HEIGHT / BUDGETS_HEIGHT for place in at[-1:])]))
+    return ends.assign(at=at)
 
 
 @unchecked
@@ -135,7 +132,7 @@ def series_chart(
     )
     lines = base.mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=26)).encode(
         y=axis_between(alt.Y, "mean", ends, tickCount=5, format="~g"),
-        strokeDash=alt.StrokeDash("policy:N", scale=dash_scale(policies), legend=legend),
+        strokeDash=alt.StrokeDash("policy:N", scale=look_scale(policies, "dash"), legend=legend),
         tooltip=["turn:Q", "topic:N", "policy:N", *mean_tips(".4f")],
     )
     layers = *_topics(len(schedule), theme), mean_band(base, ends, opacity=0.25), lines
@@ -227,7 +224,7 @@ def dots_chart(
     intervals = intervals.encode(x="ci_low:Q", x2="ci_high")
     dots = base.mark_point(filled=True, size=55, opacity=1, clip=True).encode(
         x=axis_between(alt.X, "mean", ends, format="~f", tickCount=5),
-        shape=alt.Shape(field, scale=shape_scale(looking), legend=legend),
+        shape=alt.Shape(field, scale=look_scale(looking, "shape"), legend=legend),
         tooltip=[
             alt.Tooltip("row:N", title=of),
             alt.Tooltip("name:N", title="of"),

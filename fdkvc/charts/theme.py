@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial, wraps
 from itertools import cycle, islice, product
-from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
+from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, cast
 from zlib import crc32
 
 import altair as alt
@@ -81,6 +81,7 @@ POLICIES = {
     "Key norm": ("#7f6a5a", "#b8a696"),
     "Retrieval": ("#1e3a8a", "#8fb0ff"),
     "Oracle": ("#8c4a00", "#d8a15c"),
+    "Context shift": ("#1f6f78", "#86cfc4"),
     "": ("#6f7480", "#9aa0ad"),
 }
 """The colour of each policy on light and dark pages; the last is that of any other name."""
@@ -204,14 +205,9 @@ def policy_scale(policies: Sequence[str], theme: Theme) -> alt.Scale:
     return alt.Scale(domain=list(policies), range=policy_tints(policies, theme))
 
 
-def shape_scale(policies: Sequence[str]) -> alt.Scale:
-    """Return the scale of these policies' shapes."""
-    return alt.Scale(domain=list(policies), range=[look.shape for look in looks(policies)])
-
-
-def dash_scale(policies: Sequence[str]) -> alt.Scale:
-    """Return the scale of these policies' dashes."""
-    return alt.Scale(domain=list(policies), range=[look.dash for look in looks(policies)])
+def look_scale(policies: Sequence[str], part: Literal["shape", "dash"]) -> alt.Scale:
+    """Return the scale of these policies' shapes or dashes."""
+    return alt.Scale(domain=list(policies), range=[getattr(look, part) for look in looks(policies)])
 
 
 def cycled(names: Sequence[str], looks: Sequence[Any]) -> alt.Scale:
@@ -265,8 +261,8 @@ def policy_lines(
     """
     kind = f"{field}:N"
     base = base.encode(color=alt.Color(kind, scale=tints, legend=legend))
-    dash = alt.StrokeDash(kind, scale=dash_scale(policies), legend=legend)
-    shape = alt.Shape(kind, scale=shape_scale(policies), legend=legend)
+    dash = alt.StrokeDash(kind, scale=look_scale(policies, "dash"), legend=legend)
+    shape = alt.Shape(kind, scale=look_scale(policies, "shape"), legend=legend)
     return [
         base.mark_line(strokeWidth=2, aria=False).encode(strokeDash=dash),
         base.mark_point(filled=True, size=size, opacity=1).encode(

@@ -16,7 +16,7 @@ from fdkvc.ui.kit.markdown import Markdown, plain
 
 def show_judged(page: str) -> None:
     """Say what each policy costs a pretrained model."""
-    st.markdown(plain(verdict()))
+    st.container(key="page-answer").markdown(plain(verdict()))
     show_chart(page, "judged", judged.judged_chart(page_theme()))
     show_grid(judged.judged_grid(), judged.TITLE)
     st.caption(plain(judged.judged_words()))

@@ -60,9 +60,9 @@ def downloaded(page: Page, name: str, folder: Path) -> bytes:
 
 def look_at_every_section(page: Page) -> None:
     """Each shows what it is for, and the figures draw every policy."""
-    scorecard = page.locator(".st-key-scorecard")
-    expect(scorecard).to_contain_text(re.compile(r"reproduced [1-9]\d"))
-    expect(scorecard).to_contain_text(re.compile(r"does not hold [1-9]\d"))
+    answer = page.locator(".st-key-page-answer")
+    expect(answer).to_contain_text(re.compile(r"[1-9]\d of 90 published figures are reproduced"))
+    expect(page.get_by_role("radio", name=re.compile(r"does not hold [1-9]\d"))).to_be_visible()
     claim = page.locator("#claim-peak-gamma")
     expect(claim).to_contain_text("the decay rate has little effect")
     claim.locator("summary").click()
@@ -105,7 +105,7 @@ def test_the_papers_run_is_shown_at_once_and_handed_over(page: Page, tmp_path: P
     look_at_every_section(page)
     look_behind_a_cell(page)
 
-    page.get_by_role("tab", name="Files").click()
+    page.get_by_role("button", name="Download", exact=True).click()
     report = tmp_path / "fdkvc-report.html"
     downloaded(page, "Report as one HTML file", tmp_path)
     asked: list[str] = []
@@ -126,7 +126,7 @@ def test_a_run_is_kept_downloaded_and_repeated(page: Page, tmp_path: Path) -> No
     page.reload()
     page.get_by_text(re.compile("Shown: 20 dialogs")).wait_for()
     settled(page)
-    page.get_by_role("tab", name="Files").click()
+    page.get_by_role("button", name="Download", exact=True).click()
     packed = downloaded(page, "Everything as a ZIP", tmp_path)
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
         assert archive.testzip() is None
@@ -143,6 +143,7 @@ def test_a_run_is_kept_downloaded_and_repeated(page: Page, tmp_path: Path) -> No
     assert len(pd.read_csv(io.BytesIO(files["claims.csv"]))) > 30
 
     assert json.loads(downloaded(page, "run.json", tmp_path))["digests"] == ran["digests"]
+    page.keyboard.press("Escape")
     choose_dialogs(page, 5)
     page.get_by_text("Repeat a run from its run.json").click()
     page.locator("input[type=file]").set_input_files(tmp_path / "run.json")

@@ -114,7 +114,7 @@ def test_a_run_and_its_first_claim_are_on_the_first_screen(page: Page) -> None:
     settled(page)
     for part in (
         page.get_by_role("button", name="Run", exact=True),
-        page.locator(".st-key-scorecard"),
+        page.locator(".st-key-page-answer"),
         page.locator(".claims details").first,
     ):
         assert part.evaluate(BELOW_SCREEN) <= 0
@@ -129,8 +129,7 @@ def test_a_run_and_its_first_claim_are_on_the_first_screen(page: Page) -> None:
 
 def test_a_link_to_a_section_shows_that_section(page: Page) -> None:
     page.set_viewport_size(SCREEN)
-    page.goto("/benchmark")
-    page.get_by_role("link", name="Run the dialogs of a file").click()
+    page.goto("/dialogs?section=all")
     page.locator(".stage .dialog-words .now").wait_for()
     expect(settled(page).get_by_role("tab", name="All dialogs of the file")).to_be_in_viewport()
     page.goto("/story?scene=5")

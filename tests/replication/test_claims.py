@@ -17,6 +17,7 @@ from fdkvc.paper.tables import Range, read_printed
 from fdkvc.policies import PAPER_POLICIES, policy_named
 from fdkvc.replication.claims import (
     CLAIM_COLUMNS,
+    ClaimResult,
     Measurement,
     claims_table,
     figure_words,
@@ -308,3 +309,25 @@ def test_the_claims_as_a_table() -> None:
 )
 def test_figures_in_words(wanted: Measure, value: float, words: str) -> None:
     assert figure_words(wanted, value) == words
+
+
+@pytest.mark.parametrize(
+    ("key", "low", "high", "distance"),
+    [
+        ("alignment-shift", 0.40, 0.50, (1.265 - 0.45) / 0.0255),  # from the rounded +127 %
+        ("retention-h2o", 0.06, 0.07, 0.0),  # where the claim is true
+        ("threshold", 0.0, 0.0, math.nan),  # without an interval
+    ],
+)
+def test_a_distance_is_in_standard_errors_from_what_the_paper_says(
+    key: str, low: float, high: float, distance: float
+) -> None:
+    measured = Measurement((low + high) / 2, low, high, 600)
+    result = ClaimResult(claim(key), measured, None)
+    assert result.distance == pytest.approx(distance, rel=1e-2, nan_ok=True)
+
+
+def test_the_distance_of_a_p_value_is_that_of_z() -> None:
+    result = ClaimResult(claim("p-shift"), Measurement(*3 * (1e-9,), 600), None)
+    z = stats.norm.isf(1e-9 / 2) - stats.norm.isf(0.185 / 2)
+    assert result.distance == pytest.approx(z, rel=1e-6)

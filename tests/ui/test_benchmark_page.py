@@ -508,3 +508,9 @@ def test_the_citation_and_all_seven_limitations_are_there() -> None:
     assert any("@misc{ganguly-fdkvc" in words for words in shown)
     (limitations,) = (words for words in shown if "Section 9" in words)
     assert len(re.findall(r"^- \*\*.*\.\*\* \*", limitations, re.MULTILINE)) == 7
+
+
+def test_ablation_opens_with_the_setting_that_matters_most() -> None:
+    (answer,) = [text.value for text in open_page("ablation").markdown if "most" in text.value]
+    assert answer.startswith(plain("Cumulative weight (w_c) matters most: it moves late alignment"))
+    assert plain("Recency decay (γ) moves") in answer

@@ -111,7 +111,7 @@ def test_the_transcript_says_what_was_said_and_what_is_needed_later() -> None:
     app = open_dialogs(policies="fifo,fd-kvc")
     words = text_of(app)
 
-    assert words["speakers"] == [turn.speaker for turn in DIALOG.turns]
+    assert words["speakers"] == [*DIALOG.roles]
     assert [text for text, _ in words["turns"]] == list(DIALOG.texts)
     pieces = []
     for text, lengths in words["turns"]:
