@@ -16,7 +16,7 @@ FILE, POLICY, BUDGET = "evening", "fd-kvc", 48
 
 DOORS = (
     ("Understand", "story", "auto_stories", "seven scenes"),
-    ("Judge my conversations", "dialogs", "forum", "which policy, how much cache"),
+    ("Judge my conversations", "dialogs", "forum", "policy and budget"),
     ("Check the paper", "benchmark", "leaderboard", "its tables, measured again"),
 )
 

@@ -12,6 +12,7 @@ from fdkvc.explain.counterfactual import counterfactual, nearest_first
 from fdkvc.explain.explain import explain, sentences, turn_view
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.run.simulate import simulate
+from fdkvc.stage.story import Chapter
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import scenario_named
 from fdkvc.ui.policies import option_steps
@@ -274,26 +275,42 @@ def test_what_is_changed_is_marked_and_what_is_wrong_is_explained_at_its_control
     expect_turn(page, 2, 2)
 
 
+def expect_scene(page: Page, chapter: Chapter) -> None:
+    """Expect the panels of the scene in sight, and phrases that light up what they name."""
+    expect(page.locator(".stage .where")).to_have_text(re.compile(f"^{chapter.turn} of "))
+    panels = page.locator(".stage .panel:not([hidden])")
+    expect(panels).to_have_count(len(chapter.shows.split()))
+    for panel in chapter.shows.split():
+        expect(page.locator(f".stage .{panel}")).to_be_visible()
+    if "why" in chapter.shows:
+        expect(page.locator(".stage .why header")).to_contain_text(f"token {chapter.token}")
+    frame = page.locator(".stage .frame").bounding_box()
+    assert frame is not None
+    assert frame["y"] + frame["height"] <= 900
+    for phrase in page.locator("mark[data-lights]").all():
+        name = phrase.get_attribute("data-lights") or ""
+        phrase.focus()
+        if not name.isdecimal():
+            expect(page.locator(f".stage .{name}.lit")).to_have_count(1)
+    page.get_by_role("button", name="Next scene").focus()
+    expect(page.locator(".stage .lit")).to_have_count(0)
+
+
 def test_the_story_leads_through_its_scenes_by_keyboard_and_fits_the_window(page: Page) -> None:
     page.set_viewport_size({"width": 1440, "height": 900})
     open_step(page, scenario="mixed", seed=3)
     page.get_by_test_id("stMain").get_by_role("link").first.click()
     ahead, places = page.get_by_role("button", name="Next scene"), []
     for number, chapter in enumerate(story_chapters(), 1):
-        page.get_by_role("heading", name=f"{number} of 6 · {chapter.title}").wait_for()
+        page.get_by_role("heading", name=f"{number} of 7 · {chapter.title}").wait_for()
         page.get_by_text(chapter.sentences[0]).wait_for()
         settled(page)
         places.append(ahead.bounding_box())
-        if chapter.run is None:
-            break
-        expect(page.locator(".stage .where")).to_have_text(re.compile(f"^{chapter.turn} of "))
-        if chapter.token is not None:
-            expect(page.locator(".stage .why header")).to_contain_text(f"token {chapter.token}")
-        frame = page.locator(".stage .frame").bounding_box()
-        assert frame is not None
-        assert frame["y"] + frame["height"] <= 900
-        ahead.focus()
-        page.keyboard.press("Enter")
+        if chapter.run is not None:
+            expect_scene(page, chapter)
+        if number < len(story_chapters()):
+            ahead.focus()
+            page.keyboard.press("Enter")
     expect(ahead).to_be_disabled()
     assert places == places[:1] * len(places), "the button that leads on stays where it is"
     page.get_by_test_id("stSidebarNav").get_by_text("Step through").click()
@@ -301,7 +318,7 @@ def test_the_story_leads_through_its_scenes_by_keyboard_and_fits_the_window(page
 
     page.set_viewport_size(PHONE)
     page.goto("/story?scene=2")
-    page.get_by_role("heading", name="2 of 6").wait_for()
+    page.get_by_role("heading", name="2 of 7").wait_for()
     settled(page)
     trial = page.get_by_test_id("stMain").get_by_role("link").first
     assert trial.evaluate("(link) => link.scrollWidth - link.clientWidth") <= 0
