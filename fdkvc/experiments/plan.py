@@ -223,7 +223,8 @@ def verdict(
     rivals = [other for other in paired.index if unpinned_name(other) == other != own]
     ties = [other for other in rivals if not paired.significant[other]]
     if rivals and sure:
-        less = "all others hold less" if not ties else "the others hold less" * (ties != rivals)
+        verb = "differ" if (paired.mean_diff[rivals].drop(ties) > 0).any() else "hold less"
+        less = f"all others {verb}" if not ties else f"the others {verb}" * (ties != rivals)
         same = f"not distinguishable from {listed([titles[row] for row in ties])}" if ties else ""
         parts.append(f"At this budget {'; '.join(filter(None, (same, less)))}.")
     if enough:

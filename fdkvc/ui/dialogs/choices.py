@@ -301,8 +301,8 @@ def keep_file(page: str, file: files.DialogFile) -> None:
 
 def _fit_budget(page: str, file: files.DialogFile) -> None:
     """Begin a file with a budget of a tenth of its text, unless a link led to it."""
-    fitted, st.session_state[f"{page}/fitted"] = st.session_state.get(f"{page}/fitted"), file.key
-    if fitted not in ("", file.key):
+    fitted, st.session_state[f"{page}/fitted"] = st.session_state.get(f"{page}/fitted"), file.digest
+    if fitted not in ("", file.digest):
         hold(page, BUDGET, tenth_of(file.mean_words))
 
 

@@ -211,8 +211,9 @@ def _command(run: FileRun, compared: tuple[str, ...], model: str, target: float)
     """Return the command line that prints the same verdict."""
     file, options = run.file, dict[str, object]()
     options["trace" if file.traced else "dialogs"] = file.name
-    if any(transcript.calls_in_text for transcript in file.transcripts):
-        options["calls"] = True
+    for name in ("calls", "tools"):
+        if any(getattr(transcript, f"{name}_in_text") for transcript in file.transcripts):
+            options[name] = True
     if compared != JUDGED:
         options["policies"] = compared
     options |= {"budgets": run.replay.budgets, "plan": model, "target": f"{100 * target:.0f}"}
