@@ -31,7 +31,7 @@ TARGET = Field(
     choices={f"{100 * target:.0f}": percent(target) for target in TARGETS},
 )
 
-OFFERED = tuple(2**power for power in range(4, 14))
+OFFERED = tuple(1 << power for power in range(4, 14))
 """Budgets that pages offer, and of which `fitting_budgets` chooses."""
 
 PLAN = (
@@ -199,7 +199,7 @@ def verdict(
     budget = int(needed.min()) if enough else largest
     at_budget = plan[plan.budget == budget]
     able = at_budget[at_budget.policy.map(needed) == budget] if enough else at_budget
-    best = able.loc[able.recall.idxmax()]
+    best = able.iloc[int(able.recall.argmax())]
     name, held = str(best["policy"]), f"{budget:,} entries"
     interval = ranged(best["recall"], best["ci_low"], best["ci_high"], 1, percent)
     if enough:

@@ -156,7 +156,9 @@ def test_a_dialog_that_fits_saves_nothing() -> None:
 def test_a_pinned_prompt_is_compared_with_its_twin() -> None:
     names = ("sinks(learned)", "whitelist(sinks(learned), first=0, speaker=prompt)", "fifo")
     settings = Replay(tuple(map(read_policy, names)), SETTINGS.budgets)
-    means = dict(zip(names, ((0.6, 0.7, 0.8), (0.7, 0.96, 0.98), (0.1, 0.2, 0.3)), strict=True))
+    means: Any = dict(
+        zip(names, ((0.6, 0.7, 0.8), (0.7, 0.96, 0.98), (0.1, 0.2, 0.3)), strict=True)
+    )
     table = replayed(**means)
     table = table[table.policy.isin(names)]
     found = verdict(settings, table, arguments(), TOKENS, SHAPE)

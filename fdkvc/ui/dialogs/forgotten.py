@@ -33,7 +33,8 @@ class Replayed(ReplayRun):
         """Return one of the file's dialogs that ran."""
         ran = self.recordings
         if isinstance(ran, ReadRecordings):
-            return ran[ran.places.index(dialog)]
+            read: Recording = ran[ran.places.index(dialog)]
+            return read
         return self.file.recording(dialog)
 
 
