@@ -401,7 +401,10 @@ class Observation:
     def _among(self, column: Ints | None, token: Ints, wanted: Iterable[int]) -> Bools:
         if column is None:
             return np.zeros(token.shape, np.bool_)
-        return np.isin(column.reshape(-1).take(token + self._row_start), [*wanted]) & (token >= 0)
+        given, marked = column.reshape(-1).take(token + self._row_start), token < 0
+        for number in wanted:
+            marked = marked | (given == number)
+        return marked & (token >= 0)
 
     def traits(self, token: Ints) -> Floats:
         """Return the `TRAITS` of each token (B, C, F); 0 in empty slots and where unknown."""

@@ -5,6 +5,7 @@ import streamlit as st
 from fdkvc.ui.dialogs import choices, sections
 from fdkvc.ui.dialogs.evidence import show_headline
 from fdkvc.ui.dialogs.transcript import first_failure, show_source
+from fdkvc.ui.dialogs.verdict import show_verdict
 from fdkvc.ui.kit import sidebar
 from fdkvc.ui.kit.frame import page
 from fdkvc.ui.kit.lanes import choose_lanes, load_lanes
@@ -29,6 +30,7 @@ with page(
         choices.ask_for_file(PAGE)
         st.stop()
 
+    show_verdict(PAGE, chosen.file)
     try:
         lanes = load_lanes(chosen.head, policies, chosen.budget, metrics)
     except ValueError as error:

@@ -47,11 +47,13 @@ def budgets_chart(
     percent: bool = True,
     top: float = 0,
     intervals: bool = True,
+    chosen: tuple[str, int] | None = None,
 ) -> Spec:
     """Return one metric over rising budgets with its data, from 0 to `top`.
 
     `table` has columns policy, budget, n, mean, ci_low and ci_high; `policies` are in the order of
-    their colours, by default that of the table.
+    their colours, by default that of the table. Of a `chosen` policy and budget the point is ringed
+    and only its policy has a band.
     """
     table = table[["policy", "budget", "n", "mean", "ci_low", "ci_high"]].reset_index(drop=True)
     if not top:
@@ -82,10 +84,17 @@ def budgets_chart(
     color = alt.Color("policy:N", scale=tints, legend=None)
     names = names.mark_text(align="left", dx=9, fontSize=11, limit=150, aria=False)
     layers.append(names.encode(text="policy:N", color=color))
+    banded = base
+    if chosen is not None:
+        policy, budget = chosen
+        banded = base.transform_filter(alt.datum.policy == policy)
+        ring = banded.transform_filter(alt.datum.budget == budget)
+        ring = ring.mark_point(size=260, strokeWidth=3, color=theme.ink)
+        layers.append(ring.encode(y=y))
     subtitle = "mean over the dialogs"
     if intervals:
         subtitle += ", with its 95 % interval over clusters"
-        layers.insert(0, mean_band(base.encode(color=color), ends, opacity=0.2, clip=True))
+        layers.insert(0, mean_band(banded.encode(color=color), ends, opacity=0.2, clip=True))
     data = {"budgets": table, "names": named_ends(table, top)}
     heading = panel_title(title, subtitle)
     return single(theme, data, *layers, height=BUDGETS_HEIGHT, title=heading)

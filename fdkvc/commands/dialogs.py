@@ -23,12 +23,12 @@ from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.benchmark import baseline_of
 from fdkvc.experiments.jobs import Progress
 from fdkvc.experiments.model_shape import read_shape
-from fdkvc.experiments.plan import PLAN_BUDGETS
-from fdkvc.experiments.replay import Replay, default_heads
+from fdkvc.experiments.plan import TARGET, judged_replay
+from fdkvc.experiments.replay import Replay, default_heads, transcripts_of
 from fdkvc.explain.notes import pinned_notes
 from fdkvc.files.options import settings_from
 from fdkvc.files.write import check_folder, write_files
-from fdkvc.kinds.replay import ReplayRun, transcripts_of
+from fdkvc.kinds.replay import ReplayRun
 from fdkvc.kinds.sources import Sources, skipped_text
 from fdkvc.policies import with_pinned_prompts
 from fdkvc.words import count
@@ -39,9 +39,8 @@ NO_TRANSFORMERS = "install requirements-capture.txt, or the extra transformers"
 def dialogs(options: Namespace) -> None:
     """Replay dialogs or a trace file, and measure what the cache still holds."""
     shape = None if options.plan is None else read_shape(options.plan)
-    if shape is not None and options.budgets is None:
-        options.budgets = PLAN_BUDGETS
     settings = settings_from(Replay, options)
+    TARGET.check(options.target, "target")
     if options.pin:
         settings = replace(settings, policies=with_pinned_prompts(settings.policies))
     baseline = baseline_of(settings.policies, options.baseline)
@@ -51,6 +50,11 @@ def dialogs(options: Namespace) -> None:
     recordings, digest = read_sources(options).read_recordings()
     with progress():
         first = recordings[0]  # computed on access, which takes long
+    if shape is not None:
+        policies = settings.policies if options.policies or options.pin else ()
+        judged = judged_replay(recordings, policies, options.budgets or ())
+        settings = replace(settings, policies=judged.policies, budgets=judged.budgets)
+        baseline = baseline_of(settings.policies, options.baseline)
     heads = len(first.heads)
     if options.heads is None:
         settings = replace(settings, heads=(default_heads(first),))
@@ -59,6 +63,7 @@ def dialogs(options: Namespace) -> None:
         warn(sentence)
     about: dict[str, Any] = {"name": options.trace or options.dialogs, "digest": digest}
     about |= {"seed": options.seed, "baseline": baseline, "shape": shape}
+    about["target"] = int(options.target) / 100
     with running(options) as how:
         run = ReplayRun.measure(settings, recordings, about, **how)
     finish(options, run)

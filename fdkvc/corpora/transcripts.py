@@ -232,6 +232,11 @@ class Transcript:
         return self.turns[turn].kind or spoken
 
     @cached_property
+    def word_counts(self) -> tuple[int, ...]:
+        """Words and punctuation marks of each turn."""
+        return tuple(len(word_spans(text)) for text in self.texts)
+
+    @cached_property
     def topics(self) -> tuple[str, ...]:
         """The topics in order of appearance."""
         return tuple(dict.fromkeys(turn.topic for turn in self.turns if turn.topic is not None))

@@ -38,6 +38,14 @@ SOURCE_LABELS: Mapping[str, str] = {
     ANY: "any source",
 }
 
+GIVEN_BY: Mapping[str, str] = {
+    "system": "said in the system prompt",
+    "user": "said by the user",
+    "assistant": "said by the assistant",
+    "call": "used in a call",
+    "result": "returned by a tool",
+}
+
 CALL = ["dialog", "services", "turn", "call", "call_number"]
 """Columns of what the arguments of a call share."""
 
@@ -70,9 +78,25 @@ def source_recall(arguments: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(SOURCE_RECALL))
 
 
+def age_of(age: int) -> str:
+    """Return the key in `AGES` of an age in turns."""
+    return next(key for key, (low, high) in AGES.items() if low < age <= high)
+
+
 def forgotten(arguments: pd.DataFrame) -> pd.DataFrame:
     """Return the arguments that were no longer cached, oldest mention first."""
     lost = arguments[arguments.held < 1]
     by = ["policy", "heads", "budget", "age"]
     ascending = [True, True, True, False]
     return lost.sort_values(by, ascending=ascending, kind="stable").reset_index(drop=True)
+
+
+def worst_losses(lost: pd.DataFrame, most: int = 5) -> pd.DataFrame:
+    """Return the values of `forgotten` that most calls needed, then those mentioned longest ago.
+
+    A row each, of the first call that lacked it, with their number in the column `calls`.
+    """
+    value = ["dialog", "value"]
+    lost = lost.assign(calls=lost.groupby(value).value.transform("size"))
+    first = lost.sort_values("turn", kind="stable").drop_duplicates(value)
+    return first.sort_values(["calls", "age"], ascending=False, kind="stable").head(most)

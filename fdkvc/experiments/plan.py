@@ -1,26 +1,38 @@
 """Which policy, and how much cache: recall against budget, in entries and in bytes of a model."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fdkvc.corpora.lexical import LexicalRecordings
 from fdkvc.corpora.recordings import Recording
-from fdkvc.corpora.transcripts import word_spans
+from fdkvc.experiments.arguments import AGE_LABELS, GIVEN_BY, age_of
 from fdkvc.experiments.model_shape import ModelShape
-from fdkvc.experiments.replay import Replay
-from fdkvc.experiments.statistics import MIN_CLUSTERS
+from fdkvc.experiments.replay import Replay, default_heads, transcripts_of, turn_tokens
+from fdkvc.experiments.statistics import FEW_CLUSTERS, MIN_CLUSTERS
 from fdkvc.experiments.summary import mean_table, paired_differences
-from fdkvc.policies import usable
-from fdkvc.words import BEST, count, listed, percent, ranged, written_bytes
+from fdkvc.parameters import Field
+from fdkvc.policies import JUDGED, PAPER_POLICIES, Policy, read_policy, usable, with_pinned_prompts
+from fdkvc.policies.whitelist import Whitelist
+from fdkvc.run.sinks import RECALL_ONLY
+from fdkvc.words import count, listed, percent, ranged, sentence, signed, written_bytes
 
 TARGETS = (0.9, 0.95, 0.99)
 """Call-argument recalls to reach."""
 
-PLAN_BUDGETS = (64, 128, 256, 512, 1024, 2048)
-"""The default budgets of a plan."""
+TARGET = Field(
+    "Target",
+    "The recall of call arguments that a policy is to reach.",
+    name="target",
+    default="95",
+    choices={f"{100 * target:.0f}": percent(target) for target in TARGETS},
+)
+
+OFFERED = tuple(1 << power for power in range(4, 14))
+"""Budgets that pages offer, and of which `fitting_budgets` chooses."""
 
 PLAN = (
     *("policy", "heads", "budget", "n", "services", "recall", "ci_low", "ci_high"),
@@ -30,11 +42,57 @@ SMALLEST = ("policy", "heads", "target", "budget", "bytes", "saved")
 
 
 def dialog_lengths(recordings: Sequence[Recording]) -> tuple[int, ...]:
-    """Return the number of tokens of each dialog; lexical ones are not computed for it."""
-    if isinstance(recordings, LexicalRecordings):
-        texts = (recording.texts for recording in recordings.transcripts)
-        return tuple(sum(len(word_spans(text)) for text in recording) for recording in texts)
-    return tuple(recording.starts[-1] for recording in recordings)
+    """Return the number of tokens of each dialog."""
+    return tuple(map(sum, turn_tokens(recordings)))
+
+
+def fitting_budgets(tokens: float) -> tuple[int, ...]:
+    """Return the offered budgets from 2 to 50 % of a dialog of so many tokens.
+
+    Examples
+    --------
+    >>> fitting_budgets(4000), fitting_budgets(10)
+    ((128, 256, 512, 1024), (16,))
+    """
+    return tuple(size for size in OFFERED if 0.02 * tokens <= size <= 0.5 * tokens) or (
+        tenth_of(tokens),
+    )
+
+
+def tenth_of(tokens: float) -> int:
+    """Return the offered budget nearest to 10 % of so many tokens.
+
+    Examples
+    --------
+    >>> tenth_of(3000), tenth_of(10)
+    (256, 16)
+    """
+    return min(OFFERED, key=lambda size: abs(math.log(10 * size / max(tokens, 1))))
+
+
+def judged_replay(
+    recordings: Sequence[Recording],
+    policies: Sequence[Policy] = (),
+    budgets: Sequence[int] = (),
+) -> Replay:
+    """Return what a verdict on these dialogs rests on.
+
+    By default, of `JUDGED` those that these dialogs allow, at the budgets that fit their lengths.
+    Policies that are not the paper's also run with the system prompt pinned, where there is one.
+    """
+    first, every = recordings[0], map(read_policy, JUDGED)
+    chosen = policies or [
+        policy
+        for policy in every
+        if first.surprisal is not None or "surprisal" not in policy.looks_at
+    ]
+    if any(turn.kind == "system" for row in transcripts_of(recordings) for turn in row.turns):
+        chosen = [
+            *chosen,
+            *with_pinned_prompts([row for row in chosen if row.name not in PAPER_POLICIES]),
+        ]
+    budgets = budgets or fitting_budgets(float(np.mean(dialog_lengths(recordings))))
+    return Replay((*dict.fromkeys(chosen),), tuple(budgets), (default_heads(first),), best=False)
 
 
 def plan_table(
@@ -73,7 +131,7 @@ def budget_columns(smallest: pd.DataFrame, name: Callable[[str, str], str]) -> d
     return columns
 
 
-def smallest_budgets(plan: pd.DataFrame) -> pd.DataFrame:
+def smallest_budgets(plan: pd.DataFrame, targets: Sequence[float] = TARGETS) -> pd.DataFrame:
     """Return the smallest budget at which each policy reaches each target, NaN for none.
 
     Columns `SMALLEST`. A policy reaches a target if its mean recall does at this budget and at all
@@ -83,7 +141,7 @@ def smallest_budgets(plan: pd.DataFrame) -> pd.DataFrame:
     case: Any
     for case, group in plan.groupby(["policy", "heads"], sort=False):
         ordered = group.sort_values("budget", ascending=False)
-        for target in TARGETS:
+        for target in targets:
             held = ordered[(ordered.recall >= target).cummin()]
             last = dict(held.iloc[-1]) if len(held) else {}
             smallest = (float(last.get(name, "nan")) for name in ("budget", "bytes", "saved"))
@@ -91,76 +149,158 @@ def smallest_budgets(plan: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(SMALLEST))
 
 
-def plan_sentence(
+@dataclass(frozen=True)
+class Verdict:
+    """Which policy and budget to use, in words, and what these words rest on."""
+
+    policy: str
+    """The name of the recommended policy; of the best one if none reaches the target."""
+    budget: int
+    lead: str
+    """The answer in a sentence."""
+    rest: str = ""
+    """What is still forgotten, and how the others compare."""
+    caution: str = ""
+    """What the measure cannot say."""
+    enough: bool = False
+    """Whether the target is reached."""
+
+    @property
+    def sentence(self) -> str:
+        """The answer with all that belongs to it."""
+        return f"{self.lead} {self.rest}".strip()
+
+
+NO_VERDICT = Verdict(
+    *("", 0, "There is no verdict: no call in these dialogs needs a value that was said before."),
+)
+
+
+def verdict(
     settings: Replay,
     replayed: pd.DataFrame,
-    plan: pd.DataFrame,
+    arguments: pd.DataFrame,
     tokens: Sequence[int],
     shape: ModelShape,
-) -> str:
-    """Return which policy reaches 95 % with the fewest entries, what it saves, and what ties.
+    target: float = 0.95,
+) -> Verdict:
+    """Return the policy that reaches the target with the fewest entries, and how sure that is.
 
-    `plan` is the `plan_table` of the others.
+    `replayed` and `arguments` are as `replay_arguments` returns them, and `tokens` the lengths of
+    the dialogs. Of the policies at that budget it is the one with the highest recall.
     """
-    plan = plan[plan.heads == settings.heads[0]]
+    mode = settings.heads[0]
+    plan = plan_table(settings, replayed, tokens, shape)
+    plan = plan[plan.heads == mode]
     if plan.empty:
-        return (
-            "There is no plan: these dialogs have no calls whose arguments were mentioned before."
+        return NO_VERDICT
+    needed = smallest_budgets(plan, (target,)).set_index("policy").budget
+    enough, largest = bool(needed.notna().any()), int(plan.budget.max())
+    budget = int(needed.min()) if enough else largest
+    at_budget = plan[plan.budget == budget]
+    able = at_budget[at_budget.policy.map(needed) == budget] if enough else at_budget
+    best = able.iloc[int(able.recall.argmax())]
+    name, held = str(best["policy"]), f"{budget:,} entries"
+    interval = ranged(best["recall"], best["ci_low"], best["ci_high"], 1, percent)
+    if enough:
+        lead = f"Use {_named(name)} with {held}: {_saving(best, float(np.mean(tokens)), shape)}."
+        below = best["ci_low"] < target
+        unsure = f", so {percent(target)} is not certain" if below else ""
+        parts = [f"It holds {interval} of the values that calls need{unsure}."]
+    else:
+        lead = (
+            f"No policy tried holds {percent(target)} of the values that calls need within {held}: "
+            f"{_named(name)} holds most, {interval}."
         )
+        parts = []
+    mine = (arguments.policy == name) & (arguments.budget == budget) & (arguments.heads == mode)
+    parts.append(_forgotten_words(arguments[mine]))
+    some = replayed[(replayed.budget == budget) & (replayed.heads == mode)]
+    some = some[(some.metric == "call_recall") & some.policy.isin(plan.policy)]
+    paired = paired_differences(some, name).set_index("policy")
     titles = {policy.name: policy.title for policy in settings.policies}
-    needed = smallest_budgets(plan)
-    for target in (0.95, 0.9):
-        reached = needed[(needed.target == target) & needed.budget.notna()]
-        if not reached.empty:
-            break
-    else:
-        most = plan.sort_values("recall").iloc[-1]
-        return (
-            f"No policy reaches a call-argument recall of 90 % within {int(plan.budget.max()):,} "
-            f"entries: the highest is {percent(most['recall'], 1)}, of {titles[most['policy']]} at "
-            f"{int(most['budget']):,}. Try larger budgets."
-        )
-    budget = int(reached.budget.min())
-    at_budget = plan[(plan.budget == budget) & plan.policy.isin(reached.policy)]
-    best = at_budget.sort_values("recall").iloc[-1]
-    low, high = (float(np.clip(best[name], 0, 1)) for name in ("ci_low", "ci_high"))
-    recall = ranged(best["recall"], low, high, 1, percent)
-    clusters = count(int(best["services"]), "cluster")
-    some = replayed[
-        (replayed.budget == budget)
-        & (replayed.heads == settings.heads[0])
-        & (replayed.metric == "call_recall")
-        & (replayed.policy != BEST)
-        & replayed.policy.isin(plan.policy)
-    ]
-    paired = paired_differences(some, best["policy"])
-    differ = [significant is True for significant in paired.significant]
-    ties = [titles[name] for name, one in zip(paired.policy, differ, strict=True) if not one]
-    if best["services"] < MIN_CLUSTERS:
-        undecided = f"An interval needs {MIN_CLUSTERS} clusters, so no policy is distinguishable."
-    elif ties:
-        undecided = f"Not distinguishable at this budget: {listed(ties)}."
-    elif len(paired):
-        undecided = "Every other policy differs at this budget."
-    else:
-        undecided = "No other policy was run."
-    return (
-        f"{titles[best['policy']]} at {budget:,} entries has a call-argument recall of {recall} "
-        f"(mean over {count(int(best['n']), 'dialog')}, {clusters}); of the budgets tried, it is "
-        f"the smallest at which a policy reaches {percent(target)}. "
-        f"{_saving(best, float(np.mean(tokens)), shape)} {undecided}"
-    )
+    own, sure = unpinned_name(name), int(best["services"]) >= MIN_CLUSTERS
+    rivals = [other for other in paired.index if unpinned_name(other) == other != own]
+    ties = [other for other in rivals if not paired.significant[other]]
+    if rivals and sure:
+        verb = "differ" if (paired.mean_diff[rivals].drop(ties) > 0).any() else "hold less"
+        less = f"all others {verb}" if not ties else f"the others {verb}" * (ties != rivals)
+        same = f"not distinguishable from {listed([titles[row] for row in ties])}" if ties else ""
+        parts.append(f"At this budget {'; '.join(filter(None, (same, less)))}.")
+    if enough:
+        parts.append(_others_need(needed[rivals] / budget, titles, target, largest))
+    for twin in paired.index:
+        if unpinned_name(twin) == own and sure:
+            parts.append(_pinning(paired.loc[twin], 1 if name == own else -1))
+    return Verdict(name, budget, lead, " ".join(filter(None, parts)), _caution(best), enough)
+
+
+def unpinned_name(name: str) -> str:
+    """Return the name of a policy without its pinned system prompt."""
+    policy = read_policy(name)
+    pinned = isinstance(policy, Whitelist) and policy.speaker == "prompt"
+    return policy.policy.name if isinstance(policy, Whitelist) and pinned else name
+
+
+def _named(name: str) -> str:
+    inside = unpinned_name(name)
+    return inside if inside == name else f"{inside} (system prompt pinned)"
+
+
+def _forgotten_words(arguments: pd.DataFrame) -> str:
+    """Return how many values were lost, and where most of them came from."""
+    lost = arguments[arguments.held < 1]
+    if lost.empty:
+        return f"Nothing is forgotten of {count(len(arguments), 'value')}." * bool(len(arguments))
+    most = []
+    for keys, words in ((lost.source, GIVEN_BY), (lost.age.map(age_of), AGE_LABELS)):
+        counts = keys.value_counts()
+        if counts.iloc[0] > len(lost) / 2:
+            most.append(words[counts.index[0]])
+    where = f", most of them {', '.join(most)}" if most else ""
+    return f"Still forgotten: {len(lost):,} of {count(len(arguments), 'value')}{where}."
+
+
+def _others_need(times: pd.Series, titles: Mapping[str, str], target: float, largest: int) -> str:
+    """Return how many times the budget the others need to reach the target, if they do."""
+    parts = []
+    for factor, names in times[times > 1].groupby(times).groups.items():
+        need = "needs" if len(names) == 1 else "need"
+        parts.append(f"{listed([titles[name] for name in names])} {need} {factor:g} times as much")
+    never = [titles[str(name)] for name in times.index[times.isna()]]
+    if never:
+        who = f"{listed(never)} {'does' if len(never) == 1 else 'do'} not reach"
+        who = "no other policy reaches" if len(never) == len(times) > 1 else who
+        parts.append(f"{who} {percent(target)} within {largest:,} entries")
+    return sentence("; ".join(parts)) if parts else ""
+
+
+def _pinning(paired: pd.Series, sign: int) -> str:
+    """Return what pinning the system prompt changes, of the twin with or without it."""
+    if not paired.significant:
+        return "Pinning the system prompt makes no distinguishable difference."
+    ends = sorted(100 * sign * paired[end] for end in ("ci_low", "ci_high"))
+    change = ranged(100 * sign * paired["mean_diff"], *ends, 1, signed)
+    return f"Pinning the system prompt changes recall by {change} points."
+
+
+def _caution(best: pd.Series) -> str:
+    clusters = int(best["services"])
+    over = f"{count(int(best['n']), 'dialog')} with calls, in {count(clusters, 'cluster')}"
+    few = ""
+    if clusters < MIN_CLUSTERS:
+        few = f" An interval needs {MIN_CLUSTERS} clusters, so no policy is distinguishable."
+    elif clusters < FEW_CLUSTERS:
+        few = f" Fewer than {FEW_CLUSTERS} clusters may make intervals too narrow."
+    return f"It rests on {over}.{few} A replay runs no model. {RECALL_ONLY}"
 
 
 def _saving(row: pd.Series, tokens: float, shape: ModelShape) -> str:
     """Return what a row of a plan saves at the end of a dialog of the mean length."""
+    mean = f"a dialog of the mean length, {tokens:,.0f} tokens"
     if row["saved"] <= 0:
-        return (
-            f"A dialog of the mean length, {tokens:,.0f} tokens, fits into the cache, so nothing "
-            "is saved."
-        )
+        return f"{mean}, fits into the cache, so nothing is saved"
     return (
-        f"At the end of a dialog of the mean length, {tokens:,.0f} tokens, the cache then takes "
-        f"{written_bytes(row['bytes'])} instead of {written_bytes(tokens * shape.entry_bytes)} in "
-        f"{shape.name}, {percent(row['saved'])} less."
+        f"{written_bytes(row['bytes'])} instead of {written_bytes(tokens * shape.entry_bytes)} "
+        f"({percent(row['saved'])} less) in {shape.name}, for {mean}"
     )

@@ -8,7 +8,7 @@ mean. `BEST` is the upper bound of any cache of the same size.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -18,8 +18,9 @@ import numpy as np
 import pandas as pd
 
 from fdkvc.attention import BLOCK
+from fdkvc.corpora.lexical import LexicalRecordings
 from fdkvc.corpora.recordings import Recording, stack_recordings
-from fdkvc.corpora.transcripts import TooLargeError
+from fdkvc.corpora.transcripts import TooLargeError, Transcript
 from fdkvc.experiments.benchmark import RUN_METRICS, RUN_POLICIES
 from fdkvc.experiments.jobs import (
     Execution,
@@ -54,6 +55,8 @@ TRIED = f"budgets to run, each {BUDGET.allowed(int)}"
 TOO_LARGE = "not computed (too large)"
 
 Row = tuple[str, str, str, str, int, str, float]
+Chunk = tuple[list[Row], list[tuple[Any, ...]]]
+"""The rows of some dialogs in both tables of `replay_arguments`."""
 
 CHUNK = 16
 """Most dialogs that are simulated together: more are hardly faster."""
@@ -148,6 +151,7 @@ def replay_arguments(
     recordings: Sequence[Recording],
     *,
     with_arguments: bool = True,
+    spread: bool = False,
     **how: Unpack[Execution],
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Do as `replay` does, and return its table with that of every argument of every call.
@@ -156,34 +160,55 @@ def replay_arguments(
     the `value` that turn `mentioned` gave last, in
     a span of the kind `source`; `held` is the share of heads that still cached it, and `lost` the
     turn that evicted it first in a head that did not, −1 if all held it. It is empty unless
-    `with_arguments`.
+    `with_arguments`. `spread` begins with a dialog of each cluster; the tables do not change.
     """
     workers = worker_count(how)
     jobs = [recordings[some] for some in _chunks(recordings, settings)]
+    order = [*range(len(jobs))]
+    if spread:
+        clusters = pd.Series([next(iter(transcripts_of(job))).services for job in jobs])
+        order = clusters.groupby(clusters).cumcount().sort_values(kind="stable").index.tolist()
     run = partial(_replay_chunk, settings, with_arguments)
     if how.get("executor") is None and (workers == 1 or len(jobs) == 1):
         run = partial(run, cancelled=how.get("cancelled"))  # an event stays in its process
-    chunks = run_jobs(run, jobs, **how)
-    tables = (
-        pd.DataFrame([row for chunk in chunks if chunk for row in chunk[at]], columns=list(names))
-        for at, names in enumerate((REPLAYED, ARGUMENTS))
-    )
-    return next(tables), next(tables)
+    chunks = run_jobs(run, [jobs[at] for at in order], **how)
+    return replay_tables([chunk for _, chunk in sorted(zip(order, chunks, strict=False))])
+
+
+def replay_tables(chunks: Iterable[Chunk | None]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the tables of `replay_arguments` of the chunks that are not cancelled."""
+    done = [chunk for chunk in chunks if chunk]
+    rows, arguments = ([row for chunk in done for row in chunk[at]] for at in (0, 1))
+    return pd.DataFrame(rows, columns=[*REPLAYED]), pd.DataFrame(arguments, columns=[*ARGUMENTS])
+
+
+def transcripts_of(recordings: Sequence[Recording]) -> Sequence[Transcript]:
+    """Return the dialogs of recordings."""
+    if isinstance(recordings, LexicalRecordings):  # which are computed on access
+        return recordings.transcripts
+    return [recording.transcript for recording in recordings]
+
+
+def turn_tokens(recordings: Sequence[Recording]) -> Iterator[Sequence[int]]:
+    """Yield the number of tokens of each turn of each dialog; none is computed for it."""
+    if isinstance(recordings, LexicalRecordings):
+        yield from (transcript.word_counts for transcript in recordings.transcripts)
+    else:
+        yield from ([len(turn) for turn in recording.tokens] for recording in recordings)
 
 
 def _chunks(recordings: Sequence[Recording], settings: Replay) -> Iterator[slice]:
     """Yield the recordings in order, as many at once as are small enough together."""
     first = tokens = turns = widest = 0
-    heads = len(recordings[0].heads)
-    for at, recording in enumerate(recordings):
+    heads, width = len(recordings[0].heads), recordings[0].embeddings.shape[1]
+    for at, turn_sizes in enumerate(turn_tokens(recordings)):
         part = settings.chunk or MAX_TURN_TOKENS
-        turn_sizes = [len(turn) for turn in recording.tokens]
         sizes = [min(part, size - low) for size in turn_sizes for low in range(0, size or 1, part)]
         needs = sum(sizes), len(sizes), max(sizes)
         tokens, turns, widest = map(max, needs, (tokens, turns, widest))
         # A token has a number per dimension and per turn, and in its turn one per cached entry.
         of_turn = widest * (widest + max(settings.budgets))
-        numbers = max((tokens + 1) * max(recording.embeddings.shape[1], turns), of_turn)
+        numbers = max((tokens + 1) * max(width, turns), of_turn)
         count = at - first
         if count == CHUNK or (count and (count + 1) * heads * numbers > CHUNK_NUMBERS):
             yield slice(first, at)
@@ -218,7 +243,7 @@ def _replay_chunk(
     with_arguments: bool,
     recordings: Sequence[Recording],
     cancelled: threading.Event | None = None,
-) -> tuple[list[Row], list[tuple[Any, ...]]] | None:
+) -> Chunk | None:
     """Return the rows of some dialogs; None if cancelled before they are complete."""
     one_blas_thread()  # here too, since this may be another process
     cancelled = cancelled or threading.Event()
@@ -233,6 +258,7 @@ def _replay_chunk(
         parts, last = dialogs.in_parts(settings.chunk)
         outputs_from = int(last[:, outputs_from].min()) if late else parts.turns
     results, arguments = [], []
+    needs = [*map(_calls_need, recordings)]
     for policy, mode, budget in product(settings.policies, settings.heads, settings.budgets):
         if cancelled.is_set():
             return None
@@ -247,7 +273,7 @@ def _replay_chunk(
             of_dialog = replace(trace, kept=trace.kept[rows], peak=trace.peak[rows])
             evidence = Evidence(of_dialog, recording)
             if with_arguments:
-                arguments += [(*case, *row) for row in _arguments(evidence)]
+                arguments += [(*case, *row) for row in _arguments(evidence, needs[at])]
             for metric in settings.measured:
                 values = of_rows[metric][rows] if metric in of_rows else metric.measure(evidence)
                 results.append((*case, metric.name, float(np.mean(values))))
@@ -259,17 +285,24 @@ def _replay_chunk(
     return results, arguments
 
 
-def _arguments(evidence: Evidence) -> Iterator[tuple[Any, ...]]:
+def _arguments(evidence: Evidence, needs: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
     """Yield the last columns of `ARGUMENTS` for each argument of a call."""
-    dialog, demands = evidence.recording.transcript, evidence.recording.evidence
     lost = lost_turns(evidence.trace, evidence.recording)
-    for (demand, _), turns in zip(demands, lost, strict=True):
-        if demand.kind == "call":
-            turn, start, _ = demand.mentions[-1]
-            what = demand.turn, demand.source, demand.call_number, demand.slot, demand.value
+    for what, turns in zip(needs, lost, strict=True):
+        if what:
             held, gone = float((turns < 0).mean()), turns[turns >= 0]
-            source = dialog.span_kind(turn, start)
-            yield *what, source, turn, demand.age, held, int(gone.min()) if gone.size else -1
+            yield *what, held, int(gone.min()) if gone.size else -1
+
+
+def _calls_need(recording: Recording) -> list[tuple[Any, ...]]:
+    """Return what an argument of a call is and where it was mentioned; nothing for a state."""
+    dialog, needs = recording.transcript, list[tuple[Any, ...]]()
+    for demand, _ in recording.evidence:
+        turn, start, _ = demand.mentions[-1]
+        what = demand.turn, demand.source, demand.call_number, demand.slot, demand.value
+        more = dialog.span_kind(turn, start), turn, demand.age
+        needs.append((*what, *more) if demand.kind == "call" else ())
+    return needs
 
 
 def _best(settings: Replay, recordings: Sequence[Recording]) -> Iterator[Row]:

@@ -9,19 +9,27 @@ from typing import Any, ClassVar, Self, Unpack
 
 import pandas as pd
 
-from fdkvc.corpora.lexical import LEXICAL, LexicalRecordings
+from fdkvc.corpora.lexical import LEXICAL
 from fdkvc.corpora.recordings import Recording
-from fdkvc.corpora.transcripts import CALLS_NOTE, Transcript
-from fdkvc.experiments.arguments import AGE_LABELS, SOURCE_LABELS, forgotten, source_recall
+from fdkvc.corpora.transcripts import CALLS_NOTE
+from fdkvc.experiments.arguments import (
+    AGE_LABELS,
+    SOURCE_LABELS,
+    forgotten,
+    source_recall,
+    worst_losses,
+)
 from fdkvc.experiments.benchmark import baseline_of
 from fdkvc.experiments.jobs import Execution
 from fdkvc.experiments.model_shape import ModelShape
 from fdkvc.experiments.plan import (
+    TARGETS,
+    Verdict,
     budget_columns,
     dialog_lengths,
-    plan_sentence,
     plan_table,
     smallest_budgets,
+    verdict,
 )
 from fdkvc.experiments.replay import (
     TOO_LARGE,
@@ -29,6 +37,7 @@ from fdkvc.experiments.replay import (
     cluster_means,
     not_computed,
     replay_arguments,
+    transcripts_of,
 )
 from fdkvc.experiments.statistics import over_clusters
 from fdkvc.experiments.summary import first_places, mean_table, paired_differences
@@ -40,7 +49,6 @@ from fdkvc.kinds.sources import OTHER_FILE, Sources
 from fdkvc.parameters import SEED
 from fdkvc.policies import read_policy, usable
 from fdkvc.run.metrics import late_metric
-from fdkvc.run.sinks import PROTECT, RECALL_ONLY
 from fdkvc.words import BEST, count
 
 OF_HEADS = {"each": "", "together": ", heads together", "kv": ", by KV head"}
@@ -76,6 +84,8 @@ class ReplayRun(Run):
     """The policy to compare with; `baseline_of` by default."""
     shape: ModelShape | None = None
     """Of the model of a plan."""
+    target: float = TARGETS[1]
+    """The recall that a plan is to reach."""
     vectors: str | None = None
     """In links to the page Dialogs: the model that read the file there, and its layers."""
 
@@ -169,22 +179,27 @@ class ReplayRun(Run):
     def text(self) -> str:
         parts = [self.source, replay_text(self.table, self.baseline)]
         parts += missing_value_notes(transcripts_of(self.recordings))
-        if not self.arguments.empty:
-            parts.append(forgotten_text(self.sources, self.forgotten, self.settings))
+        chosen = None
         if self.shape is not None:
+            chosen = self.verdict(self.shape, self.target)
             plan = plan_table(self.settings, self.table, self.tokens, self.shape)
             parts.append(plan_text(smallest_budgets(plan), self.shape))
-            of_plan = plan, self.tokens, self.shape
-            parts.append(plan_sentence(self.settings, self.table, *of_plan))
-            parts += [RECALL_ONLY, PROTECT]
+        if not self.arguments.empty:
+            parts.append(forgotten_text(self, chosen))
+        if chosen is not None:
+            parts += [chosen.sentence, chosen.caution]
         return "\n\n".join(parts)
 
+    def verdict(self, shape: ModelShape, target: float) -> Verdict:
+        """Return which policy and budget to use in a model of this shape, in words."""
+        of = self.settings, self.table, self.arguments, self.tokens
+        return verdict(*of, shape, target)
 
-def transcripts_of(recordings: Sequence[Recording]) -> Sequence[Transcript]:
-    """Return the dialogs of recordings."""
-    if isinstance(recordings, LexicalRecordings):  # which are computed on access
-        return recordings.transcripts
-    return [recording.transcript for recording in recordings]
+    def lost(self, policy: str, budget: int) -> pd.DataFrame:
+        """Return what a policy forgot at a budget, of the first mode of the heads."""
+        lost = self.forgotten
+        same = (lost.policy == policy) & (lost.budget == budget)
+        return lost[same & (lost.heads == self.settings.heads[0])]
 
 
 def _is_trace(name: str | None) -> bool:
@@ -246,30 +261,32 @@ def sources_grid(by_source: pd.DataFrame, settings: Replay, budget: int) -> Grid
     return grid.beside({name: counted[column].tolist() for name, column in names.items()})
 
 
-def forgotten_text(by_source: pd.DataFrame, lost: pd.DataFrame, settings: Replay) -> str:
-    """Return the recall by source and age at the middle budget, and the oldest that are lost.
+def forgotten_text(run: ReplayRun, chosen: Verdict | None = None) -> str:
+    """Return the recall by source and age, and the values whose loss was worst.
 
-    The list is that of the last policy.
+    Of a verdict's policy and budget; by default, of the last policy at the middle budget.
     """
-    budget = sorted(settings.budgets)[len(settings.budgets) // 2]
-    mode, last = settings.heads[0], settings.policies[-1].name
+    budgets = sorted(run.settings.budgets)
+    budget, policy = budgets[len(budgets) // 2], run.settings.policies[-1].name
+    if chosen is not None and chosen.policy:
+        budget, policy = chosen.budget, chosen.policy
     parts = [
         f"Call-argument recall % by source and age at budget {budget}, with 95 % intervals",
-        sources_grid(by_source, settings, budget).text(grouped=True),
+        sources_grid(run.sources, run.settings, budget).text(grouped=True),
     ]
-    gone = lost[(lost.policy == last) & (lost.budget == budget) & (lost.heads == mode)]
+    gone = run.lost(policy, budget)
     if len(gone):
         parts += [
-            f"What {last} forgot at budget {budget}: {count(len(gone), 'argument')}, oldest "
-            "mention first",
+            f"What {policy} forgot at budget {budget}: {count(len(gone), 'argument')}, the worst "
+            "losses first",
             Grid(
-                ["dialog", "call", "argument", "value", "in turn", "mentioned", "evicted"],
+                ["dialog", "call", "argument", "value", "calls", "in turn", "mentioned", "evicted"],
                 [
                     [
                         *(row["dialog"], row["call"], row["slot"], row["value"][:40]),
-                        *(str(row[name]) for name in ("turn", "mentioned", "lost")),
+                        *(str(row[name]) for name in ("calls", "turn", "mentioned", "lost")),
                     ]
-                    for row in gone.head(10).to_dict("records")
+                    for row in worst_losses(gone).to_dict("records")
                 ],
                 4,
             ).text(),

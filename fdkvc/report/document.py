@@ -14,7 +14,7 @@ from fdkvc.corpora.recordings import Recording
 from fdkvc.experiments.answers import Answers
 from fdkvc.experiments.benchmark import Benchmark, matches_paper
 from fdkvc.experiments.proxies import AnswersTables
-from fdkvc.experiments.replay import not_computed
+from fdkvc.experiments.replay import not_computed, transcripts_of
 from fdkvc.experiments.statistics import over_clusters
 from fdkvc.experiments.study import Study
 from fdkvc.experiments.workers import processor
@@ -25,7 +25,7 @@ from fdkvc.grid import PLACES, Grid, marked, marks_sentence, pivot
 from fdkvc.kinds.answers import AnswersRun
 from fdkvc.kinds.base import Run
 from fdkvc.kinds.benchmark import StudyRun
-from fdkvc.kinds.replay import ReplayRun, replay_grid, transcripts_of
+from fdkvc.kinds.replay import ReplayRun, replay_grid
 from fdkvc.policies import policy_named
 from fdkvc.replication.cells import measured_tables, reproduced_sentence, verdicts_of
 from fdkvc.replication.claims import judged_claims
@@ -297,6 +297,10 @@ def replay_parts(run: ReplayRun) -> list[Part]:
     if missing := not_computed(replayed):
         body += f"<p>{escape(missing)}</p>"
     parts = [Part("Real dialogs", body)]
+    if run.shape is not None:
+        found = run.verdict(run.shape, run.target)
+        words = f"<p>{escape(found.sentence)}</p><p>{escape(found.caution)}</p>"
+        parts.insert(0, Part("Verdict", words))
     policies = {policy.key: policy for policy in reversed(settings.policies)}
     policy = policies.get(MOMENT_POLICY, settings.policies[0])
     failure = failed_call(recordings, policy, min(settings.budgets))

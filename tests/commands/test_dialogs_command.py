@@ -23,7 +23,7 @@ from fdkvc.corpora.trace_file import trace_bytes
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.kinds import read_run
 from fdkvc.policies import PAPER_POLICIES
-from fdkvc.run.sinks import PROTECT, RECALL_ONLY
+from fdkvc.run.sinks import RECALL_ONLY
 from fdkvc.words import BEST
 
 CAPTURED = pytest.CaptureFixture[str]
@@ -291,8 +291,10 @@ def test_a_plan_names_policy_budget_and_memory(tmp_path: Path, capsys: CAPTURED)
     assert "Smallest budget, in entries and in bytes of config.json" in out
     assert "Call-argument recall % by source and age at budget 1024" in out
     assert "What whitelist(fifo, first=0, speaker=prompt) forgot" not in out, "all is held at 1024"
-    assert out.endswith(f"\n\n{RECALL_ONLY}\n\n{PROTECT}\n\nWritten to {tmp_path / 'out'}\n")
-    assert re.search(r"FIFO.* at 1,024 entries has a call-argument recall of 100\.0 %", out)
+    assert re.search(
+        r"\n\nUse fifo.* with 1,024 entries: a dialog of the mean length, .* fits", out
+    )
+    assert out.endswith(f"A replay runs no model. {RECALL_ONLY}\n\nWritten to {tmp_path / 'out'}\n")
     smallest = pd.read_csv(tmp_path / "out" / "plan_budgets.csv")
     assert set(smallest.policy) == {"fifo", "whitelist(fifo, first=0, speaker=prompt)"}
     assert set(smallest.budget) == {1024}
@@ -304,6 +306,8 @@ def test_a_plan_names_policy_budget_and_memory(tmp_path: Path, capsys: CAPTURED)
     about = json.loads((tmp_path / "out" / "run.json").read_text())["parameters"]
     assert about["chunk"] == 16
 
+    assert run("dialogs", "--plan", "--target", "80") == 2
+    assert "target" in capsys.readouterr().err
     assert run("dialogs", "--plan", "gpt") == 2
     assert "shape 'gpt' is unknown: choose from llama-3.1-8b" in capsys.readouterr().err
     assert run("dialogs", "--chunk", "0") == 2

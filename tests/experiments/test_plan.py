@@ -1,6 +1,7 @@
 """Plans: which policy and how much cache, from tables made by hand."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,15 +9,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fdkvc.corpora.lexical import LexicalRecordings
+from fdkvc.corpora.transcripts import Transcript, Turn
 from fdkvc.experiments.model_shape import SHAPES, read_shape, shape_of
 from fdkvc.experiments.plan import (
-    plan_sentence,
+    Verdict,
+    judged_replay,
     plan_table,
     smallest_budgets,
+    unpinned_name,
+    verdict,
 )
-from fdkvc.experiments.replay import REPLAYED, Replay
+from fdkvc.experiments.replay import ARGUMENTS, REPLAYED, Replay
 from fdkvc.kinds.replay import plan_text
-from fdkvc.policies import policy_named
+from fdkvc.policies import JUDGED, PAPER_POLICIES, policy_named, read_policy
+from fdkvc.run.sinks import RECALL_ONLY
 from fdkvc.words import BEST
 from tests.refusals import assert_one_sentence
 
@@ -77,34 +84,100 @@ def test_the_smallest_budget_holds_there_and_at_all_larger_ones() -> None:
     assert "200 entries, 410 kB" in text
 
 
-def sentence_of(table: pd.DataFrame) -> str:
-    plan = plan_table(SETTINGS, table, TOKENS, SHAPE)
-    return plan_sentence(SETTINGS, table, plan, TOKENS, SHAPE)
+def arguments(**lost: int) -> pd.DataFrame:
+    """Return 10 arguments of each policy at 200 entries, of which some are lost."""
+    rows = [
+        ("d0", "c0", policy, "each", 200, 9, "book", 0, "day", f"{at}", "result", 1, 8)
+        + ((0.0, 3) if at < lost.get(policy, 0) else (1.0, -1))
+        for policy in RECALL
+        for at in range(10)
+    ]
+    return pd.DataFrame(rows, columns=list(ARGUMENTS))
 
 
-def test_the_sentence_names_policy_budget_saving_and_ties() -> None:
-    sentence = sentence_of(replayed())
-    assert sentence.startswith("Surprisal at 200 entries has a call-argument recall of 96.0 % (")
-    assert "the smallest at which a policy reaches 95 %. At the end of a dialog" in sentence
-    assert "1,000 tokens, the cache then takes 410 kB instead of 2.0 MB in" in sentence
-    assert "80 % less." in sentence
-    assert sentence.endswith("Every other policy differs at this budget.")
+def verdict_of(table: pd.DataFrame, target: float = 0.95, tokens: Any = TOKENS) -> Verdict:
+    return verdict(SETTINGS, table, arguments(surprisal=6), tokens, SHAPE, target)
 
-    tie = sentence_of(replayed(h2o=(0.6, 0.9599, 0.96)))
-    assert tie.endswith("Not distinguishable at this budget: H2O.")
-    few = sentence_of(replayed(3))
-    assert few.endswith("An interval needs 4 clusters, so no policy is distinguishable.")
-    low: Any = dict.fromkeys(("fifo", "h2o", "surprisal"), (0.1, 0.2, 0.3))
-    high = replayed().query("policy == 'surprisal'")
-    none = sentence_of(replayed(**low))
-    assert none.startswith("No policy reaches a call-argument recall of 90 % within 400 entries")
-    fits = plan_sentence(SETTINGS, high, plan_table(SETTINGS, high, [100], SHAPE), [100], SHAPE)
-    assert (
-        "A dialog of the mean length, 100 tokens, fits into the cache, so nothing is saved." in fits
+
+def test_the_verdict_names_policy_budget_saving_losses_and_rivals() -> None:
+    found = verdict_of(replayed())
+    assert (found.policy, found.budget, found.enough) == ("surprisal", 200, True)
+    assert found.sentence == (
+        "Use surprisal with 200 entries: 410 kB instead of 2.0 MB (80 % less) in 4x2x64x16, for a "
+        "dialog of the mean length, 1,000 tokens. It holds 96.0 % (95.8 % to 96.2 %) of the values "
+        "that calls need. Still forgotten: 6 of 10 values, most of them returned by a tool, more "
+        "than 6 turns ago. At this budget all others hold less. FIFO needs 2 times as much; H2O "
+        "does not reach 95 % within 400 entries."
     )
-    assert fits.endswith("No other policy was run.")
-    empty = sentence_of(replayed().iloc[:0])
-    assert empty.startswith("There is no plan: these dialogs have no calls")
+    assert found.caution == (
+        "It rests on 8 dialogs with calls, in 8 clusters. Fewer than 20 clusters may make "
+        f"intervals too narrow. A replay runs no model. {RECALL_ONLY}"
+    )
+    assert verdict_of(replayed(), 0.9).budget == 200
+    easier = verdict_of(replayed(), 0.99)
+    assert (easier.policy, easier.budget) == ("surprisal", 400)
+    assert "No other policy reaches 99 % within 400 entries." in easier.rest
+
+
+def test_the_verdict_is_hedged_where_intervals_overlap() -> None:
+    tie = verdict_of(replayed(h2o=(0.6, 0.9599, 0.96)))
+    assert "At this budget not distinguishable from H2O; the others hold less." in tie.rest
+    barely = verdict_of(replayed(surprisal=(0.8, 0.9501, 0.995)))
+    assert re.search(r"95\.0 % \(94\.. % to 95\.. %\) .*, so 95 % is not certain\.", barely.rest)
+
+
+def test_one_cluster_has_neither_interval_nor_comparison() -> None:
+    one = verdict_of(replayed(1))
+    assert one.lead.startswith("Use surprisal with 200 entries: 410 kB instead of 2.0 MB")
+    assert "It holds 96.0 % of the values" in one.rest
+    assert "At this budget" not in one.rest
+    assert "in 1 cluster. An interval needs 4 clusters, so no policy is distin" in one.caution
+
+
+def test_where_no_budget_is_enough_the_verdict_says_what_holds_most() -> None:
+    low: Any = dict.fromkeys(("fifo", "h2o", "surprisal"), (0.1, 0.2, 0.3))
+    none = verdict_of(replayed(**low))
+    assert (none.budget, none.enough) == (400, False)
+    assert none.lead.startswith(
+        "No policy tried holds 95 % of the values that calls need within 400 entries: "
+    )
+    assert "holds most, 30.0 %" in none.lead
+    empty = verdict_of(replayed().iloc[:0])
+    assert empty.sentence.startswith("There is no verdict: no call in these dialogs needs")
+    assert not empty.policy
+
+
+def test_a_dialog_that_fits_saves_nothing() -> None:
+    high = replayed().query("policy == 'surprisal'")
+    fits = verdict_of(high, tokens=[100])
+    assert "a dialog of the mean length, 100 tokens, fits into the cache, so nothing" in fits.lead
+
+
+def test_a_pinned_prompt_is_compared_with_its_twin() -> None:
+    names = ("sinks(learned)", "whitelist(sinks(learned), first=0, speaker=prompt)", "fifo")
+    settings = Replay(tuple(map(read_policy, names)), SETTINGS.budgets)
+    means: Any = dict(
+        zip(names, ((0.6, 0.7, 0.8), (0.7, 0.96, 0.98), (0.1, 0.2, 0.3)), strict=True)
+    )
+    table = replayed(**means)
+    table = table[table.policy.isin(names)]
+    found = verdict(settings, table, arguments(), TOKENS, SHAPE)
+    assert found.lead.startswith("Use sinks(learned) (system prompt pinned) with 200 ent")
+    assert "FIFO does not reach 95 % within 400 entries." in found.rest
+    assert re.search(r"Pinning the system prompt changes recall by \+26\.0 \(", found.rest)
+
+
+def test_what_is_judged_fits_the_dialogs() -> None:
+    prompt = Turn("system", "Be kind", kind="system")
+    talk = (prompt, *(Turn("user", "a table for two please " * 40) for _ in range(4)))
+    settings = judged_replay(LexicalRecordings([Transcript("one", talk)]))
+    assert [row.name for row in settings.policies][: len(JUDGED)] == [*JUDGED]
+    assert {unpinned_name(row.name) for row in settings.policies[len(JUDGED) :]} == {
+        *JUDGED[len(PAPER_POLICIES) :]
+    }
+    assert settings.budgets == (32, 64, 128, 256)
+    without = judged_replay(LexicalRecordings([Transcript("one", talk[1:])]), [policy_named("h2o")])
+    assert [row.name for row in without.policies] == ["h2o"]
 
 
 def own_config(**more: Any) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import shlex
+import time
 from io import StringIO
 from typing import Any
 
@@ -13,12 +15,14 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from fdkvc.commands.main import main
 from fdkvc.commands.parser import build_parser
 from fdkvc.corpora.formats import EXAMPLES, read_dialogs, read_file
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.trace_file import trace_bytes
 from fdkvc.experiments.arguments import forgotten
-from fdkvc.experiments.replay import ARGUMENTS, REPLAYED, Replay, replay
+from fdkvc.experiments.model_shape import SHAPE, SHAPES
+from fdkvc.experiments.replay import Replay, replay
 from fdkvc.experiments.statistics import MIN_CLUSTERS
 from fdkvc.explain.explain import explain
 from fdkvc.explain.tables import all_entries
@@ -26,7 +30,7 @@ from fdkvc.files.export import csv_text
 from fdkvc.files.record import digest
 from fdkvc.files.trace import trace_files
 from fdkvc.limits import MAX_RECORDED_ENTRIES, MAX_SHOWN_HEADS
-from fdkvc.policies import policy_named, with_pinned_prompts
+from fdkvc.policies import JUDGED, policy_named, with_pinned_prompts
 from fdkvc.policies.together import Together
 from fdkvc.run import bounds
 from fdkvc.run.evidence import demand_results, lost_turns
@@ -41,12 +45,14 @@ from fdkvc.ui.dialogs import forgotten as forgotten_page
 from fdkvc.ui.dialogs.choices import VIEW
 from fdkvc.ui.dialogs.files import UPLOADS, DialogFile, read_dialog_file, shipped_file
 from fdkvc.ui.dialogs.forgotten import Replayed
-from fdkvc.ui.dialogs.replay import FILES, FileRun, recommendation, replay_file, report_of
+from fdkvc.ui.dialogs.replay import FILES, FileRun, replay_file, report_of
+from fdkvc.ui.dialogs.verdict import judge_file
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import files_of
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.run_panel import shared_jobs
 from tests.app_pages import (
+    SECONDS,
     check_specs,
     html,
     link_of,
@@ -473,7 +479,7 @@ def test_all_dialogs_are_measured_and_give_the_command_lines_files() -> None:
     run_until(press(app, "Run"), "Shown: 2 dialogs")
 
     assert f"{RECALL_ONLY} {PROTECT}" in words_of(app)
-    assert specs(app)[0]["title"]["text"] == "Call-argument recall"
+    assert "Call-argument recall" in [spec["title"]["text"] for spec in specs(app)]
     check_specs(app)
     assert "budget 128" in html(app)
     assert "Best possible" in html(app)
@@ -502,50 +508,6 @@ def test_as_many_dialogs_are_measured_as_the_page_allows(monkeypatch: pytest.Mon
     assert file.measured == 3
     app = section(open_dialogs(file), "All dialogs of the file")
     assert "on the first 3 of the 5 dialogs of this file" in words_of(app)
-
-
-def of_values(*values: tuple[str, float, str]) -> Replayed:
-    """Return a run with these values of (policy, value, services) at budget 48."""
-    counts: dict[str, int] = {}
-    rows = []
-    for policy, value, services in values:
-        number = counts[policy] = counts.get(policy, -1) + 1
-        rows.append((f"d{number}", services, policy, "each", 48, "call_recall", value))
-    table = pd.DataFrame(rows, columns=list(REPLAYED))
-    settings = Replay((policy_named("fifo"), policy_named("h2o")), (48, 96))
-    arguments = pd.DataFrame(columns=list(ARGUMENTS))
-    file = shipped_file("dialogues")
-    return Replayed(settings, [], table, arguments, 1.0, file.digest, file=file)
-
-
-def test_a_file_gets_one_sentence_about_which_policy_to_use() -> None:
-    few = [(key, x, "a") for key in ("fifo", "h2o") for x in (0.5, 0.7)]
-    words = recommendation(of_values(*few), 40)
-    assert words.endswith("An interval needs 4 clusters, so no policy is recommended.")
-
-    groups = "abcdef"
-    ahead = [("fifo", 0.9, each) for each in groups] + [("h2o", 0.5, each) for each in groups]
-    words = recommendation(of_values(*ahead), 40)
-    assert words == (
-        "**Which policy for this file? FIFO.** FIFO has the highest call-argument recall of the "
-        "2 policies run at 48 entries: 90 % (mean over 6 dialogs, 6 clusters), 40.0 (40.0 to "
-        "40.0) points (95 % interval) above H2O."
-    )
-
-    mixed = [
-        ("fifo", x, each) for x, each in zip((0.9, 0.1, 0.8, 0.2, 0.9, 0.3), groups, strict=True)
-    ]
-    mixed += [("h2o", 0.5, each) for each in groups]
-    assert "A tie.** FIFO has the highest " in (words := recommendation(of_values(*mixed), 48))
-    assert "53 % (mean over 6 dialogs, 6 clusters), 3.3 (−" in words
-    assert words.endswith("above H2O, and not distinguishable from H2O.")
-
-    done = of_values(*ahead)
-    other = done.table.assign(budget=96, value=1 - done.table.value)
-    settings = dataclasses.replace(done.settings, budgets=(48, 96))
-    both = dataclasses.replace(done, table=pd.concat([done.table, other]), settings=settings)
-    words = recommendation(both, 48)
-    assert words.endswith(" At other budgets another is above it: H2O at 96.")
 
 
 def test_the_head_of_the_page_opens_a_file_of_ones_own() -> None:
@@ -621,33 +583,84 @@ def test_an_agent_conversation_opens_on_the_call_that_failed_and_shows_its_spans
     assert kinds[:4] == ["system", "user", "result", "assistant"]
 
 
-def test_a_run_over_a_file_plans_and_lists_what_was_forgotten() -> None:
-    app = open_page("dialogs", file="rental", policies="fifo,surprisal", budget=256)
-    app.session_state["dialogs/budgets"] = ["64", "256", "2048"]
-    app.session_state["dialogs/pin"] = "both"
-    app = run_until(press(section(app, "All dialogs of the file"), "Run"), "Shown: 1 dialog")
+def card(app: AppTest) -> AppTest:
+    """Rerun the page until its card has the verdict on the whole file."""
+    deadline = time.monotonic() + SECONDS
+    while not any("--plan" in each.value for each in app.code):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+        settled(app.run())
+    return app
 
-    assert not app.exception
-    assert "Which policy, and how much cache?" in [each.value for each in app.header]
-    assert "at 2,048 entries has a call-argument recall of 100.0 %" in words_of(app)
-    assert "An interval needs 4 clusters, so no policy is distinguishable" in words_of(app)
-    assert "2,048 entries" in html(app)
-    assert "tool result" in html(app)
-    (table,) = [each.value for each in app.dataframe]
-    assert table["turns ago"].is_monotonic_decreasing
-    assert "HB-7302" in set(table.value)
+
+def test_a_file_is_judged_by_itself_as_the_command_does(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    app = card(open_page("dialogs", file="rental"))
+
+    done: Any = shared_jobs().find(app.session_state["dialogs/verdict"])
+    shape = SHAPES[SHAPE.default]
+    found = done.result.verdict(shape, 0.95)
+    assert plain(found.rest) in words_of(app)
+    assert plain(found.lead) in words_of(app)
+    assert plain(found.caution) in words_of(app)
+    assert {row.name for row in done.content.replay.policies} > {*JUDGED}
+    buttons = [each.label for each in app.button if (each.key or "").startswith("dialogs/loss/")]
+    lost = done.result.lost(found.policy, found.budget)
+    assert 0 < len(buttons) == min(5, lost.value.nunique())
+
+    (command,) = [each.value for each in app.code if "--plan" in each.value]
+    words = shlex.split(command)
+    words[words.index("rental.json")] = str(EXAMPLES / "rental.json")
+    assert main(words[3 : words.index("--out")]) == 0
+    printed = capsys.readouterr().out
+    assert found.sentence in printed
+    assert found.caution in printed
+
+    settled(app.selectbox(key="dialogs/target").set_value("90").run())
+    assert link_of(app)["target"] == "90"
+    easier = done.result.verdict(shape, 0.9)
+    assert plain(easier.lead) in words_of(app)
+    assert shared_jobs().find(app.session_state["dialogs/verdict"]) is done, "no run is repeated"
 
     config = json.dumps({"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 32})
     loaders: list[Any] = list(app.get("file_uploader"))
     uploader = next(each for each in loaders if "config.json" in each.label)
     uploader.upload("config.json", config.encode(), "application/json").run()
-    tokens = shipped_file("rental").recording(0).starts[-1]
-    assert (
-        f"the mean length, {tokens:,} tokens, fits into the cache, so nothing is saved"
-        in words_of(app)
+    assert "in config.json, for a dialog of the mean length" in words_of(app) or not easier.enough
+
+
+def test_larger_budgets_are_a_click_away() -> None:
+    app = press(card(open_page("dialogs", file="rental")), "Try larger budgets")
+    assert link_of(app)["larger"] == "1"
+    app = card(app)
+    done: Any = shared_jobs().find(app.session_state["dialogs/verdict"])
+    assert max(done.content.replay.budgets) == 1024
+
+
+def test_a_verdict_is_partial_then_whole() -> None:
+    file = shipped_file("rental")
+    texts = tuple(dataclasses.replace(file.transcripts[0], name=f"{at}") for at in range(3))
+    several = dataclasses.replace(file, transcripts=texts, digest="three")
+    settings = Replay((policy_named("fifo"),), (64,), best=False)
+    steps: list[Any] = []
+    whole = judge_file(
+        FileRun(settings, several.key, None, several), workers=1, on_progress=steps.append
     )
-    assert f"2,048 entries, {tokens * 256 / 1000:.0f} kB" in html(app)
-    assert "its bytes in config.json" in html(app)
+    parts = [step.partial for step in steps if step.partial is not None]
+    assert [part.table.dialog.nunique() for part in parts] == sorted(
+        part.table.dialog.nunique() for part in parts
+    )
+    own = replay(settings, [lexical_recording(text) for text in texts])
+    pd.testing.assert_frame_equal(whole.table, own)
+
+
+def test_a_new_file_opens_with_a_tenth_of_its_text_and_a_link_with_its_own() -> None:
+    assert link_of(open_page("dialogs"))["budget"] == "128"
+    app = open_page("dialogs", file="dialogues")
+    assert link_of(app)["budget"] == "48"
+    settled(app.selectbox(key="dialogs/file").set_value("rental").run())
+    assert link_of(app)["budget"] == "128"
 
 
 def test_a_forgotten_argument_leads_to_its_moment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,8 @@ from streamlit.delta_generator import DeltaGenerator
 from fdkvc.corpora.formats import FORMATS, endings
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.tools import with_tools
+from fdkvc.experiments.model_shape import SHAPE
+from fdkvc.experiments.plan import OFFERED, TARGET, tenth_of
 from fdkvc.experiments.replay import HEADS as WAYS
 from fdkvc.experiments.replay import deciders, default_heads
 from fdkvc.explain.notes import not_read_notes
@@ -25,8 +27,8 @@ from fdkvc.limits import (
     MAX_UPLOAD_MEGABYTES,
 )
 from fdkvc.parameters import Field
+from fdkvc.policies import JUDGED, read_policy
 from fdkvc.policies import POLICIES as EVERY
-from fdkvc.policies import read_policy
 from fdkvc.run.evidence import lost_turns
 from fdkvc.run.simulate import simulate
 from fdkvc.ui.dialogs import files
@@ -119,15 +121,30 @@ VIEW = Field(
     default="words",
     choices={"words": "Transcript", "lanes": "Side by side", "cache": "One cache"},
 )
+COMPARED = Field(
+    "Compared policies",
+    "All but the paper's also run with the system prompt pinned, where there is one.",
+    name="judged",
+    default=JUDGED,
+    choices={**{name: read_policy(name).title for name in JUDGED}, **EVERY},
+)
+LARGER = Field(
+    "Larger budgets",
+    "How many budgets a verdict tries beyond half of the text.",
+    name="larger",
+    default=0,
+    low=0,
+    high=len(OFFERED),
+)
 PLACED = (
-    *(DIALOG, TOPICS, SCHEDULE, VECTORS, LAYERS, KV_HEAD, HEAD, HEADS),
+    *(DIALOG, TOPICS, SCHEDULE, VECTORS, LAYERS, KV_HEAD, HEAD, HEADS, LARGER),
     *(replace(field, follows=False) for field in LOOK),
 )
 """Fields whose values belong to one file."""
 
 FIELDS = (
     *(FILE, DIGEST, CALLS, TOOLS, *PLACED, BUDGET, POLICIES, WHOSE),
-    *(VIEW, ORDER, HUES, SECTION, *PAIR, MORE_METRICS),
+    *(VIEW, ORDER, HUES, SECTION, *PAIR, MORE_METRICS, SHAPE, TARGET, COMPARED),
 )
 """Every field of the page."""
 
@@ -135,6 +152,8 @@ FIELDS = (
 def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     """Apply a link to the page; return a sentence for each part that is not allowed."""
     wrong = fields.adopt_link(page, FIELDS, link)
+    if link:
+        st.session_state[f"{page}/fitted"] = ""
     open_as_linked(page, link)
     return wrong
 
@@ -159,6 +178,7 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen | None:
             file = files.with_calls(file)
         file = choose_tools(page, file)
         warn_skipped(file)
+        _fit_budget(page, file)
         if st.session_state.pop(f"{page}/fresh", False):
             hold(page, DIALOG, _first_failed(page, file))
         dialog = choose_transcript(page, file)
@@ -275,7 +295,15 @@ def keep_file(page: str, file: files.DialogFile) -> None:
         fields.reset(page, PLACED)
         st.session_state.pop(fields.key_of(page, TURN), None)
         st.session_state[f"{page}/fresh"] = True
+        st.session_state.pop(f"{page}/fitted", None)
     hold(page, DIGEST, file.digest[:DIGITS])
+
+
+def _fit_budget(page: str, file: files.DialogFile) -> None:
+    """Begin a file with a budget of a tenth of its text, unless a link led to it."""
+    fitted, st.session_state[f"{page}/fitted"] = st.session_state.get(f"{page}/fitted"), file.digest
+    if fitted not in ("", file.digest):
+        hold(page, BUDGET, tenth_of(file.mean_words))
 
 
 def _first_failed(page: str, file: files.DialogFile) -> int:

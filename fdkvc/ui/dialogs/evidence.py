@@ -1,13 +1,14 @@
 """Evidence: what later turns need, and which policies and heads still held it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import streamlit as st
 
 from fdkvc.attention import Floats
 from fdkvc.corpora.recordings import Recording
-from fdkvc.corpora.transcripts import SPAN_KINDS, SpanKind, Transcript
+from fdkvc.corpora.transcripts import SPAN_KINDS, Transcript
+from fdkvc.experiments.arguments import GIVEN_BY
 from fdkvc.experiments.replay import default_heads
 from fdkvc.explain.notes import missing_value_notes
 from fdkvc.explain.tables import share_of_differences
@@ -27,14 +28,6 @@ from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.sidebar import ENTRY, TURN
 from fdkvc.words import count, percent
-
-GIVEN_BY: Mapping[SpanKind, str] = {
-    "system": "said in the system prompt",
-    "user": "said by the user",
-    "assistant": "said by the assistant",
-    "call": "used in a call",
-    "result": "returned by a tool",
-}
 
 
 def show_headline(page: str, recording: Recording, lane: Lane) -> None:

@@ -1,6 +1,6 @@
 """All dialogs of a file under policies and budgets: a run with curves, a table and files."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Unpack
@@ -13,7 +13,7 @@ from fdkvc.charts.results import budgets_chart
 from fdkvc.corpora.lexical import LexicalRecordings
 from fdkvc.corpora.recordings import Recording
 from fdkvc.experiments.jobs import Execution
-from fdkvc.experiments.plan import PLAN_BUDGETS
+from fdkvc.experiments.plan import OFFERED, fitting_budgets
 from fdkvc.experiments.replay import (
     BUDGETS,
     Replay,
@@ -27,13 +27,13 @@ from fdkvc.grid import figures, marks_sentence, pivot
 from fdkvc.kinds.replay import OF_HEADS, replay_grid
 from fdkvc.limits import MAX_READ_MEGABYTES, MAX_TURN_TOKENS
 from fdkvc.parameters import Field
-from fdkvc.policies import read_policy, usable, with_pinned_prompts
+from fdkvc.policies import read_policy
 from fdkvc.report.document import dialogs_report, replay_parts
 from fdkvc.run.metrics import late_metric
 from fdkvc.run.sinks import PROTECT, RECALL_ONLY
 from fdkvc.ui.dialogs.choices import DIALOG, POLICIES, Chosen, ways_of
 from fdkvc.ui.dialogs.files import DialogFile
-from fdkvc.ui.dialogs.forgotten import Replayed, show_forgotten, show_plan
+from fdkvc.ui.dialogs.forgotten import Replayed, show_forgotten
 from fdkvc.ui.dialogs.vectors import LAYERS, VECTORS, ReadRecordings, Vectors, read_file
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import (
@@ -49,10 +49,10 @@ from fdkvc.ui.kit.frame import page_theme, panel, show_grid, side_by_side
 from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.lru import cached
-from fdkvc.ui.kit.markdown import Markdown, plain
+from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.past import Kind, open_run
 from fdkvc.ui.kit.sidebar import MORE_METRICS
-from fdkvc.words import BEST, count, listed, percent, ranged
+from fdkvc.words import BEST, count
 
 FILES = [
     *("replay.csv", "replay_summary.csv", "replay_paired.csv", "replay_services.csv"),
@@ -63,14 +63,7 @@ TRIED = Field(
     "Largest number of cached entries after a turn.",
     name="budgets",
     default=tuple(map(str, BUDGETS)),
-    choices=tuple(map(str, (16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024, 2048))),
-)
-PIN = Field(
-    "System prompt",
-    "Whether every policy also runs with the system prompt pinned, in at most half of the budget.",
-    name="pin",
-    default="evictable",
-    choices={"evictable": "may be evicted", "both": "may be evicted, and pinned"},
+    choices=tuple(map(str, sorted({*OFFERED, *BUDGETS, 24, 192}))),
 )
 CHUNK = Field(
     "Tokens per chunk",
@@ -81,11 +74,8 @@ CHUNK = Field(
     high=MAX_TURN_TOKENS,
 )
 DECIDING = Field("Heads", "", name="modes", default=("each",))
-RUN_FIELDS = (VECTORS, LAYERS, POLICIES, MORE_METRICS, TRIED, DECIDING, PIN, CHUNK)
+RUN_FIELDS = (VECTORS, LAYERS, POLICIES, MORE_METRICS, TRIED, DECIDING, CHUNK)
 """Fields with the settings of a run."""
-
-LONG = 700
-"""Words of a dialog, on average, from which larger budgets are the default."""
 
 
 @dataclass(frozen=True)
@@ -141,14 +131,14 @@ def show_replay(page: str, chosen: Chosen, lanes: Sequence[Lane], metrics: tuple
         finished=lambda run: (int(run.table.dialog.nunique()), len(run.recordings)),
         measured=lambda run: not run.table.empty,
         counted="dialogs",
-        belongs=lambda run: run.key == file.key,
+        belongs=lambda run: run.key == file.key and run.replay.best,  # not the verdict's
         compare=show_compared,
         sidebar=False,
     )
     shown = open_run(kind)
     if shown is not None:
         _about(shown.result)
-        _show(page, shown.result, chosen.budget)
+        _show(page, shown.result)
 
 
 def _described(run: FileRun) -> str:
@@ -218,22 +208,15 @@ def _over_heads(table: pd.DataFrame) -> pd.DataFrame:
 
 def _choose(page: str, chosen: Chosen, lanes: Sequence[Lane], metrics: tuple[str, ...]) -> Replay:
     file, recording = chosen.file, chosen.head.recording
-    words = sum(text.count(" ") for dialog in file.transcripts for text in dialog.texts)
-    long = words > LONG * len(file.transcripts)
-    tried = replace(TRIED, default=tuple(map(str, PLAN_BUDGETS))) if long else TRIED
-    budgets = fields.several(page, tried)
+    fitting = tuple(map(str, fitting_budgets(file.mean_words)))
+    budgets = fields.several(page, replace(TRIED, default=fitting))
     modes: tuple[str, ...] = ("each",)
     if len(recording.heads) > 1:
         ways = ways_of(recording)
         deciding = replace(DECIDING, default=(ways.default,), choices=ways.labels)
         modes = fields.several(page, deciding)
     policies = tuple(lane.run.trace.policy for lane in lanes)
-    with st.container(horizontal=True):
-        pin, chunk = "evictable", fields.number(page, CHUNK)
-        if any(turn.kind == "system" for dialog in file.transcripts for turn in dialog.turns):
-            pin = fields.choice(page, PIN)
-    if pin == "both":
-        policies = with_pinned_prompts(policies)
+    chunk = fields.number(page, CHUNK)
     return Replay(policies, tuple(map(int, budgets)), modes, metrics, chunk=chunk or None)
 
 
@@ -259,10 +242,9 @@ def _about(done: Replayed) -> None:
         st.info(plain(f"{missing.capitalize()}."), icon=":material/hourglass_disabled:")
 
 
-def _show(page: str, done: Replayed, budget: int) -> None:
-    means = _means(done)
+def _show(page: str, done: Replayed) -> None:
+    means = means_of(done)
     metrics = [key for key in dict.fromkeys(done.table.metric) if key in set(means.metric)]
-    st.markdown(plain(recommendation(done, budget)))
     st.caption(plain(f"{RECALL_ONLY} {PROTECT}"))
     titles = {key: late_metric(key).title for key in metrics}
     rows = means.assign(policy=_titles(done, means)).drop_duplicates(["metric", "policy", "budget"])
@@ -289,7 +271,6 @@ def _show(page: str, done: Replayed, budget: int) -> None:
             show_grid(grid, f"{titles[key]}, by cluster")
     show_glossary(key.removeprefix("late_") for key in metrics)
     if not done.arguments.empty:
-        show_plan(page, done)
         show_forgotten(page, done)
     with st.container(horizontal=True):
         with st.popover("Download the run", icon=":material/download:"):
@@ -302,79 +283,13 @@ def _show(page: str, done: Replayed, budget: int) -> None:
 
 
 @cached
-def recommendation(done: Replayed, budget: int) -> Markdown:
-    """Return which policy to use for the file, or that it is a tie.
-
-    The run's budget nearest to `budget` counts. The full cache and policies that need the future
-    do not take part.
-    """
-    policies = {policy.name: policy.title for policy in usable(done.settings.policies)}
-    budget = min(done.settings.budgets, key=lambda size: abs(size - budget))
-    table = done.table[done.table.policy.isin([*policies]) & done.table.value.notna()]
-    table = table[table.heads == done.settings.heads[0]]
-    at_budget = table[table.budget == budget]
-    recalls = ("call_recall", "state_recall")
-    key = next((key for key in recalls if (at_budget.metric == key).any()), "")
-    if not key or len(policies) < 2:
-        return Markdown(
-            "**Which policy for this file?** The answer needs two policies and dialogs that "
-            "record what later turns need."
-        )
-    values = table[table.metric == key]
-    table = values[values.budget == budget]
-    means = table.groupby("policy", sort=False).value.mean().sort_values(ascending=False)
-    best, second = means.index[:2]
-    paired = paired_differences(table, best).set_index("policy")
-    low, high = -100 * paired.ci_high[second], -100 * paired.ci_low[second]
-    most = Markdown(
-        "{} has the highest {} of the {} policies run at {} entries: {} (mean over {}, {})"
-    ).format(
-        policies[best],
-        late_metric(key).title.lower(),
-        len(means),
-        f"{budget:,}",
-        percent(means[best]),
-        count(int(paired.n[second]), "dialog"),
-        count(int(paired.services[second]), "cluster"),
-    )
-    if np.isnan(low):
-        return Markdown(
-            "**Which policy for this file?** {}. An interval needs {} clusters, so no policy is "
-            "recommended."
-        ).format(most, MIN_CLUSTERS)
-    gap = ranged(100 * (means[best] - means[second]), low, high, 1)
-    ties = [policies[name] for name in means.index[1:] if not paired.significant[name]]
-    return Markdown(
-        "**Which policy for this file? {}.** {}, {} points (95 % interval) above {}{}.{}"
-    ).format(
-        "A tie" if ties else policies[best],
-        most,
-        gap,
-        policies[second],
-        f", and not distinguishable from {listed(ties)}" if ties else "",
-        _elsewhere(values[values.budget != budget], policies, best),
-    )
-
-
-def _elsewhere(values: pd.DataFrame, policies: Mapping[str, str], best: str) -> str:
-    """Return at which other budgets another policy is distinguishable from the best, and above."""
-    others = []
-    for size, table in values.groupby("budget", sort=False):
-        means = table.groupby("policy", sort=False).value.mean()
-        if best in means:
-            paired = paired_differences(table, best).set_index("policy")
-            above = means[(means > means[best]) & paired.significant.reindex(means.index).eq(True)]
-            others += [f"{policies[str(above.idxmax())]} at {size:,}"] if len(above) else []
-    return f" At other budgets another is above it: {listed(others)}." if others else ""
-
-
-@cached
 def _pinned(done: Replayed) -> list[str]:
     return pinned_notes(done.file.transcripts, done.settings.policies, done.settings.budgets)
 
 
 @cached
-def _means(done: Replayed) -> pd.DataFrame:
+def means_of(done: Replayed) -> pd.DataFrame:
+    """Return the means of a run by policy and budget."""
     return mean_table(done.table)
 
 

@@ -53,6 +53,12 @@ class Job:
         self.progress = progress
 
     @property
+    def latest(self) -> Any:
+        """Its result, or while it runs that of a part; None if there is none."""
+        running = self.progress is not None and not self.finished
+        return self.progress.partial if self.progress and running else self.result
+
+    @property
     def finished(self) -> bool:
         """Whether it has ended, also in failure."""
         return self.future.done()
@@ -121,6 +127,13 @@ class Jobs:
         with self._lock:
             jobs = list(self._jobs.values())
         return [job for job in jobs if isinstance(job.content, kind) and job.result is not None]
+
+    def of(self, content: Hashable) -> Job | None:
+        """Return the last job of this content that was not cancelled, or None."""
+        with self._lock:
+            jobs = [*reversed(self._jobs.values())]
+        same = (job for job in jobs if job.content == content and not job.cancelled.is_set())
+        return next(same, None)
 
     def drop(self, name: str) -> None:
         """Remove a job."""

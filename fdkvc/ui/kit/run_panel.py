@@ -84,7 +84,7 @@ def _watch(page: str, job: Job) -> None:
     if job.finished:
         st.rerun()
     with st.container(horizontal=True, vertical_alignment="center"):
-        share, words = _standing(job)
+        share, words = standing(job)
         st.progress(share, text=plain(words), width=460)
         st.button(
             "Cancel",
@@ -96,7 +96,8 @@ def _watch(page: str, job: Job) -> None:
         )
 
 
-def _standing(job: Job) -> tuple[float, str]:
+def standing(job: Job) -> tuple[float, str]:
+    """Return the share that is done, and how long the rest takes."""
     if job.waiting:
         return 0.0, "Waiting for another run to end"
     progress = job.progress
