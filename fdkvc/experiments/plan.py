@@ -279,8 +279,8 @@ def _pinning(paired: pd.Series, sign: int) -> str:
     """Return what pinning the system prompt changes, of the twin with or without it."""
     if not paired.significant:
         return "Pinning the system prompt makes no distinguishable difference."
-    ends = sorted(100 * sign * paired[end] for end in ("ci_low", "ci_high"))
-    change = ranged(100 * sign * paired["mean_diff"], *ends, 1, signed)
+    low, high = sorted(100 * sign * paired[end] for end in ("ci_low", "ci_high"))
+    change = ranged(100 * sign * paired["mean_diff"], low, high, 1, signed)
     return f"Pinning the system prompt changes recall by {change} points."
 
 

@@ -11,7 +11,7 @@ from fdkvc.corpora.transcripts import SPAN_KINDS
 from fdkvc.experiments.arguments import AGES, ANY, SOURCE_RECALL, forgotten, source_recall
 from fdkvc.experiments.replay import ARGUMENTS, Replay, replay, replay_arguments
 from fdkvc.experiments.summary import mean_table
-from fdkvc.kinds.replay import forgotten_text
+from fdkvc.kinds.replay import ReplayRun, forgotten_text
 from fdkvc.policies import policy_named
 from fdkvc.run.evidence import lost_turns
 from fdkvc.run.simulate import simulate
@@ -83,10 +83,9 @@ def test_what_was_forgotten_is_sorted_by_how_long_ago_it_was_given() -> None:
     assert len(lost) == (FOUND.held < 1).sum()
     for _, group in lost.groupby(["policy", "budget"]):
         assert group.age.is_monotonic_decreasing
-    text = forgotten_text(source_recall(FOUND), lost, SMALL)
+    run = ReplayRun(SMALL, RECORDINGS, TABLE, FOUND, seconds=0, digest="")
     last = lost[(lost.policy == "fifo") & (lost.budget == 64)]
-    assert f"What fifo forgot at budget 64: {len(last)} arguments" in text
-    assert str(last.iloc[0].value) in text
+    assert f"What fifo forgot at budget 64: {len(last)} arguments" in forgotten_text(run)
 
 
 def test_parts_of_turns_bound_what_the_cache_holds_at_most() -> None:
