@@ -36,7 +36,7 @@ def main() -> None:
             page.locator(".stage .where, .back, svg").first.wait_for()
             page.evaluate("() => new Promise(done => requestIdleCallback(() => done()))")
             picture = folder / f"{name}.png"
-            shown_part = page.locator("section") if name == "judged" else page
+            shown_part = page.locator("section svg") if name == "judged" else page
             picture.write_bytes(small_png(shown_part.screenshot(animations="disabled")))
             print(f"{picture}, {picture.stat().st_size / 1024:.0f} KiB")
 

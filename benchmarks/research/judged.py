@@ -6,8 +6,8 @@
 DATA has sgd/dev.json.xz, agents/airline_dev.json and agents/bfcl_dev.json.xz as published. Of each
 a part of `PARTS` draws conversations by a fixed seed, of at most `MOST` tokens, and runs the
 command ``answers`` on them; a run that was stopped goes on. Writes
-``fdkvc/experiments/shipped/judged.csv``: the means, and the differences from `BASELINE`. Some four
-hours of one core.
+``fdkvc/experiments/shipped/judged.csv``: the means, and the differences from `BASELINE`. Some 45
+minutes of one core.
 """
 
 import json
@@ -127,6 +127,7 @@ def main() -> None:
         changes = differences[[*shared, *ends]].rename(columns=named)
         table = mean_table(rows).merge(changes, on=shared, how="left")
         tables.append(table.assign(data=name, decides=part.decides))
+    JUDGED.parent.mkdir(exist_ok=True)
     pd.concat(tables).round(6).to_csv(JUDGED, index=False)
 
 

@@ -41,9 +41,11 @@ def show(shown: Page) -> None:
     with side_by_side("doors"):
         for name, to, icon, words in DOORS:
             with panel(f"door-{to}"):
-                label = Markdown("**{}:** {}").format(name, words)
                 st.page_link(
-                    f"pages/{to}.py", label=label, icon=f":material/{icon}:", width="stretch"
+                    f"pages/{to}.py",
+                    label=Markdown("**{}:** {}").format(name, words),
+                    icon=f":material/{icon}:",
+                    width="stretch",
                 )
     head, lane, lost = moment()
     open_on(PAGE, {}, lambda: (lost.demand.turn, lost.mentions[-1][0]))

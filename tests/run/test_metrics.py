@@ -347,6 +347,8 @@ def test_scores_take_four_bytes_a_channel(key: str) -> None:
     result = cache_bytes(simulate(policy, dialogs, 10), dialogs, turn=2)
 
     entries = 10 if policy.bounded else 3 * 32
+    if key == "shift":  # which holds less after some turns
+        entries = 6
     assert result.scores == entries * 4 * len(policy.channels)
     stored = 3 * 32 if policy.reads_afresh else entries
     assert result.keys == stored * 8 * 4

@@ -189,8 +189,8 @@ def _show_losses(page: str, done: Replayed, found: Verdict) -> None:
                 f"{GIVEN_BY[row['source']]} in turn {row['mentioned']} and evicted in turn "
                 f"{row['lost']}. {count(row['calls'], 'call')} lacked it."
             )
-            words = plain(f"{row['slot']} “{row['value'][:24]}”")
-            if st.button(words, key=f"{page}/loss/{at}", help=plain(story)):
+            words = f"{row['slot']} “{row['value'][:24]}”"
+            if st.button(plain(words), key=f"{page}/loss/{at}", help=plain(story)):
                 go_to(page, done, row)
 
 
