@@ -277,7 +277,9 @@ def test_the_budget_holds_at_the_fork_and_after_it(
         assert len(kept_tokens(future, 0, later)) <= room
 
 
-@pytest.mark.parametrize("key", [key for key in POLICIES if policy_named(key).bounded and key != "shift"])
+@pytest.mark.parametrize(
+    "key", [key for key in POLICIES if policy_named(key).bounded and key != "shift"]
+)
 @pytest.mark.parametrize("budget", [1, 20, 55])
 def test_a_smaller_budget_keeps_the_protected_and_then_the_best(key: str, budget: int) -> None:
     dialog = generate(SCENARIOS["mixed"], 1, 3)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fdkvc.cache import EMPTY
+from fdkvc.experiments.judged import judged_table
 from fdkvc.policies import POLICIES, Policy, policy_named, read_policy
 from fdkvc.run.simulate import simulate
 from fdkvc.run.sinks import PROTECT, RECALL_ONLY, SINKS, sinks_notes, sinks_of
@@ -95,18 +96,13 @@ def test_documents_say_it_in_the_same_words() -> None:
     assert RECALL_ONLY in results
 
 
-@pytest.mark.parametrize(
-    ("row", "column", "number"),
-    [
-        ("surprisal", 1, "0.68"),
-        ("surprisal, first four tokens protected", 1, "0.19"),
-        ("H2O, by the full cache's mean attention", 1, "0.29"),
-        ("random, first four tokens protected", 1, "0.30"),
-    ],
-)
-def test_its_numbers_are_those_of_the_results(row: str, column: int, number: str) -> None:
-    _, text = (ROOT / "fdkvc/results.md").read_text("utf-8").split("### In a pretrained model")
-    text = text.partition("\n###")[0]
-    (line,) = [line for line in text.splitlines() if line.startswith(f"| {row} | ")]
-    assert line.split(" | ")[column].startswith(number)
-    assert number in PROTECT
+def test_its_numbers_are_those_that_were_measured() -> None:
+    rows = judged_table().query("data == 'SGD' and metric == 'kl'").set_index("policy")["mean"]
+    surprisal, protected, random, h2o = (
+        f"{rows[name]:.2f}" for name in ("surprisal", "sinks(surprisal)", "sinks(random)", "h2o")
+    )
+
+    assert f"surprisal {surprisal}, with the first four tokens protected {protected}" in PROTECT
+    assert f"random eviction with these {random}" in PROTECT
+    assert f"protects none, {h2o}" in PROTECT
+    assert all(rows[name] > rows["sinks(random)"] for name in ("fifo", "surprisal", "fd-kvc"))

@@ -110,7 +110,7 @@ FIELDS = (
 
 PRETRAINED = {
     BEGINNING.name: NOTHING,
-    POLICIES.name: ("h2o", "fd-kvc", "fifo", "whitelist(surprisal)"),
+    POLICIES.name: ("h2o", "fd-kvc", "fifo", "sinks(surprisal)"),
     BUDGET.name: 64,
 }
 """The defaults of some fields with other models than the bundled one."""
