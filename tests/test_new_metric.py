@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import cast
@@ -21,6 +22,7 @@ from fdkvc.run.evidence import Evidence
 from fdkvc.run.metrics import METRICS, Metric
 from fdkvc.run.trace import Trace
 from fdkvc.synthetic.scenarios import SCENARIOS
+from fdkvc.ui.kit.run_panel import shared_jobs
 from tests.app_pages import html, open_page, specs
 
 
@@ -40,6 +42,13 @@ MET = Metric("met", "Demands met", "How many.", met, needs="evidence", whole=Tru
 ASKED_MET = Metric("asked_met", "Met when asked", "The same.", met, "evidence", True, whole=True)
 SEED = 4321
 """Of dialogs that no other test has run, since pages keep what was run."""
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    """Leave no run with these metrics to the pages of other tests."""
+    yield
+    shared_jobs.clear()
 
 
 @pytest.fixture(autouse=True)

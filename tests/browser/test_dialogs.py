@@ -344,7 +344,7 @@ def test_a_long_dialog_has_elements_for_the_words_near_the_view_and_groups_small
     path = tmp_path / "long.txt"
     path.write_text("\n".join(f"User: {words}" for words in said), encoding="utf-8")
     recording = lexical_recording(read_file(path)[0])
-    budget, last = 4000, len(said) - 1
+    budget, last = 2048, len(said) - 1  # a tenth of its words
     kept = simulate(policy_named("fifo"), recording.dialogs, budget, entries=False).kept[0]
     open_dialogs(page, file="own", policies="fifo,h2o", budget=budget)
     bring(page, path)
@@ -367,6 +367,6 @@ def test_a_long_dialog_has_elements_for_the_words_near_the_view_and_groups_small
     assert page.locator(".dialog-words [data-token]").count() < sum(lengths) / 3
     page.get_by_role("radio", name="Side by side").click()
     expect(page.locator(".stage .lane")).to_have_count(2)
-    expect(page.locator(".stage .lane").first).to_contain_text("4000 of 4000 kept")
+    expect(page.locator(".stage .lane").first).to_contain_text("2048 of 2048 kept")
     cell = page.locator(".stage .lane").first.get_by_role("option")
     expect(cell).to_have_attribute("aria-label", re.compile(r"^\d+ entries from .*token \d+, "))

@@ -572,9 +572,6 @@ MISTAKES = {
         "the file '{tmp}/pipe' cannot be read: it is not a regular file"
     ),
     "dialogs --trace {tmp}/pipe": "the file '{tmp}/pipe' cannot be read: it is not a regular file",
-    "capture --model m --layer 0 --dialogs {tmp}/pipe --out {tmp}/x.npz": (
-        "the file '{tmp}/pipe' cannot be read: it is not a regular file"
-    ),
     "train": (
         f"argument COMMAND: invalid choice: 'train' (choose from {COMMANDS}) "
         "(see python -m fdkvc --help)"

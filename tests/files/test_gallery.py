@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from fdkvc.commands.main import main
+from fdkvc.corpora.formats import EXAMPLES, read_file
+from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.policies import policy_named
 from fdkvc.run.simulate import simulate
 from fdkvc.synthetic.draw import generate
@@ -59,8 +61,10 @@ def test_the_sentences_are_true_of_their_runs(gallery: Path) -> None:
     index = (gallery / "index.html").read_text("utf-8")
     words = re.findall("<p>(.+?)</p>", index)
 
-    assert "adds 32 tokens" in words[1]
-    assert "has room for 56 entries, and in turn 1 it is full" in words[1]
+    starts = lexical_recording(read_file(EXAMPLES / "dialogues.json")[0]).starts
+    first = f"has filled {starts[2]}, and turn 2 adds {starts[3] - starts[2]}"
+    assert "has room for 56 entries" in words[1]
+    assert first in words[1]
     assert "in turn 3 and stays there. The policy H2O gives 50 % of its cache" in words[2]
     assert f"after turn 9, {kept_of('shift', 'h2o', 9, 3)} of its 56 entries" in words[2]
     held = kept_of("mixed", "fd-kvc", 6, 2)
