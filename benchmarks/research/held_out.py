@@ -16,11 +16,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from fdkvc.corpora.formats import read_file
-from fdkvc.corpora.transcripts import Transcript
-
 HELD_OUT = 500
 """Dialogues held out of the bundled model's training."""
 
@@ -52,12 +47,6 @@ def unknown_services(dialogues: list[Any], learnt: list[Any], count: int, seed: 
     unknown = [dialogue for dialogue in dialogues if known.isdisjoint(dialogue["services"])]
     _, drawn = parted(unknown, min(count, len(unknown)), seed)
     return [each | {"dialogue_id": f"dev {each['dialogue_id']}"} for each in drawn]
-
-
-def read_shuffled(path: Path, seed: int = 0) -> list[Transcript]:
-    """Read the dialogs of a file, shuffled by the seed."""
-    dialogs = read_file(path)
-    return [dialogs[at] for at in np.random.default_rng(seed).permutation(len(dialogs)).tolist()]
 
 
 def main() -> None:

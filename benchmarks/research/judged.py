@@ -6,7 +6,7 @@
 DATA has sgd/dev.json.xz, agents/airline_dev.json and agents/bfcl_dev.json.xz as published. Of each
 a part of `PARTS` draws conversations by a fixed seed, of at most `MOST` tokens, and runs the
 command ``answers`` on them; a run that was stopped goes on. Writes
-``fdkvc/experiments/shipped/judged.csv``: the means, and the differences from `BASELINE`. Some 45
+``fdkvc/experiments/shipped/judged.csv``: the means, and the differences from `COMPARED`. Some 45
 minutes of one core.
 """
 
@@ -24,7 +24,7 @@ from benchmarks import options
 from fdkvc.commands.main import main as command
 from fdkvc.corpora.formats import read_transcripts
 from fdkvc.corpora.transcripts import SPAN_KINDS
-from fdkvc.experiments.judged import JUDGED
+from fdkvc.experiments.judged import COMPARED, SHIPPED
 from fdkvc.experiments.summary import mean_table, paired_differences
 from fdkvc.lm.head_recordings import encode_dialog
 from fdkvc.lm.language_model import shared_language_model
@@ -40,10 +40,8 @@ METRICS = (
 MOST = 2600
 """Tokens of a conversation, so that many are read in the time of a few long ones."""
 
-BASELINE = "sinks(h2o)"
-
 BY_TEXT = ("sink", "sinks(random)", "surprisal", "sinks(surprisal)", "sinks(learned)")
-BY_ATTENTION = ("h2o", BASELINE, "sinks(tova)", "sinks(snapkv)")
+BY_ATTENTION = ("h2o", COMPARED, "sinks(tova)", "sinks(snapkv)")
 OF_THE_PAPER = ("fifo", "fd-kvc", "sinks(window(fd-kvc))")
 OF_ENGINES = ("shift", "shift keep=4")
 """What llama.cpp does when its context is full."""
@@ -75,7 +73,7 @@ PARTS = {
         policies=(*BY_TEXT, *BY_ATTENTION[1:3], *OF_ENGINES),
     ),
     "SGD, whole model": Part(
-        "sgd/dev.json.xz", 1, (128,), "model", ("sinks(surprisal)", BASELINE, "sinks(tova)")
+        "sgd/dev.json.xz", 1, (128,), "model", ("sinks(surprisal)", COMPARED, "sinks(tova)")
     ),
 }
 
@@ -87,12 +85,14 @@ def drawn(path: Path, count: int) -> list[Any]:
     random.Random(SEED).shuffle(conversations)
     model, some = shared_language_model(MODEL), list[Any]()
     for conversation in conversations:
+        if len(some) == count:
+            break
         (transcript,) = read_transcripts(json.dumps([conversation]).encode())
         try:
             tokens = sum(len(passage.ids) for passage in encode_dialog(model, transcript))
         except ValueError:  # longer than its context
             continue
-        if transcript.calls and tokens <= MOST and len(some) < count:
+        if transcript.calls and tokens <= MOST:
             some.append(conversation)
     return some
 
@@ -121,14 +121,14 @@ def main() -> None:
         run(part, asked.data, out, asked.dialogs)
         rows = pd.read_csv(out / "answers.csv")
         rows = rows[rows.metric.isin(METRICS)]
-        differences = paired_differences(rows, BASELINE)
+        differences = paired_differences(rows, COMPARED)
         shared, ends = ["policy", "budget", "metric"], ("mean_diff", "ci_low", "ci_high")
         named = dict(zip(ends, ("difference", "diff_low", "diff_high"), strict=True))
         changes = differences[[*shared, *ends]].rename(columns=named)
         table = mean_table(rows).merge(changes, on=shared, how="left")
         tables.append(table.assign(data=name, decides=part.decides))
-    JUDGED.parent.mkdir(exist_ok=True)
-    pd.concat(tables).round(6).to_csv(JUDGED, index=False)
+    SHIPPED.parent.mkdir(exist_ok=True)
+    pd.concat(tables).round(6).to_csv(SHIPPED, index=False)
 
 
 if __name__ == "__main__":

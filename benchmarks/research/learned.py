@@ -15,7 +15,6 @@ of two cores.
 """
 
 import json
-import lzma
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -25,6 +24,7 @@ import torch
 from transformers import AttentionInterface, AutoModelForCausalLM
 
 from benchmarks import options
+from benchmarks.research.held_out import read_dialogues
 from fdkvc.attention import Bools, Floats, Ints
 from fdkvc.corpora.formats import read_transcripts
 from fdkvc.corpora.gguf_file import find_model
@@ -103,7 +103,7 @@ def effects(gates: Gates, ids: list[int], turn: Ints, values: Bools) -> tuple[Fl
         of_turns = np.zeros((turn[-1] + 1, len(ids)), np.float32)
         np.add.at(of_turns, turn, slopes)
         later = of_turns[::-1].cumsum(axis=0)[::-1]
-        squares.append(np.concatenate([later[1:], 0 * later[:1]]) ** 2)
+        squares.append(np.concatenate([later[1:], np.zeros_like(later[:1])]) ** 2)
     return np.mean(squares[:DRAWS], axis=0), squares[DRAWS]
 
 
@@ -141,8 +141,7 @@ def _values(passage: EncodedPassage) -> Bools:
 
 def main() -> None:
     """Read dialogues, fit, and write the weights."""
-    with lzma.open(options(__doc__, "train").train) as file:
-        dialogues = [each for each in json.load(file) if _calls(each)]
+    dialogues = [each for each in read_dialogues(options(__doc__, "train").train) if _calls(each)]
     drawn = read_transcripts(json.dumps(random.Random(SEED).sample(dialogues, DRAWN)).encode())
     gates = Gates()
     read: list[tuple[Any, ...]] = []

@@ -231,7 +231,9 @@ def build_parser() -> argparse.ArgumentParser:
     report.read_again()
     report.workers()
     report.option("--out", "FILE", "write this file, such as report.html")
-    gallery = "write a folder instead: six scenes, the paper's report and results on agents"
+    gallery = (
+        "write a folder instead: six scenes, the paper's report and what policies cost a model"
+    )
     report.option("--gallery", "DIR", gallery)
 
     repeat = command("repeat", "repeat the run of a run.json and compare the numbers")

@@ -8,7 +8,7 @@ import pandas as pd
 from fdkvc.policies import read_policy
 from fdkvc.run.metrics import METRICS
 
-JUDGED = Path(__file__).parent / "shipped" / "judged.csv"
+SHIPPED = Path(__file__).parent / "shipped" / "judged.csv"
 """Measured by benchmarks/research/judged.py.
 
 A row per data, policy, budget and metric, with the mean, the paired difference from `COMPARED`, and
@@ -26,7 +26,7 @@ COMPARED = "sinks(h2o)"
 @cache
 def judged_table() -> pd.DataFrame:
     """Return the means of `METRICS_SHOWN`, the policies of each data in the order of their KL."""
-    table = pd.read_csv(JUDGED)
+    table = pd.read_csv(SHIPPED)
     table = table[table.metric.isin(METRICS_SHOWN) & (table.policy != "full")]
     parts = []
     for _, part in table.groupby("data", sort=False):

@@ -8,16 +8,16 @@ import pandas as pd
 
 from benchmarks.research import judged as script
 from fdkvc.experiments import judged
-from fdkvc.experiments.judged import COMPARED, JUDGED, judged_table, verdict
+from fdkvc.experiments.judged import COMPARED, SHIPPED, judged_table, verdict
 from fdkvc.policies import read_policy
 from fdkvc.report.judged import TITLE, judged_report
 from tests.app_pages import html, open_page
 
 
 def test_the_table_has_what_the_script_measures() -> None:
-    table = pd.read_csv(JUDGED)
+    table = pd.read_csv(SHIPPED)
 
-    assert COMPARED == script.BASELINE
+    assert COMPARED in table.policy.to_numpy()
     assert not table.duplicated(["data", "policy", "budget", "metric"]).any()
     assert set(table.data) <= set(script.PARTS)
     for name, part in table.groupby("data"):

@@ -57,7 +57,7 @@ def run_app() -> None:
     """Set the app up and run the requested page."""
     one_blas_thread()
     page = _navigation()
-    if not page.url_path and st.query_params:  # a link to the page that was here before 1.1
+    if not page.url_path and st.query_params:  # a link to the page that was here before 1.2
         st.switch_page("pages/step.py", query_params=st.query_params.to_dict())
     st.set_page_config(page_title=f"{page.title} · FD-KVC Lab")
     st.html(STYLE)
