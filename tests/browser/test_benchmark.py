@@ -208,6 +208,7 @@ def test_a_sweep_of_one_has_curves_with_the_published_points(page: Page, tmp_pat
     curve = page.locator(".st-key-ablation-sweep-late_retention")
     expect(curve.get_by_label(re.compile("published: 0.8470")).first).to_be_attached()
     expect(page.get_by_text(re.compile("Pareto front of the [0-9]+ settings"))).to_be_visible()
+    page.get_by_role("button", name="Download", exact=True).click()
     packed = downloaded(page, "Everything as a ZIP", tmp_path)
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
         files = {name: archive.read(name).decode() for name in ("run.json", "sweep.csv")}

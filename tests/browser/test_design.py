@@ -86,12 +86,12 @@ def test_step_shows_its_metrics_and_why_does_not_move_when_its_search_ends(page:
 
 
 @pytest.mark.long
-def test_a_small_or_zoomed_screen_shows_a_lane_and_the_first_words_on_arrival(page: Page) -> None:
+def test_a_small_or_zoomed_screen_shows_a_lane_or_the_verdict_on_arrival(page: Page) -> None:
     why = page.get_by_role("complementary", name="Why")
     for address, shown, least in (
         ("/compare", ".stage .lane .cells", 50),
-        ("/dialogs?policies=random,sink,h2o,fifo,tova,fd-kvc", ".stage .dialog-words", 30),
-        ("/dialogs", ".stage .dialog-words", 60),
+        ("/dialogs?policies=random,sink,h2o,fifo,tova,fd-kvc", ".st-key-panel-verdict-words p", 30),
+        ("/dialogs", ".st-key-panel-verdict-words p", 60),
     ):
         page.set_viewport_size(SMALL[0])
         page.goto(address)
