@@ -44,7 +44,7 @@ TURN, WRITTEN = 256, 32
 
 COLUMNS = (
     *("cache", "budget", "tokens", "peak MB", "cache at the end MB", "cache at its peak MB"),
-    *("read tokens/s", "written tokens/s", "moved kB a turn"),
+    *("read tokens/s", "written tokens/s"),
 )
 
 
@@ -74,7 +74,7 @@ def measure(case: dict[str, Any]) -> list[float]:
     def cache() -> Any:
         if case["cache"] == "DynamicCache":
             return DynamicCache(config=config)
-        how = {name: case[name] for name in ("decides", "bits", "on_device")}
+        how = {name: case[name] for name in ("decides", "bits")}
         policy = read_policy(case["cache"])
         return PolicyCache(policy, case["budget"], model, by_itself=False, **how)
 
@@ -88,10 +88,9 @@ def measure(case: dict[str, Any]) -> list[float]:
     clock = perf_counter if cuda else process_time
     most, read, written = read_and_write(model, used, turns, WRITTEN, clock=clock)
     peak = (torch.cuda.max_memory_allocated() if cuda else memory("VmHWM")) - before
-    moved = getattr(used, "moved", [0])
     return [
         *(peak / 1e6, bytes_of(used) / 1e6, most / 1e6),
-        *(tokens / read, WRITTEN / written, statistics.mean(moved) / 1e3),
+        *(tokens / read, WRITTEN / written),
     ]
 
 
@@ -105,7 +104,6 @@ def main() -> None:
     parser.add_argument("--tokens", nargs="+", type=int, default=[2048])
     parser.add_argument("--decides", choices=("head", "layer", "model"), default="head")
     parser.add_argument("--bits", type=int, default=None)
-    parser.add_argument("--on-device", action="store_true", default=None)
     parser.add_argument("--rounds", type=int, default=3)
     options = vars(parser.parse_args())
     lists = {name: options.pop(name) for name in ("policies", "budgets", "tokens")}

@@ -25,11 +25,11 @@ from transformers import AttentionInterface, AutoModelForCausalLM
 
 from benchmarks import options
 from benchmarks.research.held_out import read_dialogues
+from benchmarks.research.weights import fit, text_features
 from fdkvc.attention import Bools, Floats, Ints
 from fdkvc.corpora.formats import read_transcripts
 from fdkvc.corpora.gguf_file import find_model
 from fdkvc.corpora.transcripts import Transcript
-from fdkvc.experiments.learning import fit, text_features
 from fdkvc.experiments.statistics import Doubles
 from fdkvc.lm.head_recordings import encode_dialog
 from fdkvc.lm.language_model import shared_language_model
@@ -152,7 +152,7 @@ def main() -> None:
     features, *both = (np.concatenate([dialog[at] for dialog in read]) for at in (1, 2, 3))
     effect, of_values = (np.minimum(part, np.quantile(part, RARE)) for part in both)
     label = effect / effect.mean() + OF_VALUES * of_values / of_values.mean()
-    weights = fit(features, label, counts=True)
+    weights = fit(features, label)
     about = {
         "file": "train.json.xz of the Schema-Guided Dialogue dataset (CC BY-SA 4.0)",
         "command": "python -m benchmarks.research.learned train.json.xz",

@@ -73,8 +73,6 @@ def _run(options: Namespace) -> None:
             from fdkvc.commands.answers import answers as run
         case "live":
             from fdkvc.commands.answers import live as run
-        case "learn":
-            from fdkvc.commands.learn import learn as run
         case "trace":
             from fdkvc.commands.trace import trace as run
         case "report":

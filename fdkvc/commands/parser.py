@@ -171,14 +171,6 @@ def build_parser() -> argparse.ArgumentParser:
     dialogs.workers()
     dialogs.option("--out", "DIR", "write CSV tables and run.json to this folder")
 
-    learn = command("learn", "fit the weights of the policy 'learned' to dialogs with tool calls")
-    learn.option("--dialogs", "FILE", FORMATS, required=True)
-    learn.calls()
-    budgets = "budgets to compare at; default: 32 48 64 96 128"
-    learn.several("--budgets", "N", budgets, type=read_value)
-    learn.number(SEED, "random seed of the split and the sample")
-    learn.option("--out", "FILE", "write this file, such as own.json", required=True)
-
     capture = command("capture", "record a model's attention vectors while it reads dialogs")
     capture.option(
         "--model",

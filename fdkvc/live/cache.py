@@ -24,7 +24,6 @@ from transformers.generation import BaseStreamer
 from fdkvc.attention import Floats, Ints
 from fdkvc.cache import padded
 from fdkvc.live.attention_hooks import NO_INTERFACE, attach, check_attached, expect, token_ids
-from fdkvc.live.device_array import Device, DeviceArray
 from fdkvc.live.layer import KEYS_VALUES, PolicyLayer, full_layers, kind_of
 from fdkvc.live.quantized import BITS
 from fdkvc.live.rotary import RotaryPositions, head_width
@@ -94,9 +93,6 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     record : bool or sequence of int
         Whether to store all vectors and decisions of a text for `fdkvc.live.recorded`, or of which
         layers.
-    on_device : bool, optional
-        Whether policies run on the model's device instead of in NumPy; by default, if it is not
-        the CPU. The policy `random` always runs in NumPy.
 
     Attributes
     ----------
@@ -104,8 +100,6 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         Layers that the policy evicts from; the others are left to the model.
     ends : list of int
         The tokens seen at the end of each turn, padding included.
-    moved : list of int
-        Bytes moved between the model's device and NumPy at the end of each turn.
     decisions : list of EvictionStep
         Of each turn, if recorded.
     recorded_layers : tuple of int
@@ -145,7 +139,6 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         bits: int | None = None,
         by_itself: bool = True,
         record: bool | Sequence[int] = False,
-        on_device: bool | None = None,
     ) -> None:
         check_eviction(policy, budget, decides, pool)
         check_within_a_cache(policy, with_text=tokenizer is not None)
@@ -164,7 +157,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
                 "flash attention takes no mask, so the heads of a layer must keep the same tokens: "
                 'choose decides="layer", or load the model with attn_implementation="sdpa"'
             )
-        self._choice, self._on_device = (decides, pool), on_device
+        self._choice = decides, pool
         self.recorded_layers = self.decided if record is True else tuple(record or ())
         self._config = model.config
         self._rotary = RotaryPositions(model) if positions == "slots" else None
@@ -181,9 +174,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             ready = isinstance(tokenizer, Tokens)
             self._tokens = tokenizer if ready else library_tokens(tokenizer, speakers=speakers)
         self.ends: list[int] = []
-        self.moved: list[int] = []
         self.decisions: list[EvictionStep] = []
-        self._device: Device  # known from the first turn on
         self._states: list[list[HeadEviction]] = []  # of each text and group of layers
         self._features: list[dict[str, NDArray[Any]]] = []  # of each text's tokens
         self._passes: list[tuple[int, Any, Any]] = []  # of this turn: tokens, `_real`, `_ids`
@@ -324,7 +315,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         for states in self._states or [[]] * texts:
             new = np.arange(self._new) + (states[0].count if states else 0)
             turn = np.broadcast_to(new, (len(self.decided), kv_heads, len(new)))
-            before = padded([np.asarray(state.held) for state in states] or [turn[:, :, :0]])
+            before = padded([state.held for state in states] or [turn[:, :, :0]])
             held.append(np.concatenate([np.concatenate(before), turn], axis=2))
         return held[0] if texts == 1 else np.stack(padded(held))
 
@@ -361,7 +352,6 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             return
         if not self._states:
             self._begin(layers)
-        moved = self._device.moved
         real = self._end_passes(layers)
         if self._rotary is not None:
             began = torch.arange(self.seen - new, self.seen, device=layers[0].keys.device)
@@ -378,13 +368,12 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         if self._rotary is not None:
             self._close_gaps(layers)
         self.ends = [*self.ends, self.seen]
-        self.moved = [*self.moved, self._device.moved - moved]
         if self.recorded_layers:
             self.decisions = [*self.decisions, _one_step(steps[0])]
 
     def _evict(self, layers: Sequence[PolicyLayer], text: int, new: int) -> list[EvictionStep]:
         """Let the policy decide for a text, in each group of layers."""
-        vectors = [_LayerVectors(layer, text, self._vectors) for layer in layers]
+        vectors = [_LayerVectors(layer, text) for layer in layers]
         states, features = self._states[text], self._features[text]
         groups = [vectors] if len(states) == 1 else [[layer] for layer in vectors]
         pairs = zip(states, groups, strict=True)
@@ -395,8 +384,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     def _places(self, steps: Sequence[EvictionStep]) -> Iterator[tuple[Any, int]]:
         """Yield the places to keep in each layer, and how many of them are slots."""
         for step in steps:
-            for places in self._device.tensor(step.sources):
-                yield places, step.held.shape[2]
+            for places in torch.from_numpy(step.sources):
+                yield places.to(self.layers[self.decided[0]].keys.device), step.held.shape[2]
 
     def _begin(self, layers: Sequence[PolicyLayer]) -> None:
         """Make the states of all texts."""
@@ -411,19 +400,9 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         # Layers decide one after the other unless they decide together, which takes less memory.
         groups = 1 if decides == "model" else len(layers)
         heads = Heads(len(layers) // groups, self._heads, kv_heads, width)
-        device = layers[0].keys.device
-        self._device = Device(device)
-        on_device = device.type != "cpu" if self._on_device is None else self._on_device
-        in_numpy = not on_device or "chance" in self.policy.looks_at
-        # Arrays of the policy, made of NumPy's and of tensors on the device.
-        self._array: Callable[[Any], Any] = np.asarray if in_numpy else self._device.array
-        self._vectors: Callable[[Any], Any] = (
-            self._device.numpy if in_numpy else partial(DeviceArray, device=self._device)
-        )
         begun = [
             HeadEviction(
                 *(self.policy, self.budget, heads, *self._choice),
-                array=self._array,
                 layers=len(layers),
                 first_layer=number,
             )
@@ -446,8 +425,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         for text, ids in enumerate(torch.cat([ids for _, _, ids in passes], dim=1)):
             ids = ids if real is None else ids[real[text]]
             new = self._tokens.features(ids.tolist(), self.policy.looks_at)
-            arrays = {name: self._array(column) for name, column in new.items()}
-            self._features[text] = with_new(self._features[text], arrays)
+            self._features[text] = with_new(self._features[text], new)
         return real
 
     def _close_gaps(self, layers: Sequence[PolicyLayer]) -> None:
@@ -456,7 +434,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         for text, states in enumerate(self._states):
             by_layer = (tokens for state in states for tokens in state.held)
             for number, layer, tokens in zip(self.decided, layers, by_layer, strict=True):
-                held = torch.from_numpy(np.asarray(tokens))
+                held = torch.from_numpy(tokens)
                 behind = (held >= 0).flip(1).cumsum(dim=1).flip(1)
                 keys = layer.slots("unturned", text)[:, : held.shape[1]]
                 turned = self._rotary(keys, (self.seen - behind).to(keys.device), number)
@@ -518,24 +496,27 @@ class _TurnEnd(BaseStreamer):  # type: ignore[misc]
 
 @dataclass(frozen=True, eq=False)
 class _LayerVectors:
-    """The `fdkvc.lm.head_tokens.Vectors` of a text in a layer, as arrays of the policy."""
+    """The `fdkvc.lm.head_tokens.Vectors` of a text in a layer."""
 
     layer: PolicyLayer
     text: int
-    array: Callable[[Any], Any]
 
-    def held(self, name: str) -> Any:
-        return self.array(self.layer.slots(name, self.text).float())
+    def held(self, name: str) -> Floats:
+        return _in_numpy(self.layer.slots(name, self.text))
 
-    def new(self, name: str) -> Any:
-        return self.array(self.layer.new(name, self.text).float())
+    def new(self, name: str) -> Floats:
+        return _in_numpy(self.layer.new(name, self.text))
+
+
+def _in_numpy(tensor: Any) -> Floats:
+    return np.asarray(tensor.float().cpu())
 
 
 def _one_step(steps: Sequence[EvictionStep]) -> EvictionStep:
-    """Join the results of groups of layers, in NumPy."""
+    """Join the results of groups of layers."""
     joined: dict[str, Any] = {}
     for name in vars(steps[0]):
-        parts = [np.asarray(getattr(step, name)) for step in steps]
+        parts = [getattr(step, name) for step in steps]
         if name == "layer":
             parts = [at + part for at, part in enumerate(parts)]
         joined[name] = np.concatenate(parts if parts[0].ndim == 1 else padded(parts))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,8 +90,7 @@ class HeadEviction:
     """The state of a policy over a text; immutable.
 
     `decides` and `pool` say which heads decide together and how their scores combine; see `DECIDES`
-    and `POOL`. `array` makes the arrays of the state from NumPy's; for those of a device, `Vectors`
-    are such, too. The heads are those of `layers`, by default as many as they have, from the
+    and `POOL`. The heads are those of `layers`, by default as many as they have, from the
     `first_layer` on. Raises a ValueError for a budget below 1, or a policy that uses the future.
     """
 
@@ -102,12 +101,10 @@ class HeadEviction:
         heads: Heads,
         decides: str = DECIDES.default,
         pool: str = POOL.default,
-        array: Callable[[Any], Any] = np.asarray,
         layers: int | None = None,
         first_layer: int = 0,
     ) -> None:
         check_eviction(policy, budget, decides, pool)
-        self._array = array
         self.policy, self.budget, self.heads = policy, budget, heads
         rows = heads.layers * heads.heads
         together = {"head": heads.group, "layer": heads.heads, "model": rows}[decides]
@@ -123,7 +120,7 @@ class HeadEviction:
             layers=self._layers,
             heads=rows if decides == "model" else heads.heads,
         )
-        none = array(np.empty((heads.layers, heads.kv_heads, 0), np.intp))
+        none = np.empty((heads.layers, heads.kv_heads, 0), np.intp)
         # The tokens in each KV head (L, K, S) and its second tier (L, K, R), −1 for none.
         self.held: Ints = none
         self.second_tier: Ints = none
@@ -146,10 +143,10 @@ class HeadEviction:
         rows = layers * heads.heads
         slots = self.held.shape[2] + self.second_tier.shape[2]
         shape = (layers, kv_heads, new)
-        turn_tokens = self._array(np.arange(self.count, self.count + new))
+        turn_tokens = np.arange(self.count, self.count + new)
         ids = _joined(self.held, self.second_tier, np.broadcast_to(turn_tokens, shape))
-        born = _joined(self._born, np.broadcast_to(self._array(np.array(self.turns)), shape))
-        arrivals = np.broadcast_to(self._array(np.arange(slots, slots + new)), (rows, new))
+        born = _joined(self._born, np.broadcast_to(self.turns, shape))
+        arrivals = np.broadcast_to(np.arange(slots, slots + new), (rows, new))
 
         def of_rows(column: NDArray[Any]) -> NDArray[Any]:
             return np.repeat(column, heads.group, axis=1).reshape(rows, -1)
@@ -158,7 +155,7 @@ class HeadEviction:
             return column.reshape(layers, kv_heads, heads.group, -1)[:, :, 0]
 
         token_ids = of_rows(ids)
-        of_tokens = {name: self._array(column)[token_ids] for name, column in features.items()}
+        of_tokens = {name: column[token_ids] for name, column in features.items()}
         tokens = HeadTokens(
             vectors, arrivals, token_ids, of_rows(born), of_tokens, self._layers, self._first_layer
         )

@@ -123,8 +123,7 @@ class HeadTokens:
             return np.concatenate([held, np.broadcast_to(new, (len(held), *new.shape[1:]))], axis=1)
 
         hidden = list(map(of_layer, self._layers))
-        even = len({len(states) for states in hidden}) == 1  # equally many rows share them
-        if even and type(self._new) is np.ndarray:  # a device decides row by row
+        if len({len(states) for states in hidden}) == 1:  # equally many rows share them
             return np.concatenate(hidden)
         return np.concatenate([self._per_row(states) for states in hidden])
 

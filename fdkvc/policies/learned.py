@@ -3,16 +3,14 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
 from fdkvc.attention import TRAITS, Floats, Observation
 from fdkvc.cache import UNIT_SCALE, Cache
-from fdkvc.parameters import parameter
 from fdkvc.policies.base import (
     EVICTION,
     RECENT_WINDOW,
@@ -27,7 +25,7 @@ from fdkvc.policies.base import (
 )
 
 SHIPPED = Path(__file__).with_suffix(".json")
-"""The default weights; the file names its training data."""
+"""The weights; the file names its training data."""
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "age": ("age",),
@@ -45,16 +43,14 @@ others are `fdkvc.attention.TRAITS`.
 
 FEATURES = tuple(feature for group in GROUPS.values() for feature in group)
 
-MAX_FILE_BYTES = 100_000
-
 
 @dataclass(frozen=True)
 class Learned(WindowedPolicy):
     """Keep the newest, and the entries that a linear model scores highest.
 
-    The score is a weighted sum of the features. The default weights predict an entry's effect on
+    The score is a weighted sum of the features. The weights predict an entry's effect on
     what a pretrained model predicts later: ``benchmarks/research/learned.py`` measures and fits
-    them. The command ``learn`` fits others to what calls of your own dialogs need.
+    them.
     """
 
     key = "learned"
@@ -94,29 +90,6 @@ class Learned(WindowedPolicy):
     )
 
     window: float = window_parameter(0.75)
-    weights: str = parameter(
-        "",
-        "Weights",
-        "File of weights, written by the command learn, in or below the current folder; empty "
-        "for the default weights.",
-        pattern=r"((?!.*\.\.)\w[\w./-]{0,200}\.json)?",
-        form="a .json file in or below the current folder, or empty",
-        nominal=True,
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.model  # noqa: B018 a missing or wrong file is an error here, not in a run
-
-    @cached_property
-    def model(self) -> Mapping[str, tuple[float, float]]:
-        """Mean, and weight per unit, of each feature; ValueError if the file has none."""
-        path = Path(self.weights) if self.weights else SHIPPED
-        try:
-            return _read_weights(path, path.stat().st_mtime_ns)
-        except OSError as error:
-            reason = error.strerror
-            raise ValueError(f"the weights {str(path)!r} cannot be read: {reason}") from None
 
     def without_effect(self, available: Available) -> tuple[str, ...]:
         if available.words:
@@ -146,7 +119,7 @@ class Learned(WindowedPolicy):
         features |= {"age": np.log1p(cache["age"]), "repeated": cache["repeated"]}
         weighted = {
             name: np.float32(weight) * (features[name] - np.float32(mean))
-            for name, (mean, weight) in self.model.items()
+            for name, (mean, weight) in _weights(SHIPPED).items()
         }
         return {
             group: np.where(
@@ -156,26 +129,9 @@ class Learned(WindowedPolicy):
         }
 
 
-@lru_cache(maxsize=8)
-def _read_weights(path: Path, changed: int) -> Mapping[str, tuple[float, float]]:
+@cache
+def _weights(path: Path) -> Mapping[str, tuple[float, float]]:
     """Return mean, and weight per unit, of each feature of a file."""
-    with path.open("rb") as file:
-        content = file.read(MAX_FILE_BYTES)
-    try:
-        features: Any = json.loads(content)["features"]
-        columns = [
-            [float(features[name][key]) for key in ("mean", "spread", "weight")]
-            for name in FEATURES
-        ]
-        mean, spread, weight = np.array(columns).T
-    except (ValueError, KeyError, TypeError):
-        raise ValueError(
-            f"the weights {str(path)!r} must be a JSON object with mean, spread and weight of each "
-            f"of the features {', '.join(FEATURES)}"
-        ) from None
-    if not (np.isfinite(columns).all() and (spread > 0).all()):
-        raise ValueError(
-            f"the weights {str(path)!r} hold a number that is not finite, or a spread of 0"
-        )
-    pairs = zip(mean.tolist(), (weight / spread).tolist(), strict=True)
-    return dict(zip(FEATURES, pairs, strict=True))
+    features = json.loads(path.read_text("utf-8"))["features"]
+    columns = {name: features[name] for name in FEATURES}
+    return {name: (of["mean"], of["weight"] / of["spread"]) for name, of in columns.items()}

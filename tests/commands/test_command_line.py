@@ -374,7 +374,7 @@ DIALOGS, BUDGET, SEED, WORKERS = (
     for known in (parameters.DIALOGS, parameters.BUDGET, parameters.SEED, parameters.WORKERS)
 )
 COMMANDS = (
-    "'app', 'benchmark', 'sweep', 'dialogs', 'learn', 'capture', "
+    "'app', 'benchmark', 'sweep', 'dialogs', 'capture', "
     "'answers', 'live', 'trace', 'report', 'repeat'"
 )
 HYPERPARAMETERS = "gamma, alpha_0, mu, tau, beta, w_c"
@@ -464,9 +464,6 @@ MISTAKES = {
     ),
     "sweep --parameter w_c": (
         "the following arguments are required: --out (see python -m fdkvc sweep --help)"
-    ),
-    "learn --out {tmp}/own.json": (
-        "the following arguments are required: --dialogs (see python -m fdkvc learn --help)"
     ),
     "trace --scenario own --out {tmp}/out": (
         "scenario 'own' is unknown: choose from shift, return, mixed, complex, gradual, adaptation"

@@ -62,13 +62,6 @@ def test_it_passes_whoever_decides(key: str, decides: str) -> None:
     run(subject(model_of("llama"), key, decides=decides))
 
 
-@pytest.mark.parametrize("decides", ["head", "layer"])
-@pytest.mark.parametrize("key", ["h2o", "fd-kvc", "surprisal"])
-def test_it_passes_on_the_models_device(key: str, decides: str) -> None:
-    options: Any = {"decides": decides, "on_device": True, "tokenizer": Numbers()}
-    run(subject(model_of("llama"), key, **options))
-
-
 @pytest.mark.parametrize(
     ("key", "promises"),
     [

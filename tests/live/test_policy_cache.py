@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from benchmarks import live_cost
 from conftest import NO_TRANSFORMERS
@@ -27,16 +25,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fdkvc.live import PolicyCache
-from fdkvc.live.device_array import Device, DeviceArray
 from tests.library import Numbers
 from tests.live.test_live import (
     CACHE,
-    EVICTING,
     LENGTHS,
     NO_OLD_NAME,
     RAGGED,
     SIZES,
-    WITHIN,
     assert_same_logits,
     made,
     masked,
@@ -45,7 +40,6 @@ from tests.live.test_live import (
     what_was_seen,
 )
 from tests.refusals import assert_one_sentence
-from tests.worlds import policies, turn_lengths
 
 pytestmark = NO_OLD_NAME
 
@@ -55,68 +49,7 @@ def llama() -> Any:
     return made()
 
 
-# ------------------------------------------------------------------------------- the device
-
-
-def caches(model: Any, policy: Any, lengths: list[int], **how: Any) -> list[Any]:
-    """Return a cache that decided in NumPy, and one on the device, after the same text."""
-    found = []
-    for on_device in (False, True):
-        cache = PolicyCache(
-            policy, model=model, tokenizer=Numbers(), record=True, on_device=on_device, **how
-        )
-        read_in_turns(model, cache, text(sum(lengths)), lengths)
-        found.append(cache)
-    return found
-
-
-def assert_same_decisions(ours: Any, theirs: Any) -> None:
-    assert len(ours.decisions) == len(theirs.decisions) > 0
-    for one, other in zip(ours.decisions, theirs.decisions, strict=True):
-        for name, array in vars(one).items():
-            np.testing.assert_array_equal(array, getattr(other, name), err_msg=name)
-
-
-@settings(max_examples=40)
-@given(
-    policy=policies(EVICTING),
-    lengths=turn_lengths(5, 8),
-    budget=st.integers(1, 12),
-    decides=st.sampled_from(["head", "layer", "model"]),
-)
-def test_decisions_on_the_device_are_those_of_numpy(
-    llama: Any, policy: Any, lengths: list[int], budget: int, decides: str
-) -> None:
-    assert_same_decisions(*caches(llama, policy, lengths, budget=budget, decides=decides))
-
-
-@pytest.mark.parametrize("decides", ["head", "layer"])
-@pytest.mark.parametrize("wrapper", [*WITHIN, "recall"])
-def test_so_are_those_of_policies_around_policies(llama: Any, wrapper: str, decides: str) -> None:
-    more = ("blocks(h2o, size=3, score=largest)", "pyramid(keydiff, last=0.3)")
-    for policy in map(read_policy, (f"{wrapper}(h2o)", f"{wrapper}(surprisal)", *more)):
-        assert_same_decisions(*caches(llama, policy, LENGTHS, budget=5, decides=decides))
-
-
-@pytest.mark.parametrize(
-    "key",
-    [
-        *(key for key in EVICTING if key not in ("random", "full", "shift")),
-        *(f"{wrapper}(h2o)" for wrapper in (*WITHIN, "recall") if wrapper != "blocks"),
-        *("blocks(h2o, size=4)", "blocks(fd-kvc, size=4, score=largest)"),
-    ],
-)
-def test_few_bytes_leave_the_device_and_none_are_vectors(key: str) -> None:
-    wide = made(head_dim=64, hidden_size=256)
-    cache = PolicyCache(read_policy(key), 24, wide, tokenizer=Numbers(), on_device=True)
-    read_in_turns(wide, cache, text(40), [32, 4, 4])
-    entries = 3 * 4 * (24 + 4)  # layers, heads, slots before the eviction
-    assert len(cache.moved) == 3
-    assert 0 < cache.moved[-1] < 16 * entries
-    assert cache.moved[2] <= cache.moved[1], "no more of a longer text"
-    in_numpy = PolicyCache(read_policy(key), 24, wide, tokenizer=Numbers())
-    read_in_turns(wide, in_numpy, text(40), [32, 4, 4])
-    assert in_numpy.moved == [0, 0, 0], "on the CPU, NumPy reads the tensors where they are"
+# ------------------------------------------------------------------------------- memory
 
 
 class Largest(TorchDispatchMode):  # type: ignore[misc]
@@ -143,14 +76,11 @@ class Largest(TorchDispatchMode):  # type: ignore[misc]
         ("pyramid(keydiff)", "layer", 3.2),
     ],
 )
-@pytest.mark.parametrize("on_device", [False, True])
-def test_vectors_are_copied_of_one_layer_at_a_time(
-    policy: str, decides: str, most: float, on_device: bool
-) -> None:
+def test_vectors_are_copied_of_one_layer_at_a_time(policy: str, decides: str, most: float) -> None:
     found = []
     for layers in (2, 6):
         deep = made(num_hidden_layers=layers, head_dim=64, hidden_size=256)
-        how: Any = {"decides": decides, "on_device": on_device, "by_itself": False}
+        how: Any = {"decides": decides, "by_itself": False}
         cache = PolicyCache(read_policy(policy), 48, deep, tokenizer=Numbers(), **how)
         read_in_turns(deep, cache, text(56), [48, 8])
         deep(text(8), **{CACHE: cache})
@@ -161,18 +91,6 @@ def test_vectors_are_copied_of_one_layer_at_a_time(
     assert max(found) <= most * of_one_layer
     if "pyramid" not in policy:
         assert found[0] == found[1], "no more of a deeper model"
-
-
-def test_what_torch_lacks_is_computed_in_numpy_and_counted() -> None:
-    device = Device(torch.device("cpu"))
-    array = device.array(np.arange(6, dtype=np.float32).reshape(2, 3))
-    before = device.moved
-    found = np.tril(array)
-    assert isinstance(found, DeviceArray)
-    np.testing.assert_array_equal(np.asarray(found), [[0, 0, 0], [3, 4, 0]])
-    assert device.moved >= before + 2 * 24
-    assert (0.1 * device.array(np.arange(9))).dtype == np.float64, "as NumPy promotes"
-    assert (np.float32(1) + device.array(np.arange(9))).dtype == np.float64
 
 
 # ------------------------------------------------------------------------------- kernels
@@ -458,8 +376,7 @@ def test_layers_that_share_keys_are_refused() -> None:
 def test_a_model_in_half_precision_is_served_where_it_is(decides: str) -> None:
     model = made().bfloat16()
     for policy in ("h2o", "fd-kvc", "keydiff", "surprisal"):
-        how: Any = {"decides": decides, "tokenizer": Numbers(), "on_device": True}
-        cache = PolicyCache(read_policy(policy), 5, model, **how)
+        cache = PolicyCache(read_policy(policy), 5, model, decides=decides, tokenizer=Numbers())
         for n in LENGTHS:
             logits = model(text(n), **{CACHE: cache}).logits
             cache.end_turn()
@@ -469,23 +386,19 @@ def test_a_model_in_half_precision_is_served_where_it_is(decides: str) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="it needs Linux")
-@pytest.mark.parametrize(
-    ("decides", "bits", "on_device"),
-    [("head", None, None), ("layer", None, None), ("head", 8, True)],
-)
+@pytest.mark.parametrize(("decides", "bits"), [("head", None), ("layer", None), ("head", 8)])
 def test_cost_is_measured_of_any_shape(
-    monkeypatch: pytest.MonkeyPatch, decides: str, bits: int | None, on_device: bool | None
+    monkeypatch: pytest.MonkeyPatch, decides: str, bits: int | None
 ) -> None:
     same = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")
     own = {name: SIZES[name] for name in same}
     monkeypatch.setitem(live_cost.SHAPES, "tiny", own)
     monkeypatch.setattr(live_cost, "TURN", 16)
     case: dict[str, Any] = {"shape": "tiny", "device": "cpu", "tokens": 40}
-    case |= {"decides": decides, "bits": bits, "on_device": on_device}
+    case |= {"decides": decides, "bits": bits}
     for cache in ("DynamicCache", "h2o"):
         measured = live_cost.measure({**case, "cache": cache, "budget": 8})
         found = dict(zip(live_cost.COLUMNS[3:], measured, strict=True))
         assert found["read tokens/s"] > 0
         assert found["written tokens/s"] > 0
         assert found["cache at its peak MB"] >= found["cache at the end MB"] > 0
-        assert (found["moved kB a turn"] > 0) == (cache == "h2o" and on_device is True)

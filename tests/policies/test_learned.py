@@ -1,12 +1,14 @@
 """Learned: worked by hand, and where its features come from."""
 
 import json
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks.research.weights import fit, text_features
 from fdkvc.attention import TRAITS
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.lexical import lexical_recording
@@ -14,7 +16,7 @@ from fdkvc.corpora.token_traits import token_traits
 from fdkvc.corpora.transcripts import Transcript, Turn, word_spans
 from fdkvc.explain.counterfactual import Change, counterfactual, nearest_first
 from fdkvc.explain.notes import available_in, no_effect_notes
-from fdkvc.policies import policy_named, synthetic_policies
+from fdkvc.policies import learned, policy_named, synthetic_policies
 from fdkvc.policies.learned import FEATURES, GROUPS, SHIPPED
 from fdkvc.run.online import OnlineCache
 from fdkvc.run.simulate import simulate
@@ -26,25 +28,28 @@ from fdkvc.ui.kit.sidebar import POLICY
 from fdkvc.ui.kit.variants import CHOSEN
 from tests.worlds import all_entries, by_token, kept_tokens
 
-
-def write_weights(folder: Path, **weights: float) -> str:
-    """Write a file of weights in units of the features, the others 0; return its name."""
-    features = {name: {"mean": 0, "spread": 1, "weight": weights.get(name, 0)} for name in FEATURES}
-    (folder / "own.json").write_text(json.dumps({"features": features}))
-    return "own.json"
+Weigh = Callable[..., None]
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+@pytest.fixture
+def weigh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Weigh:
+    """Give features weights in their own units, the others 0."""
+
+    def give(**weights: float) -> None:
+        file = tmp_path / "weights.json"
+        plain = {"mean": 0, "spread": 1}
+        features = {name: plain | {"weight": weights.get(name, 0)} for name in FEATURES}
+        file.write_text(json.dumps({"features": features}))
+        monkeypatch.setattr(learned, "SHIPPED", file)
+
+    return give
 
 
-def test_what_scores_highest_stays_and_the_terms_say_why(folder: Path) -> None:
-    name = write_weights(folder, age=-1, repeated=-3, capital=2, digit=1, user=0.5)
+def test_what_scores_highest_stays_and_the_terms_say_why(weigh: Weigh) -> None:
+    weigh(age=-1, repeated=-3, capital=2, digit=1, user=0.5)
     turns = (Turn("User", "to Rome at 5"), Turn("System", "Rome ?"), Turn("User", "yes"))
     dialogs = lexical_recording(Transcript("own", turns)).dialogs
-    trace = simulate(policy_named("learned", window=0, weights=name), dialogs, budget=4)
+    trace = simulate(policy_named("learned", window=0), dialogs, budget=4)
     entries = all_entries(trace)
 
     # to 0, Rome 1, at 2, 5 3 | Rome 4, ? 5 | yes 6. Rome begins the second turn, so it is not a
@@ -64,11 +69,11 @@ def test_what_scores_highest_stays_and_the_terms_say_why(folder: Path) -> None:
     assert kept_tokens(trace, 0, 2) == [0, 3, 4, 6]
 
 
-def test_a_repeated_word_stays_marked_once_the_newer_entry_is_evicted(folder: Path) -> None:
-    name = write_weights(folder, repeated=-1, capital=2)
+def test_a_repeated_word_stays_marked_once_the_newer_entry_is_evicted(weigh: Weigh) -> None:
+    weigh(repeated=-1, capital=2)
     turns = (Turn("User", "to Rome now"), Turn("System", "rome"), Turn("User", "yes"))
     dialogs = lexical_recording(Transcript("own", turns)).dialogs
-    trace = simulate(policy_named("learned", window=0, weights=name), dialogs, budget=3)
+    trace = simulate(policy_named("learned", window=0), dialogs, budget=3)
     entries = all_entries(trace)
 
     # to 0, Rome 1, now 2 | rome 3, the newest of those that score 0 | yes 4.
@@ -76,11 +81,11 @@ def test_a_repeated_word_stays_marked_once_the_newer_entry_is_evicted(folder: Pa
     assert by_token(entries, entries.score, 0, 2) == {0: 0, 1: 1, 2: 0, 4: 0}
 
 
-def test_what_went_because_its_word_came_again_would_have_stayed(folder: Path) -> None:
-    name = write_weights(folder, age=-1, repeated=-3, capital=2, digit=1)
+def test_what_went_because_its_word_came_again_would_have_stayed(weigh: Weigh) -> None:
+    weigh(age=-1, repeated=-3, capital=2, digit=1)
     turns = (Turn("User", "to Rome at 5 to"), Turn("System", "Rome ?"), Turn("User", "to yes"))
     dialogs = lexical_recording(Transcript("own", turns)).dialogs
-    trace = simulate(policy_named("learned", window=0, weights=name), dialogs, budget=5)
+    trace = simulate(policy_named("learned", window=0), dialogs, budget=5)
 
     rome, *others = counterfactual(trace, dialogs, 0, turn=1, token=1)
     assert rome.words == "If its word had not been repeated, it would have been kept."
@@ -94,12 +99,12 @@ def test_what_went_because_its_word_came_again_would_have_stayed(folder: Path) -
     assert all(type(change) is Change for change in five)
 
 
-def test_the_newest_stay_whatever_they_are(folder: Path) -> None:
-    name = write_weights(folder, capital=1)
+def test_the_newest_stay_whatever_they_are(weigh: Weigh) -> None:
+    weigh(capital=1)
     dialogs = lexical_recording(Transcript("own", (Turn("User", "a Rome Paris b c"),))).dialogs
 
     for window, kept in ((0, [0, 1, 2, 3]), (0.5, [1, 2, 3, 4])):
-        policy = policy_named("learned", window=window, weights=name)
+        policy = policy_named("learned", window=window)
         assert kept_tokens(simulate(policy, dialogs, 4), 0, 0) == kept
 
 
@@ -152,36 +157,11 @@ def test_it_says_where_words_are_missing_and_is_not_offered_there() -> None:
     assert "learned" not in synthetic_policies()
 
 
-def test_the_default_weights_name_their_training() -> None:
+def test_the_weights_name_their_training() -> None:
     record = json.loads(SHIPPED.read_text())
 
     assert {"file", "dialogs", "clusters", "seed", "date"} <= set(record["training"])
     assert set(record["features"]) == set(FEATURES)
-
-
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [
-        ("[]", "must be a JSON object with mean, spread and weight of each of the features age"),
-        ("{", "must be a JSON object"),
-        ('{"features": {}}', "must be a JSON object"),
-    ],
-)
-def test_a_wrong_file_gets_one_sentence(folder: Path, content: str, sentence: str) -> None:
-    (folder / "own.json").write_text(content)
-    with pytest.raises(ValueError, match=rf"^the weights 'own.json' {sentence}"):
-        policy_named("learned", weights="own.json")
-
-
-def test_a_file_with_infinity_or_none_at_all_gets_one_sentence(folder: Path) -> None:
-    write_weights(folder, age=float("inf"))
-    with pytest.raises(ValueError, match="hold a number that is not finite, or a spread of 0"):
-        policy_named("learned", weights="own.json")
-    with pytest.raises(ValueError, match=r"'none.json' cannot be read: No such file"):
-        policy_named("learned", weights="none.json")
-    for outside in ("/etc/own.json", "../own.json", "a/../own.json", "own.txt", "own.json\n"):
-        with pytest.raises(ValueError, match=r"but must be a \.json file in or below the current"):
-            policy_named("learned", weights=outside)
 
 
 def test_a_stream_with_traits_decides_the_same() -> None:
@@ -220,3 +200,41 @@ def test_pages_of_real_dialogs_offer_it_and_those_of_synthetic_ones_do_not() -> 
     assert "learned" in answers_page.POLICIES.choices
     assert "learned" not in POLICY.choices
     assert "learned" not in CHOSEN.choices
+
+
+def test_features_that_are_fitted_are_those_that_the_policy_scores() -> None:
+    recording = lexical_recording(read_file(EXAMPLES / "dialogues.json")[0])
+    dialogs, ends = recording.dialogs, np.array(recording.starts[1:])
+    entries = all_entries(simulate(policy_named("learned", window=0), dialogs, int(ends[-1])))
+    assert dialogs.traits is not None
+    weights = json.loads(SHIPPED.read_text())["features"].values()
+    mean, spread, weight = np.array([[*of.values()] for of in weights]).T
+
+    traits = dialogs.traits[0].astype(float)
+    for turn, end in enumerate(ends):
+        token = np.arange(end)
+        age = turn - dialogs.born[0, :end]
+        scores = (text_features(traits, token, age, int(end)) - mean) / spread @ weight
+        scored = by_token(entries, entries.score, 0, turn)
+        assert scores == pytest.approx([scored[each] for each in token.tolist()], abs=1e-5)
+
+
+def test_at_the_fit_the_gradient_of_the_likelihood_vanishes() -> None:
+    random = np.random.default_rng(0)
+    features = random.normal(size=(2000, len(FEATURES)))
+    labels = random.poisson(np.exp(1.5 * features[:, 0] - features[:, 1] - 2)).astype(float)
+    fitted = fit(features, labels)
+    x = (features - fitted.mean) / fitted.spread
+
+    def loss(weight: np.ndarray, constant: float) -> float:
+        score = x @ weight + constant
+        return float((np.exp(score) - labels * score).sum() + weight @ weight / 2)
+
+    constant = min(np.linspace(-3, 0, 3001), key=lambda each: loss(fitted.weight, each))
+    least = loss(fitted.weight, constant)
+    for at in range(len(FEATURES)):
+        for step in (-0.02, 0.02):
+            moved = fitted.weight + step * (np.arange(len(FEATURES)) == at)
+            assert loss(moved, constant) > least
+    assert fitted.weight[0] > 1.2
+    assert fitted.weight[1] < -0.8
