@@ -103,9 +103,8 @@ def reading(folder: Path, dialogs: Sequence[Transcript], repetitions: int) -> No
 def whole_run(folder: str, file: str, dialogs: int) -> None:
     """Run answers, and print the time and the peak memory of all processes."""
     model, transcripts = load_language_model(folder), read_file(file)[:dialogs]
-    settings = Answers(
-        tuple(policy_named(key) for key in POLICIES), BUDGETS, cut_text=False, proxies=True
-    )
+    policies = tuple(policy_named(key) for key in POLICIES)
+    settings = Answers(policies, BUDGETS, cut_text=False)
     workers, began = cores(), perf_counter()
     run_answers(settings, model, transcripts, workers=workers)
     seconds = perf_counter() - began

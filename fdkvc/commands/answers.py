@@ -114,9 +114,8 @@ def _live_llama(options: Namespace, settings: Answers, baseline: str) -> None:
         ) from None
     for policy in settings.policies:
         check_by_text(policy)
-    for name, given in (("--trace", options.trace), ("--proxies", settings.proxies)):
-        if given:
-            raise ValueError(f"{name} needs vectors, which llama.cpp does not give")
+    if options.trace:
+        raise ValueError("--trace needs vectors, which llama.cpp does not give")
     with progress() as on_progress:
         model = load_llama(options.model, positions=options.positions)
         model.evicting(settings.policies[0], 1, settings.decides)

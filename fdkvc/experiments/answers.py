@@ -8,8 +8,8 @@ and the same call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import compress, pairwise
 from threading import Lock
@@ -33,20 +33,19 @@ from fdkvc.experiments.jobs import (
     run_jobs,
     worker_count,
 )
-from fdkvc.experiments.replay import TRIED, Replay, replay
+from fdkvc.experiments.replay import TRIED
 from fdkvc.experiments.workers import DaemonThreads, ThisThread
 from fdkvc.explain.answer_causes import grade_call
 from fdkvc.limits import MAX_CHUNK_NUMBERS
 from fdkvc.lm.chat import generate_passages
 from fdkvc.lm.head_eviction import DECIDES, EVERY, check_no_future
-from fdkvc.lm.head_recordings import encode_dialog, head_recordings
+from fdkvc.lm.head_recordings import encode_dialog
 from fdkvc.lm.language_model import AnyModel
 from fdkvc.lm.losses import losses
 from fdkvc.lm.text_cache import ModelCache, TextCache, read
-from fdkvc.lm.tokens import MARKED, EncodedPassage
+from fdkvc.lm.tokens import EncodedPassage
 from fdkvc.parameters import BUDGET, check_parameter, option
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
-from fdkvc.policies.base import Available
 from fdkvc.run.metrics import metrics_of
 
 FULL = "full"
@@ -78,12 +77,6 @@ Row = tuple[str, str, str, int, str, float, int]
 GRADED = ("values_right", "calls_exact", "arguments_right")
 """Metrics of what is written, each also among those that the full cache gets right."""
 
-PROXIES = (
-    *("call_recall", "late_attention_loss", "late_output_error"),
-    *("late_retention", "late_diversity", "late_alignment"),
-)
-"""Metrics of a replay of the full cache's vectors under the same policies and budgets."""
-
 
 @dataclass(frozen=True)
 class Answers:
@@ -105,9 +98,6 @@ class Answers:
     )
     every: int | None = option("evict also after every N generated tokens", "N", default=None)
     write_calls: bool = option("let the model also write each call, token by token", default=False)
-    proxies: bool = option(
-        "also replay the dialogs, for the metrics that stand in for answers", default=False
-    )
 
     def __post_init__(self) -> None:
         for budget in self.budgets:
@@ -140,24 +130,16 @@ class Answers:
         return caches
 
 
-@dataclass(frozen=True, eq=False)
-class AnswerScores:
-    """The scores of each dialog."""
-
-    answers: pd.DataFrame
-    """Columns `MEASURED`: a row per dialog, policy, budget and measure that the dialog has a value
-    of; `count` is the number of tokens, calls or arguments that it averages."""
-    proxies: pd.DataFrame
-    """The same columns for the `PROXIES`."""
-
-
 def run_answers(
     settings: Answers,
     model: AnyModel,
     transcripts: Sequence[Transcript],
     **how: Unpack[Execution],
-) -> AnswerScores:
+) -> pd.DataFrame:
     """Let a model read and answer dialogs under every policy and budget.
+
+    Columns `MEASURED`: a row per dialog, policy, budget and measure that the dialog has a value of;
+    `count` is the number of tokens, calls or arguments that it averages.
 
     A dialog's numbers depend neither on other dialogs nor on workers or chunks. Names of dialogs
     differ. Raises a ValueError if a dialog is longer than the model's context, or `workers` is
@@ -179,11 +161,7 @@ def run_answers(
             before = [n for number in numbers for n in sizes[number * size : (number + 1) * size]]
             run = partial(run, on_read=_reporting(sizes, before, report))
     chunks = run_jobs(run, jobs, **how)
-    tables = (
-        pd.DataFrame([row for chunk in chunks for row in chunk[at]], columns=list(MEASURED))
-        for at in range(2)
-    )
-    return AnswerScores(*tables)
+    return pd.DataFrame([row for chunk in chunks for row in chunk], columns=list(MEASURED))
 
 
 OnRead = Callable[[int, bool], None]
@@ -212,30 +190,20 @@ def answer_chunk(
     model: AnyModel,
     transcripts: Sequence[Transcript],
     on_read: OnRead = lambda tokens, last: None,
-) -> tuple[list[Row], list[Row]]:
-    """Return the rows of some dialogs: of answers and of proxies."""
+) -> list[Row]:
+    """Return the rows of some dialogs."""
     one_blas_thread()  # here too, since this may be another process
-    answers: list[Row] = []
-    proxies: list[Row] = []
-    for transcript in transcripts:
-        passages = encode_dialog(model, transcript)
-        dialog = transcript.name, transcript.services
-        rows, full = _read(settings, model, transcript, passages, on_read)
-        answers += [(*dialog, *row) for row in rows]
-        if settings.proxies:
-            measures = _proxies(settings, model, full, transcript, passages)
-            proxies += [(*dialog, *row, 1) for row in measures]
-    return answers, proxies
+    return [row for dialog in transcripts for row in _read(settings, model, dialog, on_read)]
 
 
 def _read(
     settings: Answers,
     model: AnyModel,
     transcript: Transcript,
-    passages: Sequence[EncodedPassage],
     on_read: OnRead,
-) -> tuple[list[tuple[str, int, str, float, int]], ModelCache]:
-    """Return a dialog's rows from the policy on, and its full cache; the others can go."""
+) -> Iterator[Row]:
+    """Yield a dialog's rows."""
+    passages = encode_dialog(model, transcript)
     caches = settings.caches(model)
     for cache in caches.values():
         if isinstance(cache, TextCache):
@@ -244,13 +212,11 @@ def _read(
     for passage in passages:
         reader.read_passage(passage)
         on_read(len(passage.ids), passage is passages[-1])
-    rows = [
-        (name, shown, metric, value, count)
-        for at, (name, budget) in enumerate(caches)
-        for metric, (value, count) in reader.measures(at).items()
-        for shown in (settings.budgets if name == FULL else (budget,))
-    ]
-    return rows, reader.caches[0]
+    dialog = transcript.name, transcript.services
+    for at, (name, budget) in enumerate(caches):
+        for metric, (value, count) in reader.measures(at).items():
+            for shown in settings.budgets if name == FULL else (budget,):
+                yield *dialog, name, shown, metric, value, count
 
 
 def readable(
@@ -471,38 +437,3 @@ def _source(transcript: Transcript, argument: Argument) -> str:
 def _age(call: Call, argument: Argument) -> int:
     """Return how many turns before the call an argument was last mentioned; 0 if never."""
     return 0 if argument.mention is None else call.turn - argument.mention.turn
-
-
-# ------------------------------------------------------------------------------- proxies
-
-
-def with_proxies(policies: Iterable[Policy]) -> tuple[Policy, ...]:
-    """Return the policies that have proxies: heads are replayed one by one, and some need more."""
-    alone = Available(speakers=MARKED, words=True)
-    return tuple(policy for policy in policies if not policy.without_effect(alone))
-
-
-def _proxies(
-    settings: Answers,
-    model: AnyModel,
-    cache: ModelCache,
-    transcript: Transcript,
-    passages: Sequence[EncodedPassage],
-) -> Iterator[tuple[str, int, str, float]]:
-    """Yield policy, budget, proxy and its mean over KV heads, where it has one."""
-    calls = tuple(demand for demand in transcript.demands if demand.kind == "call")
-    metrics = tuple(name.removeprefix("late_") for name in PROXIES if name.startswith("late_"))
-    policies = with_proxies(settings.policies)
-    if not policies:
-        return
-    needs_surprisal = any("surprisal" in policy.looks_at for policy in policies)
-    surprisal = model.tokens.surprisal(cache.ids) if needs_surprisal else None
-    replayed = replay(
-        Replay(policies, settings.budgets, ("together",), metrics, best=False),
-        head_recordings(cache, replace(transcript, demands=calls), passages, surprisal),
-        workers=1,
-    )
-    proxies = replayed[replayed.metric.isin(PROXIES) & np.isfinite(replayed.value)]
-    key: Any
-    for key, values in proxies.groupby(["policy", "budget", "metric"], sort=False).value:
-        yield *key, float(values.to_numpy().mean())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,10 +11,10 @@ from typing import Any, ClassVar, Unpack
 import pandas as pd
 
 from fdkvc.corpora.transcripts import Transcript
-from fdkvc.experiments.answers import FULL, Answers, AnswerScores, readable, run_answers
+from fdkvc.experiments.answers import FULL, Answers, readable, run_answers
 from fdkvc.experiments.jobs import Execution
-from fdkvc.experiments.proxies import AnswersTables, answers_tables
 from fdkvc.experiments.statistics import over_clusters
+from fdkvc.experiments.summary import first_places, mean_table, paired_differences
 from fdkvc.files.record import Record, digest, run_json
 from fdkvc.grid import Grid, marked, marks_sentence, pivot
 from fdkvc.kinds.base import Run
@@ -23,7 +22,20 @@ from fdkvc.kinds.sources import OTHER_FILE, Sources, skipped_text
 from fdkvc.lm import BUNDLED
 from fdkvc.lm.language_model import AnyModel, load_language_model
 from fdkvc.run.metrics import METRICS, metrics_of
-from fdkvc.words import count, ranged, signed
+from fdkvc.words import count
+
+
+@dataclass(frozen=True, eq=False)
+class AnswersTables:
+    """The tables of a run of answers."""
+
+    baseline: str
+    """The policy or control that the others are compared with."""
+    summary: pd.DataFrame
+    paired: pd.DataFrame
+    """As `mean_table` and `paired_differences` return them."""
+    places: Mapping[tuple[Any, ...], str] = field(default_factory=dict, kw_only=True)
+    """The `first_places`, the full cache left out; none where each dialog's numbers are unknown."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +48,8 @@ class AnswersRun(Run):
 
     settings: Answers
     model: AnyModel
-    scores: AnswerScores
+    scores: pd.DataFrame
+    """As `run_answers` returns them."""
     seconds: float
     digest: str
     """The SHA-256 of the file of dialogs."""
@@ -78,26 +91,27 @@ class AnswersRun(Run):
         return {
             "model": {"name": self.model.name, "digest": self.model.digest, **self.more},
             "file": self.digest,
-            "dialogs": int(self.scores.answers.dialog.nunique()),
+            "dialogs": int(self.scores.dialog.nunique()),
             "baseline": self.baseline,
         }
 
     @cached_property
     def results(self) -> AnswersTables:
         """The tables of the scores."""
-        return answers_tables(self.scores, self.baseline)
+        return AnswersTables(
+            self.baseline,
+            mean_table(self.scores),
+            paired_differences(self.scores, self.baseline),
+            places=first_places(self.scores[self.scores.policy != FULL]),
+        )
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
-        tables = self.results
-        made = {
-            "answers.csv": pd.concat([self.scores.answers, self.scores.proxies]),
-            "answers_summary.csv": tables.summary,
-            "answers_paired.csv": tables.paired,
+        return {
+            "answers.csv": self.scores,
+            "answers_summary.csv": self.results.summary,
+            "answers_paired.csv": self.results.paired,
         }
-        if not tables.proxies.empty:
-            made |= {"proxies.csv": tables.proxies}
-        return made
 
     @property
     def timed(self) -> dict[str, pd.DataFrame | str]:
@@ -134,48 +148,17 @@ def readable_dialogs(model: AnyModel, sources: Sources) -> tuple[list[Transcript
 
 
 def answers_text(tables: AnswersTables) -> str:
-    """Return the loss of answers, a column per budget, then the proxies."""
+    """Return the loss of answers, a column per budget."""
     summary = tables.summary
     table = pd.concat([summary[summary.metric == key] for key in metrics_of("answers")])
     words = marked(table, tables.paired, tables.places)
     table = table.assign(metric=[METRICS[key].heading(key) for key in table.metric])
-    text = (
+    return (
         f"Means over {count(int(summary.n.max()), 'dialog')} by budget, with the 95 % interval, "
         f"which is {over_clusters(int(summary.services.max()))};\n"
         f"{marks_sentence(tables.baseline, tables.places)}\n\n"
         f"{pivot(table, words, ['metric', 'policy']).text(grouped=True)}"
     )
-    return "\n\n\n".join(filter(None, [text, _proxies_text(tables.proxies)]))
-
-
-def _proxies_text(table: pd.DataFrame) -> str:
-    if table.empty:
-        return ""
-    table = table.sort_values("damage", kind="stable").rename(columns={"damage": "loss of"})
-    grid = pivot(table, correlations(table), ["loss of", "proxy"], "over")
-    return (
-        "Rank correlation of proxies from a replay with the loss of answers, over "
-        f"{count(int(table.policies.max()), 'policy', 'policies')}:\n"
-        "(95 % interval over dialogs) [over policies, if there are enough]\n\n"
-        f"{grid.text(grouped=True)}"
-    )
-
-
-def correlations(table: pd.DataFrame) -> list[str]:
-    """Write each correlation with its interval over dialogs, and in [] over policies if it has one.
-
-    Examples
-    --------
-    >>> columns = ["rho", "ci_low", "ci_high", "policies_low", "policies_high"]
-    >>> correlations(pd.DataFrame([[-0.9, -0.95, -0.8, -0.98, -0.82]], columns=columns))
-    ['−0.90 (−0.95 to −0.80) [−0.98 to −0.82]']
-    """
-    columns = ["rho", "ci_low", "ci_high", "policies_low", "policies_high"]
-    return [
-        ranged(rho, at, to, 2, signed)
-        + ("" if math.isnan(low) else f" [{signed(low, 2)} to {signed(high, 2)}]")
-        for rho, at, to, low, high in table[columns].to_numpy(float).tolist()
-    ]
 
 
 COST = {"bytes": "{:,.0f}".format} | dict.fromkeys(

@@ -101,10 +101,6 @@ class LlamaCache:
         """Tokens read so far."""
         return len(self.ids)
 
-    def vectors(self, name: str) -> Floats:
-        """Raise a ValueError: llama.cpp gives out no vectors."""
-        raise ValueError(f"llama.cpp gives out no {name}: leave out --proxies and --trace")
-
     def end_turn(self) -> None:
         """End the turn: the policy evicts."""
         self.text.end_turn()

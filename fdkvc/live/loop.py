@@ -94,7 +94,7 @@ class LiveModel:
             "transformers": transformers.__version__,
         }
 
-    def full(self, record: bool | Sequence[int] = True) -> LiveTextCache:
+    def full(self, record: bool | Sequence[int] = False) -> LiveTextCache:
         """Return the cache of a new text that evicts nothing; `record` as for `PolicyCache`."""
         cache = self._cache(policy_named("full"), 1, record=record)
         return LiveTextCache(self, cache, evicts=False)
@@ -131,10 +131,6 @@ class LiveTextCache:
     def count(self) -> int:
         """Tokens read so far."""
         return len(self.ids)
-
-    def vectors(self, name: str) -> Floats:
-        """Return the vectors of all tokens so far (L, heads, N, ·), where they are recorded."""
-        return self.cache.recorded(name)
 
     def end_turn(self) -> None:
         """End the turn: the policy evicts, if there is one."""

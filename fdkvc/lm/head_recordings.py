@@ -8,7 +8,7 @@ import numpy as np
 from fdkvc.corpora.recordings import Recording, Token
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.lm.language_model import AnyModel, LanguageModel
-from fdkvc.lm.text_cache import ModelCache, TextCache, read
+from fdkvc.lm.text_cache import TextCache, read
 from fdkvc.lm.tokens import EncodedPassage
 
 AT_ONCE = 256
@@ -59,7 +59,7 @@ def read_dialog(
 
 
 def head_recordings(
-    cache: ModelCache,
+    cache: TextCache,
     transcript: Transcript,
     passages: Sequence[EncodedPassage],
     surprisal: Sequence[float] | None = None,

@@ -66,9 +66,6 @@ class ModelCache(Protocol):
     def count(self) -> int:
         """Number of tokens read so far."""
 
-    def vectors(self, name: str) -> Floats:
-        """Return the vectors of all tokens so far (L, heads, N, ·); see `TextCache.vectors`."""
-
     def end_turn(self) -> None:
         """End the turn: the policy, if any, evicts."""
 

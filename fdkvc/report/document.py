@@ -13,7 +13,6 @@ from fdkvc.corpora.lexical import LEXICAL
 from fdkvc.corpora.recordings import Recording
 from fdkvc.experiments.answers import Answers
 from fdkvc.experiments.benchmark import Benchmark, matches_paper
-from fdkvc.experiments.proxies import AnswersTables
 from fdkvc.experiments.replay import not_computed, transcripts_of
 from fdkvc.experiments.statistics import over_clusters
 from fdkvc.experiments.study import Study
@@ -22,7 +21,7 @@ from fdkvc.files.options import options_of
 from fdkvc.files.record import digest, versions
 from fdkvc.files.shipped import papers_run
 from fdkvc.grid import PLACES, Grid, marked, marks_sentence, pivot
-from fdkvc.kinds.answers import AnswersRun
+from fdkvc.kinds.answers import AnswersRun, AnswersTables
 from fdkvc.kinds.base import Run
 from fdkvc.kinds.benchmark import StudyRun
 from fdkvc.kinds.replay import ReplayRun, replay_grid

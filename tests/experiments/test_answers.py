@@ -20,17 +20,14 @@ from fdkvc.commands.main import main
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.model_text import model_text
 from fdkvc.corpora.transcripts import Transcript
-from fdkvc.experiments.answers import CUT_TEXT, FULL, PROXIES, Answers, answer_chunk, run_answers
-from fdkvc.experiments.proxies import OVER, proxies_table, rank_correlation
-from fdkvc.experiments.replay import Replay, replay
+from fdkvc.experiments.answers import CUT_TEXT, FULL, Answers, answer_chunk, run_answers
 from fdkvc.experiments.summary import mean_table, paired_differences
 from fdkvc.kinds import read_run
 from fdkvc.lm import BUNDLED
 from fdkvc.lm.chat import generate
-from fdkvc.lm.head_recordings import head_recordings
 from fdkvc.lm.language_model import LanguageModel, load_language_model
 from fdkvc.lm.text_cache import EvictingCache, TextCache, read
-from fdkvc.policies import policy_named, read_policy
+from fdkvc.policies import policy_named
 from fdkvc.run.metrics import metrics_of
 from fdkvc.run.sinks import PROTECT
 from tests.models import write_model
@@ -91,7 +88,7 @@ def value(table: pd.DataFrame, dialog: str, policy: str, budget: int, metric: st
 
 def test_measures_are_what_reading_under_one_memory_gives(model: LanguageModel) -> None:
     dialogs = shortened()
-    table = run_answers(FEW, model, dialogs, workers=1).answers
+    table = run_answers(FEW, model, dialogs, workers=1)
 
     for dialog in dialogs:
         full = by_hand(model, TextCache(model.decoder), dialog)
@@ -119,7 +116,7 @@ def test_measures_are_what_reading_under_one_memory_gives(model: LanguageModel) 
 def test_values_are_counted_by_the_turns_since_their_last_mention(model: LanguageModel) -> None:
     (dialog, *_) = read_file(EXAMPLES / "dialogues.json")
     table = run_answers(replace(FEW, policies=(), budgets=(4096,)), model, [dialog], workers=1)
-    counts = table.answers[table.answers.policy == FULL].set_index("metric")["count"]
+    counts = table[table.policy == FULL].set_index("metric")["count"]
 
     expected = {"nats_recent": 0, "nats_middle": 0, "nats_old": 0}
     for passage in map(model.tokens.encode_passage, model_text(dialog)):
@@ -172,7 +169,7 @@ def test_a_value_is_right_where_greedy_decoding_after_the_true_text_writes_it() 
     model = load_language_model(BUNDLED)
     dialogs = read_file(EXAMPLES / "dialogues.json")[:3]
     settings = replace(FEW, budgets=(24, 64), cut_text=False)
-    table = run_answers(settings, model, dialogs, workers=1).answers
+    table = run_answers(settings, model, dialogs, workers=1)
 
     seen = set()
     for dialog in dialogs:
@@ -232,7 +229,7 @@ def test_arguments_are_right_by_slot_and_value(
     monkeypatch.setattr(chat_module, "generate", Knowing(model.tokens, said))
     settings = replace(FEW, budgets=(4096,))
 
-    table = run_answers(settings, model, [dialog], workers=1).answers
+    table = run_answers(settings, model, [dialog], workers=1)
 
     found = table[table.metric == "arguments_right"].set_index("policy").value
     assert found.tolist() == pytest.approx([2 / 3, 1 / 3, 1, 0])
@@ -267,15 +264,13 @@ def test_a_call_is_exact_where_the_model_writes_it(
 
     monkeypatch.setattr(type(model.decoder), "read", knows)
     for every in (None, 3):
-        table = run_answers(
-            replace(FEW, budgets=(12,), every=every), model, [dialog], workers=1
-        ).answers
+        table = run_answers(replace(FEW, budgets=(12,), every=every), model, [dialog], workers=1)
         for metric in ("values_right", "calls_exact", "arguments_right", "calls_exact_of_full"):
             assert (table[table.metric == metric].value == 1).all(), metric
 
 
 def test_a_budget_of_the_whole_dialog_loses_nothing(model: LanguageModel) -> None:
-    table = run_answers(replace(FEW, budgets=(2000,)), model, shortened(), workers=1).answers
+    table = run_answers(replace(FEW, budgets=(2000,)), model, shortened(), workers=1)
 
     for metric, measured in table.groupby("metric"):
         by_policy = measured.pivot(index="dialog", columns="policy", values="value")
@@ -288,7 +283,7 @@ def test_a_budget_of_the_whole_dialog_loses_nothing(model: LanguageModel) -> Non
 def test_a_dialog_is_the_same_beside_others_on_any_executor_and_beside_other_policies(
     model: LanguageModel,
 ) -> None:
-    settings = replace(FEW, budgets=(12,), proxies=True, every=4)
+    settings = replace(FEW, budgets=(12,), every=4)
     dialogs = shortened(4)
     more = [replace(dialogs[0], name="a chunk of its own")]
     seen: list[int] = []
@@ -305,42 +300,8 @@ def test_a_dialog_is_the_same_beside_others_on_any_executor_and_beside_other_pol
     alone = pickle.loads(pickle.dumps(work))(dialogs[:1])  # as a worker gets it
 
     assert sorted(seen)[-1] == 5
-    for rows, table in zip(alone, (together.answers, together.proxies), strict=True):
-        found = set(table.itertuples(index=False, name=None))
-        assert rows
-        assert set(rows) <= found
-
-
-def test_proxies_are_what_a_replay_of_the_models_heads_says(model: LanguageModel) -> None:
-    settings = replace(FEW, proxies=True)
-    (dialog, *_) = shortened()
-    by_layer = replace(settings, policies=(*FEW.policies, read_policy("pyramid(fifo)")))
-    proxies = run_answers(by_layer, model, [dialog], workers=1).proxies
-
-    cache = TextCache(model.decoder)
-    passages = [model.tokens.encode_passage(passage) for passage in model_text(dialog)]
-    for passage in passages:
-        read([cache], passage.ids)
-    heads = head_recordings(cache, replace(dialog, missing=3), passages)
-    asked = Replay(settings.policies, settings.budgets, ("together",), best=False)
-    again = replay(asked, heads)
-
-    assert len(heads) == 4
-    assert [recording.surprisal for recording in heads] == [None] * 4
-    for recording in heads:
-        assert len(recording.heads) == 2
-        assert recording.transcript.missing == 3
-        texts = [
-            "".join(token.text for token in turn if token.end > token.start)
-            for turn in recording.tokens
-        ]
-        assert [text.encode() for text in texts] == [turn.text.encode() for turn in dialog.turns]
-    recall = again[again.metric == "call_recall"].groupby(["policy", "budget"]).value.mean()
-    for row in recall.reset_index().to_dict("records"):
-        found = value(proxies, dialog.name, row["policy"], row["budget"], "call_recall")
-        assert found == pytest.approx(row["value"])
-    assert set(proxies.metric) == set(PROXIES)
-    assert set(proxies.policy) == {"fifo", "h2o"}  # a single head has no layers to share among
+    assert alone
+    assert set(alone) <= set(together.itertuples(index=False, name=None))
 
 
 # ------------------------------------------------------------------------------- tables
@@ -394,91 +355,6 @@ def test_too_few_sets_of_services_have_no_interval() -> None:
     assert paired_differences(table, FULL).significant.tolist() == [None]
 
 
-def test_a_rank_correlation_leaves_out_what_is_undefined() -> None:
-    from scipy.stats import spearmanr
-
-    random = np.random.default_rng(1)
-    x, y = random.integers(5, size=30).astype(float), random.normal(size=30)
-    y[3] = np.nan
-
-    assert rank_correlation(x, y) == pytest.approx(spearmanr(x, y, nan_policy="omit").statistic)
-    assert np.isnan(rank_correlation(np.ones(4), np.arange(4.0)))
-
-
-def test_proxies_that_predict_are_told_from_those_that_do_not() -> None:
-    random = np.random.default_rng(0)
-    cases = [(policy, budget) for policy in ("fifo", "h2o", "sink") for budget in (8, 16)]
-    lost = {case: random.random(12) for case in cases}
-    answers = pd.concat(
-        [measured({FULL: [1.0] * 12}, budget=budget) for budget in (8, 16)]
-        + [
-            measured({policy: (1 + lost[policy, budget]).tolist()}, budget=budget)
-            for policy, budget in cases
-        ]
-    )
-    proxies = pd.concat(
-        [
-            measured({policy: (sign * of[policy, budget]).tolist()}, name, budget)
-            for policy, budget in cases
-            for name, sign, of in (
-                ("call_recall", -1, lost),
-                ("late_retention", 1, {case: random.random(12) for case in cases}),
-            )
-        ]
-    )
-
-    table = proxies_table(answers, proxies).set_index(["proxy", "over"])
-
-    for over in OVER:
-        assert table.rho["call_recall", over] == -1
-        assert table.ci_high["call_recall", over] == -1
-    assert abs(table.rho["late_retention", "all"]) < 0.3
-    assert table.ci_low["late_retention", "all"] > -0.5
-    assert (table.n == 12).all()
-
-
-@pytest.mark.parametrize(("odd", "wide"), [(False, False), (True, True)])
-def test_a_correlation_that_rests_on_one_policy_has_a_wide_interval_by_policies(
-    odd: bool, wide: bool
-) -> None:
-    """In seven of eight policies the proxy falls as the loss rises; the eighth is its exception."""
-    from scipy.stats import spearmanr
-
-    policies = ("fifo", "h2o", "sink", "tova", "snapkv", "knorm", "keydiff", "random")
-    random = np.random.default_rng(1)
-    answers, proxies = [measured({FULL: [1.0] * 12})], []
-    for at, policy in enumerate(policies):
-        lost = at + 0.1 * random.random(12)
-        answers.append(measured({policy: (1 + lost).tolist()}))
-        told = 9 - lost if not (odd and at == 7) else 9 + lost
-        proxies.append(measured({policy: told.tolist()}, "call_recall"))
-
-    table = proxies_table(pd.concat(answers), pd.concat(proxies)).set_index("over")
-    row = table.loc["policies and budgets"]
-
-    ranks = [*range(8, 1, -1), 9] if odd else [*range(8, 0, -1)]
-    assert row.rho == pytest.approx(spearmanr(range(8), ranks).statistic)
-    assert row.policies == 8
-    assert row.ci_high - row.ci_low < 0.1
-    assert (row.policies_high - row.policies_low > 1) == wide
-    assert np.isnan(table.policies_low["all"])
-
-
-def test_few_policies_have_no_interval_by_policies() -> None:
-    answers = [measured({name: [1.0, 2.0, 4.0]}) for name in (FULL, "fifo", "h2o", "sink")]
-    proxies = [
-        measured({name: [value] * 3}, "call_recall")
-        for name, value in (("fifo", 1.0), ("h2o", 2.0), ("sink", 3.0))
-    ]
-    for at, more in ((1, 3.0), (2, 1.0)):
-        answers[at]["value"] += more
-
-    table = proxies_table(pd.concat(answers), pd.concat(proxies)).set_index("over")
-
-    assert table.policies["policies and budgets"] == 3
-    assert np.isnan(table.policies_low["policies and budgets"])
-
-
 # ------------------------------------------------------------------------------- the command
 
 
@@ -501,7 +377,7 @@ def test_the_command_writes_what_its_help_and_document_say(
     few = ("--policies", "fifo", "h2o", "sink", "cut-text", "--budgets", "8", "--write-calls")
     out = tmp_path / "out"
     files = ("--model", folder, "--dialogs", tmp_path / "chat.json", "--out", out)
-    assert run("answers", *files, *few, "--proxies") == 0
+    assert run("answers", *files, *few) == 0
 
     said, beside = capsys.readouterr()
     assert f"The first tokens of a text are not protected under FIFO and H2O. {PROTECT}\n" in beside
@@ -513,7 +389,7 @@ def test_the_command_writes_what_its_help_and_document_say(
     written = sorted(path.name for path in out.iterdir())
     assert all(name == "run.json" or f"`{name}`" in listed for name in written)
     tables = {name: pd.read_csv(out / name) for name in written if name.endswith(".csv")}
-    assert len(tables) == listed.count(".csv`") == 4
+    assert len(tables) == listed.count(".csv`") == 3
     assert set(tables["answers.csv"].policy) == {FULL, "fifo", "h2o", "sink", CUT_TEXT}
     assert all(len(table) for table in tables.values())
     assert set(tables["answers_paired.csv"].baseline) == {FULL}
@@ -632,8 +508,7 @@ def test_what_grades_comes_from_reading_unless_writing_is_asked_for(
     monkeypatch.setattr("fdkvc.experiments.answers.generate_passages", None)
     alone = run_answers(replace(FEW, write_calls=False), model, shortened(), workers=1)
 
-    assert Answers().write_calls is Answers().proxies is False
-    assert alone.proxies.empty
-    kept = ~written.answers.metric.str.contains("calls_exact|arguments_right")
+    assert Answers().write_calls is False
+    kept = ~written.metric.str.contains("calls_exact|arguments_right")
     assert not kept.all()
-    pd.testing.assert_frame_equal(alone.answers, written.answers[kept].reset_index(drop=True))
+    pd.testing.assert_frame_equal(alone, written[kept].reset_index(drop=True))

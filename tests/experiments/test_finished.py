@@ -72,7 +72,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_killed_run_goes_on_bit_for_bit(
     case: list[str], workers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arguments = ["answers", *case, "--proxies", "--workers", workers, "--out"]
+    arguments = ["answers", *case, "--workers", workers, "--out"]
     whole, killed = tmp_path / "whole", tmp_path / "new" / "killed"
     monkeypatch.setattr(answers, "CHUNK", 1)
     names = counted(monkeypatch) if workers == "1" else []  # a function of workers is importable

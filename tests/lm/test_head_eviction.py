@@ -75,7 +75,7 @@ def test_a_layer_alone_decides_as_beside_the_others(
     def begun(layers: int, first: int = 0) -> HeadEviction:
         heads = Heads(layers, HEADS, KV_HEADS, WIDTH)
         of = {"layers": LAYERS, "first_layer": first}
-        return HeadEviction(policy, budget, heads, decides, pool, **of)  # type: ignore[arg-type]
+        return HeadEviction(policy, budget, heads, decides, pool, **of)
 
     together = evicted(begun(LAYERS), vectors, lengths)
     alone = [evicted(begun(1, layer), [own], lengths) for layer, own in enumerate(vectors)]

@@ -12,12 +12,12 @@ from fdkvc.charts.theme import Spec
 from fdkvc.experiments.answers import CUT_TEXT, FULL, Answers
 from fdkvc.files.record import Record, version_words
 from fdkvc.grid import Grid, figures, pivot
-from fdkvc.kinds.answers import correlations, cost_grid
+from fdkvc.kinds.answers import cost_grid
 from fdkvc.lm.head_eviction import DECIDES
 from fdkvc.policies import read_policy
 from fdkvc.policies.pyramid import Pyramid
 from fdkvc.policies.wrapper import inside
-from fdkvc.run.metrics import METRICS, Metric, late_metric, metrics_of
+from fdkvc.run.metrics import METRICS, Metric, metrics_of
 from fdkvc.ui.answers.choices import BY, MEASURE
 from fdkvc.ui.dialogs.choices import DIGITS, OWN, POLICIES, keep_file
 from fdkvc.ui.dialogs.files import DialogFile, read_dialog_file
@@ -36,8 +36,8 @@ OTHERWISE = (
 )
 
 
-TABLES = ("answers_summary.csv", "answers_paired.csv", "proxies.csv")
-"""Tables of a run, of which the last is optional."""
+TABLES = ("answers_summary.csv", "answers_paired.csv")
+"""Tables of a run."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +64,7 @@ def opened(run: Record) -> OpenedRun:
     Raises a ValueError if a table is missing or was changed, or if damage is not against the full
     cache.
     """
-    missing = [name for name in TABLES[:2] if name not in run.texts]
+    missing = [name for name in TABLES if name not in run.texts]
     if missing:
         raise ValueError(f"{missing[0]} of this run is missing: choose it together with run.json")
     if run.baseline != FULL:
@@ -90,8 +90,8 @@ def _title(name: str) -> str:
 def show_measured(page: str) -> Mapping[str, pd.DataFrame]:
     """Show what a run over many dialogs measured, once its files are opened; return its tables."""
     st.caption(
-        "What answers lose at each budget, what that costs and what predicts it, over all dialogs "
-        "of a file. The commands answers and live measure it for a model of your own."
+        "What answers lose at each budget, and what that costs, over all dialogs of a file. The "
+        "commands answers and live measure it for a model of your own."
     )
     opened = _open_run(page)
     if opened is None:
@@ -124,13 +124,6 @@ def show_measured(page: str) -> Mapping[str, pd.DataFrame]:
             "Ratios are to the cache without eviction."
         )
         show_grid(cost_grid(opened.tables[COSTS], _title), "Cost of each cache")
-    if TABLES[2] in opened.tables:
-        st.subheader("What predicts the damage", anchor=False)
-        st.caption(
-            "Rank correlation over policies and budgets, with the 95 % interval by clusters and, "
-            "in brackets, by policies. Which measure predicts best depends on the policies."
-        )
-        show_grid(proxies_grid(opened.tables[TABLES[2]]), "Rank correlation of proxy and damage")
     _offer_trace(page, opened)
     return opened.tables
 
@@ -210,11 +203,3 @@ def _table(rows: pd.DataFrame) -> Grid:
     least = rows[rows.budget == rows.budget.min()].sort_values("mean").title
     rows = rows.assign(policy=rows.title).set_index("title").loc[least]
     return pivot(rows, figures(rows), label="{} per head".format)
-
-
-def proxies_grid(table: pd.DataFrame) -> Grid:
-    """Return a row for each proxy, and its correlation with each damage."""
-    table = table[table.over == "policies and budgets"]
-    table = table.assign(proxy=[late_metric(name).title for name in table.proxy])
-    label = {name: METRICS[name].label for name in table.damage}
-    return pivot(table, correlations(table), ["proxy"], "damage", label.__getitem__)
