@@ -30,7 +30,7 @@ with page(
         choices.ask_for_file(PAGE)
         st.stop()
 
-    show_verdict(PAGE, chosen.file)
+    show_verdict(PAGE, chosen)
     try:
         lanes = load_lanes(chosen.head, policies, chosen.budget, metrics)
     except ValueError as error:
@@ -50,5 +50,5 @@ with page(
         show_headline(PAGE, recording, lane)
     follow = sections.show_view(PAGE, view, chosen, lanes, lane)
     show_source(recording)
-    sections.open_section(PAGE, chosen, lanes, lane, metrics)
+    sections.open_section(PAGE, chosen, lanes, lane)
     follow()

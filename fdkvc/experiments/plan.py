@@ -15,7 +15,7 @@ from fdkvc.experiments.replay import Replay, default_heads, transcripts_of, turn
 from fdkvc.experiments.statistics import FEW_CLUSTERS, MIN_CLUSTERS
 from fdkvc.experiments.summary import mean_table, paired_differences
 from fdkvc.parameters import Field
-from fdkvc.policies import JUDGED, PAPER_POLICIES, Policy, read_policy, usable, with_pinned_prompts
+from fdkvc.policies import JUDGED, Policy, read_policy, usable, with_pinned_prompts
 from fdkvc.policies.whitelist import Whitelist
 from fdkvc.run.sinks import RECALL_ONLY
 from fdkvc.words import count, listed, percent, ranged, sentence, signed, written_bytes
@@ -78,7 +78,7 @@ def judged_replay(
     """Return what a verdict on these dialogs rests on.
 
     By default, of `JUDGED` those that these dialogs allow, at the budgets that fit their lengths.
-    Policies that are not the paper's also run with the system prompt pinned, where there is one.
+    They also run with the system prompt pinned, where there is one.
     """
     first, every = recordings[0], map(read_policy, JUDGED)
     chosen = policies or [
@@ -87,10 +87,7 @@ def judged_replay(
         if first.surprisal is not None or "surprisal" not in policy.looks_at
     ]
     if any(turn.kind == "system" for row in transcripts_of(recordings) for turn in row.turns):
-        chosen = [
-            *chosen,
-            *with_pinned_prompts([row for row in chosen if row.name not in PAPER_POLICIES]),
-        ]
+        chosen = with_pinned_prompts(chosen)
     budgets = budgets or fitting_budgets(float(np.mean(dialog_lengths(recordings))))
     return Replay((*dict.fromkeys(chosen),), tuple(budgets), (default_heads(first),), best=False)
 
@@ -203,14 +200,14 @@ def verdict(
     name, held = str(best["policy"]), f"{budget:,} entries"
     interval = ranged(best["recall"], best["ci_low"], best["ci_high"], 1, percent)
     if enough:
-        lead = f"Use {_named(name)} with {held}: {_saving(best, float(np.mean(tokens)), shape)}."
+        lead = f"Use {named(name)} with {held}: {_saving(best, float(np.mean(tokens)), shape)}."
         below = best["ci_low"] < target
         unsure = f", so {percent(target)} is not certain" if below else ""
         parts = [f"It holds {interval} of the values that calls need{unsure}."]
     else:
         lead = (
             f"No policy tried holds {percent(target)} of the values that calls need within {held}: "
-            f"{_named(name)} holds most, {interval}."
+            f"{named(name)} holds most, {interval}."
         )
         parts = []
     mine = (arguments.policy == name) & (arguments.budget == budget) & (arguments.heads == mode)
@@ -242,7 +239,8 @@ def unpinned_name(name: str) -> str:
     return policy.policy.name if isinstance(policy, Whitelist) and pinned else name
 
 
-def _named(name: str) -> str:
+def named(name: str) -> str:
+    """Return the name of a policy for a sentence."""
     inside = unpinned_name(name)
     return inside if inside == name else f"{inside} (system prompt pinned)"
 

@@ -54,6 +54,12 @@ from fdkvc.words import BEST, count
 OF_HEADS = {"each": "", "together": ", heads together", "kv": ", by KV head"}
 """Suffixes of a policy's name, by which heads decide together."""
 
+OF_LETTERS = (
+    "Without a model's vectors, policies that use attention decide by letters of words without "
+    "meaning."
+)
+"""What limits a verdict on lexical vectors."""
+
 
 @dataclass(frozen=True, eq=False)
 class ReplayRun(Run):
@@ -193,7 +199,9 @@ class ReplayRun(Run):
     def verdict(self, shape: ModelShape, target: float) -> Verdict:
         """Return which policy and budget to use in a model of this shape, in words."""
         of = self.settings, self.table, self.arguments, self.tokens
-        return verdict(*of, shape, target)
+        judged = verdict(*of, shape, target)
+        letters = judged.policy and self.source.startswith(LEXICAL)
+        return replace(judged, caution=f"{judged.caution} {OF_LETTERS}") if letters else judged
 
     def lost(self, policy: str, budget: int) -> pd.DataFrame:
         """Return what a policy forgot at a budget, of the first mode of the heads."""

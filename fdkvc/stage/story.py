@@ -252,6 +252,6 @@ def closing() -> Chapter:
         f"{alone:.2f}.",
         "Open: one small model and short dialogs. So judge policies on conversations of your own.",
     )
-    link = {"file": "rental", "policies": "fifo,surprisal,learned", "section": "all"}
-    trial = "run policies on all dialogs of a file, such as yours"
+    link = {"file": "rental", "policies": "fifo,surprisal,learned"}
+    trial = "let a file of dialogs, such as yours, be judged"
     return Chapter(TITLES[6], None, 0, None, sentences, trial, "dialogs", link)

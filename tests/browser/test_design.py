@@ -128,9 +128,9 @@ def test_a_run_and_its_first_claim_are_on_the_first_screen(page: Page) -> None:
 
 def test_a_link_to_a_section_shows_that_section(page: Page) -> None:
     page.set_viewport_size(SCREEN)
-    page.goto("/dialogs?section=all")
+    page.goto("/dialogs?section=heads")
     page.locator(".stage .dialog-words .now").wait_for()
-    expect(settled(page).get_by_role("tab", name="All dialogs of the file")).to_be_in_viewport()
+    expect(settled(page).get_by_role("tab", name="Heads")).to_be_in_viewport()
     page.goto("/story?scene=5")
     page.get_by_role("link", name="let a language model answer").click()
     page.locator(".back tbody").wait_for()

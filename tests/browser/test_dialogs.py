@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
-import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.live_app import settled
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.lexical import lexical_recording
-from fdkvc.experiments.replay import Replay, replay
 from fdkvc.limits import MAX_UPLOAD_MEGABYTES
 from fdkvc.policies import policy_named
 from fdkvc.run.evidence import demand_results, lost_turns
@@ -237,36 +233,6 @@ def test_a_broken_file_is_told_in_a_sentence_and_nothing_is_lost(
     told = page.get_by_text("must be 50.0MB or smaller")
     expect(told).to_be_visible()
     assert told.evaluate("told => told.offsetHeight > 10 && told.offsetWidth > 100")
-
-
-@pytest.mark.long
-def test_all_dialogs_of_a_file_give_curves_and_the_command_lines_files(
-    page: Page, tmp_path: Path
-) -> None:
-    open_dialogs(page, policies="fifo,h2o")
-    page.get_by_role("tab", name="All dialogs of the file").click()
-    page.get_by_role("button", name="Run", exact=True).click()
-    page.get_by_text("Shown: 2 dialogs, 2 policies, 4 budgets").wait_for()
-    settled(page)
-
-    curve = page.locator("[class*=st-key-panel-replay-call_recall]")
-    expect(curve.get_by_label("budget: 32; mean: 44%; policy: H2O")).to_be_attached()
-    page.get_by_role("button", name="Download the run").click()
-    with page.expect_download() as waiting:
-        page.get_by_role("button", name="replay.csv", exact=True).click()
-    waiting.value.save_as(tmp_path / "replay.csv")
-    budgets = (16, 32, 64, 128)  # which fit the dialogs
-    own = replay(
-        Replay((policy_named("fifo"), policy_named("h2o")), budgets),
-        list(map(lexical_recording, DIALOGS)),
-    )
-    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "replay.csv"), own, check_dtype=False)
-    with page.expect_download() as waiting:
-        tabs = page.get_by_test_id("stTabs")
-        tabs.get_by_role("button", name="Report as one HTML file").click()
-    waiting.value.save_as(tmp_path / "report.html")
-    digest = hashlib.sha256((tmp_path / "replay.csv").read_bytes()).hexdigest()
-    assert digest in (tmp_path / "report.html").read_text("utf-8")
 
 
 def test_each_piece_of_a_value_has_the_verdict_of_the_value(page: Page) -> None:

@@ -22,7 +22,7 @@ from fdkvc.experiments.plan import (
 )
 from fdkvc.experiments.replay import ARGUMENTS, REPLAYED, Replay
 from fdkvc.kinds.replay import plan_text
-from fdkvc.policies import JUDGED, PAPER_POLICIES, policy_named, read_policy
+from fdkvc.policies import JUDGED, policy_named, read_policy
 from fdkvc.run.sinks import RECALL_ONLY
 from fdkvc.words import BEST
 from tests.refusals import assert_one_sentence
@@ -172,9 +172,7 @@ def test_what_is_judged_fits_the_dialogs() -> None:
     talk = (prompt, *(Turn("user", "a table for two please " * 40) for _ in range(4)))
     settings = judged_replay(LexicalRecordings([Transcript("one", talk)]))
     assert [row.name for row in settings.policies][: len(JUDGED)] == [*JUDGED]
-    assert {unpinned_name(row.name) for row in settings.policies[len(JUDGED) :]} == {
-        *JUDGED[len(PAPER_POLICIES) :]
-    }
+    assert {unpinned_name(row.name) for row in settings.policies[len(JUDGED) :]} == {*JUDGED}
     assert settings.budgets == (32, 64, 128, 256)
     without = judged_replay(LexicalRecordings([Transcript("one", talk[1:])]), [policy_named("h2o")])
     assert [row.name for row in without.policies] == ["h2o"]

@@ -23,7 +23,6 @@ from fdkvc.corpora.trace_file import trace_bytes
 from fdkvc.experiments.arguments import forgotten
 from fdkvc.experiments.model_shape import SHAPE, SHAPES
 from fdkvc.experiments.replay import Replay, replay
-from fdkvc.experiments.statistics import MIN_CLUSTERS
 from fdkvc.explain.explain import explain
 from fdkvc.explain.tables import all_entries
 from fdkvc.files.export import csv_text
@@ -32,21 +31,18 @@ from fdkvc.files.trace import trace_files
 from fdkvc.limits import MAX_RECORDED_ENTRIES, MAX_SHOWN_HEADS
 from fdkvc.policies import JUDGED, policy_named, with_pinned_prompts
 from fdkvc.policies.together import Together
-from fdkvc.run import bounds
 from fdkvc.run.evidence import demand_results, lost_turns
 from fdkvc.run.fork import Fork
 from fdkvc.run.simulate import simulate
-from fdkvc.run.sinks import PROTECT, RECALL_ONLY
+from fdkvc.run.sinks import PROTECT
 from fdkvc.run.trace import Rule, Status
 from fdkvc.stage.moments import Spoken, deciding_token
 from fdkvc.stage.run import build_run, continue_run
 from fdkvc.ui.dialogs import choices, files
-from fdkvc.ui.dialogs import forgotten as forgotten_page
+from fdkvc.ui.dialogs import verdict as verdict_page
 from fdkvc.ui.dialogs.choices import VIEW
 from fdkvc.ui.dialogs.files import UPLOADS, DialogFile, read_dialog_file, shipped_file
-from fdkvc.ui.dialogs.forgotten import Replayed
-from fdkvc.ui.dialogs.replay import FILES, FileRun, replay_file, report_of
-from fdkvc.ui.dialogs.verdict import judge_file
+from fdkvc.ui.dialogs.replay import FileRun, Replayed, judge_file, report_of
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import files_of
 from fdkvc.ui.kit.markdown import plain
@@ -58,9 +54,7 @@ from tests.app_pages import (
     link_of,
     open_page,
     press,
-    run_until,
     settled,
-    specs,
     stage_of,
     told,
     unpacked,
@@ -82,7 +76,7 @@ def open_dialogs(brought: DialogFile | None = None, **link: object) -> AppTest:
 
 
 def replayed(settings: Replay, file: DialogFile) -> Replayed:
-    done = replay_file(FileRun(settings, file.key, None, file))
+    done = judge_file(FileRun(settings, file.key, None, file))
     assert done is not None
     return done
 
@@ -474,40 +468,28 @@ def test_too_many_heads_together_are_refused(monkeypatch: pytest.MonkeyPatch) ->
 # ------------------------------------------------------------------------------- the whole file
 
 
-def test_all_dialogs_are_measured_and_give_the_command_lines_files() -> None:
-    app = section(open_dialogs(policies="fifo,h2o"), "All dialogs of the file")
-    run_until(press(app, "Run"), "Shown: 2 dialogs")
+def test_the_card_has_every_figure_for_those_who_ask() -> None:
+    app = card(open_dialogs(policies="fifo,h2o"))
+    assert PROTECT not in words_of(app)
+    app.session_state["dialogs/figures"] = True
+    settled(app.run())
 
-    assert f"{RECALL_ONLY} {PROTECT}" in words_of(app)
-    assert "Call-argument recall" in [spec["title"]["text"] for spec in specs(app)]
-    check_specs(app)
+    done: Any = shared_jobs().find(app.session_state["dialogs/verdict"])
+    found = done.result.verdict(SHAPES[SHAPE.default], 0.95)
+    assert f"Recall of call arguments with {found.budget} entries" in html(app)
+    assert "more than 6 turns ago" in html(app)
     assert "budget 128" in html(app)
-    assert "Best possible" in html(app)
-    assert "Call-argument recall, by cluster" in html(app)
-
-
-def test_few_kinds_of_dialogs_have_no_intervals_and_more_do() -> None:
-    said = [{"role": "user", "content": "hold a table"}, {"role": "bot", "content": "at six?"}]
-    for dialogs, intervals in ((2, False), (MIN_CLUSTERS, True)):
-        lines = "\n".join(json.dumps(said) for _ in range(dialogs))
-        file = read_dialog_file(lines.encode(), "own.jsonl")
-        app = section(open_dialogs(file, policies="fifo"), "All dialogs of the file")
-        run_until(press(app, "Run"), f"Shown: {dialogs} dialogs")
-
-        assert bool(re.search(r"<td>[0-9.]+ \([0-9.]+ to ", html(app))) == intervals
-        assert ("interval" in specs(app)[0]["title"]["subtitle"]) == intervals
-        assert any("they count as one" in each.value for each in app.info) != intervals
-        said_of_it = "over 4 clusters" if intervals else "unknown: these dialogs have 2"
-        assert said_of_it in words_of(app)
+    assert PROTECT in words_of(app)
+    check_specs(app)
 
 
 def test_as_many_dialogs_are_measured_as_the_page_allows(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = "\n".join(json.dumps([{"role": "user", "content": "abc"}]) for _ in range(5))
-    file = read_dialog_file(lines.encode(), "five.jsonl")
+    call = {"function": {"name": "go", "arguments": {"to": "abc"}}}
+    said = [{"role": "user", "content": "abc"}, {"role": "bot", "tool_calls": [call]}]
+    file = read_dialog_file("\n".join([json.dumps(said)] * 5).encode(), "five.jsonl")
     monkeypatch.setattr(files, "MAX_MEASURED_CHARACTERS", 11)
     assert file.measured == 3
-    app = section(open_dialogs(file), "All dialogs of the file")
-    assert "on the first 3 of the 5 dialogs of this file" in words_of(app)
+    assert "These are 3 of 5 dialogs of the file" in words_of(card(open_dialogs(file)))
 
 
 def test_the_head_of_the_page_opens_a_file_of_ones_own() -> None:
@@ -526,25 +508,6 @@ def test_a_plain_text_has_a_headline() -> None:
     assert app.header[0].value == "FIFO ends with 2 of 4 tokens; the oldest is from turn 1"
 
 
-def test_a_bound_that_is_too_large_is_said_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "MAX_BOUND_TERMS", 0)
-    app = open_dialogs(policies="fifo")
-    app.session_state["dialogs/budgets"] = ["16", "128"]
-
-    run_until(press(section(app, "All dialogs of the file"), "Run"), "Shown: 2 dialogs")
-    assert "Cancelled" not in words_of(app)
-    job = shared_jobs().find(app.session_state["dialogs/shown"])
-    assert job is not None
-    job.cancelled.set()  # too late to stop it
-    all_done = "Cancelled after all 2 dialogs had finished: their results are complete."
-    assert [each.value for each in settled(app.run()).warning] == [all_done]
-
-    assert "Best possible: not computed (too large) for 2 dialogs at budget 16; those" in (
-        words_of(app)
-    )
-    assert "<td>not computed (too large)</td>" in html(app)
-
-
 def test_the_work_of_a_file_is_the_command_lines() -> None:
     file = shipped_file("dialogues")
     settings = Replay((policy_named("fifo"), policy_named("h2o")), (32, 48))
@@ -553,7 +516,7 @@ def test_the_work_of_a_file_is_the_command_lines() -> None:
 
     files = files_of(done)
     assert files["replay.csv"] == csv_text(own)
-    assert list(files) == FILES
+    assert list(files) == [*done.tables, "run.json"]
     about = json.loads(files["run.json"])["parameters"]
     assert (about["file"], about["source"]) == (file.digest, RECORDING.source)
 
@@ -564,9 +527,6 @@ def test_the_work_of_a_file_is_the_command_lines() -> None:
     assert (asked.policies, asked.budgets, asked.baseline) == (["fifo", "h2o"], [32, 48], "h2o")
     assert all(digest(text) in report for text in files.values())
     assert "A failed call: FIFO loses" in report
-    assert "was cancelled" not in report
-    part = dataclasses.replace(done, table=done.table[done.table.dialog == DIALOG.name])
-    assert "The run was cancelled: 2 dialogs were requested." in report_of(part)
 
 
 def test_an_agent_conversation_opens_on_the_call_that_failed_and_shows_its_spans() -> None:
@@ -652,6 +612,7 @@ def test_a_verdict_is_partial_then_whole() -> None:
         part.table.dialog.nunique() for part in parts
     )
     own = replay(settings, [lexical_recording(text) for text in texts])
+    assert whole is not None
     pd.testing.assert_frame_equal(whole.table, own)
 
 
@@ -669,11 +630,11 @@ def test_a_forgotten_argument_leads_to_its_moment(monkeypatch: pytest.MonkeyPatc
     done = replayed(settings, file)
     asked: list[Any] = []
     monkeypatch.setattr(fields, "hold_and_rerun", lambda page, values: asked.extend(values))
-    monkeypatch.setattr(forgotten_page, "held", lambda *_: ("fifo", "h2o"))
+    monkeypatch.setattr(verdict_page, "held", lambda *_: ("fifo", "h2o"))
     lost = forgotten(done.arguments)
     row: Any = lost[lost.policy != "fifo"].iloc[0].to_dict()
 
-    forgotten_page.go_to("dialogs", done, row)
+    verdict_page.go_to("dialogs", done, row)
 
     values = {field.name: value for field, value in asked}
     assert values["turn"] == row["turn"] == 41
@@ -694,11 +655,11 @@ def test_a_forgotten_argument_of_another_dialog_is_shown_at_its_turn() -> None:
     asked: list[Any] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fields, "hold_and_rerun", lambda page, values: asked.extend(values))
-        patch.setattr(forgotten_page, "held", lambda *_: ("fifo",))
+        patch.setattr(verdict_page, "held", lambda *_: ("fifo",))
         arrived: list[Any] = []
-        patch.setattr(forgotten_page, "arrive", lambda *given: arrived.append(given))
+        patch.setattr(verdict_page, "arrive", lambda *given: arrived.append(given))
         patch.setattr(choices, "which_dialog", lambda _, *place: ("dialogues", "", *place))
-        forgotten_page.go_to("dialogs", done, row)
+        verdict_page.go_to("dialogs", done, row)
     assert arrived == [("dialogs", ("dialogues", "", 1, "lexical"))]
 
     app.session_state["pending"] = "dialogs", asked
@@ -807,13 +768,12 @@ def test_calls_are_among_the_words_where_a_person_wants_them(vectors: str) -> No
     assert not [box for box in plain_text.selectbox if box.label == "Tool calls"]
 
 
-def test_a_run_without_the_text_of_calls_is_no_run_with_it() -> None:
-    app = section(open_dialogs(file="chat", policies="fifo"), "All dialogs of the file")
-    run_until(press(app, "Run"), "Shown: 1 dialog")
-    assert "settings differ from this run's" not in words_of(app)
-
-    settled(app.selectbox(key="dialogs/calls").set_value("said").run())
-    assert "These settings have no results yet" in words_of(app)
+def test_a_verdict_without_the_text_of_calls_is_no_verdict_with_it() -> None:
+    app = card(open_dialogs(file="chat", policies="fifo"))
+    silent = app.session_state["dialogs/verdict"]
+    said = card(settled(app.selectbox(key="dialogs/calls").set_value("said").run()))
+    assert said.session_state["dialogs/verdict"] != silent
+    assert "--calls" in next(each.value for each in said.code if "--plan" in each.value)
 
 
 def test_a_dialog_that_is_too_large_with_its_calls_is_left_out_and_said() -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -16,22 +15,22 @@ from fdkvc.corpora import gguf_file
 from fdkvc.experiments.jobs import Progress
 from fdkvc.experiments.replay import ARGUMENTS, REPLAYED, Replay, replay_arguments
 from fdkvc.kinds import KINDS, read_run
+from fdkvc.kinds.replay import OF_LETTERS
 from fdkvc.kinds.sources import Sources
 from fdkvc.lm.head_recordings import read_dialog
 from fdkvc.lm.language_model import shared_language_model
 from fdkvc.policies import policy_named
 from fdkvc.ui.dialogs import vectors as page
 from fdkvc.ui.dialogs.files import read_dialog_file, shipped_file
-from fdkvc.ui.dialogs.replay import FileRun, replay_file, report_of
+from fdkvc.ui.dialogs.replay import FileRun, judge_file, report_of
 from fdkvc.ui.dialogs.vectors import READ, VECTORS, Vectors, read_file, read_layers
 from fdkvc.ui.kit import models
 from fdkvc.ui.kit.downloads import files_of
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.run_panel import shared_jobs
-from fdkvc.words import minus
-from tests.app_pages import html, link_of, open_page, press, run_until, settled
+from tests.app_pages import html, link_of, open_page, press, settled
 from tests.models import write_model
-from tests.ui.test_dialogs_page import no_stage, section, text_of, words_of, words_said
+from tests.ui.test_dialogs_page import card, no_stage, text_of, words_of, words_said
 
 NAME = "mine"
 SETTINGS = Replay((policy_named("fifo"), policy_named("h2o")), (48,), ("kv",))
@@ -104,7 +103,7 @@ def read_with(app: AppTest) -> AppTest:
 
 
 def test_a_run_is_the_mean_of_the_heads() -> None:
-    done = replay_file(FileRun(SETTINGS, FILE.key, Vectors(NAME, "1,4"), FILE), workers=1)
+    done = judge_file(FileRun(SETTINGS, FILE.key, Vectors(NAME, "1,4"), FILE), workers=1)
     assert done is not None
     model = shared_language_model(models.MODELS[NAME])
     tables = []
@@ -137,55 +136,15 @@ def test_a_run_is_the_mean_of_the_heads() -> None:
         KINDS["replay"].again(record, Sources())
 
 
-def test_a_run_over_the_file_has_the_models_vectors() -> None:
+def test_a_verdict_has_the_models_vectors_once_it_has_read_the_file() -> None:
     app = read_with(open_page("dialogs", file="dialogues", vectors=NAME, policies="fifo,h2o"))
-    app = run_until(press(section(app, "All dialogs of the file"), "Run"), "Shown: 2 dialogs")
-    assert "With the vectors of mine" in words_of(app)
-    assert "settings differ from this run's" not in words_of(app)
+    card(app)
+    done: Any = shared_jobs().find(app.session_state["dialogs/verdict"])
+    assert done.result.model == Vectors(NAME)
+    assert done.result.settings.heads == ("kv",)
+    assert OF_LETTERS not in words_of(app)
     settled(app.selectbox(key="dialogs/vectors").set_value("lexical").run())
-    assert "settings differ from this run's" in words_of(app)
-
-
-def test_runs_over_the_file_are_listed_shown_again_and_compared() -> None:
-    key, most = "All dialogs of the file", "Shown: 2 dialogs"
-    link = {"file": "dialogues", "policies": "fifo,h2o", "budget": 48}
-    app = read_with(open_page("dialogs", **link, vectors=NAME, layers="0"))
-    app = run_until(press(section(app, key), "Run"), f"{most} as mine reads them")
-    of_model, before = shared_jobs().find(app.session_state["dialogs/shown"]), runs(app)
-    settled(app.selectbox(key="dialogs/vectors").set_value("lexical").run())
-    app = run_until(press(app, "Run"), f"{most}, 2 policies")
-    of_letters = shared_jobs().find(app.session_state["dialogs/shown"])
-    assert of_model is not None
-    assert of_letters is not None
-    assert runs(app) - before == {of_letters.name}
-
-    both = [of_model.result.table, of_letters.result.table]
-    wide = pd.concat([table.assign(run=at) for at, table in enumerate(both)])
-    wide = wide[(wide.policy == "h2o") & (wide.metric == "call_recall")]
-    means = wide.groupby(["budget", "run"]).value.mean().unstack()
-    for box, run in (("one", of_letters), ("other", of_model)):
-        settled(app.selectbox(key=f"dialogs/runs-pair/{box}").set_value(run.name).run())
-    changes = 100 * (means[1] - means[0])
-    assert all(minus(f"{change:+.1f}") in html(app) for change in changes)
-
-    press_key(app, f"dialogs/runs/{of_model.name}/show")
-    assert app.session_state["dialogs/vectors"] == NAME
-    assert app.session_state["dialogs/layers"] == "0"
-    assert f"{most} as mine reads them" in words_of(app)
-    press_key(app, f"dialogs/runs/{of_model.name}/delete")
-    assert runs(app) == (before | {of_letters.name}) - {of_model.name}
-    other_file = section(open_page("dialogs", file="evening", policies="fifo"), key)
-    assert not runs(other_file) & {of_letters.name}, "a run belongs to those who have its file"
-
-
-def runs(app: AppTest) -> set[str]:
-    """Return the names of the runs in the list."""
-    keys = [str(button.key) for button in app.button]
-    return {key.split("/")[2] for key in keys if key.startswith("dialogs/runs/")}
-
-
-def press_key(app: AppTest, key: str) -> None:
-    settled(app.button(key=key).click().run())
+    assert plain(OF_LETTERS) in words_of(card(app))
 
 
 def test_what_does_not_fit_is_not_read_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,7 +184,7 @@ def test_a_cancelled_reading_keeps_the_dialogs_that_are_whole() -> None:
     assert [*read.recordings] == [0]
     assert read.recordings[0][0].starts[-1] < seen[-1].done < seen[-1].total
     assert (
-        replay_file(FileRun(SETTINGS, FILE.key, Vectors(NAME, "0"), FILE), cancelled=cancelled)
+        judge_file(FileRun(SETTINGS, FILE.key, Vectors(NAME, "0"), FILE), cancelled=cancelled)
         is None
     )
 

@@ -112,7 +112,7 @@ SECTION = Field(
     "",
     name="section",
     default="evidence",
-    choices={"evidence": "Evidence", "heads": "Heads", "all": "All dialogs of the file"},
+    choices={"evidence": "Evidence", "heads": "Heads"},
 )
 VIEW = Field(
     "View",
@@ -123,7 +123,7 @@ VIEW = Field(
 )
 COMPARED = Field(
     "Compared policies",
-    "All but the paper's also run with the system prompt pinned, where there is one.",
+    "They also run with the system prompt pinned, where there is one.",
     name="judged",
     default=JUDGED,
     choices={**{name: read_policy(name).title for name in JUDGED}, **EVERY},
@@ -151,7 +151,9 @@ FIELDS = (
 
 def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     """Apply a link to the page; return a sentence for each part that is not allowed."""
-    wrong = fields.adopt_link(page, FIELDS, link)
+    before_1_2 = "section", "all"  # what the card now shows
+    kept = {name: text for name, text in link.items() if (name, text) != before_1_2}
+    wrong = fields.adopt_link(page, FIELDS, kept)
     if link:
         st.session_state[f"{page}/fitted"] = ""
     open_as_linked(page, link)

@@ -1,4 +1,4 @@
-"""The stage in its views, and the sections below: evidence, heads, and the whole file."""
+"""The stage in its views, and the sections below: evidence and heads."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,7 +7,6 @@ import streamlit as st
 from fdkvc.ui.compare import scenes
 from fdkvc.ui.dialogs.choices import FIELDS, FILE, OWN, SECTION, Chosen
 from fdkvc.ui.dialogs.evidence import show_evidence, show_heads
-from fdkvc.ui.dialogs.replay import show_replay
 from fdkvc.ui.dialogs.transcript import show_transcript
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held
@@ -42,13 +41,10 @@ def show_downloads(page: str, view: str, lanes: tuple[Lane, ...], lane: Lane) ->
         scenes.show_downloads(page, lanes, pictures=view == "lanes", uploaded=uploaded)
 
 
-def open_section(
-    page: str, chosen: Chosen, lanes: Sequence[Lane], lane: Lane, metrics: tuple[str, ...]
-) -> None:
+def open_section(page: str, chosen: Chosen, lanes: Sequence[Lane], lane: Lane) -> None:
     """Show the open section."""
     sections: dict[str, Callable[[], None]] = {
         "evidence": lambda: show_evidence(page, chosen, lanes),
         "heads": lambda: show_heads(chosen, lanes, lane),
-        "all": lambda: show_replay(page, chosen, lanes, metrics),
     }
     open_section_of(page, SECTION, sections)

@@ -1,43 +1,49 @@
 """The verdict on a file: which policy, how much cache and what is forgotten, measured unasked."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from time import perf_counter
-from typing import Any, Unpack
+from typing import Any
 
-import pandas as pd
 import streamlit as st
 
 from fdkvc.charts.results import budgets_chart
-from fdkvc.charts.theme import Spec
-from fdkvc.corpora.lexical import LexicalRecordings
+from fdkvc.charts.theme import Spec, Theme
 from fdkvc.corpora.model_folder import parse_config
-from fdkvc.corpora.recordings import Recording
 from fdkvc.experiments.arguments import GIVEN_BY, worst_losses
-from fdkvc.experiments.jobs import Execution, Progress
 from fdkvc.experiments.model_shape import SHAPE, SHAPES, ModelShape, shape_of
 from fdkvc.experiments.plan import OFFERED, TARGET, Verdict, judged_replay, unpinned_name
-from fdkvc.experiments.replay import replay_arguments, replay_tables
-from fdkvc.limits import MAX_CONFIG_MEGABYTES, MAX_DRAWN_POLICIES
+from fdkvc.experiments.replay import default_heads
+from fdkvc.experiments.summary import mean_table
+from fdkvc.explain.notes import pinned_notes
+from fdkvc.grid import Grid, marks_sentence
+from fdkvc.kinds.replay import replay_grid, sources_grid
+from fdkvc.limits import MAX_CONFIG_MEGABYTES, MAX_DRAWN_POLICIES, MAX_LANES
+from fdkvc.parameters import Field
 from fdkvc.policies import JUDGED, read_policy
-from fdkvc.ui.dialogs.choices import COMPARED, LARGER
+from fdkvc.run.metrics import late_metric
+from fdkvc.run.sinks import PROTECT
+from fdkvc.ui.dialogs import choices
+from fdkvc.ui.dialogs.choices import COMPARED, LARGER, Chosen
 from fdkvc.ui.dialogs.files import DialogFile
-from fdkvc.ui.dialogs.forgotten import Replayed, go_to
-from fdkvc.ui.dialogs.replay import FileRun, means_of, report_of
+from fdkvc.ui.dialogs.replay import FileRun, Replayed, judge_file, measured_recordings, report_of
+from fdkvc.ui.dialogs.vectors import LAYERS, LETTERS, VECTORS, Vectors
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import offer_zip, report_button, show_chart
-from fdkvc.ui.kit.fields import problems
-from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
+from fdkvc.ui.kit.fields import held, pick, problems
+from fdkvc.ui.kit.frame import page_theme, panel, show_grid, side_by_side
 from fdkvc.ui.kit.jobs import Job
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.run_panel import POLL_SECONDS, shared_jobs, standing
+from fdkvc.ui.kit.sidebar import ENTRY, TURN
+from fdkvc.ui.stage.follow import arrive
 from fdkvc.words import command_line, count
 
 
-def show_verdict(page: str, file: DialogFile) -> None:
+def show_verdict(page: str, chosen: Chosen) -> None:
     """Show the card with the verdict on a file, whose run starts by itself."""
+    dialog, heads = held(page, choices.DIALOG), default_heads(chosen.head.recording)
     with st.container(border=True, key="verdict"):
         card = st.container()
         with st.container(horizontal=True, key="verdict-controls"):
@@ -45,7 +51,9 @@ def show_verdict(page: str, file: DialogFile) -> None:
                 model, shape = _choose_shape(page)
                 target = int(fields.choice(page, TARGET)) / 100
                 compared = fields.several(page, COMPARED)
-            run = _run(file, compared, int(fields.held(page, LARGER)))
+            larger = int(held(page, LARGER))
+            run = _run(chosen.file, compared, larger, chosen.vectors, heads)
+            run = replace(run, first=dialog)
             job = shared_jobs().of(run) or shared_jobs().start(partial(judge_file, run), run)
             _cancel_other(page, job)
             if job.result is not None:
@@ -89,37 +97,14 @@ def _choose_shape(page: str) -> tuple[str, ModelShape]:
 
 
 @cached
-def _run(file: DialogFile, compared: tuple[str, ...], larger: int) -> FileRun:
+def _run(
+    file: DialogFile, compared: tuple[str, ...], larger: int, vectors: Vectors | None, heads: str
+) -> FileRun:
     policies = () if compared == JUDGED else tuple(map(read_policy, compared))
-    settings = judged_replay(_recordings(file), policies)
+    settings = judged_replay(measured_recordings(file), policies)
     more = [size for size in OFFERED if size > max(settings.budgets)][:larger]
-    return FileRun(replace(settings, budgets=(*settings.budgets, *more)), file.key, None, file)
-
-
-def _recordings(file: DialogFile) -> Sequence[Recording]:
-    return file.traced[: file.measured] or LexicalRecordings(file.transcripts[: file.measured])
-
-
-def judge_file(run: FileRun, **how: Unpack[Execution]) -> Replayed:
-    """Run the dialogs of a file; progress has the result of the first ones, ever more of them."""
-    recordings, began = _recordings(run.file), perf_counter()
-    about: dict[str, Any] = {"name": run.file.name, "digest": run.file.digest, "file": run.file}
-    report, latest, due = how.pop("on_progress", None), None, 0
-
-    def made(tables: tuple[pd.DataFrame, pd.DataFrame]) -> Replayed:
-        return Replayed(run.replay, recordings, *tables, perf_counter() - began, **about)
-
-    def collect(chunks: Sequence[Any]) -> None:
-        nonlocal latest, due
-        if len(chunks) > due:
-            latest, due = made(replay_tables(chunks)), 2 * len(chunks)
-
-    def progress(step: Progress) -> None:
-        if report is not None:
-            report(replace(step, partial=latest if step.done < step.total else None))
-
-    how |= {"on_progress": progress, "on_results": collect}
-    return made(replay_arguments(run.replay, recordings, spread=True, **how))
+    settings = replace(settings, budgets=(*settings.budgets, *more), heads=(heads,))
+    return FileRun(settings, file.key, vectors, file)
 
 
 # ------------------------------------------------------------------------------- the card
@@ -135,17 +120,18 @@ def _draw(page: str, job: Job, shape: ModelShape, target: float) -> None:
     if done is None:
         return
     found = _verdict(done, shape, target)
-    if not found.policy:
-        st.markdown(plain(found.lead))
-        return
     with side_by_side("verdict"):
         with panel("verdict-words"):
             st.markdown(Markdown("**{}**").format(found.lead))
-            st.markdown(plain(found.rest))
-            _show_losses(page, done, found)
-            st.caption(plain(f"{_so_far(done)}{found.caution}"))
-        with panel("verdict-curve"):
-            show_chart(page, "verdict", _chart(done, found))
+            if found.policy:
+                st.markdown(plain(found.rest))
+                _show_losses(page, done, found)
+                st.caption(plain(f"{_so_far(done)}{found.caution}"))
+        if found.policy:
+            with panel("verdict-curve"):
+                show_chart(page, "verdict", _chart(done, found, page_theme()))
+    if job.finished:
+        _show_figures(page, done, found)
 
 
 @cached
@@ -154,14 +140,19 @@ def _verdict(done: Replayed, shape: ModelShape, target: float) -> Verdict:
 
 
 def _so_far(done: Replayed) -> str:
-    """Return on how many dialogs an answer rests while others are still to come."""
+    """Return on how many dialogs an answer rests, unless it rests on all of the file."""
     ready, every = done.table.dialog.nunique(), len(done.recordings)
-    return f"So far {ready} of {count(every, 'dialog')}. " if ready < every else ""
+    if ready < every:
+        return f"So far {ready} of {count(every, 'dialog')}. "
+    total = len(done.file.transcripts)
+    rest = f"These are {every:,} of {total:,} dialogs of the file; the command line runs any number"
+    return f"{rest}. " * (every < total)
 
 
-def _chart(done: Replayed, found: Verdict) -> Spec:
+@cached
+def _chart(done: Replayed, found: Verdict, theme: Theme) -> Spec:
     """Return recall by budget, of the chosen policy and of those without a pinned prompt."""
-    means = means_of(done)
+    means = mean_table(done.table)
     means = means[(means.metric == "call_recall") & (means.heads == done.settings.heads[0])]
     titles = {policy.name: policy.title for policy in done.settings.policies}
     unpinned = [name for name in titles if unpinned_name(name) in (name, found.policy)]
@@ -170,7 +161,7 @@ def _chart(done: Replayed, found: Verdict) -> Spec:
     return budgets_chart(
         drawn.assign(policy=drawn.policy.map(titles)),
         "Recall of the values that calls need",
-        page_theme(),
+        theme,
         policies=tuple(titles[name] for name in titles if name in names),
         chosen=(titles[found.policy], found.budget),
     )
@@ -194,13 +185,67 @@ def _show_losses(page: str, done: Replayed, found: Verdict) -> None:
                 go_to(page, done, row)
 
 
+def go_to(page: str, done: Replayed, row: Mapping[Any, Any]) -> None:
+    """Show the moment at which a forgotten argument was needed, and rerun the page."""
+    names = [transcript.name for transcript in done.file.transcripts]
+    dialog = names.index(row["dialog"])
+    policies = held(page, choices.POLICIES)
+    if row["policy"] not in policies:  # such as one with the prompt pinned
+        policies = (*policies[: MAX_LANES - 1], row["policy"])
+    needed = (row["turn"], row["call"], row["call_number"]), row["slot"]
+    token = next(
+        int(mentions[-1][0])
+        for demand, mentions in done.recording(dialog).evidence
+        if (demand.needed_by, demand.slot) == needed
+    )
+    model, layers = done.model or (LETTERS, LAYERS.default)
+    values: list[tuple[Field, Any]] = [(VECTORS, model), (LAYERS, layers)]
+    values += [(choices.DIALOG, dialog), (choices.POLICIES, policies)]
+    values += [(choices.WHOSE, row["policy"]), (TURN, int(row["turn"])), (ENTRY, token)]
+    if row["budget"] <= choices.BUDGET.high:
+        values.append((choices.BUDGET, int(row["budget"])))
+    arrive(page, choices.which_dialog(page, dialog, model))
+    fields.hold_and_rerun(page, values)
+
+
+def _show_figures(page: str, done: Replayed, found: Verdict) -> None:
+    """Offer recall by source and age, and every metric by policy and budget."""
+    figures = st.expander("All figures", key=f"{page}/figures", on_change="rerun")
+    if not figures.open:
+        return
+    with figures:
+        if found.policy:
+            grid = sources_grid(done.sources, done.settings, found.budget)
+            show_grid(grid, f"Recall of call arguments with {found.budget:,} entries")
+            st.caption(
+                "By the kind of span that mentioned the value last, and how many turns ago; in "
+                "percent, a mean over dialogs."
+            )
+        titles = {key: late_metric(key).title for key in dict.fromkeys(done.table.metric)}
+        key = pick(f"{page}/figures/metric", "Table of", titles)
+        show_grid(_by_budget(done, key), titles[key])
+        notes = _notes(done)
+        st.caption(plain(" ".join([marks_sentence(done.baseline), *notes, PROTECT])))
+
+
+@cached
+def _by_budget(done: Replayed, metric: str) -> Grid:
+    titles = {policy.name: policy.title for policy in done.settings.policies}
+    return replay_grid(done.table, done.baseline, metric, titles.__getitem__)
+
+
+@cached
+def _notes(done: Replayed) -> list[str]:
+    return pinned_notes(done.file.transcripts, done.settings.policies, done.settings.budgets)
+
+
 def _offer(page: str, done: Replayed, command: str) -> None:
     """Offer larger budgets, the command line that prints the same, the files and a report."""
     largest = max(done.settings.budgets)
     if largest < min(max(done.tokens), OFFERED[-1]) and st.button(
         "Try larger budgets", key=f"{page}/verdict/larger", icon=":material/expand:"
     ):
-        fields.hold_and_rerun(page, [(LARGER, int(fields.held(page, LARGER)) + 1)])
+        fields.hold_and_rerun(page, [(LARGER, int(held(page, LARGER)) + 1)])
     with st.popover("Command line", icon=":material/terminal:"):
         st.code(command, language=None, wrap_lines=True)
     offer_zip(f"{page}/verdict/zip", "fdkvc-run.zip", lambda: done.files, "Download")

@@ -5,7 +5,6 @@ or the sidebar has their settings.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import timedelta, timezone
 from functools import partial
@@ -71,16 +70,6 @@ class Kind:
     describe: Callable[[Any], str]
     shipped: Sequence[Any]
     rest: Callable[[Any], str] = lambda run: ""
-    finished: Callable[[Any], tuple[int, int]] = finished_dialogs
-    """How many dialogs have finished, and how many were requested."""
-    measured: Callable[[Any], bool] = lambda run: any(run.results.measured.values())
-    """Whether it has any results."""
-    counted: str = "dialogs of each scenario"
-    belongs: Callable[[Any], bool] = lambda settings: True
-    """Whether a run of such settings is listed."""
-    compare: Callable[[str, Any, Any], None] = show_benchmarks_compared
-    sidebar: bool = True
-    """Whether `choose` is in the sidebar, below the button."""
 
 
 @dataclass(frozen=True)
@@ -115,14 +104,14 @@ def _title(page: str, name: str) -> str:
     return f"{page}/runs/{name}"
 
 
-def open_run(kind: Kind, place: DeltaGenerator | None = None) -> Past | None:
+def open_run(kind: Kind, place: DeltaGenerator) -> Past | None:
     """Show the choices with the button that runs them; return the run to show.
 
     That is None if there is none, or if it has no results. The list of the runs is at a `place`.
     """
     page = kind.page
-    with st.sidebar if kind.sidebar else st.container():
-        above = st.container() if kind.sidebar else nullcontext()
+    with st.sidebar:
+        above = st.container()
         settings = kind.choose(page)
         with above:
             run_panel(page, "Run", partial(kind.measure, settings), settings, [*_shipped(kind)])
@@ -135,7 +124,7 @@ def open_run(kind: Kind, place: DeltaGenerator | None = None) -> Past | None:
     if shown is not None:
         st.session_state[shown_key(page)] = shown.name
     if every:
-        with place or st.container():
+        with place:
             _list(kind, every, shown)
     if shown is None:
         st.info(
@@ -144,7 +133,7 @@ def open_run(kind: Kind, place: DeltaGenerator | None = None) -> Past | None:
         )
         return None
     _describe(kind, shown, settings)
-    if not kind.measured(shown.result):
+    if not any(shown.result.results.measured.values()):
         st.info("The run was cancelled before its first dialogs finished.")
         return None
     return shown
@@ -156,9 +145,9 @@ def available_runs(kind: Kind) -> dict[str, Past]:
     for job in shared_jobs().results(kind.settings_type):
         # One that ends while the page is drawn is shown, and listed, when it is drawn again.
         running = st.session_state.get(job_key(kind.page))
-        if job.name != running and kind.belongs(job.content):
+        if job.name != running:
             past = Past(job.name, job.result, job)
-            done, requested = kind.finished(past.result)
+            done, requested = finished_dialogs(past.result)
             cancelled = f", cancelled after {done:,} of {requested:,} dialogs" * past.cancelled
             runs.append(replace(past, title=f"Run at {past.time}{cancelled}"))
     for at, past in enumerate(runs):
@@ -183,7 +172,7 @@ def _describe(kind: Kind, past: Past, settings: Any) -> None:
         origin = f", run at {past.time}, took {past.job.seconds:.1f} s."
     st.caption(plain(f"Shown: {kind.describe(past.settings)}{origin}"))
     if past.cancelled:
-        warn_cancelled(kind.finished(past.result), kind.counted, kind.rest(past.result))
+        _warn_cancelled(finished_dialogs(past.result), kind.rest(past.result))
     if past.settings != settings:
         st.info(
             "The settings differ from this run's: press Run to measure them.",
@@ -191,12 +180,12 @@ def _describe(kind: Kind, past: Past, settings: Any) -> None:
         )
 
 
-def warn_cancelled(finished: tuple[int, int], of: str, rest: str = "") -> None:
+def _warn_cancelled(finished: tuple[int, int], rest: str) -> None:
     """Say that a run was cancelled, and how much of it had finished.
 
     `rest` is a sentence on what is not complete although all of that had finished.
     """
-    done, requested = finished
+    (done, requested), of = finished, "dialogs of each scenario"
     words = f"Cancelled: results of {done:,} of {requested:,} {of}."
     if done == requested:
         every = f"all {done:,}" if done > 1 else "its"
@@ -255,7 +244,7 @@ def _compare(kind: Kind, every: Mapping[str, Past]) -> None:
     titles = {name: past.title for name, past in every.items()}
     last = list(titles)[-1]
     pair = pick_two(f"{kind.page}/runs-pair", titles, ("Compare", last), ("with", ""))
-    kind.compare(kind.page, *(every[name].result for name in pair))
+    show_benchmarks_compared(kind.page, *(every[name].result for name in pair))
 
 
 def compared(table: pd.DataFrame) -> pd.DataFrame:
