@@ -13,9 +13,6 @@ from fdkvc.files.endings import ENDINGS
 
 ERROR = 2
 
-FORMER = {"study": ["benchmark", "--all"], "ablation": ["sweep"]}
-"""Commands of version 1.0 by their old name, which this version still takes."""
-
 MAX_MESSAGE_LENGTH = 1000
 """Characters of an error message; a longer one loses its middle."""
 
@@ -31,10 +28,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.stdout is None:
         return _fail("the output cannot be written: standard output is closed")
     code, options = 0, None
-    arguments = [*(sys.argv[1:] if arguments is None else arguments)]
-    if arguments[:1] and (now := FORMER.get(arguments[0])):
-        warn(f"fdkvc: {arguments[0]} is an old name: use {' '.join(now)}")
-        arguments[:1] = now
     try:
         with writing():  # the help; newer versions of argparse pass over errors
             options = build_parser().parse_args(arguments)

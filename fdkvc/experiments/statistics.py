@@ -25,17 +25,12 @@ FUZZ = 1e-6
 CONFIDENCE = 0.95
 """Coverage of an interval."""
 
-RESAMPLES = 1999
-"""Bootstrap resamples: more would move an interval's ends by a few percent of its width."""
-
 MIN_CLUSTERS = 4
 """With fewer clusters an interval says little: Student's t is 4.3 for three."""
 
 FEW_CLUSTERS = 20
 """With fewer clusters an interval may cover the true mean much less often than it says; the guide
 to real dialogs has a simulation."""
-
-_BOOTSTRAP_CELLS = 2**20  # resampled numbers held at once, so memory does not grow with n
 
 
 @dataclass(frozen=True)
@@ -227,55 +222,27 @@ def unpaired(one: npt.ArrayLike, other: npt.ArrayLike) -> Paired:
     return Paired(n, mean, spread, low, high, t, p)
 
 
-def bootstrap_interval(differences: npt.ArrayLike, seed: int) -> tuple[float, float]:
-    """Return the BCa bootstrap interval of the mean, which assumes no normal distribution.
-
-    It is NaN (unknown) for one dialog, and equals the mean where all differences are the same. The
-    seed of the resampling is at least 0.
-
-    References
-    ----------
-    B. Efron, Better Bootstrap Confidence Intervals, JASA 82, 1987.
-
-    Examples
-    --------
-    >>> low, high = bootstrap_interval([0.1, 0.3, 0.2, 0.4], seed=0)
-    >>> low < 0.25 < high
-    True
-    >>> bootstrap_interval([0.5, 0.5, 0.5], seed=0)
-    (0.5, 0.5)
-    """
-    values = _one_per_dialog("differences", differences)
-    check_count("seed", seed, low=0)
-    if values.size == 1:
-        return math.nan, math.nan
-    if np.ptp(values) == 0:
-        return float(values[0]), float(values[0])
-    from scipy.stats import bootstrap
-
-    interval = bootstrap(
-        (values,),
-        np.mean,
-        n_resamples=RESAMPLES,
-        batch=max(1, _BOOTSTRAP_CELLS // values.size),
-        vectorized=True,
-        confidence_level=CONFIDENCE,
-        method="BCa",
-        rng=np.random.default_rng(seed),
-    ).confidence_interval
-    return float(interval.low), float(interval.high)
-
-
 def cluster_interval(
     values: npt.ArrayLike, clusters: Sequence[Hashable], weights: npt.ArrayLike | None = None
 ) -> tuple[float, float]:
     """Return a Student-t interval of a weighted mean over dialogs in clusters.
 
-    Dialogs of one cluster may resemble each other, so clusters are left out one by one; see
-    `jackknife_interval`. The interval is NaN (unknown) for fewer than `MIN_CLUSTERS`, and equals
-    the mean where all values are the same. With one dialog per cluster and equal weights, the
-    default, it is the interval of `summarize`. Each of the n values has a cluster and a weight
-    above 0.
+    Dialogs of one cluster may resemble each other, so clusters are left out one by one. The
+    variance is that of Bell and McCaffrey (CR2), which allows for clusters of different weight; it
+    is unbiased where all dialogs have the same variance. The degrees of freedom are the effective
+    number of clusters, 1/Σ shares², minus one, and at least 1, where the shares of the clusters in
+    all weights sum to 1.
+
+    The interval is NaN (unknown) for fewer than `MIN_CLUSTERS`, and equals the mean where all
+    values are the same. With one dialog per cluster and equal weights, the default, it is the
+    interval of `summarize`. Each of the n values has a cluster and a weight above 0.
+
+    References
+    ----------
+    R. M. Bell and D. F. McCaffrey, Bias Reduction in Standard Errors for Linear Regression with
+    Multi-Stage Samples, Survey Methodology 28, 2002. A. V. Carter, K. T. Schnepel and
+    D. G. Steigerwald, Asymptotic Behavior of a t-Test Robust to Cluster Heterogeneity, Review of
+    Economics and Statistics 99, 2017 (the effective number of clusters).
 
     Examples
     --------
@@ -291,53 +258,21 @@ def cluster_interval(
         raise ValueError(
             f"there are {len(values)} values, {len(weights)} weights and {len(clusters)} clusters"
         )
-    number = cluster_numbers(clusters)
-    sums, counts = (np.bincount(number, numbers) for numbers in (values * weights, weights))
-    if np.ptp(values) == 0 and len(counts) >= MIN_CLUSTERS:
-        return float(values[0]), float(values[0])
-    total, whole = sums.sum(), counts.sum()
-    with np.errstate(invalid="ignore"):  # nothing is left without the only cluster
-        without = (total - sums) / (whole - counts)
-    return jackknife_interval(total / whole, without, counts / whole)
-
-
-def jackknife_interval(whole: float, without: Doubles, shares: Doubles) -> tuple[float, float]:
-    """Return a Student-t interval of a statistic over k clusters, by leaving each one out.
-
-    `without` (k,) is the statistic without each cluster, and `shares` (k,) are their weights, which
-    sum to 1. The variance is that of Bell and McCaffrey (CR2), which allows for clusters of
-    different weight; for a mean it is unbiased where all dialogs have the same variance. The
-    degrees of freedom are the effective number of clusters, 1/Σ shares², minus one, and at least 1.
-    The interval is NaN for fewer clusters than `MIN_CLUSTERS`, or if the statistic is undefined
-    without one.
-
-    References
-    ----------
-    R. M. Bell and D. F. McCaffrey, Bias Reduction in Standard Errors for Linear Regression with
-    Multi-Stage Samples, Survey Methodology 28, 2002. A. V. Carter, K. T. Schnepel and
-    D. G. Steigerwald, Asymptotic Behavior of a t-Test Robust to Cluster Heterogeneity, Review of
-    Economics and Statistics 99, 2017 (the effective number of clusters).
-    """
-    if len(shares) < MIN_CLUSTERS:
+    numbers = {cluster: at for at, cluster in enumerate(dict.fromkeys(clusters))}
+    if len(numbers) < MIN_CLUSTERS:
         return math.nan, math.nan
+    if np.ptp(values) == 0:
+        return float(values[0]), float(values[0])
     from scipy.special import stdtrit
 
+    number = np.array([numbers[cluster] for cluster in clusters], np.intp)
+    sums, counts = (np.bincount(number, part) for part in (values * weights, weights))
+    total, every = sums.sum(), counts.sum()
+    whole, without, shares = total / every, (total - sums) / (every - counts), counts / every
     degrees = max(1 / float((shares**2).sum()) - 1, 1.0)
     error = math.sqrt(float(((1 - shares) * (without - whole) ** 2).sum()))
     margin = float(stdtrit(degrees, (1 + CONFIDENCE) / 2)) * error
     return float(whole) - margin, float(whole) + margin
-
-
-def cluster_numbers(clusters: Sequence[Hashable]) -> npt.NDArray[np.intp]:
-    """Return the number of each dialog's cluster in order of appearance (n,).
-
-    Examples
-    --------
-    >>> cluster_numbers(["b", "a", "b"]).tolist()
-    [0, 1, 0]
-    """
-    numbers = {cluster: at for at, cluster in enumerate(dict.fromkeys(clusters))}
-    return np.array([numbers[cluster] for cluster in clusters], np.intp)
 
 
 def over_clusters(clusters: int) -> str:

@@ -31,10 +31,6 @@ INFORMATIVE = ("versions", "processor", "seconds")
 """What does not affect the repeated run; reported where numbers differ."""
 
 
-NO_SEARCH = "the search of hyperparameters was removed: sweep one or two of them instead"
-"""Said of links and files of a search, which earlier versions had."""
-
-
 @dataclasses.dataclass(frozen=True)
 class Record:
     """The content of a ``run.json``."""
@@ -202,8 +198,6 @@ def parse_run(
     parts = {"format": int, "kind": str, "parameters": dict[str, Any], "seconds": float, **texts}
     fields_read = _read_fields(parts, run, "")
     name, parameters = fields_read["kind"], fields_read["parameters"]
-    if name == "search":
-        raise ValueError(NO_SEARCH)
     if name not in every:
         raise ValueError(
             f"the file is a run of kind {name!r}, but must be one of {', '.join(every)}"

@@ -15,8 +15,6 @@ import pandas as pd
 from fdkvc.experiments.benchmark import ADAPTATION, Results, baseline_of, late_metrics
 from fdkvc.experiments.statistics import (
     Paired,
-    bootstrap_interval,
-    differences,
     holm,
     paired,
     summarize,
@@ -41,7 +39,7 @@ LATENCY = ("policy", "ms_per_turn", "ratio_to_fifo", "published_ms")
 SERIES = ("scenario", "policy", "quantity", "turn", "topic", "n", "mean", "ci_low", "ci_high")
 COMPARISON = (
     *("scenario", "metric", "policy", "baseline", "n", "mean_diff", "ci_low", "ci_high"),
-    *("bootstrap_low", "bootstrap_high", "t", "p", "p_holm", "effect_size", "words"),
+    *("t", "p", "p_holm", "effect_size", "words"),
 )
 COST = (
     *("policy", "ms_per_turn", "ratio_to_fifo", "published_ms", "published_ratio"),
@@ -140,8 +138,7 @@ def series_table(results: Results) -> pd.DataFrame:
 def comparison_table(results: Results, policies: Sequence[str], baseline: str) -> pd.DataFrame:
     """Compare policies with a baseline on every scenario and metric, policy − baseline.
 
-    Columns `COMPARISON`, with Student's interval and a bootstrap interval, which does not assume a
-    normal distribution; `p_holm` is p adjusted for the number of tests in this table and decides
+    Columns `COMPARISON`; `p_holm` is p adjusted for the number of tests in this table and decides
     the wording.
     """
     tests, rows = [], []
@@ -149,10 +146,8 @@ def comparison_table(results: Results, policies: Sequence[str], baseline: str) -
     for policy, scenario, metric in places:
         if pair := results.pair(scenario, metric, policy, baseline):
             test = paired(*pair)
-            student = (test.n, test.mean, test.low, test.high)
-            bootstrap = bootstrap_interval(differences(*pair), results.benchmark.seed)
-            more = (test.t, test.p, None, test.effect_size, "")
-            rows.append((scenario, metric, policy, baseline, *student, *bootstrap, *more))
+            numbers = (test.n, test.mean, test.low, test.high, test.t, test.p)
+            rows.append((scenario, metric, policy, baseline, *numbers, None, test.effect_size, ""))
             tests.append(test)
     return _tested(pd.DataFrame(rows, columns=list(COMPARISON)), tests)
 

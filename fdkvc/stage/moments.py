@@ -8,7 +8,6 @@ import numpy as np
 
 from fdkvc.attention import Ints
 from fdkvc.corpora.recordings import Recording
-from fdkvc.corpora.segmentation import segmented
 from fdkvc.corpora.transcripts import Demand, Transcript
 from fdkvc.dialogs import DialogBatch
 from fdkvc.explain.explain import explain, sentences, turn_view
@@ -127,8 +126,7 @@ def failed_call(recordings: Sequence[Recording], policy: Policy, budget: int) ->
     for recording in recordings:
         if not any(demand.kind == "call" for demand in recording.transcript.demands):
             continue
-        text = recording.transcript
-        shown = lettered(recording, text if text.topics else segmented(text))
+        shown = lettered(recording, recording.transcript)
         run = build_run(Spoken(shown.transcript.name, shown), policy, budget)
         lost = lost_turns(run.trace, shown)
         for turns, (demand, mentions) in zip(lost, shown.evidence, strict=True):

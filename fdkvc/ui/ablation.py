@@ -21,7 +21,6 @@ from fdkvc.experiments.sweep import (
     tradeoff_table,
 )
 from fdkvc.files.options import options_of
-from fdkvc.files.record import NO_SEARCH
 from fdkvc.files.shipped import papers_run
 from fdkvc.kinds.sweep import SweepRun
 from fdkvc.limits import MAX_SWEEP_VALUES
@@ -52,7 +51,7 @@ from fdkvc.ui.kit.sidebar import (
     held_policy,
     with_numbers_apart,
 )
-from fdkvc.words import command_line, count, decimal, sentence
+from fdkvc.words import command_line, count, decimal
 
 NONE = "–"
 CHUNK = 20
@@ -118,10 +117,8 @@ def values_of(policy: str, name: str, which: str = "values") -> Field:
 def adopt(page: str, link: Mapping[str, str]) -> list[str]:
     """Apply a link; return a sentence for each error.
 
-    Earlier versions named the section, a sweep or a search.
+    Earlier versions named the section.
     """
-    if link.get("section") == "search":
-        return [sentence(NO_SEARCH)]
     link = {name: value for name, value in link.items() if name != "section"}
     return fields.adopt_link(page, link_fields(page, link), link)
 

@@ -290,27 +290,6 @@ def test_repeat_says_whether_the_numbers_are_the_same(tmp_path: Path, capsys: CA
     )
 
 
-@pytest.mark.parametrize(
-    ("old", "now"),
-    [
-        (["ablation", "--parameter", "gamma"], ["sweep", "--parameter", "gamma"]),
-        (["study", "--scenarios", "shift"], ["benchmark", "--all", "--scenarios", "shift"]),
-    ],
-)
-def test_an_old_name_goes_on_working_and_says_the_new_one(
-    tmp_path: Path, capsys: CAPTURED, old: list[str], now: list[str]
-) -> None:
-    for name, words in (("old", old), ("now", now)):
-        assert run(*words, "--dialogs", "2", "--out", tmp_path / name) == 0
-    new = " ".join(now[: len(now) - 2])
-    assert capsys.readouterr().err == f"fdkvc: {old[0]} is an old name: use {new}\n"
-    paths = sorted((tmp_path / "now").iterdir())
-    assert {path.name for path in (tmp_path / "old").iterdir()} == {path.name for path in paths}
-    for path in paths:
-        if path.name in json.loads((tmp_path / "old" / "run.json").read_text())["digests"]:
-            assert (tmp_path / "old" / path.name).read_bytes() == path.read_bytes()
-
-
 def test_sweep_writes_one_or_two_hyperparameters(tmp_path: Path, capsys: CAPTURED) -> None:
     few = ("--dialogs", "2", "--out", tmp_path)
     two = ("--second", "w_c", "--second-values", "0.2", "0.6", "--values", "0.8", "0.9")

@@ -248,10 +248,6 @@ def changed(**parts: Any) -> str:
         ("[]", "the file is not a run.json: it has no parameters"),
         ("{}", "the file is not a run.json: it has no parameters"),
         (" " * (MAX_RUN_JSON_BYTES + 1), "but a run.json has at most 1,000,000"),
-        (
-            changed(kind="search"),
-            "the search of hyperparameters was removed: sweep one or two of them instead",
-        ),
         (changed(seed="0"), "at parameters.seed: it is not a whole number"),
         (changed(seed=-1), "seed is -1, but must be a whole number from 0 to 2147483648"),
         (changed(dialogs=0), "dialogs is 0"),

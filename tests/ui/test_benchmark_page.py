@@ -200,15 +200,6 @@ def test_a_link_to_a_sweep_says_all_that_was_chosen() -> None:
     assert "--second w_c --second-values 0.2 0.4" in app.code[0].value
 
 
-def test_a_link_to_a_search_of_an_earlier_version_says_what_to_use_instead() -> None:
-    app = open_page("ablation", section="search", policy="blocks(h2o,size=8)", trials="3")
-    (error,) = app.error
-    assert error.value == (
-        "The search of hyperparameters was removed: sweep one or two of them instead."
-    )
-    assert link_of(app)["policy"] == "fd-kvc"
-
-
 def listed(app: AppTest) -> list[str]:
     """Return what the runs are called that the page lists."""
     return [str(title.value) for title in app.main.text_input]

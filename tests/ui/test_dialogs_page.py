@@ -286,6 +286,9 @@ def test_a_link_to_a_file_of_ones_own_says_that_it_needs_the_file() -> None:
 
 
 def test_topics_may_be_marked_and_must_fit() -> None:
+    app = open_dialogs(topics="segmented")
+    assert "Topics is 'segmented', but must be one of" in words_of(app)
+
     app = open_dialogs(topics="marked", schedule="AB" * 10)
     assert stage_of(app)["dialog"]["current"] == [0, 1] * 10
 

@@ -39,8 +39,7 @@ def show_comparison(page: str, run: StudyRun) -> None:
     st.markdown(
         plain(
             f"{policies[policy]} − {policies[baseline]}, paired by dialog. "
-            "Intervals are at 95 %; the bootstrap interval does not assume a normal distribution. "
-            f"p is adjusted for the {int(table.p.notna().sum())} tests of this table (Holm). The "
+            f"Intervals are at 95 %. p is adjusted for the {int(table.p.notna().sum())} tests of this table (Holm). The "
             "effect size is the mean difference divided by its standard deviation (Cohen's d)."
         )
     )
@@ -77,7 +76,6 @@ def _shown(table: pd.DataFrame) -> dict[str, list[str]]:
         "metric": [late_metric(name).heading() for name in table.metric],
         "dialogs": [f"{n:,}" for n in table.n],
         "difference": figures(table, ("mean_diff", "ci_low", "ci_high"), signs=True),
-        "bootstrap": figures(table, ("mean_diff", "bootstrap_low", "bootstrap_high"), signs=True),
         "t": [*map(short, table.t)],
         "p": [*map(p_value, table.p)],
         "p, adjusted": [*map(p_value, table.p_holm)],

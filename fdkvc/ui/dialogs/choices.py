@@ -89,7 +89,6 @@ TOPICS = Field(
     default="annotated",
     choices={
         "annotated": "as annotated",
-        "segmented": "found by TextTiling",
         "marked": "set by me",
     },
 )
@@ -383,8 +382,8 @@ def _choose_topics(page: str, file: files.DialogFile, dialog: int) -> tuple[str,
     transcript = file.transcripts[dialog]
     labels = dict(TOPICS.labels)
     if not transcript.topics:
-        del labels["annotated"]
-    way = fields.choice(page, replace(TOPICS, default=next(iter(labels)), choices=labels))
+        labels["annotated"] = "none"
+    way = fields.choice(page, replace(TOPICS, choices=labels))
     if way != "marked":
         return way, ""
     unmarked = "A" * len(transcript.turns)

@@ -13,7 +13,6 @@ from typing import Self
 from fdkvc.corpora.formats import EXAMPLES, read_dialogs
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.recordings import Recording
-from fdkvc.corpora.segmentation import segmented
 from fdkvc.corpora.trace_file import read_trace_file
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.dialogs import DialogBatch, stack
@@ -204,9 +203,7 @@ def shown_recording(
     """
     recording = read or file.recording(dialog)
     transcript = recording.transcript
-    if way == "segmented":
-        transcript = segmented(transcript)
-    elif way == "marked":
+    if way == "marked":
         transcript = transcript.with_schedule(schedule)
     shown = lettered(recording, transcript)
     _ = shown.dialogs  # computed here, so that the cache counts them

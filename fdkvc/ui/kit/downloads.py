@@ -141,7 +141,7 @@ STUDY = {
     "summary.csv": "late metrics: mean, interval, published",
     "adaptation.csv": "turns until the new topic holds 80 % of the cache",
     "paired.csv": "differences from the baseline, with t-tests",
-    "comparison.csv": "the same with bootstrap, adjusted p and effect size",
+    "comparison.csv": "the same with adjusted p and effect size",
     "latency.csv": "time of a turn, also as a multiple of FIFO's",
     "cost.csv": "time single and batched, bytes of keys, values and scores",
     "cells.csv": "each cell of the paper's tables, with its verdict",
