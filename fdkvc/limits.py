@@ -3,7 +3,6 @@
 # Files that are read
 MAX_DIALOG_FILE_BYTES = 50_000_000
 MAX_DIALOG_FILE_LINES = 1_000_000  # of plain text or JSON Lines
-MAX_SCHEMA_BYTES = 1_000_000  # those of SGD have 75,000
 MAX_JSON_DEPTH = 32  # nested lists and objects; the supported formats need 12
 MAX_JSON_VALUES = 3_000_000  # a parsed value takes about 100 bytes
 MAX_JSON_TEXT_BYTES = 12_000_000  # of one text; a dialog of a million characters fits, escaped too
@@ -47,10 +46,6 @@ MAX_EXPLAINED_WORDS = 12  # that a policy makes most improbable
 MAX_WRITTEN_TOKENS = 128  # that a model generates
 MAX_REPEATS = 6  # of the same tokens, after which a chat's passage ends
 MAX_CALLS = 2  # of a model before the words of a turn
-MAX_BOUND_TERMS = 20_000  # of the integer programme for the most evidence: about a second
-MAX_BOUND_SECONDS = 4.0  # of one such programme; a child process has three times as long
-MAX_INLINE_BOUND_TERMS = 4000  # 0.3 s on dialogs tried; larger ones run where they can be killed
-MAX_BOUND_NODES = 1000  # of branch and bound
 
 # Files that are written
 MAX_ENTRY_ROWS = 1_000_000  # of a table of entries

@@ -5,9 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-BEST = "best possible"
-"""In the policy column: the exact maximum of evidence that a cache of this size could hold."""
-
 MOST_DIGITS = 6
 """Decimals at which two numbers that still look equal count as equal."""
 

@@ -54,7 +54,7 @@ SEES = {
 
 PACKAGES = {
     "numpy": {module for layer in LAYERS for module in layer} - {"limits", "parameters", "paper"},
-    "scipy": {"run", "experiments"},
+    "scipy": {"experiments"},
     "threadpoolctl": {"experiments"},
     "distributed": {"experiments"},
     "pandas": {

@@ -21,8 +21,6 @@ import altair as alt
 import pandas as pd
 from altair.utils.schemapi import debug_mode
 
-from fdkvc.words import BEST
-
 Spec = dict[str, Any]
 Panel = Any  # an Altair chart; its methods promise no closer type
 Ends = Sequence[float]  # the lowest and the highest value of an axis
@@ -111,7 +109,7 @@ def looks(names: Sequence[str]) -> list[Look]:
     """Return how each of these policies looks, which does not depend on the others.
 
     Of several variants of one policy, or where a name is new, those that come later get another
-    dash. The line that no policy passes has no policy's mark.
+    dash.
 
     Examples
     --------
@@ -130,7 +128,7 @@ def looks(names: Sequence[str]) -> list[Look]:
         shapes = (SHAPES * 2)[at % len(SHAPES) :]
         every = [Look(place, *look) for look in product(shapes, (DASHES * 2)[first:])]
         free = (look for look in every if look not in taken)
-        taken.append(Look(-1, "stroke", DASHES[-1]) if name == BEST else next(free, every[0]))
+        taken.append(next(free, every[0]))
     return taken
 
 

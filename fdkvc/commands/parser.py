@@ -68,8 +68,7 @@ class _Parser(argparse.ArgumentParser):
         self.option("--dask", "ADDRESS", "run on the Dask cluster of this scheduler instead")
 
     def tools(self) -> None:
-        what = "begin each dialog with a list of its tools, from its file or from an SGD schema"
-        self.option("--tools", "SCHEMA", what, nargs="?", const="")
+        self.flag("--tools", "begin each dialog with the tools that its file lists")
 
     def read_again(self) -> None:
         model = "model whose answers the run measured; default: the bundled one"

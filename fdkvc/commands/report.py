@@ -26,7 +26,7 @@ def report(options: Namespace) -> None:
     """Write one HTML file, or the folder of a gallery."""
     again = ("model", "dialogs", "trace", "tools")
     for name in again if options.run_file is None else ():
-        if getattr(options, name) is not None:
+        if getattr(options, name):
             raise ValueError(f"--{name} goes with --run: it names what that run read")
     if options.gallery is not None:
         _gallery(options)

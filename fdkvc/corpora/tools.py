@@ -5,11 +5,10 @@
 The text is a turn of the system: a model reads it, and a policy may evict it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fdkvc.corpora.json_input import check_structure, objects, optional, parse_json, require
 from fdkvc.corpora.transcripts import (
     Mention,
     SkippedError,
@@ -18,11 +17,6 @@ from fdkvc.corpora.transcripts import (
     Turn,
     clean_name,
 )
-from fdkvc.limits import MAX_SCHEMA_BYTES
-from fdkvc.parameters import check_most
-
-Schema = Mapping[str, tuple[Tool, ...]]
-"""The tools of each service."""
 
 
 def listed_tools(value: Mapping[str, Any]) -> tuple[Tool, ...]:
@@ -50,36 +44,9 @@ def listed_tools(value: Mapping[str, Any]) -> tuple[Tool, ...]:
             case _:
                 continue
         properties = schema.get("properties") if isinstance(schema, dict) else None
-        tools.append(_tool(name, properties if isinstance(properties, dict) else ()))
+        slots = properties if isinstance(properties, dict) else ()
+        tools.append(Tool(clean_name(name), tuple(sorted(map(clean_name, slots)))))
     return tuple(tools)
-
-
-def _tool(name: str, slots: Iterable[str]) -> Tool:
-    return Tool(clean_name(name), tuple(sorted(map(clean_name, slots))))
-
-
-def read_schema(content: bytes) -> Schema:
-    """Read a schema of the Schema-Guided Dialogue dataset: services with their intents.
-
-    Raises a ValueError that names the place.
-    """
-    check_most("the schema has", len(content), "bytes", MAX_SCHEMA_BYTES)
-    try:
-        check_structure(content)
-        services = parse_json(content.decode("utf-8-sig"))
-    except UnicodeDecodeError:
-        raise ValueError("the schema is not UTF-8 text") from None
-    if not isinstance(services, list):
-        raise ValueError("the schema is not a list of services")
-    schema = {}
-    for service, place in objects(services, "service", "the schema"):
-        tools = []
-        for intent, inside in objects(require(service, "intents", list, place), "intent", place):
-            required = [str(slot) for slot in optional(intent, "required_slots", list, inside)]
-            slots = [*required, *optional(intent, "optional_slots", dict, inside)]
-            tools.append(_tool(require(intent, "name", str, inside), slots))
-        schema[clean_name(require(service, "service_name", str, place))] = tuple(tools)
-    return schema
 
 
 def tools_text(tools: Sequence[Tool]) -> str:
@@ -95,19 +62,19 @@ def tools_text(tools: Sequence[Tool]) -> str:
 
 
 def with_tools(
-    transcripts: Sequence[Transcript], schema: Schema | None = None
+    transcripts: Sequence[Transcript],
 ) -> tuple[tuple[Transcript, ...], tuple[str, ...]]:
     """Return dialogs that begin with their tools, and why others are left out.
 
-    Without a schema, a dialog that lists no tools stays as it is. Raises a ValueError if none lists
-    any or all are left out, or as `begin_with_tools`.
+    A dialog that lists no tools stays as it is. Raises a ValueError if none lists any or all are
+    left out.
     """
     some_list = any(transcript.tools for transcript in transcripts)
     begun, skipped = [], []
     for transcript in transcripts:
-        as_it_is = some_list and schema is None and not transcript.tools
+        as_it_is = some_list and not transcript.tools
         try:
-            begun.append(transcript if as_it_is else begin_with_tools(transcript, schema))
+            begun.append(transcript if as_it_is else begin_with_tools(transcript))
         except SkippedError as error:
             skipped.append(str(error))
     if not begun:
@@ -115,20 +82,13 @@ def with_tools(
     return tuple(begun), tuple(skipped)
 
 
-def begin_with_tools(transcript: Transcript, schema: Schema | None = None) -> Transcript:
-    """Return a dialog whose first turn lists its services' tools, of its file or of a schema.
+def begin_with_tools(transcript: Transcript) -> Transcript:
+    """Return a dialog whose first turn lists its tools.
 
-    Raises a ValueError if it has no tools or the schema lacks one of its services, a SkippedError
-    if it becomes too long.
+    Raises a ValueError if it has none, a SkippedError if it becomes too long.
     """
-    tools = transcript.tools
-    if schema is not None:
-        missing = [service for service in transcript.topics if service not in schema]
-        if missing:
-            raise ValueError(f"{transcript.name}: the schema lacks the service {missing[0]}")
-        tools = tuple(tool for service in sorted(transcript.topics) for tool in schema[service])
-    if not tools:
-        raise ValueError(f"{transcript.name}: its file lists no tools, and no schema is given")
+    if not transcript.tools:
+        raise ValueError(f"{transcript.name}: its file lists no tools")
     turns = zip(transcript.turns, transcript.spoken_by, strict=True)
     speaker = next((turn.speaker for turn, by in turns if by == "system"), "system")
     demands = (
@@ -148,10 +108,9 @@ def begin_with_tools(transcript: Transcript, schema: Schema | None = None) -> Tr
     )
     return replace(
         transcript,
-        turns=(Turn(speaker, tools_text(tools), kind="system"), *transcript.turns),
+        turns=(Turn(speaker, tools_text(transcript.tools), kind="system"), *transcript.turns),
         demands=tuple(demands),
         calls=tuple(calls),
-        tools=tools,
         tools_in_text=True,
     )
 

@@ -89,7 +89,7 @@ def judged_replay(
     if any(turn.kind == "system" for row in transcripts_of(recordings) for turn in row.turns):
         chosen = with_pinned_prompts(chosen)
     budgets = budgets or fitting_budgets(float(np.mean(dialog_lengths(recordings))))
-    return Replay((*dict.fromkeys(chosen),), tuple(budgets), (default_heads(first),), best=False)
+    return Replay((*dict.fromkeys(chosen),), tuple(budgets), (default_heads(first),))
 
 
 def plan_table(

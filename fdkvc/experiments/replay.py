@@ -2,7 +2,7 @@
 
 One row per dialog and metric; then means with intervals over clusters, paired differences,
 and the mean of each cluster. Heads of a dialog are rows of one batch, and a dialog's value is their
-mean. `BEST` is the upper bound of any cache of the same size.
+mean.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pandas as pd
 from fdkvc.attention import BLOCK
 from fdkvc.corpora.lexical import LexicalRecordings
 from fdkvc.corpora.recordings import Recording, stack_recordings
-from fdkvc.corpora.transcripts import TooLargeError, Transcript
+from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.benchmark import RUN_METRICS, RUN_POLICIES
 from fdkvc.experiments.jobs import (
     Execution,
@@ -29,12 +29,10 @@ from fdkvc.experiments.jobs import (
     run_jobs,
     worker_count,
 )
-from fdkvc.experiments.summary import comparable, lacks_value
 from fdkvc.limits import MAX_TURN_TOKENS
 from fdkvc.parameters import BUDGET, Field, check_count, option
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.policies.together import Together
-from fdkvc.run.bounds import most_evidence
 from fdkvc.run.evidence import Evidence, lost_turns
 from fdkvc.run.metrics import (
     METRICS,
@@ -44,15 +42,12 @@ from fdkvc.run.metrics import (
     metrics_of,
 )
 from fdkvc.run.simulate import simulate
-from fdkvc.words import BEST, count
 
 BUDGETS = (32, 48, 64, 96, 128)
 """The default budgets."""
 
 TRIED = f"budgets to run, each {BUDGET.allowed(int)}"
 """Help of the option."""
-
-TOO_LARGE = "not computed (too large)"
 
 Row = tuple[str, str, str, str, int, str, float]
 Chunk = tuple[list[Row], list[tuple[Any, ...]]]
@@ -102,8 +97,6 @@ class Replay:
     metrics: tuple[str, ...] = option(
         f"{RUN_METRICS}; added to the metrics of evidence", default=()
     )
-    best: bool = True
-    """Whether to compute the upper bound of any cache, too."""
     chunk: int | None = option(
         "read longer turns in parts of N tokens, and evict after each part", "N", default=None
     )
@@ -139,9 +132,9 @@ def replay(
     A dialog's numbers depend neither on other dialogs nor on workers. The recordings have the same
     heads and dimensions, and different names.
 
-    Columns `REPLAYED`: a row per dialog, policy (or `BEST`), mode of the heads, budget and metric;
-    NaN where a metric is undefined for a dialog. Raises a ValueError if the recordings differ in
-    dimensions, or in how their heads share keys where that matters, or if `workers` is below 1.
+    Columns `REPLAYED`: a row per dialog, policy, mode of the heads, budget and metric; NaN where a
+    metric is undefined for a dialog. Raises a ValueError if the recordings differ in dimensions, or
+    in how their heads share keys where that matters, or if `workers` is below 1.
     """
     return replay_arguments(settings, recordings, with_arguments=False, **how)[0]
 
@@ -277,11 +270,6 @@ def _replay_chunk(
             for metric in settings.measured:
                 values = of_rows[metric][rows] if metric in of_rows else metric.measure(evidence)
                 results.append((*case, metric.name, float(np.mean(values))))
-    if settings.best:
-        for row in _best(settings, recordings):
-            if cancelled.is_set():
-                return None
-            results.append(row)
     return results, arguments
 
 
@@ -305,31 +293,8 @@ def _calls_need(recording: Recording) -> list[tuple[Any, ...]]:
     return needs
 
 
-def _best(settings: Replay, recordings: Sequence[Recording]) -> Iterator[Row]:
-    """Yield the upper bound of any cache, the same for each mode of the heads."""
-    for recording, budget, metric in product(recordings, settings.budgets, settings.measured):
-        if metric.demands is not None:
-            dialog = recording.transcript
-            try:
-                most = most_evidence(recording, budget, metric.demands)
-            except TooLargeError:
-                most = float("nan")
-            for mode in settings.heads:
-                yield dialog.name, dialog.services, BEST, mode, budget, metric.name, most
-
-
-def not_computed(replayed: pd.DataFrame) -> str:
-    """Return where the best possible was too large to compute; empty if nowhere."""
-    missing = replayed[(replayed.policy == BEST) & lacks_value(replayed)]
-    if missing.empty:
-        return ""
-    budgets = ", ".join(map(str, sorted(missing.budget.unique())))
-    dialogs = count(int(missing.dialog.nunique()), "dialog")
-    return f"{BEST}: {TOO_LARGE} for {dialogs} at budget {budgets}; those means are left out"
-
-
 def cluster_means(replayed: pd.DataFrame) -> pd.DataFrame:
     """Return the mean over the dialogs of each cluster: its columns, `n` and `mean`."""
     by = [name for name in REPLAYED if name not in ("dialog", "value")]
-    values = comparable(replayed).groupby(by, sort=False).value
+    values = replayed[replayed.value.notna()].groupby(by, sort=False).value
     return values.agg(["size", "mean"]).reset_index().rename(columns={"size": "n"})

@@ -29,8 +29,7 @@ def mean_table(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the mean of each case with its 95 % interval over clusters.
 
     Columns `CASE`, n (dialogs), services (clusters), count and `INTERVAL`, those that the rows
-    have; see `comparable`. The interval of a share ends at 0 and 1, and is NaN for too few
-    clusters.
+    have. The interval of a share ends at 0 and 1, and is NaN for too few clusters.
     """
     by = [name for name in CASE if name in rows]
     means = [
@@ -82,20 +81,6 @@ def first_places(rows: pd.DataFrame) -> dict[tuple[Any, ...], str]:
     return marks
 
 
-def comparable(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with a value, without a policy's where it lacks a dialog that others have."""
-    lacking, case = rows[lacks_value(rows)], ["policy", "budget", "metric"]
-    partial = pd.MultiIndex.from_frame(rows[case]).isin(pd.MultiIndex.from_frame(lacking[case]))
-    return rows[rows.value.notna() & ~partial]
-
-
-def lacks_value(rows: pd.DataFrame) -> pd.Series[bool]:
-    """Mark the rows without a value where another policy has one."""
-    case, defined = ["dialog", "budget", "metric"], rows.value.notna()
-    elsewhere = pd.MultiIndex.from_frame(rows.loc[defined, case])
-    return ~defined & pd.MultiIndex.from_frame(rows[case]).isin(elsewhere)
-
-
 def mean_by_cluster(
     values: NDArray[np.float64],
     clusters: Sequence[str],
@@ -114,7 +99,7 @@ def mean_by_cluster(
 
 
 def _cases(rows: pd.DataFrame, by: list[str]) -> Iterator[tuple[Any, pd.DataFrame]]:
-    yield from comparable(rows).groupby(by, sort=False)
+    yield from rows[rows.value.notna()].groupby(by, sort=False)
 
 
 def _over(rows: pd.DataFrame) -> list[str]:

@@ -32,10 +32,8 @@ from fdkvc.experiments.plan import (
     verdict,
 )
 from fdkvc.experiments.replay import (
-    TOO_LARGE,
     Replay,
     cluster_means,
-    not_computed,
     replay_arguments,
     transcripts_of,
 )
@@ -49,7 +47,7 @@ from fdkvc.kinds.sources import OTHER_FILE, Sources
 from fdkvc.parameters import SEED
 from fdkvc.policies import read_policy, usable
 from fdkvc.run.metrics import late_metric
-from fdkvc.words import BEST, count
+from fdkvc.words import count
 
 OF_HEADS = {"each": "", "together": ", heads together", "kv": ", by KV head"}
 """Suffixes of a policy's name, by which heads decide together."""
@@ -69,7 +67,7 @@ class ReplayRun(Run):
     settings_type = Replay
     depends: ClassVar = {
         **{"source": str, "name": str | None, "file": str, "seed": int, "dialogs": int},
-        **{"baseline": str, "shape": ModelShape | None, "missing": str | None},
+        **{"baseline": str, "shape": ModelShape | None},
         "vectors": str | None,
     }
 
@@ -142,7 +140,6 @@ class ReplayRun(Run):
             "dialogs": int(self.table.dialog.nunique()),
             "baseline": self.baseline,
             "shape": self.shape,
-            "missing": not_computed(self.table) or None,
             "vectors": self.vectors,
         }
 
@@ -222,11 +219,11 @@ def replay_grid(
 ) -> Grid:
     """Return the means of a replay by policy and budget, of one metric or of all.
 
-    `title` is that of a policy. The full cache, the best possible and policies that see the
-    future compete for no place.
+    `title` is that of a policy. The full cache and policies that see the future compete for no
+    place.
     """
     rows = replayed if not metric else replayed[replayed.metric == metric]
-    competing = usable(read_policy(name) for name in rows.policy.unique() if name != BEST)
+    competing = usable(map(read_policy, rows.policy.unique()))
     places = first_places(rows[rows.policy.isin([policy.name for policy in competing])])
     table, paired = mean_table(rows), paired_differences(rows, baseline)
     order = dict.fromkeys(rows.metric)
@@ -239,19 +236,17 @@ def replay_grid(
     names = ["policy"] if metric else ["metric", "policy"]
     words = marked(table, paired, places)
     table = table.assign(metric=over, policy=named)
-    return pivot(table, words, names, label="budget {}".format, missing=TOO_LARGE)
+    return pivot(table, words, names, label="budget {}".format)
 
 
 def replay_text(replayed: pd.DataFrame, baseline: str) -> str:
     """Return the means of a replay, a column per budget."""
-    parts = [
+    return (
         "Means over dialogs by budget, with the 95 % interval, which is\n"
         f"{over_clusters(int(replayed.services.nunique()))};\n"
-        f"{marks_sentence(baseline)}",
-        replay_grid(replayed, baseline).text(grouped=True),
-        not_computed(replayed),
-    ]
-    return "\n\n".join(filter(None, parts))
+        f"{marks_sentence(baseline)}\n\n"
+        f"{replay_grid(replayed, baseline).text(grouped=True)}"
+    )
 
 
 def sources_grid(by_source: pd.DataFrame, settings: Replay, budget: int) -> Grid:

@@ -14,7 +14,7 @@ from typing import Any
 from fdkvc.corpora.formats import EXAMPLES, read_bytes, read_dialogs
 from fdkvc.corpora.lexical import LexicalRecordings
 from fdkvc.corpora.recordings import Recording
-from fdkvc.corpora.tools import read_schema, with_tools
+from fdkvc.corpora.tools import with_tools
 from fdkvc.corpora.trace_file import read_trace_file
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.explain.notes import not_read_notes
@@ -26,8 +26,8 @@ MAX_SKIPPED = 10
 """Skipped dialogs that are listed with their reason."""
 
 OTHER_FILE = {
-    "dialogs": "the run read another file of dialogs: name it with --dialogs, or its tools with "
-    "--tools",
+    "dialogs": "the run read another file of dialogs: name it with --dialogs; if it began with its "
+    "tools, add --tools",
     "trace": "the run read another trace file: name it with --trace",
 }
 
@@ -38,8 +38,8 @@ class Sources:
 
     dialogs: str | None = None
     trace: str | None = None
-    tools: str | None = None
-    """The file of a schema, whose tools begin each dialog, or "" for those in the dialogs' file."""
+    tools: bool = False
+    """Whether a dialog begins with the tools that its file lists."""
     calls: bool = False
     """Whether tool calls are read as text."""
     seed: int = SEED.default
@@ -58,22 +58,20 @@ class Sources:
     def read_transcripts(self) -> tuple[Sequence[Transcript], str]:
         """Return the dialogs of the file, by default the examples, and its SHA-256.
 
-        With tools, the SHA-256 is of both files.
+        With tools, it is of "tools" as well.
         """
         name = str(self.dialogs or EXAMPLES / "dialogues.json")
         content = read_bytes(name, MAX_DIALOG_FILE_BYTES)
         with self.reading(f"Reading {Path(name).name}"):
             transcripts, skipped = read_dialogs(content, name, self.calls)
         notes = [skipped_text(skipped), *not_read_notes(transcripts)]
-        if self.tools is not None:
-            schema = read_bytes(self.tools, MAX_DIALOG_FILE_BYTES) if self.tools else b""
-            tools = read_schema(schema) if self.tools else None
-            transcripts, too_long = with_tools(transcripts, tools)
+        if self.tools:
+            transcripts, too_long = with_tools(transcripts)
             notes.append(skipped_text(too_long))
             if unlisted := sum(not transcript.tools_in_text for transcript in transcripts):
                 listed = count(unlisted, "dialog")
                 notes.append(f"Read without tools, as their file lists none: {listed}.")
-            content += b"tools" + schema
+            content += b"tools"
         self._say(notes)
         return transcripts, hashlib.sha256(content).hexdigest()
 
@@ -84,7 +82,7 @@ class Sources:
             return LexicalRecordings(transcripts, self.seed), digest
         if self.dialogs is not None:
             raise ValueError("--dialogs and --trace do not go together: give one of them")
-        for name, given in (("calls", self.calls), ("tools", self.tools is not None)):
+        for name, given in (("calls", self.calls), ("tools", self.tools)):
             if given:
                 raise ValueError(
                     f"--{name} does not go with --trace: a trace holds what the model read"

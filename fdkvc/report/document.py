@@ -13,7 +13,7 @@ from fdkvc.corpora.lexical import LEXICAL
 from fdkvc.corpora.recordings import Recording
 from fdkvc.experiments.answers import Answers
 from fdkvc.experiments.benchmark import Benchmark, matches_paper
-from fdkvc.experiments.replay import not_computed, transcripts_of
+from fdkvc.experiments.replay import transcripts_of
 from fdkvc.experiments.statistics import over_clusters
 from fdkvc.experiments.study import Study
 from fdkvc.experiments.workers import processor
@@ -293,8 +293,6 @@ def replay_parts(run: ReplayRun) -> list[Part]:
         title = late_metric(metric).heading()
         grid = replay_grid(replayed, run.baseline, metric)
         body += f"<h3>{escape(title)}</h3>{grid.html(title)}"
-    if missing := not_computed(replayed):
-        body += f"<p>{escape(missing)}</p>"
     parts = [Part("Real dialogs", body)]
     if run.shape is not None:
         found = run.verdict(run.shape, run.target)

@@ -162,7 +162,6 @@ class Metric:
     whole: bool = False
     """Whether a dialog's number is the mean of all turns, not of the late ones."""
     lower_is_better: bool = False
-    demands: Demands | None = None
     cost: bool = False
     """Whether it measures cost, not quality."""
 
@@ -251,7 +250,7 @@ _of_evidence = partial(Metric, needs="evidence", whole=True)
 def _recall(key: str, label: str, help: str, demands: Demands) -> Metric:
     """Return the recall of some demands."""
     measure = operator.methodcaller("recall", demands)
-    return _of_evidence(key, label, help, measure, demands=demands)
+    return _of_evidence(key, label, help, measure)
 
 
 def _of_answers(key: str, label: str, help: str, unit: str = "nats") -> Metric:

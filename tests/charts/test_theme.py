@@ -14,7 +14,6 @@ from altair.utils import schemapi
 from fdkvc.charts import theme
 from fdkvc.charts.sweep import curve_chart
 from fdkvc.policies import POLICIES, policy_named, read_policy
-from fdkvc.words import BEST
 from tests.app_pages import ROOT, open_page, settled, specs
 from tests.charts.test_charts_benchmark import CURVE
 
@@ -78,9 +77,6 @@ def test_a_policy_looks_the_same_everywhere_and_like_no_other() -> None:
     assert together == [theme.looks([name])[0] for name in names]
     assert len({look.place for look in together}) == len(names)
     assert len({(look.shape, str(look.dash)) for look in together}) == len(names)
-    assert all(look.shape != "stroke" for look in together)
-    (best,) = theme.looks([BEST])
-    assert best.shape == "stroke"
 
 
 @pytest.mark.parametrize("name", ["sinks(fd-kvc)", "blocks(window(tova))", "h2o:window=0.25"])

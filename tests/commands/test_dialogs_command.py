@@ -24,7 +24,6 @@ from fdkvc.corpora.transcripts import Transcript
 from fdkvc.kinds import read_run
 from fdkvc.policies import PAPER_POLICIES
 from fdkvc.run.sinks import RECALL_ONLY
-from fdkvc.words import BEST
 
 CAPTURED = pytest.CaptureFixture[str]
 
@@ -40,7 +39,7 @@ def test_dialogs_replays_the_projects_own_by_default(tmp_path: Path, capsys: CAP
     assert said.startswith("lexical embedding, seed 0\n\nMeans over dialogs by budget")
     assert said.endswith(f"Written to {tmp_path / 'out'}\n")
     summary = pd.read_csv(tmp_path / "out" / "replay_summary.csv")
-    assert summary.policy.unique().tolist() == [*PAPER_POLICIES, "random", BEST]
+    assert summary.policy.unique().tolist() == [*PAPER_POLICIES, "random"]
     assert summary.budget.unique().tolist() == [32, 64]
     assert set(pd.read_csv(tmp_path / "out" / "replay_paired.csv").baseline) == {"h2o"}
     about = json.loads((tmp_path / "out" / "run.json").read_text())
@@ -59,7 +58,7 @@ def test_a_trace_file_gives_the_numbers_of_its_recordings(tmp_path: Path) -> Non
 
     tables = [pd.read_csv(tmp_path / out / "replay.csv") for out in ("one", "other")]
     pd.testing.assert_frame_equal(tables[0], tables[1])
-    assert tables[0].policy.unique().tolist() == ["fifo", "fd-kvc gamma=0.8", BEST]
+    assert tables[0].policy.unique().tolist() == ["fifo", "fd-kvc gamma=0.8"]
 
 
 def test_the_text_of_calls_is_read_if_that_is_asked_for(tmp_path: Path, capsys: CAPTURED) -> None:

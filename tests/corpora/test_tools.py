@@ -12,7 +12,7 @@ import pytest
 from fdkvc.commands.main import main
 from fdkvc.corpora.formats import EXAMPLES, read_file, read_transcripts
 from fdkvc.corpora.model_text import model_text
-from fdkvc.corpora.tools import begin_with_tools, read_schema, tools_text, with_tools
+from fdkvc.corpora.tools import begin_with_tools, tools_text, with_tools
 from fdkvc.corpora.transcripts import Tool
 from fdkvc.limits import MAX_TURNS
 from fdkvc.lm import BUNDLED
@@ -22,16 +22,6 @@ from fdkvc.policies import read_policy
 
 PROPERTIES = {"properties": {"place": {"type": "string"}, "day": {"type": "string"}}}
 BOOK = Tool("book", ("day", "place"))
-SCHEMA = [
-    {
-        "service_name": "Trains",
-        "intents": [
-            {"name": "FindTrain", "required_slots": ["to", "from"], "optional_slots": {"day": ""}},
-            {"name": "Delays"},
-        ],
-    },
-    {"service_name": "Hotels", "intents": [{"name": "Book", "required_slots": ["city"]}]},
-]
 
 
 def conversation(**more: Any) -> bytes:
@@ -83,7 +73,7 @@ def test_what_is_no_tool_is_left_out(tools: Any) -> None:
     (dialog,) = read_transcripts(conversation(tools=tools))
 
     assert dialog.tools == ()
-    with pytest.raises(ValueError, match=r"^dialog 0: its file lists no tools, and no schema is"):
+    with pytest.raises(ValueError, match=r"^dialog 0: its file lists no tools$"):
         begin_with_tools(dialog)
 
 
@@ -117,36 +107,6 @@ def test_a_dialog_that_its_tools_make_too_long_is_left_out_and_said() -> None:
         with_tools(dialogs[2:])
 
 
-def test_a_schema_lists_the_tools_of_the_dialogs_services() -> None:
-    schema = read_schema(json.dumps(SCHEMA).encode())
-    (dialog,) = read_transcripts(conversation())
-
-    assert schema["Trains"] == (Tool("FindTrain", ("day", "from", "to")), Tool("Delays", ()))
-    assert begin_with_tools(dialog, schema).turns[0].text == (
-        "tools Book ( city ) ; FindTrain ( day , from , to ) ; Delays ( )"
-    )
-    with pytest.raises(ValueError, match=r"^dialog 0: the schema lacks the service Hotels$"):
-        begin_with_tools(dialog, {"Trains": schema["Trains"]})
-
-
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [
-        (b"\xff", "the schema is not UTF-8 text"),
-        (b"{}", "the schema is not a list of services"),
-        (b"[3]", "the schema, service 0 is not an object"),
-        (b'[{"service_name": "A"}]', "the schema, service 0: 'intents' is missing or not a list"),
-        (
-            b'[{"service_name": "A", "intents": [{}]}]',
-            "the schema, service 0, intent 0: 'name' is missing or not a text",
-        ),
-    ],
-)
-def test_a_bad_schema_is_one_sentence(content: bytes, sentence: str) -> None:
-    with pytest.raises(ValueError, match="^" + sentence):
-        read_schema(content)
-
-
 def test_a_policy_evicts_the_tools_and_the_whitelist_keeps_them() -> None:
     model = load_language_model(BUNDLED)
     dialog = begin_with_tools(read_file(EXAMPLES / "errands.json")[0])
@@ -166,22 +126,19 @@ def test_a_policy_evicts_the_tools_and_the_whitelist_keeps_them() -> None:
 def test_the_command_begins_dialogs_with_their_tools(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    schema, out = tmp_path / "schema.json", tmp_path / "out"
-    schema.write_text(json.dumps(SCHEMA))
-    file = tmp_path / "dialogs.json"
+    file, out = tmp_path / "dialogs.json", tmp_path / "out"
     file.write_bytes(conversation())
     few = ["answers", "--policies", "fifo", "--budgets", "8", "--dialogs", str(file)]
 
     assert main([*few, "--tools", "--out", str(out)]) == 2
-    assert capsys.readouterr().err == (
-        "fdkvc: dialog 0: its file lists no tools, and no schema is given\n"
-    )
-    assert main([*few, "--tools", str(schema), "--out", str(out)]) == 0
+    assert capsys.readouterr().err == "fdkvc: dialog 0: its file lists no tools\n"
+    file.write_bytes(conversation(tools=[{"name": "book", "input_schema": PROPERTIES}]))
+    assert main([*few, "--tools", "--out", str(out)]) == 0
     repeat = ["repeat", str(out / "run.json"), "--dialogs", str(file)]
     capsys.readouterr()
     assert main(repeat) == 2
-    assert "or its tools with --tools" in capsys.readouterr().err
-    assert main([*repeat, "--tools", str(schema)]) == 0
+    assert "if it began with its tools, add --tools" in capsys.readouterr().err
+    assert main([*repeat, "--tools"]) == 0
 
 
 def test_a_text_of_tools_has_no_empty_brackets() -> None:

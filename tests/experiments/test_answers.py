@@ -403,8 +403,8 @@ def test_the_command_writes_what_its_help_and_document_say(
         (BUNDLED, "the run used another model: name its folder with --model"),
         (
             folder,
-            "the run read another file of dialogs: name it with --dialogs, or its tools with "
-            "--tools",
+            "the run read another file of dialogs: name it with --dialogs; if it began with its "
+            "tools, add --tools",
         ),
     ]
     for other, sentence in others:

@@ -16,7 +16,7 @@ from fdkvc.policies import policy_named
 from fdkvc.run.evidence import lost_turns
 from fdkvc.run.simulate import simulate
 
-SMALL = Replay((policy_named("h2o"), policy_named("fifo")), (24, 64), best=False)
+SMALL = Replay((policy_named("h2o"), policy_named("fifo")), (24, 64))
 RECORDINGS = [
     lexical_recording(dialog) for path in sorted(EXAMPLES.iterdir()) for dialog in read_file(path)
 ]

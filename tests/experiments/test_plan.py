@@ -24,7 +24,6 @@ from fdkvc.experiments.replay import ARGUMENTS, REPLAYED, Replay
 from fdkvc.kinds.replay import plan_text
 from fdkvc.policies import JUDGED, policy_named, read_policy
 from fdkvc.run.sinks import RECALL_ONLY
-from fdkvc.words import BEST
 from tests.refusals import assert_one_sentence
 
 POLICIES = tuple(map(policy_named, ("fifo", "h2o", "surprisal", "full")))
@@ -36,7 +35,6 @@ RECALL = {
     "h2o": (0.6, 0.955, 0.94),
     "surprisal": (0.8, 0.96, 0.995),
     "full": (1.0, 1.0, 1.0),
-    BEST: (1.0, 1.0, 1.0),
 }
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
-import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -25,21 +23,16 @@ from fdkvc.experiments.replay import (
     ARGUMENTS,
     BUDGETS,
     REPLAYED,
-    TOO_LARGE,
     Replay,
     cluster_means,
-    not_computed,
     replay,
 )
 from fdkvc.experiments.statistics import cluster_interval, summarize
 from fdkvc.experiments.summary import mean_table, paired_differences
 from fdkvc.kinds.replay import ReplayRun, replay_text
 from fdkvc.policies import policy_named, read_policy
-from fdkvc.report.document import replay_parts
-from fdkvc.run import bounds
 from fdkvc.run.metrics import metric_named, metrics_of
 from fdkvc.run.simulate import simulate
-from fdkvc.words import BEST
 from tests.worlds import measure
 
 SMALL = Replay((policy_named("h2o"), read_policy("fd-kvc:gamma=0.8")), (24, 64))
@@ -58,7 +51,7 @@ def values(policy: str, budget: int, metric: str) -> np.ndarray[tuple[int], np.d
 def test_every_number_is_that_of_the_dialog_alone() -> None:
     assert tuple(REPLAYED_ONCE) == REPLAYED
     metrics = len(metrics_of("evidence", optional=False))
-    assert len(REPLAYED_ONCE) == len(RECORDINGS) * 2 * (2 * metrics + metrics - 1)
+    assert len(REPLAYED_ONCE) == len(RECORDINGS) * 2 * 2 * metrics
     for row, recording in enumerate(RECORDINGS):
         trace = simulate(SMALL.policies[1], recording.dialogs, 24)
         for metric, number in measure(trace, recording).items():
@@ -180,21 +173,10 @@ def test_intervals_are_over_sets_of_services() -> None:
     assert by.loc[("C", "fifo"), "n"] == 5
 
 
-def test_no_policy_holds_more_than_the_best_possible() -> None:
-    table = REPLAYED_ONCE[REPLAYED_ONCE.value.notna()]
-    best = table[table.policy == BEST].set_index(["dialog", "budget", "metric"]).value
-    others = table[table.policy != BEST].set_index(["dialog", "budget", "metric"]).value
-
-    assert set(best.index.get_level_values("metric")) == set(table.metric) - {"token_age"}
-    assert (others <= best.reindex(others.index).fillna(np.inf) + 1e-6).all()
-    none = replay(dataclasses.replace(SMALL, best=False), RECORDINGS)
-    assert set(none.policy) == {"h2o", "fd-kvc gamma=0.8"}
-
-
 def test_differences_are_paired_over_the_same_dialogs() -> None:
     table = paired_differences(REPLAYED_ONCE, "h2o").set_index(["policy", "budget", "metric"])
 
-    assert set(table.index.get_level_values("policy")) == {"fd-kvc gamma=0.8", BEST}
+    assert set(table.index.get_level_values("policy")) == {"fd-kvc gamma=0.8"}
     difference = values("fd-kvc gamma=0.8", 24, "call_recall") - values("h2o", 24, "call_recall")
     row: Any = table.xs(("fd-kvc gamma=0.8", 24, "call_recall"))
     assert row.mean_diff == pytest.approx(difference.mean())
@@ -204,33 +186,6 @@ def run_of(table: pd.DataFrame, seconds: float = 1.0, settings: Replay = SMALL) 
     """Return a run with this table."""
     arguments = pd.DataFrame(columns=list(ARGUMENTS))
     return ReplayRun(settings, RECORDINGS, table, arguments, seconds, "0", seed=3, baseline="h2o")
-
-
-def test_a_bound_that_is_too_large_is_named_and_never_averaged_over_other_dialogs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(bounds, "MAX_BOUND_TERMS", 100)
-    settings = dataclasses.replace(SMALL, budgets=(4, 64))
-    found = replay(settings, RECORDINGS)
-    best = found[(found.policy == BEST) & (found.metric == "call_recall")]
-
-    assert best.value[best.budget == 4].isna().any()
-    assert not best.value[best.budget == 64].isna().any()
-    summary = mean_table(found).set_index(["policy", "budget", "metric"])
-    assert (BEST, 4, "call_recall") not in summary.index
-    assert summary.loc[(BEST, 64, "call_recall"), "n"] == summary.n["h2o", 64, "call_recall"]
-    paired = paired_differences(found, "h2o").set_index(["policy", "budget", "metric"])
-    assert (BEST, 4, "call_recall") not in paired.index
-    told = not_computed(found)
-    assert re.fullmatch(
-        rf"{BEST}: {re.escape(TOO_LARGE)} for \d dialogs? at budget 4; those means are left out",
-        told,
-    )
-    run = run_of(found, settings=settings)
-    assert told in run.text
-    assert json.loads(run.files["run.json"])["parameters"]["missing"] == told
-    assert told in replay_parts(run)[0].body
-    assert not_computed(REPLAYED_ONCE) == ""
 
 
 def test_a_run_that_is_cancelled_amid_a_dialog_leaves_it_out(

@@ -358,8 +358,3 @@ def test_a_wrong_shape_is_named(wrong: Any) -> None:
 def test_pairs_need_the_same_dialogs() -> None:
     with pytest.raises(ValueError, match="policy has 3 dialogs and baseline 2"):
         paired([1, 2, 3], [1, 2])
-
-
-def test_bootstrap_names_what_is_out_of_range() -> None:
-    with pytest.raises(ValueError, match="seed is -1, but must be a whole number"):
-        bootstrap_interval([1, 2], seed=-1)

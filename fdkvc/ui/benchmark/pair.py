@@ -39,7 +39,8 @@ def show_comparison(page: str, run: StudyRun) -> None:
     st.markdown(
         plain(
             f"{policies[policy]} − {policies[baseline]}, paired by dialog. "
-            f"Intervals are at 95 %. p is adjusted for the {int(table.p.notna().sum())} tests of this table (Holm). The "
+            "Intervals are at 95 %. "
+            f"p is adjusted for the {int(table.p.notna().sum())} tests of this table (Holm). The "
             "effect size is the mean difference divided by its standard deviation (Cohen's d)."
         )
     )
