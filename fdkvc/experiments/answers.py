@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from fdkvc.attention import Bools, Floats
 from fdkvc.corpora.model_text import SEPARATOR
 from fdkvc.corpora.transcripts import SPAN_KINDS, Argument, Call, Transcript
-from fdkvc.experiments.arguments import AGES
 from fdkvc.experiments.benchmark import RUN_POLICIES
 from fdkvc.experiments.jobs import (
     Execution,
@@ -46,6 +45,7 @@ from fdkvc.lm.text_cache import ModelCache, TextCache, read
 from fdkvc.lm.tokens import EncodedPassage
 from fdkvc.parameters import BUDGET, check_parameter, option
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
+from fdkvc.run.evidence import AGES
 from fdkvc.run.metrics import metrics_of
 
 FULL = "full"
@@ -406,10 +406,10 @@ class _Reader:
                 for source in SPAN_KINDS:
                     some = full_right & (value_sources == source)
                     measured[f"values_right_of_full_{source}"] = right[some]
-                for age, (low, high) in AGES.items():
+                for age, (_, (low, high)) in AGES.items():
                     some = full_right & (value_ages > low) & (value_ages <= high)
                     measured[f"values_right_of_full_{age}"] = right[some]
-        for age, (low, high) in AGES.items():
+        for age, (_, (low, high)) in AGES.items():
             measured[f"nats_{age}"] = nats[(ages > low) & (ages <= high)]
         return {
             name: (float(np.mean(scores, dtype=float)), len(scores))

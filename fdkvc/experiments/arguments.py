@@ -13,25 +13,12 @@ import pandas as pd
 from fdkvc.corpora.transcripts import SPAN_KINDS
 from fdkvc.experiments.summary import mean_by_cluster
 from fdkvc.limits import MAX_TURNS
-from fdkvc.run.evidence import OLD, RECENT
+from fdkvc.run.evidence import AGES
 
 ANY = "any"
 """In the columns of sources and ages: all of them together."""
 
-AGES: Mapping[str, tuple[int, int]] = {
-    "recent": (0, RECENT),
-    "middle": (RECENT, OLD),
-    "old": (OLD, MAX_TURNS),
-    ANY: (0, MAX_TURNS),
-}
-"""Turns since the last mention, more than the first number and at most the second."""
-
-AGE_LABELS: Mapping[str, str] = {
-    "recent": f"up to {RECENT} turns ago",
-    "middle": f"{RECENT + 1} to {OLD} turns ago",
-    "old": f"more than {OLD} turns ago",
-    ANY: "any age",
-}
+AGE_LABELS = {age: f"{words} ago" for age, (words, _) in AGES.items()} | {ANY: "any age"}
 
 SOURCE_LABELS: Mapping[str, str] = {
     **{str(kind): label for kind, label in SPAN_KINDS.items()},
@@ -63,11 +50,12 @@ def source_recall(arguments: pd.DataFrame) -> pd.DataFrame:
     `fdkvc.experiments.replay.replay_arguments`; columns `SOURCE_RECALL`, a row where there is an
     argument.
     """
+    spans = {age: span for age, (_, span) in AGES.items()} | {ANY: (0, MAX_TURNS)}
     rows = []
     for case, group in arguments.groupby(["policy", "heads", "budget"], sort=False):
         for source in SOURCE_LABELS:
             of_source = group if source == ANY else group[group.source == source]
-            for age, (low, high) in AGES.items():
+            for age, (low, high) in spans.items():
                 some = of_source[(of_source.age > low) & (of_source.age <= high)]
                 if len(some):
                     calls = some.groupby(CALL, sort=False).held
@@ -80,7 +68,7 @@ def source_recall(arguments: pd.DataFrame) -> pd.DataFrame:
 
 def age_of(age: int) -> str:
     """Return the key in `AGES` of an age in turns."""
-    return next(key for key, (low, high) in AGES.items() if low < age <= high)
+    return next(key for key, (_, (low, high)) in AGES.items() if low < age <= high)
 
 
 def forgotten(arguments: pd.DataFrame) -> pd.DataFrame:

@@ -189,39 +189,6 @@ def paired(policy: npt.ArrayLike, baseline: npt.ArrayLike) -> Paired:
     return Paired(**asdict(summary), t=t, p=p)
 
 
-def unpaired(one: npt.ArrayLike, other: npt.ArrayLike) -> Paired:
-    """Compare the means of two samples of different dialogs by Welch's t-test, one − other.
-
-    `n` is the smaller sample's size, and `sd` that of paired differences with the same standard
-    error at this `n`.
-
-    References
-    ----------
-    B. L. Welch, The Generalization of Student's Problem when Several Different Population
-    Variances are Involved, Biometrika 34, 1947.
-
-    Examples
-    --------
-    >>> round(unpaired([2, 4, 6, 8], [1, 2, 3]).p, 3)
-    0.1
-    >>> unpaired([0.5, 0.5], [0.25, 0.25]).words()
-    'the same in every dialog (+0.250)'
-    """
-    first, second = summarize(one), summarize(other)
-    mean, n = first.mean - second.mean, min(first.n, second.n)
-    if n == 1:
-        return Paired(n, mean, *5 * (math.nan,))
-    error = math.sqrt(first.sd**2 / first.n + second.sd**2 / second.n)
-    if error == 0:
-        return Paired(n, mean, 0.0, mean, mean, math.nan, math.nan)
-    from scipy.stats import ttest_ind
-
-    test = ttest_ind(*(np.asarray(sample, np.float64) for sample in (one, other)), equal_var=False)
-    low, high = map(float, test.confidence_interval(CONFIDENCE))
-    spread, t, p = error * math.sqrt(n), float(test.statistic), float(test.pvalue)
-    return Paired(n, mean, spread, low, high, t, p)
-
-
 def cluster_interval(
     values: npt.ArrayLike, clusters: Sequence[Hashable], weights: npt.ArrayLike | None = None
 ) -> tuple[float, float]:

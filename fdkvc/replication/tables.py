@@ -18,7 +18,6 @@ from fdkvc.experiments.statistics import (
     holm,
     paired,
     summarize,
-    unpaired,
 )
 from fdkvc.experiments.study import Study
 from fdkvc.experiments.sweep import Sweep
@@ -159,20 +158,20 @@ def same_dialogs(one: Results, other: Results) -> bool:
 
 
 def runs_table(one: Results, other: Results) -> pd.DataFrame:
-    """Return the differences of two runs, one − other, for all that they have in common.
+    """Return the differences of two runs of the same dialogs, one − other, where both measured.
 
-    Columns `PAIR_OF_RUNS`. Tests are paired over the dialogs that both finished, or Welch's if the
-    dialogs differ; p is adjusted for the number of tests in this table.
+    Columns `PAIR_OF_RUNS`. Tests are paired over the dialogs that both finished; p is adjusted for
+    the number of tests in this table. Empty if the dialogs differ.
     """
     rows, tests = [], []
     shared = [policy for policy in one.benchmark.policies if policy in other.benchmark.policies]
     names = [policy.name for policy in shared]
-    for place in product(one.reported, names, late_metrics(one.benchmark)):
+    reported = one.reported if same_dialogs(one, other) else ()
+    for place in product(reported, names, late_metrics(one.benchmark)):
         values, others = one.values(*place), other.values(*place)
         if values is not None and others is not None:
             both = min(len(values), len(others))
-            same = same_dialogs(one, other)
-            test = paired(values[:both], others[:both]) if same else unpaired(values, others)
+            test = paired(values[:both], others[:both])
             means = (float(values.mean()), len(values), float(others.mean()), len(others))
             rows.append((*place, *means, test.mean, test.low, test.high, None, ""))
             tests.append(test)

@@ -5,7 +5,7 @@ turn t is met if every token of at least one of its mentions is cached at the en
 a policy whose turns choose what they read by their own queries, it is what turn t reads.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,6 +23,13 @@ RECENT = 2
 
 OLD = 6
 """Evidence is old if its last mention is more than this many turns before the demand."""
+
+AGES: Mapping[str, tuple[str, tuple[int, int]]] = {
+    "recent": (f"up to {RECENT} turns", (0, RECENT)),
+    "middle": (f"{RECENT + 1} to {OLD} turns", (RECENT, OLD)),
+    "old": (f"more than {OLD} turns", (OLD, MAX_TURNS)),
+}
+"""Ages of evidence: in words; turns since the last mention, more than one and at most the other."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 
 from fdkvc.attention import Bools, Floats, cosine
 from fdkvc.dialogs import Bits, DialogBatch, topic_bit
-from fdkvc.run.evidence import OLD, RECENT, Demands, Evidence
+from fdkvc.run.evidence import AGES, OLD, Demands, Evidence
 from fdkvc.run.trace import Trace
 from fdkvc.words import decimal, ranged, signed
 
@@ -249,8 +249,7 @@ _of_evidence = partial(Metric, needs="evidence", whole=True)
 
 def _recall(key: str, label: str, help: str, demands: Demands) -> Metric:
     """Return the recall of some demands."""
-    measure = operator.methodcaller("recall", demands)
-    return _of_evidence(key, label, help, measure)
+    return _of_evidence(key, label, help, operator.methodcaller("recall", demands))
 
 
 def _of_answers(key: str, label: str, help: str, unit: str = "nats") -> Metric:
@@ -268,11 +267,7 @@ def _of_answers(key: str, label: str, help: str, unit: str = "nats") -> Metric:
 
 _right = partial(_of_answers, unit="%")
 _LIKELIHOOD = "Negative log-likelihood per token"
-_AGES = {
-    "recent": ("Recent", f"up to {RECENT} turns", f"at most {RECENT} turns", (0, RECENT)),
-    "middle": ("Older", *2 * (f"{RECENT + 1} to {OLD} turns",), (RECENT, OLD)),
-    "old": ("Old", *2 * (f"more than {OLD} turns",), (OLD,)),
-}
+_NAMES = {"recent": "Recent", "middle": "Older", "old": "Old"}
 _SOURCES = {
     "system": "the system prompt",
     "user": "the user's words",
@@ -280,7 +275,7 @@ _SOURCES = {
     "call": "an earlier call",
     "result": "a tool's result",
 }
-_LAST = {age: f"last mentioned {turns} before the call" for age, (*_, turns, _) in _AGES.items()}
+_LAST = {age: f"last mentioned {turns} before the call" for age, (turns, _) in AGES.items()}
 
 METRICS: Mapping[str, Metric] = {
     metric.key: metric
@@ -350,7 +345,7 @@ METRICS: Mapping[str, Metric] = {
                 f"Recall of arguments {_LAST[age]}.",
                 Demands("call", *limits),
             )
-            for age, (_, old, _, limits) in _AGES.items()
+            for age, (old, limits) in AGES.items()
         ),
         _recall(
             "state_recall",
@@ -402,7 +397,7 @@ METRICS: Mapping[str, Metric] = {
                 f"{name} values right, of those right with the full cache",
                 f"Of values {_LAST[age]}.",
             )
-            for age, (name, *_) in _AGES.items()
+            for age, name in _NAMES.items()
         ),
         *(
             _right(
@@ -418,7 +413,7 @@ METRICS: Mapping[str, Metric] = {
         ),
         *(
             _of_answers(f"nats_{age}", f"{name} values", f"{_LIKELIHOOD} of values {_LAST[age]}.")
-            for age, (name, *_) in _AGES.items()
+            for age, name in _NAMES.items()
         ),
         _of_answers(
             "kl", "KL", "Kullback-Leibler divergence from the full cache's prediction, per token."

@@ -8,7 +8,7 @@ import pytest
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.transcripts import SPAN_KINDS
-from fdkvc.experiments.arguments import AGES, ANY, SOURCE_RECALL, forgotten, source_recall
+from fdkvc.experiments.arguments import AGE_LABELS, ANY, SOURCE_RECALL, forgotten, source_recall
 from fdkvc.experiments.replay import ARGUMENTS, Replay, replay, replay_arguments
 from fdkvc.experiments.summary import mean_table
 from fdkvc.kinds.replay import ReplayRun, forgotten_text
@@ -74,7 +74,7 @@ def test_sources_and_ages_divide_the_arguments() -> None:
     every = int(case[(case.source == ANY) & (case.age == ANY)].arguments.iloc[0])
     assert case[(case.source != ANY) & (case.age == ANY)].arguments.sum() == every
     assert case[(case.source != ANY) & (case.age != ANY)].arguments.sum() == every
-    assert set(case.age) <= set(AGES)
+    assert set(case.age) <= set(AGE_LABELS)
 
 
 def test_what_was_forgotten_is_sorted_by_how_long_ago_it_was_given() -> None:

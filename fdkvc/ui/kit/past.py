@@ -39,14 +39,13 @@ def finished_dialogs(run: Any) -> tuple[int, int]:
 def show_benchmarks_compared(page: str, one: Any, other: Any) -> None:
     """Show the differences of two runs of scenarios."""
     table = runs_table(one.results, other.results)
+    if not same_dialogs(one.results, other.results):
+        st.info("These runs have different dialogs: compare runs of the same seed and world.")
+        return
     if table.empty:
         st.info("These runs have no scenario, policy and metric in common.")
         return
-    st.markdown(
-        "Both runs have the same dialogs: differences are paired over those that both finished."
-        if same_dialogs(one.results, other.results)
-        else "The runs have different dialogs: their means are compared."
-    )
+    st.markdown("Differences are paired over the dialogs that both runs finished.")
     st.dataframe(compared(table), hide_index=True, key=f"{page}/runs-table", height="content")
     tests = int(table.p_holm.notna().sum())
     if tests:
