@@ -192,17 +192,17 @@ def test_a_run_that_is_cancelled_amid_a_dialog_leaves_it_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(replay_module, "CHUNK_NUMBERS", 1)
-    stop, bounded = threading.Event(), []
+    stop, begun = threading.Event(), []
 
-    def last(recording: Recording, *_: object) -> float:
-        bounded.append(recording)
+    def stopping(*arguments: Any, **more: Any) -> Any:
+        begun.append(arguments)
         stop.set()
-        return 1.0
+        return simulate(*arguments, **more)
 
-    monkeypatch.setattr(replay_module, "most_evidence", last)
+    monkeypatch.setattr(replay_module, "simulate", stopping)
 
     assert replay(SMALL, RECORDINGS, workers=1, cancelled=stop).empty
-    assert len(bounded) == 1
+    assert len(begun) == 1
 
 
 def test_files_and_text_hold_every_table() -> None:

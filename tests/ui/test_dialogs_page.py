@@ -605,7 +605,7 @@ def test_a_verdict_is_partial_then_whole() -> None:
     file = shipped_file("rental")
     texts = tuple(dataclasses.replace(file.transcripts[0], name=f"{at}") for at in range(3))
     several = dataclasses.replace(file, transcripts=texts, digest="three")
-    settings = Replay((policy_named("fifo"),), (64,), best=False)
+    settings = Replay((policy_named("fifo"),), (64,))
     steps: list[Any] = []
     whole = judge_file(
         FileRun(settings, several.key, None, several), workers=1, on_progress=steps.append
