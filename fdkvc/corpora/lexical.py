@@ -15,13 +15,12 @@ from typing import Any, Self, overload
 
 import numpy as np
 from numpy.random import SFC64, Generator, SeedSequence
-from numpy.typing import NDArray
 
 from fdkvc.attention import Floats
 from fdkvc.corpora.recordings import Recording, Token
 from fdkvc.corpora.token_traits import word_surprisal
 from fdkvc.corpora.transcripts import Transcript, word_spans
-from fdkvc.limits import MAX_NAME_CHARACTERS
+from fdkvc.limits import MAX_CACHED_WORDS, MAX_NAME_CHARACTERS
 from fdkvc.parameters import SEED
 from fdkvc.synthetic.scenarios import World
 
@@ -119,49 +118,20 @@ def word_vectors(words: Sequence[str], seed: int = 0, dimension: int = 64) -> Fl
     >>> bool((rome == again).all()), abs(float(rome @ paris)) < 0.5
     (True, True)
     """
-    texts = (word.casefold().encode("utf-8", "replace") for word in words)
-    digests = b"".join(hashlib.sha256(text).digest() for text in texts)
-    hashes = np.frombuffer(digests, "<u4").astype(np.uint32).reshape(-1, 8)
-    generator, vectors = Generator(SFC64()), np.empty((len(words), dimension), np.float32)
-    state = {"bit_generator": "SFC64", "has_uint32": 0, "uinteger": 0}
-    for vector, numbers in zip(vectors, _states(hashes, seed), strict=True):
-        generator.bit_generator.state = state | {"state": {"state": numbers}}
-        generator.standard_normal(out=vector, dtype=np.float32)
-        vector /= np.sqrt(vector @ vector)
+    vectors = np.empty((len(words), dimension), np.float32)
+    for vector, word in zip(vectors, words, strict=True):
+        vector[:] = _word_vector(word.casefold(), seed, dimension)
     return vectors
 
 
-def _states(hashes: NDArray[np.uint32], seed: int) -> NDArray[np.uint64]:
-    """Return the states of ``SFC64(SeedSequence([seed, *row]))`` for rows of hashes (n, 4).
-
-    NumPy's algorithms, on all rows at once.
-    """
-    constant = 0x43B0D7E5
-
-    def hashed(words: Any, factor: int = 0x931E8875) -> Any:
-        nonlocal constant
-        words, constant = words ^ np.uint32(constant), constant * factor % 2**32
-        words = words * np.uint32(constant)
-        return words ^ words >> 16
-
-    def mixed(words: Any, others: Any) -> Any:
-        words = words * np.uint32(0xCA01F9DD) - hashed(others) * np.uint32(0x4973F715)
-        return words ^ words >> 16
-
-    entropy = [np.full(len(hashes), seed, np.uint32), *hashes.T]
-    pool = [hashed(words) for words in entropy[:4]]
-    for source in range(4):
-        for place in {*range(4)} - {source}:
-            pool[place] = mixed(pool[place], pool[source])
-    for words in entropy[4:]:
-        pool = [mixed(others, words) for others in pool]
-    constant = 0x8B51F9DD
-    halves = [hashed(pool[at % 4], 0x58F38DED).astype(np.uint64) for at in range(6)]
-    a, b, c = (low | high << 32 for low, high in zip(halves[::2], halves[1::2], strict=True))
-    for count in range(1, 13):
-        drawn = a + b + np.uint64(count)
-        a, b, c = b ^ b >> 11, c + (c << 3), (c << 24 | c >> 40) + drawn
-    return np.stack([a, b, c, np.full(len(hashes), 13, np.uint64)], axis=1)
+@lru_cache(maxsize=MAX_CACHED_WORDS)
+def _word_vector(word: str, seed: int, dimension: int) -> Floats:
+    """Return the unit vector of a word in lower case (d,)."""
+    digest = hashlib.sha256(word.encode("utf-8", "replace")).digest()
+    entropy = [seed, *np.frombuffer(digest, "<u4").tolist()]
+    vector = Generator(SFC64(SeedSequence(entropy))).standard_normal(dimension, np.float32)
+    drawn: Floats = vector / np.sqrt(vector @ vector)
+    return drawn
 
 
 @lru_cache(maxsize=4)

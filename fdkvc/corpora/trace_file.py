@@ -333,7 +333,7 @@ def _read_arrays(file: IO[bytes], most_bytes: int) -> dict[str, NDArray[Any]]:
             arrays = {name: _read_array(archive, info, name) for name, info in members.items()}
     except (zipfile.BadZipFile, UnicodeDecodeError) as error:
         raise ValueError(f"the file is not an .npz archive: {error_reason(error)}") from None
-    except (EOFError, OSError, NotImplementedError, RuntimeError, zlib.error) as error:
+    except (EOFError, OSError, NotImplementedError, zlib.error) as error:
         raise ValueError(f"the archive is broken: {error_reason(error)}") from None
     for name in {*OPTIONAL} - {*arrays, "surprisal"}:
         kind, (axis,) = SHAPES[name]
@@ -355,6 +355,8 @@ def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     for info in members:
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise ValueError(f"{info.filename} has an unsupported compression")
+        if info.flag_bits & 1:
+            raise ValueError(f"{info.filename} is encrypted")
     return {name: archive.getinfo(f"{name}.npy") for name in wanted}
 
 

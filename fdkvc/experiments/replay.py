@@ -291,10 +291,3 @@ def _calls_need(recording: Recording) -> list[tuple[Any, ...]]:
         more = dialog.span_kind(turn, start), turn, demand.age
         needs.append((*what, *more) if demand.kind == "call" else ())
     return needs
-
-
-def cluster_means(replayed: pd.DataFrame) -> pd.DataFrame:
-    """Return the mean over the dialogs of each cluster: its columns, `n` and `mean`."""
-    by = [name for name in REPLAYED if name not in ("dialog", "value")]
-    values = replayed[replayed.value.notna()].groupby(by, sort=False).value
-    return values.agg(["size", "mean"]).reset_index().rename(columns={"size": "n"})

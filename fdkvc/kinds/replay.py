@@ -33,7 +33,6 @@ from fdkvc.experiments.plan import (
 )
 from fdkvc.experiments.replay import (
     Replay,
-    cluster_means,
     replay_arguments,
     transcripts_of,
 )
@@ -169,7 +168,6 @@ class ReplayRun(Run):
             "replay.csv": self.table,
             "replay_summary.csv": mean_table(self.table),
             "replay_paired.csv": paired_differences(self.table, self.baseline),
-            "replay_services.csv": cluster_means(self.table),
             "replay_sources.csv": self.sources,
             "replay_forgotten.csv": self.forgotten,
         }

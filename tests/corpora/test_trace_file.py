@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import re
 import struct
 import tracemalloc
 import zipfile
@@ -57,6 +58,12 @@ def archive(members: dict[str, Any], compression: int = zipfile.ZIP_DEFLATED) ->
                 value = buffer.getvalue()
             made.writestr(f"{name}.npy", value)
     return file.getvalue()
+
+
+def encrypted(content: bytes) -> bytes:
+    """Mark every member of an archive as encrypted, in its central directory."""
+    head, entries = content[: (at := content.index(b"PK\x01\x02"))], content[at:]
+    return head + re.sub(rb"(?s)(PK\x01\x02.{4}).", rb"\1\x01", entries)
 
 
 def changed(**members: Any) -> bytes:
@@ -252,6 +259,7 @@ def test_a_name_that_is_given_again_is_numbered_as_in_other_files() -> None:
         (archive({}), "the file must have one array version"),
         (changed(extra=np.zeros(3)), "the file has 29 arrays, but a trace has 28"),
         (archive(FULL, zipfile.ZIP_BZIP2), "has an unsupported compression"),
+        (encrypted(archive(FULL)), "version.npy is encrypted"),
         (changed(version=np.int64(2)), "version is 2, but only 1 can be read"),
         (changed(version=np.array([1])), "version has 1 axes, but must have 0"),
         (changed(heads=np.array([0.0])), "heads has the type <f8, but must be whole numbers"),

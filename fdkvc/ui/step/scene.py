@@ -57,7 +57,9 @@ def show(page: str, run: Run, write: Callable[[], None]) -> Callable[[], None]:
 
 
 def metrics(page: str, run: Run, turn: int) -> None:
-    """Show the metrics over the turns."""
+    """Show the metrics over the turns, if the dialog has topics."""
+    if not run.metrics:
+        return
     spec = timeline.metrics_spec(run.dialogs.turns, run.metrics, page_theme())
     data = {"metrics": _metrics_data(run), "changes": changes(run)}
     chart = with_data(spec, {**data, "cursor": timeline.cursor_data(turn)})
