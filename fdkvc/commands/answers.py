@@ -13,8 +13,7 @@ from fdkvc.commands.console import (
     warn_no_effect,
     without_library_warnings,
 )
-from fdkvc.commands.dialogs import NO_TRANSFORMERS, read_sources, record_all
-from fdkvc.corpora.trace_file import trace_bytes
+from fdkvc.commands.dialogs import NO_TRANSFORMERS, read_sources
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.answers import CUT_TEXT, FULL, Answers
 from fdkvc.experiments.finished import Finished
@@ -22,7 +21,6 @@ from fdkvc.experiments.jobs import Execution, Progress
 from fdkvc.files.options import settings_from
 from fdkvc.files.write import check_folder
 from fdkvc.kinds.answers import AnswersRun, answers_key, readable_dialogs, small_model
-from fdkvc.kinds.sources import skipped_text
 from fdkvc.lm.head_recordings import encode_dialog
 from fdkvc.lm.language_model import AnyModel
 from fdkvc.lm.tokens import MARKED
@@ -51,8 +49,6 @@ def live(options: Namespace) -> None:
     settings, baseline = _settings(options)
     if not settings.policies:
         raise ValueError("live needs at least one policy besides cut-text")
-    if options.trace and settings.every is not None:
-        raise ValueError("--trace and --every do not go together: a trace holds whole turns")
     if options.engine == "llama.cpp":
         _live_llama(options, settings, baseline)
         return
@@ -62,7 +58,6 @@ def live(options: Namespace) -> None:
         from fdkvc.live.cache import check_within_a_cache
         from fdkvc.live.cost import measure_cost
         from fdkvc.live.loop import load_live
-        from fdkvc.live.recorded import record_dialog
     except ImportError as error:
         raise ValueError(f"live needs {error.name}: {NO_TRANSFORMERS}") from None
     for policy in settings.policies:
@@ -89,17 +84,7 @@ def live(options: Namespace) -> None:
                 Progress(done, total, "of the timing", perf_counter() - began)
             ),
         )
-    more: dict[str, bytes] = {}
-    if options.trace:
-        first = settings.policies[0], settings.budgets[0], settings.decides
-        recorded, skipped = record_all(
-            lambda dialog: record_dialog(model.evicting(*first, record=True), dialog), transcripts
-        )
-        if skipped:
-            warn(skipped_text(skipped))
-        if recorded:
-            more["trace.npz"] = trace_bytes(recorded)
-    finish(options, replace(run, cost=cost), more)
+    finish(options, replace(run, cost=cost))
     finished.remove()
 
 
@@ -114,8 +99,6 @@ def _live_llama(options: Namespace, settings: Answers, baseline: str) -> None:
         ) from None
     for policy in settings.policies:
         check_by_text(policy)
-    if options.trace:
-        raise ValueError("--trace needs vectors, which llama.cpp does not give")
     with progress() as on_progress:
         model = load_llama(options.model, positions=options.positions)
         model.evicting(settings.policies[0], 1, settings.decides)

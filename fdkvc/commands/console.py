@@ -10,7 +10,7 @@ import threading
 import unicodedata
 import warnings
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO
@@ -99,13 +99,13 @@ def print_results(text: str, out: str | None = None) -> None:
     flush(f"{text}\n" if out is None else f"{text}\n\nWritten to {out}\n")
 
 
-def finish(options: Namespace, run: Run, more: Mapping[str, bytes] | None = None) -> None:
-    """Write the files of a run, and more, to the folder of ``--out``, if any; print its results."""
+def finish(options: Namespace, run: Run) -> None:
+    """Write the files of a run to the folder of ``--out``, if any; print its results."""
     from fdkvc.files.write import write_files
 
     text = run.text
     if options.out is not None:
-        write_files(options.out, {**run.files, **(more or {})})
+        write_files(options.out, run.files)
     print_results(text, options.out)
 
 

@@ -84,11 +84,10 @@ def capture(options: Namespace) -> None:
     recordings, skipped = record_all(
         lambda dialog: [record_layer(model, dialog, options.layer, options.heads)],
         transcripts,
-        options.half,
     )
     if not recordings:
         raise ValueError(skipped[0])
-    write_files(out.parent, {out.name: trace_bytes(recordings, options.half)})
+    write_files(out.parent, {out.name: trace_bytes(recordings)})
     first = recordings[0]
     tokens = sum(recording.starts[-1] for recording in recordings)
     text = (
@@ -114,7 +113,6 @@ def read_sources(options: Namespace) -> Sources:
 def record_all(
     record: Callable[[Transcript], Sequence[Recording]],
     transcripts: Sequence[Transcript],
-    half: bool = False,
 ) -> tuple[list[Recording], list[str]]:
     """Return the recordings that fit into one trace file, and why other dialogs are skipped."""
     began = perf_counter()
@@ -129,7 +127,7 @@ def record_all(
                 skipped.append(str(error))
                 recorded = []
             for recording in recorded:
-                size = trace_size(recording, half)
+                size = trace_size(recording)
                 total = size if total is None else total + size
             try:
                 if total is not None:

@@ -181,7 +181,6 @@ def build_parser() -> argparse.ArgumentParser:
     capture.option("--dialogs", "FILE", f"{FORMATS}; {EXAMPLES}")
     capture.option("--layer", "L", "layer to record, from 0", type=read_value, required=True)
     capture.several("--heads", "N", "heads to record; default: all", type=read_value)
-    capture.flag("--half", "round vectors to 16 bits, for half the size")
     capture.option("--out", "FILE", "write this trace file, such as trace.npz", required=True)
 
     answers = command("answers", "measure what a model's answers lose when policies evict")
@@ -199,8 +198,6 @@ def build_parser() -> argparse.ArgumentParser:
     live.option("--pool", "HOW", "score of heads that decide together: mean or max", default="mean")
     positions = "kept: rotary positions stay; slots: they are renumbered without gaps"
     live.option("--positions", "HOW", positions, default="kept")
-    layers = "also write trace.npz: all layers under the first policy and budget; not with --every"
-    live.flag("--trace", layers)
     for of in (answers, live):
         of.option("--dialogs", "FILE", f"{FORMATS}; {EXAMPLES}")
         of.tools()

@@ -38,9 +38,6 @@ from fdkvc.parameters import check_most
 
 VERSION = 1
 
-LARGEST_HALF = float(np.finfo(np.float16).max)
-"""The largest 16-bit float: 65,504."""
-
 Arrays = Mapping[str, NDArray[Any]]
 
 SHAPES: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -110,11 +107,11 @@ GROWING = "DTNQM"
 # ------------------------------------------------------------------------------- writing
 
 
-def trace_bytes(recordings: Sequence[Recording], half: bool = False) -> bytes:
+def trace_bytes(recordings: Sequence[Recording]) -> bytes:
     """Return a trace file of recordings of the same heads and dimensions, with different names.
 
-    `half` rounds vectors to 16 bits, for half the size; arrays with larger numbers keep 32. Raises
-    a ValueError if there are none, they differ in heads or source, or the file would be too large.
+    Raises a ValueError if there are none, they differ in heads or source, or the file would be too
+    large.
     """
     if not recordings:
         raise ValueError("there are no recordings to write")
@@ -124,7 +121,7 @@ def trace_bytes(recordings: Sequence[Recording], half: bool = False) -> bytes:
             raise ValueError("the recordings are not of the same heads of the same model")
         if (recording.surprisal is None) != (first.surprisal is None):
             raise ValueError("only some of the recordings have surprisal")
-    arrays = _arrays_of(recordings, half)
+    arrays = _arrays_of(recordings)
     _size_of(arrays).check()
     file = io.BytesIO()
     np.savez_compressed(file, allow_pickle=False, **arrays)
@@ -164,9 +161,9 @@ class TraceSize:
         check_most("the trace has", self.bytes, "bytes", MAX_TRACE_BYTES)
 
 
-def trace_size(recording: Recording, half: bool = False) -> TraceSize:
-    """Return the size of a recording in a trace file; for `half` see `trace_bytes`."""
-    return _size_of(_arrays_of([recording], half))
+def trace_size(recording: Recording) -> TraceSize:
+    """Return the size of a recording in a trace file."""
+    return _size_of(_arrays_of([recording]))
 
 
 def _size_of(arrays: Arrays) -> TraceSize:
@@ -179,7 +176,7 @@ def _size_of(arrays: Arrays) -> TraceSize:
     return TraceSize(lengths, {name: array.itemsize for name, array in arrays.items()})
 
 
-def _arrays_of(recordings: Sequence[Recording], half: bool) -> dict[str, Any]:
+def _arrays_of(recordings: Sequence[Recording]) -> dict[str, Any]:
     transcripts = [recording.transcript for recording in recordings]
     turns = [turn for transcript in transcripts for turn in transcript.turns]
     tokens = [token for recording in recordings for turn in recording.tokens for token in turn]
@@ -194,8 +191,7 @@ def _arrays_of(recordings: Sequence[Recording], half: bool) -> dict[str, Any]:
 
     def joined(name: str, axis: int, step: int = 1) -> NDArray[Any]:
         parts = [getattr(recording, name)[::step] for recording in recordings]
-        fits = half and max(float(np.abs(part).max()) for part in parts) <= LARGEST_HALF
-        return np.concatenate(parts, axis=axis).astype(np.float16 if fits else np.float32)
+        return np.concatenate(parts, axis=axis).astype(np.float32)
 
     sharing = _sharing(recordings)
     columns: dict[str, Any] = {

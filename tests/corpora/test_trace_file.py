@@ -139,15 +139,6 @@ def test_a_file_may_lack_surprisal_and_a_policy_that_weighs_it_says_so() -> None
         trace_bytes([RECORDINGS[0], without[1]])
 
 
-def test_half_precision_rounds_and_is_smaller() -> None:
-    half = trace_bytes(RECORDINGS, half=True)
-    (first, _) = read(half)
-
-    assert len(half) < 0.6 * len(CONTENT)
-    assert first.keys.dtype == np.float32
-    np.testing.assert_allclose(first.keys, RECORDINGS[0].keys, rtol=1e-3, atol=1e-4)
-
-
 def shared(groups: tuple[int, ...], values_too: bool = True) -> list[Recording]:
     """Return recordings with heads of which these groups have the same keys."""
     found = []
@@ -186,27 +177,12 @@ def test_what_heads_share_is_stored_once(
             np.testing.assert_array_equal(getattr(one, name), getattr(other, name), strict=True)
 
 
-def test_numbers_beyond_half_precision_stay_whole() -> None:
-    embeddings = SMALL[0].embeddings.copy()
-    embeddings[0, 0] = 70_000
-    (large, other) = read(
-        trace_bytes([dataclasses.replace(SMALL[0], embeddings=embeddings), SMALL[1]], half=True)
-    )
-
-    np.testing.assert_array_equal(large.embeddings, embeddings)
-    np.testing.assert_array_equal(other.embeddings, SMALL[1].embeddings)
-    assert not np.array_equal(large.keys, SMALL[0].keys)  # which are rounded
-
-
 def test_how_large_a_file_becomes_is_known_as_it_grows() -> None:
     grown = trace_size(RECORDINGS[0]) + trace_size(RECORDINGS[1])
 
     assert grown.bytes == sum(array.nbytes for array in arrays().values())
     assert grown.lengths["D"] == 2
     grown.check()
-    assert (
-        trace_size(RECORDINGS[0], half=True) + trace_size(RECORDINGS[1], half=True)
-    ).bytes < grown.bytes
     many = sum([trace_size(RECORDINGS[0])] * 2000, trace_size(RECORDINGS[0]))
     with pytest.raises(ValueError, match=r"^the trace has 2,001 dialogs, but at most 2,000 are"):
         many.check()

@@ -637,7 +637,7 @@ def test_the_command_writes_what_its_document_says(
     folder, out = write_model(tmp_path / "a model"), tmp_path / "out"
     few = ("--policies", "fifo", "h2o", "cut-text", "--budgets", "8")
     files = ("--model", folder, "--dialogs", tmp_path / "chat.json", *few)
-    how = ("--pool", "max", "--positions", "slots", "--trace")
+    how = ("--pool", "max", "--positions", "slots")
     assert run("live", *files, *how, "--out", out) == 0
 
     said, beside = capsys.readouterr()
@@ -656,16 +656,9 @@ def test_the_command_writes_what_its_document_says(
     about = json.loads((out / "run.json").read_text())["parameters"]["model"]
     assert (about["pool"], about["positions"]) == ("max", "slots")
     assert about["transformers"] == transformers.__version__
-    recordings = read_trace_file(io.BytesIO((out / "trace.npz").read_bytes()))
-    assert [len(each.heads) for each in recordings] == [4] * 4
-    keys = recordings[0].keys
-    assert (keys[0] == keys[1]).all()
-    assert not (keys[1] == keys[2]).all()
 
     assert run("live", *files, "--every", 3, "--out", tmp_path / "often") == 0
-    assert sorted(path.name for path in (tmp_path / "often").iterdir()) == [
-        name for name in written if name != "trace.npz"
-    ]
+    assert sorted(path.name for path in (tmp_path / "often").iterdir()) == written
     assert json.loads((tmp_path / "often/run.json").read_text())["parameters"]["every"] == 3
 
 
@@ -701,14 +694,14 @@ def test_the_command_shows_its_progress_from_the_start_and_no_warning_of_the_lib
 def test_the_command_reads_an_agents_conversation(tmp_path: Path) -> None:
     (tmp_path / "agent.json").write_bytes(encoded(TALKS["tau-bench"]))
     files = ("--model", write_model(tmp_path / "model"), "--dialogs", tmp_path / "agent.json")
-    few = ("--policies", "fifo", "h2o", "--budgets", "32", "--trace")
+    few = ("--policies", "fifo", "h2o", "--budgets", "32")
     assert run("live", *files, *few, "--out", tmp_path / "out") == 0
 
     (dialog,) = read_file(tmp_path / "agent.json")
     answers = pd.read_csv(tmp_path / "out/answers.csv")
     assert {*answers.dialog} == {dialog.name}
     assert {*answers.services} == {"task 4"}
-    for recording in read_trace_file(io.BytesIO((tmp_path / "out/trace.npz").read_bytes())):
+    for recording in record_dialog(load_live(tmp_path / "model").full(record=True), dialog):
         found = recording.transcript
         assert [turn.speaker for turn in found.turns].count("call") == len(dialog.calls) == 3
         assert {kind for _, kind in recording.spans} == {*SPAN_KINDS}
@@ -731,7 +724,6 @@ def test_the_command_reads_an_agents_conversation(tmp_path: Path) -> None:
     [
         (["--model", "nowhere"], "the model 'nowhere' cannot be loaded: there is no such folder"),
         (["--pool", "sum"], "pool is 'sum', but must be one of mean, max"),
-        (["--trace", "--every", "3"], "--trace and --every do not go together: a trace holds"),
         # What no cache can do is said before a model is looked for.
         (
             ["--model", "nowhere", "--policies", "fifo", "retrieval"],

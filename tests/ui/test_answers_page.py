@@ -18,17 +18,15 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from fdkvc.commands.main import main
-from fdkvc.corpora.formats import EXAMPLES, read_transcripts
-from fdkvc.corpora.lexical import lexical_recording
+from fdkvc.corpora.formats import EXAMPLES
 from fdkvc.corpora.model_text import Writer
-from fdkvc.corpora.trace_file import trace_bytes
 from fdkvc.explain.answer_causes import grade_call
 from fdkvc.limits import MAX_TURNS, MAX_WRITTEN_TOKENS
 from fdkvc.lm.chat import Chat
 from fdkvc.report.answer import call_html
 from fdkvc.ui.answers import choices, conversation, scene
 from fdkvc.ui.answers.conversation import FULL, Answered, answer_of
-from fdkvc.ui.answers.measured import OTHERWISE, damage_rows
+from fdkvc.ui.answers.measured import damage_rows
 from fdkvc.ui.kit.fields import hold
 from fdkvc.ui.kit.markdown import plain
 from tests.app_pages import check_specs, html, link_of, open_page, press, settled, specs, told
@@ -168,23 +166,6 @@ def test_the_folder_of_a_live_run_is_opened(tmp_path: Path) -> None:
     assert (damage["mean"] >= 0).all(), "fewer exact calls are damage"
     for each in specs(app):
         json.dumps({**each, "datasets": {}}, allow_nan=False)
-    assert "also choose its trace.npz" in words_of(app)
-    (said, *_) = read_transcripts(dialogs.read_bytes(), dialogs.name)
-    trace = ("trace.npz", trace_bytes([lexical_recording(said)]), "application/zip")
-    about = json.loads((out / "run.json").read_text())
-    about["parameters"]["decides"] = "model"
-    together = ("run.json", json.dumps(about).encode(), "application/json")
-    app.file_uploader[0].set_value([together, *files[1:], trace]).run()
-    assert OTHERWISE in words_of(app)
-    app.file_uploader[0].set_value([*files, trace]).run()
-    assert OTHERWISE not in words_of(app)
-    play = press(app, "Play its trace on the stage")
-    assert play.title[0].value == "Dialogs"
-    kept = {"dialogs/uploaded": play.session_state["dialogs/uploaded"]}
-    stage = open_page("dialogs", kept, **play.query_params)  # as the app does with a link
-    link = link_of(stage)
-    assert (link["file"], link["policies"], link["budget"]) == ("own", "fifo", "20")
-    assert stage.selectbox(key="dialogs/dialog").options == [said.name]
 
 
 def test_damage_is_shown_over_turns_and_by_layer_and_head() -> None:

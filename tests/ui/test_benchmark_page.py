@@ -146,7 +146,7 @@ def test_the_figures_are_drawn(ran: AppTest) -> None:
 
 def test_files_are_offered(ran: AppTest) -> None:
     labels = [button.proto.label for button in ran.get("download_button")]
-    for name in ("Everything as a ZIP", "run.json", "summary.csv", "claims.csv", "tables.tex"):
+    for name in ("Everything as a ZIP", "run.json", "summary.csv", "claims.csv", "tables.md"):
         assert name in labels
 
 

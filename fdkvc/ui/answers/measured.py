@@ -9,32 +9,21 @@ import streamlit as st
 
 from fdkvc.charts.results import budgets_chart, dots_chart
 from fdkvc.charts.theme import Spec
-from fdkvc.experiments.answers import CUT_TEXT, FULL, Answers
+from fdkvc.experiments.answers import CUT_TEXT, FULL
 from fdkvc.files.record import Record, version_words
 from fdkvc.grid import Grid, figures, pivot
 from fdkvc.kinds.answers import cost_grid
-from fdkvc.lm.head_eviction import DECIDES
 from fdkvc.policies import read_policy
-from fdkvc.policies.pyramid import Pyramid
-from fdkvc.policies.wrapper import inside
 from fdkvc.run.metrics import METRICS, Metric, metrics_of
 from fdkvc.ui.answers.choices import BY, MEASURE
-from fdkvc.ui.dialogs.choices import DIGITS, OWN, POLICIES, keep_file
-from fdkvc.ui.dialogs.files import DialogFile, read_dialog_file
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import brought_run, show_chart
 from fdkvc.ui.kit.fields import problems
 from fdkvc.ui.kit.frame import page_theme, panel, show_grid, side_by_side
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.words import count, sentence
+from fdkvc.words import count
 
 COSTS = "live_cost.csv"
-
-OTHERWISE = (
-    "On the stage each layer decides by itself, within the same budget, by mean scores and with "
-    "positions as read. This run decided differently, so the stage may show other evictions."
-)
-
 
 TABLES = ("answers_summary.csv", "answers_paired.csv")
 """Tables of a run."""
@@ -124,7 +113,6 @@ def show_measured(page: str) -> Mapping[str, pd.DataFrame]:
             "Ratios are to the cache without eviction."
         )
         show_grid(cost_grid(opened.tables[COSTS], _title), "Cost of each cache")
-    _offer_trace(page, opened)
     return opened.tables
 
 
@@ -132,47 +120,11 @@ def _open_run(page: str) -> OpenedRun | None:
     """Let the user open the folder of a run; return its results, None without one."""
     label = "The files of a folder that fdkvc live or answers wrote, with its run.json"
     try:
-        run = brought_run(f"{page}/own", label, "answers", timed=(COSTS,), trace=True)
+        run = brought_run(f"{page}/own", label, "answers", timed=(COSTS,))
         return None if run is None else opened(run)
     except ValueError as error:
         problems(f"These files cannot be shown: {error}.")
     return None
-
-
-def _offer_trace(page: str, opened: OpenedRun) -> None:
-    """Offer to play the trace that was opened with a run, or say how to get one."""
-    traces = [file for file in st.session_state[f"{page}/own"] if file.name.endswith(".npz")]
-    if not traces:
-        st.caption("To play it on the stage, also choose its trace.npz, which --trace writes.")
-        return
-    if _replays_otherwise(opened.run):
-        st.caption(OTHERWISE)
-    if st.button("Play its trace on the stage", icon=":material/play_circle:", type="primary"):
-        try:
-            _play(opened.run.settings, read_dialog_file(traces[-1].getvalue(), traces[-1].name))
-        except ValueError as error:
-            problems(sentence(str(error)))
-
-
-def _replays_otherwise(run: Record) -> bool:
-    """Whether the stage cannot decide as the run did."""
-    settings, model = run.settings, run.about["model"]
-    return (
-        settings.decides == "model"
-        or model.get("pool") == "max"
-        or model.get("positions") == "slots"
-        or any(isinstance(policy, Pyramid) for policy in inside(settings.policies[0]))
-    )
-
-
-def _play(settings: Answers, trace: DialogFile) -> None:
-    """Open a run's trace under the policy and the budget that it was recorded with."""
-    keep_file("dialogs", trace)
-    link = {"file": OWN, "sha": trace.digest[:DIGITS], "budget": f"{settings.budgets[0]}"}
-    link["policies"] = POLICIES.written((settings.policies[0].name,))
-    if settings.decides != DECIDES.default:
-        link["heads"] = "together"
-    st.switch_page("pages/dialogs.py", query_params=link)
 
 
 def _summary(opened: OpenedRun) -> str:

@@ -16,7 +16,7 @@ from fdkvc.files.export import as_zip
 from fdkvc.files.record import Record
 from fdkvc.kinds import read_run
 from fdkvc.kinds.base import Run
-from fdkvc.limits import MAX_RUN_JSON_BYTES, MAX_TRACE_UPLOAD_MEGABYTES
+from fdkvc.limits import MAX_RUN_JSON_BYTES
 from fdkvc.ui.kit.fields import pick
 from fdkvc.ui.kit.frame import page_theme
 from fdkvc.ui.kit.lru import cached
@@ -151,7 +151,6 @@ STUDY = {
     "alignment_differences.csv": "paired differences of FD-KVC and H2O in these",
     "dialogs.csv": "every number of every dialog",
     "tables.md": "the paper's tables, measured, as Markdown",
-    "tables.tex": "the same as LaTeX",
 }
 CONTENT = STUDY | {
     "sweep.csv": "mean and interval of each metric under every setting",
@@ -168,18 +167,16 @@ def files_of(run: Run) -> Mapping[str, str]:
     return run.files
 
 
-def brought_run(
-    key: str, label: str, *kinds: str, timed: Sequence[str] = (), trace: bool = False
-) -> Record | None:
+def brought_run(key: str, label: str, *kinds: str, timed: Sequence[str] = ()) -> Record | None:
     """Let the user open a ``run.json`` with its tables; raise a ValueError if it is invalid.
 
-    Timed tables are taken without a digest, as no run repeats them; a trace may come with them.
+    Timed tables are taken without a digest, as no run repeats them.
     """
     loaded = st.file_uploader(
         plain(label),
-        type=["json", "csv", *(["npz"] if trace else [])],
+        type=["json", "csv"],
         key=key,
-        max_upload_size=MAX_TRACE_UPLOAD_MEGABYTES if trace else 1,
+        max_upload_size=1,
         accept_multiple_files=True,
     )
     if not loaded:
