@@ -28,7 +28,6 @@ from fdkvc.attention import (
     softmax,
 )
 from fdkvc.limits import MAX_QUERY_LOGITS
-from fdkvc.parameters import check_count
 
 BY_TOKEN = (
     *("embeddings", "keys", "values", "topic_bits"),
@@ -249,8 +248,8 @@ class DialogBatch:
         if token.size * tokens > MAX_QUERY_LOGITS:
             raise ValueError(
                 f"turn {turn} has {token.size:,} queries over {tokens:,} tokens, but a policy that "
-                f"looks at each query computes at most {MAX_QUERY_LOGITS:,} products at once: read "
-                "long turns in parts (--chunk), or choose another policy"
+                f"looks at each query computes at most {MAX_QUERY_LOGITS:,} products at once: "
+                "choose another policy"
             )
         scale = np.float32(1 / np.sqrt(self.keys.shape[-1]))
         rows = np.arange(self.rows)[:, None]
@@ -329,41 +328,6 @@ class DialogBatch:
             for bits in patterns.tolist()
         ]
         return np.array(words, object)[which]
-
-    def in_parts(self, tokens: int) -> tuple[DialogBatch, Ints]:
-        """Return the dialogs with their turns in parts of so many tokens, each a turn of its own.
-
-        Also return the last part of each turn (B, T); turns beyond a row's end repeat its last.
-
-        Examples
-        --------
-        >>> from fdkvc import SCENARIOS, generate
-        >>> parts, last = generate(SCENARIOS["shift"]).in_parts(20)
-        >>> parts.bounds[0, :4].tolist(), last[0, :3].tolist()
-        ([0, 20, 32, 52], [1, 3, 5])
-        """
-        check_count("the number of tokens in a part", tokens)
-        counts = np.where(self.in_turns, np.maximum(-(-np.diff(self.bounds) // tokens), 1), 0)
-        last = np.cumsum(counts, axis=1) - 1
-        part = np.arange(int(last.max()) + 1)
-        padding = part > last[:, -1:]
-        turn = np.stack([np.searchsorted(ends[:-1], part) for ends in last])  # of each part
-
-        def of_turn(column: Ints) -> Ints:
-            return np.take_along_axis(column, turn, axis=1)
-
-        first = of_turn(self.bounds) + (part - of_turn(last - counts + 1)) * tokens
-        end, speakers = self.bounds[:, -1:], self.speakers
-        if speakers is not None:
-            speakers = np.where(padding, -1, of_turn(speakers))
-        parts = dataclasses.replace(
-            self,
-            bounds=np.concatenate([np.where(padding, end, first), end], axis=1),
-            turn_counts=last[:, -1] + 1,
-            current=np.where(padding, -1, of_turn(self.current)),
-            speakers=speakers,
-        )
-        return parts, last
 
     def row(self, index: int) -> DialogBatch:
         """Return one row as a batch of its own, without padding."""

@@ -29,8 +29,7 @@ from fdkvc.experiments.jobs import (
     run_jobs,
     worker_count,
 )
-from fdkvc.limits import MAX_TURN_TOKENS
-from fdkvc.parameters import BUDGET, Field, check_count, option
+from fdkvc.parameters import BUDGET, Field, option
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.policies.together import Together
 from fdkvc.run.evidence import Evidence, lost_turns
@@ -97,15 +96,10 @@ class Replay:
     metrics: tuple[str, ...] = option(
         f"{RUN_METRICS}; added to the metrics of evidence", default=()
     )
-    chunk: int | None = option(
-        "read longer turns in parts of N tokens, and evict after each part", "N", default=None
-    )
 
     def __post_init__(self) -> None:
         for budget in self.budgets:
             BUDGET.check(budget, "budget")
-        if self.chunk is not None:
-            check_count("chunk", self.chunk, high=MAX_TURN_TOKENS)
         for mode in self.heads:
             HEADS.check(mode, "heads")
         for key in self.metrics:
@@ -136,14 +130,13 @@ def replay(
     metric is undefined for a dialog. Raises a ValueError if the recordings differ in dimensions, or
     in how their heads share keys where that matters, or if `workers` is below 1.
     """
-    return replay_arguments(settings, recordings, with_arguments=False, **how)[0]
+    return replay_arguments(settings, recordings, **how)[0]
 
 
 def replay_arguments(
     settings: Replay,
     recordings: Sequence[Recording],
     *,
-    with_arguments: bool = True,
     spread: bool = False,
     **how: Unpack[Execution],
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -152,8 +145,8 @@ def replay_arguments(
     The second has columns `ARGUMENTS`: `call`, with a place among the dialog's, in `turn`, needs
     the `value` that turn `mentioned` gave last, in
     a span of the kind `source`; `held` is the share of heads that still cached it, and `lost` the
-    turn that evicted it first in a head that did not, −1 if all held it. It is empty unless
-    `with_arguments`. `spread` begins with a dialog of each cluster; the tables do not change.
+    turn that evicted it first in a head that did not, −1 if all held it. `spread` begins with a
+    dialog of each cluster; the tables do not change.
     """
     workers = worker_count(how)
     jobs = [recordings[some] for some in _chunks(recordings, settings)]
@@ -161,7 +154,7 @@ def replay_arguments(
     if spread:
         clusters = pd.Series([next(iter(transcripts_of(job))).services for job in jobs])
         order = clusters.groupby(clusters).cumcount().sort_values(kind="stable").index.tolist()
-    run = partial(_replay_chunk, settings, with_arguments)
+    run = partial(_replay_chunk, settings)
     if how.get("executor") is None and (workers == 1 or len(jobs) == 1):
         run = partial(run, cancelled=how.get("cancelled"))  # an event stays in its process
     chunks = run_jobs(run, [jobs[at] for at in order], **how)
@@ -195,9 +188,7 @@ def _chunks(recordings: Sequence[Recording], settings: Replay) -> Iterator[slice
     first = tokens = turns = widest = 0
     heads, width = len(recordings[0].heads), recordings[0].embeddings.shape[1]
     for at, turn_sizes in enumerate(turn_tokens(recordings)):
-        part = settings.chunk or MAX_TURN_TOKENS
-        sizes = [min(part, size - low) for size in turn_sizes for low in range(0, size or 1, part)]
-        needs = sum(sizes), len(sizes), max(sizes)
+        needs = sum(turn_sizes), len(turn_sizes), max(turn_sizes)
         tokens, turns, widest = map(max, needs, (tokens, turns, widest))
         # A token has a number per dimension and per turn, and in its turn one per cached entry.
         of_turn = widest * (widest + max(settings.budgets))
@@ -233,7 +224,6 @@ def deciders(mode: str, recordings: Sequence[Recording]) -> int:
 
 def _replay_chunk(
     settings: Replay,
-    with_arguments: bool,
     recordings: Sequence[Recording],
     cancelled: threading.Event | None = None,
 ) -> Chunk | None:
@@ -246,27 +236,20 @@ def _replay_chunk(
     dialogs, heads = stack_recordings(recordings), len(recordings[0].heads)
     late = [metric for metric in settings.measured if metric.needs == "dialogs"]
     outputs_from = first_late_turn(dialogs) if late else dialogs.turns
-    parts, last = dialogs, None
-    if settings.chunk is not None:
-        parts, last = dialogs.in_parts(settings.chunk)
-        outputs_from = int(last[:, outputs_from].min()) if late else parts.turns
     results, arguments = [], []
     needs = [*map(_calls_need, recordings)]
     for policy, mode, budget in product(settings.policies, settings.heads, settings.budgets):
         if cancelled.is_set():
             return None
         deciding = Together(policy, deciders(mode, recordings)) if mode != "each" else policy
-        trace = simulate(deciding, parts, budget, entries=False, outputs_from=outputs_from)
-        if last is not None:
-            trace = trace.of_whole_turns(last)
+        trace = simulate(deciding, dialogs, budget, entries=False, outputs_from=outputs_from)
         of_rows = {metric: metric.late(trace, dialogs) for metric in late}
         for at, recording in enumerate(recordings):
             dialog, rows = recording.transcript, slice(at * heads, (at + 1) * heads)
             case = (dialog.name, dialog.services, policy.name, mode, budget)
             of_dialog = replace(trace, kept=trace.kept[rows], peak=trace.peak[rows])
             evidence = Evidence(of_dialog, recording)
-            if with_arguments:
-                arguments += [(*case, *row) for row in _arguments(evidence, needs[at])]
+            arguments += [(*case, *row) for row in _arguments(evidence, needs[at])]
             for metric in settings.measured:
                 values = of_rows[metric][rows] if metric in of_rows else metric.measure(evidence)
                 results.append((*case, metric.name, float(np.mean(values))))

@@ -371,8 +371,8 @@ METRICS: Mapping[str, Metric] = {
         _of_evidence(
             "peak_entries",
             "Peak entries",
-            "Most entries that the cache held at once, just before a turn's eviction; long turns "
-            "exceed the budget unless they are read in parts.",
+            "Most entries that the cache held at once, just before a turn's eviction: a turn is "
+            "read as a whole.",
             Evidence.peak_entries,
             optional=True,
             unit="",

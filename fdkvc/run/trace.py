@@ -279,42 +279,10 @@ class Trace:
     def since(self, turn: int) -> Trace:
         """Return the record from this turn on, without its entries."""
         at = max(turn - self.first_turn, 0)
-        later = self._by_turn(lambda column: column[:, at:])
-        return replace(later, first_turn=self.first_turn + at, seconds=self.seconds[at:])
-
-    def of_whole_turns(self, last: Ints) -> Trace:
-        """Return the record by turn of a run over parts of turns, without its entries.
-
-        `last` (B, T) is the last part of each turn, as `DialogBatch.in_parts` returns it.
-        """
-        first = np.concatenate([np.zeros_like(last[:, :1]), last[:, :-1] + 1], axis=1)
-        first = np.minimum(first, last)  # turns beyond a row's end repeat its last part
-
-        def at_end(column: NDArray[Any]) -> NDArray[Any]:
-            return np.take_along_axis(
-                column, last.reshape(last.shape + (1,) * (column.ndim - 2)), 1
-            )
-
-        def over_parts(column: Ints, reduce: Callable[[Ints], Any]) -> Ints:
-            return np.array(
-                [
-                    [reduce(row[low : high + 1]) for low, high in zip(*ends, strict=True)]
-                    for row, *ends in zip(column, first, last, strict=True)
-                ]
-            )
-
-        return replace(
-            self._by_turn(at_end),
-            evicted={rule: over_parts(column, np.sum) for rule, column in self.evicted.items()},
-            peak=over_parts(self.peak, np.max),
-            seconds=np.zeros(last.shape[1]),
-        )
-
-    def _by_turn(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Trace:
-        """Return the record with every array (B, T, …) changed, without its entries."""
         columns = {name: getattr(self, name) for name in BY_TURN}
-        changed = joined([columns], lambda parts, axis: change(*parts))
-        return replace(self, **changed, results=None)
+        later = joined([columns], lambda parts, axis: parts[0][:, at:])
+        ends = {"first_turn": self.first_turn + at, "seconds": self.seconds[at:]}
+        return replace(self, **later, **ends, results=None)
 
     def row(self, index: int) -> Trace:
         """Return the record of one row, as if it had run alone, with copied arrays."""

@@ -283,7 +283,7 @@ def test_live_says_what_it_needs(tmp_path: Path, capsys: CAPTURED) -> None:
 def test_a_plan_names_policy_budget_and_memory(tmp_path: Path, capsys: CAPTURED) -> None:
     config = tmp_path / "config.json"
     config.write_text('{"num_hidden_layers": 4, "num_attention_heads": 2, "hidden_size": 128}')
-    few = ("--policies", "fifo", "full", "--budgets", "32", "1024", "--pin", "--chunk", "16")
+    few = ("--policies", "fifo", "full", "--budgets", "32", "1024", "--pin")
     assert run("dialogs", *few, "--plan", config, "--out", tmp_path / "out") == 0
 
     out = capsys.readouterr().out
@@ -302,15 +302,11 @@ def test_a_plan_names_policy_budget_and_memory(tmp_path: Path, capsys: CAPTURED)
     lost = pd.read_csv(tmp_path / "out" / "replay_forgotten.csv")
     assert set(lost.budget) == {32}
     assert (lost.held < 1).all()
-    about = json.loads((tmp_path / "out" / "run.json").read_text())["parameters"]
-    assert about["chunk"] == 16
 
     assert run("dialogs", "--plan", "--target", "80") == 2
     assert "target" in capsys.readouterr().err
     assert run("dialogs", "--plan", "gpt") == 2
     assert "shape 'gpt' is unknown: choose from llama-3.1-8b" in capsys.readouterr().err
-    assert run("dialogs", "--chunk", "0") == 2
-    assert "chunk is 0" in capsys.readouterr().err
 
 
 # ------------------------------------------------------------------------------- repeated
@@ -325,7 +321,7 @@ FEW = ("--policies", "fifo", "fd-kvc:gamma=0.8", "--budgets", "32", "64", "--bas
         ("--seed", "5", "--dialogs", "own.json"),
         ("--calls", "--dialogs", "own.json"),
         ("--tools", "--dialogs", str(EXAMPLES / "errands.json")),
-        ("--plan", "4x2x64x8", "--pin", "--chunk", "16", "--seed", "2"),
+        ("--plan", "4x2x64x8", "--pin", "--seed", "2"),
         ("--trace", "trace.npz", "--metrics", "retention"),
     ],
     ids=["examples", "file", "calls", "tools", "plan", "trace"],

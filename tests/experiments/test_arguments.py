@@ -1,7 +1,5 @@
 """Arguments of calls that replays found cached or not, by source; the recall by another way."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -86,14 +84,3 @@ def test_what_was_forgotten_is_sorted_by_how_long_ago_it_was_given() -> None:
     run = ReplayRun(SMALL, RECORDINGS, TABLE, FOUND, seconds=0, digest="")
     last = lost[(lost.policy == "fifo") & (lost.budget == 64)]
     assert f"What fifo forgot at budget 64: {len(last)} arguments" in forgotten_text(run)
-
-
-def test_parts_of_turns_bound_what_the_cache_holds_at_most() -> None:
-    whole = dataclasses.replace(SMALL, metrics=("peak_entries",))
-    table = replay(whole, RECORDINGS, workers=1)
-    parts = replay(dataclasses.replace(whole, chunk=8), RECORDINGS, workers=1)
-    peaks = [each[each.metric == "peak_entries"] for each in (table, parts)]
-    assert (peaks[0].value > peaks[0].budget + 8).any()
-    assert (peaks[1].value <= peaks[1].budget + 8).all()
-    with pytest.raises(ValueError, match="chunk"):
-        Replay(chunk=0)

@@ -372,7 +372,7 @@ def small_runs() -> dict[str, dict[str, str]]:
         "replay": {
             "run.json": run_json(
                 "replay",
-                Replay(heads=("each", "kv"), chunk=9),
+                Replay(heads=("each", "kv")),
                 {},
                 source="lexical embedding, seed 3",
                 name="own.json",
