@@ -70,7 +70,8 @@ _KV_HEADS, _HIDDEN = ("num_key_value_heads", "num_kv_heads"), ("hidden_size", "n
 _TYPES = ("layer_types", "layers_block_type")
 _OTHERWISE = re.compile(
     r"mamba|ssm|rwkv|recurrent|linear_attn|linear_num|hybrid|block_types|attn_type_list"
-    r"|(sliding|attention)_window(_size)?$|attention_chunk_size$"
+    r"|(sliding|attention)_window(_size|_pattern)?$|attention_chunk_size$|attn_layer|multi_query$"
+    r"|full_attention_interval$"
 )
 _NUMBERS = re.compile(r"(\d{1,4})x(\d{1,4})x(\d{1,5})x(2|3|4|8|16|32)")
 
@@ -120,8 +121,7 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape:
         width = _number(fields, "head_dim") or (hidden // heads if hidden and heads else None)
         if not heads or not width:
             raise ValueError(_unknown("heads and head width"))
-        one = fields.get("multi_query") is True and not fields.get("new_decoder_architecture")
-        numbers = 2 * (1 if one else _number(fields, *_KV_HEADS) or heads) * width
+        numbers = 2 * (_number(fields, *_KV_HEADS) or heads) * width
     dtype = fields.get("dtype") or fields.get("torch_dtype") or "bfloat16"
     if not isinstance(dtype, str) or dtype not in BITS:
         raise ValueError(
@@ -135,19 +135,11 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape:
 
 def _full_layers(config: Mapping[str, Any], layers: int) -> int:
     """Return how many of the layers attend to all tokens and share no other layer's cache."""
-    cached = max(layers - (_number(config, "num_kv_shared_layers") or 0), 0)
+    full = max(layers - (_number(config, "num_kv_shared_layers") or 0), 0)
     types = next((config[key] for key in _TYPES if isinstance(config.get(key), list)), None)
-    placed = config.get("attn_layer_indices")
     if types is not None:
-        full = sum(kind in FULL for kind in islice(cycle(types), cached))  # a short list repeats
-    elif isinstance(placed, list):
-        full = sum(at in placed for at in range(layers))
-    elif period := _number(config, "attn_layer_period"):
-        full = len(range(_number(config, "attn_layer_offset") or 0, layers, period))
-    elif every := _number(config, "full_attention_interval", "sliding_window_pattern"):
-        full = cached // every
+        full = sum(kind in FULL for kind in islice(cycle(types), full))  # a short list repeats
     else:
-        full = cached
         unused = {"use_sliding_window"}
         if config.get("use_sliding_window") is False:
             unused.add("sliding_window")
