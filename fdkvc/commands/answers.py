@@ -63,7 +63,7 @@ def live(options: Namespace) -> None:
     for policy in settings.policies:
         check_within_a_cache(policy, with_text=True)
     with progress() as on_progress:
-        model = load_live(options.model, pool=options.pool, positions=options.positions)
+        model = load_live(options.model, positions=options.positions)
         _warn_of_sinks(settings)
         available = {"heads": 2, "layers": 2}  # several, whatever their number
         warn_no_effect(settings.policies, speakers=MARKED, words=True, **available)

@@ -195,7 +195,6 @@ def build_parser() -> argparse.ArgumentParser:
         required=True,
     )
     live.option("--engine", "NAME", "transformers or llama.cpp", default="transformers")
-    live.option("--pool", "HOW", "score of heads that decide together: mean or max", default="mean")
     positions = "kept: rotary positions stay; slots: they are renumbered without gaps"
     live.option("--positions", "HOW", positions, default="kept")
     for of in (answers, live):

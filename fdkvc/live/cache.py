@@ -40,7 +40,6 @@ from fdkvc.lm.head_eviction import (
 from fdkvc.lm.tokens import TOKEN_FEATURES, Tokens, library_tokens
 from fdkvc.parameters import check_parameter
 from fdkvc.policies import Policy
-from fdkvc.policies.together import POOL
 from fdkvc.run.sinks import FirstTokensWarning, sinks_notes
 
 ENTRY_VECTORS = {"queries": "queries", "similarity": "hidden"}
@@ -81,8 +80,6 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     decides : {"head", "layer", "model"}
         Whether each KV head decides for itself, or all heads of a layer or of the model together.
         Flash attention, which takes no mask, needs one of the latter two.
-    pool : {"mean", "max"}
-        How to combine the scores of query heads that decide together.
     positions : {"kept", "slots"}
         Whether entries keep their rotary positions or close the gaps, as in StreamingLLM: rotated
         once, from keys stored without positions.
@@ -134,13 +131,12 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         tokenizer: Any = None,
         every: int | None = None,
         decides: str = DECIDES.default,
-        pool: str = POOL.default,
         positions: str = POSITIONS.default,
         bits: int | None = None,
         by_itself: bool = True,
         record: bool | Sequence[int] = False,
     ) -> None:
-        check_eviction(policy, budget, decides, pool)
+        check_eviction(policy, budget, decides)
         check_within_a_cache(policy, with_text=tokenizer is not None)
         for sentence in sinks_notes([policy], [budget]):
             warnings.warn(sentence, FirstTokensWarning, stacklevel=2)
@@ -157,7 +153,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
                 "flash attention takes no mask, so the heads of a layer must keep the same tokens: "
                 'choose decides="layer", or load the model with attn_implementation="sdpa"'
             )
-        self._choice = decides, pool
+        self._decides = decides
         self.recorded_layers = self.decided if record is True else tuple(record or ())
         self._config = model.config
         self._rotary = RotaryPositions(model) if positions == "slots" else None
@@ -253,7 +249,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             for name, vectors in captured.items():
                 of_text = vectors[0].detach().float().cpu().numpy()
                 self._recorded.setdefault((name, layer), []).append(of_text)
-        heads = self._heads if self._choice[0] == "head" else 1
+        heads = self._heads if self._decides == "head" else 1
         return held.mask(query, mask, heads=heads, flash=self._flash, padded=self._padded)
 
     def _real(self, mask: Any, n: int) -> Any:
@@ -331,11 +327,6 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         parts = (f"layers {', '.join(numbers)} ({kind})" for kind, numbers in kinds.items())
         return f"left to the model: {'; '.join(parts)}"
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all tensors in all layers."""
-        return bytes_of(self)
-
     def begin_turn(self, tokens: int | None = None) -> None:
         """End the turn of the written tokens; what the model reads next is a prompt.
 
@@ -396,13 +387,12 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         }
         if others:
             raise ValueError("the layers of this model differ in their heads of keys")
-        decides, _ = self._choice
         # Layers decide one after the other unless they decide together, which takes less memory.
-        groups = 1 if decides == "model" else len(layers)
+        groups = 1 if self._decides == "model" else len(layers)
         heads = Heads(len(layers) // groups, self._heads, kv_heads, width)
         begun = [
             HeadEviction(
-                *(self.policy, self.budget, heads, *self._choice),
+                *(self.policy, self.budget, heads, self._decides),
                 layers=len(layers),
                 first_layer=number,
             )

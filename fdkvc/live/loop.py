@@ -32,15 +32,14 @@ from fdkvc.lm.head_eviction import DECIDES, POSITIONS
 from fdkvc.lm.language_model import model_digest, model_name
 from fdkvc.lm.tokens import Tokens, load_tokens
 from fdkvc.policies import Policy, policy_named
-from fdkvc.policies.together import POOL
 
 
 @dataclass(frozen=True, eq=False)
 class LiveModel:
     """A *transformers* model.
 
-    Implements `fdkvc.lm.language_model.AnyModel` and `fdkvc.lm.text_cache.Reader`. `pool` and
-    `positions` are as for `fdkvc.live.PolicyCache`.
+    Implements `fdkvc.lm.language_model.AnyModel` and `fdkvc.lm.text_cache.Reader`.
+    `positions` is as for `fdkvc.live.PolicyCache`.
     """
 
     name: str
@@ -49,7 +48,6 @@ class LiveModel:
     tokens: Tokens
     digest: str
     """SHA-256 of its files."""
-    pool: str = POOL.default
     positions: str = POSITIONS.default
 
     @property
@@ -88,7 +86,6 @@ class LiveModel:
     def about(self) -> dict[str, str]:
         """What the numbers of a run depend on beside the model's files."""
         return {
-            "pool": self.pool,
             "positions": self.positions,
             "torch": torch.__version__,
             "transformers": transformers.__version__,
@@ -111,7 +108,7 @@ class LiveModel:
         return CutTextCache(self, self._cache(policy_named("full"), 1), budget)
 
     def _cache(self, policy: Policy, budget: int, **how: Any) -> PolicyCache:
-        how |= {"pool": self.pool, "positions": self.positions, "tokenizer": self.tokens}
+        how |= {"positions": self.positions, "tokenizer": self.tokens}
         return PolicyCache(policy, budget, self.model, by_itself=False, **how)
 
 
@@ -164,15 +161,12 @@ class CutTextCache(LiveTextCache):
         super().end_turn()
 
 
-def load_live(
-    folder: str | Path, *, pool: str = POOL.default, positions: str = POSITIONS.default
-) -> LiveModel:
-    """Load a causal model with its tokens; `pool` and `positions` are as for `PolicyCache`.
+def load_live(folder: str | Path, *, positions: str = POSITIONS.default) -> LiveModel:
+    """Load a causal model with its tokens; `positions` is as for `PolicyCache`.
 
     `folder` may also be a GGUF file, or a name of `fdkvc.corpora.gguf_file.NAMED_MODELS`. Raises a
     ValueError, in one sentence that names it and what is wrong.
     """
-    POOL.check(pool, "pool")
     POSITIONS.check(positions, "positions")
     disable_progress_bar()
     set_verbosity_error()  # relevant warnings are errors below
@@ -190,6 +184,6 @@ def load_live(
         check_loaded(loaded)
         model = model.to("cuda" if gpu else "cpu").eval()
         tokens = load_tokens(path, model.config.get_text_config(decoder=True).vocab_size)
-        live = LiveModel(model_name(file), model, tokens, model_digest(file), pool, positions)
+        live = LiveModel(model_name(file), model, tokens, model_digest(file), positions)
         live.full()  # which says what a policy cannot do with it
     return live

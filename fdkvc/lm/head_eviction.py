@@ -21,7 +21,7 @@ from fdkvc.cache import EMPTY
 from fdkvc.lm.head_tokens import HeadTokens, Vectors
 from fdkvc.parameters import Field, Parameter, check_count
 from fdkvc.policies import Policy
-from fdkvc.policies.together import POOL, Together
+from fdkvc.policies.together import Together
 from fdkvc.run.simulate import initial_state, take_turn
 from fdkvc.run.trace import Codes
 
@@ -89,9 +89,9 @@ class EvictionStep:
 class HeadEviction:
     """The state of a policy over a text; immutable.
 
-    `decides` and `pool` say which heads decide together and how their scores combine; see `DECIDES`
-    and `POOL`. The heads are those of `layers`, by default as many as they have, from the
-    `first_layer` on. Raises a ValueError for a budget below 1, or a policy that uses the future.
+    `decides` says which heads decide together; see `DECIDES`. The heads are those of `layers`, by
+    default as many as they have, from the `first_layer` on. Raises a ValueError for a budget below
+    1, or a policy that uses the future.
     """
 
     def __init__(
@@ -100,18 +100,17 @@ class HeadEviction:
         budget: int,
         heads: Heads,
         decides: str = DECIDES.default,
-        pool: str = POOL.default,
         layers: int | None = None,
         first_layer: int = 0,
     ) -> None:
-        check_eviction(policy, budget, decides, pool)
+        check_eviction(policy, budget, decides)
         self.policy, self.budget, self.heads = policy, budget, heads
         rows = heads.layers * heads.heads
         together = {"head": heads.group, "layer": heads.heads, "model": rows}[decides]
         # Layers that decide together are treated as one: they share no budget.
         self._layers = 1 if decides == "model" else layers or heads.layers
         self._first_layer = first_layer
-        self._together = Together(policy, together, pool)
+        self._together = Together(policy, together)
         self._state = initial_state(
             self._together,
             rows,
@@ -199,11 +198,10 @@ def _renumbered(token: Ints, number: Ints) -> Ints:
     return np.where(token >= 0, number, EMPTY)
 
 
-def check_eviction(policy: Policy, budget: int, decides: str, pool: str = POOL.default) -> None:
+def check_eviction(policy: Policy, budget: int, decides: str) -> None:
     """Raise a ValueError for parameters that `HeadEviction` does not accept."""
     check_count("budget", budget)
     DECIDES.check(decides, "decides")
-    POOL.check(pool, "pool")
     check_no_future(policy)
 
 

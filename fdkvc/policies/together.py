@@ -1,4 +1,4 @@
-"""Heads that decide together, by the mean or the largest of their scores."""
+"""Heads that decide together, by the mean of their scores."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -8,17 +8,9 @@ import numpy as np
 
 from fdkvc.attention import Bools, Floats, Ints, Observation
 from fdkvc.cache import Cache
-from fdkvc.parameters import Field, check_count
+from fdkvc.parameters import check_count
 from fdkvc.policies.base import Policy, Score, Update
 from fdkvc.policies.wrapper import Wrapper
-
-POOL = Field(
-    "Pooled",
-    "How the scores of query heads that decide together become one.",
-    name="pool",
-    default="mean",
-    choices={"mean": "their mean", "max": "the greatest of them"},
-)
 
 
 @dataclass(frozen=True)
@@ -28,7 +20,7 @@ class Together(Wrapper):
     Channels stay those of each head. The terms of a score are the means over the heads wherever the
     policy uses them: at eviction, at its threshold, in its learning rate. An entry is protected if
     all heads protect it, and recalled if most of them recall it. Raises a ValueError for fewer than
-    one head, or another way to pool.
+    one head.
     """
 
     key = "together"
@@ -38,18 +30,15 @@ class Together(Wrapper):
 
     heads: int
     """Rows of a batch, one after the other, that are the heads of one dialog."""
-    pool: str = POOL.default
-    """``mean`` or ``max``: whether the largest counts instead of the mean."""
 
     def __post_init__(self) -> None:
         Policy.__post_init__(self)  # it wraps any policy, also one that evicts nothing
         check_count("heads", self.heads)
-        POOL.check(self.pool, "pool")
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
-        """Return each term, pooled over the heads."""
+        """Return the mean of each term over the heads."""
         parts = [self.policy.terms(cache.rows(rows), part) for rows, part in turn.parts()]
-        return {name: self._pooled(term, self.pool) for name, term in _joined(parts).items()}
+        return {name: self._mean(term) for name, term in _joined(parts).items()}
 
     def after_insert(self, cache: Cache, turn: Observation) -> Cache:
         """Update channels and state of each head."""
@@ -92,13 +81,12 @@ class Together(Wrapper):
 
     def _share(self, marked: Bools) -> Floats:
         """Share of the heads that mark each entry."""
-        return self._pooled(marked.astype(np.float32), "mean")
+        return self._mean(marked.astype(np.float32))
 
-    def _pooled(self, x: Floats, pool: str) -> Floats:
-        """Mean or max over each dialog's heads, for each of them (B, C)."""
+    def _mean(self, x: Floats) -> Floats:
+        """Mean over each dialog's heads, for each of them (B, C)."""
         by_dialog = x.reshape(-1, self.heads, x.shape[-1])
-        pooled = by_dialog.mean(axis=1) if pool == "mean" else by_dialog.max(axis=1)
-        return np.repeat(pooled, self.heads, axis=0)
+        return np.repeat(by_dialog.mean(axis=1), self.heads, axis=0)
 
 
 def _joined(parts: Sequence[Mapping[str, Floats]]) -> dict[str, Floats]:

@@ -424,8 +424,8 @@ def test_the_command_writes_what_its_help_and_document_say(
         ),
         (
             "model",
-            {**parameters["model"], "pool": "max"},
-            "from the file at parameters.model.pool",
+            {**parameters["model"], "more": 1},
+            "from the file at parameters.model.more",
         ),
         ("file", "x", "the run read another file of dialogs"),
     ):

@@ -229,13 +229,12 @@ def test_an_eviction_is_the_full_cache_with_the_evicted_masked(shape: str, atten
     lengths=turn_lengths(5, 8),
     budget=st.integers(1, 12),
     decides=st.sampled_from(["head", "layer", "model"]),
-    pool=st.sampled_from(["mean", "max"]),
 )
 def test_so_it_is_for_any_policy_budget_and_whoever_decides(
-    llama: Any, policy: Any, lengths: list[int], budget: int, decides: str, pool: str
+    llama: Any, policy: Any, lengths: list[int], budget: int, decides: str
 ) -> None:
     ids = text(sum(lengths))
-    how: Any = {"decides": decides, "pool": pool, "tokenizer": Numbers()}
+    how: Any = {"decides": decides, "tokenizer": Numbers()}
     cache = PolicyCache(policy, budget, llama, **how, record=True)
 
     ours = read_in_turns(llama, cache, ids, lengths)
@@ -441,7 +440,6 @@ def test_other_texts_beams_and_the_way_back_are_refused(llama: Any) -> None:
         ("h2o", {"budget": 0}, "budget is 0, but must be a whole number"),
         ("h2o", {"every": 0}, "every is 0, but must be a whole number of at least 1"),
         ("h2o", {"decides": "all"}, "decides is 'all', but must be one of head, layer, model"),
-        ("h2o", {"pool": "sum"}, "pool is 'sum', but must be one of mean, max"),
         ("h2o", {"positions": "new"}, "positions is 'new', but must be one of kept, slots"),
     ],
 )
@@ -637,7 +635,7 @@ def test_the_command_writes_what_its_document_says(
     folder, out = write_model(tmp_path / "a model"), tmp_path / "out"
     few = ("--policies", "fifo", "h2o", "cut-text", "--budgets", "8")
     files = ("--model", folder, "--dialogs", tmp_path / "chat.json", *few)
-    how = ("--pool", "max", "--positions", "slots")
+    how = ("--positions", "slots")
     assert run("live", *files, *how, "--out", out) == 0
 
     said, beside = capsys.readouterr()
@@ -654,7 +652,7 @@ def test_the_command_writes_what_its_document_says(
     assert (cost > 0).all(axis=None)
     assert set(pd.read_csv(out / "answers.csv").policy) == {"full", "fifo", "h2o", "cut-text"}
     about = json.loads((out / "run.json").read_text())["parameters"]["model"]
-    assert (about["pool"], about["positions"]) == ("max", "slots")
+    assert about["positions"] == "slots"
     assert about["transformers"] == transformers.__version__
 
     assert run("live", *files, "--every", 3, "--out", tmp_path / "often") == 0
@@ -723,7 +721,6 @@ def test_the_command_reads_an_agents_conversation(tmp_path: Path) -> None:
     ("options", "sentence"),
     [
         (["--model", "nowhere"], "the model 'nowhere' cannot be loaded: there is no such folder"),
-        (["--pool", "sum"], "pool is 'sum', but must be one of mean, max"),
         # What no cache can do is said before a model is looked for.
         (
             ["--model", "nowhere", "--policies", "fifo", "retrieval"],

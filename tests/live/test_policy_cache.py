@@ -25,6 +25,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fdkvc.live import PolicyCache
+from fdkvc.live.cache import bytes_of
 from tests.library import Numbers
 from tests.live.test_live import (
     CACHE,
@@ -284,7 +285,7 @@ def test_few_bits_take_few_bytes_and_stay_as_they_are() -> None:
     for bits in (None, 8, 4):
         cache = PolicyCache(read_policy("sink"), 16, wide, bits=bits)
         read_in_turns(wide, cache, text(20), [20])
-        sizes[bits] = cache.nbytes
+        sizes[bits] = bytes_of(cache)
         before = [layer.slots("keys")[:, :4].clone() for layer in cache.layers]
         read_in_turns(wide, cache, text(20, 1), [1] * 20)
         for layer, first in zip(cache.layers, before, strict=True):

@@ -53,7 +53,6 @@ def evicted(state: HeadEviction, vectors: list[dict[str, Any]], lengths: list[in
     lengths=turn_lengths(5, 8),
     budget=st.integers(1, 12),
     decides=st.sampled_from(["head", "layer"]),
-    pool=st.sampled_from(["mean", "max"]),
     seed=st.integers(0, 2**32),
 )
 def test_a_layer_alone_decides_as_beside_the_others(
@@ -62,7 +61,6 @@ def test_a_layer_alone_decides_as_beside_the_others(
     lengths: list[int],
     budget: int,
     decides: str,
-    pool: str,
     seed: int,
 ) -> None:
     policy = read_policy(inner if last is None else f"pyramid({inner}, last={last})")
@@ -75,7 +73,7 @@ def test_a_layer_alone_decides_as_beside_the_others(
     def begun(layers: int, first: int = 0) -> HeadEviction:
         heads = Heads(layers, HEADS, KV_HEADS, WIDTH)
         of = {"layers": LAYERS, "first_layer": first}
-        return HeadEviction(policy, budget, heads, decides, pool, **of)
+        return HeadEviction(policy, budget, heads, decides, **of)
 
     together = evicted(begun(LAYERS), vectors, lengths)
     alone = [evicted(begun(1, layer), [own], lengths) for layer, own in enumerate(vectors)]
