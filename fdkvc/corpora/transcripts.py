@@ -40,6 +40,15 @@ SPAN_KINDS: Mapping[SpanKind, str] = {
 }
 """Kinds of span with their labels: who or what wrote the words."""
 
+GIVEN_BY: Mapping[str, str] = {
+    "system": "said in the system prompt",
+    "user": "said by the user",
+    "assistant": "said by the assistant",
+    "call": "used in a call",
+    "result": "returned by a tool",
+}
+"""How each kind of span gives a value."""
+
 _WORD = re.compile(r"\w+|[^\w\s]")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 _UNSAFE = re.compile("[\ud800-\udfff\u202a-\u202e\u2066-\u2069]")

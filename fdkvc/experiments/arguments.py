@@ -25,14 +25,6 @@ SOURCE_LABELS: Mapping[str, str] = {
     ANY: "any source",
 }
 
-GIVEN_BY: Mapping[str, str] = {
-    "system": "said in the system prompt",
-    "user": "said by the user",
-    "assistant": "said by the assistant",
-    "call": "used in a call",
-    "result": "returned by a tool",
-}
-
 CALL = ["dialog", "services", "turn", "call", "call_number"]
 """Columns of what the arguments of a call share."""
 

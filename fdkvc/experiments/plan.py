@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from fdkvc.corpora.recordings import Recording
-from fdkvc.experiments.arguments import AGE_LABELS, GIVEN_BY, age_of
+from fdkvc.corpora.transcripts import GIVEN_BY
+from fdkvc.experiments.arguments import AGE_LABELS, age_of
 from fdkvc.experiments.model_shape import ModelShape
 from fdkvc.experiments.replay import Replay, default_heads, transcripts_of, turn_tokens
 from fdkvc.experiments.statistics import FEW_CLUSTERS, MIN_CLUSTERS

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fdkvc.attention import Bools, Floats, cosine
+from fdkvc.corpora.transcripts import GIVEN_BY
 from fdkvc.dialogs import Bits, DialogBatch, topic_bit
 from fdkvc.run.evidence import AGES, OLD, Demands, Evidence
 from fdkvc.run.trace import Trace
@@ -268,13 +269,6 @@ def _of_answers(key: str, label: str, help: str, unit: str = "nats") -> Metric:
 _right = partial(_of_answers, unit="%")
 _LIKELIHOOD = "Negative log-likelihood per token"
 _NAMES = {"recent": "Recent", "middle": "Older", "old": "Old"}
-_SOURCES = {
-    "system": "the system prompt",
-    "user": "the user's words",
-    "assistant": "the assistant's words",
-    "call": "an earlier call",
-    "result": "a tool's result",
-}
 _LAST = {age: f"last mentioned {turns} before the call" for age, (turns, _) in AGES.items()}
 
 METRICS: Mapping[str, Metric] = {
@@ -402,10 +396,10 @@ METRICS: Mapping[str, Metric] = {
         *(
             _right(
                 f"values_right_of_full_{kind}",
-                f"Values from {source} right, of those right with the full cache",
-                f"Of values last mentioned in {source}.",
+                f"Values {given} that are right, of those right with the full cache",
+                f"Of values last {given}.",
             )
-            for kind, source in _SOURCES.items()
+            for kind, given in GIVEN_BY.items()
         ),
         _of_answers("nats", "All tokens", f"{_LIKELIHOOD} of the dialog's text."),
         _of_answers(

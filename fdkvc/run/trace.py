@@ -281,8 +281,8 @@ class Trace:
         at = max(turn - self.first_turn, 0)
         columns = {name: getattr(self, name) for name in BY_TURN}
         later = joined([columns], lambda parts, axis: parts[0][:, at:])
-        ends = {"first_turn": self.first_turn + at, "seconds": self.seconds[at:]}
-        return replace(self, **later, **ends, results=None)
+        first, seconds = self.first_turn + at, self.seconds[at:]
+        return replace(self, **later, first_turn=first, seconds=seconds, results=None)
 
     def row(self, index: int) -> Trace:
         """Return the record of one row, as if it had run alone, with copied arrays."""

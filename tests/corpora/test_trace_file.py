@@ -63,7 +63,7 @@ def archive(members: dict[str, Any], compression: int = zipfile.ZIP_DEFLATED) ->
 def encrypted(content: bytes) -> bytes:
     """Mark every member of an archive as encrypted, in its central directory."""
     head, entries = content[: (at := content.index(b"PK\x01\x02"))], content[at:]
-    return head + re.sub(rb"(?s)(PK\x01\x02.{4}).", rb"\1\x01", entries)
+    return head + re.sub(rb"(?s)(PK\x01\x02.{4}).", lambda found: found[1] + b"\x01", entries)
 
 
 def changed(**members: Any) -> bytes:

@@ -7,8 +7,7 @@ import streamlit as st
 
 from fdkvc.attention import Floats
 from fdkvc.corpora.recordings import Recording
-from fdkvc.corpora.transcripts import SPAN_KINDS, Transcript
-from fdkvc.experiments.arguments import GIVEN_BY
+from fdkvc.corpora.transcripts import GIVEN_BY, SPAN_KINDS, Transcript
 from fdkvc.experiments.replay import default_heads
 from fdkvc.explain.notes import missing_value_notes
 from fdkvc.explain.tables import share_of_differences

@@ -10,7 +10,8 @@ import streamlit as st
 from fdkvc.charts.results import budgets_chart
 from fdkvc.charts.theme import Spec, Theme
 from fdkvc.corpora.model_folder import parse_config
-from fdkvc.experiments.arguments import GIVEN_BY, worst_losses
+from fdkvc.corpora.transcripts import GIVEN_BY
+from fdkvc.experiments.arguments import worst_losses
 from fdkvc.experiments.model_shape import SHAPE, SHAPES, ModelShape, shape_of
 from fdkvc.experiments.plan import OFFERED, TARGET, Verdict, judged_replay, unpinned_name
 from fdkvc.experiments.replay import default_heads
