@@ -74,9 +74,8 @@ def measure(case: dict[str, Any]) -> list[float]:
     def cache() -> Any:
         if case["cache"] == "DynamicCache":
             return DynamicCache(config=config)
-        how = {name: case[name] for name in ("decides", "bits")}
-        policy = read_policy(case["cache"])
-        return PolicyCache(policy, case["budget"], model, by_itself=False, **how)
+        policy, how = read_policy(case["cache"]), {"decides": case["decides"], "by_itself": False}
+        return PolicyCache(policy, case["budget"], model, **how)
 
     read_and_write(model, cache(), turns[:1], 1)  # so that libraries are loaded
     if cuda:
@@ -103,7 +102,6 @@ def main() -> None:
     parser.add_argument("--budgets", nargs="+", type=int, default=[128, 512])
     parser.add_argument("--tokens", nargs="+", type=int, default=[2048])
     parser.add_argument("--decides", choices=("head", "layer", "model"), default="head")
-    parser.add_argument("--bits", type=int, default=None)
     parser.add_argument("--rounds", type=int, default=3)
     options = vars(parser.parse_args())
     lists = {name: options.pop(name) for name in ("policies", "budgets", "tokens")}

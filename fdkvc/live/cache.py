@@ -25,8 +25,7 @@ from fdkvc.attention import Floats, Ints
 from fdkvc.cache import padded
 from fdkvc.live.attention_hooks import NO_INTERFACE, attach, check_attached, expect, token_ids
 from fdkvc.live.layer import KEYS_VALUES, PolicyLayer, full_layers, kind_of
-from fdkvc.live.quantized import BITS
-from fdkvc.live.rotary import RotaryPositions, head_width
+from fdkvc.live.rotary import RotaryPositions
 from fdkvc.lm.head_eviction import (
     DECIDES,
     EVERY,
@@ -83,8 +82,6 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     positions : {"kept", "slots"}
         Whether entries keep their rotary positions or close the gaps, as in StreamingLLM: rotated
         once, from keys stored without positions.
-    bits : {4, 8}, optional
-        How to store keys and values between turns; as the model computes them by default.
     by_itself : bool
         Whether turns end automatically; otherwise only `end_turn` ends one.
     record : bool or sequence of int
@@ -132,7 +129,6 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         every: int | None = None,
         decides: str = DECIDES.default,
         positions: str = POSITIONS.default,
-        bits: int | None = None,
         by_itself: bool = True,
         record: bool | Sequence[int] = False,
     ) -> None:
@@ -143,7 +139,6 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         POSITIONS.check(positions, "positions")
         if every is not None:
             check_parameter("every", EVERY, every, int)
-        _check_bits(bits, positions, model.config)
         super().__init__(config=model.config)
         self.policy, self.budget, self.every, self.by_itself = policy, budget, every, by_itself
         self.decided = full_layers(self.layers, model.config)
@@ -163,7 +158,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         if self._rotary is not None:
             carried.append("unturned")
         for number in self.decided:
-            self.layers[number] = PolicyLayer(carried, bits)
+            self.layers[number] = PolicyLayer(carried)
         self._tokens: Tokens | None = None
         if TOKEN_FEATURES & {*policy.looks_at}:
             speakers = not {"speakers", "traits"}.isdisjoint(policy.looks_at)
@@ -511,19 +506,6 @@ def _one_step(steps: Sequence[EvictionStep]) -> EvictionStep:
             parts = [at + part for at, part in enumerate(parts)]
         joined[name] = np.concatenate(parts if parts[0].ndim == 1 else padded(parts))
     return EvictionStep(**joined)
-
-
-def _check_bits(bits: int | None, positions: str, config: Any) -> None:
-    """Raise a ValueError for bits that keys cannot be stored in."""
-    if bits is None:
-        return
-    if bits not in BITS:
-        raise ValueError(f"bits is {bits!r}, but must be one of {', '.join(map(str, BITS))}")
-    if positions == "slots":
-        raise ValueError('bits and positions="slots" do not go together: keys are rotated again')
-    width = head_width(config.get_text_config(decoder=True))
-    if width * bits % 8:
-        raise ValueError(f"keys of {width} numbers cannot be stored in {bits} bits: choose 8")
 
 
 def check_within_a_cache(policy: Policy, *, with_text: bool) -> None:

@@ -12,21 +12,18 @@ from transformers.cache_utils import (
     LinearAttentionLayer,
 )
 
-from fdkvc.live.quantized import dequantized, quantized
-
 KEYS_VALUES = ("keys", "values")
 
 
 class PolicyLayer(DynamicLayer):  # type: ignore[misc]
     """A layer's cache: the slots that the policy kept, followed by the tokens of the turn.
 
-    `carried` names the vectors, besides keys and values, to keep with the entries; `bits` says how
-    to store the keys and values of slots, by default as they are.
+    `carried` names the vectors, besides keys and values, to keep with the entries.
     """
 
     is_croppable = False
 
-    def __init__(self, carried: Sequence[str], bits: int | None = None) -> None:
+    def __init__(self, carried: Sequence[str]) -> None:
         super().__init__()
         self.seen = 0
         """Tokens so far, padding included."""
@@ -36,12 +33,11 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         """Which of the turn's tokens are not padding (B, n); all if None."""
         self.empty: Any = None
         """Marks empty slots (B, K, S), if there are any."""
-        self._carried, self._bits = carried, bits
+        self._carried = carried
         # Of each text: keys and values of the second tier, other vectors of slots and tier.
         self._aside: list[dict[str, Any]] = []
         self._shared: list[Any] = []  # which of the hidden states aside each slot has (K, S + R)
         self._sizes: list[int] = []  # slots of each text
-        self._packed: dict[str, tuple[Any, ...]] = {}  # quantized slots (B, K, S, ·)
         self._brought: dict[str, list[Any]] = {}
 
     def get_seq_length(self) -> int:
@@ -56,26 +52,12 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
     @property
     def turn(self) -> int:
         """Tokens of this turn, padding included."""
-        return self.keys.shape[2] - self._first if self.is_initialized else 0
-
-    @property
-    def _first(self) -> int:
-        """Where the turn's tokens begin in keys and values."""
-        return 0 if self._packed else self.held
+        return self.keys.shape[2] - self.held if self.is_initialized else 0
 
     def update(self, key_states: Any, value_states: Any, *args: Any, **named: Any) -> Any:
         """Add the keys and values of new tokens; return all."""
         self.seen += key_states.shape[-2]
-        new = super().update(key_states, value_states, *args, **named)
-        if not self._packed:
-            return new
-        return tuple(
-            torch.cat([self._restored(self._packed[name], vectors.dtype), vectors], dim=2)
-            for name, vectors in zip(KEYS_VALUES, new, strict=True)
-        )
-
-    def _restored(self, parts: tuple[Any, ...], dtype: Any) -> Any:
-        return dequantized(parts, self._bits or 8).to(dtype)
+        return super().update(key_states, value_states, *args, **named)
 
     def mask(self, query: Any, mask: Any, *, heads: int, flash: bool, padded: bool) -> Any:
         """Return the mask to use: of the slots by what they hold, of the turn as given.
@@ -113,20 +95,14 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
             return self.new(name, text)[:, :0]
         aside = self._aside[text][name]
         if name in KEYS_VALUES:
-            parts = self._slot_parts(name, text)
-            held = self._restored(parts, aside.dtype) if self._packed else parts[0]
+            held = getattr(self, name)[text, :, : self._sizes[text]]
             return torch.cat([held, aside], dim=1)
         return aside[0, self._shared[text]] if name == "hidden" else aside
-
-    def _slot_parts(self, name: str, text: int) -> tuple[Any, ...]:
-        """Return the keys or values of a text's slots as they are stored (K, S, ·)."""
-        parts = self._packed.get(name, (getattr(self, name),))
-        return tuple(part[text, :, : self._sizes[text]] for part in parts)
 
     def new(self, name: str, text: int = 0) -> Any:
         """Return the vectors of the turn's tokens of a text (heads, n, ·)."""
         if name in KEYS_VALUES:
-            vectors = getattr(self, name)[text, :, self._first :]
+            vectors = getattr(self, name)[text, :, self.held :]
         else:
             vectors = torch.cat([part[text] for part in self._brought[name]], dim=1)
         return vectors if self.real is None else vectors[:, self.real[text]]
@@ -135,7 +111,7 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
     def beside(self) -> list[Any]:
         """All tensors but keys and values that are in use."""
         aside = [tensor for text in self._aside for tensor in text.values()]
-        return [*aside, *chain(*self._packed.values()), *chain(*self._brought.values())]
+        return [*aside, *chain(*self._brought.values())]
 
     def keep(self, places: Sequence[tuple[Any, int]]) -> None:
         """Keep the entries at these places of each text, which become its slots and second tier.
@@ -145,7 +121,7 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         sizes = [size for _, size in places]
         most, aside = max(sizes), list[dict[str, Any]]()
         shared = [*self._shared] or [None] * len(places)
-        columns: dict[str, list[tuple[Any, ...]]] = {name: [] for name in KEYS_VALUES}
+        columns: dict[str, list[Any]] = {name: [] for name in KEYS_VALUES}
         for text, (entry, size) in enumerate(places):
             where, beyond = entry.clamp(min=0), {}
             for name in (*KEYS_VALUES, *self._carried):
@@ -155,35 +131,16 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
                 entries = torch.cat([self.slots(name, text), self.new(name, text)], dim=1)
                 beyond[name] = _gathered(entries, where[:, size if name in KEYS_VALUES else 0 :])
                 if name in KEYS_VALUES:
-                    columns[name].append(self._stored(name, text, where[:, :size], entries))
+                    columns[name].append(_gathered(entries, where[:, :size]))
             aside.append(beyond)
-        kept = {
-            name: tuple(
-                torch.stack([pad(slots, (0, 0, 0, most - slots.shape[1])) for slots in part])
-                for part in zip(*of_texts, strict=True)
-            )
-            for name, of_texts in columns.items()
-        }
-        if self._bits is None:
-            self.keys, self.values = (kept[name][0] for name in KEYS_VALUES)
-        else:
-            self._packed = kept
-            self.keys, self.values = self.keys[:, :, :0].clone(), self.values[:, :, :0].clone()
+        self.keys, self.values = (
+            torch.stack([pad(slots, (0, 0, 0, most - slots.shape[1])) for slots in of_texts])
+            for of_texts in columns.values()
+        )
         empty = torch.stack([pad(at[:, :n] < 0, (0, most - n), value=True) for at, n in places])
         self.empty = empty if empty.any() else None
         self._aside, self._shared, self._sizes, self.held = aside, shared, sizes, most
         self._brought, self.real = {}, None
-
-    def _stored(self, name: str, text: int, where: Any, entries: Any) -> tuple[Any, ...]:
-        """Return the keys or values at these places as they are stored (K, S, ·)."""
-        if self._bits is None:
-            return (_gathered(entries, where),)
-        # What is stored already is not rounded again.
-        old = self._slot_parts(name, text) if self._packed else ()
-        stored = quantized(entries[:, old[0].shape[1] if old else 0 :], self._bits)
-        if old:
-            stored = tuple(torch.cat(parts, dim=1) for parts in zip(old, stored, strict=True))
-        return tuple(_gathered(part, where) for part in stored)
 
     def _hidden(self, places: Any, text: int) -> tuple[Any, Any]:
         """Return the hidden states at these places, each once (1, U, d), and their indices.

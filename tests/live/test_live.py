@@ -380,17 +380,16 @@ def test_closed_up_positions_are_turned_from_keys_without_any(llama: Any) -> Non
     np.testing.assert_allclose(ours, theirs, atol=1e-4 * np.abs(theirs).max())
 
 
-@pytest.mark.parametrize("bits", [None, 8, 4])
-def test_a_fork_goes_on_by_itself(llama: Any, bits: int | None) -> None:
+def test_a_fork_goes_on_by_itself(llama: Any) -> None:
     ids = text(30)
-    cache = PolicyCache(policy_named("fd-kvc"), 6, llama, record=True, bits=bits)
+    cache = PolicyCache(policy_named("fd-kvc"), 6, llama, record=True)
     read_in_turns(llama, cache, ids[:, :20], [10, 10])
     other = cache.fork()
 
     read_in_turns(llama, other, text(9, seed=2), [4, 5])
     after = read_in_turns(llama, cache, ids[:, 20:], [10])
 
-    alone = PolicyCache(policy_named("fd-kvc"), 6, llama, bits=bits)
+    alone = PolicyCache(policy_named("fd-kvc"), 6, llama)
     np.testing.assert_array_equal(read_in_turns(llama, alone, ids, [10, 10, 10])[20:], after)
     assert (other.seen, cache.seen, len(cache.decisions)) == (29, 30, 3)
     assert other.recorded("keys").shape == (3, 2, 29, 6)
@@ -435,8 +434,6 @@ def test_other_texts_beams_and_the_way_back_are_refused(llama: Any) -> None:
         ("oracle", {}, "looks at the future of the dialog, which a model has yet to write"),
         ("retrieval", {}, "stores everything and chooses afresh what each turn reads, but a"),
         ("surprisal", {}, "looks at the text of tokens, for which a PolicyCache needs the"),
-        ("h2o", {"bits": 3}, "bits is 3, but must be one of 4, 8"),
-        ("h2o", {"bits": 8, "positions": "slots"}, "do not go together: keys are rotated again"),
         ("h2o", {"budget": 0}, "budget is 0, but must be a whole number"),
         ("h2o", {"every": 0}, "every is 0, but must be a whole number of at least 1"),
         ("h2o", {"decides": "all"}, "decides is 'all', but must be one of head, layer, model"),

@@ -1,4 +1,4 @@
-"""What a policy's cache serves: devices, kernels, batches, few bits, tokens' texts, hybrids."""
+"""What a policy's cache serves: devices, kernels, batches, tokens' texts, hybrids."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fdkvc.live import PolicyCache
-from fdkvc.live.cache import bytes_of
 from tests.library import Numbers
 from tests.live.test_live import (
     CACHE,
@@ -257,43 +256,6 @@ def test_a_streamer_knows_how_long_its_prompt_is(llama: Any) -> None:
     assert cache.ends == [8, 16, 17, 20], "a part of one token is prompt, too"
 
 
-# ------------------------------------------------------------------------------- bits
-
-
-@pytest.mark.parametrize("bits", [8, 4])
-@pytest.mark.parametrize("key", ["h2o", "keydiff", "recall(h2o, tier=1)"])
-def test_keys_and_values_in_few_bits_are_rounded_once(llama: Any, key: str, bits: int) -> None:
-    whole, few = (PolicyCache(read_policy(key), 6, llama, bits=each) for each in (None, bits))
-    ids = text(24)
-    for cache in (whole, few):
-        llama(ids[:, :12], **{CACHE: cache})
-    for one, other in zip(whole.layers, few.layers, strict=True):
-        for name in ("keys", "values"):
-            exact, rounded = one.slots(name)[:, :6], other.slots(name)[:, :6]
-            low, high = exact.aminmax(dim=-1, keepdim=True)
-            assert ((exact - rounded).abs() <= (high - low) / (2**bits - 1) * 0.5001).all()
-            assert not torch.equal(exact, rounded)
-            setattr(one, name, rounded[None])  # so that the other reads what this one stores
-        assert other.keys.shape[2] == 0
-    one, other = (llama(ids[:, 12:], **{CACHE: cache}).logits[0] for cache in (whole, few))
-    assert_same_logits(other.numpy(), one.numpy())
-
-
-def test_few_bits_take_few_bytes_and_stay_as_they_are() -> None:
-    wide = made(head_dim=64, hidden_size=256)
-    sizes = {}
-    for bits in (None, 8, 4):
-        cache = PolicyCache(read_policy("sink"), 16, wide, bits=bits)
-        read_in_turns(wide, cache, text(20), [20])
-        sizes[bits] = bytes_of(cache)
-        before = [layer.slots("keys")[:, :4].clone() for layer in cache.layers]
-        read_in_turns(wide, cache, text(20, 1), [1] * 20)
-        for layer, first in zip(cache.layers, before, strict=True):
-            assert torch.equal(layer.slots("keys")[:, :4], first), "the sinks are not rounded again"
-    vectors = 3 * 2 * 2 * 16  # layers, heads, keys and values, slots
-    assert sizes == {None: 256 * vectors, 8: (64 + 8) * vectors, 4: (32 + 8) * vectors}
-
-
 # ------------------------------------------------------------------------------- texts of tokens
 
 
@@ -387,16 +349,14 @@ def test_a_model_in_half_precision_is_served_where_it_is(decides: str) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="it needs Linux")
-@pytest.mark.parametrize(("decides", "bits"), [("head", None), ("layer", None), ("head", 8)])
-def test_cost_is_measured_of_any_shape(
-    monkeypatch: pytest.MonkeyPatch, decides: str, bits: int | None
-) -> None:
+@pytest.mark.parametrize("decides", ["head", "layer"])
+def test_cost_is_measured_of_any_shape(monkeypatch: pytest.MonkeyPatch, decides: str) -> None:
     same = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")
     own = {name: SIZES[name] for name in same}
     monkeypatch.setitem(live_cost.SHAPES, "tiny", own)
     monkeypatch.setattr(live_cost, "TURN", 16)
     case: dict[str, Any] = {"shape": "tiny", "device": "cpu", "tokens": 40}
-    case |= {"decides": decides, "bits": bits}
+    case |= {"decides": decides}
     for cache in ("DynamicCache", "h2o"):
         measured = live_cost.measure({**case, "cache": cache, "budget": 8})
         found = dict(zip(live_cost.COLUMNS[3:], measured, strict=True))
