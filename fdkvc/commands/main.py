@@ -5,7 +5,6 @@ import signal
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
 
 from fdkvc.commands.console import flush, visible, warn, writing
@@ -13,9 +12,6 @@ from fdkvc.commands.parser import build_parser
 from fdkvc.files.endings import ENDINGS
 
 ERROR = 2
-
-MODULES = {"capture": "dialogs", "live": "answers", "repeat": "report"}
-"""Of commands that are not in a file of their name."""
 
 MAX_MESSAGE_LENGTH = 1000
 """Characters of an error message; a longer one loses its middle."""
@@ -55,8 +51,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: Namespace) -> None:
     """Run a command; its packages are imported only here, so that ``--help`` stays fast."""
-    module = MODULES.get(options.command, options.command)
-    run = getattr(import_module(f"fdkvc.commands.{module}"), options.command)
+    match options.command:
+        case "app":
+            from fdkvc.commands.app import app as run
+        case "benchmark":
+            from fdkvc.commands.benchmark import benchmark as run
+        case "sweep":
+            from fdkvc.commands.sweep import sweep as run
+        case "dialogs":
+            from fdkvc.commands.dialogs import dialogs as run
+        case "capture":
+            from fdkvc.commands.dialogs import capture as run
+        case "answers":
+            from fdkvc.commands.answers import answers as run
+        case "live":
+            from fdkvc.commands.answers import live as run
+        case "trace":
+            from fdkvc.commands.trace import trace as run
+        case "report":
+            from fdkvc.commands.report import report as run
+        case _:
+            from fdkvc.commands.report import repeat as run
     run(options)
 
 

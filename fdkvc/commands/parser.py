@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
@@ -20,14 +19,6 @@ FORMATS = (
     "τ-bench results, τ²-bench results, ToolTalk, ShareGPT, OpenAI batch requests, or text with a "
     "speaker before each turn"
 )
-SETTINGS = {
-    "benchmark": ("benchmark", "Benchmark"),
-    "sweep": ("sweep", "Sweep"),
-    "dialogs": ("replay", "Replay"),
-    **dict.fromkeys(("answers", "live"), ("answers", "Answers")),
-}
-"""The settings of a command: a file of `fdkvc.experiments`, and a class."""
-
 SUGGESTED = "values to try; default: the paper's, or a suggested range"
 
 
@@ -104,12 +95,20 @@ class _Pandas(ModuleType):
 
 def _add_settings(command: str, parser: _Parser) -> None:
     """Add the options of a command's settings, which take NumPy to import."""
-    if command not in SETTINGS:
-        return
-    module, name = SETTINGS[command]
+    match command:
+        case "benchmark":
+            from fdkvc.experiments.benchmark import Benchmark as Settings
+        case "sweep":
+            from fdkvc.experiments.sweep import Sweep as Settings  # type: ignore[assignment]
+        case "dialogs":
+            from fdkvc.experiments.replay import Replay as Settings  # type: ignore[assignment]
+        case "answers" | "live":
+            from fdkvc.experiments.answers import Answers as Settings  # type: ignore[assignment]
+        case _:
+            return
     from fdkvc.files.options import add_options
 
-    add_options(parser, getattr(import_module(f"fdkvc.experiments.{module}"), name))
+    add_options(parser, Settings)
 
 
 def build_parser() -> argparse.ArgumentParser:
