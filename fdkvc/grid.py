@@ -1,7 +1,8 @@
-"""Tables to read: one pivot of measured rows, rendered as text, HTML and Markdown."""
+"""Tables to read: one pivot of measured rows, rendered as text, HTML, Markdown and LaTeX."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -11,6 +12,7 @@ import pandas as pd
 
 from fdkvc.charts.theme import hue_of
 from fdkvc.experiments.summary import CASE, FIRST, INTERVAL, TIED
+from fdkvc.replication.rules import RULES
 from fdkvc.run.metrics import late_metric
 
 DIFFERS = "≠"
@@ -90,6 +92,13 @@ class Grid:
         rows = [self.heads, ["---"] * len(self.heads), *self.rows]
         return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in rows)
 
+    def latex(self, caption: str, label: str) -> str:
+        """Return the table as LaTeX, for the package booktabs."""
+        frame = pd.DataFrame([*map(list, self.rows)], columns=[*map(_tex, self.heads)]).map(_tex)
+        left, right = "l" * self.names, "r" * (len(self.heads) - self.names)
+        looks: Any = {"index": False, "escape": False, "column_format": left + right}
+        return str(frame.to_latex(**looks, caption=_tex(caption), label=label))
+
 
 def pivot(
     table: pd.DataFrame,
@@ -161,3 +170,29 @@ def html_table(
         f'<div class="{kind}" tabindex="0" role="region" aria-label="{escape(caption)}">'
         f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
     )
+
+
+_TEX = {
+    "\\": r"\textbackslash{}",
+    "w_c": "$w_c$",
+    "w_ρ": r"$w_\rho$",
+    "gamma": r"$\gamma$",
+    **{sign: rf"\{sign}" for sign in "%_&#"},
+    "±": r"$\pm$",
+    "−": "$-$",
+    FIRST: r"$\bigstar$",
+    TIED: r"$\star$",
+    **{rule.sign: f"${rule.tex}$" for rule in RULES},
+    "γ": r"$\gamma$",
+    "α₀": r"$\alpha_0$",
+    "τ": r"$\tau$",
+    "β": r"$\beta$",
+    "μ": r"$\mu$",
+    "ρ": r"$\rho$",
+}
+# One pass, so that no replacement is replaced again.
+_TEX_SIGNS = re.compile("|".join(map(re.escape, sorted(_TEX, key=len, reverse=True))))
+
+
+def _tex(text: str) -> str:
+    return _TEX_SIGNS.sub(lambda sign: _TEX[sign[0]], text)

@@ -65,6 +65,7 @@ def test_all_renderings_have_the_same_marks() -> None:
     assert [word[:-3] for word in words] == figures(table)
     for text in (grid.text(), grid.html("caption"), grid.markdown()):
         assert (text.count("★"), text.count("≠")) == (1, 1)
+    assert (grid.latex("c", "l").count(r"$\bigstar$"), "★" in grid.latex("c", "l")) == (1, False)
 
 
 def test_the_marks_of_the_shipped_run_are_those_of_paired_tests() -> None:

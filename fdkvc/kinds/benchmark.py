@@ -18,6 +18,7 @@ from fdkvc.experiments.benchmark import (
 )
 from fdkvc.experiments.jobs import Execution
 from fdkvc.experiments.study import Study, run_study
+from fdkvc.experiments.summary import FIRST, TIED
 from fdkvc.files.record import Record
 from fdkvc.grid import PLACES, Grid, pivot
 from fdkvc.kinds.base import Run
@@ -164,6 +165,7 @@ class StudyRun(BenchmarkRun):
             "claims.csv": claims_table(judged_claims(self.study)),
             "cost.csv": tables.cost_table(self.study),
             "tables.md": markdown(measured),
+            "tables.tex": latex(measured),
         }
 
     @property
@@ -206,6 +208,20 @@ def markdown(measured: list[MeasuredTable]) -> str:
     signs = ", ".join(f"{rule.sign} {rule.verdict}" for rule in RULES)
     note = f"Measured ± half of the 95 % interval (published, verdict): {signs}; {PLACES}."
     return "\n\n".join([*parts, note, legend]) + "\n"
+
+
+def latex(measured: list[MeasuredTable]) -> str:
+    """Return the measured tables as LaTeX, with published figures in brackets."""
+    signs = ", ".join(rule.tex.removeprefix("\\") + f" {rule.verdict}" for rule in RULES)
+    parts = [
+        r"% Needs \usepackage{booktabs,amssymb}.",
+        f"% Measured, half of the 95 % interval (published, verdict): {signs}.",
+        f"% {PLACES.replace(FIRST, 'bigstar').replace(TIED, 'star')}.",
+    ]
+    for table in measured:
+        title = f"{table.title}, measured and (published)"
+        parts.append(_grid(table).latex(title, f"tab:measured-{table.number}"))
+    return "\n".join(parts)
 
 
 def _grid(table: MeasuredTable) -> Grid:

@@ -45,6 +45,8 @@ class Rule(NamedTuple):
     verdict: str
     applies: Callable[[Case], bool]
     sign: str
+    tex: str
+    """Its symbol, as text and in LaTeX."""
     tone: Literal["neutral", "good", "bad", "open"]
     """Its colour in `fdkvc.charts.theme.TINTS`."""
     meaning: str
@@ -83,6 +85,7 @@ RULES: tuple[Rule, ...] = (
         "indistinguishable from zero",
         lambda case: case.chance and case.difference,
         "○",
+        r"\circ",
         "neutral",
         "the published difference of two alignments may be chance, which leaves nothing to "
         "confirm. The paper's own t-tests decide (Section 5.6); where it prints none, the "
@@ -93,6 +96,7 @@ RULES: tuple[Rule, ...] = (
         REPRODUCED,
         by_equivalence,
         "✓",
+        r"\checkmark",
         "good",
         "statistically equivalent within a margin: the rounding of the printed figure + "
         "1.96·s/√n_published, half of its own 95 % interval, where s is the standard deviation "
@@ -104,6 +108,7 @@ RULES: tuple[Rule, ...] = (
         "differs",
         by_difference,
         "≠",
+        r"\neq",
         "bad",
         "|measured − published| exceeds the rounding of the printed figure + "
         "1.96·s·√(1/n + 1/n_published): a significant difference at 5 %.",
@@ -111,6 +116,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         OPEN,
         lambda case: True,
+        "?",
         "?",
         "open",
         "neither equivalence nor a difference is shown, which is no evidence against the figure. "

@@ -151,6 +151,7 @@ STUDY = {
     "alignment_differences.csv": "paired differences of FD-KVC and H2O in these",
     "dialogs.csv": "every number of every dialog",
     "tables.md": "the paper's tables, measured, as Markdown",
+    "tables.tex": "the same as LaTeX",
 }
 CONTENT = STUDY | {
     "sweep.csv": "mean and interval of each metric under every setting",
