@@ -1,8 +1,7 @@
 """Replays: the dialogs of a file under policies and budgets, as tidy tables.
 
-One row per dialog and metric; then means with intervals over clusters, paired differences,
-and the mean of each cluster. Heads of a dialog are rows of one batch, and a dialog's value is their
-mean.
+One row per dialog and metric. Heads of a dialog are rows of one batch, and a dialog's value is
+their mean.
 """
 
 from __future__ import annotations
@@ -143,10 +142,9 @@ def replay_arguments(
     """Do as `replay` does, and return its table with that of every argument of every call.
 
     The second has columns `ARGUMENTS`: `call`, with a place among the dialog's, in `turn`, needs
-    the `value` that turn `mentioned` gave last, in
-    a span of the kind `source`; `held` is the share of heads that still cached it, and `lost` the
-    turn that evicted it first in a head that did not, −1 if all held it. `spread` begins with a
-    dialog of each cluster; the tables do not change.
+    the `value` that turn `mentioned` gave last, in a span of the kind `source`; `held` is the share
+    of heads that still cached it, and `lost` the turn that evicted it first in a head that did not,
+    −1 if all held it. `spread` begins with a dialog of each cluster; the tables do not change.
     """
     workers = worker_count(how)
     jobs = [recordings[some] for some in _chunks(recordings, settings)]
