@@ -37,14 +37,17 @@ MAX_MENTIONS = 32  # of a wording, the newest
 # Runs
 MAX_POLICY_CHARACTERS = 1000  # of a policy with hyperparameters and wrappers
 MAX_CHUNK_NUMBERS = 2**25  # of the dialogs of a chunk: 128 MB
+MAX_BLOCK_LOGITS = 2**23  # of the caches that read a text to compare them: 34 MB
 MAX_RESULT_NUMBERS = 2**27  # of a run's results: 512 MB
 MAX_QUERY_LOGITS = 2**27  # of each query of a turn with each token before: 512 MB
 MAX_RUN_NAMES = 512  # policies of a run, or scenarios, or metrics
 MAX_CACHED_WORDS = 2**15  # whose id or surprisal is cached
 MAX_RESTORED_SPANS = 8  # restored one at a time to see which repairs an answer
-MAX_EXPLAINED_WORDS = 12  # that a policy makes most improbable
+MAX_EXPLAINED_WORDS = 100  # that a policy hurts most
+MAX_RESTORED_WORDS = 12  # of these, whose turns are read again with evicted words restored
 MAX_WRITTEN_TOKENS = 128  # that a model generates
 MAX_REPEATS = 6  # of the same tokens, after which a chat's passage ends
+MAX_REPEATED = 48  # tokens that repeat, after which it ends if they do so three times
 MAX_CALLS = 2  # of a model before the words of a turn
 
 # Files that are written
@@ -62,9 +65,9 @@ MAX_ENDED_JOBS = 20  # of those that failed or were cancelled, to report why
 MAX_RESULTS_MEGABYTES = 128  # of stored results
 MAX_COMPUTED_MEGABYTES = 512  # of cached runs and derived data
 MAX_ANSWERS_MEGABYTES = 64  # of cached answers of a language model
-MAX_CHAT_MEGABYTES = 320  # of the vectors of one chat under all caches
-MAX_CHATS_MEGABYTES = 360  # of the chats that are kept, to go on or take a message back
-MAX_DAMAGE_TOKENS = 3000  # of a text; two caches of a model of 135 million parameters take 1.1 GB
+MAX_CHAT_MEGABYTES = 280  # of the vectors of one chat under all caches
+MAX_CHATS_MEGABYTES = 320  # of those that are kept; others are read again when they go on
+MAX_DAMAGE_TOKENS = 3000  # of a text; with a model of 135 million parameters 1.2 GB
 MAX_DAMAGE_HEADS = 32  # of a model, each of which reads a text alone
 MAX_SHOWN_PRODUCTS = 20_000_000  # heads × turns × tokens: each array of them takes 80 MB
 MAX_SEARCHED_CHARACTERS = 100_000  # of the dialogs in which a failed call is sought

@@ -5,7 +5,7 @@ changed nothing. A word has the sum over its tokens.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
@@ -17,16 +17,24 @@ from fdkvc.attention import Bools, Floats
 from fdkvc.corpora.model_text import WRITERS
 from fdkvc.corpora.transcripts import SPAN_KINDS, Transcript
 from fdkvc.explain.answer_causes import Passages, Word, turns_of, words_in
-from fdkvc.limits import MAX_CHUNK_NUMBERS, MAX_EXPLAINED_WORDS
+from fdkvc.limits import MAX_BLOCK_LOGITS, MAX_EXPLAINED_WORDS, MAX_RESTORED_WORDS
 from fdkvc.lm.decoder import attention
 from fdkvc.lm.language_model import LanguageModel
 from fdkvc.lm.losses import losses
-from fdkvc.lm.text_cache import BLOCK, OneHead, TextCache, check_length, later_tokens, read
+from fdkvc.lm.text_cache import (
+    BLOCK,
+    NO_TOKENS,
+    OneHead,
+    TextCache,
+    check_length,
+    later_tokens,
+    read,
+)
 from fdkvc.lm.tokens import Tokens
 from fdkvc.policies import Policy
 
 CAUSES = 5
-"""Evicted words that are named, and restored, for each word explained."""
+"""Evicted words that are named for each word explained, and restored."""
 
 LEAST = 0.05
 """KL in nats from which on a word is explained."""
@@ -91,8 +99,7 @@ def _text(tokens: Tokens, ids: Sequence[int], parts: Sequence[Part]) -> Text:
 # ------------------------------------------------------------------------------- damage
 
 
-@dataclass(frozen=True)
-class Cause:
+class Cause(NamedTuple):
     """An evicted word that the full cache attends to where the policy's cache fails."""
 
     word: int
@@ -104,12 +111,15 @@ class Cause:
     """The head that attends to them most, and how much."""
 
 
-@dataclass(frozen=True)
-class HurtWord:
-    """A word that is predicted worse, why, and its KL when the turn is read with these restored."""
+class HurtWord(NamedTuple):
+    """A word that is predicted worse, and why.
+
+    Of the most hurt ones, `restored` is the KL when the turn is read again with the entries of the
+    causes.
+    """
 
     word: int
-    restored: float
+    restored: float | None
     causes: tuple[Cause, ...]
 
 
@@ -130,9 +140,12 @@ class Damage:
     @cached_property
     def of_words(self) -> Floats:
         """KL of each word."""
-        edges = np.concatenate([[0], np.cumsum(self.kl, dtype=float)])
-        first, end = np.array([(word.first, word.end) for word in self.text.words]).T
-        return np.asarray(edges[end] - edges[first])
+        return words_kl(self.text.words, self.kl)
+
+    @property
+    def restored(self) -> dict[int, float]:
+        """The KL of the most hurt words, by their number, with their causes restored."""
+        return {hurt.word: hurt.restored for hurt in self.hurt if hurt.restored is not None}
 
     def by_token(self) -> pd.DataFrame:
         """Return a row for each token."""
@@ -163,53 +176,71 @@ def read_damage(
 ) -> Damage:
     """Read a text under a policy's new cache and the full one, and explain the most hurt words.
 
-    `on_read` gets the share that is done. It takes the memory of two caches, `MAX_CHUNK_NUMBERS`
-    logits, and the attention of one token.
+    `on_read` gets the share that is done. It takes the keys and values of three caches, and the
+    queries of a passage.
     """
-    full = model.full().without_hidden()
-    nats, kl = read_losses([full, cache], text, lambda share: on_read(share * 0.7))
+    full, hurt = model.full().without_hidden(), list[HurtWord]()
+
+    def explain(passage: int, kl: Floats) -> None:
+        lost = words_kl(text.words, kl[1])
+        least = max(np.sort(lost)[-MAX_EXPLAINED_WORDS:][0], LEAST)
+        for at in np.flatnonzero(lost >= least).tolist():
+            if text.words[at].passage == passage and cache.attended is not None:
+                hurt.append(HurtWord(at, None, causes_of(full, cache, text, at)))
+
+    nats, kl = read_losses([full, cache], text, lambda share: on_read(share * 0.8), explain)
     damage = Damage(text, nats[0], nats[1], kl[1], ())
-    worst = np.argsort(-damage.of_words, kind="stable")[:MAX_EXPLAINED_WORDS].tolist()
-    hurt = []
-    for number, at in enumerate(worst):
-        if damage.of_words[at] >= LEAST and cache.attended_by_turn[-1] is not None:
-            hurt.append(explain_word(full, cache, text, at))
-        on_read(0.7 + 0.3 * (number + 1) / len(worst))
-    return Damage(text, nats[0], nats[1], kl[1], tuple(hurt))
+    hurt.sort(key=lambda word: (-damage.of_words[word.word], word.word))
+    for at, word in enumerate(hurt[:MAX_RESTORED_WORDS]):
+        hurt[at] = word._replace(restored=restored_kl(full, cache, text, word))
+        on_read(0.8 + 0.2 * (at + 1) / MAX_RESTORED_WORDS)
+    return replace(damage, hurt=tuple(hurt[:MAX_EXPLAINED_WORDS]))
+
+
+def words_kl(words: Sequence[Word], kl: Floats) -> Floats:
+    """Return the KL of each word from that of each token."""
+    edges = np.concatenate([[0], np.cumsum(kl, dtype=float)])
+    first, end = np.array([word.span for word in words]).T
+    return np.asarray(edges[end] - edges[first])
 
 
 def read_losses(
-    caches: Sequence[TextCache], text: Text, on_read: Callable[[float], object] = lambda share: None
+    caches: Sequence[TextCache],
+    text: Text,
+    on_read: Callable[[float], object] = lambda share: None,
+    on_passage: Callable[[int, Floats], object] = lambda passage, kl: None,
 ) -> tuple[Floats, Floats]:
     """Read a text with new caches, the full one first; return the nats and KL of tokens (C, N).
 
-    Raises a ValueError if the text is longer than the model can hold.
+    `on_passage` gets each passage and the KL so far, before policies evict after it. The caches
+    then forget the passage's queries. Raises a ValueError if the text is longer than the model can
+    hold.
     """
     count, ids = len(text.ids), np.asarray(text.ids)
     check_length(caches[0].decoder, count)
     nats, kl = np.zeros((2, len(caches), count), np.float32)
-    step = max(MAX_CHUNK_NUMBERS // (len(caches) * caches[0].decoder.shape.vocabulary), 1)
+    step = max(MAX_BLOCK_LOGITS // (len(caches) * caches[0].decoder.shape.vocabulary), 1)
     for cache in caches:
         cache.reserve(count)
-    ends = [part.end for part in text.parts]
-    for first, end in pairwise(sorted({0, *range(step, count, step), *ends})):
-        logits = read(caches, ids[first:end])
-        after = slice(first + 1, min(end + 1, count))
-        targets = ids[after]
-        nats[:, after], kl[:, after], _ = losses(logits[:, : len(targets)], targets)
-        if end in ends:
-            for cache in caches:
-                cache.end_turn()
-        on_read(end / count)
+    for passage, part in enumerate(text.parts):
+        start = part.first if passage else 0
+        for first, end in pairwise([*range(start, part.end, step), part.end]):
+            logits = read(caches, ids[first:end])
+            after = slice(first + 1, min(end + 1, count))
+            targets = ids[after]
+            nats[:, after], kl[:, after], _ = losses(logits[:, : len(targets)], targets)
+            on_read(end / count)
+        on_passage(passage, kl)
+        for cache in caches:
+            cache.end_turn()
+            cache.forget_queries()
     return nats, kl
 
 
-def explain_word(full: TextCache, cache: TextCache, text: Text, at: int) -> HurtWord:
-    """Say which evicted words the full cache attends to at a word, and what restoring them does."""
+def causes_of(full: TextCache, cache: TextCache, text: Text, at: int) -> tuple[Cause, ...]:
+    """Return the evicted words that the full cache attends to at a word of the turn just read."""
     word, shape = text.words[at], full.decoder.shape
-    turn = word.passage
-    start = text.parts[turn].first
-    gone = _gone(cache, turn).repeat(shape.group, axis=1)
+    gone = _gone(cache, word.passage).repeat(shape.group, axis=1)
     places = range(max(word.first - 1, 0), max(word.end - 1, 1))
     weights = np.mean([full.attention(place)[:, :, : gone.shape[2]] for place in places], axis=0)
     sums = np.pad(np.cumsum(weights * gone, axis=2, dtype=float), ((0, 0), (0, 0), (1, 0)))
@@ -222,15 +253,27 @@ def explain_word(full: TextCache, cache: TextCache, text: Text, at: int) -> Hurt
         if share[place] > 0:
             by_head = by_word[:, :, place]
             layer, head = map(int, np.unravel_index(by_head.argmax(), by_head.shape))
-            causes.append(Cause(place, float(share[place]), float(by_head.max()), layer, head))
-    also = [np.arange(*earlier[cause.word].span) for cause in causes]
-    restored = cache.before_turn(turn, np.concatenate(also) if also else np.empty(0, np.intp))
-    pair = [full.before_turn(turn), restored]
+            mean, largest = round(float(share[place]), 5), round(float(by_head.max()), 5)
+            causes.append(Cause(place, mean, largest, layer, head))
+    return tuple(causes)
+
+
+def restored_kl(full: TextCache, cache: TextCache, text: Text, hurt: HurtWord) -> float:
+    """Return the KL of a word when its turn is read again with the entries of its causes."""
+    word = text.words[hurt.word]
+    turn, start = word.passage, text.parts[word.passage].first
+    also = [np.arange(*text.words[cause.word].span) for cause in hurt.causes]
     ids, low = np.asarray(text.ids), max(word.first - 1, start)
-    read(pair, ids[start:low], last=0)
-    logits = read(pair, ids[low : word.end - 1])
-    _, kl, _ = losses(logits, ids[low + 1 : word.end])
-    return HurtWord(at, float(kl[1].sum()), tuple(causes))
+
+    def logits_of(again: TextCache) -> Floats:
+        read([again], ids[start:low], last=0)
+        return read([again], ids[low : word.end - 1])
+
+    # One after the other: each is a copy of all keys and values up to the turn.
+    expected = logits_of(full.before_turn(turn))
+    restored = logits_of(cache.before_turn(turn, np.concatenate([NO_TOKENS, *also])))
+    _, kl, _ = losses(np.concatenate([expected, restored]), ids[low + 1 : word.end])
+    return float(kl[1].sum())
 
 
 def _gone(cache: TextCache, turn: int) -> Bools:

@@ -5,7 +5,7 @@ The one that is shipped is SmolLM2's of an example, written by ``python -m bench
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,7 @@ class RecordedDamage:
                 name: {
                     "nats": _rounded(damage.nats),
                     "kl": _rounded(damage.kl),
-                    "hurt": [asdict(hurt) for hurt in damage.hurt],
+                    "hurt": damage.hurt,
                 }
                 for name, damage in self.damages.items()
             },
@@ -87,14 +87,15 @@ def record_damage(
     on_policy: Callable[[str], object] = lambda name: None,
 ) -> RecordedDamage:
     """Let a model read a dialog under each policy; `on_policy` gets the name of each that began."""
-    text, full = dialog_text(model.tokens, transcript), model.full()
+    text, full = dialog_text(model.tokens, transcript), model.full().without_hidden()
     read([full], text.ids, last=0)
     received = attention_received(full).mean(axis=1)
     del full
     damages = {}
     for policy in policies:
         on_policy(policy.name)
-        damages[policy.name] = read_damage(model, model.evicting(policy, budget), text)
+        cache = model.evicting(policy, budget)
+        damages[policy.name] = read_damage(model, cache, text)
     names = model.name, model.decoder.shape.parameters, transcript.name
     return RecordedDamage(*names, budget, text, damages, received)
 
@@ -118,10 +119,10 @@ def read_recorded(content: str) -> RecordedDamage:
     return RecordedDamage(model, parameters, dialog, budget, text, damages, received)
 
 
-def _hurt(stored: Sequence[Mapping[str, Any]]) -> tuple[HurtWord, ...]:
+def _hurt(stored: Sequence[Any]) -> tuple[HurtWord, ...]:
     return tuple(
-        HurtWord(of["word"], of["restored"], tuple(Cause(**cause) for cause in of["causes"]))
-        for of in stored
+        HurtWord(word, restored, tuple(Cause(*cause) for cause in causes))
+        for word, restored, causes in stored
     )
 
 

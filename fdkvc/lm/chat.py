@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from fdkvc.attention import Floats
 from fdkvc.corpora.model_text import Kind, Passage, Writer
-from fdkvc.limits import MAX_CALLS, MAX_REPEATS, MAX_WRITTEN_TOKENS
+from fdkvc.limits import MAX_CALLS, MAX_REPEATED, MAX_REPEATS, MAX_WRITTEN_TOKENS
 from fdkvc.lm.language_model import LanguageModel
 from fdkvc.lm.text_cache import ModelCache, TextCache, read
 from fdkvc.lm.tokens import Tokens
@@ -54,17 +55,19 @@ def generate(
 
 
 def is_looping(ids: Sequence[int]) -> bool:
-    """Whether a text ends with `MAX_REPEATS` repetitions of the same one to eight tokens.
+    """Whether a text ends with `MAX_REPEATS` repetitions, or three of `MAX_REPEATED` tokens.
 
     Examples
     --------
     >>> is_looping([5, 7] + 6 * [9]), is_looping([5] + 6 * [7, 9]), is_looping(5 * [9])
     (True, True, False)
+    >>> is_looping(3 * [*range(30)]), is_looping(2 * [*range(40)]), is_looping(3 * [*range(9)])
+    (True, False, False)
     """
     return any(
-        len(ids) >= MAX_REPEATS * period
-        and list(ids[-MAX_REPEATS * period :]) == MAX_REPEATS * list(ids[-period:])
-        for period in range(1, 9)
+        ids[-1 - period] == ids[-1] and ids[-last:-period] == ids[period - last :]
+        for period in range(1, len(ids) // 3 + 1)
+        if (last := min(MAX_REPEATS * period, max(MAX_REPEATED, 3 * period))) <= len(ids)
     )
 
 
@@ -93,6 +96,17 @@ def first_writer(tokens: Tokens, logits: Floats) -> Writer:
     """
     calls = logits[tokens.marks["call"][0]] > logits[tokens.marks["system"][0]]
     return "call" if calls else "system"
+
+
+@dataclass(frozen=True)
+class ChatText:
+    """The text of a chat under each cache: new caches can read it again."""
+
+    ids: Mapping[str, tuple[int, ...]]
+    passages: Mapping[str, tuple[tuple[Writer, int, int], ...]]
+    open: tuple[str, ...]
+    """The caches whose last passage can go on."""
+    steps: int
 
 
 class Chat:
@@ -133,7 +147,31 @@ class Chat:
         ids = tokens.encode_passage(Passage(writer, text, 0, kind=kind), first=first).ids
         self._begin(names, writer, ids)
         self._close(names, ())
+        for cache in self.caches.values():
+            cache.forget_queries()
         self.steps = 0
+
+    @property
+    def written(self) -> ChatText:
+        """Its text so far."""
+        ids = {name: tuple(cache.ids) for name, cache in self.caches.items()}
+        passages = {name: tuple(passages) for name, passages in self.passages.items()}
+        return ChatText(ids, passages, self._open, self.steps)
+
+    def read_on(self, text: ChatText) -> Iterator[int]:
+        """Read the rest of a text that begins as this chat does; yields the tokens read so far."""
+        self._close(self._open, self.model.tokens.closing)
+        for name, cache in self.caches.items():
+            passages = text.passages[name]
+            for at in range(len(self.passages[name]), len(passages)):
+                writer, first, end = passages[at]
+                self._begin([name], writer, text.ids[name][first:end])
+                if at + 1 < len(passages) or name not in text.open:
+                    self._close([name], ())
+                if not text.steps:  # a message, and no answer
+                    cache.forget_queries()
+                yield sum(cache.count for cache in self.caches.values())
+        self.steps = text.steps
 
     def answer(self, most: int = MAX_WRITTEN_TOKENS) -> Generator[dict[str, tuple[Writer, int]]]:
         """Let the model answer under every cache, or go on with its answers: calls, then words.

@@ -21,6 +21,6 @@ def losses(logits: Floats, targets: Ints) -> tuple[Floats, Floats, Ints]:
         total[at] = powers.sum(axis=-1)
     lost = np.log(total)
     came = relative[:, np.arange(len(targets)), targets]
-    likely = powers / total[0, :, None]
-    expected = np.einsum("nv,cnv->cn", likely, relative) - lost  # of log p, under the full
+    powers /= total[0, :, None]
+    expected = np.einsum("nv,cnv->cn", powers, relative) - lost  # of log p, under the full
     return lost - came, np.maximum(expected[0] - expected, 0), best

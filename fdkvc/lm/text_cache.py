@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Protocol, Self
@@ -90,16 +90,15 @@ class TextCache:
         self.attended_by_turn: list[Ints | None] = []
         self.ends: list[int] = []  # tokens read at the end of each turn
         heads, kv_heads, h = shape.heads, shape.kv_heads, shape.head_width
-        sizes = {
-            "hidden": (len(self.layers), 1, 0, shape.width),
-            "queries": (len(self.layers), heads, 0, h),
-            "keys": (shape.layers, kv_heads, 0, h),
-            "values": (shape.layers, kv_heads, 0, h),
-        }
+        sizes = dict.fromkeys(("keys", "values"), (shape.layers, kv_heads, 0, h))
+        if self.layers:
+            sizes["hidden"] = len(self.layers), 1, 0, shape.width
+            sizes["queries"] = len(self.layers), heads, 0, h
         self._vectors = {name: np.zeros(size, np.float32) for name, size in sizes.items()}
         self._evicted_in: Ints = np.empty((shape.layers, kv_heads, 0), np.intp)
         self._evicted_by: Codes = np.empty(self._evicted_in.shape, np.uint8)
         self._gathered: dict[str, Floats] = {}
+        self._first_query = 0  # the first token whose queries are stored
         self._end = 0  # of the tokens whose vectors are stored
         self._sharing = WeakSet([self])  # caches with the same vectors, which one of them extends
 
@@ -109,10 +108,10 @@ class TextCache:
         return len(self.ids)
 
     @property
-    def token_bytes(self) -> int:
-        """Bytes of the vectors of a token."""
-        shapes = (each.shape for each in self._vectors.values())
-        return sum(4 * layers * heads * width for layers, heads, _, width in shapes)
+    def token_bytes(self) -> Mapping[str, int]:
+        """Bytes of a token's vectors, by name; see `vectors`."""
+        arrays = self._vectors.items()
+        return {name: 4 * each.shape[0] * each.shape[1] * each.shape[3] for name, each in arrays}
 
     @property
     def evicted_in(self) -> Ints:
@@ -127,9 +126,14 @@ class TextCache:
     def vectors(self, name: str) -> Floats:
         """Return the queries, keys, values or hidden states of all tokens so far (L, ·, N, ·).
 
-        Those of an evicted token are as they were computed.
+        Those of an evicted token are as they were computed. Queries are of the last tokens only,
+        once earlier ones are forgotten.
         """
-        return self._vectors[name][:, :, : self.count]
+        return self._vectors[name][:, :, : self.count - self._first(name)]
+
+    def _first(self, name: str) -> int:
+        """Return the first token whose vectors are stored."""
+        return self._first_query if name == "queries" else 0
 
     def attend(
         self, layer: int, hidden: Floats, queries: Floats, keys: Floats, values: Floats
@@ -143,8 +147,9 @@ class TextCache:
             at = self.layers.index(layer)
             new |= {"hidden": (at, hidden[:, None]), "queries": (at, queries)}
         for name, (at, vectors) in new.items():
-            if name in self._vectors:
-                self._vectors[name][at, :, start : start + n] = vectors.swapaxes(0, 1)
+            first = start - self._first(name)
+            if name in self._vectors and first >= 0:
+                self._vectors[name][at, :, first : first + n] = vectors.swapaxes(0, 1)
         output = np.empty((n, shape.heads * shape.head_width), np.float32)
         for first in range(0, n, BLOCK):  # earlier blocks attend to fewer tokens
             block = slice(first, min(first + BLOCK, n))
@@ -186,7 +191,7 @@ class TextCache:
         return mask
 
     def reserve(self, end: int) -> None:
-        """Allocate what so many tokens need; it grows anyway, in steps that are copied."""
+        """Allocate what so many tokens need, but for queries; it grows anyway, in steps."""
         size = self._evicted_in.shape[2]
         if end > size:
             self._copy(max(end + SPARE, size + size // 8))
@@ -196,6 +201,16 @@ class TextCache:
         self._vectors = {name: each for name, each in self._vectors.items() if name != "hidden"}
         return self
 
+    def forget_queries(self) -> None:
+        """Store no queries of the tokens so far, but of the last: policies use those of a turn.
+
+        They are more than all else. `attention` is then that of later tokens only.
+        """
+        if "queries" in self._vectors:
+            last = self.vectors("queries")[:, :, -1:].copy()
+            self._vectors = {**self._vectors, "queries": last}
+            self._first_query = self.count - last.shape[2]
+
     def _extend(self, end: int) -> None:
         """Make room for tokens up to an end, where no other cache has stored its own."""
         self.reserve(end)
@@ -204,21 +219,28 @@ class TextCache:
             self._end = end
         if taken:
             self._copy(self._evicted_in.shape[2])
+        queries = self._vectors.get("queries")
+        if queries is not None and end > (size := queries.shape[2] + self._first_query):
+            grown = self._copied("queries", queries, max(end + SPARE, size + size // 8))
+            self._vectors = {**self._vectors, "queries": grown}
 
     def _copy(self, size: int) -> None:
         """Store the vectors so far, with room for so many tokens, apart from other caches'."""
-        count = self.count
-
-        def copied(array: NDArray[Any]) -> NDArray[Any]:
-            made = np.zeros((*array.shape[:2], size, *array.shape[3:]), array.dtype)
-            made[:, :, :count] = array[:, :, :count]
-            return made
-
-        self._vectors = {name: copied(array) for name, array in self._vectors.items()}
-        self._evicted_in, self._evicted_by = copied(self._evicted_in), copied(self._evicted_by)
-        self._evicted_in[:, :, count:] = -1
+        for name, array in [*self._vectors.items()]:
+            end = array.shape[2] + self._first_query if name == "queries" else size
+            self._vectors = {**self._vectors, name: self._copied(name, array, end)}
+        self._evicted_in = self._copied("", self._evicted_in, size)
+        self._evicted_by = self._copied("", self._evicted_by, size)
+        self._evicted_in[:, :, self.count :] = -1
         self._sharing.discard(self)
         self._sharing = WeakSet([self])
+
+    def _copied(self, name: str, array: NDArray[Any], end: int) -> NDArray[Any]:
+        """Return what an array has of the tokens so far, with room up to an end."""
+        first = self._first(name)
+        made = np.zeros((*array.shape[:2], end - first, *array.shape[3:]), array.dtype)
+        made[:, :, : self.count - first] = array[:, :, : self.count - first]
+        return made
 
     def end_turn(self) -> None:
         """End the turn: the policy, if any, evicts."""
@@ -239,6 +261,7 @@ class TextCache:
     def follow(self, other: Any) -> None:
         """Take over what another `whole` cache of the same text has read since."""
         self._vectors = {name: other._vectors[name] for name in self._vectors}
+        self._first_query = other._first_query
         self._evicted_in, self._evicted_by = other._evicted_in.copy(), other._evicted_by.copy()
         self.ids = [*other.ids]
         with _WRITING:
@@ -285,14 +308,15 @@ class TextCache:
     def before_turn(self, turn: int, also: Ints = NO_TOKENS) -> TextCache:
         """Return what a turn began with, attending `also` to these earlier tokens.
 
-        It evicts no more. Raises a ValueError if there was no such turn.
+        It evicts no more, and stores keys and values only. Raises a ValueError if there was no such
+        turn.
         """
         check_count("the turn", turn, 0, len(self.ends))
-        other = TextCache(self.decoder, self.layers)
+        other = TextCache(self.decoder, ())
         count = self.ends[turn - 1] if turn else 0
         other.ids, other.ends, other.turn_start = self.ids[:count], self.ends[:turn], count
         other.attended_by_turn = self.attended_by_turn[:turn]
-        other._vectors = {name: each[:, :, :count] for name, each in self._vectors.items()}
+        other._vectors = {name: self._vectors[name][:, :, :count] for name in other._vectors}
         gone = self._evicted_in[:, :, :count]
         other._evicted_in = np.where(gone < turn, gone, EMPTY)
         other._evicted_by = np.where(gone < turn, self._evicted_by[:, :, :count], Rule.none)
@@ -327,12 +351,11 @@ class TextCache:
             np.put_along_axis(sees, attended, True, axis=2)  # −1 is the column beyond
             sees[:, :, start:] = False
         sees[:, :, 0 if attended is None else start : position + 1] = True
-        grouped = self.vectors("queries")[:, :, position : position + 1].reshape(
-            shape.layers * shape.kv_heads, shape.group, 1, shape.head_width
-        )
-        keys = self.vectors("keys").reshape(len(grouped), self.count, shape.head_width)
-        masked = ~sees[:, :, :-1].reshape(len(grouped), 1, 1, self.count)
-        return attention(grouped, keys, masked).reshape(shape.layers, shape.heads, self.count)
+        queries = self.vectors("queries")[:, :, position - self.count]
+        grouped = queries.reshape(-1, shape.kv_heads, shape.group, 1, shape.head_width)
+        masked = ~sees[:, :, None, None, :-1]
+        by_layer = map(attention, grouped, self.vectors("keys"), masked)
+        return np.stack([*by_layer]).reshape(shape.layers, shape.heads, self.count)
 
 
 class EvictingCache(TextCache):
@@ -412,7 +435,7 @@ class _SlotVectors:
         return of_rows
 
     def new(self, name: str) -> Floats:
-        return self.cache.vectors(name)[self.layer, :, self.cache.turn_start :]
+        return self.cache.vectors(name)[self.layer, :, self.cache.turn_start - self.cache.count :]
 
 
 class RetrievalCache(TextCache):

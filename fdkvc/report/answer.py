@@ -1,6 +1,7 @@
 """A model's answer that fails, and what it writes once evicted words are restored."""
 
 from html import escape
+from itertools import zip_longest
 
 from fdkvc.corpora.formats import EXAMPLES, read_transcripts
 from fdkvc.corpora.model_text import model_text
@@ -80,12 +81,16 @@ def _written(restored: Restoration, text: str, expected: str) -> str:
     return words_html(text, expected.split())
 
 
-def words_html(text: str, full: list[str]) -> str:
-    """Mark the words that differ from the full cache."""
+def words_html(text: str, full: list[str], *, writing: bool = False) -> str:
+    """Mark the words that differ from the full cache; while both are written, those judged so far.
+
+    The last word of each may then be incomplete, and the full cache may still write further ones.
+    """
     words = text.split()
+    judged = max(min(len(words), len(full)) - 1, 0) if writing else len(words)
     return " ".join(
         f"<mark>{escape(word)}</mark>" if changed else escape(word)
-        for word, changed in zip(words, changed_words(words, full), strict=True)
+        for word, changed in zip_longest(words, changed_words(words[:judged], full))
     )
 
 

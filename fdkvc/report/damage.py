@@ -36,15 +36,13 @@ def damage_sentences(damage: Damage, title: str) -> list[str]:
         f"With {title}, the KL from the full cache's predictions is {decimal(mean)} nats a token, "
         f"and the text itself loses {decimal(lost)} nats a token."
     ]
-    if damage.hurt:
+    if healed := damage.restored:
         half = int(np.searchsorted(np.cumsum(np.sort(kl)[::-1]), kl.sum() / 2)) + 1
-        hurt = damage.hurt
-        before = float(sum(kl[word.word] for word in hurt))
+        before = float(sum(kl[at] for at in healed))
         said.append(
             f"Half of this KL is in {half:,} of {count(len(words), 'word')}. With what they attend "
-            f"to restored, the {count(len(hurt), 'most hurt word')} have "
-            f"{decimal(sum(word.restored for word in hurt), 1)} nats instead of "
-            f"{decimal(before, 1)}."
+            f"to restored, the {count(len(healed), 'most hurt word')} have "
+            f"{decimal(sum(healed.values()), 1)} nats instead of {decimal(before, 1)}."
         )
     return said
 
@@ -95,9 +93,10 @@ def _why_html(damage: Damage, hurt: HurtWord) -> str:
         f"<td>{percent(cause.largest)} in layer {cause.layer}, head {cause.head}</td></tr>"
         for cause in hurt.causes
     )
+    if hurt.restored is not None:
+        kl += f"; <b>{decimal(hurt.restored, 2)}</b> if the turn is read again with these restored"
     return (
-        f"{kl}; <b>{decimal(hurt.restored, 2)}</b> if the turn is read again with the entries of "
-        "these words restored, which are evicted and to which the full cache attends most:"
+        f"{kl}. Evicted words to which the full cache attends most there:"
         '<table><thead><tr><th scope="col">evicted word</th><th scope="col">turn</th>'
         '<th scope="col">attention</th><th scope="col">at most</th></tr></thead>'
         f"<tbody>{rows}</tbody></table>"
@@ -105,15 +104,16 @@ def _why_html(damage: Damage, hurt: HurtWord) -> str:
 
 
 def hurt_columns(damage: Damage) -> dict[str, list[str]]:
-    """Return the most hurt words as columns."""
+    """Return the most hurt words as columns: those whose causes were restored."""
     words, parts = damage.text.words, damage.text.parts
     return {
-        "word": [words[hurt.word].text for hurt in damage.hurt],
-        "turn": [f"{parts[words[hurt.word].passage].turn}" for hurt in damage.hurt],
-        "KL, nats": [decimal(damage.of_words[hurt.word], 2) for hurt in damage.hurt],
-        "restored": [decimal(hurt.restored, 2) for hurt in damage.hurt],
+        "word": [words[at].text for at in damage.restored],
+        "turn": [f"{parts[words[at].passage].turn}" for at in damage.restored],
+        "KL, nats": [decimal(damage.of_words[at], 2) for at in damage.restored],
+        "restored": [decimal(kl, 2) for kl in damage.restored.values()],
         "evicted words attended to": [
-            listed([words[cause.word].text for cause in hurt.causes[:3]]) for hurt in damage.hurt
+            listed([words[cause.word].text for cause in hurt.causes[:3]])
+            for hurt in damage.hurt[: len(damage.restored)]
         ],
     }
 

@@ -15,6 +15,7 @@ from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.experiments.answers import Answers, run_answers
 from fdkvc.explain import damage as module
 from fdkvc.explain.damage import (
+    LEAST,
     SPACE,
     Text,
     attention_received,
@@ -98,7 +99,7 @@ def test_a_text_read_in_small_blocks_has_the_same_damage(
 ) -> None:
     shares: list[float] = []
     whole = read_losses([model.full(), model.evicting(FIFO, BUDGET)], text)
-    monkeypatch.setattr(module, "MAX_CHUNK_NUMBERS", 2 * 5 * model.decoder.shape.vocabulary)
+    monkeypatch.setattr(module, "MAX_BLOCK_LOGITS", 2 * 5 * model.decoder.shape.vocabulary)
     blocks = read_losses([model.full(), model.evicting(FIFO, BUDGET)], text, shares.append)
 
     for one, other in zip(whole, blocks, strict=True):
@@ -152,6 +153,8 @@ def test_the_most_hurt_words_come_first_with_what_the_full_cache_attends_to(
 
     by_kl = np.argsort(-found.of_words, kind="stable").tolist()
     assert [hurt.word for hurt in found.hurt] == by_kl[: len(found.hurt)]
+    assert len(found.hurt) == sum(kl >= LEAST for kl in found.of_words)
+    assert [hurt.restored is None for hurt in found.hurt[11:13]] == [False, True]
     read([full], text.ids)
     hurt = found.hurt[0]
     word = text.words[hurt.word]
@@ -167,6 +170,17 @@ def test_the_most_hurt_words_come_first_with_what_the_full_cache_attends_to(
         assert cause.share == pytest.approx(shares[cause.word], abs=1e-5)
         in_head = looked[cause.layer, cause.head, text.words[cause.word].tokens].sum()
         assert cause.largest == pytest.approx(in_head, abs=0.5)
+
+
+def test_only_the_most_hurt_words_are_explained(
+    model: LanguageModel, text: Text, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = read_damage(model, model.evicting(FIFO, BUDGET), text).hurt
+    monkeypatch.setattr(module, "MAX_EXPLAINED_WORDS", 3)
+    monkeypatch.setattr(module, "MAX_RESTORED_WORDS", 2)
+    most = read_damage(model, model.evicting(FIFO, BUDGET), text).hurt
+
+    assert most == (*every[:2], every[2]._replace(restored=None))
 
 
 def test_restored_entries_are_seen_when_the_turn_is_read_again(

@@ -6,15 +6,23 @@ import json
 import re
 import subprocess
 import sys
+from collections import OrderedDict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from fdkvc.corpora import gguf_file
+from fdkvc.corpora.model_text import Writer
 from fdkvc.lm import language_model as loading
+from fdkvc.lm.chat import Chat
+from fdkvc.lm.decoder import Decoder
 from fdkvc.lm.language_model import OWN_MODELS, offered_models
+from fdkvc.ui.answers import conversation, scene
+from fdkvc.ui.answers.conversation import Answered
 from fdkvc.ui.kit import models
+from fdkvc.ui.kit.lru import ByteLRU
 from fdkvc.ui.kit.markdown import plain
 from tests.app_pages import ROOT, html, link_of, open_page, press, settled
 from tests.lm.test_chat_template import CHATML, MARKS
@@ -97,6 +105,44 @@ def test_without_its_package_a_model_says_how_to_get_it(monkeypatch: pytest.Monk
     assert len(lanes(choose(app, "bundled"))) == 5
 
 
+@pytest.mark.parametrize("megabytes", [300, 0])
+def test_two_people_chat_in_turn_and_no_answer_is_written_twice(
+    monkeypatch: pytest.MonkeyPatch, megabytes: int
+) -> None:
+    """Also where the caches of each chat have to make room for those of the other."""
+    kept: ByteLRU[Answered] = ByteLRU(megabytes * 1_000_000)
+    monkeypatch.setattr(conversation, "ANSWERS", kept)
+    monkeypatch.setattr(scene, "ANSWERS", kept)
+    monkeypatch.setattr(conversation, "TEXTS", ByteLRU(1_000_000))
+    monkeypatch.setattr(conversation, "MAX_WRITTEN_TOKENS", 8)
+    monkeypatch.setattr(Decoder, "large", True)
+    answer, begun = Chat.answer, list[int]()
+
+    def counting(chat: Chat, most: int) -> Iterator[dict[str, tuple[Writer, int]]]:
+        begun.append(chat.steps)
+        yield from answer(chat, most)
+
+    monkeypatch.setattr(Chat, "answer", counting)
+    people, shown = [choose(open_page("answers"), "mine") for _ in range(2)], []
+    begun.clear()
+    for said in ("hello there", "and then?"):
+        for app in people:
+            say(app, said * (1 + people.index(app)))
+            shown.append(lanes(app))
+    assert begun == [0] * 4
+    for app, first, second in zip(people, shown[:2], shown[2:], strict=True):
+        assert lanes(settled(app.run())) == second
+        press(app, "Take it back")
+        assert lanes(app) == first
+    assert begun == [0] * 4
+    press(people[0], "Go on")
+    longer = lanes(people[0])
+    assert begun[4:] == [max(begun)] != [0]
+    monkeypatch.setattr(conversation, "TEXTS", ByteLRU(1_000_000))
+    monkeypatch.setattr(kept, "_held", OrderedDict())
+    assert lanes(open_page("answers", **link_of(people[0]))) == longer
+
+
 @pytest.mark.smollm2
 def test_smollm2_answers_under_five_caches() -> None:
     app = say(open_page("answers", model="smollm2"), "What is the capital of Slovenia?")
@@ -119,8 +165,9 @@ def test_smollm2_answers_under_five_caches() -> None:
 @pytest.mark.smollm2
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="this system has no /proc")
 def test_a_chat_of_five_caches_takes_little_memory() -> None:
-    """Peak memory of the app's process with a chat that is too long: 1.3 GB at most."""
+    """Peak memory of a process with a chat, and another that is too long: 1.3 GB at most."""
     script = "from tests.app_pages import open_page; import re; said = ' '.join(['word'] * 34); "
+    script += "open_page('answers', model='smollm2', said='Hello, who are you?', stops='1:9'); "
     script += "stops = ','.join(f'{at}:2' for at in range(1, 12)); app = open_page('answers', "
     script += "model='smollm2', said='\\n'.join([said] * 11), stops=stops); "
     script += "print(app.error[0].value); "

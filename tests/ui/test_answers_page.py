@@ -214,11 +214,16 @@ def test_a_dialog_goes_on_as_a_talk() -> None:
     assert "GetWeather" in earlier(app)
 
 
+def forget_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for stored in (conversation.ANSWERS, conversation.TEXTS):
+        monkeypatch.setattr(stored, "_held", OrderedDict())
+
+
 def test_an_answer_is_stopped_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conversation.ANSWERS, "_held", OrderedDict())
+    forget_answers(monkeypatch)
     begun = {"policies": "fifo", "budget": 70}
     whole = lanes(open_page("answers", **begun))
-    monkeypatch.setattr(conversation.ANSWERS, "_held", OrderedDict())
+    forget_answers(monkeypatch)
     answer, clicks, stops = Chat.answer, list[Thread](), list[Answered | None]()
 
     def stopping(chat: Chat, most: int) -> Iterator[dict[str, tuple[Writer, int]]]:
@@ -255,10 +260,40 @@ def test_an_answer_is_stopped_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> No
     assert link_of(stopped)["stops"] == ""
 
 
+def test_words_that_differ_are_marked_while_the_model_writes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    forget_answers(monkeypatch)
+    monkeypatch.setattr(scene, "DRAWN", -1.0)  # each token is drawn
+    draw, drawn = scene._lanes_html, list[str]()
+
+    def recording(answered: Answered, *, writing: bool = False) -> str:
+        shown = draw(answered, writing=writing)
+        if writing:
+            drawn.append(shown)
+        return shown
+
+    monkeypatch.setattr(scene, "_lanes_html", recording)
+    said = "I am looking for a restaurant in San Jose."
+    app = open_page("answers", file="nothing", policies="fifo,h2o", budget=8, said=said)
+
+    final = re.findall(r"<section.*?</section>", html(app))
+    assert len(drawn) > 5
+    assert any("<mark>" in shown for shown in drawn[:-2])
+    for shown in drawn:
+        full, *others = re.findall(r"<section.*?</section>", shown)
+        assert "<mark>" not in full
+        for lane, last in zip(others, final[1:], strict=True):
+            words = re.sub("<[^>]*>", "", lane.partition("</small>")[2]).split()
+            whole = re.sub("<[^>]*>", "", last.partition("</small>")[2]).split()
+            assert words[:-1] == whole[: len(words) - 1]
+            assert not lane.endswith("</mark></p></section>")  # the last word may be incomplete
+
+
 def test_a_message_is_written_anew_and_those_after_it_are_dropped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(conversation.ANSWERS, "_held", OrderedDict())
+    forget_answers(monkeypatch)
     monkeypatch.setattr(scene, "PATIENCE", 0.0)  # each answer can be stopped
     said = "A table for two, please.\nIn San Jose.\nOn Friday."
     app = open_page("answers", file="nothing", policies="fifo", said=said, stops="1:3,2:4")

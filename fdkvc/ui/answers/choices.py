@@ -15,7 +15,7 @@ from fdkvc.policies import POLICIES as EVERY
 from fdkvc.policies import Policy
 from fdkvc.policies.base import Available
 from fdkvc.run.metrics import metrics_of
-from fdkvc.ui.answers.conversation import FULL, Conversation, answer_of
+from fdkvc.ui.answers.conversation import FULL, Conversation, steps_of
 from fdkvc.ui.dialogs import choices as dialogs
 from fdkvc.ui.dialogs.files import SHIPPED
 from fdkvc.ui.kit import fields
@@ -246,8 +246,7 @@ def _forget_stops_of_another(page: str, begun: object, link: Mapping[str, str]) 
 
 def limit_answer(page: str, conversation: Conversation, more: int = 0) -> None:
     """End the last answer of a conversation where it is now, or after so many more tokens."""
-    found = answer_of(conversation)
-    steps = max(found.chat.steps if found else 0, 1) + more
+    steps = max(steps_of(conversation), 1) + more
     hold(page, STOPS, _written((*_stops(page), (len(conversation.messages), steps))))
 
 

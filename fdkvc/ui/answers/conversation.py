@@ -11,8 +11,13 @@ from threading import Lock
 from fdkvc.corpora.model_text import Passage, Writer, model_text
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.explain import answer_causes as causes
-from fdkvc.limits import MAX_CHAT_MEGABYTES, MAX_CHATS_MEGABYTES, MAX_WRITTEN_TOKENS
-from fdkvc.lm.chat import Chat, is_looping
+from fdkvc.limits import (
+    MAX_ANSWERS_MEGABYTES,
+    MAX_CHAT_MEGABYTES,
+    MAX_CHATS_MEGABYTES,
+    MAX_WRITTEN_TOKENS,
+)
+from fdkvc.lm.chat import Chat, ChatText, is_looping
 from fdkvc.lm.head_eviction import check_no_future
 from fdkvc.lm.language_model import LanguageModel
 from fdkvc.lm.text_cache import TextCache
@@ -22,6 +27,9 @@ from fdkvc.ui.kit.models import language_model
 
 FULL = "all"
 """The name of the cache that evicts nothing; the others have their policy's name."""
+
+RESERVED = 256
+"""Tokens of a chat whose vectors are stored in one piece, or a multiple."""
 
 
 def size_in_words(model: LanguageModel) -> str:
@@ -121,16 +129,13 @@ def begin(
     Raises a ValueError if it is longer than the model or the memory can hold, or a policy needs
     the future.
     """
-    if found := answer_of(conversation):
+    if found := answer_of(conversation) or _read_again(conversation, before, on_progress):
         if found.complete and found.conversation == conversation:
             return found
         more = conversation.steps is None or found.chat.steps <= conversation.steps
         chat = (found.chat if more else found.context).fork()
         ANSWERS.put(conversation.key, answered := Answered(conversation, found.context, chat))
         return answered
-    kept = [part.key for part in conversation.parts]
-    if conversation.language_model.decoder.large:  # another chat would not fit into memory
-        ANSWERS.drop(lambda other: other.model == conversation.model and other not in kept)
     context = before.chat.fork() if before else _read_dialog(conversation, on_progress)
     if conversation.messages:
         _add(context, Passage("user", conversation.messages[-1], 0))
@@ -150,14 +155,45 @@ def answer_of(conversation: Conversation) -> Answered | None:
     return None
 
 
-def _read_dialog(conversation: Conversation, on_progress: Callable[[float], object] | None) -> Chat:
+def steps_of(conversation: Conversation) -> int:
+    """Return how many tokens the model has written of the last answer; see `answer_of`."""
+    answer_of(conversation)
+    written = TEXTS.get(conversation.key)
+    return written.chat.steps if written else 0
+
+
+def _read_again(
+    conversation: Conversation,
+    before: Answered | None,
+    on_progress: Callable[[float], object] | None,
+) -> Answered | None:
+    """Return what is written of the last answer, whose caches had to make room for others."""
+    if (written := TEXTS.get(conversation.key)) is None:
+        return None
+    context = before.chat.fork() if before else _new_chat(conversation)
+    _reserve(context, max(map(len, written.chat.ids.values())))
+    every = sum(map(len, written.chat.ids.values()))
+    for read in context.read_on(written.context):
+        if on_progress is not None:
+            on_progress(read / every)
+    chat = context.fork()
+    for read in chat.read_on(written.chat):
+        if on_progress is not None:
+            on_progress(read / every)
+    answered = Answered(written.conversation, context, chat, written.complete)
+    ANSWERS.put(conversation.key, answered)
+    return answered
+
+
+def _new_chat(conversation: Conversation) -> Chat:
     for policy in conversation.policies:
         check_no_future(policy)
     model = conversation.language_model
-    chat = Chat(model, {FULL: model.full().without_hidden(), **conversation.caches()})
-    if model.decoder.large:  # at once, since a longer copy beside it would not fit into memory
-        for cache in chat.caches.values():
-            cache.reserve(most_tokens(chat))
+    return Chat(model, {FULL: model.full().without_hidden(), **conversation.caches()})
+
+
+def _read_dialog(conversation: Conversation, on_progress: Callable[[float], object] | None) -> Chat:
+    chat = _new_chat(conversation)
     passages = [each for each in conversation.passages if each.turn < conversation.turn]
     for at, passage in enumerate(passages):
         if on_progress is not None:
@@ -175,13 +211,22 @@ def _add(chat: Chat, passage: Passage) -> None:
             f"the text has {tokens:,} tokens, but with {len(chat.caches)} caches at most {most:,} "
             "fit into memory: choose fewer policies, or a shorter chat"
         )
+    _reserve(chat, tokens)
     chat.add_message(passage.text, passage.writer, passage.kind)
+
+
+def _reserve(chat: Chat, tokens: int) -> None:
+    """Reserve so many tokens and an answer, in steps, so that forks share what they have read."""
+    for cache in chat.caches.values():
+        cache.reserve(-(-(tokens + MAX_WRITTEN_TOKENS) // RESERVED) * RESERVED)
 
 
 def most_tokens(chat: Chat) -> int:
     """Return how many tokens of a chat fit into memory under all its caches."""
-    caches = chat.caches.values()
-    return MAX_CHAT_MEGABYTES * 1_000_000 // sum(cache.token_bytes for cache in caches)
+    sizes = [{**cache.token_bytes} for cache in chat.caches.values()]
+    latest = 2 * MAX_WRITTEN_TOKENS * sum(size.pop("queries") for size in sizes)
+    stored = sum(sum(size.values()) for size in sizes)
+    return (MAX_CHAT_MEGABYTES * 1_000_000 - latest) // stored
 
 
 def write(answered: Answered) -> Generator[Answered]:
@@ -197,6 +242,7 @@ def write(answered: Answered) -> Generator[Answered]:
         yield answered
     finally:  # also where a click interrupts it
         ANSWERS.put(answered.conversation.key, answered)
+        TEXTS.put(answered.conversation.key, Written.of(answered))
         writing.release()
 
 
@@ -262,8 +308,27 @@ class Answered:
         return all(call.right for call in self.graded_calls(name))
 
 
+@dataclass(frozen=True)
+class Written:
+    """The texts of an `Answered`, and whether it is complete."""
+
+    conversation: Conversation
+    context: ChatText
+    chat: ChatText
+    complete: bool
+
+    @classmethod
+    def of(cls, answered: Answered) -> Written:
+        """Return those of an answer."""
+        texts = answered.context.written, answered.chat.written
+        return cls(answered.conversation, *texts, answered.complete)
+
+
 ANSWERS: ByteLRU[Answered] = ByteLRU(MAX_CHATS_MEGABYTES * 1_000_000)
-"""The answer of each conversation, by its `key`."""
+"""The answer of each conversation, by its `key`, with its caches."""
+
+TEXTS: ByteLRU[Written] = ByteLRU(MAX_ANSWERS_MEGABYTES * 1_000_000)
+"""What was written of each: caches that make room for those of others are read again from it."""
 
 
 @cached

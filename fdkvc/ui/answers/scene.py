@@ -71,7 +71,8 @@ def _answered(
 ) -> Answered:
     """Return a conversation with its answers; those that a link brought are written first."""
     answered, parts = None, conversation.parts
-    start = max((at for at, part in enumerate(parts) if ANSWERS.get(part.key)), default=0)
+    newest = reversed(range(len(parts)))
+    start = next((at for at in newest if ANSWERS.get(parts[at].key)), 0)
     for part in parts[start:]:
         answered = begin(part, answered, lambda share: lanes.progress(share, "Reading the dialog"))
         if not answered.complete:
@@ -220,16 +221,16 @@ def _lanes_html(answered: Answered, *, writing: bool = False) -> str:
     texts = {name: answered.passages(name) for name in titles}
     full = {writer: text.split() for writer, text in texts[FULL]}
     before = answered.context.caches[FULL].count
-    compared = not writing and not answered.reference_failed
+    compared = not (answered.looped(FULL) if writing else answered.reference_failed)
     # The dialog's own call is right whether or not the full cache makes it.
-    graded = compared or (not writing and bool(answered.conversation.expected_calls))
+    graded = not writing and (compared or bool(answered.conversation.expected_calls))
     for name, title in titles.items():
         held = before if name == FULL else min(answered.conversation.budget, before)
         parts = "".join(map(call_html, answered.graded_calls(name))) if graded else ""
         for writer, text in texts[name]:
             if writer != "call":
-                words = words_html(text, full.get(writer, [])) if compared else escape(text)
-                parts += f"<p>{words}</p>"
+                expected = full.get(writer, []) if compared else text.split()
+                parts += f"<p>{words_html(text, expected, writing=writing)}</p>"
             elif not graded:
                 parts += f'<div class="chips"><span>{escape(text)}</span></div>'
         if not writing and answered.looped(name):

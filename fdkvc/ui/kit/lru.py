@@ -82,12 +82,6 @@ class ByteLRU(Generic[Value]):
             while self.size > self.most and len(self._held) > 1:
                 self._drop(next(iter(self._held)))
 
-    def drop(self, unwanted: Callable[[Any], bool]) -> None:
-        """Drop the values with such keys."""
-        with self._lock:
-            for key in [*filter(unwanted, self._held)]:
-                self._drop(key)
-
     def _drop(self, key: Hashable) -> None:
         _, sizes = self._held.pop(key)
         self._holders.subtract(sizes.keys())
