@@ -34,7 +34,7 @@ LONGEST = ("tests/browser/test_every_page.py", "tests/test_readme.py", "tests/br
 """Started first and in this order, so that no core ends with one of them alone."""
 
 NEED_TRANSFORMERS = ("fdkvc/live/*.py", "fdkvc/conformance/transformers_adapter.py")
-NEED_LLAMA = ("fdkvc/live/llama*.py",)
+NEED_LLAMA = ("fdkvc/live/llama*.py", "fdkvc/conformance/llama_adapter.py")
 """Modules whose doctests cannot be imported without these packages."""
 
 NO_TRANSFORMERS = "torch is not installed: get it with `pip install -r requirements-capture.txt`"

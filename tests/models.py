@@ -146,6 +146,8 @@ def gguf_value(value: Any) -> bytes:
     if isinstance(value, list):
         parts = [gguf_value(each) for each in value]
         kind = parts[0][:4] if parts else struct.pack("<I", 4)
+        if kind == struct.pack("<I", 4):  # llama.cpp takes kinds of tokens with a sign alone
+            kind = struct.pack("<I", 5)
         rest = b"".join(part[4:] for part in parts)
         return struct.pack("<I", 9) + kind + struct.pack("<Q", len(value)) + rest
     if isinstance(value, str | bytes):

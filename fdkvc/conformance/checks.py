@@ -40,6 +40,8 @@ def checks(subject: Subject) -> tuple[Check, ...]:
         decides_by_the_next_turn: not subject.recalls,
         outgrows_the_budget_while_writing: subject.every is not None,
         drifts_as_positions_change: subject.positions == "slots",
+        changes_with_its_fork: subject.forks,
+        keeps_half_of_a_failed_turn: subject.failing is not None,
         evicts_sinks: subject.sinks > 0,
         scores_by_what_was_evicted: subject.scores is not None,
     }
@@ -89,7 +91,12 @@ class Story:
         vocabulary = self.subject.model.vocabulary
         drawn = self._random.integers(vocabulary, size=(len(self.tokens), n))
         tokens = (drawn + shift) % vocabulary
-        turn = call(tokens)
+        try:
+            turn = call(tokens)
+        except ValueError as error:
+            if not (seen := self.ends[-1]):  # it may refuse several texts
+                raise
+            raise Fault(f"after {seen} tokens it cannot read on: {error}") from error
         _check_turn(turn, tokens.shape, vocabulary, self.ends[-1] + n)
         self.tokens = np.concatenate([self.tokens, tokens], axis=1)
         self._turn_of += [self._turn] * n
@@ -118,19 +125,21 @@ class Story:
         """
         shape, total = self.held[0].shape[:3], self.tokens.shape[1]
         sees = np.zeros((*shape, total, total), np.bool_)
-        places = np.arange(total)
-        distances = np.broadcast_to(places[:, None] - places, sees.shape).copy()
-        counted = np.zeros((*shape, total), np.intp)
+        places = np.broadcast_to(np.arange(total), (*shape, total)).copy()
+        distances = np.empty(sees.shape, np.intp)
+        counted = np.zeros_like(places)
         for call, (first, end) in enumerate(zip(self.ends, self.ends[1:], strict=False)):
             for head in np.ndindex(*shape):
-                held = self.before[call][head]
+                held, at = self.before[call][head], places[head]
                 held = np.sort(held[held >= 0])
                 sees[head][first:end, held] = True
                 sees[head][first:end, first:end] = np.tri(end - first, dtype=np.bool_)
-                query = len(held) + np.arange(end - first)[:, None]
-                counted[head][first:end] = query[:, 0]
+                counted[head][first:end] = len(held) + np.arange(end - first)
                 if self.subject.positions == "slots":
-                    distances[head][first:end, held] = query - np.arange(len(held))
+                    at[held] = np.arange(len(held))
+                if self.subject.positions != "seen":
+                    at[first:end] = at[held].max(initial=-1) + 1 + np.arange(end - first)
+                distances[head][first:end] = at[first:end, None] - at
         return sees, distances, counted[..., :, None] - counted[..., None, :]
 
     def readings(self, sees: Bools, distances: Ints) -> list[Reading]:
@@ -305,6 +314,34 @@ def drifts_as_positions_change(subject: Subject) -> None:
     story = Story(subject)
     story.feed(subject.budget, *[2] * ROUNDS)
     story.check(f"after {ROUNDS} turns its outputs have drifted {{}}", first=story.ends[-4])
+
+
+def changes_with_its_fork(subject: Subject) -> None:
+    """Check that a cache goes on as if no fork of it had read, evicted or moved anything."""
+    story, b = Story(subject), subject.budget
+    story.feed(b + 6, 7)
+    cache: Any = story.cache
+    fork = cache.fork()
+    for n in (b // 2, 9, b // 2):
+        fork.feed(np.arange(n)[None])
+    story.feed(5, b // 2)
+    story.check("after its fork has read, its outputs are {} from the model's with what is held")
+
+
+def keeps_half_of_a_failed_turn(subject: Subject) -> None:
+    """Check that a turn that could not be read leaves the cache as it was."""
+    assert subject.failing is not None
+    story, b = Story(subject), subject.budget
+    story.feed(b + 6)
+    with subject.failing():
+        try:
+            story.cache.feed(np.arange(b)[None])
+        except ValueError:
+            pass
+        else:
+            raise Fault("it says nothing of a turn that could not be read")
+    story.feed(7, b // 2)
+    story.check("after a turn that could not be read its outputs are {} from those without it")
 
 
 def evicts_sinks(subject: Subject) -> None:

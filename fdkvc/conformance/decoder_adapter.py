@@ -1,5 +1,7 @@
 """Adapters of the project's NumPy decoder and its caches to the checks."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 import numpy as np
@@ -61,6 +63,11 @@ class DecoderCache(TurnCache):
         def held() -> Ints:
             return np.stack(padded([*map(_held, caches)]))
 
+        def fork() -> DecoderCache:
+            copies = iter([cache.fork() for cache in caches])
+            return DecoderCache(lambda: next(copies), samples, every)
+
+        self.fork = fork
         super().__init__(lambda tokens: read(caches, tokens), held, end_turn, every)
 
 

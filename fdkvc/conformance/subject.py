@@ -1,6 +1,7 @@
 """The subject of the checks: a cache, its model, and what the cache promises."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -130,11 +131,15 @@ class Subject:
     """Texts that it takes at once."""
     sinks: int = 0
     """First tokens of a text that it never evicts."""
-    positions: Literal["seen", "slots"] = "seen"
-    """Whether entries keep their positions and the next token follows all tokens seen, or entries
-    close the gaps and the next token follows them."""
+    positions: Literal["seen", "last", "slots"] = "seen"
+    """Whether entries keep their positions and the next token follows all tokens seen, or the last
+    one held, or entries close the gaps and the next token follows them."""
     recalls: bool = False
     """Whether evicted entries may return."""
+    forks: bool = False
+    """Whether it has a method `fork` that returns an independent copy."""
+    failing: Callable[[], AbstractContextManager[object]] | None = None
+    """Returns a context in which it fails to read a turn with a ValueError, having read a part."""
     scores: Scores | None = None
     """Its policy's scores, if they depend on queries and keys alone, as `last_attention`."""
     restored: Restored | None = None

@@ -304,7 +304,7 @@ class _Reader:
         Caches that have evicted nothing share the row of the full one, which is read for them.
         """
         full, *others = self.caches
-        whole = [cache for cache in others if isinstance(cache, TextCache) and cache.whole]
+        whole: list[Any] = [cache for cache in others if getattr(cache, "whole", False)]
         alone = [cache not in whole for cache in self.caches]
         logits = read([*compress(self.caches, alone)], ids)
         for cache in whole:

@@ -134,6 +134,7 @@ class LlamaText:
         self._nats: list[float] = []  # surprisal of the turn's tokens, by the model
         self._logits: Floats | None = None  # after the last token, for the surprisal of the next
         self._state: bytes | None = None  # of a text that is not in the context
+        self._followed: LlamaText | None = None  # which has read the same in its place
 
     def __repr__(self) -> str:
         held = f"{len(self.held):,} of {len(self.ids):,} tokens"
@@ -165,16 +166,22 @@ class LlamaText:
         return self.ends[-1] if self.ends else 0
 
     @property
+    def _next(self) -> int:
+        """The next position: llama.cpp takes no other than that after the last."""
+        return int(self._places.max(initial=-1)) + 1
+
+    @property
     def _room(self) -> int:
         return int(self.llama.n_ctx()) - len(self.held)
 
     def _decode(self, ids: Sequence[int], skipped: int) -> Floats:
         """Read tokens for which there is room; return the logits after all but some (n, V)."""
         self._bring()
-        start = self._places.max(initial=-1) + 1  # llama.cpp takes no other position
-        if start + len(ids) > llama_cpp.llama_model_n_ctx_train(self.llama.model):
+        longest = llama_cpp.llama_model_n_ctx_train(self.llama.model)
+        # llama.cpp shifts keys as it next decodes: a state stored before that lacks the shift.
+        if self.positions == "slots" or self._next + len(ids) > longest:
             self._close_gaps()
-            start = len(self._places)
+        start = self._next
         rows, nats, before = [], list[float](), self._logits
         predicts = self.surprisal == "model" and "surprisal" in self.policy.looks_at
         try:
@@ -187,7 +194,7 @@ class LlamaText:
                     before, logits = logits[-1], logits[skip:]
                 rows.append(logits)
         except ValueError:
-            llama_cpp.llama_memory_seq_rm(self._memory, 0, int(start), -1)
+            llama_cpp.llama_memory_seq_rm(self._memory, 0, start, -1)
             raise
         self._logits = before
         self._nats += nats
@@ -203,11 +210,12 @@ class LlamaText:
         ids = self.ids[self._turn_start :]
         if not ids:
             return []
-        self._bring()
         seen = self._observed(ids)
         cache = copy.copy(self._cache)
         kept = cache.feed(**_vectors(self.policy, ids), **seen).kept
         goes = ~np.isin(self.held, kept)
+        if goes.any():
+            self._bring()
         for low, high in _runs(self._places[goes]):
             if not llama_cpp.llama_memory_seq_rm(self._memory, 0, low, high):
                 raise ValueError("llama.cpp could not remove tokens from its context")
@@ -216,8 +224,6 @@ class LlamaText:
         self._cache, self._nats = cache, []
         self._seen.append(seen)
         self.ends.append(len(self.ids))
-        if self.positions == "slots":
-            self._close_gaps()
         return evicted
 
     def _observed(self, ids: Sequence[int]) -> dict[str, Any]:
@@ -283,6 +289,14 @@ class LlamaText:
         other._state = state_of(self.llama)
         return other
 
+    def follow(self, other: LlamaText) -> None:
+        """Take over what another text has read since; both have evicted nothing.
+
+        The other reads no more until this text has followed again, or has read or evicted.
+        """
+        self.ids, self.held, self._places = [*other.ids], other.held, other._places
+        self._state, self._followed = None, other
+
     def go_back(self, count: int) -> None:
         """Forget the tokens of this turn from a place on, as if they had not been read."""
         check_count("the place", count, low=self._turn_start, high=len(self.ids))
@@ -296,6 +310,8 @@ class LlamaText:
 
     def _bring(self) -> None:
         """Put this text into the context, and store the one that was there."""
+        if self._followed is not None:
+            self._state, self._followed = self._followed.fork()._state, None
         reference = _IN_CONTEXT.get(self.llama)
         there = reference() if reference else None
         if there is self:

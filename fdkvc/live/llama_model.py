@@ -101,6 +101,16 @@ class LlamaCache:
         """Tokens read so far."""
         return len(self.ids)
 
+    @property
+    def whole(self) -> bool:
+        """Whether it computes what a full cache does, so that it can `follow` one."""
+        return len(self.text.held) == self.count and self.text.surprisal != "model"
+
+    def follow(self, other: LlamaCache) -> None:
+        """Take over what another `whole` cache of the same text has read since."""
+        self.ids = [*other.ids]
+        self.text.follow(other.text)
+
     def end_turn(self) -> None:
         """End the turn: the policy evicts."""
         self.text.end_turn()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ def our_own(decoder: Decoder, key: str, decides: str = "head", **promises: Any) 
         return DecoderCache(lambda: EvictingCache(decoder, policy, BUDGET, decides), samples, EVERY)
 
     model = DecoderModel(decoder)
-    return Subject(begin, model, BUDGET, every=EVERY, samples=3, **promises)
+    return Subject(begin, model, BUDGET, every=EVERY, samples=3, forks=True, **promises)
 
 
 def faults(subject: Subject) -> dict[str, Fault]:
@@ -181,6 +182,11 @@ class Simple:
         best = np.argsort(-scores, axis=2, kind="stable")[:, :, :budget]
         return np.sort(best, axis=2)
 
+    def fork(self) -> Simple:
+        fork = copy.copy(self)
+        fork.queries = {}
+        return fork
+
     def evict(self, budget: int = BUDGET) -> None:
         self.keep(self.places(budget))
 
@@ -214,6 +220,9 @@ class Several:
 
     def write(self, tokens: Any) -> Turn:
         return self._turn(tokens, "write")
+
+    def fork(self) -> Several:
+        return Several([cache.fork() for cache in self.caches])
 
     def _turn(self, tokens: Any, call: str) -> Turn:
         outputs = [
@@ -288,6 +297,33 @@ class TurnedAgain(Simple):
         self.keys = self.turned(rounded, -np.arange(self.keys.shape[2]))
 
 
+class Shared(Simple):
+    """Where its fork evicts, the values of both move."""
+
+    parent: Any = None
+
+    def fork(self) -> Simple:
+        fork = copy.copy(self)
+        fork.parent = self
+        return fork
+
+    def evict(self, budget: int = BUDGET) -> None:
+        super().evict(budget)
+        if self.parent:
+            self.parent.values = np.roll(self.parent.values, 1, axis=2)
+
+
+class Halfway(Simple):
+    """Where it fails to read a turn, what it stored of it has taken the place of others."""
+
+    def read(self, tokens: Any) -> Any:
+        try:
+            return super().read(tokens)
+        except ValueError:
+            self.values = np.roll(self.values, 1, axis=2)
+            raise
+
+
 class NoSinks(Simple):
     """It lets the first tokens go as any others."""
 
@@ -346,6 +382,21 @@ class Hiding(Unmasked):
         return super().read(tokens)
 
 
+@contextmanager
+def failing() -> Iterator[None]:
+    """Fail in the second layer of the model."""
+
+    def attend(self: Simple, layer: int, *vectors: Any) -> Any:
+        if layer:
+            raise ValueError("no memory")
+        return attends(self, layer, *vectors)
+
+    attends = Simple.attend
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Simple, "attend", attend)
+        yield
+
+
 def several(kind: Callable[..., Simple], decoder: Decoder, slots: bool) -> Any:
     def begin(samples: int) -> Several:
         return Several([kind(decoder, slots) for _ in range(samples)])
@@ -373,6 +424,8 @@ def subject(decoder: Decoder, kind: Any = Simple, slots: bool = False) -> Subjec
         samples=3,
         sinks=SINKS,
         positions="slots" if slots else "seen",
+        forks=True,
+        failing=failing,
         scores=None if slots else last_attention,
     )
 
@@ -380,7 +433,7 @@ def subject(decoder: Decoder, kind: Any = Simple, slots: bool = False) -> Subjec
 @pytest.mark.parametrize("slots", [False, True])
 def test_a_plain_cache_passes_every_check(decoder: Decoder, slots: bool) -> None:
     right = subject(decoder, slots=slots)
-    assert len(checks(right)) == 9
+    assert len(checks(right)) == 11
     run(right, checks(right))
 
 
@@ -393,6 +446,8 @@ WRONG: dict[str, tuple[Any, bool, str]] = {
     "counts_other_positions": (ByHeld, False, "counts the entries held as tokens seen"),
     "decides_by_the_next_turn": (Foreseeing, False, "held for one continuation and not for"),
     "drifts_as_positions_change": (TurnedAgain, True, "after 40 turns its outputs have"),
+    "changes_with_its_fork": (Shared, False, "after its fork has read, its outputs are"),
+    "keeps_half_of_a_failed_turn": (Halfway, False, "after a turn that could not be read"),
     "evicts_sinks": (NoSinks, False, "token 0 is one of the first 2, .* by the time 20 were read"),
     "scores_by_what_was_evicted": (Peeking, False, "is not the best by what the model saw"),
 }

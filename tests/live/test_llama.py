@@ -215,10 +215,11 @@ def test_a_long_prompt_goes_through_a_small_context(small: Any, model: LanguageM
         text.end_turn()
         assert text.held[0] == 0
         assert len(text.held) == BUDGET
-        assert (text._places.tolist() == [*range(BUDGET)]) == (positions == "slots")
         # The parts of a passage are seen as what they are: words of one speaker.
         kept = simulate(text.policy, text.dialog(), BUDGET).kept[0, -1]
         assert sorted(kept[kept >= 0].tolist()) == text.held.tolist()
+        text.read(ids[:1])
+        assert (text._places.tolist() == [*range(BUDGET + 1)]) == (positions == "slots")
 
 
 def test_kept_positions_close_up_at_the_end_of_the_model(
