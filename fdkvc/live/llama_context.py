@@ -41,8 +41,14 @@ class _Tokenizer:
         self._llama, self.ids, self.offsets = llama, list[int](), list[tuple[int, int]]()
 
     def encode(self, text: str, *, add_special_tokens: bool) -> _Tokenizer:
-        encoded = _Tokenizer(self._llama)
-        encoded.ids = self._llama.tokenize(text.encode(), add_bos=False, special=add_special_tokens)
+        encoded, content = _Tokenizer(self._llama), text.encode()
+        encoded.ids = self._llama.tokenize(content, add_bos=False, special=add_special_tokens)
+        sizes = [len(self._llama.detokenize([token], special=True)) for token in encoded.ids]
+        ends = np.maximum(np.cumsum([0, *sizes]) + len(content) - sum(sizes), 0)
+        starts = np.cumsum([0, *(len(character.encode()) for character in text)])
+        first = np.searchsorted(starts, ends[:-1], side="right") - 1
+        last = np.searchsorted(starts, ends[1:])
+        encoded.offsets = [*zip(first.tolist(), last.tolist(), strict=True)]
         return encoded
 
     def decode(self, ids: list[int], *, skip_special_tokens: bool = True) -> str:
