@@ -78,8 +78,8 @@ PARTS = {
 }
 
 
-def drawn(path: Path, count: int) -> list[Any]:
-    """Return conversations that a model can read, in an order drawn by the seed."""
+def drawn(path: Path, count: int, least: int = 0, most: int = MOST) -> list[Any]:
+    """Return conversations of some length in tokens, in an order drawn by the seed."""
     content = path.read_bytes()
     conversations = json.loads(lzma.decompress(content) if path.suffix == ".xz" else content)
     random.Random(SEED).shuffle(conversations)
@@ -92,7 +92,7 @@ def drawn(path: Path, count: int) -> list[Any]:
             tokens = sum(len(passage.ids) for passage in encode_dialog(model, transcript))
         except ValueError:  # longer than its context
             continue
-        if transcript.calls and tokens <= MOST:
+        if transcript.calls and least <= tokens <= most:
             some.append(conversation)
     return some
 

