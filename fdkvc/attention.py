@@ -187,9 +187,15 @@ def masked_products(a: Floats, b: Floats, in_a: Bools, in_b: Bools) -> Floats:
 
 
 def _largest(cosines: Floats, place: Ints, new_place: Ints) -> Floats:
-    """Return the largest (..., C) of the cosines with later places; 0 if all are less."""
-    if place.max(initial=-1) >= new_place.min(initial=0):
-        cosines = np.where(new_place[..., None, :] > place[..., None], cosines, 0)
+    """Return the largest (..., C) of the cosines with later places; 0 if all are less.
+
+    Changes `cosines`.
+    """
+    early = place < new_place.min(initial=0)
+    if not early.all():  # the new entries are the last
+        first = int(early.reshape(-1, early.shape[-1]).all(axis=0).argmin())
+        earlier = new_place[..., None, :] <= place[..., first:, None]
+        np.copyto(cosines[..., first:, :], 0, where=earlier)
     largest: Floats = cosines.max(axis=-1, initial=0)
     return largest
 
@@ -444,9 +450,6 @@ class Observation:
         token, new = token[rows], self.new[rows]
         in_cache, in_turn = token >= 0, new >= 0
         cached, added = self._directions(embeddings, token), self._directions(embeddings, new)
-        if type(cached) is not np.ndarray:  # on a device, which promises no bits
-            largest = _largest(row_products(cached, added), place, new_place)
-            return np.where(in_cache, largest, np.float32(0))
         most = BLOCK // 4  # stays in a core's cache
         if token.shape[1] * self.new.size <= most and in_cache.all() and in_turn.all():
             return _largest(row_products(cached, added), place, new_place)
@@ -531,11 +534,6 @@ class Observation:
         logits, stop = self._tokens.query_logits(self.turn), self.query_count
         start = np.zeros_like(stop) if last is None else stop - last[:, 0]
         width = logits.shape[1] if last is None else int(last.max(initial=0))
-        if type(logits) is not np.ndarray:  # on a device, whose rows have equally many queries
-            some = slice(logits.shape[1] - width, None)
-            seen = (token[:, None] <= self._queried[:, some, None]) & (token[:, None] >= 0)
-            of_tokens = np.take_along_axis(logits[:, some], token[:, None], axis=2)
-            return softmax(np.where(seen, of_tokens, np.float32(-np.inf)))
         of_tokens = np.full((len(token), width, token.shape[1]), -np.inf, np.float32)
         for row, (first, end) in enumerate(zip(start.tolist(), stop.tolist(), strict=True)):
             of_row = of_tokens[row, : end - first]

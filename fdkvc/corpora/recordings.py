@@ -193,6 +193,18 @@ class Recording:
             for _, mentions in self.evidence
         ]
 
+    @cached_property
+    def needed_places(self) -> NDArray[np.intp]:
+        """The place of each token among those of mentions, of all others the last place (N + 1,).
+
+        That is also the place of token −1.
+        """
+        tokens = [tokens for tokens, _ in self.needed]
+        some = np.unique(np.concatenate(tokens or [np.zeros(0, np.int32)]))
+        place = np.full(self.starts[-1] + 1, len(some))
+        place[some] = np.arange(len(some))
+        return place
+
     def piece_lengths(self, turn: int) -> list[int]:
         """Return the length of each token's piece of a turn's text, negative between tokens.
 

@@ -31,7 +31,7 @@ from fdkvc.experiments.jobs import (
 from fdkvc.parameters import BUDGET, Field, option
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.policies.together import Together
-from fdkvc.run.evidence import Evidence, lost_turns
+from fdkvc.run.evidence import Evidence
 from fdkvc.run.metrics import (
     METRICS,
     Metric,
@@ -256,8 +256,7 @@ def _replay_chunk(
 
 def _arguments(evidence: Evidence, needs: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
     """Yield the last columns of `ARGUMENTS` for each argument of a call."""
-    lost = lost_turns(evidence.trace, evidence.recording)
-    for what, turns in zip(needs, lost, strict=True):
+    for what, turns in zip(needs, evidence.lost, strict=True):
         if what:
             held, gone = float((turns < 0).mean()), turns[turns >= 0]
             yield *what, held, int(gone.min()) if gone.size else -1

@@ -21,9 +21,10 @@ from __future__ import annotations
 import dataclasses
 import operator
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import cache, reduce
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -256,14 +257,19 @@ def within(budget: int, protects: Callable[[int], Bools]) -> Bools:
     """Protect what is protected within the largest budget at which no row exceeds `budget`.
 
     `protects` marks the entries protected within a budget (B, C): at most that many a row, and
-    those always protected.
+    those always protected; a larger budget protects no fewer.
     """
     protected = protects(budget)
-    for places in reversed(range(budget)):
-        crowded = protected.sum(axis=1, keepdims=True) > budget
-        if not crowded.any():
-            break
-        protected = np.where(crowded, protects(places), protected)
+    crowded = np.flatnonzero(protected.sum(axis=1) > budget)
+    if crowded.size:
+        protected, within_places = protected.copy(), cache(protects)
+        for row in crowded:
+
+            def marked(places: int, row: int = row) -> int:
+                return int(np.count_nonzero(within_places(places)[row]))
+
+            places = max(bisect_right(range(budget), budget, key=marked) - 1, 0)
+            protected[row] = within_places(places)[row]
     return protected
 
 

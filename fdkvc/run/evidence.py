@@ -68,10 +68,7 @@ class DemandResult:
 
 def demand_results(trace: Trace, recording: Recording) -> list[DemandResult]:
     """Check every demand of a dialog against the caches of its heads, recorded from turn 0."""
-    return [
-        DemandResult(demand, _whole(held[:, demand.turn - 1 : demand.turn, tokens], starts)[:, 0])
-        for demand, held, tokens, starts in _needed(trace, recording)
-    ]
+    return Evidence(trace, recording).results
 
 
 def lost_turns(trace: Trace, recording: Recording) -> list[Ints]:
@@ -102,9 +99,15 @@ class Evidence:
     recording: Recording
 
     @cached_property
+    def lost(self) -> list[Ints]:
+        """As `lost_turns` returns them."""
+        return lost_turns(self.trace, self.recording)
+
+    @cached_property
     def results(self) -> list[DemandResult]:
         """The result of every demand."""
-        return demand_results(self.trace, self.recording)
+        pairs = zip(self.recording.evidence, self.lost, strict=True)
+        return [DemandResult(demand, turns < 0) for (demand, _), turns in pairs]
 
     def recall(self, wanted: Demands) -> float:
         """Return the mean of `recall` over heads."""
@@ -134,11 +137,8 @@ def _needed(
     Places are in the last axis of an array (H, T, n + 1), which is the same for all demands:
     whether each head held each needed token after each turn, for the next one.
     """
-    needed = [tokens for tokens, _ in recording.needed]
-    some = np.unique(np.concatenate(needed or [np.zeros(0, np.int32)]))
-    place = np.full(recording.starts[-1] + 1, len(some))  # the last place is that of all others
-    place[some] = np.arange(len(some))
-    held = np.zeros((*trace.kept.shape[:2], len(some) + 1), np.bool_)
+    place = recording.needed_places
+    held = np.zeros((*trace.kept.shape[:2], int(place[-1]) + 1), np.bool_)
     np.put_along_axis(held, place[trace.kept], True, axis=2)  # −1 is an empty slot
     if trace.policy.reads_afresh:  # the next turn chooses what it reads
         held[:, :-1] = held[:, 1:]
