@@ -7,6 +7,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+
 from fdkvc.attention import SPEAKERS
 from fdkvc.commands.console import (
     finish,
@@ -21,6 +23,7 @@ from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.trace_file import trace_bytes, trace_size
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.benchmark import baseline_of
+from fdkvc.experiments.checked import check_verdict
 from fdkvc.experiments.jobs import Progress
 from fdkvc.experiments.model_shape import read_shape
 from fdkvc.experiments.plan import TARGET, judged_replay
@@ -30,6 +33,7 @@ from fdkvc.files.options import settings_from
 from fdkvc.files.write import check_folder, write_files
 from fdkvc.kinds.replay import ReplayRun
 from fdkvc.kinds.sources import Sources, skipped_text
+from fdkvc.lm.language_model import load_language_model
 from fdkvc.policies import with_pinned_prompts
 from fdkvc.words import count
 
@@ -46,14 +50,17 @@ def dialogs(options: Namespace) -> None:
     baseline = baseline_of(settings.policies, options.baseline)
     if options.out is not None:
         check_folder(options.out)
+    if options.model is not None and shape is None:
+        raise ValueError("--model checks the verdict of a plan: give --plan, too")
+    model = None if options.model is None else load_language_model(options.model)
 
     recordings, digest = read_sources(options).read_recordings()
     with progress():
         first = recordings[0]  # computed on access, which takes long
     if shape is not None:
         policies = settings.policies if options.policies or options.pin else ()
-        judged = judged_replay(recordings, policies, options.budgets or ())
-        settings = replace(settings, policies=judged.policies, budgets=judged.budgets)
+        asked = judged_replay(recordings, policies, options.budgets or ())
+        settings = replace(settings, policies=asked.policies, budgets=asked.budgets)
         baseline = baseline_of(settings.policies, options.baseline)
     heads = len(first.heads)
     if options.heads is None:
@@ -66,6 +73,11 @@ def dialogs(options: Namespace) -> None:
     about["target"] = int(options.target) / 100
     with running(options) as how:
         run = ReplayRun.measure(settings, recordings, about, **how)
+    if shape is not None and model is not None:
+        judged, tokens = run.verdict(shape, run.target), float(np.mean(run.tokens))
+        with running(options) as how:
+            check = check_verdict(judged, tokens, model, transcripts_of(recordings), **how)
+        run = replace(run, checked=check.sentence)
     finish(options, run)
 
 

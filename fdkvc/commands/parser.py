@@ -166,6 +166,9 @@ def build_parser() -> argparse.ArgumentParser:
     dialogs.option(
         "--target", "PERCENT", "recall that a plan is to reach: 90, 95 or 99", default="95"
     )
+    small = "folder or GGUF file of a Llama model, or smollm2"
+    checks = "check a plan with what a model's predictions lose on a few of the dialogs"
+    dialogs.option("--model", "FOLDER", f"{checks}: {small}")
     dialogs.number(SEED, "random seed of the lexical embedding")
     dialogs.workers()
     dialogs.option("--out", "DIR", "write CSV tables and run.json to this folder")
@@ -183,8 +186,7 @@ def build_parser() -> argparse.ArgumentParser:
     capture.option("--out", "FILE", "write this trace file, such as trace.npz", required=True)
 
     answers = command("answers", "measure what a model's answers lose when policies evict")
-    small = "folder or GGUF file of a Llama model, or smollm2; default: the bundled model"
-    answers.option("--model", "FOLDER", small)
+    answers.option("--model", "FOLDER", f"{small}; default: the bundled model")
     answers.workers()
     live = command("live", "measure what answers lose and caches cost in any transformers model")
     live.option(

@@ -92,6 +92,9 @@ class ReplayRun(Run):
     vectors: str | None = None
     """In links to the page Dialogs: the model that read the file there, and its layers."""
 
+    checked: str = ""
+    """What a model said of the verdict."""
+
     def __post_init__(self) -> None:
         if not self.baseline:
             object.__setattr__(self, "baseline", baseline_of(self.settings.policies))
@@ -188,8 +191,8 @@ class ReplayRun(Run):
         if not self.arguments.empty:
             parts.append(forgotten_text(self, chosen))
         if chosen is not None:
-            parts += [chosen.sentence, chosen.caution]
-        return "\n\n".join(parts)
+            parts += [chosen.sentence, self.checked, chosen.caution]
+        return "\n\n".join(filter(None, parts))
 
     def verdict(self, shape: ModelShape, target: float) -> Verdict:
         """Return which policy and budget to use in a model of this shape, in words."""

@@ -29,6 +29,7 @@ from fdkvc.files.export import csv_text
 from fdkvc.files.record import digest
 from fdkvc.files.trace import trace_files
 from fdkvc.limits import MAX_RECORDED_ENTRIES, MAX_SHOWN_HEADS
+from fdkvc.lm import BUNDLED
 from fdkvc.policies import JUDGED, policy_named, with_pinned_prompts
 from fdkvc.policies.together import Together
 from fdkvc.run.evidence import demand_results, lost_turns
@@ -39,6 +40,7 @@ from fdkvc.run.trace import Rule, Status
 from fdkvc.stage.moments import Spoken, deciding_token
 from fdkvc.stage.run import build_run, continue_run
 from fdkvc.ui.dialogs import choices, files
+from fdkvc.ui.dialogs import replay as replay_page
 from fdkvc.ui.dialogs import verdict as verdict_page
 from fdkvc.ui.dialogs.choices import VIEW
 from fdkvc.ui.dialogs.files import UPLOADS, DialogFile, read_dialog_file, shipped_file
@@ -591,6 +593,23 @@ def test_a_file_is_judged_by_itself_as_the_command_does(
     uploader = next(each for each in loaders if "config.json" in each.label)
     uploader.upload("config.json", config.encode(), "application/json").run()
     assert "in config.json, for a dialog of the mean length" in words_of(app) or not easier.enough
+
+
+def test_a_model_checks_the_verdict_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (verdict_page, replay_page):
+        monkeypatch.setattr(module, "CHECKED_WITH", str(BUNDLED))
+    app = card(open_page("dialogs", file="dialogues"))
+    check: Any = shared_jobs().find(app.session_state["dialogs/check"])
+    sentence = check.future.result(SECONDS).sentence
+    assert sentence.startswith("Checked with bundled on 2 dialogs")
+    settled(app.run())
+    assert plain(sentence) in words_of(app)
+    assert any("--model" in each.value for each in app.code)
+    settled(app.selectbox(key="dialogs/target").set_value("90").run())
+    other: Any = shared_jobs().find(app.session_state["dialogs/check"])
+    done: Any = shared_jobs().find(app.session_state["dialogs/verdict"])
+    found = done.result.verdict(SHAPES[SHAPE.default], 0.9)
+    assert (other.content.policy, other.content.budget) == (found.policy, found.budget)
 
 
 def test_larger_budgets_are_a_click_away() -> None:

@@ -10,12 +10,18 @@ import pandas as pd
 
 from fdkvc.corpora.lexical import LexicalRecordings
 from fdkvc.corpora.recordings import Recording
+from fdkvc.experiments.checked import Check, check_verdict
 from fdkvc.experiments.jobs import Execution, Progress
+from fdkvc.experiments.plan import Verdict
 from fdkvc.experiments.replay import Replay, replay_arguments, replay_tables
 from fdkvc.kinds.replay import ReplayRun
+from fdkvc.lm.language_model import shared_language_model
 from fdkvc.report.document import dialogs_report, replay_parts
 from fdkvc.ui.dialogs.files import DialogFile
 from fdkvc.ui.dialogs.vectors import ReadRecordings, Vectors, read_file
+
+CHECKED_WITH = "smollm2"
+"""The model that reads a few dialogs of a file to check its verdict, where it is installed."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +107,24 @@ def _over_heads(table: pd.DataFrame) -> pd.DataFrame:
     names = [name for name in table if name not in how]
     means = unsigned.groupby(names, sort=False, dropna=False).agg(how).reset_index()
     return means[[*table]].astype({"lost": np.int32} if "lost" in table else {})
+
+
+@dataclass(frozen=True)
+class FileCheck:
+    """The verdict on a file that a model is to check, with the mean length of its dialogs."""
+
+    key: str
+    policy: str
+    budget: int
+    verdict: Verdict = field(compare=False, repr=False)
+    tokens: float = field(compare=False)
+    file: DialogFile = field(compare=False, repr=False)
+
+
+def check_file(check: FileCheck, **how: Unpack[Execution]) -> Check:
+    """Check a verdict with a model."""
+    model, texts = shared_language_model(CHECKED_WITH), check.file.transcripts
+    return check_verdict(check.verdict, check.tokens, model, texts, **how)
 
 
 def report_of(done: Replayed) -> str:

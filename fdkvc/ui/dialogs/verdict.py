@@ -1,14 +1,16 @@
 """The verdict on a file: which policy, how much cache and what is forgotten, measured unasked."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import streamlit as st
 
 from fdkvc.charts.results import budgets_chart
 from fdkvc.charts.theme import Spec, Theme
+from fdkvc.corpora.gguf_file import find_model
 from fdkvc.corpora.model_folder import parse_config
 from fdkvc.corpora.transcripts import GIVEN_BY
 from fdkvc.experiments.arguments import worst_losses
@@ -27,7 +29,16 @@ from fdkvc.run.sinks import PROTECT
 from fdkvc.ui.dialogs import choices
 from fdkvc.ui.dialogs.choices import COMPARED, LARGER, Chosen
 from fdkvc.ui.dialogs.files import DialogFile
-from fdkvc.ui.dialogs.replay import FileRun, Replayed, judge_file, measured_recordings, report_of
+from fdkvc.ui.dialogs.replay import (
+    CHECKED_WITH,
+    FileCheck,
+    FileRun,
+    Replayed,
+    check_file,
+    judge_file,
+    measured_recordings,
+    report_of,
+)
 from fdkvc.ui.dialogs.vectors import LAYERS, LETTERS, VECTORS, Vectors
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import offer_zip, report_button, show_chart
@@ -55,29 +66,44 @@ def show_verdict(page: str, chosen: Chosen) -> None:
             larger = int(held(page, LARGER))
             run = _run(chosen.file, compared, larger, chosen.vectors, heads)
             run = replace(run, first=dialog)
-            job = shared_jobs().of(run) or shared_jobs().start(partial(judge_file, run), run)
-            _cancel_other(page, job)
+            job = _job(page, "verdict", run, judge_file)
+            check = None
             if job.result is not None:
+                found = _verdict(job.result, shape, target)
+                check = _check(page, job.result, found)
                 planned = replace(job.result, shape=shape, target=target)
-                _offer(page, planned, _command(run, compared, model, target))
-    running = not job.finished
+                _offer(page, planned, _command(run, compared, model, target, check is not None))
+    under_way = [row for row in (job, check) if row is not None and not row.finished]
 
     def draw() -> None:
-        if running and job.finished:
+        if any(row.finished for row in under_way):
             st.rerun()
-        _draw(page, job, shape, target)
+        _draw(page, job, check, shape, target)
 
     with card:
-        st.fragment(run_every=POLL_SECONDS if running else None)(draw)()
+        st.fragment(run_every=POLL_SECONDS if under_way else None)(draw)()
 
 
-def _cancel_other(page: str, job: Job) -> None:
-    """Cancel the session's run for what its card showed before, unless it has ended."""
-    key, jobs = f"{page}/verdict", shared_jobs()
+def _job(page: str, name: str, content: Hashable, work: Callable[..., object]) -> Job:
+    """Return the job of this content, started if need be; cancel the session's one before it."""
+    key, jobs = f"{page}/{name}", shared_jobs()
+    job = jobs.of(content) or jobs.start(partial(work, content), content)
     before = jobs.find(st.session_state.get(key))
     if before is not None and before is not job and not before.finished:
         before.cancel()
     st.session_state[key] = job.name
+    return job
+
+
+def _check(page: str, done: Replayed, found: Verdict) -> Job | None:
+    """Return the job that checks a verdict with a model; None where that is not installed."""
+    try:
+        find_model(CHECKED_WITH)
+    except ValueError:
+        return None
+    tokens = float(np.mean(done.tokens))
+    check = FileCheck(done.file.key, found.policy, found.budget, found, tokens, done.file)
+    return _job(page, "check", check, check_file) if found.policy else None
 
 
 def _choose_shape(page: str) -> tuple[str, ModelShape]:
@@ -111,7 +137,7 @@ def _run(
 # ------------------------------------------------------------------------------- the card
 
 
-def _draw(page: str, job: Job, shape: ModelShape, target: float) -> None:
+def _draw(page: str, job: Job, check: Job | None, shape: ModelShape, target: float) -> None:
     """Draw the answer so far, with its curve and the worst losses."""
     if not job.finished:
         share, words = standing(job)
@@ -127,12 +153,28 @@ def _draw(page: str, job: Job, shape: ModelShape, target: float) -> None:
             if found.policy:
                 st.markdown(plain(found.rest))
                 _show_losses(page, done, found)
+                if check is not None:
+                    _show_check(check)
                 st.caption(plain(f"{_so_far(done)}{found.caution}"))
         if found.policy:
             with panel("verdict-curve"):
                 show_chart(page, "verdict", _chart(done, found, page_theme()))
     if job.finished:
         _show_figures(page, done, found)
+
+
+def _show_check(job: Job) -> None:
+    """Show what a model says of the verdict, or that it reads."""
+    if not job.finished:
+        _, words = standing(job)
+        of = "SmolLM2 reads a few of these dialogs in the background, to check this"
+        st.caption(plain(f"{of}: {words}."))
+    elif job.result is None:
+        st.caption(plain(job.problem))
+    elif job.result.contradicts:
+        st.warning(plain(job.result.sentence), icon=":material/warning:")
+    else:
+        st.markdown(plain(job.result.sentence))
 
 
 @cached
@@ -253,7 +295,9 @@ def _offer(page: str, done: Replayed, command: str) -> None:
     report_button(f"{page}/verdict", lambda: report_of(done), "The verdict and all tables")
 
 
-def _command(run: FileRun, compared: tuple[str, ...], model: str, target: float) -> str:
+def _command(
+    run: FileRun, compared: tuple[str, ...], model: str, target: float, checked: bool
+) -> str:
     """Return the command line that prints the same verdict."""
     file, options = run.file, dict[str, object]()
     options["trace" if file.traced else "dialogs"] = file.name
@@ -263,4 +307,6 @@ def _command(run: FileRun, compared: tuple[str, ...], model: str, target: float)
     if compared != JUDGED:
         options["policies"] = compared
     options |= {"budgets": run.replay.budgets, "plan": model, "target": f"{100 * target:.0f}"}
+    if checked:
+        options["model"] = CHECKED_WITH
     return command_line("dialogs", options)

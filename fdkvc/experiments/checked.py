@@ -1,0 +1,124 @@
+"""A verdict checked with a language model: what its predictions lose on a few of the dialogs."""
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any, Unpack
+
+from fdkvc.corpora.transcripts import Transcript
+from fdkvc.experiments.answers import FULL, Answers, readable, run_answers
+from fdkvc.experiments.jobs import Execution
+from fdkvc.experiments.plan import Verdict, named, unpinned_name
+from fdkvc.experiments.summary import mean_table, paired_differences
+from fdkvc.lm.head_recordings import encode_dialog
+from fdkvc.lm.language_model import AnyModel
+from fdkvc.policies import JUDGED, read_policy
+from fdkvc.words import count, decimal, percent
+
+RIVAL = JUDGED[-1]
+"""The best policy that scores by attention, as measured on a pretrained model."""
+
+KL, RIGHT = "kl", "values_right_of_full"
+"""What is compared."""
+
+SAMPLE_WORDS = 2_500
+"""Most words and marks of a sample: a pretrained model of 135 million parameters reads them with
+three caches in some 20 seconds on two idle cores."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """What a model says of a verdict."""
+
+    sentence: str
+    contradicts: bool
+
+
+def sample_of(transcripts: Sequence[Transcript], most: int = SAMPLE_WORDS) -> list[Transcript]:
+    """Return dialogs with calls, of at most so many words in all: of different clusters first.
+
+    If none is short enough, the first turns of one. Raises a ValueError if there is nothing to
+    read.
+    """
+    seen, order = Counter[str](), list[tuple[int, Transcript]]()
+    for dialog in transcripts:
+        if any(demand.kind == "call" for demand in dialog.demands):
+            order.append((seen[dialog.services], dialog))
+            seen[dialog.services] += 1
+    ordered = [dialog for _, dialog in sorted(order, key=lambda pair: pair[0])]
+    sample, room = list[Transcript](), most
+    for dialog in ordered:
+        if (words := sum(dialog.word_counts)) <= room:
+            sample.append(dialog)
+            room -= words
+    begun = sample or [first for dialog in ordered[:1] if (first := _beginning(dialog, most))]
+    if not begun:
+        raise ValueError("no dialog is short enough for a model to check the verdict on it")
+    return begun
+
+
+def _beginning(dialog: Transcript, most: int) -> Transcript | None:
+    """Return the first turns of a dialog with at most so many words; None if there are none."""
+    turns = bisect_right([*accumulate(dialog.word_counts)], most)
+    calls = tuple(call for call in dialog.calls if call.turn < turns)
+    demands = tuple(demand for demand in dialog.demands if demand.turn < turns)
+    cut = {"turns": dialog.turns[:turns], "calls": calls, "demands": demands}
+    return replace(dialog, **cut) if demands else None
+
+
+def check_verdict(
+    judged: Verdict,
+    tokens: float,
+    model: AnyModel,
+    transcripts: Sequence[Transcript],
+    **how: Unpack[Execution],
+) -> Check:
+    """Let a model read a few dialogs under the recommended policy and under `RIVAL`.
+
+    The budget is the verdict's share of the mean length in `tokens`. Raises a ValueError if there
+    is no dialog to read.
+    """
+    if not judged.policy:
+        raise ValueError(f"there is nothing to check: {judged.lead}")
+    sample, _ = readable(model, sample_of(transcripts))
+    read = sum(len(part.ids) for dialog in sample for part in encode_dialog(model, dialog))
+    share = min(judged.budget / tokens, 1.0)
+    budget = max(1, round(share * read / len(sample)))
+    names = dict.fromkeys((judged.policy, RIVAL))
+    if unpinned_name(judged.policy) == RIVAL:
+        del names[RIVAL]
+    settings = Answers((*map(read_policy, names),), (budget,), cut_text=False)
+    table = run_answers(settings, model, sample, **how)
+    table = table[table.metric.isin((KL, RIGHT))]
+    means = mean_table(table).set_index(["policy", "metric"])
+    values: Any = means["count"].get((FULL, RIGHT), 0)
+
+    def under(write: Callable[[str], str]) -> str:
+        return " and ".join(f"{write(name)} under {named(name)}" for name in names)
+
+    mean: Any = means["mean"]
+    sentence = (
+        f"Checked with {model.name} on {count(len(sample), 'dialog')} ({read:,} tokens) with "
+        f"{budget:,} entries, the same {percent(share)} of the text: predictions are off the full "
+        f"cache's by {under(lambda name: decimal(mean[name, KL], 2))}, in nats a token."
+    )
+    if values:
+        kept = under(lambda name: f"{round(mean[name, RIGHT] * values)}")
+        right = f"{count(values, 'value')} that the full cache gets right"
+        sentence += f" Of {right}, {kept} stay right."
+    paired = paired_differences(table, RIVAL)
+    paired = paired[paired.policy == judged.policy]
+    if paired.empty:
+        return Check(sentence, False)
+    better = paired.mean_diff.where(paired.metric != KL, -paired.mean_diff)
+    sure = better[paired.significant.eq(True)]
+    deciding = sure if len(sure) else better
+    if (deciding <= 0).all() and (deciding < 0).any():
+        hedge = "" if len(sure) else ", though not distinguishably"
+        told = f"This contradicts the recommendation: {named(RIVAL)} loses less{hedge}."
+        return Check(f"{sentence} {told}", True)
+    agrees = len(sure) and (sure > 0).all()
+    told = "This agrees with it." if agrees else "This does not contradict it."
+    return Check(f"{sentence} {told}", False)

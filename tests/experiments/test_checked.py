@@ -1,0 +1,88 @@
+"""A verdict checked with a model: what is read, and what is said of it."""
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from fdkvc.corpora.formats import EXAMPLES, read_file
+from fdkvc.experiments import checked
+from fdkvc.experiments.answers import MEASURED
+from fdkvc.experiments.checked import KL, RIGHT, RIVAL, check_verdict, sample_of
+from fdkvc.experiments.plan import Verdict
+from fdkvc.lm import BUNDLED
+from fdkvc.lm.language_model import shared_language_model
+
+DIALOGS = read_file(EXAMPLES / "dialogues.json")
+WORDS = [sum(dialog.word_counts) for dialog in DIALOGS]
+MODEL = shared_language_model(BUNDLED)
+PINNED = f"whitelist({RIVAL}, first=0, speaker=prompt)"
+
+
+def test_a_sample_has_dialogs_with_calls_of_different_clusters_first() -> None:
+    one, other = DIALOGS
+    again = one.with_name("again")
+    silent = one.with_topics([None] * len(one.turns)).with_name("silent")
+    object.__setattr__(silent, "demands", ())
+    read = sample_of([silent, one, again, other], most=sum(WORDS))
+    assert [dialog.name for dialog in read] == [one.name, other.name]
+    assert len(sample_of([one, again], most=2 * WORDS[0])) == 2
+
+
+def test_a_dialog_that_is_too_long_is_read_from_its_beginning() -> None:
+    (begun,) = sample_of(DIALOGS[:1], most=WORDS[0] - 1)
+    assert begun.turns == DIALOGS[0].turns[:-1]
+    assert {call.turn for call in begun.calls} < {*range(len(begun.turns))}
+    assert begun.demands == tuple(
+        demand for demand in DIALOGS[0].demands if demand.turn < len(begun.turns)
+    )
+    with pytest.raises(ValueError, match="no dialog is short enough"):
+        sample_of(DIALOGS, most=1)
+
+
+def test_a_model_reads_at_the_same_share_of_the_text() -> None:
+    check = check_verdict(Verdict("fifo", 52, ""), 260, MODEL, DIALOGS)
+    assert "on 2 dialogs (1,319 tokens) with 132 entries" in check.sentence
+    assert "the same 20 % of the text" in check.sentence
+    assert "under fifo and 0." in check.sentence
+    assert f"under {RIVAL}, in nats a token." in check.sentence
+
+
+def scores(**means: tuple[float, float]) -> pd.DataFrame:
+    """Return KL and values right of each policy, the same in five clusters but for a little."""
+    rows: list[tuple[Any, ...]] = []
+    for name, (kl, right) in {"full": (0.0, 1.0), **means}.items():
+        for at in range(5):
+            case = f"d{at}", f"c{at}", name, 40
+            rows += [(*case, KL, kl + 0.001 * at, 100), (*case, RIGHT, right, 4)]
+    return pd.DataFrame(rows, columns=list(MEASURED))
+
+
+@pytest.mark.parametrize(
+    ("mine", "told", "contradicts"),
+    [
+        ((0.4, 0.5), "This contradicts the recommendation: sinks(h2o) loses less.", True),
+        ((0.1, 1.0), "This agrees with it.", False),
+        ((0.1, 0.5), "This does not contradict it.", False),
+    ],
+)
+def test_it_says_whether_the_model_bears_the_verdict_out(
+    mine: tuple[float, float], told: str, contradicts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = scores(**{"fifo": mine, RIVAL: (0.2, 0.75)})
+    monkeypatch.setattr(checked, "run_answers", lambda *_, **__: table)
+    check = check_verdict(Verdict("fifo", 52, ""), 260, MODEL, DIALOGS)
+    assert check.contradicts == contradicts
+    assert check.sentence.endswith(told)
+    right = round(20 * mine[1])
+    assert f"Of 20 values that the full cache gets right, {right} under fifo and 15" in (
+        check.sentence
+    )
+
+
+def test_the_rival_itself_is_compared_with_the_full_cache_alone() -> None:
+    check = check_verdict(Verdict(PINNED, 52, ""), 260, MODEL, DIALOGS)
+    assert check.sentence.count(" under ") == 2
+    assert not check.contradicts
+    with pytest.raises(ValueError, match="there is nothing to check: There is no verdict"):
+        check_verdict(Verdict("", 0, "There is no verdict"), 260, MODEL, DIALOGS)
