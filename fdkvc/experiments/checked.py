@@ -64,8 +64,9 @@ def _beginning(dialog: Transcript, most: int) -> Transcript | None:
     turns = bisect_right([*accumulate(dialog.word_counts)], most)
     calls = tuple(call for call in dialog.calls if call.turn < turns)
     demands = tuple(demand for demand in dialog.demands if demand.turn < turns)
-    cut = {"turns": dialog.turns[:turns], "calls": calls, "demands": demands}
-    return replace(dialog, **cut) if demands else None
+    if not demands:
+        return None
+    return replace(dialog, turns=dialog.turns[:turns], calls=calls, demands=demands)
 
 
 def check_verdict(

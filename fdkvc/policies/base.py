@@ -260,8 +260,8 @@ def within(budget: int, protects: Callable[[int], Bools]) -> Bools:
     those always protected; a larger budget protects no fewer.
     """
     protected = protects(budget)
-    crowded = np.flatnonzero(protected.sum(axis=1) > budget)
-    if crowded.size:
+    crowded = np.flatnonzero(protected.sum(axis=1) > budget).tolist()
+    if crowded:
         protected, within_places = protected.copy(), cache(protects)
         for row in crowded:
 
