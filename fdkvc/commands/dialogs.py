@@ -7,8 +7,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import numpy as np
-
 from fdkvc.attention import SPEAKERS
 from fdkvc.commands.console import (
     finish,
@@ -74,7 +72,7 @@ def dialogs(options: Namespace) -> None:
     with running(options) as how:
         run = ReplayRun.measure(settings, recordings, about, **how)
     if shape is not None and model is not None:
-        judged, tokens = run.verdict(shape, run.target), float(np.mean(run.tokens))
+        judged, tokens = run.verdict(shape, run.target), run.tokens
         with running(options) as how:
             check = check_verdict(judged, tokens, model, transcripts_of(recordings), **how)
         run = replace(run, checked=check.sentence)

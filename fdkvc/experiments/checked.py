@@ -71,21 +71,21 @@ def _beginning(dialog: Transcript, most: int) -> Transcript | None:
 
 def check_verdict(
     judged: Verdict,
-    tokens: float,
+    tokens: Sequence[int],
     model: AnyModel,
     transcripts: Sequence[Transcript],
     **how: Unpack[Execution],
 ) -> Check:
     """Let a model read a few dialogs under the recommended policy and under `RIVAL`.
 
-    The budget is the verdict's share of the mean length in `tokens`. Raises a ValueError if there
-    is no dialog to read.
+    The budget is the verdict's share of the mean length of dialogs of so many `tokens`. Raises a
+    ValueError if there is no dialog to read, or no verdict.
     """
     if not judged.policy:
         raise ValueError(f"there is nothing to check: {judged.lead}")
     sample, _ = readable(model, sample_of(transcripts))
     read = sum(len(part.ids) for dialog in sample for part in encode_dialog(model, dialog))
-    share = min(judged.budget / tokens, 1.0)
+    share = min(judged.budget * len(tokens) / sum(tokens), 1.0)
     budget = max(1, round(share * read / len(sample)))
     names = dict.fromkeys((judged.policy, RIVAL))
     if unpinned_name(judged.policy) == RIVAL:

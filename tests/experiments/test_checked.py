@@ -41,7 +41,7 @@ def test_a_dialog_that_is_too_long_is_read_from_its_beginning() -> None:
 
 
 def test_a_model_reads_at_the_same_share_of_the_text() -> None:
-    check = check_verdict(Verdict("fifo", 52, ""), 260, MODEL, DIALOGS)
+    check = check_verdict(Verdict("fifo", 52, ""), [260], MODEL, DIALOGS)
     assert "on 2 dialogs (1,319 tokens) with 132 entries" in check.sentence
     assert "the same 20 % of the text" in check.sentence
     assert "under fifo and 0." in check.sentence
@@ -71,7 +71,7 @@ def test_it_says_whether_the_model_bears_the_verdict_out(
 ) -> None:
     table = scores(**{"fifo": mine, RIVAL: (0.2, 0.75)})
     monkeypatch.setattr(checked, "run_answers", lambda *_, **__: table)
-    check = check_verdict(Verdict("fifo", 52, ""), 260, MODEL, DIALOGS)
+    check = check_verdict(Verdict("fifo", 52, ""), [260], MODEL, DIALOGS)
     assert check.contradicts == contradicts
     assert check.sentence.endswith(told)
     right = round(20 * mine[1])
@@ -81,8 +81,8 @@ def test_it_says_whether_the_model_bears_the_verdict_out(
 
 
 def test_the_rival_itself_is_compared_with_the_full_cache_alone() -> None:
-    check = check_verdict(Verdict(PINNED, 52, ""), 260, MODEL, DIALOGS)
+    check = check_verdict(Verdict(PINNED, 52, ""), [260], MODEL, DIALOGS)
     assert check.sentence.count(" under ") == 2
     assert not check.contradicts
     with pytest.raises(ValueError, match="there is nothing to check: There is no verdict"):
-        check_verdict(Verdict("", 0, "There is no verdict"), 260, MODEL, DIALOGS)
+        check_verdict(Verdict("", 0, "There is no verdict"), [260], MODEL, DIALOGS)

@@ -111,13 +111,13 @@ def _over_heads(table: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class FileCheck:
-    """The verdict on a file that a model is to check, with the mean length of its dialogs."""
+    """The verdict on a file that a model is to check, with the lengths of its dialogs."""
 
     key: str
     policy: str
     budget: int
     verdict: Verdict = field(compare=False, repr=False)
-    tokens: float = field(compare=False)
+    tokens: tuple[int, ...] = field(compare=False, repr=False)
     file: DialogFile = field(compare=False, repr=False)
 
 

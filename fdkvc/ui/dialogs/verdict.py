@@ -5,7 +5,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
 import streamlit as st
 
 from fdkvc.charts.results import budgets_chart
@@ -101,8 +100,7 @@ def _check(page: str, done: Replayed, found: Verdict) -> Job | None:
         find_model(CHECKED_WITH)
     except ValueError:
         return None
-    tokens = float(np.mean(done.tokens))
-    check = FileCheck(done.file.key, found.policy, found.budget, found, tokens, done.file)
+    check = FileCheck(done.file.key, found.policy, found.budget, found, done.tokens, done.file)
     return _job(page, "check", check, check_file) if found.policy else None
 
 
