@@ -29,11 +29,9 @@ with page(
     shown.show_problems(sidebar.keep_to_dialog(PAGE, runs[0].run.dialogs, shown.link))
     warn_no_effect_in(policies, runs[0].run.dialogs)
 
-    with shown.beside_title:
-        what_if.show_controls(PAGE, runs)
-        files = st.container(width="content")
+    what_if.show_controls(PAGE, runs)
     lanes = what_if.with_fork(PAGE, runs)
-    with files:
+    with shown.beside_title:
         scenes.show_downloads(PAGE, lanes)
     follow = scenes.show(PAGE, lanes, fields.link_writer(PAGE, scenes.FIELDS, sidebar.MOVING))
     follow()

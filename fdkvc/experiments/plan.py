@@ -241,9 +241,9 @@ def unpinned_name(name: str) -> str:
 
 
 def named(name: str) -> str:
-    """Return the name of a policy for a sentence."""
+    """Return the title of a policy for a sentence."""
     inside = unpinned_name(name)
-    return inside if inside == name else f"{inside} (system prompt pinned)"
+    return read_policy(inside).title + " (system prompt pinned)" * (inside != name)
 
 
 def _forgotten_words(arguments: pd.DataFrame) -> str:

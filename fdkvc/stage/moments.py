@@ -69,10 +69,14 @@ def ranks_of(run: Run, turn: int) -> dict[int, int]:
 
 @dataclass(frozen=True)
 class Spoken(ChosenDialog):
-    """A real dialog with the attention of its first head; its topics are letters."""
+    """A real dialog with the attention of its first head.
+
+    Its topics are letters, which `topic_names` says in words.
+    """
 
     name: str
     recording: Recording = field(compare=False, repr=False)
+    topic_names: tuple[str, ...] = field(default=(), compare=False, kw_only=True)
 
     @property
     def title(self) -> str:
@@ -126,8 +130,10 @@ def failed_call(recordings: Sequence[Recording], policy: Policy, budget: int) ->
     for recording in recordings:
         if not any(demand.kind == "call" for demand in recording.transcript.demands):
             continue
-        shown = lettered(recording, recording.transcript)
-        run = build_run(Spoken(shown.transcript.name, shown), policy, budget)
+        text = recording.transcript
+        shown = lettered(recording, text)
+        spoken = Spoken(text.name, shown, topic_names=text.topics)
+        run = build_run(spoken, policy, budget)
         lost = lost_turns(run.trace, shown)
         for turns, (demand, mentions) in zip(lost, shown.evidence, strict=True):
             turn = int(turns[0])

@@ -59,15 +59,14 @@ class LaneHead:
 class DialogText:
     """The text of a dialog.
 
-    `turns` has each turn's text with its `Recording.piece_lengths`, and `topics` the name of each
-    letter. `needed` are tokens that a `source`, such as a service call, needs later. `demands` has
-    the turn, the source and the values of each; a value has words on every lane, empty where the
-    lane held it, and the tokens of its mentions. Words are underlined `of` a lane at first.
+    `turns` has each turn's text with its `Recording.piece_lengths`. `needed` are tokens that a
+    `source`, such as a service call, needs later. `demands` has the turn, the source and the values
+    of each; a value has words on every lane, empty where the lane held it, and the tokens of its
+    mentions. Words are underlined `of` a lane at first.
     """
 
     speakers: tuple[str, ...]
     turns: tuple[tuple[str, tuple[int, ...]], ...]
-    topics: tuple[str, ...]
     needed: tuple[int, ...]
     source: str
     of: int
@@ -138,6 +137,7 @@ def _dialog(dialogs: DialogBatch, choice: ChosenDialog) -> Mapping[str, Any]:
     which = order[pattern]
     return {
         "topics": [*dialogs.topic_names, dialogs.topic_label(-1)],
+        "titles": choice.topic_names if choice.topic_names != dialogs.topic_names else (),
         "current": dialogs.current[0].tolist(),
         "bounds": dialogs.bounds[0].tolist(),
         "changes": topic_changes(dialogs)["turn"].tolist(),

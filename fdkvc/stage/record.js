@@ -33,8 +33,9 @@ const BY_KIND = 1000; // the first hue of a kind of span; those before are of to
 
 export class Dialog {
   /** @param {DialogHead} head @param {Paint[]} palette @param {Paint} topicless */
-  constructor({ topics, current, bounds, changes, names, named, words, values, spans }, palette, topicless) {
+  constructor({ topics, titles, current, bounds, changes, names, named, words, values, spans }, palette, topicless) {
     this.topics = topics;
+    this.titles = titles;
     this.current = current;
     this.bounds = bounds;
     this.changes = changes;
@@ -52,7 +53,10 @@ export class Dialog {
   }
 
   /** @param {number} token @returns {string} empty where none is known */
-  topicOf(token) { return this.names ? this.names[token] : this.label(this.current[this.born[token]]); }
+  topicOf(token) {
+    if (!this.names) return this.label(this.current[this.born[token]]);
+    return this.names[token].split('+').map((letter) => this.titles[this.topics.indexOf(letter)] ?? letter).join(' + ');
+  }
 
   /** @param {number} token @returns {number} the place of its topic, -1 for none; or that of its kind of span */
   hueOf(token) { return this.byKind ? BY_KIND + this.kinds[token] : this.current[this.born[token]]; }
@@ -70,10 +74,10 @@ export class Dialog {
   get kindHues() { return [...new Set(this.kinds)].sort().map((place) => BY_KIND + place); }
 
   /** @param {number} hue @returns {string} */
-  label(hue) { return hue < BY_KIND ? this.topics.at(hue) ?? '' : SPANS[KINDS_OF_SPAN[hue - BY_KIND]]; }
+  label(hue) { return hue < BY_KIND ? this.titles[hue] ?? this.topics.at(hue) ?? '' : SPANS[KINDS_OF_SPAN[hue - BY_KIND]]; }
 
   /** @param {number} hue */
-  letter(hue) { return hue < BY_KIND ? this.label(hue).slice(0, 1) : KINDS_OF_SPAN[hue - BY_KIND][0].toUpperCase(); }
+  letter(hue) { return hue < BY_KIND ? (this.topics.at(hue) ?? '').slice(0, 1) : KINDS_OF_SPAN[hue - BY_KIND][0].toUpperCase(); }
 
   /** Beyond the last colour they begin again, and a pattern tells them from those before.
    * @param {number} hue */

@@ -1,7 +1,7 @@
 // The river: the kept entries of every turn by age and topic, and the path of one through them.
 
 import { one } from './dom.js';
-import { riverAt, riverBox, riverPoint, riverScale } from './layout/river.js';
+import { riverAt, riverBox, riverNames, riverPoint, riverScale } from './layout/river.js';
 import { NOWHERE, disc, fitted, hatch, line, rounded, theme, words } from './marks.js';
 
 export class River {
@@ -29,15 +29,21 @@ export class River {
     this.scale = riverScale(dialog.turns, this.places, width, height);
     const { step, every } = this.scale;
     pen.clearRect(0, 0, width, height);
-    for (const run of this.lane.river()) {
+    const runs = this.lane.river();
+    for (const run of runs) {
       const { fill, ink, hatched } = dialog.paint(run.hue);
       const [x, y, wide, high] = riverBox(this.scale, run);
       pen.fillStyle = fill;
       pen.fillRect(x, y + 0.5, wide, Math.max(high - 1, 0.5));
       if (hatched) hatch(pen, x, y, wide, high);
-      if (high >= 13 && step >= 11) {
+      if (high >= 13 && step >= 11 && !dialog.titles.length) {
         words(pen, dialog.letter(run.hue), x + wide / 2, y + high / 2 + 4, { bold: true, align: 'center', fill: ink });
       }
+    }
+    pen.font = `600 11px ${theme.font}`;
+    const named = dialog.titles.length ? runs : [];
+    for (const { hue, left, right, top, bottom } of riverNames(this.scale, named, (hue) => pen.measureText(dialog.label(hue)).width + 6)) {
+      words(pen, dialog.label(hue), (left + right) / 2, (top + bottom) / 2 + 4, { bold: true, align: 'center', fill: dialog.paint(hue).ink });
     }
     for (let turn = 0; turn < dialog.turns; turn += every) {
       words(pen, turn, (turn + 0.5) * step, height - 3, { align: 'center' });

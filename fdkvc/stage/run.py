@@ -37,6 +37,9 @@ class ChosenDialog(ABC):
         """What each token says; empty where tokens say nothing."""
         return ()
 
+    topic_names: tuple[str, ...] = ()
+    """What topics are called on the stage; empty where their letters say all."""
+
     @property
     def values(self) -> list[tuple[str, tuple[int, ...]]]:
         """Each value that is needed later, with its tokens where it is said."""

@@ -71,10 +71,12 @@ export class Stage {
     const { dialog } = this.scene;
     this.part('input').max = dialog.turns - 1;
     this.part('.scrub').style.setProperty('--turns', dialog.turns);
-    const starts = cellStarts(dialog.current);
-    this.part('.turns').classList.toggle('unlettered', dialog.turns > 40);
+    const named = dialog.titles.length > 0;
+    const starts = cellStarts(dialog.current, named);
+    this.part('.turns').classList.toggle('unlettered', dialog.turns > 40 && !named);
     this.part('.turns').replaceChildren(...starts.map((turn, at) => {
       const cell = tile(dialog, dialog.current[turn]);
+      if (named) cell.replaceChildren(make('span', {}, dialog.label(dialog.current[turn])));
       cell.style.flexGrow = `${(starts[at + 1] ?? dialog.turns) - turn}`;
       return cell;
     }));

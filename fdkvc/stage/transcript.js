@@ -3,6 +3,7 @@
 import { make, tile } from './dom.js';
 import { listenToKeys, listenToPointer } from './entries.js';
 import { fateWords } from './fate.js';
+import { hub } from './hub.js';
 import { piecesOf, rowsNear, scrolledTo, wordBeside } from './layout/transcript.js';
 import { lanesOf } from './long.js';
 import { EVICTED, SPANS } from './record.js';
@@ -37,9 +38,11 @@ export class Transcript {
     this.figures = this.lanes.map(() => make('small'));
     this.of = text.of;
     this.tints = run.lanes.map(({ tint }) => tint);
-    const who = make('div', { className: 'who', role: 'radiogroup', 'aria-label': 'Underlined policy' }, ...this.lanes.map((lane, k) => make('label', {},
-      make('input', { type: 'radio', name: 'underlined', value: k, checked: k === text.of ? '' : null }),
+    // On a page, its own choice of a policy is that of the underlined one.
+    const who = make('div', { className: 'who', ...(hub.alone ? { role: 'radiogroup', 'aria-label': 'Underlined policy' } : {}) }, ...this.lanes.map((lane, k) => make('label', {},
+      hub.alone ? make('input', { type: 'radio', name: 'underlined', value: k, checked: k === text.of ? '' : null }) : null,
       make('em', { className: 'word held', style: `--track: var(--tint-${this.tints[k]})` }, '\u2003'), make('b', { 'data-policy': lane.hued }, lane.label), this.figures[k])));
+    this.who = who;
     who.addEventListener('change', ({ target }) => {
       this.#pick(Number(/** @type {HTMLInputElement} */ (target).value));
       this.#mark(this.words.keys());
@@ -146,18 +149,19 @@ export class Transcript {
   // Words and needed values are marked by what became of them in one lane.
   #pick(/** @type {number} */ lane) {
     this.of = lane;
+    [...this.who.children].forEach((label, k) => label.classList.toggle('of', k === lane));
     this.box.style.setProperty('--track', `var(--tint-${this.tints[lane]})`);
     for (const chip of /** @type {any} */ (this.box.querySelectorAll('[data-lane]'))) chip.hidden = Number(chip.dataset.lane) !== lane;
   }
 
   #key() {
-    const { source, topics } = this.text;
+    const { source } = this.text;
     const signs = [
       [make('em', { className: 'word held' }, '\u2003'), 'still in the cache'],
       [make('em', { className: 'word gone' }, '\u2003'), 'evicted in this turn'],
       [make('s', {}, 'struck out'), 'no longer in it'],
       ...(source ? [[make('b', {}, 'bold'), `a later ${source} needs it`]] : []),
-      ...topics.flatMap((name, hue) => (name === this.dialog.label(hue) ? [] : [[tile(this.dialog, hue), name]])),
+      ...this.dialog.titles.map((name, hue) => [tile(this.dialog, hue), name]),
     ];
     return make('div', { className: 'key' }, ...signs.map((sign) => make('span', {}, ...sign)));
   }

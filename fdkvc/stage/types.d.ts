@@ -29,6 +29,7 @@ interface Packed {
 
 interface DialogHead {
   topics: string[];
+  titles: string[]; // of topics that are letters, in words
   current: number[];
   bounds: number[];
   changes: number[];
@@ -65,7 +66,6 @@ interface Demands { turn: number; source: string; values: [what: string, lost: s
 interface DialogText {
   speakers: string[];
   turns: [text: string, lengths: number[]][];
-  topics: string[];
   needed: number[];
   of: number; // the lane whose words are underlined at first
   source: string;

@@ -100,7 +100,7 @@ def test_four_policies_are_compared_in_step(page: Page) -> None:
 
     page.keyboard.press("p")  # from the first again
     expect(page.get_by_role("slider", name="Turn")).to_have_value(re.compile("[1-5]"))
-    page.get_by_role("button", name="What if").click()
+    page.get_by_text("What if …").click()
     expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
     expect_turn(page, int(page.get_by_role("slider", name="Turn").input_value()))
 
@@ -112,7 +112,7 @@ def test_a_run_is_forked_and_its_future_laid_beside_it(page: Page) -> None:
     page.set_viewport_size({"width": 1280, "height": 900})
     open_compare(page, scenario="shift", seed=7, policies="h2o,fd-kvc", turn=4)
 
-    page.get_by_role("button", name="What if").click()
+    page.get_by_text("What if …").click()
     expect(page.get_by_role("button", name="Continue from here")).to_be_in_viewport(ratio=1)
     decay = page.get_by_role("spinbutton", name=re.compile("Recency decay"))
     decay.fill("0.6")
@@ -178,7 +178,7 @@ def test_an_entry_is_picked_in_one_lane_followed_in_all_drawn_and_pinned(
     entry(page, 1, 70).click()
     expect_linked(page, entry=70)
 
-    page.get_by_role("button", name="What if").click()
+    page.get_by_text("What if …").click()
     page.get_by_role("radio", name="protect").click()
     page.get_by_role("button", name="Continue from here").click()
     expect(page.get_by_text("token 70 protected")).to_be_visible()

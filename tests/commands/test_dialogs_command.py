@@ -291,7 +291,7 @@ def test_a_plan_names_policy_budget_and_memory(tmp_path: Path, capsys: CAPTURED)
     assert "Call-argument recall % by source and age at budget 1024" in out
     assert "What whitelist(fifo, first=0, speaker=prompt) forgot" not in out, "all is held at 1024"
     assert re.search(
-        r"\n\nUse fifo.* with 1,024 entries: a dialog of the mean length, .* fits", out
+        r"\n\nUse FIFO.* with 1,024 entries: a dialog of the mean length, .* fits", out
     )
     assert f"A replay runs no model. {RECALL_ONLY}" in out
     assert out.endswith(f"\n\nWritten to {tmp_path / 'out'}\n")

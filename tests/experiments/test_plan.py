@@ -101,7 +101,7 @@ def test_the_verdict_names_policy_budget_saving_losses_and_rivals() -> None:
     found = verdict_of(replayed())
     assert (found.policy, found.budget, found.enough) == ("surprisal", 200, True)
     assert found.sentence == (
-        "Use surprisal with 200 entries: 410 kB instead of 2.0 MB (80 % less) in 4x2x64x16, for a "
+        "Use Surprisal with 200 entries: 410 kB instead of 2.0 MB (80 % less) in 4x2x64x16, for a "
         "dialog of the mean length, 1,000 tokens. It holds 96.0 % (95.8 % to 96.2 %) of the values "
         "that calls need. Still forgotten: 6 of 10 values, most of them returned by a tool, more "
         "than 6 turns ago. At this budget all others hold less. FIFO needs 2 times as much; H2O "
@@ -126,7 +126,7 @@ def test_the_verdict_is_hedged_where_intervals_overlap() -> None:
 
 def test_one_cluster_has_neither_interval_nor_comparison() -> None:
     one = verdict_of(replayed(1))
-    assert one.lead.startswith("Use surprisal with 200 entries: 410 kB instead of 2.0 MB")
+    assert one.lead.startswith("Use Surprisal with 200 entries: 410 kB instead of 2.0 MB")
     assert "It holds 96.0 % of the values" in one.rest
     assert "At this budget" not in one.rest
     assert "in 1 cluster. An interval needs 4 clusters, so no policy is distin" in one.caution
@@ -160,7 +160,7 @@ def test_a_pinned_prompt_is_compared_with_its_twin() -> None:
     table = replayed(**means)
     table = table[table.policy.isin(names)]
     found = verdict(settings, table, arguments(), TOKENS, SHAPE)
-    assert found.lead.startswith("Use sinks(learned) (system prompt pinned) with 200 ent")
+    assert found.lead.startswith("Use Sinks (Learned) (system prompt pinned) with 200 ent")
     assert "FIFO does not reach 95 % within 400 entries." in found.rest
     assert re.search(r"Pinning the system prompt changes recall by \+26\.0 \(", found.rest)
 

@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { cellAt, commonest, fitting, flowOf, gridOf, grouped, neighbour, pageOf, sizeOf } from '#stage/layout/cells.js';
 import { barsOf } from '#stage/layout/course.js';
 import { between, distance } from '#stage/layout/marks.js';
-import { riverAt, riverBox, riverPoint, riverScale } from '#stage/layout/river.js';
+import { riverAt, riverBox, riverNames, riverPoint, riverScale } from '#stage/layout/river.js';
 import { LEFT, axisOf, bandOf, columnsOf, footOf, spanOf } from '#stage/layout/scores.js';
 import { lineScale } from '#stage/layout/states.js';
 import { piecesOf, rowsNear, scrolledTo, wordBeside } from '#stage/layout/transcript.js';
@@ -33,6 +33,15 @@ test('a point in the river is the entry whose middle it is, and columns touch wi
   assert.equal(first[0] + first[2], second[0]); // narrow columns would show seams
   assert.deepEqual(riverAt(riverScale(4, 10, 100, 116), -5, 50).turn, 0);
   assert.deepEqual(riverAt(riverScale(4, 10, 100, 116), 500, 50).turn, 3);
+});
+
+test('a name in the river stands across turns that have room for it', () => {
+  const scale = riverScale(10, 10, 200, 216); // 20 pixels a turn and an entry
+  const runs = [0, 1, 2, 5].map((turn) => ({ turn, low: turn, high: 6, hue: 0 }));
+  const [name, ...others] = riverNames(scale, [...runs, { turn: 3, low: 0, high: 9, hue: 1 }], (hue) => 40 + 100 * hue);
+  assert.deepEqual(others, []);
+  assert.deepEqual([name.hue, name.turn, name.left, name.right], [0, 2, 1, 59]);
+  assert.deepEqual([name.top, name.bottom], [80, 160]); // what the columns share
 });
 
 test('cells fit their box, keep pages whole within rows, and are as large as they can be', () => {
@@ -207,5 +216,6 @@ test('buttons lead to turns and changes of topic, and a long dialog has a cell f
   assert.deepEqual(to(4), [0, 3, 5, 8, 3, 6]);
   assert.deepEqual(to(6), [0, 5, 7, 8, 3, 8]);
   assert.deepEqual(cellStarts([0, 0, 1]), [0, 1, 2]);
+  assert.deepEqual(cellStarts([0, 0, 1], true), [0, 2]);
   assert.deepEqual(cellStarts([...Array(100).fill(0), ...Array(50).fill(1)]), [0, 100]);
 });

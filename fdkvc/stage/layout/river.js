@@ -22,6 +22,24 @@ export function riverBox({ step, bottom, slot }, { turn, low, high }) {
   return [left, bottom - high * slot, Math.max(snap((turn + 1) * step) - gap - left, 1), (high - low) * slot];
 }
 
+const LINE = 13; // height of a name
+
+/** Where the names of topics stand: across neighbouring turns that have room for them.
+ * @param {Scale} scale @param {Neighbours[]} runs @param {(hue: number) => number} widthOf a topic's name */
+export function riverNames(scale, runs, widthOf) {
+  const names = /** @type {{ hue: number, turn: number, left: number, right: number, top: number, bottom: number }[]} */ ([]);
+  for (const run of runs) {
+    const { hue, turn } = run;
+    const [left, y, width, height] = riverBox(scale, run);
+    const box = { hue, turn, left, right: left + width, top: y, bottom: y + height };
+    const joins = names.find((name) => name.hue === hue && name.turn === turn - 1
+      && Math.min(name.bottom, box.bottom) - Math.max(name.top, box.top) >= LINE);
+    if (!joins) names.push(box);
+    else Object.assign(joins, { turn, right: box.right, top: Math.max(joins.top, box.top), bottom: Math.min(joins.bottom, box.bottom) });
+  }
+  return names.filter(({ hue, left, right, top, bottom }) => bottom - top >= LINE && widthOf(hue) <= right - left);
+}
+
 /** The middle of an entry. @param {Scale} scale @param {number} turn @param {number} place
  * @returns {[x: number, y: number]} */
 export const riverPoint = ({ step, bottom, slot }, turn, place) => [(turn + 0.5) * step, bottom - (place + 0.5) * slot];

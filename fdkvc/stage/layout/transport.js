@@ -2,9 +2,10 @@
 
 const MERGED = 120; // turns above which neighbours of one topic are one cell
 
-/** The first turn of each cell. @param {number[]} current the topic of each turn */
-export function cellStarts(current) {
-  const merged = current.length > MERGED;
+/** The first turn of each cell. @param {number[]} current the topic of each turn
+ * @param {boolean} named whether topics have names, for which neighbours make room */
+export function cellStarts(current, named = false) {
+  const merged = named || current.length > MERGED;
   return current.flatMap((hue, turn) => (merged && turn && current[turn - 1] === hue ? [] : [turn]));
 }
 

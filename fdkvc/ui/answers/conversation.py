@@ -122,7 +122,7 @@ class Conversation:
 def begin(
     conversation: Conversation,
     before: Answered | None,
-    on_progress: Callable[[float], object] | None = None,
+    on_progress: Callable[[float], object],
 ) -> Answered:
     """Return a conversation whose last answer may be unfinished, after the part `before`.
 
@@ -165,7 +165,7 @@ def steps_of(conversation: Conversation) -> int:
 def _read_again(
     conversation: Conversation,
     before: Answered | None,
-    on_progress: Callable[[float], object] | None,
+    on_progress: Callable[[float], object],
 ) -> Answered | None:
     """Return what is written of the last answer, whose caches had to make room for others."""
     if (written := TEXTS.get(conversation.key)) is None:
@@ -174,12 +174,10 @@ def _read_again(
     _reserve(context, max(map(len, written.chat.ids.values())))
     every = sum(map(len, written.chat.ids.values()))
     for read in context.read_on(written.context):
-        if on_progress is not None:
-            on_progress(read / every)
+        on_progress(read / every)
     chat = context.fork()
     for read in chat.read_on(written.chat):
-        if on_progress is not None:
-            on_progress(read / every)
+        on_progress(read / every)
     answered = Answered(written.conversation, context, chat, written.complete)
     ANSWERS.put(conversation.key, answered)
     return answered
@@ -192,12 +190,11 @@ def _new_chat(conversation: Conversation) -> Chat:
     return Chat(model, {FULL: model.full().without_hidden(), **conversation.caches()})
 
 
-def _read_dialog(conversation: Conversation, on_progress: Callable[[float], object] | None) -> Chat:
+def _read_dialog(conversation: Conversation, on_progress: Callable[[float], object]) -> Chat:
     chat = _new_chat(conversation)
     passages = [each for each in conversation.passages if each.turn < conversation.turn]
     for at, passage in enumerate(passages):
-        if on_progress is not None:
-            on_progress(at / len(passages))
+        on_progress(at / len(passages))
         _add(chat, passage)
     return chat
 
@@ -241,8 +238,9 @@ def write(answered: Answered) -> Generator[Answered]:
         answered = replace(answered, complete=True)
         yield answered
     finally:  # also where a click interrupts it
-        ANSWERS.put(answered.conversation.key, answered)
-        TEXTS.put(answered.conversation.key, Written.of(answered))
+        written, texts = answered.conversation, (answered.context.written, chat.written)
+        ANSWERS.put(written.key, answered)
+        TEXTS.put(written.key, Written(written, *texts, answered.complete))
         writing.release()
 
 
@@ -316,12 +314,6 @@ class Written:
     context: ChatText
     chat: ChatText
     complete: bool
-
-    @classmethod
-    def of(cls, answered: Answered) -> Written:
-        """Return those of an answer."""
-        texts = answered.context.written, answered.chat.written
-        return cls(answered.conversation, *texts, answered.complete)
 
 
 ANSWERS: ByteLRU[Answered] = ByteLRU(MAX_CHATS_MEGABYTES * 1_000_000)

@@ -134,7 +134,7 @@ def show_recorded(page: str, names: Sequence[str] = ()) -> None:
             )
         with panel("recorded-turns"):
             _show_turns(page, damages)
-    name: str = choice(page, field, width=260)
+    name: str = choice(page, field, width="content")
     show_words(recorded.damages[name], titles[name])
     show_grid(_by_speaker(damages), "KL by speaker, in nats per token")
 

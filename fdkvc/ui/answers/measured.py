@@ -87,10 +87,10 @@ def show_measured(page: str) -> Mapping[str, pd.DataFrame]:
         return {}
     st.markdown(plain(_summary(opened)))
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        metric: str = fields.choice(page, MEASURE, width=330)
+        metric: str = fields.choice(page, MEASURE, width="content")
         by = {budget: f"{budget} entries" for budget in opened.budgets}
         at = replace(BY, default=opened.budgets[0], choices=by)
-        budget: int = fields.choice(page, at, width=150)
+        budget: int = fields.choice(page, at, width="content")
     measured = set(opened.paired.metric)
     if metric not in measured:  # such as a run on dialogs without calls
         missing, metric = metric, next(key for key in metrics_of("answers") if key in measured)

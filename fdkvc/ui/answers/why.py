@@ -35,7 +35,7 @@ def choose_answer(page: str, answered: Answered, *, evicting: bool = False) -> s
     if _is_new(f"{page}/look of", answered.conversation):
         fields.hold(page, choices.WHOSE, start)
     whose = replace(choices.WHOSE, default=start, choices=titles)
-    name: str = fields.choice(page, whose, width=260)
+    name: str = fields.choice(page, whose, width="content")
     return name
 
 
@@ -94,7 +94,9 @@ def _choose_word(page: str, answered: Answered, name: str, words: tuple[causes.W
     start = _first_changed(answered, name)
     if _is_new(f"{page}/word of", (name, labels)) or held(page, choices.WORD) not in labels:
         fields.hold(page, choices.WORD, start)
-    at: int = fields.choice(page, replace(choices.WORD, default=start, choices=labels), width=200)
+    at: int = fields.choice(
+        page, replace(choices.WORD, default=start, choices=labels), width="content"
+    )
     return at
 
 
@@ -111,7 +113,7 @@ def _choose_heads(page: str, answered: Answered) -> causes.HeadSelection:
     for field, count in ((choices.LAYER, shape.layers), (choices.HEAD, shape.heads)):
         noun = field.label.lower()
         labels = {-1: f"mean over {noun}s"} | {at: f"{noun} {at}" for at in range(count)}
-        place = fields.choice(page, replace(field, choices=labels), width=190)
+        place = fields.choice(page, replace(field, choices=labels), width="content")
         places.append(None if place < 0 else place)
     return causes.HeadSelection(*places)
 

@@ -38,9 +38,9 @@ ENTRY_CHANGES = {"leave": "leave", "pin": "protect", "drop": "drop"}
 
 def show_controls(page: str, lanes: Sequence[Lane]) -> None:
     """Show the controls that fork a run after the current turn."""
-    # A popover with another key is a closed one: each fork closes it.
+    # One with another key is closed: each fork closes it.
     forks = st.session_state.setdefault(f"{page}/forks", 0)
-    with st.popover("What if …", icon=":material/alt_route:", key=f"{page}/what-if/{forks}"):
+    with st.expander("What if …", icon=":material/alt_route:", key=f"{page}/what-if/{forks}"):
         st.markdown(
             "Continue one run **after the turn shown**. Another policy, or the same one with "
             "another option, starts fresh, as if all cached entries had arrived in this turn.",

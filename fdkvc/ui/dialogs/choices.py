@@ -431,5 +431,5 @@ def choose_look(page: str, lanes: Sequence[Lane]) -> Lane:
     """Choose the policy whose cache is shown; by default, the last."""
     labels = {lane.name: f"Show {lane.label}" for lane in lanes}
     whose = replace(WHOSE, help="", default=lanes[-1].name, choices=labels)
-    name = fields.choice(page, whose, label_visibility="collapsed", width=190)
+    name = fields.choice(page, whose, label_visibility="collapsed", width="content")
     return next(lane for lane in lanes if lane.name == name)

@@ -136,15 +136,13 @@ class HeadChoice(Spoken):
     """One head of one dialog of a file.
 
     `file` is the file's key, and `topics` has the topic of each turn. `head` is its place among the
-    recording's heads, of which `deciding` neighbours decide together by their mean score. Topics of
-    the recording are letters; `topic_names` has the topic of each.
+    recording's heads, of which `deciding` neighbours decide together by their mean score.
     """
 
     file: str
     topics: tuple[str | None, ...]
     head: int
     deciding: int
-    topic_names: tuple[str, ...]
 
     @classmethod
     def of(
@@ -158,7 +156,7 @@ class HeadChoice(Spoken):
         """Return the choice of a head, with a recording of the file as `shown_recording` has it."""
         topics = tuple(turn.topic for turn in recording.transcript.turns)
         source, name = file.key + recording.source, recording.transcript.name
-        return cls(name, recording, source, topics, head, deciding, topic_names)
+        return cls(name, recording, source, topics, head, deciding, topic_names=topic_names)
 
     @property
     def alone(self) -> bool:

@@ -31,7 +31,7 @@ def show_transcript(
     """
     recording = head.recording
     runs = tuple(lane.run for lane in lanes)
-    text = _text(recording, head.topic_names, runs, lanes.index(lane))
+    text = _text(recording, runs, lanes.index(lane))
     show_lanes(page, lanes, text)
 
     @st.fragment
@@ -99,9 +99,7 @@ def first_failure(recording: Recording, lane: Lane) -> tuple[int, int | None]:
 
 
 @cached
-def _text(
-    recording: Recording, topics: tuple[str, ...], runs: tuple[Run, ...], of: int
-) -> DialogText:
+def _text(recording: Recording, runs: tuple[Run, ...], of: int) -> DialogText:
     kind, name = demand_kind(recording)
     rows = zip(*(verdicts(run, recording) for run in runs), strict=True)
     rows_of_kind = [row for row in rows if row[0].demand.kind == kind]
@@ -119,7 +117,6 @@ def _text(
     return DialogText(
         recording.transcript.roles,
         tuple((text, tuple(recording.piece_lengths(turn))) for turn, text in texts),
-        topics,
         tuple(sorted(needed)),
         name if rows_of_kind else "",
         of,

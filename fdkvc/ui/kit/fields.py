@@ -286,12 +286,14 @@ def offer(page: str, field: Field) -> dict[Any, str]:
 def choice(page: str, field: Field, applies: bool = True, **looks: Any) -> Any:
     """Show a choice and return its key, the default where it does not apply.
 
-    `looks` are for `st.selectbox`.
+    `looks` are for `st.selectbox`; with the width ``content`` it is as wide as its longest label.
     """
     if not applies:
         hold(page, field, field.default)
         return field.default
     labels = offer(page, field)
+    if looks.get("width") == "content":
+        looks["width"] = _fitting(labels)
     return st.selectbox(
         plain(field.label),
         list(labels),
@@ -315,8 +317,13 @@ def pick(key: str, label: str, labels: Mapping[str, str], start: str = "") -> st
         index=names.index(start) if start in labels else 0,
         format_func=labels.__getitem__,
         key=key,
-        width=max(160, 76 + 8 * max(map(len, labels.values()))),
+        width=_fitting(labels),
     )
+
+
+def _fitting(labels: Mapping[Any, str]) -> int:
+    """Return the pixels of a selectbox in which the longest label fits."""
+    return max(160, 76 + 8 * max(map(len, labels.values())))
 
 
 def pick_two(
