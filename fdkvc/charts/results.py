@@ -28,7 +28,7 @@ from fdkvc.charts.theme import (
     unchecked,
 )
 
-BUDGETS_HEIGHT, NAME_HEIGHT, NAMES_SHARE = 280, 13, 0.3
+BUDGETS_HEIGHT, NAME_HEIGHT, NAMES_SHARE = 280, 13, 0.5
 """Pixels of a chart and of a name, and the width of names as a share of the axis."""
 
 DOT_HEIGHT = 13

@@ -3,12 +3,13 @@
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any, Unpack
 
 from fdkvc.corpora.transcripts import Transcript
-from fdkvc.experiments.answers import FULL, Answers, readable, run_answers
+from fdkvc.experiments.answers import FULL, Answers, run_answers
 from fdkvc.experiments.jobs import Execution
 from fdkvc.experiments.plan import Verdict, named, unpinned_name
 from fdkvc.experiments.summary import mean_table, paired_differences
@@ -23,9 +24,12 @@ RIVAL = JUDGED[-1]
 KL, RIGHT = "kl", "values_right_of_full"
 """What is compared."""
 
-SAMPLE_WORDS = 2_500
-"""Most words and marks of a sample: a pretrained model of 135 million parameters reads them with
-three caches in some 20 seconds on two idle cores."""
+SAMPLE_TOKENS = 4_000
+"""Most tokens of a sample: a pretrained model of 135 million parameters reads them with three
+caches in some 20 seconds on two idle cores."""
+
+TRIED_DIALOGS = 32
+"""Most dialogs that are encoded to find some that are short enough."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +40,10 @@ class Check:
     contradicts: bool
 
 
-def sample_of(transcripts: Sequence[Transcript], most: int = SAMPLE_WORDS) -> list[Transcript]:
-    """Return dialogs with calls, of at most so many words in all: of different clusters first.
+def sample_of(
+    model: AnyModel, transcripts: Sequence[Transcript], most: int = SAMPLE_TOKENS
+) -> list[Transcript]:
+    """Return dialogs with calls, of at most so many tokens in all: of different clusters first.
 
     If none is short enough, the first turns of one. Raises a ValueError if there is nothing to
     read.
@@ -47,16 +53,24 @@ def sample_of(transcripts: Sequence[Transcript], most: int = SAMPLE_WORDS) -> li
         if any(demand.kind == "call" for demand in dialog.demands):
             order.append((seen[dialog.services], dialog))
             seen[dialog.services] += 1
-    ordered = [dialog for _, dialog in sorted(order, key=lambda pair: pair[0])]
+    ordered = [dialog for _, dialog in sorted(order, key=lambda pair: pair[0])][:TRIED_DIALOGS]
     sample, room = list[Transcript](), most
     for dialog in ordered:
-        if (words := sum(dialog.word_counts)) <= room:
-            sample.append(dialog)
-            room -= words
-    begun = sample or [first for dialog in ordered[:1] if (first := _beginning(dialog, most))]
-    if not begun:
+        with suppress(ValueError):  # it is longer than the model's context
+            if (tokens := tokens_of(model, dialog)) <= room:
+                sample.append(dialog)
+                room -= tokens
+    if not sample:
+        begun = (_beginning(dialog, most // 2) for dialog in ordered)  # a word has two tokens
+        sample = [*islice(filter(None, begun), 1)]
+    if not sample:
         raise ValueError("no dialog is short enough for a model to check the verdict on it")
-    return begun
+    return sample
+
+
+def tokens_of(model: AnyModel, dialog: Transcript) -> int:
+    """Return the length of a dialog; ValueError if it does not fit into the model's context."""
+    return sum(len(part.ids) for part in encode_dialog(model, dialog))
 
 
 def _beginning(dialog: Transcript, most: int) -> Transcript | None:
@@ -83,8 +97,8 @@ def check_verdict(
     """
     if not judged.policy:
         raise ValueError(f"there is nothing to check: {judged.lead}")
-    sample, _ = readable(model, sample_of(transcripts))
-    read = sum(len(part.ids) for dialog in sample for part in encode_dialog(model, dialog))
+    sample = sample_of(model, transcripts)
+    read = sum(tokens_of(model, dialog) for dialog in sample)
     share = min(judged.budget * len(tokens) / sum(tokens), 1.0)
     budget = max(1, round(share * read / len(sample)))
     names = dict.fromkeys((judged.policy, RIVAL))
@@ -121,5 +135,5 @@ def check_verdict(
         told = f"This contradicts the recommendation: {named(RIVAL)} loses less{hedge}."
         return Check(f"{sentence} {told}", True)
     agrees = len(sure) and (sure > 0).all()
-    told = "This agrees with it." if agrees else "This does not contradict it."
+    told = f"This {'agrees with' if agrees else 'does not contradict'} the recommendation."
     return Check(f"{sentence} {told}", False)

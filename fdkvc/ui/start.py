@@ -36,7 +36,17 @@ def moment() -> tuple[HeadChoice, Lane, Outcome]:
 
 def show(shown: Page) -> None:
     """Show the doors, and what was lost: in a sentence, and in the dialog."""
+    head, lane, lost = moment()
+    entry = lost.mentions[-1][0]
+    link = {"file": FILE, "policies": POLICY, "budget": f"{BUDGET}", "view": "cache"}
+    link |= {"turn": f"{lost.lost}", "entry": f"{entry}"}
     with shown.beside_title:
+        st.page_link(
+            "pages/dialogs.py",
+            label="What would have kept it?",
+            icon=":material/help:",
+            query_params=link,
+        )
         st.page_link("pages/step.py", label="Step through", icon=":material/step_over:")
     with side_by_side("doors"):
         for name, to, icon, words in DOORS:
@@ -47,8 +57,7 @@ def show(shown: Page) -> None:
                     icon=f":material/{icon}:",
                     width="stretch",
                 )
-    head, lane, lost = moment()
-    open_on(PAGE, {}, lambda: (lost.demand.turn, lost.mentions[-1][0]))
+    open_on(PAGE, {}, lambda: (lost.demand.turn, entry))
     with st.container(key="headline"):
         sentence = headline(DEMANDS["call"], head.recording, lane, lost)
         st.header(Markdown("{}.").format(sentence), anchor=False)

@@ -8,14 +8,15 @@ import pytest
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.experiments import checked
 from fdkvc.experiments.answers import MEASURED
-from fdkvc.experiments.checked import KL, RIGHT, RIVAL, check_verdict, sample_of
+from fdkvc.experiments.checked import KL, RIGHT, RIVAL, check_verdict, sample_of, tokens_of
 from fdkvc.experiments.plan import Verdict
 from fdkvc.lm import BUNDLED
 from fdkvc.lm.language_model import shared_language_model
 
 DIALOGS = read_file(EXAMPLES / "dialogues.json")
-WORDS = [sum(dialog.word_counts) for dialog in DIALOGS]
 MODEL = shared_language_model(BUNDLED)
+TOKENS = [tokens_of(MODEL, dialog) for dialog in DIALOGS]
+WORDS = sum(DIALOGS[0].word_counts)
 PINNED = f"whitelist({RIVAL}, first=0, speaker=prompt)"
 
 
@@ -24,20 +25,21 @@ def test_a_sample_has_dialogs_with_calls_of_different_clusters_first() -> None:
     again = one.with_name("again")
     silent = one.with_topics([None] * len(one.turns)).with_name("silent")
     object.__setattr__(silent, "demands", ())
-    read = sample_of([silent, one, again, other], most=sum(WORDS))
+    read = sample_of(MODEL, [silent, one, again, other], most=sum(TOKENS))
     assert [dialog.name for dialog in read] == [one.name, other.name]
-    assert len(sample_of([one, again], most=2 * WORDS[0])) == 2
+    assert len(sample_of(MODEL, [one, again], most=2 * TOKENS[0])) == 2
 
 
 def test_a_dialog_that_is_too_long_is_read_from_its_beginning() -> None:
-    (begun,) = sample_of(DIALOGS[:1], most=WORDS[0] - 1)
+    assert TOKENS[0] > 2 * WORDS - 2
+    (begun,) = sample_of(MODEL, DIALOGS[:1], most=2 * WORDS - 2)
     assert begun.turns == DIALOGS[0].turns[:-1]
     assert {call.turn for call in begun.calls} < {*range(len(begun.turns))}
     assert begun.demands == tuple(
         demand for demand in DIALOGS[0].demands if demand.turn < len(begun.turns)
     )
     with pytest.raises(ValueError, match="no dialog is short enough"):
-        sample_of(DIALOGS, most=1)
+        sample_of(MODEL, DIALOGS, most=1)
 
 
 def test_a_model_reads_at_the_same_share_of_the_text() -> None:
@@ -62,8 +64,8 @@ def scores(**means: tuple[float, float]) -> pd.DataFrame:
     ("mine", "told", "contradicts"),
     [
         ((0.4, 0.5), "This contradicts the recommendation: sinks(h2o) loses less.", True),
-        ((0.1, 1.0), "This agrees with it.", False),
-        ((0.1, 0.5), "This does not contradict it.", False),
+        ((0.1, 1.0), "This agrees with the recommendation.", False),
+        ((0.1, 0.5), "This does not contradict the recommendation.", False),
     ],
 )
 def test_it_says_whether_the_model_bears_the_verdict_out(

@@ -258,15 +258,13 @@ def _show_figures(page: str, done: Replayed, found: Verdict) -> None:
         if found.policy:
             grid = sources_grid(done.sources, done.settings, found.budget)
             show_grid(grid, f"Recall of call arguments with {found.budget:,} entries")
-            st.caption(
-                "By the kind of span that mentioned the value last, and how many turns ago; in "
-                "percent, a mean over dialogs."
-            )
+            by = "by the kind of span that mentioned the value last, and how many turns ago"
+            st.caption(plain(f"With {found.budget:,} entries, in percent: {by}."))
         titles = {key: late_metric(key).title for key in dict.fromkeys(done.table.metric)}
         key = pick(f"{page}/figures/metric", "Table of", titles)
         show_grid(_by_budget(done, key), titles[key])
         notes = _notes(done)
-        st.caption(plain(" ".join([marks_sentence(done.baseline), *notes, PROTECT])))
+        st.caption(plain(" ".join([f"{marks_sentence(done.baseline)}.", *notes, PROTECT])))
 
 
 @cached
