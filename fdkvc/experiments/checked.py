@@ -24,6 +24,10 @@ RIVAL = JUDGED[-1]
 KL, RIGHT = "kl", "values_right_of_full"
 """What is compared."""
 
+CLEARLY = 2
+"""How many times the KL of the other policy is clearly more, where too few dialogs have an
+interval."""
+
 SAMPLE_TOKENS = 4_000
 """Most tokens of a sample: a pretrained model of 135 million parameters reads them with three
 caches in some 20 seconds on two idle cores."""
@@ -128,12 +132,14 @@ def check_verdict(
     if paired.empty:
         return Check(sentence, False)
     better = paired.mean_diff.where(paired.metric != KL, -paired.mean_diff)
-    sure = better[paired.significant.eq(True)]
-    deciding = sure if len(sure) else better
-    if (deciding <= 0).all() and (deciding < 0).any():
-        hedge = "" if len(sure) else ", though not distinguishably"
+    sure, few = better[paired.significant.eq(True)], paired.significant.isna().all()
+    if few and mean[judged.policy, KL] >= CLEARLY * mean[RIVAL, KL]:
+        sure = better
+    if (sure <= 0).all() and (sure < 0).any():
+        hedge = ", as far as so few dialogs tell" if few else ""
         told = f"This contradicts the recommendation: {named(RIVAL)} loses less{hedge}."
         return Check(f"{sentence} {told}", True)
-    agrees = len(sure) and (sure > 0).all()
-    told = f"This {'agrees with' if agrees else 'does not contradict'} the recommendation."
+    told = "This agrees with the recommendation."
+    if few or sure.empty or (sure < 0).any():
+        told = f"{'So few dialogs do' if few else 'This sample does'} not tell the two apart."
     return Check(f"{sentence} {told}", False)

@@ -50,28 +50,35 @@ def test_a_model_reads_at_the_same_share_of_the_text() -> None:
     assert f"under {RIVAL}, in nats a token." in check.sentence
 
 
-def scores(**means: tuple[float, float]) -> pd.DataFrame:
-    """Return KL and values right of each policy, the same in five clusters but for a little."""
+def scores(clusters: int, **means: tuple[float, float]) -> pd.DataFrame:
+    """Return KL and values right of each policy, of five dialogs that differ a little."""
     rows: list[tuple[Any, ...]] = []
     for name, (kl, right) in {"full": (0.0, 1.0), **means}.items():
         for at in range(5):
-            case = f"d{at}", f"c{at}", name, 40
+            case = f"d{at}", f"c{at % clusters}", name, 40
             rows += [(*case, KL, kl + 0.001 * at, 100), (*case, RIGHT, right, 4)]
     return pd.DataFrame(rows, columns=list(MEASURED))
 
 
 @pytest.mark.parametrize(
-    ("mine", "told", "contradicts"),
+    ("mine", "clusters", "told", "contradicts"),
     [
-        ((0.4, 0.5), "This contradicts the recommendation: sinks(h2o) loses less.", True),
-        ((0.1, 1.0), "This agrees with the recommendation.", False),
-        ((0.1, 0.5), "This does not contradict the recommendation.", False),
+        ((0.21, 0.75), 5, "This contradicts the recommendation: sinks(h2o) loses less.", True),
+        ((0.19, 1.0), 5, "This agrees with the recommendation.", False),
+        ((0.19, 0.5), 5, "This sample does not tell the two apart.", False),
+        ((0.41, 0.5), 2, "sinks(h2o) loses less, as far as so few dialogs tell.", True),
+        ((0.41, 1.0), 2, "So few dialogs do not tell the two apart.", False),
+        ((0.21, 0.5), 2, "So few dialogs do not tell the two apart.", False),
     ],
 )
 def test_it_says_whether_the_model_bears_the_verdict_out(
-    mine: tuple[float, float], told: str, contradicts: bool, monkeypatch: pytest.MonkeyPatch
+    mine: tuple[float, float],
+    clusters: int,
+    told: str,
+    contradicts: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    table = scores(**{"fifo": mine, RIVAL: (0.2, 0.75)})
+    table = scores(clusters, **{"fifo": mine, RIVAL: (0.2, 0.75)})
     monkeypatch.setattr(checked, "run_answers", lambda *_, **__: table)
     check = check_verdict(Verdict("fifo", 52, ""), [260], MODEL, DIALOGS)
     assert check.contradicts == contradicts
