@@ -54,8 +54,8 @@ Chunk = tuple[list[Row], list[tuple[Any, ...]]]
 CHUNK = 16
 """Most dialogs that are simulated together: more are hardly faster."""
 
-CHUNK_NUMBERS = BLOCK // 2
-"""Numbers in one array of dialogs that are simulated together: 8 MB."""
+CHUNK_NUMBERS = BLOCK
+"""Numbers in one array of dialogs that are simulated together: 16 MB."""
 
 HEADS = Field(
     "Heads",

@@ -109,7 +109,8 @@ class Learned(WindowedPolicy):
         ordered = np.take_along_axis(word, order, axis=1)
         last = np.zeros_like(ordered[:, :1])
         same = (ordered == np.concatenate([ordered[:, 1:], last], axis=1)) & (ordered > 0)
-        newly = np.take_along_axis(same, np.argsort(order, axis=1), axis=1)
+        newly = np.empty_like(same)
+        np.put_along_axis(newly, order, same, axis=1)
         return cache.with_channels(repeated=np.maximum(cache["repeated"], newly))
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
