@@ -46,8 +46,8 @@ def test_a_model_reads_at_the_same_share_of_the_text() -> None:
     check = check_verdict(Verdict("fifo", 52, ""), [260], MODEL, DIALOGS)
     assert "on 2 dialogs (1,319 tokens) with 132 entries" in check.sentence
     assert "the same 20 % of the text" in check.sentence
-    assert "under fifo and 0." in check.sentence
-    assert f"under {RIVAL}, in nats a token." in check.sentence
+    assert "under FIFO and 0." in check.sentence
+    assert "under Sinks (H2O), in nats a token." in check.sentence
 
 
 def scores(clusters: int, **means: tuple[float, float]) -> pd.DataFrame:
@@ -63,10 +63,10 @@ def scores(clusters: int, **means: tuple[float, float]) -> pd.DataFrame:
 @pytest.mark.parametrize(
     ("mine", "clusters", "told", "contradicts"),
     [
-        ((0.21, 0.75), 5, "This contradicts the recommendation: sinks(h2o) loses less.", True),
+        ((0.21, 0.75), 5, "This contradicts the recommendation: Sinks (H2O) loses less.", True),
         ((0.19, 1.0), 5, "This agrees with the recommendation.", False),
         ((0.19, 0.5), 5, "This sample does not tell the two apart.", False),
-        ((0.41, 0.5), 2, "sinks(h2o) loses less, as far as so few dialogs tell.", True),
+        ((0.41, 0.5), 2, "Sinks (H2O) loses less, as far as so few dialogs tell.", True),
         ((0.41, 1.0), 2, "So few dialogs do not tell the two apart.", False),
         ((0.21, 0.5), 2, "So few dialogs do not tell the two apart.", False),
     ],
@@ -84,7 +84,7 @@ def test_it_says_whether_the_model_bears_the_verdict_out(
     assert check.contradicts == contradicts
     assert check.sentence.endswith(told)
     right = round(20 * mine[1])
-    assert f"Of 20 values that the full cache gets right, {right} under fifo and 15" in (
+    assert f"Of 20 values that the full cache gets right, {right} under FIFO and 15" in (
         check.sentence
     )
 
