@@ -18,7 +18,7 @@ from fdkvc.experiments.summary import mean_table, paired_differences
 from fdkvc.parameters import Field
 from fdkvc.policies import JUDGED, Policy, read_policy, usable, with_pinned_prompts
 from fdkvc.policies.whitelist import Whitelist
-from fdkvc.run.sinks import RECALL_ONLY
+from fdkvc.run.sinks import RECALL_ONLY, SINKS, sinks_of
 from fdkvc.words import count, listed, percent, ranged, sentence, signed, written_bytes
 
 TARGETS = (0.9, 0.95, 0.99)
@@ -185,7 +185,8 @@ def verdict(
     """Return the policy that reaches the target with the fewest entries, and how sure that is.
 
     `replayed` and `arguments` are as `replay_arguments` returns them, and `tokens` the lengths of
-    the dialogs. Of the policies at that budget it is the one with the highest recall.
+    the dialogs. Of the policies at that budget it is the one with the highest recall, or one that
+    is not distinguishable from it and protects the first tokens, which pretrained models need.
     """
     mode = settings.heads[0]
     plan = plan_table(settings, replayed, tokens, shape)
@@ -197,7 +198,14 @@ def verdict(
     budget = int(needed.min()) if enough else largest
     at_budget = plan[plan.budget == budget]
     able = at_budget[at_budget.policy.map(needed) == budget] if enough else at_budget
+    some = replayed[(replayed.budget == budget) & (replayed.heads == mode)]
+    some = some[(some.metric == "call_recall") & some.policy.isin(plan.policy)]
     best = able.iloc[int(able.recall.argmax())]
+    if enough:
+        paired = paired_differences(some, str(best["policy"]))
+        tied = able[~able.policy.isin(paired.policy[paired.significant.eq(True)])]
+        safe = tied[[sinks_of(read_policy(name), budget) == SINKS for name in tied.policy]]
+        best = safe.iloc[int(safe.recall.argmax())] if len(safe) else best
     name, held = str(best["policy"]), f"{budget:,} entries"
     interval = ranged(best["recall"], best["ci_low"], best["ci_high"], 1, percent)
     if enough:
@@ -213,8 +221,6 @@ def verdict(
         parts = []
     mine = (arguments.policy == name) & (arguments.budget == budget) & (arguments.heads == mode)
     parts.append(_forgotten_words(arguments[mine]))
-    some = replayed[(replayed.budget == budget) & (replayed.heads == mode)]
-    some = some[(some.metric == "call_recall") & some.policy.isin(plan.policy)]
     paired = paired_differences(some, name).set_index("policy")
     titles = {policy.name: policy.title for policy in settings.policies}
     own, sure = unpinned_name(name), int(best["services"]) >= MIN_CLUSTERS

@@ -124,6 +124,15 @@ def test_the_verdict_is_hedged_where_intervals_overlap() -> None:
     assert re.search(r"95\.0 % \(94\.. % to 95\.. %\) .*, so 95 % is not certain\.", barely.rest)
 
 
+def test_of_tied_policies_one_is_named_that_protects_the_first_tokens() -> None:
+    settings = Replay(tuple(map(read_policy, ("fifo", "sink", "h2o"))), SETTINGS.budgets)
+    for recall, named in ((0.9599, "sink"), (0.952, "fifo")):
+        table = replayed(fifo=(0.5, 0.96, 0.97), sink=(0.5, recall, 0.97))
+        table = table[table.policy.isin(["fifo", "sink", "h2o"])]
+        found = verdict(settings, table, arguments(), TOKENS, SHAPE)
+        assert (found.policy, found.budget) == (named, 200)
+
+
 def test_one_cluster_has_neither_interval_nor_comparison() -> None:
     one = verdict_of(replayed(1))
     assert one.lead.startswith("Use Surprisal with 200 entries: 410 kB instead of 2.0 MB")
