@@ -70,7 +70,6 @@ MAX_CHATS_MEGABYTES = 320  # of those that are kept; others are read again when 
 MAX_DAMAGE_TOKENS = 3000  # of a text; with a model of 135 million parameters 1.2 GB
 MAX_DAMAGE_HEADS = 32  # of a model, each of which reads a text alone
 MAX_SHOWN_PRODUCTS = 20_000_000  # heads × turns × tokens: each array of them takes 80 MB
-MAX_SEARCHED_CHARACTERS = 100_000  # of the dialogs in which a failed call is sought
 MAX_MEASURED_DIALOGS = 600  # of a file
 MAX_MEASURED_CHARACTERS = 4_000_000  # of these dialogs
 MAX_RECORDED_ENTRIES = 200_000  # of a shown dialog's turns; longer ones are recomputed by turn

@@ -33,8 +33,6 @@ class Parameter:
     """The range that the paper explored (Table 7)."""
     choices: Collection[Any] = ()
     """Allowed values of a choice; a mapping also gives their labels, or objects with a label."""
-    rule: str = ""
-    """The eviction rule whose threshold this is, if any."""
     by_row: bool = False
     """Whether each row of a batch may have its own value, because only arithmetic uses it; see
     `fdkvc.policies.by_row`."""

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from fdkvc.ui.dialogs import choices, sections
-from fdkvc.ui.dialogs.evidence import show_headline
+from fdkvc.ui.dialogs.evidence import show_evidence, show_headline
 from fdkvc.ui.dialogs.transcript import first_failure, show_source
 from fdkvc.ui.dialogs.verdict import show_verdict
 from fdkvc.ui.kit import sidebar
@@ -50,5 +50,5 @@ with page(
         show_headline(PAGE, recording, lane)
     follow = sections.show_view(PAGE, view, chosen, lanes, lane)
     show_source(recording)
-    sections.open_section(PAGE, chosen, lanes, lane)
+    show_evidence(PAGE, recording, lanes)
     follow()

@@ -20,12 +20,11 @@ with page(
     staged=True,
 ) as shown:
     with st.sidebar:
-        policy, beside = sidebar.choose_policy(PAGE)
+        policy = sidebar.choose_policy(PAGE)
         dialog, budget = sidebar.choose_dialog(PAGE)
         metrics = sidebar.choose_metrics(PAGE)
 
     run = load_run(dialog, policy, budget, metrics)
-    sidebar.show_rules(beside, run.trace)
     warn_no_effect_in([policy], run.dialogs)
     open_on(PAGE, shown.link, lambda: nearly_kept(run))
     shown.show_problems(sidebar.keep_to_dialog(PAGE, run.dialogs, shown.link))

@@ -1,12 +1,9 @@
-"""Measured results: over budgets or turns, by scenario, and their distribution over dialogs."""
+"""Measured results: over budgets or turns, and by scenario."""
 
-import json
 from collections.abc import Sequence
 
 import altair as alt
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from fdkvc.charts.theme import (
     Panel,
@@ -14,7 +11,6 @@ from fdkvc.charts.theme import (
     Theme,
     axis_between,
     dashed_rule,
-    legend_columns,
     look_scale,
     mean_band,
     mean_tips,
@@ -31,10 +27,7 @@ from fdkvc.charts.theme import (
 BUDGETS_HEIGHT, NAME_HEIGHT, NAMES_SHARE = 280, 13, 0.5
 """Pixels of a chart and of a name, and the width of names as a share of the axis."""
 
-DOT_HEIGHT = 13
-BINS = 48
-ROW_HEIGHT = 62
-FILL = 0.86  # share of a row's height that its highest bar takes
+DOT_HEIGHT = 27
 
 
 @unchecked
@@ -46,7 +39,6 @@ def budgets_chart(
     policies: Sequence[str] = (),
     percent: bool = True,
     top: float = 0,
-    intervals: bool = True,
     chosen: tuple[str, int] | None = None,
 ) -> Spec:
     """Return one metric over rising budgets with its data, from 0 to `top`.
@@ -61,7 +53,7 @@ def budgets_chart(
         top = max(1.0, 1.05 * highest) if percent else 1.05 * highest
     budgets = sorted(table.budget.unique().tolist())
     policies = policies or table.policy.unique().tolist()
-    intervals = intervals and bool(table.ci_high.notna().any())
+    intervals = bool(table.ci_high.notna().any())
     room = (budgets[-1] / budgets[0]) ** 0.04 if len(budgets) > 1 else 2
     last = budgets[-1] * room * (budgets[-1] / budgets[0] * room) ** NAMES_SHARE
     base = alt.Chart(alt.NamedData("budgets")).encode(
@@ -197,127 +189,30 @@ def topics_data(schedule: str) -> pd.DataFrame:
 
 
 @unchecked
-def dots_chart(
-    table: pd.DataFrame,
-    title: str,
-    subtitle: str,
-    theme: Theme,
-    of: str = "scenario",
-    ends: tuple[float, float] | None = None,
-) -> Spec:
-    """Return figures as dots with their data, a row of the chart for each `row` of the table.
+def dots_chart(table: pd.DataFrame, title: str, subtitle: str, theme: Theme) -> Spec:
+    """Return a figure of each policy as a dot with its interval and its data, the first on top.
 
-    `table` has columns row, name, mean, ci_low, ci_high and words; rows begin at the top, names are
-    in the order of their colours, and `of` says what a row is. The x axis has these `ends`; by
-    default it shows zero and every interval.
+    `table` has columns policy, mean, ci_low and ci_high. The x axis shows zero and every interval.
     """
-    if ends is None:
-        numbers = table[["mean", "ci_low", "ci_high"]]  # a few dialogs have no intervals
-        low, high = min(0.0, float(numbers.min().min())), max(0.0, float(numbers.max().max()))
-        room = 0.04 * (high - low) or 1.0
-        ends = low - room, high + room
-    rows, names = (table[column].unique().tolist() for column in ("row", "name"))
-    legend = top_legend(columns=legend_columns(names)) if len(names) > 1 else None
-    field, looking = ("row:N", rows) if len(names) == 1 else ("name:N", names)
-    color = alt.Color(field, scale=policy_scale(looking, theme), legend=legend)
+    numbers = table[["mean", "ci_low", "ci_high"]]  # a few dialogs have no intervals
+    low, high = min(0.0, float(numbers.min().min())), max(0.0, float(numbers.max().max()))
+    room = 0.04 * (high - low) or 1.0
+    ends, policies = (low - room, high + room), table.policy.tolist()
     base = alt.Chart(alt.NamedData("dots")).encode(
         y=alt.Y(
-            "row:N",
-            scale=alt.Scale(domain=rows, paddingInner=0.25, paddingOuter=0.15),
+            "policy:N",
+            scale=alt.Scale(domain=policies, paddingInner=0.25, paddingOuter=0.15),
             axis=alt.Axis(title=None, ticks=False, domain=False, labelLimit=190),
         ),
-        yOffset=alt.YOffset("name:N", scale=alt.Scale(domain=names)),
-        color=color,
+        color=alt.Color("policy:N", scale=policy_scale(policies, theme), legend=None),
     )
     intervals = base.mark_rule(strokeWidth=2, clip=True, aria=False)
     intervals = intervals.encode(x="ci_low:Q", x2="ci_high")
     dots = base.mark_point(filled=True, size=55, opacity=1, clip=True).encode(
         x=axis_between(alt.X, "mean", ends, format="~f", tickCount=5),
-        shape=alt.Shape(field, scale=look_scale(looking, "shape"), legend=legend),
-        tooltip=[
-            alt.Tooltip("row:N", title=of),
-            alt.Tooltip("name:N", title="of"),
-            *mean_tips(".4f"),
-            alt.Tooltip("words:N", title=" "),
-        ],
+        shape=alt.Shape("policy:N", scale=look_scale(policies, "shape"), legend=None),
+        tooltip=["policy:N", *mean_tips(".4f")],
     )
     layers = dashed_rule(0, ends, theme), intervals, dots
-    height = len(rows) * (DOT_HEIGHT * len(names) + 14)
-    heading = panel_title(title, subtitle)
+    heading, height = panel_title(title, subtitle), DOT_HEIGHT * len(policies)
     return single(theme, {"dots": table}, *layers, height=height, title=heading)
-
-
-@unchecked
-def spread_chart(
-    values: dict[str, NDArray[np.float32]],
-    title: str,
-    subtitle: str,
-    theme: Theme,
-    least: float = 0,
-) -> Spec:
-    """Return the histograms of values (n,) by policy with their data, one below the other.
-
-    The x axis reaches at least over ± `least`.
-    """
-    low, high = spread_range(values)
-    if least:
-        low, high = min(low, -least), max(high, least)
-    rows = len(values)
-    y = axis_between(
-        alt.Y,
-        "top",
-        (rows, 0),
-        values=[row + 0.5 for row in range(rows)],
-        labelExpr=f"{json.dumps([*values])}[floor(datum.value)]",
-        ticks=False,
-        domain=False,
-        grid=False,
-        labelLimit=150,
-    )
-    bars = alt.Chart(alt.NamedData("bars")).mark_rect()
-    bars = bars.encode(
-        x=axis_between(alt.X, "left", (low, high), format="~g", tickCount=8),
-        x2="right",
-        y=y,
-        y2="bottom",
-        color=alt.Color("policy:N", scale=policy_scale([*values], theme), legend=None),
-        tooltip=["policy:N", *tips(".4f", left="from", right="to"), "dialogs:Q"],
-    )
-    means = alt.Chart(alt.NamedData("means")).mark_rule(color=theme.ink, strokeWidth=2)
-    tooltip = ["policy:N", "dialogs:Q", *mean_tips(".4f", interval=False)]
-    means = means.encode(x="mean:Q", y=y, y2="bottom", tooltip=tooltip)
-    data = {"bars": bars_data(values), "means": means_data(values)}
-    heading = panel_title(title, subtitle)
-    return single(theme, data, bars, means, height=ROW_HEIGHT * rows, title=heading)
-
-
-def spread_range(values: dict[str, NDArray[np.float32]]) -> tuple[float, float]:
-    """Return the ends of an axis that shows every dialog, with a little room."""
-    low = min(float(row.min()) for row in values.values())
-    high = max(float(row.max()) for row in values.values())
-    room = 0.03 * (high - low) or 0.05 * abs(high) or 0.05
-    return low - room, high + room
-
-
-def bars_data(values: dict[str, NDArray[np.float32]]) -> pd.DataFrame:
-    """Count the dialogs, values (n,) by policy, in equal bins that all policies share."""
-    low, high = spread_range(values)
-    rows = []
-    for place, (policy, row) in enumerate(values.items()):
-        counts, edges = np.histogram(row, bins=BINS, range=(low, high))
-        bottom = place + 1.0
-        rows += [
-            (policy, left, right, bottom - FILL * count / counts.max(), bottom, count)
-            for left, right, count in zip(edges[:-1], edges[1:], counts, strict=True)
-            if count
-        ]
-    return pd.DataFrame(rows, columns=["policy", "left", "right", "top", "bottom", "dialogs"])
-
-
-def means_data(values: dict[str, NDArray[np.float32]]) -> pd.DataFrame:
-    """Return where each policy's mean is."""
-    rows = [
-        (policy, float(row.mean(dtype=np.float64)), place + 1 - FILL, place + 1.0, len(row))
-        for place, (policy, row) in enumerate(values.items())
-    ]
-    return pd.DataFrame(rows, columns=["policy", "mean", "top", "bottom", "dialogs"])

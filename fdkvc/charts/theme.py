@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial, wraps
-from itertools import cycle, islice, product
+from itertools import product
 from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, cast
 from zlib import crc32
 
@@ -208,34 +208,15 @@ def look_scale(policies: Sequence[str], part: Literal["shape", "dash"]) -> alt.S
     return alt.Scale(domain=list(policies), range=[getattr(look, part) for look in looks(policies)])
 
 
-def cycled(names: Sequence[str], looks: Sequence[Any]) -> alt.Scale:
-    """Return a scale of these looks, from the first again where there are more names."""
-    return alt.Scale(domain=list(names), range=[*islice(cycle(looks), len(names))])
-
-
 NARROWEST = 350
 """Pixels of a chart in a window of 390."""
 
-MAX_TITLE = 50
-"""Characters of a title that fit there."""
-
-
-def legend_columns(names: Sequence[str]) -> int:
-    """Return how many of these names stand beside each other in a legend, even where it is narrow.
-
-    Examples
-    --------
-    >>> legend_columns(["FIFO", "Sink+Window"]), legend_columns(["FD-KVC γ=0.8 w_c=0.3"])
-    (3, 2)
-    """
-    widest = 30 + 6.5 * max(map(len, names), default=0)
-    return max(1, min(4, int(NARROWEST / widest)))
-
 
 def policy_legend(policies: Sequence[str], **options: Any) -> alt.Legend:
-    """Return the legend that `policy_lines` and their bands share."""
+    """Return the legend that `policy_lines` and their bands share, which fits a narrow window."""
+    widest = 30 + 6.5 * max(map(len, policies))
     return top_legend(
-        columns=legend_columns(policies),
+        columns=max(1, min(4, int(NARROWEST / widest))),
         symbolSize=70,
         symbolStrokeWidth=0,  # a stroke would show a dash in the symbols
         symbolOpacity=1,
@@ -309,9 +290,9 @@ top_legend = partial(alt.Legend, orient="top", title=None, columns=4, offset=4, 
 
 
 def panel_title(text: str, subtitle: str = "") -> alt.TitleParams:
-    """Return a panel's title, above it and to the left; one too long for a phone has two lines."""
+    """Return a panel's title, above it and to the left."""
     return alt.TitleParams(
-        text.split("\n") if len(text) > MAX_TITLE else text.replace("\n", " "),
+        text,
         anchor="start",
         fontSize=13,
         fontWeight=600,

@@ -315,21 +315,6 @@ def share_interval(count: int, n: int) -> tuple[float, float]:
     return low if count else 0.0, high if count < n else 1.0
 
 
-def pareto_front(points: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-    """Mark the Pareto front of points (n, m): none is as high in every column and higher in one.
-
-    Examples
-    --------
-    >>> pareto_front([[1, 3], [2, 2], [1, 2], [2, 2]]).tolist()
-    [True, True, False, True]
-    """
-    points = np.asarray(points, dtype=np.float64)
-    as_high = (points[:, None] >= points[None, :]).all(axis=2)
-    higher = (points[:, None] > points[None, :]).any(axis=2)
-    beaten: npt.NDArray[np.bool_] = np.any(as_high & higher, axis=0)
-    return ~beaten
-
-
 def holm(p_values: Iterable[float | None]) -> Doubles:
     """Adjust p-values for multiple tests by Holm's step-down method.
 

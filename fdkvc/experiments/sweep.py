@@ -8,15 +8,13 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
-import pandas as pd
 
 from fdkvc.experiments.benchmark import ADAPTATION, HELD, PAPERS_METRICS, Benchmark
-from fdkvc.experiments.statistics import pareto_front
 from fdkvc.limits import MAX_RUN_NAMES
 from fdkvc.paper.tables import ABLATED_POLICY, ABLATED_SCENARIO, published_sweep
 from fdkvc.parameters import BUDGET, DIALOGS, SEED, check_most, number, option, read_number
 from fdkvc.policies import POLICIES, Policy, policy_named, read_policy, synthetic_policies
-from fdkvc.run.metrics import default_metrics, late_metric
+from fdkvc.run.metrics import default_metrics
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS, Scenario
 
 STEPS = 7
@@ -131,43 +129,6 @@ def suggested_values(policy: str, parameter: str) -> tuple[Number, ...]:
 
 
 # ------------------------------------------------------------------------------- tables
-
-
-def tradeoff_table(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
-    """Return two metrics of every setting of a `sweep_table` in one row, with the Pareto front.
-
-    Columns setting, policy, swept, x, x_low, x_high, y, y_low, y_high and front. Unbounded policies
-    are not on the front; settings without a value of both metrics are left out.
-    """
-    by, ends = ["setting", "policy", "swept"], {"mean": "", "ci_low": "_low", "ci_high": "_high"}
-    parts = [
-        table[table.metric == metric].set_index(by)[[*ends]].rename(columns=ends).add_prefix(axis)
-        for axis, metric in (("x", x), ("y", y))
-    ]
-    joined = pd.concat(parts, axis=1, join="inner").reset_index()
-    bounded = np.array([read_policy(name).bounded for name in joined.setting], bool)
-    signs = [-1 if late_metric(metric).lower_is_better else 1 for metric in (x, y)]
-    front = pareto_front(joined.loc[bounded, ["x", "y"]].to_numpy() * signs)
-    return joined.assign(front=np.isin(joined.index, joined.index[bounded][front]))
-
-
-def grid_table(sweep: Sweep, table: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Return a metric over two swept hyperparameters, from `sweep_table`.
-
-    Columns setting, x, y (the two values), mean, ci_low, ci_high and default: whether both values
-    are nearest to the policy's defaults.
-    """
-    x, y = sweep.parameters
-    rows = table[table.swept & (table.metric == metric)]
-    settings = read_policy(sweep.policy).settings
-    nearest = {
-        name: min(values, key=lambda value: abs(value - settings[name].default))
-        for name, values in sweep.axes
-    }
-    default = (rows[x] == nearest[x]) & (rows[y] == nearest[y])
-    named = rows.rename(columns={x: "x", y: "y"}).assign(default=default)
-    columns = ["setting", "x", "y", "mean", "ci_low", "ci_high", "default"]
-    return named[columns].reset_index(drop=True)
 
 
 def read_values(text: str, policy: str, parameter: str, most: int) -> tuple[Number, ...]:

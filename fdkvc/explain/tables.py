@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fdkvc.attention import Floats
 from fdkvc.dialogs import DialogBatch
 from fdkvc.explain.explain import turn_view
 from fdkvc.run.metrics import adaptation_of, default_metrics, metric_named
@@ -151,20 +150,6 @@ def overlap_table(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     share = np.where(total > 0, shared / np.maximum(total, 1), 1.0)
     columns = {"shared": shared, "only_one": only_one, "only_other": only_other}
     return pd.DataFrame({"turn": turns, **columns, "jaccard": share})
-
-
-def share_of_differences(one: Trace, other: Trace) -> Floats:
-    """Return the share of what either of two runs keeps that only one does (B, T), in [0, 1].
-
-    It is 1 − the `jaccard` of `overlap_table`.
-    """
-    tokens = 1 + max(int(one.kept.max()), int(other.kept.max()))
-    held = np.zeros((2, *one.kept.shape[:2], tokens + 1), np.bool_)
-    for at, trace in enumerate((one, other)):
-        np.put_along_axis(held[at], trace.kept, True, axis=2)  # −1 is the column beyond
-    mine, theirs = held[..., :tokens]
-    either = (mine | theirs).sum(axis=2)
-    return np.asarray((mine ^ theirs).sum(axis=2) / np.maximum(either, 1), np.float32)
 
 
 def first_difference(overlap: pd.DataFrame) -> int | None:

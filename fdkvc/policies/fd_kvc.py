@@ -129,7 +129,6 @@ class FDKVC(Policy):
         "Eviction threshold",
         "Entries that score below this share of the best are evicted at once (Eq. 8).",
         symbol=r"\tau",
-        rule="threshold",
         paper=(0.01, 0.10),
     )
     beta: float = parameter(

@@ -164,14 +164,6 @@ def printed(
     return published(scenario, policy, metric)
 
 
-def values_behind(study: Study, fact: Fact) -> Values | None:
-    """Return the value of each dialog of a fact; None if it does not depend on dialogs."""
-    results = study.sweeps.get(fact.source, study.results)
-    metric = ADAPTATION if fact.scenario == ADAPTATION else fact.metric
-    values = _values(results, fact.scenario, fact.policy, metric)
-    return None if values is None else values.astype(np.float32)
-
-
 # ------------------------------------------------------------------------------- the rows
 
 

@@ -46,10 +46,6 @@ COST = (
     *("key_bytes", "value_bytes", "score_bytes", "score_bytes_per_entry", "full_cache_bytes"),
     "read_bytes",
 )
-PAIR_OF_RUNS = (
-    *("scenario", "policy", "metric", "one", "n_one", "other", "n_other"),
-    *("difference", "ci_low", "ci_high", "p_holm", "words"),
-)
 ABLATION = ("parameter", "value", "metric", "n", "mean", "ci_low", "ci_high", "published")
 
 
@@ -148,40 +144,9 @@ def comparison_table(results: Results, policies: Sequence[str], baseline: str) -
             numbers = (test.n, test.mean, test.low, test.high, test.t, test.p)
             rows.append((scenario, metric, policy, baseline, *numbers, None, test.effect_size, ""))
             tests.append(test)
-    return _tested(pd.DataFrame(rows, columns=list(COMPARISON)), tests)
-
-
-def same_dialogs(one: Results, other: Results) -> bool:
-    """Whether dialog i is the same in both runs."""
-    a, b = one.benchmark, other.benchmark
-    return (a.seed, a.world) == (b.seed, b.world)
-
-
-def runs_table(one: Results, other: Results) -> pd.DataFrame:
-    """Return the differences of two runs of the same dialogs, one − other, where both measured.
-
-    Columns `PAIR_OF_RUNS`. Tests are paired over the dialogs that both finished; p is adjusted for
-    the number of tests in this table. Empty if the dialogs differ.
-    """
-    rows, tests = [], []
-    shared = [policy for policy in one.benchmark.policies if policy in other.benchmark.policies]
-    names = [policy.name for policy in shared]
-    reported = one.reported if same_dialogs(one, other) else ()
-    for place in product(reported, names, late_metrics(one.benchmark)):
-        values, others = one.values(*place), other.values(*place)
-        if values is not None and others is not None:
-            both = min(len(values), len(others))
-            test = paired(values[:both], others[:both])
-            means = (float(values.mean()), len(values), float(others.mean()), len(others))
-            rows.append((*place, *means, test.mean, test.low, test.high, None, ""))
-            tests.append(test)
-    return _tested(pd.DataFrame(rows, columns=list(PAIR_OF_RUNS)), tests)
-
-
-def _tested(table: pd.DataFrame, tests: Sequence[Paired]) -> pd.DataFrame:
-    """Fill in p of each row's test, adjusted for their number (`p_holm`), and the `words` of it."""
     adjusted = holm(test.p for test in tests)
     words = [test.words(p) for test, p in zip(tests, adjusted.tolist(), strict=True)]
+    table = pd.DataFrame(rows, columns=list(COMPARISON))
     return table.assign(p_holm=adjusted, words=words)
 
 

@@ -213,7 +213,7 @@ def drawing(chart: Spec, name: str) -> str:
 
     `name` is unique in the page.
     """
-    drawn = picture(chart, LIGHT, PICTURE_WIDTH, "svg").decode()
+    drawn = picture(chart, LIGHT, PICTURE_WIDTH)
     drawn = drawn[drawn.index("<svg") :]
     # Ids are unique within a picture only, and a page may hold many.
     drawn = re.sub(r'\bid="', f'id="{name}-', drawn).replace("url(#", f"url(#{name}-")

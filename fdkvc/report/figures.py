@@ -1,7 +1,6 @@
 """The paper's figures from measured numbers, every line with its interval."""
 
 import tomllib
-from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -12,7 +11,7 @@ from fdkvc.charts.theme import Spec, Theme
 from fdkvc.experiments.study import Study
 from fdkvc.limits import MAX_DRAWN_POLICIES
 from fdkvc.paper.tables import ABLATED_POLICY
-from fdkvc.policies import Policy, policy_named
+from fdkvc.policies import policy_named
 from fdkvc.replication.tables import ablation_table, series_table
 from fdkvc.run.metrics import late_metric, metric_named, metrics_of
 from fdkvc.synthetic.scenarios import SCENARIOS
@@ -26,26 +25,16 @@ FIGURES = tuple((figure["title"], figure["words"], figure["panels"]) for figure 
 ABLATIONS_TITLE, ABLATIONS_WORDS = TEXTS["ablations"]["title"], TEXTS["ablations"]["words"]
 
 
-def drawn_first(policies: Sequence[Policy]) -> tuple[str, ...]:
-    """Return the names of the policies that a figure draws by default."""
-    return tuple(policy.name for policy in policies[:MAX_DRAWN_POLICIES])
-
-
 def series_chart(
-    study: Study,
-    table: pd.DataFrame,
-    scenario: str,
-    quantity: str,
-    theme: Theme,
-    drawn: Sequence[str] = (),
+    study: Study, table: pd.DataFrame, scenario: str, quantity: str, theme: Theme
 ) -> Spec | None:
     """Return the chart of a quantity over a scenario's turns; None if nothing was measured.
 
-    `drawn` names policies, `drawn_first` by default; those without a measurement are left out.
+    Of the first policies, as many as can be told apart and have a measurement.
     """
-    policies = study.results.benchmark.policies
+    policies = study.results.benchmark.policies[:MAX_DRAWN_POLICIES]
     rows = table[(table.scenario == scenario) & (table.quantity == quantity)]
-    rows = rows[rows.policy.isin(drawn or drawn_first(policies))]
+    rows = rows[rows.policy.isin([policy.name for policy in policies])]
     if rows.empty:
         return None
     measured = set(rows.policy)
@@ -112,9 +101,3 @@ def titled_charts(study: Study, theme: Theme) -> list[tuple[str, str, dict[str, 
     }
     figures.append((ABLATIONS_TITLE, ABLATIONS_WORDS, curves))
     return [figure for figure in figures if figure[2]]
-
-
-def figure_charts(study: Study, theme: Theme) -> dict[str, Spec]:
-    """Return the charts of the paper's measured figures by name."""
-    figures = titled_charts(study, theme)
-    return {name: chart for _, _, charts in figures for name, chart in charts.items()}

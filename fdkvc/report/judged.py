@@ -24,13 +24,10 @@ ABOUT = (
 def judged_chart(theme: Theme) -> Spec:
     """Return the KL of each policy on the first data, with its interval."""
     rows = judged_table().query("data == @FIRST and metric == 'kl'")
-    dots = rows.assign(
-        row=[read_policy(name).title for name in rows.policy],
-        name="KL",
-        words=figures(rows),
-    )[["row", "name", "mean", "ci_low", "ci_high", "words"]]
+    dots = rows.assign(policy=[read_policy(name).title for name in rows.policy])
+    dots = dots[["policy", "mean", "ci_low", "ci_high"]]
     subtitle = f"nats a token, {FIRST}, {rows.budget.iloc[0]} entries; less is better"
-    return dots_chart(dots, TITLE, subtitle, theme, of="policy")
+    return dots_chart(dots, TITLE, subtitle, theme)
 
 
 def judged_grid() -> Grid:

@@ -28,9 +28,8 @@ export function readTheme(/** @type {HTMLElement} */ root) {
   theme.terms = style.getPropertyValue('--stage-terms').trim().split(/\s+/);
 }
 
-/** Pixels to the unit: of the screen, or of a picture while one is made. */
-export const resolution = { picture: 0 };
-const pixels = () => resolution.picture || devicePixelRatio || 1;
+/** Pixels to the unit. */
+const pixels = () => devicePixelRatio || 1;
 
 /** @type {Surface} before its box is measured */
 export const NOWHERE = /** @type {any} */ ({});

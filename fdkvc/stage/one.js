@@ -72,8 +72,6 @@ export class One {
     return this.charts.map((chart) => chart.paint?.(moment, hover, entry)).some(Boolean);
   }
 
-  draw() { this.why.draw(); }
-
   name() { nameOptions(this.stage, this.part('.cells'), this.cells, 'entry'); }
 
   activate() { activateOption(this.stage, this.part('.cells'), this.cells, 'entry'); }

@@ -4,9 +4,8 @@ import { make, one, tile } from './dom.js';
 import { hub } from './hub.js';
 import { Lanes } from './lanes.js';
 import { cellStarts, leadsTo } from './layout/transport.js';
-import { readTheme, resolution, still } from './marks.js';
+import { readTheme, still } from './marks.js';
 import { One } from './one.js';
-import { PICTURE_PIXELS, pictureOf, savePicture } from './picture.js';
 import { unpack } from './record.js';
 import { Transcript } from './transcript.js';
 
@@ -66,7 +65,6 @@ export class Stage {
     const frame = this.part('.frame');
     frame.className = 'frame';
     frame.removeAttribute('style');
-    this.part('[data-go=picture]').hidden = false;
     this.scene = new SCENES[run.kind](this, run);
     const { dialog } = this.scene;
     this.part('input').max = dialog.turns - 1;
@@ -167,20 +165,6 @@ export class Stage {
     if (scene.paint?.(moment)) this.frame = requestAnimationFrame((now) => this.#draw(now));
   }
 
-  /** Each view is drawn anew with as many pixels as the picture has. @param {Scene} scene */
-  #savePicture(scene) {
-    const drawn = (/** @type {number} */ pixels) => {
-      resolution.picture = pixels;
-      this.layOut();
-      this.#draw(performance.now());
-      scene.draw?.();
-    };
-    drawn(PICTURE_PIXELS);
-    const picture = pictureOf(this.run?.kind === 'one' ? scene.lanes[0].label : '', this.part('.headline'), this.part('.frame'));
-    drawn(0);
-    savePicture(picture, `turn-${this.state.turn}.png`);
-  }
-
   // Whether the entry that is pointed at is the one that is pinned.
   holds() { return this.hover === null && this.state.entry !== null; }
 
@@ -257,7 +241,6 @@ export class Stage {
   act(/** @type {string} */ name) {
     if (!this.scene) return;
     if (name === 'play') this.play();
-    else if (name === 'picture') this.#savePicture(this.scene);
     else {
       this.pause();
       this.go(leadsTo(name, this.state.turn, this.scene.dialog));

@@ -50,7 +50,6 @@ export class Transcript {
     this.box = make('div', { className: 'dialog-words', role: 'listbox', tabindex: 0, 'aria-label': 'Transcript' }, ...this.turns.map(({ row }) => row));
     const frame = stage.part('.frame');
     frame.className = 'frame reading';
-    stage.part('[data-go=picture]').hidden = true; // its marks are the page's own, which draws no picture
     frame.replaceChildren(
       make('section', { className: 'panel text' }, who, this.box, this.#key()),
       this.why.box,

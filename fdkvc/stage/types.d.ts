@@ -117,7 +117,6 @@ interface Scene {
   show(shown: Shown): void;
   point(turn: number, token: number | null): void;
   paint?(moment: number): boolean;
-  draw?(): void; // draws again what stands beside the entries
   name(): void; // names the entries for screen readers
   lanes: Lane[];
   prepare?(turn: number): void; // makes ready a turn beside the shown one

@@ -70,10 +70,6 @@ export class Why {
     this.token = token;
     this.box.replaceChildren(...(token === null ? this.#turn(turn) : this.#entry(turn, token, chosen, sentences, answer)));
     this.box.scrollTop = scrolled;
-    this.draw();
-  }
-
-  draw() {
     const canvas = this.box.querySelector('canvas');
     if (canvas) drawCourse(canvas, this.lane, ...this.course);
   }

@@ -1,4 +1,4 @@
-"""A sweep: what is swept, on which dialogs; curves or heat maps; one metric against another."""
+"""A sweep: what is swept, on which dialogs; curves of one hyperparameter, tables of two."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,49 +9,46 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from fdkvc.charts.sweep import curve_chart, heat_chart, tradeoff_chart
+from fdkvc.charts.sweep import curve_chart
 from fdkvc.charts.theme import Spec
 from fdkvc.experiments.sweep import (
     Number,
     Sweep,
-    grid_table,
     read_values,
     suggested_values,
     sweepable,
-    tradeoff_table,
 )
 from fdkvc.files.options import options_of
 from fdkvc.files.shipped import papers_run
+from fdkvc.grid import figures, pivot
 from fdkvc.kinds.sweep import SweepRun
 from fdkvc.limits import MAX_SWEEP_VALUES
 from fdkvc.paper.claims import claim
 from fdkvc.paper.tables import ABLATED_POLICY, ABLATED_SCENARIO, ABLATIONS
 from fdkvc.parameters import DIALOGS, SEED, Field
-from fdkvc.policies import POLICIES, Policy, policy_named, read_policy, synthetic_policies
+from fdkvc.policies import read_policy, synthetic_policies
 from fdkvc.replication.claims import judged_claims
 from fdkvc.report.claims import STYLE, claims_html
 from fdkvc.run.metrics import late_metric
 from fdkvc.synthetic.scenarios import SCENARIOS
 from fdkvc.ui.kit import fields
-from fdkvc.ui.kit.downloads import show_files, show_pickable, shown_charts
-from fdkvc.ui.kit.fields import held, pick_two
-from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
+from fdkvc.ui.kit.downloads import show_chart, show_files
+from fdkvc.ui.kit.fields import held
+from fdkvc.ui.kit.frame import page_theme, panel, show_grid, side_by_side
 from fdkvc.ui.kit.glossary import show_glossary
-from fdkvc.ui.kit.markdown import Markdown, plain
+from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.past import Kind, open_run
 from fdkvc.ui.kit.run_panel import show_command
 from fdkvc.ui.kit.sidebar import (
     BUDGET_HERE,
-    DIALOG,
     MEASURED,
     POLICY,
     SCENARIO,
     around_of,
     choose_around,
     held_policy,
-    with_numbers_apart,
 )
-from fdkvc.words import command_line, count, decimal
+from fdkvc.words import command_line, count
 
 NONE = "–"
 CHUNK = 20
@@ -97,7 +94,7 @@ def second_of(policy: str, first: str) -> Field:
     """Return the choice of a second hyperparameter."""
     labels = first_of(policy).labels
     others = {NONE: "none", **{name: label for name, label in labels.items() if name != first}}
-    label, help = "Second hyperparameter", "Two are drawn as a heat map."
+    label, help = "Second hyperparameter", "The results of two are tables."
     of = f"{policy}/{first}"
     return Field(label, help, name="second", default=NONE, choices=others, of=of)
 
@@ -238,10 +235,12 @@ def show(page: str, place: DeltaGenerator) -> None:
         return
     run = shown.result
     sweep, table = run.settings, run.table
-    shown_charts(page).clear()
     papers = [run] if shown.job else [run, *(other for other in kind.shipped if other is not run)]
     answer.markdown(plain(effects_sentence(papers)))
-    _metrics(page, sweep, table)
+    st.header("Each metric over the sweep", anchor=False)
+    what = "Lines and bands" if len(sweep.axes) == 1 else "Figures"
+    st.markdown(plain(f"{what}: mean and 95 % interval over the dialogs."))
+    _panels(page, "sweep", sweep, table)
     for other in papers[1:]:
         (name,) = other.settings.parameters
         label = _parameter_label(other.settings, name)
@@ -251,10 +250,9 @@ def show(page: str, place: DeltaGenerator) -> None:
         peaks = [claim(f"peak-{parameter}") for parameter in ABLATIONS]
         judged = judged_claims(papers_run().study, peaks)
         st.html(f"<style>{STYLE}</style>{claims_html(judged, opened=False)}")
-    _tradeoff(page, sweep, table)
     show_glossary(sweep.metrics)
     with place, st.popover("Download", icon=":material/download:"):
-        show_files(page, run, ["run.json", *run.tables], shown_charts(page), "fdkvc-sweep.zip")
+        show_files(page, run, ["run.json", *run.tables], "fdkvc-sweep.zip")
 
 
 def effects_sentence(runs: Sequence[SweepRun]) -> str:
@@ -279,32 +277,30 @@ def _reach(name: str, ends: tuple[float, float]) -> str:
     return f"moves {metric.title.lower()} between {' and '.join(map(metric.with_unit, ends))}"
 
 
-# ------------------------------------------------------------------------------- each metric
-
-
-@st.fragment
-def _metrics(page: str, sweep: Sweep, table: pd.DataFrame) -> None:
-    st.header("Each metric over the sweep", anchor=False)
-    st.markdown(
-        "Lines and bands: mean and 95 % interval over the dialogs. Click a point for the figures "
-        "of that setting and a link to step through it."
-        if len(sweep.axes) == 1
-        else "Click a cell for the figures of that setting and a link to step through it."
-    )
-    _panels(page, "sweep", sweep, table)
-
-
 def _panels(page: str, kind: str, sweep: Sweep, table: pd.DataFrame) -> None:
+    swept = table[table.swept]
     with side_by_side(kind):
-        for metric in table[table.swept].metric.unique():
+        for metric, rows in swept.groupby("metric", sort=False):
             with panel(f"{kind}-{metric}"):
-                chart = _curve if len(sweep.axes) == 1 else _heat
-                _show(page, f"{kind}/{metric}", chart(sweep, table, metric), sweep, table)
+                if len(sweep.axes) == 1:
+                    show_chart(page, f"{kind}/{metric}", _curve(sweep, swept, str(metric)))
+                else:
+                    _show_both(sweep, rows)
 
 
-def _curve(sweep: Sweep, table: pd.DataFrame, metric: str) -> Spec:
+def _show_both(sweep: Sweep, rows: pd.DataFrame) -> None:
+    """Show one metric over two hyperparameters as a table."""
+    first, second = (_parameter_label(sweep, name) for name in sweep.parameters)
+    named = rows.rename(columns=dict(zip(sweep.parameters, (first, second), strict=True)))
+    heading = late_metric(rows.metric.iloc[0]).heading()
+    title = f"{heading}: a row for each {first.lower()}, a column for each {second.lower()}"
+    st.markdown(plain(title))
+    show_grid(pivot(named, figures(rows), [first], second), title)
+
+
+def _curve(sweep: Sweep, swept: pd.DataFrame, metric: str) -> Spec:
     ((name, _),) = sweep.axes
-    swept, policy = table[table.swept], read_policy(sweep.policy)
+    policy = read_policy(sweep.policy)
     return curve_chart(
         swept.assign(value=swept[name].astype(float)),
         metric,
@@ -313,89 +309,6 @@ def _curve(sweep: Sweep, table: pd.DataFrame, metric: str) -> Spec:
         float(policy.settings[name].default),
         page_theme(),
         policy.title,
-    )
-
-
-def _heat(sweep: Sweep, table: pd.DataFrame, metric: str) -> Spec:
-    cells, percent = grid_table(sweep, table, metric), late_metric(metric).percent
-    label = [decimal(100 * mean, 0) if percent else decimal(mean, 2) for mean in cells["mean"]]
-    (first, _), (second, _) = sweep.axes
-    return heat_chart(
-        cells.assign(label=label),
-        late_metric(metric).heading(),
-        (_parameter_label(sweep, first), _parameter_label(sweep, second)),
-        page_theme(),
-    )
-
-
-def _show(page: str, name: str, chart: Spec, sweep: Sweep, table: pd.DataFrame) -> None:
-    """Show a chart, and below the one clicked last the results of the selected setting."""
-    show_pickable(page, name, chart)
-    setting = st.session_state.get(f"{page}/picked", "")
-    rows = table[table.setting == setting]
-    if rows.empty or st.session_state.get(f"{page}/picked-on") != name:
-        return
-    figures = [
-        f"{late_metric(metric).title.lower()} {late_metric(metric).figure(mean, low, high)}"
-        for metric, mean, low, high in zip(
-            rows.metric, rows["mean"], rows.ci_low, rows.ci_high, strict=True
-        )
-    ]
-    policy, scenario = read_policy(setting), sweep.scenario
-    with st.container(border=True, key="picked-setting"):
-        st.markdown(plain(Markdown("**{}**: {}.").format(policy.title, ", ".join(figures))))
-        st.page_link(
-            "pages/step.py",
-            label=plain(f"Step through a dialog of {scenario.label} with {policy.title}"),
-            icon=":material/step_over:",
-            query_params=link_to_step(policy, scenario.key, sweep.seed, sweep.budget),
-        )
-
-
-def link_to_step(policy: Policy, scenario: str, seed: int, budget: int) -> dict[str, str]:
-    """Return the parameters under which the step page shows a policy on a drawn dialog."""
-    view = {field.name: str(field.default) for field in DIALOG}
-    view |= {"scenario": scenario, "seed": str(seed), "budget": str(budget), "turn": "0"}
-    return {**view, **with_numbers_apart({POLICY.name: policy.name}), "entry": ""}
-
-
-# ------------------------------------------------------------------------------- the trade-off
-
-
-@st.fragment
-def _tradeoff(page: str, sweep: Sweep, table: pd.DataFrame) -> None:
-    st.header("One metric against another", anchor=False)
-    metrics = {metric: late_metric(metric).label for metric in table.metric.unique()}
-    if len(metrics) < 2:
-        return
-    axes = ("Horizontal axis", "late_retention"), ("Vertical axis", "late_diversity")
-    x, y = pick_two(f"{page}/axis", metrics, *axes)
-    points = tradeoff_table(table, x, y)
-    swept = f"{read_policy(sweep.policy).title}, swept"
-    groups = (*(policy.label for policy in POLICIES.values()), swept)
-    group = [
-        POLICIES[policy].label if setting in POLICIES else swept
-        for policy, setting in zip(points.policy, points.setting, strict=True)
-    ]
-    titles = points.setting.map(lambda name: read_policy(name).title)
-    named = points.front | points.setting.isin(POLICIES)
-    points = points.assign(group=group, name=titles.where(named, ""))
-    points = points.sort_values("front", ascending=False, kind="stable")
-    front = points[points.front].sort_values("x").name
-    chart = tradeoff_chart(
-        points,
-        (late_metric(x).title, late_metric(y).title),
-        groups,
-        (late_metric(x).lower_is_better, late_metric(y).lower_is_better),
-        page_theme(),
-    )
-    _show(page, "tradeoff", chart, sweep, table)
-    free = [policy.label for policy in map(policy_named, POLICIES) if not policy.bounded]
-    st.caption(
-        plain(
-            f"On the Pareto front of the {len(points)} settings: {', '.join(front)}."
-            + (f" Not compared, because no budget limits it: {', '.join(free)}." if free else "")
-        )
     )
 
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import combinations
-from typing import Any
-
 import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, ViewportSize, expect
 
 from benchmarks.live_app import settled
-from fdkvc.charts.theme import DARK, LIGHT
 from tests.browser.test_every_page import APP, GLIDED, OVERFLOW, PHONE, SCREEN
 
 SMALL: tuple[ViewportSize, ...] = (
@@ -21,11 +17,6 @@ SMALL: tuple[ViewportSize, ...] = (
 
 BELOW_SCREEN = "(part) => part.getBoundingClientRect().bottom - window.innerHeight"
 CUT_OFF = "(all) => Math.max(...all.map((each) => each.scrollWidth - each.clientWidth))"
-NAMES = """(chart) => [...chart.querySelectorAll('.mark-text.role-mark:has(text) text')]
-  .filter((text) => text.textContent && !text.getAttribute('stroke'))
-  .map((text) => [text.textContent, text.getBoundingClientRect()])
-  .map(([name, {left, right, top, bottom}]) => [name, left + 2, right - 2, top + 4, bottom - 4])"""
-"""The names that a chart writes beside its points, and their boxes within the letters."""
 TOP = "(part) => part.getBoundingClientRect().top"
 PLACES = """(panel) => [...panel.querySelectorAll('h3, .in-words, canvas')].map(
   (part) => part.getBoundingClientRect().top)"""
@@ -128,9 +119,6 @@ def test_a_run_and_its_first_claim_are_on_the_first_screen(page: Page) -> None:
 
 def test_a_link_to_a_section_shows_that_section(page: Page) -> None:
     page.set_viewport_size(SCREEN)
-    page.goto("/dialogs?section=heads")
-    page.locator(".stage .dialog-words .now").wait_for()
-    expect(settled(page).get_by_role("tab", name="Heads")).to_be_in_viewport()
     page.goto("/story?scene=5")
     page.get_by_role("link", name="let a language model answer").click()
     page.locator(".back tbody").wait_for()
@@ -165,33 +153,3 @@ def test_equations_stand_whole_beside_code_that_is_not_wrapped(page: Page) -> No
         assert page.get_by_test_id("stMain").evaluate(OVERFLOW) <= 0
         cut = equations.locator(".katex-display").evaluate_all(CUT_OFF)
         assert cut <= 1 or screen == PHONE, screen  # on a phone, they scroll
-
-
-def test_no_name_in_the_trade_off_covers_another_and_its_words_follow_the_theme(page: Page) -> None:
-    page.goto("/ablation")
-    for screen in (SCREEN, *SMALL):
-        page.set_viewport_size(screen)
-        settled(page)
-        boxes = page.locator(".st-key-ablation-tradeoff svg.marks").first.evaluate(NAMES)
-        named = {name for name, *_ in boxes}
-        assert named >= {"FD-KVC", "FIFO"}, screen
-        assert "H2O" in named or screen == PHONE  # where others are too near
-        assert overlapping(boxes) == [], screen
-    words = [
-        page.locator(f".st-key-ablation-tradeoff .role-{role} text").first
-        for role in ("title-subtitle", "axis-label", "axis-title")
-    ]
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)
-        for each in words:
-            expect(each).to_have_attribute("fill", {"light": LIGHT, "dark": DARK}[scheme].ink)
-
-
-def overlapping(boxes: list[list[Any]]) -> list[tuple[str, str]]:
-    """Return the pairs of names whose boxes (name, left, right, top, bottom) overlap."""
-    return [
-        (one[0], other[0])
-        for one, other in combinations(boxes, 2)
-        if max(one[1], other[1]) < min(one[2], other[2])
-        and max(one[3], other[3]) < min(one[4], other[4])
-    ]

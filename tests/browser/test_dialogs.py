@@ -17,13 +17,11 @@ from fdkvc.limits import MAX_UPLOAD_MEGABYTES
 from fdkvc.policies import policy_named
 from fdkvc.run.evidence import demand_results, lost_turns
 from fdkvc.run.simulate import simulate
-from fdkvc.ui.dialogs.choices import SECTION
 from tests.browser.address import expect_linked
 
 DIALOGS = read_file(EXAMPLES / "dialogues.json")
 RECORDING = lexical_recording(DIALOGS[0])
 LAST = len(DIALOGS[0].turns) - 1
-SECTIONS = {words: key for key, words in SECTION.labels.items()}
 NASTY = '<img src=x onerror="document.title=1"> **bold** ![x](http://elsewhere.example/x.png) $x$'
 
 
@@ -151,7 +149,6 @@ def test_entries_of_an_agents_cache_are_coloured_by_kind_of_span(page: Page) -> 
 
 def test_which_arguments_fd_kvc_forgot_that_fifo_kept(page: Page) -> None:
     open_dialogs(page, policies="fifo,fd-kvc", turn=LAST)
-    page.get_by_role("tab", name="Evidence").click()
     page.get_by_text("Only where policies differ").click()
     table = page.get_by_role("region", name="Each needed value and which policies held it")
 
@@ -195,12 +192,6 @@ def test_a_file_is_brought_and_its_text_is_never_markup(page: Page, tmp_path: Pa
     expect(transcript(page)).to_contain_text(f"{NASTY} Rome")
     expect(page.get_by_role("combobox", name="Dialog")).to_have_value(NASTY)
     assert page.locator("img, .stage strong, .stage .katex").count() == 0
-    for name in ("Heads", "Evidence"):
-        page.get_by_role("tab", name=name).click()
-        expect(page.get_by_role("tab", name=name)).to_have_attribute("aria-selected", "true")
-        expect_linked(page, section=SECTIONS[name])
-        settled(page)
-        assert page.locator("img").count() == 0
     page.reload()
     expect(page.get_by_text("This link was made with an uploaded file")).to_be_visible()
 

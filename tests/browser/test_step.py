@@ -17,7 +17,6 @@ from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import scenario_named
 from tests.app_pages import SECONDS
 from tests.browser.address import expect_linked
-from tests.browser.picture import expect_picture
 from tests.browser.test_history import choose
 from tests.worlds import all_entries
 
@@ -172,4 +171,3 @@ def test_the_link_of_a_view_opens_it_in_another_window_where_its_entries_downloa
     assert statuses(other) == seen
     other.keyboard.press("ArrowRight")
     expect(other.locator(".stage .where")).to_have_text("2 of 9")
-    expect_picture(other, "turn-2.png")

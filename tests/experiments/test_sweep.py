@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from fdkvc.experiments.benchmark import Results, run_benchmark
-from fdkvc.experiments.statistics import pareto_front
 from fdkvc.experiments.sweep import (
     Sweep,
-    grid_table,
     read_values,
     suggested_values,
     sweepable,
-    tradeoff_table,
 )
 from fdkvc.kinds.sweep import SweepRun
 from fdkvc.paper.tables import published_ablation, published_sweep
@@ -72,39 +68,14 @@ def test_only_the_swept_ones_are_the_command_lines_ablation(one: tuple[Sweep, Re
     pd.testing.assert_frame_equal(only, ablation_table(alone, "gamma"))
 
 
-def test_a_grid_is_published_nowhere_and_marks_the_default(two: tuple[Sweep, Results]) -> None:
+def test_a_grid_is_published_nowhere(two: tuple[Sweep, Results]) -> None:
     table = sweep_table(*two)
     assert table.published.isna().all()
-    grid = grid_table(GRID, table, "late_diversity")
+    grid = table[table.swept & (table.metric == "late_diversity")]
     assert len(grid) == 6
-    assert grid[grid.default][["x", "y"]].to_numpy().tolist() == [[0.88, 0.5]]
     values = two[1].values("mixed", "fd-kvc gamma=0.8 w_c=0.2", "late_diversity")
     assert values is not None
-    assert grid["mean"][0] == pytest.approx(values.mean())
-
-
-def test_the_trade_off_has_all_settings_and_marks_the_front(two: tuple[Sweep, Results]) -> None:
-    table = sweep_table(*two)
-    points = tradeoff_table(table, "late_retention", "late_diversity")
-    assert set(points.setting) == set(table.setting)
-    free = points.policy.map(lambda key: not policy_named(key).bounded)
-    assert not points[free].front.any()
-    points = points[~free]
-    for _, point in points[points.front].iterrows():
-        better = points[(points.x >= point.x) & (points.y >= point.y)]
-        assert ((better.x == point.x) & (better.y == point.y)).all()
-    for _, point in points[~points.front].iterrows():
-        beats = (points.x >= point.x) & (points.y >= point.y)
-        assert (beats & ((points.x > point.x) | (points.y > point.y))).any()
-
-
-def test_the_pareto_front_of_random_points_against_a_plain_loop() -> None:
-    points = np.random.default_rng(3).integers(0, 6, (60, 2))
-    front = [
-        not any((other >= point).all() and (other > point).any() for other in points)
-        for point in points
-    ]
-    assert pareto_front(points).tolist() == front
+    assert grid["mean"].iloc[0] == pytest.approx(values.mean())
 
 
 @pytest.mark.parametrize("key", POLICIES)

@@ -8,7 +8,6 @@ import json
 import re
 import zlib
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
@@ -21,7 +20,7 @@ from fdkvc.commands.main import main
 from fdkvc.corpora.formats import EXAMPLES, read_transcripts
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.recordings import Recording
-from fdkvc.experiments.benchmark import Benchmark, run_benchmark
+from fdkvc.experiments.benchmark import Benchmark
 from fdkvc.experiments.study import run_study
 from fdkvc.explain.explain import turn_view
 from fdkvc.files.shipped import papers_run
@@ -30,11 +29,11 @@ from fdkvc.paper.claims import CLAIMS
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.replication.cells import measured_tables, verdicts_of
 from fdkvc.replication.claims import judged_claims
-from fdkvc.replication.tables import runs_table, series_table
+from fdkvc.replication.tables import series_table
 from fdkvc.report import scene
 from fdkvc.report.claims import claims_html, line_html
 from fdkvc.report.document import drawing, report_html, study_report
-from fdkvc.report.figures import figure_charts, series_chart
+from fdkvc.report.figures import series_chart, titled_charts
 from fdkvc.report.page import page
 from fdkvc.report.scene import Scene, scene_html, sentences_of
 from fdkvc.report.tables import measured_html
@@ -132,7 +131,9 @@ def test_a_report_says_every_claim_table_figure_command_version_and_hash() -> No
         assert f"<h3>Table {number}: " in text
     for number in range(1, 5):
         assert f"(Figure {number})</h3>" in text
-    assert text.count("<figure>") == len(figure_charts(few_dialogs(), LIGHT))
+    assert text.count("<figure>") == sum(
+        len(shown) for _, _, shown in titled_charts(few_dialogs(), LIGHT)
+    )
     assert "python -m fdkvc benchmark --all --dialogs 6 --seed 4 --budget 56 --out results" in text
     for word in ("What was easy", "What was hard", "What was not tried", "SHA-256", "source"):
         assert word in text
@@ -250,20 +251,19 @@ def test_a_figure_names_only_what_it_draws_and_no_more_than_can_be_told_apart() 
     study = run_study(Benchmark((SCENARIOS["mixed"],), every, dialogs=2, metrics=("retention",)))
     table = series_table(study.results)
 
-    def named(quantity: str, *drawn: str) -> list[str]:
-        chart = series_chart(study, table, "mixed", quantity, LIGHT, drawn)
+    def named(quantity: str) -> list[str]:
+        chart = series_chart(study, table, "mixed", quantity, LIGHT)
         assert chart is not None
         return sorted(set(chart["datasets"]["series"].policy))
 
     assert len(named("retention")) == MAX_DRAWN_POLICIES
-    assert named("retention", "h2o", "tova") == ["H2O", "TOVA"]
     learn = {each.title for each in every if "learning_rate" in each.initial_state()}
     assert "FD-KVC" in learn < {each.title for each in every}
     assert set(named("learning_rate")) <= learn
 
 
 def test_a_picture_takes_the_colours_of_its_page() -> None:
-    charts = figure_charts(few_dialogs(), LIGHT)
+    charts = titled_charts(few_dialogs(), LIGHT)[0][2]
     first, second = (drawing(charts[name], name) for name in list(charts)[:2])
     for colour in (LIGHT.ink, LIGHT.paper, LIGHT.faint):
         assert f'"{colour}"' not in first.lower()
@@ -330,18 +330,3 @@ def test_a_failed_call_is_of_what_was_held_once_and_is_needed_later() -> None:
     assert failure.token not in kept[failure.turn]
     assert failure.turn < failure.demand.turn
     assert failed_call(recordings(), policy_named("full"), 56) is None
-
-
-# ------------------------------------------------------------------------------- two runs
-
-
-def test_two_runs_of_the_same_dialogs_are_paired_and_of_others_not_compared() -> None:
-    benchmark = Benchmark((SCENARIOS["mixed"],), (policy_named("fd-kvc"),), dialogs=12)
-    one = run_benchmark(benchmark)
-    assert set(runs_table(one, one).words) == {"no difference in any dialog"}
-    other = run_benchmark(Benchmark((SCENARIOS["mixed"],), (policy_named("fd-kvc"),), 12, seed=9))
-    assert runs_table(one, other).empty
-    table = runs_table(one, run_benchmark(replace(benchmark, dialogs=9)))
-    assert (table.n_one == 12).all()
-    assert (table.n_other == 9).all()
-    assert runs_table(one, run_benchmark(Benchmark((SCENARIOS["shift"],), dialogs=2))).empty

@@ -176,7 +176,7 @@ def test_damage_is_shown_over_turns_and_by_layer_and_head() -> None:
     assert len(app.get("vega_lite_chart")) == 1
     check_specs(app)
     labels = {each.proto.label for each in app.get("download_button")}
-    files = ("answers.csv", "damage.csv", "damage_by_head.csv", "damage.svg")
+    files = ("answers.csv", "damage.csv", "damage_by_head.csv")
     assert labels >= {plain(name) for name in files}
 
 

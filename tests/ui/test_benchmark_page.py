@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 import shlex
 import threading
@@ -27,12 +26,11 @@ from fdkvc.policies import POLICIES, policy_named
 from fdkvc.replication.cells import figure_words, measured_tables
 from fdkvc.run.metrics import metrics_of
 from fdkvc.synthetic.scenarios import SCENARIOS, World
-from fdkvc.ui.ablation import link_to_step, sweep_command
+from fdkvc.ui.ablation import sweep_command
 from fdkvc.ui.about import code_of
 from fdkvc.ui.benchmark.choices import DIALOGS_HERE, check_fits
 from fdkvc.ui.benchmark.figures import OTHER
 from fdkvc.ui.benchmark.sections import SECTIONS
-from fdkvc.ui.benchmark.tables import frames, sortable_words
 from fdkvc.ui.kit.jobs import Job, Report, Work
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.run_panel import job_key, run_panel, shared_jobs
@@ -102,12 +100,6 @@ def test_a_run_shows_the_papers_tables(ran: AppTest) -> None:
     assert [title.split(":")[0] for title in titles] == [f"Table {n}" for n in range(1, 8)]
     # Three dialogs have no verdict.
     assert "<td class=''>50.0<small>50.0% (±0.0)</small></td>" in html(ran)
-    (compared,) = (frame.value for frame in ran.dataframe)  # with the paper's run
-    assert "difference (first − second)" in compared
-    ran.session_state["benchmark/layout"] = "sorted"
-    frame = settled(ran.run()).dataframe[3].value
-    assert frame.iloc[0, 1] == pytest.approx(50)  # numbers, to sort by
-    ran.session_state["benchmark/layout"] = "printed"
 
 
 @pytest.mark.parametrize("name", SECTIONS)
@@ -121,9 +113,6 @@ def test_a_policy_that_never_adapts_is_called_so() -> None:
     (table,) = (table for table in measured_tables(papers_run().study) if table.number == 2)
     never = {at for at, fact in table.cells.items() if figure_words(fact).startswith("never")}
     assert never == {("h2o", statistic) for statistic in ("mean", "median", "p90")}
-    figures, _ = frames(table)  # to be sorted: after all who adapt
-    assert {*figures.set_index(table.corner).loc["H2O"]} == {math.inf}
-    assert sortable_words(math.inf, 2) == "never"
 
 
 def test_all_claims_are_listed_the_farthest_from_the_paper_first() -> None:
@@ -192,49 +181,44 @@ def test_a_link_to_a_sweep_says_all_that_was_chosen() -> None:
     assert "--policy 'blocks(h2o,size=8)' --parameter size" in app.code[0].value
     assert {name: link_of(app)[name] for name in paged} == paged
     app = run_until(press(app, "Run"), f"{SHOWN}page size (b) of Blocks (H2O, size=8) on")
-    assert len(app.get("vega_lite_chart")) == 4
+    assert len(app.get("vega_lite_chart")) == 3
     two = {"policy": "fd-kvc", "first": "gamma", "values": "0.8 0.9"}
     two |= {"second": "w_c", "second_values": "0.2 0.4"}
     app = open_page("ablation", **two)
     assert {name: link_of(app)[name] for name in two} == two
     assert "--second w_c --second-values 0.2 0.4" in app.code[0].value
+    app = open_page("ablation", **two, dialogs=2, metrics="retention")
+    run_until(press(app, "Run"), SHOWN)
+    (table,) = re.findall(r"<table>.*?</table>", html(app))
+    rows = re.findall(r"<tr>(.*?)</tr>", table)
+    assert [re.sub("<.*?>", " ", row).split()[0] for row in rows[1:]] == ["0.8", "0.9"]
+    assert re.findall(r"0\.\d", rows[0]) == ["0.2", "0.4"]
 
 
 def listed(app: AppTest) -> list[str]:
     """Return what the runs are called that the page lists."""
-    return [str(title.value) for title in app.main.text_input]
+    (runs,) = (radio for radio in app.radio if radio.label == "Shown")
+    return [str(option) for option in runs.options]
 
 
-def test_runs_are_listed_named_compared_shown_again_and_deleted() -> None:
+def test_runs_are_listed_and_shown_again() -> None:
     app = open_page("benchmark", dialogs=4)
     run_until(press(app, "Run"), f"{SHOWN}4 dialogs")
     app.number_input(key="benchmark/dialogs").set_value(600).run()
     assert shown_in(app).startswith("Shown: 600 dialogs")  # at hand, and shown at once
     assert listed(app)[0].startswith("The paper's run: 600 dialogs")
     described = listed(app)[-1].split("per scenario, ")[1]
-    assert re.match(r"Run at \d\d \w{3} \d\d:\d\d:\d\d: 4 dialogs", listed(app)[-1])
-    app.main.text_input[-1].set_value("mine").run()
-    assert "mine" in app.selectbox(key="benchmark/runs-pair/one").options
-    (table,) = [
-        frame.value for frame in app.dataframe if "difference (first − second)" in frame.value
-    ]
-    assert set(table["difference (first − second)"]) == {"no difference in any dialog"}
+    assert re.match(r"Run at \d\d \w{3} \d\d:\S*\d\d:\S*\d\d: 4 dialogs", listed(app)[-1])
 
     again = open_page("benchmark", **link_of(app))  # as a reload or another tab does
     assert listed(again)[0].startswith("The paper's run: 600 dialogs per scenario")
     assert listed(again)[-1].endswith(": 4 dialogs per scenario, " + described)
 
-    show = [button for button in app.button if button.label in ("Show", "Shown")]
-    show[-1].click().run()
+    last = shared_jobs().results(Benchmark)[-1]
+    app.radio(key="benchmark/runs").set_value(last.name).run()
     assert shown_in(app).startswith("Shown: 4 dialogs")
     assert link_of(app)["dialogs"] == "4"
-    before = listed(app)
-    delete = [button for button in app.button if button.label == "Delete"]
-    assert delete[0].disabled  # what is shipped stays
-    delete[-1].click().run()
-    assert listed(app) == before[:-1]
     assert not app.exception
-    assert any("These settings have no results yet" in info.value for info in app.info)
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
@@ -298,11 +282,8 @@ def test_a_cancelled_run_says_so_and_runs_of_equal_settings_differ_by_their_time
     assert [warning.value for warning in app.warning] == [expected[done]]
     assert listed(app)[:-1] == whole
     assert f", cancelled after {done} of 4 dialogs: 4 dialogs" in listed(app)[-1]
-    assert listed(app)[-1].split(",")[0] != whole[-1].split(":")[0]
-    assert plain(listed(app)[-1].split(",")[0].removeprefix("Run at ")) in shown_in(app)
-    if done:
-        app.selectbox(key="benchmark/runs-pair/other").select_index(len(whole) - 1).run()
-        assert not any("no tests" in caption.value for caption in app.caption)
+    assert listed(app)[-1].split(",")[0] != whole[-1].split(": ")[0]
+    assert listed(app)[-1].split(",")[0].removeprefix("Run at ") in shown_in(app)
 
 
 def test_an_old_link_that_names_runs_opens_with_one_sentence() -> None:
@@ -385,26 +366,16 @@ def test_every_metric_that_is_asked_for_is_shown() -> None:
 def test_a_sweep_shows_the_metrics_that_are_asked_for() -> None:
     app = open_page("ablation", dialogs=2, metrics="retention,return_recall,attention_loss")
     run_until(press(app, "Run"), SHOWN)
-    assert len(app.get("vega_lite_chart")) == 3 + 1
-    app.selectbox(key="ablation/axis/one").set_value("late_attention_loss").run()
-    assert not app.exception
-    assert r"\u2190 Late attention loss" in app.get("vega_lite_chart")[-1].proto.spec
+    assert len(app.get("vega_lite_chart")) == 3
 
 
-def test_a_sweep_is_drawn_with_its_trade_off() -> None:
+def test_a_sweep_is_drawn_and_gives_its_files() -> None:
     app = open_page("ablation", dialogs=3)
     run_until(press(app, "Run"), SHOWN)
-    assert [heading.value for heading in app.header] == [
-        "Each metric over the sweep",
-        "One metric against another",
-    ]
-    assert len(app.get("vega_lite_chart")) == 4
+    assert [heading.value for heading in app.header] == ["Each metric over the sweep"]
+    assert len(app.get("vega_lite_chart")) == 3
     labels = [button.proto.label for button in app.get("download_button")]
-    assert labels.count("Download") >= 1  # one for each run that is listed
-    assert [label for label in labels if label != "Download"] == [
-        *("Everything as a ZIP", "run.json", "sweep.csv", "ablation.csv"),
-        *(plain("late_alignment.svg"), plain("late_alignment.png")),
-    ]
+    assert labels == ["Everything as a ZIP", "run.json", "sweep.csv", "ablation.csv"]
 
 
 def test_bad_values_get_a_sentence_and_the_last_good_ones() -> None:
@@ -415,16 +386,6 @@ def test_bad_values_get_a_sentence_and_the_last_good_ones() -> None:
         "gamma is 2.0, but must be a number above 0 and below 1. "
         "Still using 0.7 0.75 0.8 0.85 0.88 0.92."
     )
-
-
-def test_the_link_to_a_step_is_one_that_the_step_page_writes() -> None:
-    (policy,) = Sweep(axes=(("gamma", (0.8,)),)).variants
-    link = link_to_step(policy, "mixed", seed=3, budget=40)
-    app = open_page("step", **link)
-    assert not app.error
-    assert app.number_input(key="step/seed").value == 3
-    assert app.number_input(key="step/budget").value == 40
-    assert app.number_input(key="step/fd-kvc/gamma").value == 0.8
 
 
 @pytest.mark.parametrize("key", POLICIES)

@@ -48,7 +48,7 @@ def test_it_compares_the_papers_policies_at_first() -> None:
 
     titles = [POLICIES[key].label for key in PAPER_POLICIES]
     assert lanes(app) == titles
-    assert len(specs(app)) == 2
+    assert len(specs(app)) == 1
     assert not errors(app)
 
 

@@ -83,11 +83,6 @@ def replayed(settings: Replay, file: DialogFile) -> Replayed:
     return done
 
 
-def section(app: AppTest, name: str) -> AppTest:
-    app.session_state["dialogs/sections"] = name
-    return settled(app.run())
-
-
 def words_of(app: AppTest) -> str:
     """Return everything that is shown as Markdown."""
     kinds = (app.markdown, app.caption, app.error, app.info, app.warning)
@@ -246,7 +241,7 @@ def test_the_page_opens_on_the_call_of_an_agent_that_failed() -> None:
 
 
 def test_evidence_can_be_narrowed_to_where_policies_part() -> None:
-    app = section(open_dialogs(policies="fifo,fd-kvc"), "Evidence")
+    app = open_dialogs(policies="fifo,fd-kvc")
     rows = html(app).count("<tr>")
     app.toggle(key="dialogs/evidence/parted").set_value(True).run()
 
@@ -321,10 +316,8 @@ def nasty_file() -> DialogFile:
 @pytest.mark.parametrize("view", list(VIEW.choices))
 def test_text_of_a_file_is_escaped_and_never_markdown(view: str) -> None:
     app = open_dialogs(nasty_file(), budget=2, turn=2, view=view)
-    for name in ("Evidence", "Heads"):
-        section(app, name)
-        assert "<img" not in html(app)
-        assert "elsewhere" not in words_of(app)
+    assert "<img" not in html(app)
+    assert "elsewhere" not in words_of(app)
     assert NASTY in "".join(text for text, _ in text_of(open_dialogs(nasty_file()))["turns"])
 
 
@@ -444,7 +437,6 @@ def test_heads_that_share_keys_decide_together_unless_someone_says_otherwise() -
         "all decide together",
         "those that share keys decide together",
     ]
-    assert "evidence held, heads that share keys together" in html(section(app, "Heads"))
 
 
 @pytest.mark.parametrize("mode", ["each", "together"])
@@ -457,9 +449,8 @@ def test_a_head_is_shown_alone_or_with_what_all_decide(mode: str) -> None:
     kept = simulate(deciding, recording.dialogs, 48).kept[2, 19]
 
     assert held_at_the_end(app) == set(kept.tolist()) - {-1}
-    shown = html(section(app, "Heads"))
-    assert "Each policy, each head by itself and all together" in shown
-    assert [f"head {head}" in shown for head in range(4)] == [True, True, True, False]
+    (heads,) = (box for box in app.selectbox if box.label == "Head")
+    assert heads.options == ["head 0", "head 1", "head 2"]
 
 
 def test_too_many_heads_together_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -727,30 +718,6 @@ def test_a_dialog_can_be_pasted() -> None:
     assert "1 dialog is left out: dialog 1, turn 0: it has 32,769 tokens" in warning
 
 
-def test_a_new_file_opens_on_its_first_dialog_with_a_failed_call(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    call = {"function": {"name": "book", "arguments": {"place": "Trieste"}}}
-    chats = [
-        {"id": f"{words} words", "messages": [
-            {"role": "user", "content": f"to Trieste {'please ' * words}"},
-            {"role": "assistant", "content": "", "tool_calls": [call]},
-        ]}
-        for words in (2, 60, 70)
-    ]  # fmt: skip
-
-    def opened() -> int:
-        app = open_page("dialogs", file="own", policies="fifo")
-        settled(app.text_area(key="dialogs/pasted").set_value(json.dumps(chats)).run())
-        assert not app.error
-        found: int = app.session_state["dialogs/dialog"]
-        return found
-
-    assert opened() == 1
-    monkeypatch.setattr("fdkvc.ui.dialogs.choices.MAX_SEARCHED_CHARACTERS", 100)
-    assert opened() == 0
-
-
 def test_a_file_that_cannot_be_shown_is_not_asked_for_again() -> None:
     app = open_page("dialogs", file="own", policies="fifo")
     assert "Upload a file or paste a dialog above" in words_of(app)
@@ -821,7 +788,7 @@ def test_values_that_nobody_said_are_told_beside_the_evidence() -> None:
     ]
     app = open_page("dialogs", file="own", policies="fifo")
     settled(app.text_area(key="dialogs/pasted").set_value(json.dumps(chat)).run())
-    assert "Not found in the text: 1 more value." in words_of(section(app, "Evidence"))
+    assert "Not found in the text: 1 more value." in words_of(app)
 
     chat[0]["content"] = "a bed, downtown"
     chat[1]["tool_calls"].append({"function": {"name": "pay", "arguments": "{"}})
@@ -849,7 +816,7 @@ def test_values_that_were_said_of_another_service_are_told_beside_the_evidence()
     ]
     app = open_page("dialogs", file="own", policies="fifo")
     settled(app.text_area(key="dialogs/pasted").set_value(json.dumps({"turns": turns})).run())
-    assert "Carried over from another service: 1 value." in words_of(section(app, "Evidence"))
+    assert "Carried over from another service: 1 value." in words_of(app)
     assert "<td>0, of another service</td>" in html(app)
 
 

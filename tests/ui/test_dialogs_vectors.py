@@ -48,8 +48,7 @@ def offered(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(models.MODELS, NAME, str(folder))
     monkeypatch.setitem(VECTORS.choices, NAME, NAME)  # type: ignore[arg-type]
     READ.__init__(READ.most)  # type: ignore[misc]
-    for job in shared_jobs().results(FileRun):
-        shared_jobs().drop(job.name)
+    shared_jobs.clear()
 
 
 def test_a_model_reads_a_file_in_the_background_and_its_heads_are_shown() -> None:

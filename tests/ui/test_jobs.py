@@ -147,9 +147,6 @@ def test_results_are_found_by_the_type_of_what_was_asked_and_can_be_dropped(
     assert jobs.results(tuple) == [job, again]
     assert jobs.results(str) == [other]
     assert jobs.find(failed.name) is failed
-    jobs.drop(again.name)
-    assert jobs.results(tuple) == [job]
-    assert jobs.find(again.name) is None
 
 
 def test_few_failed_and_cancelled_jobs_are_kept(gates: list[Gate]) -> None:

@@ -140,13 +140,13 @@ def test_every_chart_gets_just_the_data_that_it_draws() -> None:
     step, compare = open_page("step"), open_page("compare", policies="fifo,fd-kvc,h2o")
     for policy in synthetic_policies():
         step.session_state["step/policy"] = policy
-        check_data(settled(step.run()), 1, policy)
-    check_data(compare, 2, "compare")
+        check_data(settled(step.run()), policy)
+    check_data(compare, "compare")
 
 
-def check_data(app: AppTest, least: int, page: str) -> None:
+def check_data(app: AppTest, page: str) -> None:
     charts = app.get("vega_lite_chart")
-    assert len(charts) >= least, page
+    assert charts, page
     for chart in charts:
         sent = {table.name for table in chart.proto.datasets}
         assert sent == data_of(json.loads(chart.proto.spec)), page
@@ -310,16 +310,16 @@ def test_what_a_lagging_browser_sends_of_another_dialog_is_not_taken() -> None:
     assert app.session_state["compare/entry"] is None
 
 
-def test_a_link_holds_the_order_and_colour_of_the_cells_and_the_open_section() -> None:
+def test_a_link_holds_the_order_and_colour_of_the_cells() -> None:
     app = open_page("dialogs", order="score", hues="kind", section="heads", view="cache")
 
     assert not app.error
     (view,) = [message for message in told(app) if message.get("what") == "view"]
     assert (view["order"], view["hues"]) == ("score", "kind")
-    assert app.session_state["dialogs/sections"] == "Heads"
     link = link_of(app)
     assert (link["order"], link["hues"]) == ("score", "kind")
-    assert (link["section"], link["view"]) == ("heads", "cache")
+    assert link["view"] == "cache"
+    assert "section" not in link  # of versions before 1.2
 
 
 def step_to(app: AppTest, page: str, turn: int) -> None:

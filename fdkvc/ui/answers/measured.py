@@ -144,10 +144,10 @@ def _by_budget(rows: pd.DataFrame, percent: bool) -> Spec:
 def _by_policy(rows: pd.DataFrame, budget: int, measure: Metric) -> Spec:
     ordered = rows.sort_values("mean")
     data = measure.scale * ordered[["mean", "ci_low", "ci_high"]]
-    data = data.assign(row=ordered.title, name="damage", words="")
+    data = data.assign(policy=ordered.title)
     title = f"Every policy at {budget} entries per head"
     subtitle = "least damage on top, with 95 % intervals"
-    return dots_chart(data, title, subtitle, page_theme(), "policy")
+    return dots_chart(data, title, subtitle, page_theme())
 
 
 def _table(rows: pd.DataFrame) -> Grid:

@@ -18,9 +18,7 @@ from fdkvc.ui.answers.why import show_why
 from fdkvc.ui.dialogs.choices import FILE, OWN
 from fdkvc.ui.kit.downloads import (
     download_files,
-    download_pictures,
     show_address,
-    shown_charts,
 )
 from fdkvc.ui.kit.fields import held
 from fdkvc.ui.kit.frame import open_section_of
@@ -46,14 +44,6 @@ HELP = (
     ),
     *((metric.label, metric.help) for metric in metrics_of("answers").values()),
 )
-
-
-PICTURES = {
-    "damage": "damage.csv",
-    "budgets": "answers_paired.csv",
-    "policies": "answers_paired.csv",
-}
-"""Each chart and its table."""
 
 
 def show_model_note(name: str, model: LanguageModel) -> None:
@@ -89,6 +79,4 @@ def open_section(page: str, answered: Answered) -> None:
     with st.container(horizontal=True), st.popover("Download", icon=":material/download:"):
         show_address(held(page, FILE) == OWN)
         download_files(page, lambda: {name: csv_text(tables[name]) for name in tables}, [*tables])
-        charts = [name for name, table in PICTURES.items() if table in tables]
-        download_pictures(page, shown_charts(page), charts)
     show_entries(HELP)

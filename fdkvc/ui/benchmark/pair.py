@@ -3,15 +3,14 @@
 import pandas as pd
 import streamlit as st
 
-from fdkvc.charts.results import dots_chart
 from fdkvc.grid import figures
 from fdkvc.kinds.benchmark import StudyRun
 from fdkvc.paper.tables import BASELINE
 from fdkvc.replication.cells import scenario_label
 from fdkvc.replication.tables import comparison_table
 from fdkvc.run.metrics import late_metric
-from fdkvc.ui.kit.fields import pick_two
-from fdkvc.ui.kit.frame import page_theme, panel, show_grid, side_by_side
+from fdkvc.ui.kit.fields import pick
+from fdkvc.ui.kit.frame import show_grid
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.words import minus, p_value, short
@@ -28,10 +27,10 @@ def show_comparison(page: str, run: StudyRun) -> None:
     if len(policies) < 2:
         st.info("A comparison needs two policies: choose another one and run again.")
         return
-    last = list(policies)[-1]
-    policy, baseline = pick_two(
-        f"{page}/compare", policies, ("Policy", last), ("Compared with", BASELINE)
-    )
+    with st.container(horizontal=True):
+        policy = pick(f"{page}/compare/one", "Policy", policies, [*policies][-1])
+        others = {name: title for name, title in policies.items() if name != policy}
+        baseline = pick(f"{page}/compare/other", "Compared with", others, BASELINE)
     table = comparison(study.results, (policy,), baseline)
     if table.empty:
         st.info("Nothing to compare: the adaptation run alone has no late metrics.")
@@ -44,31 +43,8 @@ def show_comparison(page: str, run: StudyRun) -> None:
             "effect size is the mean difference divided by its standard deviation (Cohen's d)."
         )
     )
-    with side_by_side("differences"):
-        for metric in table.metric.unique():
-            with panel(f"differences-{metric}"):
-                rows = table[table.metric == metric]
-                show_differences(f"{page}/dots/{metric}", late_metric(metric).title, rows, 0.01)
     with st.container(key="comparison"):
         show_grid(_shown(table), "Differences in every scenario and metric")
-
-
-def show_differences(key: str, title: str, rows: pd.DataFrame, least: float) -> None:
-    """Draw paired differences by scenario, on a scale of at least ± `least`."""
-    dots = pd.DataFrame(
-        {
-            "row": rows.scenario.map(scenario_label),
-            "name": "difference",
-            "mean": rows.mean_diff,
-            "ci_low": rows.ci_low.fillna(rows.mean_diff),
-            "ci_high": rows.ci_high.fillna(rows.mean_diff),
-            "words": rows.words.map(minus),
-        }
-    )
-    reach = max(least, 1.08 * float(dots[["ci_low", "ci_high"]].abs().max().max()))
-    subtitle = f"difference with its 95 % interval, scale ± {reach:.2g}"
-    chart = dots_chart(dots, title, subtitle, page_theme(), ends=(-reach, reach))
-    st.vega_lite_chart(chart, key=key, width="stretch")
 
 
 def _shown(table: pd.DataFrame) -> dict[str, list[str]]:

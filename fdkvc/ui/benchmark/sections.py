@@ -10,7 +10,6 @@ from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.files.shipped import papers_run
 from fdkvc.kinds.benchmark import StudyRun
 from fdkvc.report.document import papers_report, study_report
-from fdkvc.report.figures import figure_charts
 from fdkvc.ui.benchmark.alignment import show_alignment
 from fdkvc.ui.benchmark.choices import choose_record, kind_of, show_repeated
 from fdkvc.ui.benchmark.claims import show_answer, show_claims
@@ -18,18 +17,17 @@ from fdkvc.ui.benchmark.figures import show_figures
 from fdkvc.ui.benchmark.pair import show_comparison
 from fdkvc.ui.benchmark.tables import show_cost, show_tables
 from fdkvc.ui.kit.downloads import STUDY, report_button, show_files
-from fdkvc.ui.kit.frame import open_tab, page_theme
+from fdkvc.ui.kit.frame import open_tab
 from fdkvc.ui.kit.past import open_run
 
 
 def show_run_files(page: str, run: StudyRun) -> None:
     """Offer the report and the files of a run, and the paper's figures."""
     what = "Claims, tables, figures and three interactive examples"
-    charts = figure_charts(run.study, page_theme())
     swept = [f"ablation_{parameter}.csv" for parameter in run.study.sweeps]
     with st.popover("Download", icon=":material/download:"):
         report_button(page, lambda: report_of(run), what)
-        show_files(page, run, [*STUDY, *swept], charts, "fdkvc-run.zip")
+        show_files(page, run, [*STUDY, *swept], "fdkvc-run.zip")
 
 
 def report_of(run: StudyRun) -> str:

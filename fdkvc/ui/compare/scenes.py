@@ -8,8 +8,6 @@ from statistics import fmean
 import pandas as pd
 import streamlit as st
 
-from fdkvc.charts.theme import with_data
-from fdkvc.charts.timeline import cursor_data, lines_spec, overlap_spec, placed
 from fdkvc.experiments.summary import FIRST, TIED
 from fdkvc.explain.narrate import return_sentence
 from fdkvc.explain.tables import all_entries, figures_table, first_difference
@@ -20,18 +18,17 @@ from fdkvc.stage.run import Run
 from fdkvc.ui.compare.what_if import FORKED
 from fdkvc.ui.kit import downloads, fields
 from fdkvc.ui.kit.fields import held, hold
-from fdkvc.ui.kit.frame import page_theme, panel, show_grid, side_by_side
+from fdkvc.ui.kit.frame import panel, show_grid, side_by_side
 from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.lanes import (
     FORK,
     PAIR,
     POLICIES,
     Lane,
-    changes,
     choose_pair,
     differences,
-    line_data,
     overlap,
+    show_lines,
 )
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.sidebar import DIALOG, LOOK, MORE_METRICS
@@ -91,47 +88,19 @@ def show(page: str, lanes: tuple[Lane, ...], write: Callable[[], None]) -> Calla
             show_lines(page, lanes, turn)
         if pair is not None:
             with difference:
-                show_difference(page, *pair, turn)
+                show_difference(*pair, turn)
         write()
 
     return following
 
 
-def show_lines(page: str, lanes: tuple[Lane, ...], turn: int) -> None:
-    """Show the metrics over the turns, a line for each run."""
-    by_lane = [lane.run.metrics for lane in lanes]
-    spec = lines_spec(
-        lanes[0].run.dialogs.turns,
-        tuple(lane.label for lane in lanes),
-        lanes[-1].name == FORK,
-        # An axis begins at the lowest value of any lane.
-        tuple(min(same, key=lambda line: line.low) for same in zip(*by_lane, strict=True)),
-        page_theme(),
-    )
-    chart = with_data(spec, {**line_data(lanes), "cursor": cursor_data(turn)})
-    alt = "Metrics over the turns, a line for each run; the table below has their figures"
-    downloads.show_chart(page, "metrics", chart, alt=alt)
-
-
-def show_difference(page: str, first: Lane, second: Lane, turn: int) -> None:
-    """Show where two runs diverge, and what only one of them keeps."""
+def show_difference(first: Lane, second: Lane, turn: int) -> None:
+    """Say where two runs diverge, and show what only one of them keeps."""
     shared = overlap(first.run, second.run)
-    parted = first_difference(shared)
     table = differences(first.run, second.run)
     table = table[table["turn"] == turn]
     with st.container(key="difference-words"):
         st.markdown(plain(_difference_words(first, second, turn, shared, table)))
-    chart = with_data(
-        overlap_spec(first.run.dialogs.turns, page_theme()),
-        {
-            "overlap": placed(shared),
-            "changes": changes(first.run),
-            "parting": placed(pd.DataFrame({"turn": [] if parted is None else [parted]})),
-            "cursor": cursor_data(turn),
-        },
-    )
-    alt = "Share of entries that both caches hold, over the turns"
-    downloads.show_chart(page, "overlap", chart, alt=alt)
     show_grid(_columns(table, first, second), "Entries that only one of the two keeps")
     st.caption(
         plain(
@@ -188,10 +157,8 @@ def _words(column: pd.Series, form: str) -> list[str]:
     return ["–" if pd.isna(value) else f"{value:{form}}" for value in column]
 
 
-def show_downloads(
-    page: str, lanes: tuple[Lane, ...], *, pictures: bool = True, uploaded: bool = False
-) -> None:
-    """Offer the comparison as one table, and its charts if there are `pictures`."""
+def show_downloads(page: str, lanes: tuple[Lane, ...], *, uploaded: bool = False) -> None:
+    """Offer the comparison as one table and as a scene."""
     with st.popover("Download", icon=":material/download:"):
         downloads.show_address(uploaded)
         rows = [lane.run for lane in beside(lanes)]
@@ -202,9 +169,6 @@ def show_downloads(
             st.caption(plain(lanes[0].run.long_note(FILE)))
         else:
             downloads.download_files(page, lambda: {FILE: csv_text(_entries(lanes))}, [FILE])
-        if pictures:
-            names = ["metrics"] if lanes[0].run.long else ["metrics", "overlap"]
-            downloads.download_pictures(page, downloads.shown_charts(page), names)
 
 
 def _entries(lanes: Sequence[Lane]) -> pd.DataFrame:

@@ -55,7 +55,7 @@ def show_controls(page: str, lanes: Sequence[Lane]) -> None:
         with right:
             changed = replace(BUDGET_HERE, help=help, default=origin.run.budget)
             budget = fields.number(place, changed)
-        policy = edit_policy(place, origin.run.trace.policy, columns=3)
+        policy = edit_policy(place, origin.run.trace.policy)
         left, right = st.columns(2, vertical_alignment="bottom")
         with left:
             entry = fields.segments(

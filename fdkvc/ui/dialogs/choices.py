@@ -2,7 +2,7 @@
 
 import gc
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -21,7 +21,6 @@ from fdkvc.limits import (
     MAX_DIALOG_CHARACTERS,
     MAX_DIALOGS,
     MAX_JOINT_ENTRIES,
-    MAX_SEARCHED_CHARACTERS,
     MAX_SHOWN_BUDGET,
     MAX_SHOWN_HEADS,
     MAX_UPLOAD_MEGABYTES,
@@ -29,8 +28,6 @@ from fdkvc.limits import (
 from fdkvc.parameters import Field
 from fdkvc.policies import JUDGED, read_policy
 from fdkvc.policies import POLICIES as EVERY
-from fdkvc.run.evidence import lost_turns
-from fdkvc.run.simulate import simulate
 from fdkvc.ui.dialogs import files
 from fdkvc.ui.dialogs.vectors import KV_HEAD, LAYERS, VECTORS, Vectors, choose_vectors
 from fdkvc.ui.kit import fields
@@ -106,13 +103,6 @@ WHOSE = Field(
     default="",
     read=read_lane,
 )
-SECTION = Field(
-    "Section",
-    "",
-    name="section",
-    default="evidence",
-    choices={"evidence": "Evidence", "heads": "Heads"},
-)
 VIEW = Field(
     "View",
     "",
@@ -143,15 +133,14 @@ PLACED = (
 
 FIELDS = (
     *(FILE, DIGEST, CALLS, TOOLS, *PLACED, BUDGET, POLICIES, WHOSE),
-    *(VIEW, ORDER, HUES, SECTION, *PAIR, MORE_METRICS, SHAPE, TARGET, COMPARED),
+    *(VIEW, ORDER, HUES, *PAIR, MORE_METRICS, SHAPE, TARGET, COMPARED),
 )
 """Every field of the page."""
 
 
 def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     """Apply a link to the page; return a sentence for each part that is not allowed."""
-    before_1_2 = "section", "all"  # what the card now shows
-    kept = {name: text for name, text in link.items() if (name, text) != before_1_2}
+    kept = {name: text for name, text in link.items() if name != "section"}  # before 1.2
     wrong = fields.adopt_link(page, FIELDS, kept)
     if link:
         st.session_state[f"{page}/fitted"] = ""
@@ -180,8 +169,6 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen | None:
         file = choose_tools(page, file)
         warn_skipped(file)
         _fit_budget(page, file)
-        if st.session_state.pop(f"{page}/fresh", False):
-            hold(page, DIALOG, _first_failed(page, file))
         dialog = choose_transcript(page, file)
         way, schedule = _choose_topics(page, file, dialog)
         with st.spinner("Reading the dialog …", show_time=True):
@@ -288,14 +275,13 @@ def _read_upload(page: str, last: files.DialogFile | None) -> tuple[files.Dialog
 
 
 def keep_file(page: str, file: files.DialogFile) -> None:
-    """Keep a file for the page, and start with a failed call unless a link names a dialog."""
+    """Keep a file for the page, and start with its first dialog unless a link names one."""
     st.session_state[f"{page}/uploaded"] = key = (file.name, file.digest)
     files.UPLOADS.put(key, file)
     linked = held(page, DIGEST)
     if not (linked and file.digest.startswith(linked)):
         fields.reset(page, PLACED)
         st.session_state.pop(fields.key_of(page, TURN), None)
-        st.session_state[f"{page}/fresh"] = True
         st.session_state.pop(f"{page}/fitted", None)
     hold(page, DIGEST, file.digest[:DIGITS])
 
@@ -305,34 +291,6 @@ def _fit_budget(page: str, file: files.DialogFile) -> None:
     fitted, st.session_state[f"{page}/fitted"] = st.session_state.get(f"{page}/fitted"), file.digest
     if fitted not in ("", file.digest):
         hold(page, BUDGET, tenth_of(file.mean_words))
-
-
-def _first_failed(page: str, file: files.DialogFile) -> int:
-    """Return the first dialog with a call that fails under the policy shown, or else the first.
-
-    Among dialogs with calls, longer than the budget, up to `MAX_SEARCHED_CHARACTERS`; by the first
-    head alone.
-    """
-    policy = read_policy(held(page, WHOSE) or held(page, POLICIES)[-1])
-    budget, left = held(page, BUDGET), MAX_SEARCHED_CHARACTERS
-    if len(file.transcripts) == 1:
-        return 0
-    for place, transcript in enumerate(file.transcripts):
-        if not any(demand.kind == "call" for demand in transcript.demands):
-            continue
-        left -= sum(map(len, transcript.texts))
-        if left < 0:
-            break
-        recording = file.recording(place)
-        if recording.starts[-1] <= budget:
-            continue
-        head = recording.dialogs.row(0)
-        with suppress(ValueError):  # the page says why the policy cannot run
-            trace = simulate(policy, head, budget, entries=False, outputs_from=head.turns)
-            lost = zip(recording.evidence, lost_turns(trace, recording), strict=True)
-            if any(demand.kind == "call" and turn[0] >= 0 for (demand, _), turn in lost):
-                return place
-    return 0
 
 
 def warn_skipped(file: files.DialogFile) -> None:

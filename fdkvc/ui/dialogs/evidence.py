@@ -1,32 +1,24 @@
-"""Evidence: what later turns need, and which policies and heads still held it."""
+"""Evidence: what later turns need, and which policies still held it."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import streamlit as st
 
-from fdkvc.attention import Floats
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.transcripts import GIVEN_BY, SPAN_KINDS, Transcript
-from fdkvc.experiments.replay import default_heads
 from fdkvc.explain.notes import missing_value_notes
-from fdkvc.explain.tables import share_of_differences
-from fdkvc.policies import Policy
-from fdkvc.policies.together import Together
-from fdkvc.run.evidence import OLD, Demands, Evidence, demand_results, recall
+from fdkvc.run.evidence import OLD, Evidence
 from fdkvc.run.metrics import metrics_of
-from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Rule
-from fdkvc.ui.dialogs.choices import Chosen
 from fdkvc.ui.dialogs.transcript import DEMANDS, Outcome, demand_kind, verdicts
 from fdkvc.ui.kit.fields import held, segments
 from fdkvc.ui.kit.frame import show_grid
 from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.lanes import Lane
-from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.sidebar import ENTRY, TURN
-from fdkvc.words import count, percent
+from fdkvc.words import count
 
 
 def show_headline(page: str, recording: Recording, lane: Lane) -> None:
@@ -86,9 +78,9 @@ def _by_rule(lane: Lane, lost: Outcome) -> str:
     return f", by the {rule.name}" if rule else ""
 
 
-def show_evidence(page: str, chosen: Chosen, lanes: Sequence[Lane]) -> None:
+def show_evidence(page: str, recording: Recording, lanes: Sequence[Lane]) -> None:
     """Show each policy's share of met demands, and its verdict on every demand."""
-    recording = chosen.head.recording
+    st.header("What later turns need", anchor=False)
     missing = recording.transcript.missing
     present: set[str] = {demand.kind for demand, _ in recording.evidence}
     kinds = {kind: f"{name.capitalize()}s" for kind, name in DEMANDS.items() if kind in present}
@@ -160,69 +152,3 @@ def _demands(
             for lane, column in zip(lanes, zip(*rows, strict=True), strict=False)
         },
     }
-
-
-# ------------------------------------------------------------------------------- head by head
-
-
-def show_heads(chosen: Chosen, lanes: Sequence[Lane], lane: Lane) -> None:
-    """Show for each policy what deciding together changes, and one policy head by head."""
-    recording = chosen.head.recording
-    if len(recording.heads) == 1:
-        st.info("This dialog has one head. Traces from `python -m fdkvc capture` have several.")
-        return
-    kind, name = demand_kind(recording)
-    met = f"{name} evidence held"
-
-    def both_ways(together: int) -> list[tuple[Floats, Floats, Floats]]:
-        policies = (shown.run.trace.policy for shown in lanes)
-        run = (_both_ways(policy, recording, chosen.budget, kind, together) for policy in policies)
-        return [*run]
-
-    ways = both_ways(len(recording.heads))
-    columns = {
-        "policy": [shown.label for shown in lanes],
-        f"{met}, each head by itself": [_percent(alone.mean()) for alone, _, _ in ways],
-        "range over heads": [
-            f"{_percent(alone.min())} to {_percent(alone.max())}" for alone, _, _ in ways
-        ],
-        f"{met}, together": [_percent(joined.mean()) for _, joined, _ in ways],
-        "entries that differ": [_percent(differ.mean()) for _, _, differ in ways],
-    }
-    if default_heads(recording) == "kv":
-        shared = both_ways(recording.groups[0])
-        columns[f"{met}, heads that share keys together"] = [
-            _percent(joined.mean()) for _, joined, _ in shared
-        ]
-    show_grid(columns, "Each policy, each head by itself and all together")
-    st.caption(
-        "Together: entries are ranked by their mean score over the heads, so all heads keep the "
-        "same tokens. Entries that differ: of the entries that a head keeps in either case, the "
-        "share that it keeps in only one, averaged over turns and heads."
-    )
-    st.header(plain(f"{lane.label}, head by head"), anchor=False)
-    alone, _, differ = ways[lanes.index(lane)]
-    heads = {
-        "head": [f"head {head}" for head in recording.heads],
-        f"{met}, by itself": [*map(_percent, alone)],
-        "entries that differ": [*map(_percent, differ)],
-    }
-    show_grid(heads, f"The heads under {lane.label}")
-
-
-@cached
-def _both_ways(
-    policy: Policy, recording: Recording, budget: int, kind: str, together: int
-) -> tuple[Floats, Floats, Floats]:
-    """Return each head's recall, alone and together, and the share of entries that differ."""
-    dialogs = recording.dialogs
-    alone, joined = (
-        simulate(deciding, dialogs, budget, entries=False, outputs_from=dialogs.turns)
-        for deciding in (policy, Together(policy, together))
-    )
-    shares = [recall(demand_results(trace, recording), Demands(kind)) for trace in (alone, joined)]
-    return shares[0], shares[1], share_of_differences(alone, joined).mean(axis=1)
-
-
-def _percent(share: float) -> str:
-    return "–" if np.isnan(share) else percent(share)

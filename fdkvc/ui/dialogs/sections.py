@@ -1,16 +1,14 @@
-"""The stage in its views, and the sections below: evidence and heads."""
+"""The stage in its views, and its files."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import streamlit as st
 
 from fdkvc.ui.compare import scenes
-from fdkvc.ui.dialogs.choices import FIELDS, FILE, OWN, SECTION, Chosen
-from fdkvc.ui.dialogs.evidence import show_evidence, show_heads
+from fdkvc.ui.dialogs.choices import FIELDS, FILE, OWN, Chosen
 from fdkvc.ui.dialogs.transcript import show_transcript
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held
-from fdkvc.ui.kit.frame import open_section_of
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.sidebar import MOVING
@@ -38,13 +36,4 @@ def show_downloads(page: str, view: str, lanes: tuple[Lane, ...], lane: Lane) ->
     if view == "cache" and not lane.run.long:
         scene.show_downloads(page, lane.run, uploaded=uploaded)
     else:
-        scenes.show_downloads(page, lanes, pictures=view == "lanes", uploaded=uploaded)
-
-
-def open_section(page: str, chosen: Chosen, lanes: Sequence[Lane], lane: Lane) -> None:
-    """Show the open section."""
-    sections: dict[str, Callable[[], None]] = {
-        "evidence": lambda: show_evidence(page, chosen, lanes),
-        "heads": lambda: show_heads(chosen, lanes, lane),
-    }
-    open_section_of(page, SECTION, sections)
+        scenes.show_downloads(page, lanes, uploaded=uploaded)

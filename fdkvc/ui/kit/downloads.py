@@ -1,31 +1,21 @@
-"""Files to download, each made at the click: of a view, its charts and a run; and a run.json."""
+"""Files to download, each made at the click: of a view and of a run; charts; and a run.json."""
 
 import mimetypes
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import product
-from typing import Any, Literal
+from typing import Any
 
 import streamlit as st
 
-from fdkvc.charts.picture import picture
-from fdkvc.charts.sweep import PICK
-from fdkvc.charts.theme import Spec, Theme
+from fdkvc.charts.theme import Spec
 from fdkvc.files.export import as_zip
 from fdkvc.files.record import Record
 from fdkvc.kinds import read_run
 from fdkvc.kinds.base import Run
 from fdkvc.limits import MAX_RUN_JSON_BYTES
-from fdkvc.ui.kit.fields import pick
-from fdkvc.ui.kit.frame import page_theme
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import plain
-
-PICTURE_WIDTH = 720
-
-Kind = Literal["svg", "png"]
-KINDS: tuple[Kind, ...] = ("svg", "png")
 
 
 def show_address(uploaded: bool = False) -> None:
@@ -34,30 +24,9 @@ def show_address(uploaded: bool = False) -> None:
     st.caption(plain(f"The address of this page reopens exactly this view{once}."))
 
 
-def shown_charts(page: str) -> dict[str, Spec]:
-    """Return where a page keeps the charts that it shows, by name; the same in every run."""
-    charts: dict[str, Spec] = st.session_state.setdefault(f"{page}/charts", {})
-    return charts
-
-
 def show_chart(page: str, name: str, chart: Spec, **options: Any) -> None:
-    """Show a chart with its data, and store it for the pictures that are downloaded."""
-    shown_charts(page)[name] = chart
+    """Show a chart with its data, which its toolbar saves as a picture."""
     st.vega_lite_chart(chart, key=f"{page}/{name}", width="stretch", **options)
-
-
-def show_pickable(page: str, name: str, chart: Spec) -> None:
-    """Show a chart whose marks are settings; store which was clicked last, and on which chart.
-
-    The session holds them under ``page/picked`` and ``page/picked-on``.
-    """
-
-    def pick() -> None:
-        for clicked in st.session_state[f"{page}/{name}"].selection.get(PICK, []):
-            st.session_state[f"{page}/picked"] = clicked["setting"]
-            st.session_state[f"{page}/picked-on"] = name
-
-    show_chart(page, name, chart, on_select=pick)
 
 
 def offer_file(
@@ -106,32 +75,6 @@ def download_files(page: str, files: Callable[[], Mapping[str, str]], names: lis
     """Offer each of these files."""
     for name in names:
         offer_one(f"{page}/download/{name}", name, files, icon="table")
-
-
-def download_pictures(page: str, charts: Mapping[str, Spec], keys: Iterable[str]) -> None:
-    """Offer the charts of these keys as SVG and PNG, as they are at the click."""
-    theme = page_theme()
-    for key, kind in product(keys, KINDS):
-        name = f"{picture_name(key)}.{kind}"
-        draw = partial(_drawn, charts, key, theme, kind)
-        offer_file(f"{page}/download/{name}", name, draw, icon="image")
-
-
-def pictures(charts: Mapping[str, Spec], theme: Theme) -> dict[str, bytes]:
-    """Draw charts as SVG and PNG."""
-    return {
-        f"figures/{picture_name(key)}.{kind}": _drawn(charts, key, theme, kind)
-        for key, kind in product(charts, KINDS)
-    }
-
-
-def picture_name(key: str) -> str:
-    """Return the name of a chart's file."""
-    return key.rsplit("/", 1)[-1]
-
-
-def _drawn(charts: Mapping[str, Spec], key: str, theme: Theme, kind: Kind) -> bytes:
-    return picture(charts[key], theme, PICTURE_WIDTH, kind)
 
 
 # ------------------------------------------------------------------------------- runs
@@ -209,25 +152,11 @@ def report_button(page: str, report: Callable[[], str], what: str) -> None:
     )
 
 
-def show_files(
-    page: str, run: Run, names: Iterable[str], charts: Mapping[str, Spec], zip: str
-) -> None:
-    """Offer the files of a run of these names and charts: each, and all in one ZIP."""
-    theme = page_theme()
-    offer_zip(
-        f"{page}/zip",
-        zip,
-        lambda: {**files_of(run), **pictures(charts, theme)},
-        type="primary",
-        help="All files below, and the charts as SVG and PNG.",
-    )
+def show_files(page: str, run: Run, names: Iterable[str], zip: str) -> None:
+    """Offer the files of a run of these names: each, and all in one ZIP."""
+    offer_zip(f"{page}/zip", zip, partial(files_of, run), type="primary", help="All files below.")
     st.markdown("Numbers are not rounded, shares run from 0 to 1, and missing values are empty.")
     for name in names:
         with st.container(horizontal=True, vertical_alignment="center"):
             offer_one(f"{page}/file/{name}", name, partial(files_of, run), width=260)
             st.caption(plain(CONTENT[name]))
-    if charts:
-        names = {key: picture_name(key).replace("_", " ") for key in charts}
-        key = pick(f"{page}/figure", "Chart", names)
-        with st.container(horizontal=True):
-            download_pictures(page, charts, [key])

@@ -326,19 +326,6 @@ def _fitting(labels: Mapping[Any, str]) -> int:
     return max(160, 76 + 8 * max(map(len, labels.values())))
 
 
-def pick_two(
-    key: str, labels: Mapping[str, str], first: tuple[str, str], second: tuple[str, str]
-) -> tuple[str, str]:
-    """Show two selectboxes of which the second leaves out the choice of the first; return both.
-
-    `first` and `second` are the label of a box and its choice at first.
-    """
-    with st.container(horizontal=True):
-        chosen = pick(f"{key}/one", first[0], labels, first[1])
-        others = {name: label for name, label in labels.items() if name != chosen}
-        return chosen, pick(f"{key}/other", second[0], others, second[1])
-
-
 def segments(key: str, label: str, labels: Mapping[str, str], **looks: Any) -> str:
     """Show a row of buttons, of which one is chosen, first the first; return its key.
 

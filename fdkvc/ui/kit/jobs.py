@@ -135,11 +135,6 @@ class Jobs:
         same = (job for job in jobs if job.content == content and not job.cancelled.is_set())
         return next(same, None)
 
-    def drop(self, name: str) -> None:
-        """Remove a job."""
-        with self._lock:
-            self._jobs.pop(name, None)
-
     def _run(self, work: Work, job: Job) -> Any:
         began = perf_counter()
         result = work(on_progress=job.report, cancelled=job.cancelled)

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 import pandas as pd
 import streamlit as st
 
-from fdkvc.charts.timeline import placed
+from fdkvc.charts.theme import with_data
+from fdkvc.charts.timeline import cursor_data, lines_spec, placed
 from fdkvc.dialogs import DialogBatch
 from fdkvc.explain.tables import difference_table, overlap_table, topic_changes
 from fdkvc.limits import MAX_LANES
@@ -14,6 +15,8 @@ from fdkvc.parameters import Field
 from fdkvc.policies import Policy
 from fdkvc.stage.run import ChosenDialog, Run, build_run, continue_run
 from fdkvc.ui.kit import fields
+from fdkvc.ui.kit.downloads import show_chart
+from fdkvc.ui.kit.frame import page_theme
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.sidebar import read_name
 from fdkvc.ui.kit.variants import CHOSEN, choose_policies
@@ -126,3 +129,18 @@ def line_data(lanes: tuple[Lane, ...]) -> Mapping[str, pd.DataFrame]:
         for lane in lanes
     ]
     return {"lines": placed(pd.concat(rows, ignore_index=True)), "changes": changes(lanes[0].run)}
+
+
+def show_lines(page: str, lanes: tuple[Lane, ...], turn: int) -> None:
+    """Show the metrics over the turns, a line for each run."""
+    by_lane = [lane.run.metrics for lane in lanes]
+    spec = lines_spec(
+        lanes[0].run.dialogs.turns,
+        tuple(lane.label for lane in lanes),
+        lanes[-1].name == FORK,
+        # An axis begins at the lowest value of any lane.
+        tuple(min(same, key=lambda line: line.low) for same in zip(*by_lane, strict=True)),
+        page_theme(),
+    )
+    chart = with_data(spec, {**line_data(lanes), "cursor": cursor_data(turn)})
+    show_chart(page, "metrics", chart, alt="Metrics over the turns, a line for each run")

@@ -1,4 +1,4 @@
-"""The runs of a page: run its settings, find the runs that it has, name, compare and delete them.
+"""The runs of a page: run its settings, and find the runs that it has.
 
 Shipped results and those since the app started are shown as soon as a link, a reload, another tab
 or the sidebar has their settings.
@@ -10,46 +10,22 @@ from datetime import timedelta, timezone
 from functools import partial
 from typing import Any
 
-import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from fdkvc.files.record import version_words
 from fdkvc.files.shipped import papers_run
 from fdkvc.parameters import Field
-from fdkvc.policies import read_policy
-from fdkvc.replication.cells import scenario_label
-from fdkvc.replication.tables import runs_table, same_dialogs
-from fdkvc.run.metrics import late_metric
 from fdkvc.ui.kit import fields
-from fdkvc.ui.kit.downloads import offer_zip
-from fdkvc.ui.kit.fields import pick_two
 from fdkvc.ui.kit.jobs import Job
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.run_panel import job_key, run_panel, shared_jobs, shown_key
-from fdkvc.words import count, minus
 
 
 def finished_dialogs(run: Any) -> tuple[int, int]:
     """Return how many dialogs of each scenario have finished, and how many were requested."""
     benchmark = run.results.benchmark
     return min(run.results.dialogs(row.key) for row in benchmark.scenarios), benchmark.dialogs
-
-
-def show_benchmarks_compared(page: str, one: Any, other: Any) -> None:
-    """Show the differences of two runs of scenarios."""
-    table = runs_table(one.results, other.results)
-    if not same_dialogs(one.results, other.results):
-        st.info("These runs have different dialogs: compare runs of the same seed and world.")
-        return
-    if table.empty:
-        st.info("These runs have no scenario, policy and metric in common.")
-        return
-    st.markdown("Differences are paired over the dialogs that both runs finished.")
-    st.dataframe(compared(table), hide_index=True, key=f"{page}/runs-table", height="content")
-    tests = int(table.p_holm.notna().sum())
-    if tests:
-        st.caption(plain(f"95 % intervals; p is adjusted for {count(tests, 'test')} (Holm)."))
 
 
 @dataclass(frozen=True)
@@ -99,10 +75,6 @@ class Past:
         return f"{self.job.requested.astimezone(zone):%d %b %H:%M:%S}"
 
 
-def _title(page: str, name: str) -> str:
-    return f"{page}/runs/{name}"
-
-
 def open_run(kind: Kind, place: DeltaGenerator) -> Past | None:
     """Show the choices with the button that runs them; return the run to show.
 
@@ -149,12 +121,10 @@ def available_runs(kind: Kind) -> dict[str, Past]:
             done, requested = finished_dialogs(past.result)
             cancelled = f", cancelled after {done:,} of {requested:,} dialogs" * past.cancelled
             runs.append(replace(past, title=f"Run at {past.time}{cancelled}"))
-    for at, past in enumerate(runs):
-        described = kind.describe(past.settings)
-        usual = f"{past.title}: {described}"
-        title = st.session_state.setdefault(_title(kind.page, past.name), usual)
-        runs[at] = replace(past, title=title or described)
-    return {past.name: past for past in runs}
+    return {
+        past.name: replace(past, title=f"{past.title}: {kind.describe(past.settings)}")
+        for past in runs
+    }
 
 
 def _shipped(kind: Kind) -> dict[str, Past]:
@@ -192,71 +162,24 @@ def _warn_cancelled(finished: tuple[int, int], rest: str) -> None:
     st.warning(plain(words.strip()), icon=":material/cancel:")
 
 
-# ------------------------------------------------------------------------------- the list
-
-
 def _list(kind: Kind, every: Mapping[str, Past], shown: Past | None) -> None:
-    """List all runs, to show, name, download, compare and delete them."""
+    """Let a person choose which run is shown."""
+    key = f"{kind.page}/runs"
+    st.session_state[key] = shown and shown.name
     with st.popover(plain(f"Runs ({len(every)})"), icon=":material/history:"):
-        for past in every.values():
-            _row(kind, past, past is shown)
-        if len(every) > 1:
-            _compare(kind, every)
-
-
-def _row(kind: Kind, past: Past, is_shown: bool) -> None:
-    key = _title(kind.page, past.name)
-    st.text_input(plain(kind.describe(past.settings)), key=key, persist_state="session")
-    with st.container(horizontal=True, key=f"past-{past.name}"):
-        st.button(
-            "Shown" if is_shown else "Show",
-            key=f"{key}/show",
-            on_click=_show,
-            args=(kind, past),
-            disabled=is_shown,
-        )
-        offer_zip(f"{key}/zip", "fdkvc-run.zip", lambda: past.result.files, "Download")
-        st.button(
-            "Delete",
-            key=f"{key}/delete",
-            on_click=_delete,
-            args=(kind.page, past.name),
-            disabled=past.job is None,
-            icon=":material/delete:",
+        st.radio(
+            "Shown",
+            [*every],
+            index=None,
+            format_func=lambda name: plain(every[name].title),
+            key=key,
+            on_change=_show,
+            args=(kind, every),
         )
 
 
-def _show(kind: Kind, past: Past) -> None:
+def _show(kind: Kind, every: Mapping[str, Past]) -> None:
+    past = every[st.session_state[f"{kind.page}/runs"]]
     link = kind.link(past.settings)
     fields.adopt(kind.page, kind.link_fields(kind.page, link), link)
     st.session_state[shown_key(kind.page)] = past.name
-
-
-def _delete(page: str, name: str) -> None:
-    if st.session_state.get(shown_key(page)) == name:
-        del st.session_state[shown_key(page)]
-    shared_jobs().drop(name)
-
-
-@st.fragment
-def _compare(kind: Kind, every: Mapping[str, Past]) -> None:
-    titles = {name: past.title for name, past in every.items()}
-    last = list(titles)[-1]
-    pair = pick_two(f"{kind.page}/runs-pair", titles, ("Compare", last), ("with", ""))
-    show_benchmarks_compared(kind.page, *(every[name].result for name in pair))
-
-
-def compared(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the comparison of two runs as it is shown."""
-    return pd.DataFrame(
-        {
-            "scenario": table.scenario.map(scenario_label),
-            "policy": [read_policy(name).title for name in table.policy],
-            "metric": [late_metric(name).label for name in table.metric],
-            "difference (first − second)": table.words.map(minus),
-            "first": table.one.round(4),
-            "dialogs of the first": table.n_one,
-            "second": table.other.round(4),
-            "dialogs of the second": table.n_other,
-        }
-    )

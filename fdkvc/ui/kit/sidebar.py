@@ -8,7 +8,6 @@ from itertools import cycle
 from typing import Any
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from fdkvc.dialogs import DialogBatch
 from fdkvc.limits import MAX_SCHEDULE_TURNS
@@ -24,13 +23,12 @@ from fdkvc.policies import (
 )
 from fdkvc.policies.wrapper import Wrapper, inside
 from fdkvc.run.metrics import default_metrics, metrics_of
-from fdkvc.run.trace import Trace
 from fdkvc.stage.run import DialogChoice
 from fdkvc.synthetic.scenarios import SCENARIOS, Scenario, World, custom_scenario, scenario_named
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.words import count, listed, sentence
+from fdkvc.words import listed, sentence
 
 OWN = "own"
 SCENARIO = Field(
@@ -154,18 +152,17 @@ def choose_metrics(page: str) -> tuple[str, ...]:
         return fields.several(page, MORE_METRICS)
 
 
-def choose_policy(page: str) -> tuple[Policy, Mapping[str, DeltaGenerator]]:
-    """Show the controls of the policy; return it, and a place beside each rule's threshold."""
+def choose_policy(page: str) -> Policy:
+    """Show the controls of the policy, and return it."""
     _follow_lanes(page)
     policy = choose_around(page, read_policy(fields.choice(page, _policies(held(page, POLICY)))))
     for inner in reversed([*inside(policy)]):
         st.caption(plain(inner.idea))
     hyperparameters = policy.settings.values()
-    beside: Mapping[str, DeltaGenerator] = {}
     if hyperparameters:
         differ = st.empty()
         with st.expander("Hyperparameters", icon=":material/tune:"):
-            values, beside = choose_hyperparameters(page, hyperparameters)
+            values = choose_hyperparameters(page, hyperparameters)
             papers = policy.key in PAPER_POLICIES and any(field.paper for field in hyperparameters)
             changes = [
                 f"{field.title} {values[field.name]} instead of {field.default}"
@@ -184,7 +181,7 @@ def choose_policy(page: str) -> tuple[Policy, Mapping[str, DeltaGenerator]]:
             differ.caption(plain(sentence(listed(changes))))
         policy = policy.variant(**values)
     fields.share(POLICY.name, policy.name)
-    return policy, beside
+    return policy
 
 
 def _policies(name: str) -> Field:
@@ -260,29 +257,14 @@ def _policy_fields(page: str, link: Mapping[str, str] | None = None) -> list[Fie
     return [_policies(policy.name), around_of(policy), *whole.settings.values()]
 
 
-def choose_hyperparameters(
-    page: str, chosen: Iterable[Field], columns: int = 1
-) -> tuple[dict[str, Any], dict[str, DeltaGenerator]]:
-    """Show hyperparameters, first those that the paper varies.
-
-    Return their values by name, and a place beside the threshold of each eviction rule.
-    """
+def choose_hyperparameters(page: str, chosen: Iterable[Field], columns: int = 1) -> dict[str, Any]:
+    """Show hyperparameters, first those that the paper varies; return their values by name."""
     values: dict[str, Any] = {}
-    beside: dict[str, DeltaGenerator] = {}
     papers_first = sorted(chosen, key=lambda field: not field.paper)
     for place, field in zip(cycle(st.columns(columns)), papers_first, strict=False):
         with place:
             values[field.name] = fields.control(page, field)
-            if field.rule:
-                beside[field.rule] = st.empty()
-    return values, beside
-
-
-def show_rules(beside: Mapping[str, DeltaGenerator], trace: Trace) -> None:
-    """Say beside each rule's threshold how many entries it evicted in this run."""
-    for rule, place in beside.items():
-        evicted = count(int(trace.evicted[rule].sum()), "entry", "entries")
-        place.caption(plain(f"It evicted {evicted} in this run."))
+    return values
 
 
 def view_fields(page: str, link: Mapping[str, str] | None = None) -> list[Field]:

@@ -89,11 +89,13 @@ def _add_variant(page: str, field: Field) -> None:
     with st.popover("Add a variant …", icon=":material/tune:", width="stretch"):
         start = read_policy(chosen[-1]).core.key if chosen else next(iter(POLICIES))
         variant = edit_policy(f"{page}/variant", policy_named(start), field.choices)
-        variant = fields.text(
-            f"{page}/variant", LINE, lambda line: read_policy(line) if line.strip() else variant
-        )
+        line, add = st.columns([2, 1], vertical_alignment="bottom")
+        with line:
+            variant = fields.text(
+                f"{page}/variant", LINE, lambda line: read_policy(line) if line.strip() else variant
+            )
         present = variant.name in chosen
-        if st.button(
+        if add.button(
             plain(f"Add {variant.title}"),
             key=f"{page}/variant/add",
             disabled=present,
@@ -102,9 +104,7 @@ def _add_variant(page: str, field: Field) -> None:
             fields.hold_and_rerun(page, [(field, [*chosen, variant.name])])
 
 
-def edit_policy(
-    page: str, start: Policy, offered: Iterable[str] = CHOSEN.choices, columns: int = 2
-) -> Policy:
+def edit_policy(page: str, start: Policy, offered: Iterable[str] = CHOSEN.choices) -> Policy:
     """Show controls that change a policy, one of the offered, and its hyperparameters."""
     choices = {start.key: start.title, **{key: POLICIES[key] for key in offered}}
     left, right = st.columns(2)
@@ -112,5 +112,4 @@ def edit_policy(
         key = fields.choice(page, replace(POLICY, default=start.key, choices=choices))
     with right:
         base = choose_around(page, start if key == start.key else policy_named(key))
-    values, _ = choose_hyperparameters(page, base.settings.values(), columns)
-    return base.variant(**values)
+    return base.variant(**choose_hyperparameters(page, base.settings.values(), 3))

@@ -4,21 +4,17 @@ import math
 from collections.abc import Callable
 from html import escape
 
-import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from fdkvc.charts import timeline
-from fdkvc.charts.theme import with_data
 from fdkvc.charts.timeline import Line
 from fdkvc.explain.narrate import StepStory, headline, narrate
 from fdkvc.files.trace import trace_files
 from fdkvc.run.metrics import cache_bytes, default_metrics
 from fdkvc.stage.run import Run
 from fdkvc.ui.kit import downloads
-from fdkvc.ui.kit.frame import page_theme
 from fdkvc.ui.kit.glossary import show_glossary
-from fdkvc.ui.kit.lanes import changes
+from fdkvc.ui.kit.lanes import Lane, show_lines
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import Markdown
 from fdkvc.ui.stage.component import payload
@@ -44,7 +40,7 @@ def show(page: str, run: Run, write: Callable[[], None]) -> Callable[[], None]:
     def following() -> None:
         turn = stage.follow(page, run)
         above.html(figures(run, turn))
-        metrics(page, run, turn)
+        show_lines(page, _alone(run), turn)
         for place, description in zip(steps, _descriptions(run)[turn], strict=True):
             place.html(description)
         write()
@@ -56,20 +52,10 @@ def show(page: str, run: Run, write: Callable[[], None]) -> Callable[[], None]:
     return follow
 
 
-def metrics(page: str, run: Run, turn: int) -> None:
-    """Show the metrics over the turns, if the dialog has topics."""
-    if not run.metrics:
-        return
-    spec = timeline.metrics_spec(run.dialogs.turns, run.metrics, page_theme())
-    data = {"metrics": _metrics_data(run), "changes": changes(run)}
-    chart = with_data(spec, {**data, "cursor": timeline.cursor_data(turn)})
-    alt = "The metrics over the turns; the values of this turn are above"
-    downloads.show_chart(page, "metrics", chart, alt=alt)
-
-
 @cached
-def _metrics_data(run: Run) -> pd.DataFrame:
-    return timeline.metrics_data(run.turns, run.metrics)
+def _alone(run: Run) -> tuple[Lane]:
+    policy = run.trace.policy
+    return (Lane(policy.name, policy.title, policy.name, run),)
 
 
 def figures(run: Run, turn: int) -> str:
@@ -141,11 +127,10 @@ def _what_happened(story: StepStory) -> str:
 
 
 def show_downloads(page: str, run: Run, *, uploaded: bool = False) -> None:
-    """Offer the run as CSV, its chart as a picture and its scene."""
+    """Offer the run as CSV and as a scene."""
     with st.popover("Download", icon=":material/download:"):
         downloads.show_address(uploaded)
         title = f"{run.trace.policy.title} on {run.dialog.title}"
         save_scene(page, title, lambda: payload(run, ""), [run])
         parts = run.trace, run.dialogs, run.more, run.dialog.words
         downloads.download_files(page, lambda: trace_files(*parts), ["entries.csv", "turns.csv"])
-        downloads.download_pictures(page, downloads.shown_charts(page), ["metrics"])
