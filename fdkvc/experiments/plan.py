@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fdkvc.attention import TOLERANCE
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.transcripts import GIVEN_BY
 from fdkvc.experiments.arguments import AGE_LABELS, age_of
@@ -140,7 +141,7 @@ def smallest_budgets(plan: pd.DataFrame, targets: Sequence[float] = TARGETS) -> 
     for case, group in plan.groupby(["policy", "heads"], sort=False):
         ordered = group.sort_values("budget", ascending=False)
         for target in targets:
-            held = ordered[(ordered.recall >= target).cummin()]
+            held = ordered[(ordered.recall >= target - TOLERANCE).cummin()]
             last = dict(held.iloc[-1]) if len(held) else {}
             smallest = (float(last.get(name, "nan")) for name in ("budget", "bytes", "saved"))
             rows.append((*case, target, *smallest))

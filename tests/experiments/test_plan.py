@@ -82,6 +82,13 @@ def test_the_smallest_budget_holds_there_and_at_all_larger_ones() -> None:
     assert "200 entries, 410 kB" in text
 
 
+def test_a_recall_that_is_the_target_but_for_rounding_reaches_it() -> None:
+    plan = plan_table(SETTINGS, replayed(), TOKENS, SHAPE)
+    plan = plan.assign(recall=float(np.float32(0.95)))
+    assert plan.recall.max() < 0.95
+    assert (smallest_budgets(plan, (0.95,)).budget == 100).all()
+
+
 def arguments(**lost: int) -> pd.DataFrame:
     """Return 10 arguments of each policy at 200 entries, of which some are lost."""
     rows = [

@@ -590,14 +590,15 @@ def test_a_model_checks_the_verdict_in_the_background(monkeypatch: pytest.Monkey
     for module in (verdict_page, replay_page):
         monkeypatch.setattr(module, "CHECKED_WITH", str(BUNDLED))
     app = card(open_page("dialogs", file="dialogues"))
-    check: Any = shared_jobs().find(app.session_state["dialogs/check"])
+    checks = verdict_page._checks()
+    check: Any = checks.find(app.session_state["dialogs/check"])
     sentence = check.future.result(SECONDS).sentence
     assert sentence.startswith("Checked with bundled on 2 dialogs")
     settled(app.run())
     assert plain(sentence) in words_of(app)
     assert any("--model" in each.value for each in app.code)
     settled(app.selectbox(key="dialogs/target").set_value("90").run())
-    other: Any = shared_jobs().find(app.session_state["dialogs/check"])
+    other: Any = checks.find(app.session_state["dialogs/check"])
     done: Any = shared_jobs().find(app.session_state["dialogs/verdict"])
     found = done.result.verdict(SHAPES[SHAPE.default], 0.9)
     assert (other.content.policy, other.content.budget) == (found.policy, found.budget)

@@ -43,7 +43,7 @@ from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import offer_zip, report_button, show_chart
 from fdkvc.ui.kit.fields import held, pick, problems
 from fdkvc.ui.kit.frame import page_theme, panel, show_grid, side_by_side
-from fdkvc.ui.kit.jobs import Job
+from fdkvc.ui.kit.jobs import Job, Jobs
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.run_panel import POLL_SECONDS, shared_jobs, standing
@@ -65,9 +65,13 @@ def show_verdict(page: str, chosen: Chosen) -> None:
             larger = int(held(page, LARGER))
             run = _run(chosen.file, compared, larger, chosen.vectors, heads)
             run = replace(run, first=dialog)
-            job = _job(page, "verdict", run, judge_file)
+            job = _job(f"{page}/verdict", shared_jobs(), run, judge_file)
             check = None
-            if job.result is not None:
+            if job.result is None:
+                _cancel_other(
+                    f"{page}/check", _checks()
+                )  # of another file, which would slow this one down
+            else:
                 found = _verdict(job.result, shape, target)
                 check = _check(page, job.result, found)
                 planned = replace(job.result, shape=shape, target=target)
@@ -83,15 +87,26 @@ def show_verdict(page: str, chosen: Chosen) -> None:
         st.fragment(run_every=POLL_SECONDS if under_way else None)(draw)()
 
 
-def _job(page: str, name: str, content: Hashable, work: Callable[..., object]) -> Job:
+@st.cache_resource(show_spinner=False)
+def _checks() -> Jobs:
+    """Return the checks of this process, one at a time, for which no verdict waits."""
+    return Jobs(running=1)
+
+
+def _job(key: str, jobs: Jobs, content: Hashable, work: Callable[..., object]) -> Job:
     """Return the job of this content, started if need be; cancel the session's one before it."""
-    key, jobs = f"{page}/{name}", shared_jobs()
-    job = jobs.of(content) or jobs.start(partial(work, content), content)
+    job = jobs.of(content)
+    _cancel_other(key, jobs, job)
+    job = job or jobs.start(partial(work, content), content)
+    st.session_state[key] = job.name
+    return job
+
+
+def _cancel_other(key: str, jobs: Jobs, job: Job | None = None) -> None:
+    """Cancel the job that the session holds under a key, unless it is this one or has ended."""
     before = jobs.find(st.session_state.get(key))
     if before is not None and before is not job and not before.finished:
         before.cancel()
-    st.session_state[key] = job.name
-    return job
 
 
 def _check(page: str, done: Replayed, found: Verdict) -> Job | None:
@@ -101,7 +116,7 @@ def _check(page: str, done: Replayed, found: Verdict) -> Job | None:
     except ValueError:
         return None
     check = FileCheck(done.file.key, found.policy, found.budget, found, done.tokens, done.file)
-    return _job(page, "check", check, check_file) if found.policy else None
+    return _job(f"{page}/check", _checks(), check, check_file) if found.policy else None
 
 
 def _choose_shape(page: str) -> tuple[str, ModelShape]:
