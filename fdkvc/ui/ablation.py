@@ -279,7 +279,7 @@ def _reach(name: str, ends: tuple[float, float]) -> str:
 
 def _panels(page: str, kind: str, sweep: Sweep, table: pd.DataFrame) -> None:
     swept = table[table.swept]
-    with side_by_side(kind):
+    with side_by_side(kind) if len(sweep.axes) == 1 else st.container():
         for metric, rows in swept.groupby("metric", sort=False):
             with panel(f"{kind}-{metric}"):
                 if len(sweep.axes) == 1:

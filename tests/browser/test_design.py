@@ -114,6 +114,7 @@ def test_a_run_and_its_first_claim_are_on_the_first_screen(page: Page) -> None:
     variant = page.get_by_test_id("stPopoverBody")
     expect(variant.get_by_role("button", name="Add FD-KVC")).to_be_visible()
     assert variant.evaluate(BELOW_SCREEN) <= 0
+    assert variant.evaluate("(box) => box.scrollHeight - box.clientHeight") <= 0
     assert variant.evaluate("(box) => box.getBoundingClientRect().top") >= 0
 
 

@@ -225,6 +225,12 @@ def running(page: str, field: Field) -> Any:
 def number(page: str, field: Field) -> Any:
     """Show a number field with its range, and return its value."""
     key, value = key_of(page, field), held(page, field)
+    help, tried = f"{field.help} Allowed: {field.allowed(field.kind)}.", ""
+    if field.paper:
+        low, high = field.paper
+        digits = max(len(f"{end:g}".partition(".")[2]) for end in field.paper)
+        tried = f"The FD-KVC paper tried {low:.{digits}f} to {high:.{digits}f}"
+        help += f" {tried}."
     # Never as a whole number: of one, the browser would read no more than its first digits, and
     # 1e9 would be 1.
     if value is not None and type(st.session_state.get(key)) is not float:
@@ -234,19 +240,15 @@ def number(page: str, field: Field) -> Any:
         key=key,
         step=1.0 if field.kind is int else 0.01,
         format="%g",
-        help=plain(f"{field.help} Allowed: {field.allowed(field.kind)}."),
+        help=plain(help),
         persist_state="session",
     )
     value = settle(page, field, held(page, field), field.check)
     notes = []
     if value != field.default:
         notes.append(Markdown(":orange[● changed from {:g}]").format(field.default))
-    if field.paper:
-        low, high = field.paper
-        digits = max(len(f"{end:g}".partition(".")[2]) for end in field.paper)
-        tried = plain(f"The FD-KVC paper tried {low:.{digits}f} to {high:.{digits}f}")
-        inside = low <= value <= high
-        notes.append(tried if inside else Markdown(":orange[{}: outside]").format(tried))
+    if field.paper and not low <= value <= high:
+        notes.append(Markdown(":orange[{}: outside]").format(tried))
     if notes:
         st.caption(Markdown(" · ").join(notes))
     return value
