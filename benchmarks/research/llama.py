@@ -10,7 +10,7 @@ Then both engines read some of them, and are compared. Writes tables to OUT, and
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,15 +21,16 @@ from benchmarks import options
 from benchmarks.research.judged import METRICS, MODEL, drawn
 from fdkvc.corpora.formats import read_transcripts
 from fdkvc.corpora.transcripts import Transcript
-from fdkvc.experiments.answers import CUT_TEXT, MEASURED, Answers, run_answers
+from fdkvc.experiments.answers import MEASURED, Answers, Cut, run_answers
 from fdkvc.experiments.finished import Finished
 from fdkvc.experiments.summary import mean_table, paired_differences
 from fdkvc.grid import figures, pivot
-from fdkvc.live.llama_model import CutLlamaCache, LlamaModel, load_llama
+from fdkvc.live.llama_model import LlamaModel, load_llama
 from fdkvc.lm.head_recordings import encode_dialog
 from fdkvc.lm.language_model import shared_language_model
 from fdkvc.lm.losses import losses
 from fdkvc.lm.text_cache import read
+from fdkvc.lm.tokens import Tokens
 from fdkvc.policies import read_policy
 
 CLOSED_UP = ("shift", "shift keep=4", "sinks(surprisal)", "sinks(learned)")
@@ -66,43 +67,27 @@ PARTS = {
 ENGINES = Part(SGD, 128, 3, 5)
 
 
-class Truncated(CutLlamaCache):
-    """Whole oldest messages are dropped, and what is left is read again after the system prompt.
+def newest_messages(
+    tokens: Tokens, ids: Sequence[int], ends: Sequence[int], budget: int
+) -> Sequence[int]:
+    """Return the system prompt of a text and its newest whole messages, as far as they fit.
 
-    A message that does not fit is cut, and so is a system prompt that leaves no room.
+    A newest message that does not fit is cut, and a system prompt that leaves no room goes.
     """
-
-    def __init__(self, decoder: LlamaModel, budget: int) -> None:
-        super().__init__(decoder, decoder.full().text, budget)
-        self.ends: list[int] = []
-        self.first = 0  # of the oldest message that is left
-
-    def end_turn(self) -> None:
-        """End the turn: drop messages until the rest fits."""
-        self.text.end_turn()
-        self.ends.append(self.count)
-        tokens = self.decoder.tokens
-        ends = {tokens.kinds["system"]: self.ends[0], tokens.prompt: len(tokens.prompt)}
-        starts = [end for mark, end in ends.items() if tuple(self.ids[: len(mark)]) == mark]
-        start = starts[-1] if starts and starts[-1] < self.budget else 0  # after the system prompt
-        fits = (end for end in (start, *self.ends) if start + self.count - end <= self.budget)
-        first = next(fits)
-        if first == self.count:
-            first = self.count - self.budget + start
-        if first > max(self.first, start):
-            self.first = first
-            self.text = self.decoder.full().text
-            self.text.read([*self.ids[:start], *self.ids[first:]], last=0)
-            self.text.end_turn()
+    prompts = {tokens.kinds["system"]: ends[0], tokens.prompt: len(tokens.prompt)}
+    found = [end for mark, end in prompts.items() if tuple(ids[: len(mark)]) == mark]
+    start = found[-1] if found and found[-1] < budget else 0
+    fits = (end for end in ends if start <= end < len(ids) and start + len(ids) - end <= budget)
+    return [*ids[:start], *ids[next(fits, len(ids) - budget + start) :]]
 
 
-@dataclass(frozen=True, eq=False)
-class Truncating(LlamaModel):
-    """A model whose text is truncated as in most programs, instead of cut anywhere."""
+class Truncation(Answers):
+    """Answers with one control: the oldest messages are dropped, and the rest is read again."""
 
-    def cut_text(self, budget: int) -> Truncated:
-        """Return the cache of a new text that drops the oldest messages."""
-        return Truncated(self, budget)
+    @property
+    def controls(self) -> Mapping[str, Cut]:
+        """That control."""
+        return {TRUNCATION: newest_messages} if self.cut_text else {}
 
 
 def conversations(part: Part, data: Path) -> list[Transcript]:
@@ -121,14 +106,14 @@ def measured(model: LlamaModel, part: Part, data: Path, out: Path) -> pd.DataFra
             closed = positions == "closed up"
             engine = replace(model, positions="slots" if closed else "kept")
             chosen = tuple(map(read_policy, policies))
-            settings = Answers(chosen, (part.context,), cut_text=closed, decides="model")
+            settings = Truncation(chosen, (part.context,), cut_text=closed, decides="model")
             finished = Finished(file, f"{part} {positions}")
             transcripts = conversations(part, data)
             scores = run_answers(settings, engine, transcripts, workers=1, finished=finished)
             scores.answers.to_csv(file, index=False)
             finished.remove()
         rows = pd.read_csv(file)
-        named = {name: f"{name}, {positions}" for name in policies} | {CUT_TEXT: TRUNCATION}
+        named = {name: f"{name}, {positions}" for name in policies}
         tables.append(rows[rows.metric.isin(METRICS)].replace({"policy": named}))
     tables[1] = tables[1][tables[1].policy != "full"]
     return pd.concat(tables)
@@ -163,11 +148,10 @@ def main() -> None:
     """Measure what is not there yet, and print all."""
     asked = options(__doc__, "data", "out")
     asked.out.mkdir(parents=True, exist_ok=True)
-    loaded = load_llama(MODEL, n_threads=1, n_threads_batch=1)
-    model = Truncating(**vars(loaded))
+    model = load_llama(MODEL, n_threads=1, n_threads_batch=1)
     file = asked.out / "engines.csv"
     if not file.exists():
-        pd.DataFrame(engine_rows(loaded, asked.data), columns=MEASURED).to_csv(file, index=False)
+        pd.DataFrame(engine_rows(model, asked.data), columns=MEASURED).to_csv(file, index=False)
     same = (between := pd.read_csv(file)).metric == SAME
     print(between[same].groupby("policy").value.mean().to_string())
     tables, changes = [], []

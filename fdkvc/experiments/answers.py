@@ -8,7 +8,7 @@ and the same call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import compress, pairwise
@@ -42,7 +42,7 @@ from fdkvc.lm.head_recordings import encode_dialog
 from fdkvc.lm.language_model import AnyModel
 from fdkvc.lm.losses import losses
 from fdkvc.lm.text_cache import ModelCache, TextCache, read
-from fdkvc.lm.tokens import EncodedPassage
+from fdkvc.lm.tokens import EncodedPassage, Tokens
 from fdkvc.parameters import BUDGET, check_parameter, option
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.run.evidence import AGES
@@ -53,6 +53,9 @@ FULL = "full"
 
 CUT_TEXT = "cut-text"
 """The control that rereads the last tokens after every turn."""
+
+Cut = Callable[[Tokens, Sequence[int], Sequence[int], int], Sequence[int]]
+"""Takes a tokenizer, a text, the ends of its turns and a budget; returns what is read again."""
 
 CHUNK = 4
 """Dialogs of one job of a worker."""
@@ -107,7 +110,7 @@ class Answers:
         DECIDES.check(self.decides, "decides")
         if self.every is not None:
             check_parameter("every", EVERY, self.every, int)
-        if not (self.budgets and (self.policies or self.cut_text)):
+        if not (self.budgets and (self.policies or self.controls)):
             raise ValueError("answers need at least one policy and one budget")
         check_different("policy", self.names)
         check_different("budget", list(map(str, self.budgets)))
@@ -116,7 +119,12 @@ class Answers:
     def names(self) -> list[str]:
         """The policies and controls, the full cache first."""
         names = [policy.name for policy in self.policies if policy.name != FULL]
-        return [FULL, *names, *([CUT_TEXT] if self.cut_text else [])]
+        return [FULL, *names, *self.controls]
+
+    @property
+    def controls(self) -> Mapping[str, Cut]:
+        """What reads a part of the text again after every turn that exceeds the budget."""
+        return {CUT_TEXT: lambda tokens, ids, ends, n: ids[-n:]} if self.cut_text else {}
 
     def caches(self, model: AnyModel) -> dict[tuple[str, int], ModelCache]:
         """Return a new cache by policy and budget; first the full one, under the first budget."""
@@ -125,8 +133,7 @@ class Answers:
             for policy in self.policies:
                 if policy.name != FULL:
                     caches[policy.name, budget] = model.evicting(policy, budget, self.decides)
-            if self.cut_text:
-                caches[CUT_TEXT, budget] = model.cut_text(budget)
+            caches |= {(name, budget): model.full() for name in self.controls}
         return caches
 
 
@@ -208,7 +215,7 @@ def _read(
     for cache in caches.values():
         if isinstance(cache, TextCache):
             cache.reserve(len(model.tokens.first) + sum(len(passage.ids) for passage in passages))
-    reader = _Reader(settings, model, transcript, list(caches.values()))
+    reader = _Reader(settings, model, transcript, caches)
     for passage in passages:
         reader.read_passage(passage)
         on_read(len(passage.ids), passage is passages[-1])
@@ -251,9 +258,12 @@ class _Reader:
         settings: Answers,
         model: AnyModel,
         transcript: Transcript,
-        caches: list[ModelCache],
+        caches: Mapping[tuple[str, int], ModelCache],
     ) -> None:
-        self.settings, self.model, self.caches = settings, model, caches
+        self.settings, self.model, self.caches = settings, model, [*caches.values()]
+        named = [(settings.controls.get(name), budget) for name, budget in caches]
+        self.cuts = [(at, cut, budget) for at, (cut, budget) in enumerate(named) if cut]
+        self.ends: list[int] = []  # tokens at the end of each turn
         self.transcript = transcript
         self.scores: list[tuple[Floats, Floats, Bools]] = []  # nats, KL and same best token (C, n)
         self.ages: list[NDArray[np.intp]] = []  # of values (n,), see `_ages`
@@ -265,7 +275,7 @@ class _Reader:
         self._next: Floats | None = None  # logits of the next token (R, 1, V)
         self._row = np.arange(len(caches))  # that of each cache in these (C,)
         if model.tokens.first:
-            self._next = read(caches, model.tokens.first, last=1)
+            self._next = read(self.caches, model.tokens.first, last=1)
 
     def read_passage(self, passage: EncodedPassage) -> None:
         """Read a passage as a turn; before a call's turn ends, see what would be written."""
@@ -295,8 +305,20 @@ class _Reader:
             exact = np.asarray((likeliest == rest).all(axis=1))
             others = [cache for cache, right in zip(before, exact, strict=True) if not right]
             self._grade(passage, start, others, exact)
+        self._end_turn()
+
+    def _end_turn(self) -> None:
+        """End the turn: policies evict, and controls read again."""
         for cache in self.caches:
             cache.end_turn()
+        ids = self.caches[0].ids
+        self.ends.append(len(ids))
+        for at, cut, budget in self.cuts:
+            kept = cut(self.model.tokens, ids, self.ends, budget) if len(ids) > budget else ids
+            if [*kept] != self.caches[at].ids:
+                self.caches[at] = self.model.full()
+                read([self.caches[at]], kept, last=0)
+                self.caches[at].end_turn()
 
     def _read(self, ids: NDArray[np.intp]) -> tuple[Floats | None, Floats]:
         """Return the logits of the first token (R, 1, V), if any, and after each (R, n, V).
@@ -304,7 +326,8 @@ class _Reader:
         Caches that have evicted nothing share the row of the full one, which is read for them.
         """
         full, *others = self.caches
-        whole: list[Any] = [cache for cache in others if getattr(cache, "whole", False)]
+        same = [cache for cache in others if cache.count == full.count]
+        whole: list[Any] = [cache for cache in same if getattr(cache, "whole", False)]
         alone = [cache not in whole for cache in self.caches]
         logits = read([*compress(self.caches, alone)], ids)
         for cache in whole:
@@ -325,8 +348,7 @@ class _Reader:
         bounds = sorted({0, size, *range(at_once, size, at_once), *stops})
         for first, end in pairwise(bounds):
             if first in stops:
-                for cache in self.caches:
-                    cache.end_turn()
+                self._end_turn()
             yield first, end
 
     def _score(self, logits: Floats, targets: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -380,9 +402,11 @@ class _Reader:
         """Yield the call that each cache writes in place of a passage from token `start` on."""
         tokens, places = self.model.tokens, self.model.decoder.shape.positions - start
         most = min(len(passage.ids) + EXTRA_TOKENS, places) - len(tokens.marks["call"])
+        every = self.settings.every
+        back = len(passage.ids) if every is None else 0  # a control holds fewer tokens
         for first in range(0, len(caches), WRITERS_AT_ONCE):
-            some = [cache.fork(start) for cache in caches[first : first + WRITERS_AT_ONCE]]
-            every = self.settings.every
+            writers = caches[first : first + WRITERS_AT_ONCE]
+            some = [cache.fork(cache.count - back) for cache in writers]
             yield from generate_passages(tokens, some, "call", most=most, every=every)
 
     def measures(self, at: int) -> dict[str, tuple[float, int]]:

@@ -83,10 +83,6 @@ class LlamaModel:
             )
         return LlamaCache(self, text)
 
-    def cut_text(self, budget: int) -> LlamaCache:
-        """Return the cache of a new text that rereads the last tokens after every turn."""
-        return CutLlamaCache(self, self.full().text, budget)
-
 
 class LlamaCache:
     """The cache of a text in llama.cpp; implements `fdkvc.lm.text_cache.ModelCache`."""
@@ -121,22 +117,6 @@ class LlamaCache:
         vars(other).update(vars(self), text=self.text.fork(), ids=self.ids[:count])
         other.text.go_back(self.count if count is None else count)
         return other
-
-
-class CutLlamaCache(LlamaCache):
-    """A cache that rereads the last `budget` tokens of the text after every turn."""
-
-    def __init__(self, decoder: LlamaModel, text: LlamaText, budget: int) -> None:
-        super().__init__(decoder, text)
-        self.budget = budget
-
-    def end_turn(self) -> None:
-        """End the turn: once the text exceeds the budget, the last tokens are read again."""
-        super().end_turn()
-        if self.count > self.budget:
-            self.text = self.decoder.full().text
-            self.text.read(self.ids[-self.budget :], last=0)
-            self.text.end_turn()
 
 
 def load_llama(

@@ -103,10 +103,6 @@ class LiveModel:
         cache = self._cache(policy, budget, decides=decides, record=record)
         return LiveTextCache(self, cache)
 
-    def cut_text(self, budget: int) -> LiveTextCache:
-        """Return the cache of a new text that rereads the last tokens after every turn."""
-        return CutTextCache(self, self._cache(policy_named("full"), 1), budget)
-
     def _cache(self, policy: Policy, budget: int, **how: Any) -> PolicyCache:
         how |= {"positions": self.positions, "tokenizer": self.tokens}
         return PolicyCache(policy, budget, self.model, by_itself=False, **how)
@@ -144,21 +140,6 @@ class LiveTextCache:
         other.cache = (cache if count == began else self.cache).fork()
         other.ids = self.ids[:count]
         return other
-
-
-class CutTextCache(LiveTextCache):
-    """A cache that rereads the last `budget` tokens of the text after every turn."""
-
-    def __init__(self, decoder: LiveModel, cache: PolicyCache, budget: int) -> None:
-        super().__init__(decoder, cache, evicts=False)
-        self.budget, self._new = budget, cache.fork()
-
-    def end_turn(self) -> None:
-        """End the turn: once the text exceeds the budget, a new cache reads the last tokens."""
-        if self.count > self.budget:
-            self.cache = self._new.fork()
-            self.decoder.read(np.array([self.ids[-self.budget :]]), [self], last=0)
-        super().end_turn()
 
 
 def load_live(folder: str | Path, *, positions: str = POSITIONS.default) -> LiveModel:

@@ -23,7 +23,6 @@ from fdkvc.lm import BUNDLED
 from fdkvc.lm.decoder import Decoder, Layer, Shape
 from fdkvc.lm.head_eviction import DECIDES
 from fdkvc.lm.text_cache import (
-    CutTextCache,
     EvictingCache,
     ModelCache,
     Reader,
@@ -63,10 +62,6 @@ class LanguageModel:
             return RetrievalCache(self.decoder, policy, budget)
         return EvictingCache(self.decoder, policy, budget, decides)
 
-    def cut_text(self, budget: int) -> TextCache:
-        """Return a new cache that recomputes the last tokens alone after every turn."""
-        return CutTextCache(self.decoder, budget)
-
 
 class AnyModel(Protocol):
     """A `LanguageModel`, or a model of *transformers*."""
@@ -92,9 +87,6 @@ class AnyModel(Protocol):
 
     def evicting(self, policy: Policy, budget: int, decides: str = ...) -> ModelCache:
         """Return a new cache under a policy."""
-
-    def cut_text(self, budget: int) -> ModelCache:
-        """Return a new cache that recomputes the last tokens alone after every turn."""
 
 
 def load_language_model(

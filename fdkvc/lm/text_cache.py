@@ -483,26 +483,6 @@ class RetrievalCache(TextCache):
         return np.asarray(np.maximum(queries, 0) @ high + np.minimum(queries, 0) @ low)
 
 
-class CutTextCache(TextCache):
-    """A cache that recomputes the last tokens of the text alone after every turn."""
-
-    def __init__(self, decoder: Decoder, budget: int) -> None:
-        super().__init__(decoder)
-        check_count("budget", budget)
-        self.budget = budget
-
-    def _evict(self) -> None:
-        shape, end = self.decoder.shape, self.count
-        first = max(end - self.budget, 0)
-        gone = self._evicted_in[:, :, :first]
-        self._evicted_by[:, :, :first] = Rule.budget
-        gone[gone < 0] = len(self.ends)
-        if first:
-            self._recompute(first, end, np.empty((shape.layers, shape.kv_heads, 0), np.intp))
-        last = np.arange(first, end)
-        self._set_attended(np.broadcast_to(last, (shape.layers, shape.kv_heads, len(last))))
-
-
 def read(caches: Sequence[ModelCache], ids: ArrayLike, last: int | None = None) -> Floats:
     """Read the next tokens of texts, and return the logits after each; see `Decoder.read`.
 

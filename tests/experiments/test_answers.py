@@ -59,10 +59,12 @@ def shortened(turns: int = 6) -> list[Transcript]:
     ]
 
 
-def by_hand(model: LanguageModel, cache: TextCache, dialog: Transcript) -> dict[str, Any]:
+def by_hand(
+    model: LanguageModel, cache: TextCache, dialog: Transcript, rereads: int = 10**6
+) -> dict[str, Any]:
     """Read a dialog under one cache: log p of every token, its distribution, and its calls."""
     logs: list[Any] = []
-    came: list[int] = []
+    came, text = list[int](), list[int]()
     next_, exact = None, []
     for passage in map(model.tokens.encode_passage, model_text(dialog)):
         call = cache.fork()
@@ -77,6 +79,10 @@ def by_hand(model: LanguageModel, cache: TextCache, dialog: Transcript) -> dict[
             steps = generate(model.tokens, [call], logits, most=len(passage.ids) + 8)
             exact.append([step[0] for step in steps] == list(passage.ids[1:]))
         cache.end_turn()
+        text += passage.ids
+        if len(text) > rereads:
+            read([cache := TextCache(model.decoder)], text[-rereads:])
+            cache.end_turn()
     return {"logs": np.array(logs), "came": np.array(came), "exact": exact}
 
 
@@ -92,8 +98,11 @@ def test_measures_are_what_reading_under_one_memory_gives(model: LanguageModel) 
 
     for dialog in dialogs:
         full = by_hand(model, TextCache(model.decoder), dialog)
-        for name, budget in (("fifo", 12), ("h2o", 40)):
-            own = by_hand(model, EvictingCache(model.decoder, policy_named(name), budget), dialog)
+        for name, budget in (("fifo", 12), ("h2o", 40), (CUT_TEXT, 12), (CUT_TEXT, 40)):
+            case = TextCache(model.decoder), dialog, budget
+            if name != CUT_TEXT:
+                case = EvictingCache(model.decoder, policy_named(name), budget), dialog, 10**6
+            own = by_hand(model, *case)
             at = np.arange(len(own["came"]))
             kl = (np.exp(full["logs"]) * (full["logs"] - own["logs"])).sum(axis=1)
             expected = {

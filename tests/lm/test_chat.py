@@ -12,7 +12,7 @@ from fdkvc.limits import MAX_WRITTEN_TOKENS
 from fdkvc.lm import BUNDLED
 from fdkvc.lm.chat import Chat, generate, is_looping
 from fdkvc.lm.language_model import LanguageModel, load_language_model
-from fdkvc.lm.text_cache import CutTextCache, EvictingCache, TextCache, read
+from fdkvc.lm.text_cache import EvictingCache, TextCache, read
 from fdkvc.policies import policy_named
 from tests.models import write_model
 
@@ -28,7 +28,6 @@ def chat(model: LanguageModel) -> Chat:
         {
             "full": TextCache(model.decoder),
             "fifo": EvictingCache(model.decoder, policy_named("fifo"), 8),
-            "cut": CutTextCache(model.decoder, 8),
         },
     )
 
@@ -89,7 +88,7 @@ def test_each_memory_answers_by_itself_as_it_would_alone(model: LanguageModel) -
             for step in each.answer(most=12):
                 for name in step:
                     streamed[name] = streamed.get(name, 0) + 1
-        assert set(streamed) == {"full", "fifo", "cut"}
+        assert set(streamed) == {"full", "fifo"}
 
     assert together.passages["fifo"] == alone.passages["fifo"]
     assert together.caches["fifo"].ids == alone.caches["fifo"].ids

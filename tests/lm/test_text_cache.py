@@ -22,7 +22,7 @@ from fdkvc.lm import BUNDLED
 from fdkvc.lm.decoder import Decoder
 from fdkvc.lm.head_tokens import HeadTokens
 from fdkvc.lm.language_model import load_language_model
-from fdkvc.lm.text_cache import CutTextCache, EvictingCache, RetrievalCache, TextCache, read
+from fdkvc.lm.text_cache import EvictingCache, RetrievalCache, TextCache, read
 from fdkvc.policies import policy_named, read_policy
 from fdkvc.policies.retrieval import Retrieval
 from fdkvc.run.online import OnlineCache
@@ -158,7 +158,7 @@ def test_an_eviction_is_the_full_cache_with_the_evicted_masked(
 
 
 @given(
-    policy=st.one_of(policies(STREAMING_POLICIES), st.sampled_from([None, Retrieval(2)])),
+    policy=st.one_of(policies(STREAMING_POLICIES), st.just(Retrieval(2))),
     lengths=turn_lengths(5, 8),
     budget=st.integers(1, 24),
     seed=st.integers(0, 99),
@@ -168,9 +168,7 @@ def test_a_cache_that_evicted_nothing_can_follow_the_full_one_bit_for_bit(
 ) -> None:
     ids, full = text(decoder, sum(lengths), seed), TextCache(decoder)
     reading, following = (
-        CutTextCache(decoder, budget)
-        if policy is None
-        else RetrievalCache(decoder, policy, budget)
+        RetrievalCache(decoder, policy, budget)
         if isinstance(policy, Retrieval)
         else EvictingCache(decoder, policy, budget)
         for _ in range(2)
@@ -249,22 +247,6 @@ def test_what_comes_back_from_a_second_tier_is_attended_to_again(decoder: Decode
     assert cache.attended is not None
     layer, head, slot = np.nonzero(cache.attended >= 0)
     assert (cache.evicted_in[layer, head, cache.attended[layer, head, slot]] == -1).all()
-
-
-def test_cut_text_is_the_last_tokens_read_afresh(decoder: Decoder) -> None:
-    ids = text(decoder, 40)
-    cache = CutTextCache(decoder, 8)
-
-    logits = read_in_turns(cache, ids, [6, 7, 12, 15])
-
-    # Only distances count in rotary positions, so the last tokens may begin a text of their own.
-    afresh = TextCache(decoder)
-    read([afresh], ids[25 - 8 : 25])
-    np.testing.assert_allclose(logits[25:], read([afresh], ids[25:])[0], atol=2e-4)
-    assert cache.attended_by_turn[2] is not None
-    assert cache.attended_by_turn[2].tolist() == [[list(range(17, 25))] * 2] * 2
-    assert cache.evicted_in[0, 0, :33].max() == 3
-    assert (cache.evicted_in[:, :, :5] == 1).all()
 
 
 def test_a_policy_of_the_future_is_refused(decoder: Decoder) -> None:
@@ -373,7 +355,7 @@ def test_forks_share_what_both_have_read(decoder: Decoder) -> None:
 
 def test_a_text_ends_where_the_positions_do(tmp_path: Path) -> None:
     model = load_language_model(write_model(tmp_path, max_position_embeddings=30))
-    cache = CutTextCache(model.decoder, 4)
+    cache = EvictingCache(model.decoder, policy_named("fifo"), 4)
     read_in_turns(cache, text(model.decoder, 30), [10, 10, 10])
     with pytest.raises(ValueError, match="the text has 31 tokens, but the model holds at most 30"):
         read([cache], [1])
