@@ -273,7 +273,9 @@ def test_a_call_is_exact_where_the_model_writes_it(
 
     monkeypatch.setattr(type(model.decoder), "read", knows)
     for every in (None, 3):
-        table = run_answers(replace(FEW, budgets=(12,), every=every), model, [dialog], workers=1)
+        # While a call is written, what rereads the text loses the beginning that `knows` looks for.
+        settings = replace(FEW, budgets=(12,), every=every, cut_text=every is None)
+        table = run_answers(settings, model, [dialog], workers=1)
         for metric in ("values_right", "calls_exact", "arguments_right", "calls_exact_of_full"):
             assert (table[table.metric == metric].value == 1).all(), metric
 
