@@ -59,10 +59,10 @@ PARTS = {
     "SGD, 128": Part(SGD, 128, 8, 5),
     "SGD, 256": Part(SGD, 256, 4, 3),
     "BFCL, 512": Part(BFCL, 512, 4, 2),
-    "BFCL, 1024": Part(BFCL, 1024, 3, 1.6),
-    "τ-bench, 1024": Part(TAU, 1024, 3, 2.1),
-    "BFCL, 2048": Part(BFCL, 2048, 3, 1.25),
-    "τ-bench, 2048": Part(TAU, 2048, 4, 1.25),
+    "BFCL, 1024": Part(BFCL, 1024, 4, 1.6),
+    "τ-bench, 1024": Part(TAU, 1024, 4, 2.1),
+    "BFCL, 2048": Part(BFCL, 2048, 4, 1.25),
+    "τ-bench, 2048": Part(TAU, 2048, 5, 1.25),
 }
 ENGINES = Part(SGD, 128, 3, 5)
 
