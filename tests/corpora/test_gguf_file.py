@@ -155,7 +155,7 @@ BROKEN: dict[str, tuple[Callable[[Parts], bytes], str]] = {
         "a size beyond the end of the file",
     ),
     "many numbers": (
-        lying(b"tokenizer.ggml.token_type" + struct.pack("<II", 9, 4), "Q", HUGE),
+        lying(b"tokenizer.ggml.token_type" + struct.pack("<II", 9, 5), "Q", HUGE),
         "values, but at most",
     ),
     "a list in a list": (
