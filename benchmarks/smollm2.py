@@ -4,7 +4,7 @@
     python -m benchmarks.smollm2 [--budget N]
 
 The page Answers shows it where the model is not installed, and a scene of Story tells of it. It is
-the dialog with which the page Dialogs opens. Takes five minutes of two cores and 1.5 GB of memory.
+the dialog with which the page Dialogs opens. Takes five minutes of one core and 1.5 GB of memory.
 """
 
 from benchmarks import options
