@@ -221,7 +221,7 @@ def _reserve(chat: Chat, tokens: int) -> None:
 def most_tokens(chat: Chat) -> int:
     """Return how many tokens of a chat fit into memory under all its caches."""
     sizes = [{**cache.token_bytes} for cache in chat.caches.values()]
-    latest = 2 * MAX_WRITTEN_TOKENS * sum(size.pop("queries") for size in sizes)
+    latest = MAX_WRITTEN_TOKENS * sum(size.pop("queries") for size in sizes)
     stored = sum(sum(size.values()) for size in sizes)
     return (MAX_CHAT_MEGABYTES * 1_000_000 - latest) // stored
 
