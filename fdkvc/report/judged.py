@@ -2,16 +2,21 @@
 
 from html import escape
 
+import pandas as pd
+
 from fdkvc.charts.results import dots_chart
 from fdkvc.charts.theme import LIGHT, Spec, Theme
-from fdkvc.experiments.judged import FIRST, judged_table, verdict
+from fdkvc.experiments.judged import FIRST, first_rows, judged_table, verdict
 from fdkvc.grid import Grid, figures, pivot
 from fdkvc.policies import read_policy
 from fdkvc.report.document import Part, drawing, report_html
 
 TITLE = "What eviction costs SmolLM2"
 MEASURED_ON = "25 November 2026"
-NAMES = {"kl": "KL", "values_right_of_full": "values right"}
+TITLES = {
+    "kl": "KL from the full cache, nats a token",
+    "values_right_of_full": "Values right of those that the full cache gets right, %",
+}
 
 ABOUT = (
     "KL is how far the model's predictions are from those with the full cache, in nats a token; "
@@ -23,36 +28,39 @@ ABOUT = (
 
 def judged_chart(theme: Theme) -> Spec:
     """Return the KL of each policy on the first data, with its interval."""
-    rows = judged_table().query("data == @FIRST and metric == 'kl'")
+    rows = first_rows()
     dots = rows.assign(policy=[read_policy(name).title for name in rows.policy])
     dots = dots[["policy", "mean", "ci_low", "ci_high"]]
     subtitle = f"nats a token, {FIRST}, {rows.budget.iloc[0]} entries; less is better"
     return dots_chart(dots, TITLE, subtitle, theme)
 
 
-def judged_grid() -> Grid:
-    """Return both metrics by policy, on each data."""
-    rows = judged_table()
-    shown = [
-        f"{data}, {budget:,}: {NAMES[metric]}"
-        for data, budget, metric in zip(rows.data, rows.budget, rows.metric, strict=True)
-    ]
-    rows = rows.assign(shown=shown, policy=[read_policy(name).title for name in rows.policy])
-    return pivot(rows, figures(rows), ["policy"], column="shown", missing="–")
+def judged_grids() -> dict[str, Grid]:
+    """Return both metrics by policy, data and budget, by title."""
+    return {
+        title: _grid(judged_table().query("metric == @metric")) for metric, title in TITLES.items()
+    }
+
+
+def _grid(rows: pd.DataFrame) -> Grid:
+    part = [f"{data}: {size:,}" for data, size in zip(rows.data, rows.budget, strict=True)]
+    rows = rows.assign(part=part, policy=[read_policy(name).title for name in rows.policy])
+    return pivot(rows, figures(rows), ["policy"], column="part", missing="–")
 
 
 def judged_words() -> str:
     """Return what was measured on which conversations."""
-    sizes = judged_table().query("metric == 'kl'").groupby("data", sort=False)
+    sizes = judged_table().query("metric == 'kl'").groupby(["data", "budget"], sort=False)
     told = [
-        f"{data}: {part.n.max()} conversations in {part.services.max()} clusters"
-        for data, part in sizes
+        f"{data}, {budget:,}: {part.n.max()} in {part.services.max()} clusters"
+        for (data, budget), part in sizes
     ]
-    return f"{ABOUT} {'; '.join(told)}. Measured by benchmarks/research/judged.py."
+    return f"{ABOUT} Conversations: {'; '.join(told)}. Measured by benchmarks/research/judged.py."
 
 
 def judged_report() -> str:
     """Return the shipped results as a report."""
-    drawn, table = drawing(judged_chart(LIGHT), "judged"), judged_grid().html(TITLE)
-    parts = [Part(TITLE, f"{drawn}{table}<p>{escape(judged_words())}</p>")]
+    drawn = drawing(judged_chart(LIGHT), "judged")
+    tables = "".join(grid.html(title) for title, grid in judged_grids().items())
+    parts = [Part(TITLE, f"{drawn}{tables}<p>{escape(judged_words())}</p>")]
     return report_html("Cache policies on a pretrained model", [verdict()], parts, MEASURED_ON)

@@ -18,7 +18,8 @@ def show_judged(page: str) -> None:
     """Say what each policy costs a pretrained model."""
     st.container(key="page-answer").markdown(plain(verdict()))
     show_chart(page, "judged", judged.judged_chart(page_theme()))
-    show_grid(judged.judged_grid(), judged.TITLE)
+    for title, grid in judged.judged_grids().items():
+        show_grid(grid, title)
     st.caption(plain(judged.judged_words()))
 
 

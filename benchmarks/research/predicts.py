@@ -1,0 +1,91 @@
+"""Tell which metric of a replayed cache predicts what a pretrained model loses.
+
+    python -m benchmarks.research.judged DATA OUT --part N
+    python -m benchmarks.research.predicts OUT
+
+N is the part with most policies. SmolLM2 reads its dialogues again, and its policies are replayed
+on the vectors of every KV head. Prints the rank correlation, over policies, of each metric's mean
+with the KL and with the share of values lost, with bootstrap intervals over policies: over all, and
+over those alone that keep the first tokens. Writes what it has replayed into OUT.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import bootstrap, spearmanr
+
+from benchmarks import options
+from benchmarks.research.judged import MODEL, PARTS
+from fdkvc.corpora.formats import read_transcripts
+from fdkvc.experiments.replay import Replay, replay
+from fdkvc.lm.head_recordings import encode_dialog, head_recordings
+from fdkvc.lm.language_model import shared_language_model
+from fdkvc.lm.text_cache import TextCache, read
+from fdkvc.policies import read_policy
+
+NUMBER, PART = max(enumerate(PARTS, 1), key=lambda part: len(part[1].policies))
+
+REPLAYED = ("retention", "diversity", "alignment", "attention_loss", "output_error")
+PREDICTORS = ("call_recall", *(f"late_{metric}" for metric in REPLAYED))
+PREDICTED = {"kl": "KL", "values_right_of_full": "values lost"}
+KEEPERS = ("sink", "shift keep=4")
+"""Policies that keep the first tokens, besides those with the wrapper."""
+
+
+def replayed(folder: Path) -> Iterator[pd.DataFrame]:
+    """Yield the metrics of every KV head under every policy, a dialogue at a time."""
+    model = shared_language_model(MODEL)
+    policies = tuple(map(read_policy, PART.policies))
+    settings = Replay(policies, PART.budgets, ("together",), REPLAYED)
+    for transcript in read_transcripts(folder.with_suffix(".json").read_bytes()):
+        passages = encode_dialog(model, transcript)
+        ids = [*model.tokens.first, *(token for passage in passages for token in passage.ids)]
+        cache = TextCache(model.decoder, range(model.decoder.shape.layers))
+        read([cache], ids, last=0)
+        recordings = head_recordings(cache, transcript, passages, model.tokens.surprisal(ids))
+        rows = replay(settings, recordings, workers=1)
+        yield rows.groupby(["policy", "metric"]).value.mean().reset_index()
+
+
+def _correlation(one: Any, other: Any) -> float:
+    return float(spearmanr(one, other).statistic)
+
+
+def correlations(means: pd.DataFrame, lost: pd.DataFrame) -> Iterator[tuple[str, ...]]:
+    """Yield predictor, predicted and the correlation with its interval; policies are rows."""
+    for name in means:
+        for loss in lost:
+            pair: Any = (means[name].to_numpy(float), lost[loss].to_numpy(float))
+            rho = _correlation(*pair)
+            interval = bootstrap(
+                pair, _correlation, paired=True, vectorized=False, rng=np.random.default_rng(0)
+            ).confidence_interval
+            yield str(name), str(loss), f"{rho:.2f} ({interval.low:.2f} to {interval.high:.2f})"
+
+
+def main() -> None:
+    """Replay, unless it is there, and print the tables."""
+    folder = options(__doc__, "out").out / str(NUMBER)
+    file = folder / "replayed.csv"
+    if not file.exists():
+        pd.concat(replayed(folder)).to_csv(file, index=False)
+    means = pd.read_csv(file).pivot_table(index="policy", columns="metric", values="value")[
+        [*PREDICTORS]
+    ]
+    measured = pd.read_csv(folder / "answers.csv").pivot_table(
+        index="policy", columns="metric", values="value"
+    )
+    lost = measured.loc[means.index, [*PREDICTED]].rename(columns=PREDICTED)
+    lost["values lost"] = 1 - lost["values lost"]
+    keeping = [name in KEEPERS or name.startswith("sinks(") for name in means.index]
+    for title, some in (("all", slice(None)), ("with the first tokens", keeping)):
+        table = pd.DataFrame(correlations(means[some], lost[some]))
+        print(f"{title}, {len(means[some])} policies")
+        print(table.pivot(index=0, columns=1, values=2).to_string())
+
+
+if __name__ == "__main__":
+    main()
