@@ -78,7 +78,7 @@ def pytest_collect_file(
     found = yield
     llama = any(map(file_path.match, NEED_LLAMA))
     missing = not find_spec("llama_cpp") if llama else NOT_THERE
-    if found and missing and any(map(file_path.match, NEED_TRANSFORMERS)):
+    if found and missing and (llama or any(map(file_path.match, NEED_TRANSFORMERS))):
         # Not a child of its package, which pytest would import before the test.
         return [NotRun.from_parent(parent.session, path=file_path)]
     return found
