@@ -24,7 +24,7 @@ from benchmarks import options
 from fdkvc.commands.main import main as command
 from fdkvc.corpora.formats import read_transcripts
 from fdkvc.corpora.transcripts import SPAN_KINDS
-from fdkvc.experiments.judged import COMPARED, SHIPPED
+from fdkvc.experiments.judged import COMPARED, OTHERS, SHIPPED, UNREINFORCED
 from fdkvc.experiments.summary import mean_table, paired_differences
 from fdkvc.lm.head_recordings import encode_dialog
 from fdkvc.lm.language_model import shared_language_model
@@ -53,8 +53,6 @@ MANY = (
     *("sinks(keydiff)", "sinks(knorm)", "sinks(pyramid(h2o))", "sinks(ada-heads(h2o))"),
     *("sinks(blocks(h2o))", "sinks(turns(h2o))"),
 )
-UNREINFORCED = "fd-kvc alpha_0=0.0"
-"""FD-KVC without reinforcement by relevance, which was found on 12 training dialogues."""
 AGAIN = (
     *("fd-kvc", UNREINFORCED, "sinks(fd-kvc)", f"sinks({UNREINFORCED})"),
     *("sinks(window(fd-kvc))", f"sinks(window({UNREINFORCED}))"),
@@ -91,7 +89,7 @@ PARTS = (
     Part("τ-bench", TAU_BENCH, 5, (512,), (*BY_TEXT, *BY_ATTENTION[1:3], *OF_ENGINES)),
     Part("SGD, more policies", SGD, 5, (128,), MANY),
     Part("ToolTalk", TOOLTALK, 15, (128,), (*LEADING, "surprisal", *OF_ENGINES)),
-    Part("SGD, 20 others", SGD, 20, (128,), AGAIN, skip=60),
+    Part(OTHERS, SGD, 20, (128,), AGAIN, skip=60),
 )
 
 

@@ -14,8 +14,8 @@ from fdkvc.report.document import Part, drawing, report_html
 TITLE = "What eviction costs SmolLM2"
 MEASURED_ON = "25 November 2026"
 TITLES = {
-    "kl": "KL from the full cache, nats a token",
-    "values_right_of_full": "Values right of those that the full cache gets right, %",
+    "kl": "KL from the full cache on all data and budgets, nats a token",
+    "values_right_of_full": "Values right there, of those right with the full cache, %",
 }
 
 ABOUT = (

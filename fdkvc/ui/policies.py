@@ -19,7 +19,8 @@ def show_judged(page: str) -> None:
     st.container(key="page-answer").markdown(plain(verdict()))
     show_chart(page, "judged", judged.judged_chart(page_theme()))
     for title, grid in judged.judged_grids().items():
-        show_grid(grid, title)
+        with st.expander(title):
+            show_grid(grid, title)
     st.caption(plain(judged.judged_words()))
 
 

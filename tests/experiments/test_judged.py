@@ -41,6 +41,13 @@ def test_the_verdict_names_the_best_policy_without_attention_and_how_sure_it_is(
     assert f"{read_policy(best).title} moves SmolLM2's predictions least" in verdict()
     assert f"{row['mean']:.3f} nats a token" in verdict()
     assert f"{rows.loc[COMPARED]['mean']:.3f}. The paired" in verdict()
+    others = (
+        judged_table()
+        .query("data == @script.OTHERS and metric == 'kl'")
+        .set_index("policy")["mean"]
+    )
+    for name in ("fd-kvc", "fd-kvc alpha_0=0.0"):
+        assert f"{others[name]:.3f}" in verdict()
     tied = row.diff_low <= 0 <= row.diff_high
     assert ("not distinguishable from 0" in verdict()) == tied
 
