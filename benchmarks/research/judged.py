@@ -86,7 +86,9 @@ PARTS = (
     Part("SGD, whole model", SGD, 30, (128,), ("sinks(surprisal)", *LEADING[4:]), "model"),
     Part("SGD", SGD, 10, (64, 256), (*LEADING, UNREINFORCED)),
     Part("BFCL", BFCL, 14, (512,), (*BY_TEXT, *BY_ATTENTION[1:3], *OF_ENGINES, UNREINFORCED)),
-    Part("τ-bench", TAU_BENCH, 12, (512,), (*BY_TEXT, *BY_ATTENTION[1:3], *OF_ENGINES, UNREINFORCED)),
+    Part(
+        "τ-bench", TAU_BENCH, 12, (512,), (*BY_TEXT, *BY_ATTENTION[1:3], *OF_ENGINES, UNREINFORCED)
+    ),
     Part("SGD, more policies", SGD, 5, (128,), MANY),
     Part("ToolTalk", TOOLTALK, 15, (128,), (*LEADING, "surprisal", *OF_ENGINES)),
     Part(OTHERS, SGD, 20, (128,), AGAIN, skip=60),
