@@ -19,7 +19,7 @@ def show_judged(page: str) -> None:
     st.container(key="page-answer").markdown(plain(verdict()))
     show_chart(page, "judged", judged.judged_chart(page_theme()))
     for title, grid in judged.judged_grids().items():
-        with st.expander(title):
+        with st.expander(plain(title)):
             show_grid(grid, title)
     st.caption(plain(judged.judged_words()))
 
