@@ -26,7 +26,7 @@ from fdkvc.corpora.formats import read_transcripts
 from fdkvc.corpora.transcripts import SPAN_KINDS
 from fdkvc.experiments.judged import COMPARED, OTHERS, SHIPPED, UNREINFORCED
 from fdkvc.experiments.summary import mean_table, paired_differences
-from fdkvc.lm.head_recordings import encode_dialog
+from fdkvc.lm.head_recordings import count_tokens
 from fdkvc.lm.language_model import shared_language_model
 
 MODEL, SEED = "smollm2", 1
@@ -106,7 +106,7 @@ def drawn(path: Path, count: int, least: int = 0, most: int = MOST) -> list[Any]
             break
         (transcript,) = read_transcripts(json.dumps([conversation]).encode())
         try:
-            tokens = sum(len(passage.ids) for passage in encode_dialog(model, transcript))
+            tokens = count_tokens(model, transcript)
         except ValueError:  # longer than its context
             continue
         if transcript.calls and least <= tokens <= most:

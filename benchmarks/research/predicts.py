@@ -21,18 +21,16 @@ from benchmarks import options
 from benchmarks.research.judged import MODEL, PARTS
 from fdkvc.corpora.formats import read_transcripts
 from fdkvc.experiments.replay import Replay, replay
-from fdkvc.lm.head_recordings import encode_dialog, head_recordings
+from fdkvc.lm.head_recordings import read_dialog
 from fdkvc.lm.language_model import shared_language_model
-from fdkvc.lm.text_cache import TextCache, read
 from fdkvc.policies import read_policy
+from fdkvc.run.sinks import SINKS, sinks_of
 
 NUMBER, PART = max(enumerate(PARTS, 1), key=lambda part: len(part[1].policies))
 
 REPLAYED = ("retention", "diversity", "alignment", "attention_loss", "output_error")
 PREDICTORS = ("call_recall", *(f"late_{metric}" for metric in REPLAYED))
 PREDICTED = {"kl": "KL", "values_right_of_full": "values lost"}
-KEEPERS = ("sink", "shift keep=4")
-"""Policies that keep the first tokens, besides those with the wrapper."""
 
 
 def replayed(folder: Path) -> Iterator[pd.DataFrame]:
@@ -41,11 +39,7 @@ def replayed(folder: Path) -> Iterator[pd.DataFrame]:
     policies = tuple(map(read_policy, PART.policies))
     settings = Replay(policies, PART.budgets, ("together",), REPLAYED)
     for transcript in read_transcripts(folder.with_suffix(".json").read_bytes()):
-        passages = encode_dialog(model, transcript)
-        ids = [*model.tokens.first, *(token for passage in passages for token in passage.ids)]
-        cache = TextCache(model.decoder, range(model.decoder.shape.layers))
-        read([cache], ids, last=0)
-        recordings = head_recordings(cache, transcript, passages, model.tokens.surprisal(ids))
+        recordings = read_dialog(model, transcript, range(model.decoder.shape.layers))
         rows = replay(settings, recordings, workers=1)
         yield rows.groupby(["policy", "metric"]).value.mean().reset_index()
 
@@ -80,7 +74,9 @@ def main() -> None:
     )
     lost = measured.loc[means.index, [*PREDICTED]].rename(columns=PREDICTED)
     lost["values lost"] = 1 - lost["values lost"]
-    keeping = [name in KEEPERS or name.startswith("sinks(") for name in means.index]
+    keeping = [
+        sinks_of(read_policy(name), *PART.budgets) == SINKS for name in map(str, means.index)
+    ]
     for title, some in (("all", slice(None)), ("with the first tokens", keeping)):
         table = pd.DataFrame(correlations(means[some], lost[some]))
         print(f"{title}, {len(means[some])} policies")

@@ -38,7 +38,7 @@ from fdkvc.explain.answer_causes import grade_call
 from fdkvc.limits import MAX_CHUNK_NUMBERS
 from fdkvc.lm.chat import generate_passages
 from fdkvc.lm.head_eviction import DECIDES, EVERY, check_no_future
-from fdkvc.lm.head_recordings import encode_dialog
+from fdkvc.lm.head_recordings import count_tokens, encode_dialog
 from fdkvc.lm.language_model import AnyModel
 from fdkvc.lm.losses import losses
 from fdkvc.lm.text_cache import ModelCache, TextCache, read
@@ -154,7 +154,7 @@ def run_answers(
     """
     large = getattr(model.decoder, "large", True)
     workers, size = worker_count(how), 1 if large else CHUNK
-    sizes = [sum(len(part.ids) for part in encode_dialog(model, dialog)) for dialog in transcripts]
+    sizes = [count_tokens(model, dialog) for dialog in transcripts]
     jobs = [transcripts[first : first + size] for first in range(0, len(transcripts), size)]
     run = partial(answer_chunk, settings, model)
     if how.get("executor") is None and (workers == 1 or large):

@@ -13,7 +13,7 @@ from fdkvc.experiments.answers import FULL, Answers, run_answers
 from fdkvc.experiments.jobs import Execution
 from fdkvc.experiments.plan import Verdict, named, unpinned_name
 from fdkvc.experiments.summary import mean_table, paired_differences
-from fdkvc.lm.head_recordings import encode_dialog
+from fdkvc.lm.head_recordings import count_tokens
 from fdkvc.lm.language_model import AnyModel
 from fdkvc.policies import JUDGED, read_policy
 from fdkvc.words import count, decimal, percent
@@ -60,7 +60,7 @@ def sample_of(
     sample, room = list[Transcript](), most
     for dialog in ordered:
         with suppress(ValueError):  # it is longer than the model's context
-            if (tokens := tokens_of(model, dialog)) <= room:
+            if (tokens := count_tokens(model, dialog)) <= room:
                 sample.append(dialog)
                 room -= tokens
     if not sample:
@@ -69,11 +69,6 @@ def sample_of(
     if not sample:
         raise ValueError("no dialog is short enough for a model to check the verdict on it")
     return sample
-
-
-def tokens_of(model: AnyModel, dialog: Transcript) -> int:
-    """Return the length of a dialog; ValueError if it does not fit into the model's context."""
-    return sum(len(part.ids) for part in encode_dialog(model, dialog))
 
 
 def _beginning(dialog: Transcript, most: int) -> Transcript | None:
@@ -101,7 +96,7 @@ def check_verdict(
     if not judged.policy:
         raise ValueError(f"there is nothing to check: {judged.lead}")
     sample = sample_of(model, transcripts)
-    read = sum(tokens_of(model, dialog) for dialog in sample)
+    read = sum(count_tokens(model, dialog) for dialog in sample)
     share = min(judged.budget * len(tokens) / sum(tokens), 1.0)
     budget = max(1, round(share * read / len(sample)))
     names = dict.fromkeys((judged.policy, RIVAL))

@@ -27,6 +27,11 @@ def encode_dialog(model: AnyModel, transcript: Transcript) -> list[EncodedPassag
     return passages
 
 
+def count_tokens(model: AnyModel, transcript: Transcript) -> int:
+    """Return the tokens of a dialog's passages; ValueError as `encode_dialog`."""
+    return sum(len(passage.ids) for passage in encode_dialog(model, transcript))
+
+
 def read_dialog(
     model: LanguageModel,
     transcript: Transcript,

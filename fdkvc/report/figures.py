@@ -30,7 +30,7 @@ def series_chart(
 ) -> Spec | None:
     """Return the chart of a quantity over a scenario's turns; None if nothing was measured.
 
-    Of the first policies, as many as can be told apart and have a measurement.
+    Of the first policies, as many as a chart draws, that have a measurement.
     """
     policies = study.results.benchmark.policies[:MAX_DRAWN_POLICIES]
     rows = table[(table.scenario == scenario) & (table.quantity == quantity)]

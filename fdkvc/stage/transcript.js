@@ -12,7 +12,7 @@ import { WhyInAll } from './why_lanes.js';
 const WHOLE = 5000; // tokens of a dialog whose words are all elements; of a longer one, those near the view are
 const AHEAD = 2; // turns before and after the shown one whose words are made elements while nothing moves
 const AGAIN = 3; // times that a turn is brought into view
-const LATER = 300; // milliseconds after the first rows until all are laid out
+const LATER = 300; // milliseconds after the first rows until all have their layout
 
 /** @implements {Scene} */
 export class Transcript {
@@ -181,7 +181,7 @@ export class Transcript {
   show(/** @type {Shown} */ { turn }) {
     this.shown = turn;
     this.arriving = true;
-    if (this.long) this.#scroll(turn); // while nothing has changed, so that the page is laid out once
+    if (this.long) this.#scroll(turn); // while nothing has changed, so that layout runs once
     this.#openNear();
     this.#mark(this.words.keys());
     this.turns.forEach(({ row, demands }, at) => {
@@ -242,7 +242,7 @@ export class Transcript {
     if (this.arriving) this.#arrive();
   }
 
-  // Brings the shown turn into view once all of the step has changed, so that the page is laid out once.
+  // Brings the shown turn into view once all of the step has changed, so that layout runs once.
   // What opens above the turn moves it, and brings others near.
   #arrive() {
     this.arriving = false;

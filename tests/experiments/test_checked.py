@@ -8,14 +8,15 @@ import pytest
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.experiments import checked
 from fdkvc.experiments.answers import MEASURED
-from fdkvc.experiments.checked import KL, RIGHT, RIVAL, check_verdict, sample_of, tokens_of
+from fdkvc.experiments.checked import KL, RIGHT, RIVAL, check_verdict, sample_of
 from fdkvc.experiments.plan import Verdict
 from fdkvc.lm import BUNDLED
+from fdkvc.lm.head_recordings import count_tokens
 from fdkvc.lm.language_model import shared_language_model
 
 DIALOGS = read_file(EXAMPLES / "dialogues.json")
 MODEL = shared_language_model(BUNDLED)
-TOKENS = [tokens_of(MODEL, dialog) for dialog in DIALOGS]
+TOKENS = [count_tokens(MODEL, dialog) for dialog in DIALOGS]
 WORDS = sum(DIALOGS[0].word_counts)
 PINNED = f"whitelist({RIVAL}, first=0, speaker=prompt)"
 

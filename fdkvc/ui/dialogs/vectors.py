@@ -15,7 +15,7 @@ from fdkvc.corpora.gguf_file import find_model
 from fdkvc.corpora.recordings import Recording
 from fdkvc.experiments.jobs import Execution, Progress
 from fdkvc.limits import MAX_READ_MEGABYTES
-from fdkvc.lm.head_recordings import encode_dialog, read_dialog
+from fdkvc.lm.head_recordings import count_tokens, read_dialog
 from fdkvc.lm.language_model import shared_language_model
 from fdkvc.parameters import Field, check_count
 from fdkvc.ui.dialogs.files import DialogFile
@@ -142,7 +142,7 @@ def _read(
     counts, skipped = dict[int, int](), dict[int, str]()
     for at in order:
         try:
-            counts[at] = sum(len(passage.ids) for passage in encode_dialog(model, texts[at]))
+            counts[at] = count_tokens(model, texts[at])
         except ValueError as error:
             skipped[at] = str(error)
             continue
