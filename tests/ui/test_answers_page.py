@@ -19,7 +19,7 @@ from streamlit.testing.v1 import AppTest
 
 from fdkvc.commands.main import main
 from fdkvc.corpora.formats import EXAMPLES
-from fdkvc.corpora.model_text import Writer
+from fdkvc.corpora.model_text import WRITERS, Writer
 from fdkvc.explain.answer_causes import grade_call
 from fdkvc.limits import MAX_TURNS, MAX_WRITTEN_TOKENS
 from fdkvc.lm.chat import Chat
@@ -98,6 +98,13 @@ def test_why_says_what_a_word_would_have_looked_at_and_when_that_was_evicted() -
 
     app.selectbox(key="answers/layer").set_value(3).run()
     assert link_of(settled(app)).items() >= {"look": FULL, "layer": "3", "head": "-1"}.items()
+
+
+def test_why_names_who_wrote_each_passage() -> None:
+    (rows,) = re.findall("<table><tbody>(<tr.*?)</tbody>", html(open_page("answers")))
+    writers = re.findall(r'<th scope="row"><i>\d+</i> ([^<]+)</th>', rows)
+
+    assert set(writers) == {*WRITERS.values()}
 
 
 def test_what_was_evicted_is_restored_and_the_call_is_right() -> None:

@@ -175,7 +175,7 @@ def _transcript(answered: Answered, name: str, word: causes.Word, table: pd.Data
             cells.setdefault(later.passage, []).append(html)
     rows = "".join(
         f'<tr{" class=now" if at == word.passage else ""}><th scope="row"><i>{turns[at]}</i> '
-        f"{escape(passages[at][0])}</th><td>{' '.join(words)}</td></tr>"
+        f"{WRITERS[passages[at][0]]}</th><td>{' '.join(words)}</td></tr>"
         for at, words in cells.items()
     )
     return (
