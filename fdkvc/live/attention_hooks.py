@@ -58,6 +58,11 @@ def token_ids() -> Any:
     return _expected.ids
 
 
+def note_ids(ids: Any) -> None:
+    """Make these the tokens of this thread's forward pass, or of one text of it."""
+    _expected.ids = ids
+
+
 def attach(model: Any) -> bool:
     """Wrap a model's attention, so that the callbacks given to `expect` receive its inputs.
 
@@ -87,7 +92,7 @@ def attach(model: Any) -> bool:
         return flash
     vars(model)[HOOKED] = True
     model.register_forward_pre_hook(_forget_ids)
-    model.get_input_embeddings().register_forward_pre_hook(_note_ids)
+    model.get_input_embeddings().register_forward_pre_hook(_enter_embeddings)
     for name, module in attention_modules(model).items():
         layer = model.get_submodule(name.rpartition(".")[0])
         layer.register_forward_pre_hook(partial(_enter, module), with_kwargs=True)
@@ -117,8 +122,8 @@ def _forget_ids(*_: Any) -> None:
     _expected.ids = None
 
 
-def _note_ids(_: Any, given: tuple[Any, ...]) -> None:
-    _expected.ids = given[0] if given else None
+def _enter_embeddings(_: Any, given: tuple[Any, ...]) -> None:
+    note_ids(given[0] if given else None)
 
 
 def _enter(attention: Any, layer: Any, given: tuple[Any, ...], named: dict[str, Any]) -> None:

@@ -41,6 +41,9 @@ from fdkvc.parameters import check_parameter
 from fdkvc.policies import Policy
 from fdkvc.run.sinks import FirstTokensWarning, sinks_notes
 
+ROWS_AT_ONCE = 2**9
+"""Query heads of a model up to which all its layers decide at once, if each head decides."""
+
 ENTRY_VECTORS = {"queries": "queries", "similarity": "hidden"}
 """Vectors, besides keys and values, that a policy needs of cached entries, by what it looks at."""
 
@@ -97,6 +100,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     decisions : list of EvictionStep
         Of each turn, if recorded.
     recorded_layers : tuple of int
+    flash : bool
+        Whether the model's attention is a flash attention.
 
     Raises
     ------
@@ -142,8 +147,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         super().__init__(config=model.config)
         self.policy, self.budget, self.every, self.by_itself = policy, budget, every, by_itself
         self.decided = full_layers(self.layers, model.config)
-        self._flash = attach(model)
-        if self._flash and decides == "head":
+        self.flash = attach(model)
+        if self.flash and decides == "head":
             raise ValueError(
                 "flash attention takes no mask, so the heads of a layer must keep the same tokens: "
                 'choose decides="layer", or load the model with attn_implementation="sdpa"'
@@ -245,7 +250,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
                 of_text = vectors[0].detach().float().cpu().numpy()
                 self._recorded.setdefault((name, layer), []).append(of_text)
         heads = self._heads if self._decides == "head" else 1
-        return held.mask(query, mask, heads=heads, flash=self._flash, padded=self._padded)
+        return held.mask(query, mask, heads=heads, flash=self.flash, padded=self._padded)
 
     def _real(self, mask: Any, n: int) -> Any:
         """Return which of the pass's tokens are not padding (B, n); None for all."""
@@ -382,8 +387,12 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         }
         if others:
             raise ValueError("the layers of this model differ in their heads of keys")
-        # Layers decide one after the other unless they decide together, which takes less memory.
-        groups = 1 if self._decides == "model" else len(layers)
+        # Layers that decide one after the other take less memory, and need not have as many slots
+        # as the one that holds most.
+        rows, budget = len(layers) * self._heads, self.budget
+        few = rows <= ROWS_AT_ONCE and self.policy.slots(budget, len(layers), self._heads) == budget
+        at_once = self._decides == "model" or (self._decides == "head" and few)
+        groups = 1 if at_once else len(layers)
         heads = Heads(len(layers) // groups, self._heads, kv_heads, width)
         begun = [
             HeadEviction(

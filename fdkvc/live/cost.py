@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from transformers.cache_utils import DynamicCache
 
 from fdkvc.corpora.model_folder import cache_name
@@ -15,12 +16,15 @@ from fdkvc.live.loop import LiveModel
 from fdkvc.policies import Policy
 
 REPEATS = 3
-"""Rounds of timing, each over all policies."""
+"""Rounds of timing, each over all policies, at most."""
+
+ENOUGH = 60.0
+"""Seconds after which no further round begins."""
 
 FULL = "full"
 """The library's own cache."""
 
-WRITTEN = 32
+WRITTEN = 16
 """Tokens written after the text has been read."""
 
 COST = (
@@ -54,8 +58,9 @@ def measure_cost(
     cases: list[tuple[Policy, int] | None] = [None, *((p, b) for b in budgets for p in policies)]
     reads = sum(map(len, turns))
     writes = min(WRITTEN, model.decoder.shape.positions - reads)
-    held, seconds = np.zeros(len(cases), int), np.zeros((REPEATS, len(cases), 2))
-    for round_, timed in enumerate(seconds):
+    held, rounds, began = np.zeros(len(cases), int), list[NDArray[np.float64]](), perf_counter()
+    while len(rounds) < REPEATS and (not rounds or perf_counter() - began < ENOUGH):
+        timed = np.zeros((len(cases), 2))
         for at, case in enumerate(cases):
             cache = (
                 DynamicCache(config=model.model.config)
@@ -63,7 +68,9 @@ def measure_cost(
                 else model.evicting(*case, decides).cache
             )
             held[at], *timed[at] = read_and_write(model.model, cache, turns, writes, every)
-            on_case(round_ * len(cases) + at + 1, REPEATS * len(cases))
+            on_case(len(rounds) * len(cases) + at + 1, REPEATS * len(cases))
+        rounds.append(timed)
+    seconds = np.stack(rounds)
     speed = (reads, writes) / np.median(seconds, axis=0)
     ratio = np.median(seconds[:, :1] / seconds, axis=0)
     rows: list[tuple[Any, ...]] = []

@@ -6,9 +6,10 @@ It has the interface of the bundled model's class, so `fdkvc.experiments.answers
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,11 +28,15 @@ from fdkvc.corpora.model_folder import (
 )
 from fdkvc.live.cache import PolicyCache
 from fdkvc.live.rotary import head_width
+from fdkvc.live.side_by_side import SideBySide, can_join
 from fdkvc.lm.decoder import ModelSizes
 from fdkvc.lm.head_eviction import DECIDES, POSITIONS
 from fdkvc.lm.language_model import model_digest, model_name
 from fdkvc.lm.tokens import Tokens, load_tokens
 from fdkvc.policies import Policy, policy_named
+
+TOKENS_AT_ONCE = 2**14
+"""Tokens of several texts that are attended to at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,13 +78,15 @@ class LiveModel:
         self, ids: Ints, caches: Sequence[LiveTextCache], *, last: int | None = None
     ) -> Floats:
         """Read the next tokens of texts; see `fdkvc.lm.decoder.Decoder.read`."""
-        first = 0 if last is None else ids.shape[1] - last
         texts, logits = torch.tensor(ids, device=self.model.device), []
+        wanted = slice(None if last is None else ids.shape[1] - last, None)
         with torch.inference_mode():
-            for text, memory in zip(texts, caches, strict=True):
-                cache = {cache_name(self.model): memory.cache}
-                read = self.model(input_ids=text[None], use_cache=True, **cache)
-                logits.append(read.logits[:, first:].float().cpu().numpy())
+            for some in _neighbours(caches, ids.shape[1]):
+                alone, *others = [text.cache for text in caches[some]]
+                cache = SideBySide([alone, *others]) if others else alone
+                given = {cache_name(self.model): cache, "use_cache": True}
+                read = self.model(input_ids=texts[some], **given)
+                logits.append(read.logits[:, wanted].float().cpu().numpy())
         return np.concatenate(logits)
 
     @property
@@ -106,6 +113,16 @@ class LiveModel:
     def _cache(self, policy: Policy, budget: int, **how: Any) -> PolicyCache:
         how |= {"positions": self.positions, "tokenizer": self.tokens}
         return PolicyCache(policy, budget, self.model, by_itself=False, **how)
+
+
+def _neighbours(caches: Sequence[LiveTextCache], new: int) -> Iterator[slice]:
+    """Yield which texts read new tokens at once: of one length, and as many as memory allows."""
+    first = 0
+    for count, same in groupby(caches, key=lambda text: text.count):
+        end = first + len([*same])
+        joined = TOKENS_AT_ONCE // (count + new) if can_join(caches[first].cache) else 1
+        while first < end:
+            yield slice(first, first := min(end, first + max(joined, 1)))
 
 
 class LiveTextCache:

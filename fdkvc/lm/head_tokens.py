@@ -15,6 +15,12 @@ from numpy.typing import NDArray
 
 from fdkvc.attention import Floats, Ints, Product
 
+PART_NUMBERS = 2**24
+"""Products of queries and keys that are in memory at once."""
+
+LEAST_NEW = 2**8
+"""Tokens that a turn is taken to have at least, since vectors are in memory, too."""
+
 
 class Vectors(Protocol):
     """Vectors of a layer, for S slots and the n tokens of a turn.
@@ -60,15 +66,23 @@ class HeadTokens:
         self.heads = self._group if layers > 1 else len(new)
 
     def parts(self) -> Iterator[tuple[slice, HeadTokens]]:
-        """Yield the rows of each layer if they decide as one, or else all."""
-        if self.layers > 1 or len(self._layers) == 1:
-            yield slice(None), self
-            return
-        for at, vectors in enumerate(self._layers):
-            rows = slice(at * self._group, (at + 1) * self._group)
+        """Yield the rows of each layer if they decide as one, or else of as many as memory allows.
+
+        That is, at most `PART_NUMBERS` products of the turn's queries, or of one layer.
+        """
+        tokens = max(self._new.shape[1], LEAST_NEW) * self.positions.shape[1]
+        some = max(1, PART_NUMBERS // (self._group * tokens)) if self.layers > 1 else 1
+        for first in range(0, len(self._layers), some):
+            rows = slice(first * self._group, (first + some) * self._group)
             features = {name: column[rows] for name, column in self._features.items()}
-            new, positions, born = self._new[rows], self.positions[rows], self.born[rows]
-            yield rows, HeadTokens([vectors], new, positions, born, features)
+            yield (
+                rows,
+                HeadTokens(
+                    self._layers[first : first + some],
+                    *(self._new[rows], self.positions[rows], self.born[rows], features),
+                    *(self.layers, self.first_layer + first),
+                ),
+            )
 
     def new_tokens(self, turn: int) -> Ints:
         """Return the tokens of the turn (R, n)."""
