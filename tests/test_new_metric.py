@@ -33,7 +33,7 @@ def fill(trace: Trace, dialogs: DialogBatch) -> Floats:
 
 def met(evidence: Evidence) -> float:
     """Count the demands of a dialog that any head meets."""
-    return sum(bool(answer.met.any()) for answer in evidence.results)
+    return sum(bool((turns < 0).any()) for turns in evidence.lost)
 
 
 ALWAYS = Metric("fullness", "Fullness", "How full the cache is.", fill)

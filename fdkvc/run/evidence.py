@@ -5,7 +5,7 @@ turn t is met if every token of at least one of its mentions is cached at the en
 a policy whose turns choose what they read by their own queries, it is what turn t reads.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -58,40 +58,6 @@ class Demands:
 
 
 @dataclass(frozen=True, eq=False)
-class DemandResult:
-    """Whether a demand was met."""
-
-    demand: Demand
-    met: Bools
-    """Shape (H,). Whether the cache of each head held all of at least one mention."""
-
-
-def demand_results(trace: Trace, recording: Recording) -> list[DemandResult]:
-    """Check every demand of a dialog against the caches of its heads, recorded from turn 0."""
-    return Evidence(trace, recording).results
-
-
-def lost_turns(trace: Trace, recording: Recording) -> list[Ints]:
-    """Return for each demand the turn that evicted part of its last whole mention (H,), −1 if met.
-
-    In the order of `demand_results`. If no mention was ever cached whole, it is the turn of the
-    last mention.
-    """
-    turns = []
-    for demand, held, tokens, starts in _needed(trace, recording):
-        whole = _whole(held[:, : demand.turn, tokens], starts)
-        last_whole = np.where(whole, np.arange(demand.turn), -1).max(axis=1)
-        lost = np.maximum(last_whole + 1, demand.mentions[-1].turn)
-        turns.append(np.where(whole[:, -1], -1, lost))
-    return turns
-
-
-def _whole(held: Bools, starts: Ints) -> Bools:
-    """Whether all tokens of a mention are held (H, T, n); mentions begin at `starts` (H, T)."""
-    return np.asarray(np.logical_and.reduceat(held, starts, axis=2).any(axis=2))
-
-
-@dataclass(frozen=True, eq=False)
 class Evidence:
     """What a policy kept of a recording, recorded from turn 0; demands are checked once."""
 
@@ -100,18 +66,40 @@ class Evidence:
 
     @cached_property
     def lost(self) -> list[Ints]:
-        """As `lost_turns` returns them."""
-        return lost_turns(self.trace, self.recording)
+        """For each demand, the turn that evicted part of its last whole mention (H,), −1 if met.
 
-    @cached_property
-    def results(self) -> list[DemandResult]:
-        """The result of every demand."""
-        pairs = zip(self.recording.evidence, self.lost, strict=True)
-        return [DemandResult(demand, turns < 0) for (demand, _), turns in pairs]
+        In the order of `Recording.evidence`. If no mention was ever cached whole, it is the turn of
+        the last mention.
+        """
+        place, kept = self.recording.needed_places, self.trace.kept
+        # Whether each head held each needed token after each turn, for the next one.
+        held = np.zeros((*kept.shape[:2], int(place[-1]) + 1), np.bool_)
+        np.put_along_axis(held, place[kept], True, axis=2)  # −1 is an empty slot
+        if self.trace.policy.reads_afresh:  # the next turn chooses what it reads
+            held[:, :-1] = held[:, 1:]
+        turns = []
+        needs = zip(self.recording.evidence, self.recording.needed, strict=True)
+        for (demand, _), (tokens, starts) in needs:
+            of_mentions = held[:, : demand.turn, place[tokens]]
+            whole: Bools = np.any(np.logical_and.reduceat(of_mentions, starts, axis=2), axis=2)
+            last_whole = np.where(whole, np.arange(demand.turn), -1).max(axis=1)
+            lost = np.maximum(last_whole + 1, demand.mentions[-1].turn)
+            turns.append(np.where(whole[:, -1], -1, lost))
+        return turns
+
+    def recall_by_head(self, wanted: Demands) -> Floats:
+        """Return the mean over calls of the share of arguments that are met (H,), in [0, 1].
+
+        NaN without calls. The values of a dialogue state at one turn count as one call.
+        """
+        weights = wanted.weights([demand for demand, _ in self.recording.evidence])
+        if not weights.any():
+            return np.full(len(self.trace.kept), np.nan, np.float32)
+        return np.asarray(weights @ (np.array(self.lost) < 0), np.float32)
 
     def recall(self, wanted: Demands) -> float:
-        """Return the mean of `recall` over heads."""
-        return float(recall(self.results, wanted).mean())
+        """Return the mean of `recall_by_head`."""
+        return float(self.recall_by_head(wanted).mean())
 
     def peak_entries(self) -> float:
         """Return the largest number of entries that the cache held, the mean over heads."""
@@ -121,39 +109,8 @@ class Evidence:
         """Return the mean age in turns of the tokens cached after each turn; new ones are 0."""
         turns = len(self.recording.tokens)
         kept = self.trace.kept[:, :turns]
-        sizes = [len(turn) for turn in self.recording.tokens]
-        born = np.repeat(np.arange(turns + 1), [*sizes, 1])
+        born = np.repeat(np.arange(turns + 1), [*np.diff(self.recording.starts), 1])
         born[-1] = 0  # that of an empty slot
         count = (kept >= 0).sum(axis=(0, 2))
         births = sum(int(born[kept[:, turn]].sum()) for turn in range(turns))
         return float((np.arange(turns) @ count - births) / max(int(count.sum()), 1))
-
-
-def _needed(
-    trace: Trace, recording: Recording
-) -> Iterator[tuple[Demand, Bools, NDArray[np.int_], Ints]]:
-    """Yield each demand with the places of its tokens, and the start of each mention among them.
-
-    Places are in the last axis of an array (H, T, n + 1), which is the same for all demands:
-    whether each head held each needed token after each turn, for the next one.
-    """
-    place = recording.needed_places
-    held = np.zeros((*trace.kept.shape[:2], int(place[-1]) + 1), np.bool_)
-    np.put_along_axis(held, place[trace.kept], True, axis=2)  # −1 is an empty slot
-    if trace.policy.reads_afresh:  # the next turn chooses what it reads
-        held[:, :-1] = held[:, 1:]
-    for (demand, _), (tokens, starts) in zip(recording.evidence, recording.needed, strict=True):
-        yield demand, held, place[tokens], starts
-
-
-def recall(results: list[DemandResult], wanted: Demands) -> Floats:
-    """Mean over calls of the share of arguments that are met (H,), in [0, 1]; NaN without calls.
-
-    The values of a dialogue state at one turn count as one call.
-    """
-    weights = wanted.weights([result.demand for result in results])
-    if not weights.any():
-        heads = len(results[0].met) if results else 1
-        return np.full(heads, np.nan, np.float32)
-    met = np.array([result.met for result in results])
-    return np.asarray(weights @ met, np.float32)

@@ -13,7 +13,7 @@ from fdkvc.dialogs import DialogBatch
 from fdkvc.explain.explain import explain, sentences, turn_view
 from fdkvc.limits import MAX_TOPICS
 from fdkvc.policies import Policy
-from fdkvc.run.evidence import lost_turns
+from fdkvc.run.evidence import Evidence
 from fdkvc.run.trace import Rule, Status
 from fdkvc.stage.run import ChosenDialog, Run, build_run
 
@@ -134,7 +134,7 @@ def failed_call(recordings: Sequence[Recording], policy: Policy, budget: int) ->
         shown = lettered(recording, text)
         spoken = Spoken(text.name, shown, topic_names=text.topics)
         run = build_run(spoken, policy, budget)
-        lost = lost_turns(run.trace, shown)
+        lost = Evidence(run.trace, shown).lost
         for turns, (demand, mentions) in zip(lost, shown.evidence, strict=True):
             turn = int(turns[0])
             if demand.kind == "call" and demand.mentions[-1].turn < turn < demand.turn:

@@ -15,7 +15,7 @@ from fdkvc.experiments.benchmark import Benchmark
 from fdkvc.experiments.judged import verdict
 from fdkvc.explain.recorded_damage import shipped_damage
 from fdkvc.policies import Policy, policy_named
-from fdkvc.run.evidence import demand_results
+from fdkvc.run.evidence import Evidence
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Trace
 from fdkvc.stage.moments import Failure, Spoken, failed_call, ranks_of, rescued
@@ -167,8 +167,9 @@ def _fails(failure: Failure, recordings: Sequence[Recording]) -> list[Chapter]:
     (mentions,) = (place for need, place in spoken.recording.evidence if need is demand)
     pinned = _Pinned(spoken.name, spoken.recording, tuple(map(int, mentions[-1])))
     again = build_run(pinned, policy, Benchmark.budget)
-    results = demand_results(again.trace, spoken.recording)
-    (met,) = (result.met[0] for result in results if result.demand is demand)
+    lost_in = Evidence(again.trace, spoken.recording).lost
+    needs = zip(spoken.recording.evidence, lost_in, strict=True)
+    (met,) = (turns[0] < 0 for (need, _), turns in needs if need is demand)
     left = int(np.isin(pinned.tokens, run.trace.kept[0, demand.turn - 1]).sum())
     value, word = f"“{demand.value}”", f"“{spoken.words[token]}”"
     lost = (

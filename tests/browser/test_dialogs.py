@@ -16,7 +16,7 @@ from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.limits import MAX_UPLOAD_MEGABYTES
 from fdkvc.policies import policy_named
-from fdkvc.run.evidence import demand_results, lost_turns
+from fdkvc.run.evidence import Evidence
 from fdkvc.run.simulate import simulate
 from tests.browser.address import expect_linked
 
@@ -154,11 +154,12 @@ def test_which_arguments_fd_kvc_forgot_that_fifo_kept(page: Page) -> None:
     table = page.get_by_role("region", name="Each needed value and which policies held it")
 
     fifo, ours = (
-        demand_results(simulate(policy_named(key), RECORDING.dialogs, 48), RECORDING)
+        Evidence(simulate(policy_named(key), RECORDING.dialogs, 48), RECORDING).lost
         for key in ("fifo", "fd-kvc")
     )
-    calls = [pair for pair in zip(fifo, ours, strict=True) if pair[0].demand.kind == "call"]
-    parted = [one.demand for one, other in calls if one.met[0] and not other.met[0]]
+    needs = zip(RECORDING.evidence, fifo, ours, strict=True)
+    calls = [(demand, one, other) for (demand, _), one, other in needs if demand.kind == "call"]
+    parted = [demand for demand, one, other in calls if one[0] < 0 <= other[0]]
     assert parted
     rows = table.locator("tr", has_text=re.compile("✓ held✗ lost"))
     expect(rows).to_have_count(len(parted))
@@ -234,7 +235,7 @@ def test_each_piece_of_a_value_has_the_verdict_of_the_value(page: Page) -> None:
     demand, mentions, lost = next(
         (demand, mentions, int(turns[0]))
         for (demand, mentions), turns in zip(
-            recording.evidence, lost_turns(trace, recording), strict=True
+            recording.evidence, Evidence(trace, recording).lost, strict=True
         )
         if len(mentions) == 1
         and int(turns[0]) not in (-1, demand.turn)

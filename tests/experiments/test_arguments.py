@@ -11,7 +11,7 @@ from fdkvc.experiments.replay import ARGUMENTS, Replay, replay, replay_arguments
 from fdkvc.experiments.summary import mean_table
 from fdkvc.kinds.replay import ReplayRun, forgotten_text
 from fdkvc.policies import policy_named
-from fdkvc.run.evidence import lost_turns
+from fdkvc.run.evidence import Evidence
 from fdkvc.run.simulate import simulate
 
 SMALL = Replay((policy_named("h2o"), policy_named("fifo")), (24, 64))
@@ -36,7 +36,7 @@ def test_every_argument_of_every_call_has_a_row_for_each_policy_and_budget() -> 
         lost = [
             int(turns[0])
             for (demand, _), turns in zip(
-                recording.evidence, lost_turns(trace, recording), strict=True
+                recording.evidence, Evidence(trace, recording).lost, strict=True
             )
             if demand.kind == "call"
         ]

@@ -14,7 +14,7 @@ from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.recordings import Recording, stack_recordings
 from fdkvc.corpora.transcripts import Demand, Mention, Transcript, Turn
 from fdkvc.policies import policy_named
-from fdkvc.run.evidence import OLD, Demands, demand_results, lost_turns, recall
+from fdkvc.run.evidence import OLD, Demands, Evidence
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Trace
 from tests.worlds import measure
@@ -41,13 +41,12 @@ def test_recall_by_hand() -> None:
     recording = lexical_recording(Transcript("own", turns, demands))
     # FIFO of 3 keeps a b; b c d; c d e; d e f.
     trace = run(recording, "fifo", 3)
-    found = demand_results(trace, recording)
+    found = Evidence(trace, recording)
 
-    assert [bool(answer.met[0]) for answer in found] == [True, False, True, False]
-    assert recall(found, Demands("call")).tolist() == pytest.approx([(1 + 1 / 2 + 0) / 3])
-    assert recall(found, Demands("call", 2)).tolist() == [0]  # only a, for the call at 3
-    assert [int(turn[0]) for turn in lost_turns(trace, recording)] == [-1, 1, -1, 3]
-    assert math.isnan(recall(found, Demands("state")).item())
+    assert found.recall_by_head(Demands("call")).tolist() == pytest.approx([(1 + 1 / 2 + 0) / 3])
+    assert found.recall_by_head(Demands("call", 2)).tolist() == [0]  # only a, for the call at 3
+    assert [int(turn[0]) for turn in found.lost] == [-1, 1, -1, 3]
+    assert math.isnan(found.recall(Demands("state")))
     assert measure(trace, recording)["token_age"] == pytest.approx((0 * 2 + 1 + 2 + 3) / 11)
 
 
@@ -59,7 +58,7 @@ def test_what_was_never_cached_whole_is_lost_in_the_turn_of_its_last_mention() -
     )
     recording = lexical_recording(Transcript("own", turns, demands))
     # FIFO of 3 keeps a b; d e f; e f g; f g h.
-    lost = lost_turns(run(recording, "fifo", 3), recording)
+    lost = Evidence(run(recording, "fifo", 3), recording).lost
 
     assert [int(turn[0]) for turn in lost] == [1, 1]
 
@@ -110,7 +109,7 @@ def test_heads_count_each_for_itself() -> None:
     }
     both = dataclasses.replace(recording, heads=(0, 1), **doubled)
     trace = run(both, "h2o", 48)
-    one, other = recall(demand_results(trace, both), Demands("call"))
+    one, other = Evidence(trace, both).recall_by_head(Demands("call"))
 
     assert one != other
     assert measure(trace, both)["call_recall"] == pytest.approx((one + other) / 2)

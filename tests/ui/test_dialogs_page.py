@@ -32,7 +32,7 @@ from fdkvc.limits import MAX_RECORDED_ENTRIES, MAX_SHOWN_HEADS
 from fdkvc.lm import BUNDLED
 from fdkvc.policies import JUDGED, policy_named, with_pinned_prompts
 from fdkvc.policies.together import Together
-from fdkvc.run.evidence import demand_results, lost_turns
+from fdkvc.run.evidence import Evidence
 from fdkvc.run.fork import Fork
 from fdkvc.run.simulate import simulate
 from fdkvc.run.sinks import PROTECT
@@ -139,7 +139,7 @@ def test_every_piece_of_a_value_has_the_verdict_of_the_call(name: str, key: str)
     run = build_run(Spoken("dialog", recording), policy_named(key), 48)
     apart = 0
     for (demand, mentions), turns in zip(
-        recording.evidence, lost_turns(run.trace, recording), strict=True
+        recording.evidence, Evidence(run.trace, recording).lost, strict=True
     ):
         before, lost = demand.turn - 1, int(turns[0])
         kept = {*run.trace.kept[0, before].tolist()}
@@ -165,11 +165,8 @@ def test_a_turn_says_what_it_needed_and_what_each_policy_had_lost_of_it(kind: st
     ]
 
     recording = lexical_recording(file.transcripts[0])
-    lost = [
-        [int(turn[0]) for turn in lost_turns(simulate(policy_named(key), dialogs, 48), recording)]
-        for key in ("fifo", "fd-kvc")
-        for dialogs in [recording.dialogs]
-    ]
+    traces = [simulate(policy_named(key), recording.dialogs, 48) for key in ("fifo", "fd-kvc")]
+    lost = [[int(turn[0]) for turn in Evidence(trace, recording).lost] for trace in traces]
     expected = []
     for (demand, mentions), *turns in zip(recording.evidence, *lost, strict=True):
         words = [
@@ -190,7 +187,7 @@ def test_it_opens_where_the_first_demand_failed_with_a_word_that_was_lacking() -
     demand, mentions = next(
         (each, mentions)
         for (each, mentions), turn in zip(
-            RECORDING.evidence, lost_turns(trace, RECORDING), strict=True
+            RECORDING.evidence, Evidence(trace, RECORDING).lost, strict=True
         )
         if each.kind == "call" and turn[0] >= 0
     )
@@ -214,7 +211,7 @@ def test_the_first_failed_call_is_a_headline(key: str) -> None:
     trace = simulate(policy_named(key), RECORDING.dialogs, 48)
     demand, gone = next(
         (each, int(turn[0]))
-        for (each, _), turn in zip(RECORDING.evidence, lost_turns(trace, RECORDING), strict=True)
+        for (each, _), turn in zip(RECORDING.evidence, Evidence(trace, RECORDING).lost, strict=True)
         if each.kind == "call" and turn[0] >= 0
     )
     last = demand.mentions[-1].turn
@@ -246,8 +243,10 @@ def test_evidence_can_be_narrowed_to_where_policies_part() -> None:
     app.toggle(key="dialogs/evidence/parted").set_value(True).run()
 
     traces = [simulate(policy_named(key), RECORDING.dialogs, 48) for key in ("fifo", "fd-kvc")]
-    pairs = zip(*(demand_results(trace, RECORDING) for trace in traces), strict=True)
-    same = [one.met[0] == other.met[0] for one, other in pairs if one.demand.kind == "call"]
+    fifo, ours = (Evidence(trace, RECORDING).lost for trace in traces)
+    needs = zip(RECORDING.evidence, fifo, ours, strict=True)
+    calls = [(one[0], other[0]) for (demand, _), one, other in needs if demand.kind == "call"]
+    same = [(one < 0) == (other < 0) for one, other in calls]
     assert 0 < sum(same) < len(same)
     assert html(app).count("<tr>") == rows - sum(same)
 

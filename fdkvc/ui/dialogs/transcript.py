@@ -10,7 +10,7 @@ import streamlit as st
 from fdkvc.corpora.lexical import LEXICAL
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.transcripts import Demand
-from fdkvc.run.evidence import lost_turns
+from fdkvc.run.evidence import Evidence
 from fdkvc.stage.payload import DialogText
 from fdkvc.stage.run import Run
 from fdkvc.ui.dialogs.files import HeadChoice
@@ -84,7 +84,7 @@ class Outcome:
 @cached
 def verdicts(run: Run, recording: Recording) -> tuple[Outcome, ...]:
     """Return the outcome of each demand of the dialog."""
-    lost = lost_turns(run.trace, recording)
+    lost = Evidence(run.trace, recording).lost
     pairs = zip(recording.evidence, lost, strict=True)
     return tuple(Outcome(*needed, int(turn[0])) for needed, turn in pairs)
 
