@@ -25,7 +25,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,8 +83,7 @@ def entry_sum(x: Floats) -> Floats:
         x = np.concatenate([x, none], axis=-1)
     blocks = (*x.shape[:-1], x.shape[-1] // _LANES, _LANES)
     lanes = x if width <= _ONE_PASS else x.reshape(blocks).sum(axis=-2)
-    total: Floats = lanes.sum(axis=-1)
-    return total
+    return np.asarray(lanes.sum(axis=-1))
 
 
 def entry_total(x: Floats) -> Floats:
@@ -145,8 +144,7 @@ def min_max(x: Floats, present: Bools | None = None) -> Floats:
     """
     if present is None:
         low, high = x.min(axis=-1, keepdims=True), x.max(axis=-1, keepdims=True)
-        of_all: Floats = (x - low) / (high - low + np.float32(EPSILON))
-        return of_all
+        return np.asarray((x - low) / (high - low + np.float32(EPSILON)))
     low = np.where(present, x, np.inf).min(axis=-1, keepdims=True)
     high = np.where(present, x, -np.inf).max(axis=-1, keepdims=True)
     with np.errstate(invalid="ignore"):  # inf − inf in a row without entries
@@ -170,8 +168,7 @@ def cosine(a: Floats, b: Floats) -> Floats:
     0.6
     """
     lengths = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
-    ratio: Floats = (a * b).sum(axis=-1) / np.where(lengths > 0, lengths, 1)
-    return ratio
+    return np.asarray((a * b).sum(axis=-1) / np.where(lengths > 0, lengths, 1))
 
 
 def masked_products(a: Floats, b: Floats, in_a: Bools, in_b: Bools) -> Floats:
@@ -196,15 +193,13 @@ def _largest(cosines: Floats, place: Ints, new_place: Ints) -> Floats:
         first = int(early.reshape(-1, early.shape[-1]).all(axis=0).argmin())
         earlier = new_place[..., None, :] <= place[..., first:, None]
         np.copyto(cosines[..., first:, :], 0, where=earlier)
-    largest: Floats = cosines.max(axis=-1, initial=0)
-    return largest
+    return np.asarray(cosines.max(axis=-1, initial=0))
 
 
 def _starts(x: Floats, at: int) -> Ints:
     """Return where a turn of each row begins in flattened (B, S, M) (B, 1)."""
     rows, turns, columns = x.shape
-    starts: Ints = ((np.arange(rows) * turns + at) * columns)[:, None]
-    return starts
+    return np.asarray(((np.arange(rows) * turns + at) * columns)[:, None])
 
 
 def row_products(
@@ -341,9 +336,7 @@ class Observation:
     @cached_property
     def active(self) -> Bools:
         """Whether the row has tokens in this turn (B,); a turn without tokens changes nothing."""
-        present: Any = self.new >= 0
-        active: Bools = present.any(axis=1)
-        return active
+        return np.asarray(np.logical_or.reduce(self.new >= 0, axis=1))
 
     @cached_property
     def all_active(self) -> bool:
@@ -378,8 +371,7 @@ class Observation:
     @cached_property
     def _row_start(self) -> Ints:
         rows, tokens = self._tokens.born.shape
-        start: Ints = (np.arange(rows) * tokens)[:, None]
-        return start
+        return np.asarray((np.arange(rows) * tokens)[:, None])
 
     def position(self, token: Ints) -> Ints:
         """Position of each token in its dialog, from 0 (B, C); −1 in empty slots."""
@@ -407,10 +399,8 @@ class Observation:
     def _among(self, column: Ints | None, token: Ints, wanted: Iterable[int]) -> Bools:
         if column is None:
             return np.zeros(token.shape, np.bool_)
-        given, marked = column.reshape(-1).take(token + self._row_start), token < 0
-        for number in wanted:
-            marked = marked | (given == number)
-        return marked & (token >= 0)
+        given = column.reshape(-1).take(token + self._row_start)
+        return np.isin(given, [*wanted]) & (token >= 0)
 
     def traits(self, token: Ints) -> Floats:
         """Return the `TRAITS` of each token (B, C, F); 0 in empty slots and where unknown."""
@@ -486,8 +476,7 @@ class Observation:
 
     def context(self, weights: Floats, token: Ints) -> Floats:
         """Context output Σ ŵ·v over these tokens (B, h): Algorithm 1's result."""
-        output: Floats = (weights[:, None, :] @ self._vectors(self._tokens.values, token))[:, 0]
-        return output
+        return np.asarray((weights[:, None, :] @ self._vectors(self._tokens.values, token))[:, 0])
 
     def keys(self, token: Ints) -> Floats:
         """Key of each token (B, C, h); zero in empty slots."""
@@ -515,8 +504,7 @@ class Observation:
     @cached_property
     def query_count(self) -> Ints:
         """Number of queries of the turn, one for each of its tokens (B,)."""
-        count: Ints = (self._queried >= 0).sum(axis=1)
-        return count
+        return np.asarray((self._queried >= 0).sum(axis=1))
 
     def visible(self, token: Ints) -> Bools:
         """Whether each of the turn's queries attends to each of these tokens (B, n, C).

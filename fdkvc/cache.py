@@ -62,8 +62,6 @@ class Cache:
     """Arrays of shape (B, C) by name. A policy's numbers for each entry; 0 in empty slots."""
     state: Mapping[str, Floats] = field(default_factory=dict)
     """Arrays of shape (B,) by name. A policy's number for each row."""
-    filled: bool | None = None
-    """Whether no slot of any row is empty, where that is known already; see `full`."""
 
     def __getitem__(self, channel: str) -> Floats:
         return self.channels[channel]
@@ -71,29 +69,27 @@ class Cache:
     @cached_property
     def present(self) -> Bools:
         """Whether each slot holds an entry (B, C)."""
-        present: Bools = self.token != EMPTY
-        return present
+        return np.asarray(self.token != EMPTY)
 
     @cached_property
     def full(self) -> bool:
         """Whether no slot of any row is empty."""
-        return bool(self.present.all()) if self.filled is None else self.filled
+        return bool(self.present.all())
 
     @cached_property
     def count(self) -> Ints:
         """Entries of each row (B,)."""
         if self.full:
             return np.full(len(self.token), self.token.shape[1], np.intp)
-        count: Ints = self.present.sum(axis=1)
-        return count
+        return np.asarray(self.present.sum(axis=1))
 
     def with_channels(self, **channels: Floats) -> Cache:
         """Replace the named channels."""
-        return Cache(self.token, {**self.channels, **channels}, self.state, self.full)
+        return Cache(self.token, {**self.channels, **channels}, self.state)
 
     def with_state(self, **state: Floats) -> Cache:
         """Replace the named row states."""
-        return Cache(self.token, self.channels, {**self.state, **state}, self.full)
+        return Cache(self.token, self.channels, {**self.state, **state})
 
     def rows(self, rows: slice) -> Cache:
         """Return some of the rows."""
@@ -114,8 +110,7 @@ class Cache:
     def insert(self, token: Ints, channels: Mapping[str, Floats]) -> Cache:
         """Append new entries (B, n) behind the old ones, with their initial channels."""
         empty = token == EMPTY
-        some_empty = bool(empty.any())
-        if some_empty:
+        if empty.any():
             channels = {name: np.where(empty, 0, start) for name, start in channels.items()}
         return Cache(
             np.concatenate([self.token, token], axis=1),
@@ -124,7 +119,6 @@ class Cache:
                 for name, column in self.channels.items()
             },
             self.state,
-            self.full and not some_empty,
         )
 
     def keep(self, kept: Bools, slots: int) -> Cache:
@@ -133,20 +127,16 @@ class Cache:
             return self.without(~kept).keep(pad_kept(kept, slots), slots)
         (slot,) = kept.reshape(-1).nonzero()
         shape = (len(self.token), slots)
-        return self._each_column(
-            lambda column: column.reshape(-1).take(slot).reshape(shape), self.full or None
-        )
+        return self._each_column(lambda column: column.reshape(-1).take(slot).reshape(shape))
 
     def sorted_by(self, place: Ints) -> Cache:
         """Return the entries sorted by `place` (B, C), empty slots last."""
         order = np.argsort(np.where(self.present, place, np.iinfo(np.intp).max), axis=1)
         return self._each_column(lambda column: np.take_along_axis(column, order, axis=1))
 
-    def _each_column(
-        self, pick: Callable[[NDArray[Any]], NDArray[Any]], filled: bool | None = None
-    ) -> Cache:
+    def _each_column(self, pick: Callable[[NDArray[Any]], NDArray[Any]]) -> Cache:
         channels = {name: pick(column) for name, column in self.channels.items()}
-        return Cache(pick(self.token), channels, self.state, filled)
+        return Cache(pick(self.token), channels, self.state)
 
     def where(self, rows: Bools, other: Cache) -> Cache:
         """Take the rows that are True in `rows` (B,) from here and the rest from `other`."""
@@ -238,8 +228,7 @@ def contains(token: Ints, wanted: Ints) -> Bools:
     >>> contains(np.array([[7, -1, 9]]), np.array([[9, -1]])).tolist()
     [[False, False, True]]
     """
-    marked: Bools = (token[:, :, None] == wanted[:, None, :]).any(axis=2) & (token != EMPTY)
-    return marked
+    return np.asarray((token[:, :, None] == wanted[:, None, :]).any(axis=2) & (token != EMPTY))
 
 
 def select(
@@ -332,13 +321,11 @@ class Pages:
         values = np.where(cache.present, column, start)
         of_page = np.full_like(values, start)
         combine.at(of_page, (rows, number), values)
-        whole: NDArray[Any] = of_page[rows, number]
-        return whole
+        return np.asarray(of_page[rows, number])
 
     def of_whole(self, marked: Bools, cache: Cache) -> Bools:
         """Mark all entries of every page with a marked one (B, C)."""
-        whole: Bools = self.over(cache, np.logical_or, marked, start=False) & cache.present
-        return whole
+        return self.over(cache, np.logical_or, marked, start=False) & cache.present
 
 
 def _select_pages(
@@ -373,8 +360,7 @@ def _older_of_ties(kept: Bools, above: Bools, places: int | Ints) -> Bools:
     """Mark all entries above the cutoff, and fill the places left with the oldest that tie."""
     tied = kept & ~above
     room = places - above.sum(axis=1, keepdims=True)
-    marked: Bools = above | (tied & (np.cumsum(tied, axis=1) <= room))
-    return marked
+    return np.asarray(above | (tied & (np.cumsum(tied, axis=1) <= room)))
 
 
 def snap_ties(score: Floats, protected: Bools, cutoff: Floats, ties: Ties) -> Floats:

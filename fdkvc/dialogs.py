@@ -121,8 +121,7 @@ class DialogBatch:
     @cached_property
     def in_turns(self) -> Bools:
         """Whether a turn belongs to the row (B, T) or is padding."""
-        belongs: Bools = np.arange(self.turns) < self.turn_counts[:, None]
-        return belongs
+        return np.asarray(np.arange(self.turns) < self.turn_counts[:, None])
 
     @cached_property
     def topic_counts(self) -> Ints:
@@ -306,8 +305,7 @@ class DialogBatch:
             raise ValueError(f"projection {space!r} is unknown: choose from {', '.join(spaces)}")
         if self.projections is None:
             raise ValueError("these dialogs come without projection matrices")
-        matrix: Floats = self.projections[spaces.index(space)]
-        return matrix
+        return np.asarray(self.projections[spaces.index(space)])
 
     def topic_label(self, topic: int) -> str:
         """Return a topic's name, or a dash where there is none (topic −1)."""
@@ -355,8 +353,7 @@ def _mean_of_tokens(x: Floats) -> Floats:
     """Mean over the tokens of (..., n, d), as a matrix product, which is faster than a sum."""
     tokens = x.shape[-2]
     share = np.full((1, tokens), 1 / tokens, np.float32)
-    mean: Floats = (share @ x)[..., 0, :]
-    return mean
+    return np.asarray((share @ x)[..., 0, :])
 
 
 def stack(batches: Sequence[DialogBatch]) -> DialogBatch:

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 
 import numpy as np
 
@@ -108,9 +109,8 @@ def gap(a: float, b: float, digits: int = 3) -> str:
     first, second = contrast(a, b, digits)
     if first == second:
         return number(abs(a - b))
-    decimals = max(len(text.partition(".")[2]) for text in (first, second))
-    written = (float(text.replace(minus("-"), "-")) for text in (first, second))
-    return f"{abs(next(written) - next(written)):.{decimals}f}"
+    one, other = (Decimal(text.replace(minus("-"), "-")) for text in (first, second))
+    return f"{abs(one - other):f}"
 
 
 def written_bytes(size: float) -> str:

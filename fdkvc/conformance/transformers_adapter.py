@@ -97,8 +97,7 @@ def _window(heads: int, tokens: int, window: int | None) -> Bools:
 
 def _pairs(vectors: Floats) -> Pairs:
     half = vectors.shape[2] // 2
-    pairs: Pairs = vectors[..., :half].astype(np.complex128) + 1j * vectors[..., half:]
-    return pairs
+    return np.asarray(vectors[..., :half].astype(np.complex128) + 1j * vectors[..., half:])
 
 
 class LibraryCache(TurnCache):
@@ -119,8 +118,7 @@ class LibraryCache(TurnCache):
             with torch.inference_mode():
                 given = torch.from_numpy(np.asarray(tokens))
                 output = model(input_ids=given, use_cache=True, **{cache_name(model): cache})
-            logits: Floats = output.logits.float().numpy()
-            return logits
+            return np.asarray(output.logits.float().numpy())
 
         ended = partial(end_turn or (lambda _: None), cache)
         super().__init__(read, partial(held, cache), ended)

@@ -130,13 +130,12 @@ def _word_vector(word: str, seed: int, dimension: int) -> Floats:
     digest = hashlib.sha256(word.encode("utf-8", "replace")).digest()
     entropy = [seed, *np.frombuffer(digest, "<u4").tolist()]
     vector = Generator(SFC64(SeedSequence(entropy))).standard_normal(dimension, np.float32)
-    drawn: Floats = vector / np.sqrt(vector @ vector)
-    return drawn
+    return np.asarray(vector / np.sqrt(vector @ vector))
 
 
 @lru_cache(maxsize=4)
 def _projections(seed: int, dimension: int, head_dimension: int) -> Floats:
     """Draw W_Q, W_K and W_V (3, d, h) as in the paper."""
     generator = Generator(SFC64(SeedSequence(seed)))
-    drawn: Floats = generator.standard_normal((3, dimension, head_dimension), np.float32)
+    drawn = generator.standard_normal((3, dimension, head_dimension), np.float32)
     return drawn * np.float32(dimension**-0.5)

@@ -9,7 +9,7 @@ last, so that writing the call requires the dialog and not a database's spelling
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
@@ -55,20 +55,16 @@ def model_text(transcript: Transcript, *, as_json: bool = False) -> tuple[Passag
     >>> print(next(passage.text for passage in model_text(dialog) if passage.call))
     FindTrain ; date = Friday the 9th of May ; destination = Trieste ; origin = Ljubljana
     """
-    return tuple(_passages(transcript, _json_call if as_json else _call_passage))
-
-
-def _passages(
-    transcript: Transcript, call_passage: Callable[[Call, Transcript], Passage]
-) -> Iterator[Passage]:
+    call_passage = _json_call if as_json else _call_passage
     calls: dict[int, list[Call]] = {}
     for call in () if transcript.calls_in_text else transcript.calls:
         calls.setdefault(call.turn, []).append(call)
+    passages: list[Passage] = []
     for at, turn in enumerate(transcript.turns):
-        for call in calls.get(at, ()):
-            yield call_passage(call, transcript)
+        passages += (call_passage(call, transcript) for call in calls.get(at, ()))
         if turn.text:
-            yield Passage(transcript.spoken_by[at], turn.text, at, kind=turn.kind)
+            passages.append(Passage(transcript.spoken_by[at], turn.text, at, kind=turn.kind))
+    return tuple(passages)
 
 
 def _call_passage(call: Call, transcript: Transcript) -> Passage:
@@ -111,9 +107,8 @@ def read_call(text: str) -> tuple[str, dict[str, str]]:
     """
     if text.lstrip().startswith(("[", "{")):
         with suppress(ValueError, RecursionError):
-            (call, *_) = (
-                calls if isinstance(calls := json.loads(_untagged(text)), list) else [calls]
-            )
+            calls = json.loads(text.strip().removesuffix(CALL_TAGS[1]))
+            call, *_ = calls if isinstance(calls, list) else [calls]
             if isinstance(call, dict) and isinstance(call.get("arguments"), dict):
                 values = {str(slot): str(value) for slot, value in call["arguments"].items()}
                 return str(call.get("name")), values
@@ -124,7 +119,3 @@ def read_call(text: str) -> tuple[str, dict[str, str]]:
         if equals:
             by_slot.setdefault(slot.strip(), value.strip())
     return method, by_slot
-
-
-def _untagged(text: str) -> str:
-    return text.strip().removesuffix(CALL_TAGS[1])

@@ -49,7 +49,7 @@ def first_rows() -> pd.DataFrame:
 def verdict() -> str:
     """Say which policy without attention is best, how it compares, and how surely."""
     rows = first_rows()
-    best = rows[[not _attends(name) for name in rows.policy]].iloc[0]
+    best = rows[["attention" not in read_policy(name).looks_at for name in rows.policy]].iloc[0]
     other = rows[rows.policy == COMPARED].iloc[0]
     kl = METRICS["kl"]
     change = kl.figure(best.difference, best.diff_low, best.diff_high, signs=True)
@@ -72,7 +72,3 @@ def _of_fd_kvc() -> str:
         "What costs FD-KVC is its reinforcement by relevance: on other dialogues it has "
         f"{published} nats a token, and {without} with α₀ = 0."
     )
-
-
-def _attends(name: str) -> bool:
-    return "attention" in read_policy(name).looks_at

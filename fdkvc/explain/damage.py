@@ -296,8 +296,7 @@ def damage_by_head(
     places = list(np.ndindex(shape.layers, shape.kv_heads))
     alone = [OneHead(model.decoder, policy, budget, layer, head, decides) for layer, head in places]
     _, kl = read_losses([model.full(), *alone], text)
-    lost: Floats = kl[1:, 1:].mean(axis=1).reshape(shape.layers, shape.kv_heads)
-    return lost
+    return np.asarray(kl[1:, 1:].mean(axis=1).reshape(shape.layers, shape.kv_heads))
 
 
 def attention_received(cache: TextCache) -> Floats:

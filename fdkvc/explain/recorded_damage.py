@@ -109,21 +109,17 @@ def read_recorded(content: str) -> RecordedDamage:
     def numbers(values: Any) -> Floats:
         return np.array(values, np.float32)
 
+    def hurt(words: Any) -> tuple[HurtWord, ...]:
+        return tuple(HurtWord(at, kl, tuple(Cause(*cause) for cause in of)) for at, kl, of in words)
+
     full = numbers(stored["full_nats"])
     damages = {
-        name: Damage(text, full, numbers(of["nats"]), numbers(of["kl"]), _hurt(of["hurt"]))
+        name: Damage(text, full, numbers(of["nats"]), numbers(of["kl"]), hurt(of["hurt"]))
         for name, of in stored["damages"].items()
     }
     model, parameters, dialog, budget = (stored[name] for name in NAMES)
     received = numbers(stored["received"])
     return RecordedDamage(model, parameters, dialog, budget, text, damages, received)
-
-
-def _hurt(stored: Sequence[Any]) -> tuple[HurtWord, ...]:
-    return tuple(
-        HurtWord(word, restored, tuple(Cause(*cause) for cause in causes))
-        for word, restored, causes in stored
-    )
 
 
 @lru_cache(maxsize=1)

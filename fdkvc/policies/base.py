@@ -306,5 +306,4 @@ def total(terms: Mapping[str, Floats]) -> Floats:
 def below_threshold(score: Floats, cache: Cache, threshold: Floats, ties: Ties) -> Bools:
     """Mark entries below the threshold (B,) of their row, ties excepted (B, C)."""
     least = threshold[:, None]
-    below: Bools = cache.present & (score < least - ties.tolerance(least))
-    return below
+    return np.asarray(cache.present & (score < least - ties.tolerance(least)))

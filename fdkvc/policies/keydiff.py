@@ -39,8 +39,7 @@ class KeyDiff(Policy):
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         k = turn.keys(cache.token)
         length = np.linalg.norm(k, axis=-1, keepdims=True)
+        unit = (k / np.where(length > 0, length, 1)).astype(np.float32)
         count = np.maximum(cache.present.sum(axis=1), 1).astype(np.float32)
-        anchor = (
-            entry_total((k / np.where(length > 0, length, 1)).astype(np.float32)) / count[:, None]
-        )
+        anchor = entry_total(unit) / count[:, None]
         return {"key difference": -cosine(k, anchor[:, None])}

@@ -90,5 +90,4 @@ class Recall(Wrapper):
         now = entry_total(turn.keys(turn.new))[:, None]
         matches = cosine(summary, now) >= self.page_match
         stays = (matches & (page == page.max(axis=1, keepdims=True))).any(axis=1)
-        back: Bools = matches[:, -tier.shape[1] :] & waiting & ~stays[:, None]
-        return back
+        return np.asarray(matches[:, -tier.shape[1] :] & waiting & ~stays[:, None])

@@ -50,5 +50,4 @@ class Shift(Fifo):
         places = np.where(turn.new >= 0, turn.position(turn.new), -1)
         over = places.max(axis=1, keepdims=True, initial=-1) - budget  # of the newest token
         dropped = max((budget - self.keep) // 2, 1)
-        held: Ints = np.where(over < 0, budget, budget - dropped + 1 + over % dropped)
-        return held
+        return np.where(over < 0, budget, budget - dropped + 1 + over % dropped)

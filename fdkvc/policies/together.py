@@ -54,16 +54,14 @@ class Together(Wrapper):
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
         """Protect what all heads protect."""
-        protected: Bools = self._share(self.policy.protects(cache, turn, budget)) == 1
-        return protected
+        return np.asarray(self._share(self.policy.protects(cache, turn, budget)) == 1)
 
     def recalls(self, cache: Cache, tier: Ints, turn: Observation) -> Bools:
         """Bring back what most heads bring back."""
-        parts = (
+        parts = [
             self.policy.recalls(cache.rows(rows), tier[rows], part) for rows, part in turn.parts()
-        )
-        recalled: Bools = self._share(np.concatenate([*parts])) > 0.5
-        return recalled
+        ]
+        return np.asarray(self._share(np.concatenate(parts)) > 0.5)
 
     def slots(self, budget: int, layers: int, heads: int) -> int:
         """Return what heads that decide separately may hold."""

@@ -31,7 +31,7 @@ from fdkvc.replication.cells import unit_named
 from fdkvc.replication.judge import fact_of, may_be_chance
 from fdkvc.replication.rules import FEWEST_DIALOGS, mean_case, verdict
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS
-from fdkvc.words import decimal, minus
+from fdkvc.words import decimal, minus, p_value
 
 _NORMAL = NormalDist()
 
@@ -165,7 +165,7 @@ def figure_words(wanted: Measure, value: float) -> str:
         case "settles":
             return f"{value:.0f} turns"
         case "p":
-            return "< 0.001" if value < 0.001 else f"{value:.3f}"
+            return p_value(value)
         case "t" | "peak":
             return minus(f"{value:.4g}")
     sign = "+" if wanted.kind == "difference" and value > 0 else ""

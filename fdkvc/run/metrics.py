@@ -81,8 +81,7 @@ def _topic_values(dialogs: DialogBatch) -> Floats:
     topic = np.arange(len(dialogs.topic_names), dtype=np.uint32)[:, None]
     of_topic = (dialogs.topic_bits[:, None] >> topic & 1).astype(np.float32)
     count = np.maximum(of_topic.sum(axis=2, keepdims=True), 1)
-    means: Floats = of_topic @ dialogs.values / count
-    return means
+    return np.asarray(of_topic @ dialogs.values / count)
 
 
 def attention_loss(trace: Trace, dialogs: DialogBatch) -> Floats:

@@ -133,7 +133,9 @@ def read_bytes(path: str | Path, most: int) -> bytes:
     """
     reason = "it is not a regular file"
     try:
-        with open(path, "rb", opener=_open_nonblocking) as file:
+        # Without waiting for a pipe's writer or content.
+        flag = getattr(os, "O_NONBLOCK", 0)
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | flag)) as file:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 content: bytes | None = file.read(most + 1)
                 if content is not None:
@@ -144,11 +146,6 @@ def read_bytes(path: str | Path, most: int) -> bytes:
     except OSError as error:
         reason = error.strerror or str(error)
     raise ValueError(f"the file {str(path)!r} cannot be read: {reason}")
-
-
-def _open_nonblocking(path: str, flags: int) -> int:
-    """Open a file without waiting for a pipe's writer or content."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _conversations(text: str, by_line: bool, calls: bool) -> Iterator[Transcript | SkippedError]:

@@ -107,7 +107,8 @@ def _from_ticks(value: Mapping[str, Any], place: str) -> Iterator[Placed]:
     for tick, where in messages_of(value, "ticks", place, "tick"):
         for side, role in (("agent", "assistant"), ("user", "user")):
             chunk = optional(tick, f"{side}_chunk", dict, where)
-            if chunk.get("contains_speech", True) and (text := _spoken(chunk, where)):
+            script = "audio_script_gold" if chunk.get("is_audio") else "content"
+            if chunk.get("contains_speech", True) and (text := optional(chunk, script, str, where)):
                 ids = {*map(str, optional(chunk, "utterance_ids", list, where))}
                 if joined.get("role") != role:
                     yield from _joined(joined, where)
@@ -130,13 +131,6 @@ def _from_ticks(value: Mapping[str, Any], place: str) -> Iterator[Placed]:
 def _joined(message: Mapping[str, Any], place: str) -> Iterator[Placed]:
     if message:
         yield {"role": message["role"], "content": "".join(message["parts"])}, place
-
-
-def _spoken(chunk: Mapping[str, Any], place: str) -> str:
-    """Return the words of a chunk, of audio its script."""
-    field = "audio_script_gold" if chunk.get("is_audio") else "content"
-    text: str = optional(chunk, field, str, place)
-    return text
 
 
 TRIAL = chat_format(
