@@ -168,6 +168,11 @@ def padded(tokens: Sequence[Ints]) -> list[Ints]:
     ]
 
 
+def concatenated(parts: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+    """Join arrays of the same name along their first axis."""
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
 def enqueue(queue: Ints, token: Ints, places: int) -> Ints:
     """Append tokens (B, C) to a queue (B, R), −1 for none; return its last places (B, places).
 

@@ -22,7 +22,7 @@ from fdkvc.parameters import Parameter, defaults_of, parameters_of
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.policies.wrapper import Wrapper, inside
 from fdkvc.run.evidence import Evidence
-from fdkvc.run.metrics import metrics_of
+from fdkvc.run.metrics import Adaptation, adaptation, metrics_of, retention
 from fdkvc.run.trace import EntryTrace, Rule, State, Status, Trace
 from tests import reference
 
@@ -415,6 +415,11 @@ def measure(trace: Trace, recording: Recording, first_row: int = 0) -> dict[str,
         key: metric.measure(evidence)
         for key, metric in metrics_of("evidence", optional=False).items()
     }
+
+
+def adaptation_in(trace: Trace, dialogs: DialogBatch) -> Adaptation:
+    """Count the turns to adapt in a run."""
+    return adaptation(retention(trace, dialogs), dialogs)
 
 
 def by_cosine(dialogs: DialogBatch) -> DialogBatch:

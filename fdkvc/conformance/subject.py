@@ -5,9 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-import numpy as np
-
-from fdkvc.attention import Bools, Floats, Ints, softmax
+from fdkvc.attention import Bools, Floats, Ints
 from fdkvc.parameters import check_count
 
 LEAST = 8
@@ -141,7 +139,7 @@ class Subject:
     failing: Callable[[], AbstractContextManager[object]] | None = None
     """Returns a context in which it fails to read a turn with a ValueError, having read a part."""
     scores: Scores | None = None
-    """Its policy's scores, if they depend on queries and keys alone, as `last_attention`."""
+    """Its policy's scores, if they depend on queries and keys alone, as those of TOVA."""
     restored: Restored | None = None
     """What comes back of its keys and values once their turn has ended, if they are stored in few
     bits. Its model's `read` then takes more: see `TransformersModel`."""
@@ -151,16 +149,3 @@ class Subject:
     def __post_init__(self) -> None:
         check_count("the budget of a subject", self.budget, LEAST)
         check_count("the sinks of a subject", self.sinks, 0, self.budget // 2)
-
-
-def last_attention(queries: Floats, keys: Floats) -> Floats:
-    """Return the attention of the turn's last query, averaged over heads (S,): as TOVA."""
-    weights: Floats = softmax(queries[:, -1] @ keys.T / np.sqrt(keys.shape[1]).astype(keys.dtype))
-    return np.asarray(weights.mean(axis=0))
-
-
-def key_difference(queries: Floats, keys: Floats) -> Floats:
-    """Return each key's dissimilarity from the mean direction of all keys (S,): as KeyDiff."""
-    unit = keys / np.linalg.norm(keys, axis=1, keepdims=True)
-    anchor = unit.mean(axis=0)
-    return np.asarray(-(unit @ anchor) / np.linalg.norm(anchor))

@@ -10,6 +10,7 @@ from typing import Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from fdkvc.cache import concatenated
 from fdkvc.dialogs import DialogBatch
 from fdkvc.experiments.jobs import (
     Execution,
@@ -30,6 +31,7 @@ from fdkvc.run.metrics import (
     default_metrics,
     first_late_turn,
     metric_named,
+    retention,
 )
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Rule
@@ -225,7 +227,7 @@ def _run_scenario(
             policy, dialogs, benchmark.budget, entries=False, outputs_from=outputs_from
         )
         if scenario.key == ADAPTATION:
-            speed = adaptation(trace, dialogs)
+            speed = adaptation(retention(trace, dialogs), dialogs)
             values = {"adaptation": speed.turns, "never": speed.never.astype(np.float32)}
         else:
             values = {metric.name: metric.late(trace, dialogs) for metric in metrics.values()}
@@ -284,15 +286,11 @@ def _join(parts: Sequence[Mapping[str, PolicyScores]]) -> dict[str, PolicyScores
         return {}
     return {
         policy: PolicyScores(
-            _concatenate([part[policy].values for part in parts]),
-            _concatenate([part[policy].series for part in parts]),
+            concatenated([part[policy].values for part in parts]),
+            concatenated([part[policy].series for part in parts]),
         )
         for policy in parts[0]
     }
-
-
-def _concatenate(parts: Sequence[Mapping[str, Values]]) -> dict[str, Values]:
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,6 @@ from fdkvc.paper.tables import (
     LATENCY_BASELINE,
     published_sweep,
 )
-from fdkvc.parameters import parameters_of
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.run.metrics import PROJECTED_ALIGNMENTS, CacheBytes, cache_bytes
 from fdkvc.run.simulate import simulate
@@ -39,10 +38,6 @@ from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 
 _MAIN, _COST, _PROBES = "Benchmark", "Latency and memory", "Probes"
-
-
-def _ablation_of(parameter: str) -> str:
-    return f"Ablation: {parameters_of(policy_named('fd-kvc'))[parameter].title}"
 
 
 CHUNK = 50
@@ -93,7 +88,11 @@ def run_study(benchmark: Benchmark, *, whole: bool = True, **how: Unpack[Executi
         metrics = tuple(dict.fromkeys((*benchmark.metrics, *PROJECTED_ALIGNMENTS)))
         main = replace(benchmark, series=True, metrics=metrics)
         if matches_paper(benchmark):
-            sweeps = {_ablation_of(key): (key, ablation(key, benchmark)) for key in ABLATIONS}
+            settings = policy_named(ABLATED_POLICY).settings
+            sweeps = {
+                f"Ablation: {settings[key].title}": (key, ablation(key, benchmark))
+                for key in ABLATIONS
+            }
     timed = timed_policies(benchmark)
     parts = {_MAIN: main} | {title: part for title, (_, part) in sweeps.items()}
     if whole:

@@ -51,7 +51,7 @@ class TurnView(EntryTrace):
     @cached_property
     def new(self) -> Bools:
         """Whether each entry arrived in this turn (n,)."""
-        return np.asarray(self.slot >= self.trace.old_slots)
+        return np.asarray(self.slot >= self.trace.kept.shape[2] + self.trace.tier.shape[2])
 
     @cached_property
     def kept(self) -> Bools:
@@ -170,7 +170,7 @@ class TurnView(EntryTrace):
             return "begins"
         return "stays" if past[-1] == topic else "returns" if topic in past else "turns"
 
-    def quantity(self, name: str) -> Floats | float | None:
+    def quantity(self, name: str) -> Any:
         """Return a recorded quantity: (n,) for entries, one number for the row, None if unknown."""
         of_entries = {
             **self.recorded,
@@ -185,7 +185,7 @@ class TurnView(EntryTrace):
         state = self.result.after.cache.state
         return float(state[name][self.row]) if name in state else None
 
-    def before(self, name: str) -> Floats | float:
+    def before(self, name: str) -> Any:
         """Return a channel of each entry (n,), or a row state, after the previous turn.
 
         NaN for new entries.
@@ -202,8 +202,6 @@ class TurnView(EntryTrace):
         read, written = step.reads[0], step.writes[0]
         before = self.before(read) if read == written else self.quantity(read)
         after = self.quantity(written)
-        assert isinstance(before, np.ndarray)
-        assert isinstance(after, np.ndarray)
         return before, after, np.isfinite(before) & np.isfinite(after)
 
     def groups(self, chosen: Bools) -> dict[str, Bools]:

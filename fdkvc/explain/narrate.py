@@ -252,8 +252,6 @@ def _describe_rate(view: TurnView, step: Step) -> str:
     for name in step.writes:
         label = view.policy.quantity_name(name)
         now, last = view.quantity(name), view.before(name)
-        assert isinstance(now, float)
-        assert isinstance(last, float)
         old, new = contrast(last, now)
         if old == new:
             parts.append(f"the {label} stayed at {new}")

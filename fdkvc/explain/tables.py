@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fdkvc.dialogs import DialogBatch
 from fdkvc.explain.explain import turn_view
-from fdkvc.run.metrics import adaptation_of, default_metrics, metric_named
+from fdkvc.run.metrics import adaptation, default_metrics, metric_named
 from fdkvc.run.trace import Rule, Status, Trace
 
 _TURN_STATES = ("ownership_loss", "learning_rate")
@@ -203,7 +203,7 @@ def figures_table(
     metrics = [metric_named(key) for key in (*default_metrics(), *more)]
     rows = []
     for name, table in turns.items():
-        adapted = adaptation_of(_row(table["retention"]), dialogs)
+        adapted = adaptation(_row(table["retention"]), dialogs)
         rows.append(
             (
                 name,

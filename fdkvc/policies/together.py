@@ -1,13 +1,13 @@
 """Heads that decide together, by the mean of their scores."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from fdkvc.attention import Bools, Floats, Ints, Observation
-from fdkvc.cache import Cache
+from fdkvc.cache import Cache, concatenated
 from fdkvc.parameters import check_count
 from fdkvc.policies.base import Policy, Score, Update
 from fdkvc.policies.wrapper import Wrapper
@@ -38,13 +38,14 @@ class Together(Wrapper):
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return the mean of each term over the heads."""
         parts = [self.policy.terms(cache.rows(rows), part) for rows, part in turn.parts()]
-        return {name: self._mean(term) for name, term in _joined(parts).items()}
+        return {name: self._mean(term) for name, term in concatenated(parts).items()}
 
     def after_insert(self, cache: Cache, turn: Observation) -> Cache:
         """Update channels and state of each head."""
         parts = [self.policy.after_insert(cache.rows(rows), part) for rows, part in turn.parts()]
-        channels = _joined([part.channels for part in parts])
-        return cache.with_channels(**channels).with_state(**_joined([part.state for part in parts]))
+        channels = concatenated([part.channels for part in parts])
+        states = concatenated([part.state for part in parts])
+        return cache.with_channels(**channels).with_state(**states)
 
     def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
         """Let the threshold evict what it evicts in all heads."""
@@ -85,7 +86,3 @@ class Together(Wrapper):
         """Mean over each dialog's heads, for each of them (B, C)."""
         by_dialog = x.reshape(-1, self.heads, x.shape[-1])
         return np.repeat(by_dialog.mean(axis=1), self.heads, axis=0)
-
-
-def _joined(parts: Sequence[Mapping[str, Floats]]) -> dict[str, Floats]:
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

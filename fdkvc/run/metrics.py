@@ -503,13 +503,11 @@ class Adaptation:
     """Shape (B,)."""
 
 
-def adaptation(trace: Trace, dialogs: DialogBatch) -> Adaptation:
-    """Count the turns from the first change of topic to a retention of 80 % (Table 2)."""
-    return adaptation_of(retention(trace, dialogs), dialogs)
+def adaptation(series: Floats, dialogs: DialogBatch) -> Adaptation:
+    """Count the turns from the first change of topic to a retention of 80 % (Table 2).
 
-
-def adaptation_of(series: Floats, dialogs: DialogBatch) -> Adaptation:
-    """Count the turns by the retention of all turns, or of the last of them (B, T)."""
+    `series` is the retention of all turns, or of the last of them (B, T).
+    """
     begins = dialogs.turns - series.shape[1]
     series = np.pad(series, [(0, 0), (begins, 0)], constant_values=np.nan)
     current, in_turns = dialogs.current, dialogs.in_turns

@@ -5,7 +5,7 @@ Streaming Language Models with Attention Sinks*); the bundled model does not.
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -61,13 +61,8 @@ def sinks_of(policy: Policy, budget: int) -> int:
     budget = min(budget, MAX_TRIED)
     tokens = 2 * SINKS + budget  # so that a window of the newest has none of the first
     vectors = np.zeros((tokens, 1), np.float32)
-    dialog = one_dialog(
-        embeddings=vectors,
-        queries=vectors,
-        keys=vectors,
-        values=vectors,
-        turn_lengths=[SINKS, tokens - SINKS],
-    )
+    arrays: Any = dict.fromkeys(("embeddings", "queries", "keys", "values"), vectors)
+    dialog = one_dialog(**arrays, turn_lengths=[SINKS, tokens - SINKS])
     state = {name: np.full(2, value) for name, value in policy.initial_state().items()}
     entries = Cache(np.tile(np.arange(tokens), (2, 1)), state=state)
     entries = entries.with_channels(

@@ -267,11 +267,6 @@ class Trace:
     """Shape (B, P). Tokens that are never evicted, −1 for none."""
 
     @property
-    def old_slots(self) -> int:
-        """Number of slots before those of the turn's own tokens."""
-        return int(self.kept.shape[2] + self.tier.shape[2])
-
-    @property
     def turns(self) -> int:
         """Number of recorded turns."""
         return int(self.kept.shape[1])

@@ -15,11 +15,11 @@ from fdkvc.cache import padded
 from fdkvc.conformance import Fault, NothingEvicted, Subject, Turn, checks
 from fdkvc.conformance.checks import Check
 from fdkvc.conformance.decoder_adapter import DecoderCache, DecoderModel
-from fdkvc.conformance.subject import key_difference, last_attention
 from fdkvc.lm.decoder import Decoder
 from fdkvc.lm.language_model import load_language_model
 from fdkvc.lm.text_cache import EvictingCache, TextCache
 from fdkvc.policies import read_policy
+from tests.conformance.scores import key_difference, last_attention
 from tests.models import write_model
 
 BUDGET = 12

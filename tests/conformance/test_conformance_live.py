@@ -11,9 +11,9 @@ import pytest
 
 from conftest import NO_TRANSFORMERS
 from fdkvc.conformance import Fault, Restored, Subject, checks
-from fdkvc.conformance.subject import key_difference, last_attention
 from fdkvc.policies import policy_named, read_policy
 from fdkvc.run.sinks import sinks_of
+from tests.conformance.scores import key_difference, last_attention
 from tests.library import CONFIGS, Numbers, model_of
 
 if os.environ.get("FDKVC_REQUIRE_CAPTURE") == "1":

@@ -22,11 +22,12 @@ from fdkvc.explain.tables import (
 )
 from fdkvc.policies import policy_named
 from fdkvc.run.fork import Fork, fork
-from fdkvc.run.metrics import adaptation, metrics_of
+from fdkvc.run.metrics import metrics_of
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Trace
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS, custom_scenario
+from tests.worlds import adaptation_in
 
 DIALOG = generate(SCENARIOS["mixed"], 1, 7)
 NAMES = ("fifo", "sink", "h2o", "fd-kvc")
@@ -143,7 +144,7 @@ def test_the_figures_are_those_of_the_metrics() -> None:
         trace = TRACES[row["policy"]]
         for key, metric in asked.items():
             assert row[f"late_{key}"] == pytest.approx(float(metric.late(trace, DIALOG)[0]))
-        adapted = adaptation(trace, DIALOG)
+        adapted = adaptation_in(trace, DIALOG)
         assert (row["adaptation"], row["never"]) == (adapted.turns[0], adapted.never[0])
         assert row["evictions"] == trace.evicted["budget"].sum() == 12 * 32 - 56
         assert row["latency_ms"] == pytest.approx(1e3 * np.median(trace.seconds))

@@ -167,7 +167,7 @@ def test_what_is_recorded_is_a_number_where_it_applies_and_nan_elsewhere(
     present = entries.status != Status.empty
     standing = present & (entries.rule != Rule.threshold)
     was_cached = present.copy()
-    was_cached[:, :, trace.old_slots :] = False
+    was_cached[:, :, trace.kept.shape[2] + trace.tier.shape[2] :] = False
     was_cached &= (np.diff(batch.bounds) > 0)[:, :, None]  # no step is taken without tokens
 
     for column in (entries.score, *entries.terms.values()):

@@ -18,10 +18,11 @@ from fdkvc.paper.tables import (
     published_sweep,
 )
 from fdkvc.policies import PAPER_POLICIES, policy_named
-from fdkvc.run.metrics import adaptation, default_metrics, late, metrics_of, retention
+from fdkvc.run.metrics import default_metrics, late, metrics_of, retention
 from fdkvc.run.simulate import simulate
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
+from tests.worlds import adaptation_in
 
 BUDGET = 56
 SAMPLE = 200
@@ -162,7 +163,7 @@ def shifted() -> DialogBatch:
 
 @pytest.mark.parametrize("key", EXACT)
 def test_adaptation_of_the_frozen_policies_is_exact(key: str, shifted: DialogBatch) -> None:
-    result = adaptation(simulate(policy_named(key), shifted, BUDGET, entries=False), shifted)
+    result = adaptation_in(simulate(policy_named(key), shifted, BUDGET, entries=False), shifted)
 
     for statistic in ("mean", "median", "p90"):
         printed = published("adaptation", key, statistic)
@@ -173,7 +174,7 @@ def test_adaptation_of_the_frozen_policies_is_exact(key: str, shifted: DialogBat
 
 def test_fd_kvc_adapts_in_four_to_five_turns(shifted: DialogBatch) -> None:
     trace = simulate(policy_named("fd-kvc"), shifted, BUDGET, entries=False)
-    result = adaptation(trace, shifted)
+    result = adaptation_in(trace, shifted)
     printed = published("adaptation", "fd-kvc", "mean")
     assert printed is not None
 

@@ -16,7 +16,6 @@ from fdkvc.run.fork import Fork, fork
 from fdkvc.run.metrics import (
     METRICS,
     Adaptation,
-    adaptation,
     alignment,
     cache_bytes,
     diversity,
@@ -29,7 +28,7 @@ from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Trace
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS, World
-from tests.worlds import by_cosine, plain_dialog, random_dialog
+from tests.worlds import adaptation_in, by_cosine, plain_dialog, random_dialog
 
 FIFO = policy_named("fifo")
 NAN = math.nan
@@ -225,7 +224,7 @@ def test_a_label_is_words_and_not_an_identifier() -> None:
 
 def adapted(*lengths: int, topics: str, budget: int = 10) -> Adaptation:
     dialog = alike(*lengths, topics=topics)
-    return adaptation(fifo(dialog, budget), dialog)
+    return adaptation_in(fifo(dialog, budget), dialog)
 
 
 @pytest.mark.parametrize(
@@ -275,9 +274,9 @@ def test_adaptation_of_ragged_rows_is_that_of_each_alone() -> None:
     ]
     batch = stack(rows)
 
-    together = adaptation(fifo(batch, 10), batch)
+    together = adaptation_in(fifo(batch, 10), batch)
 
-    alone = [adaptation(fifo(row, 10), row) for row in rows]
+    alone = [adaptation_in(fifo(row, 10), row) for row in rows]
     np.testing.assert_array_equal(together.turns, [2, 4, NAN, 2])
     np.testing.assert_array_equal(together.turns, [one.turns[0] for one in alone])
     assert together.never.tolist() == [True, False, False, True]
@@ -293,11 +292,11 @@ def test_adaptation_is_known_where_the_record_begins_by_the_change_of_topic(firs
         ]
     )
     trace = fifo(batch, 10)
-    whole = adaptation(trace, batch)
+    whole = adaptation_in(trace, batch)
     assert whole.turns[:2].tolist() == [4, 3]
     assert whole.never.tolist() == [False, True, False]
 
-    late = adaptation(trace.since(first), batch)
+    late = adaptation_in(trace.since(first), batch)
 
     known = np.array([first <= 1, first <= 3, True])
     np.testing.assert_array_equal(late.turns, np.where(known, whole.turns, NAN))
@@ -308,8 +307,8 @@ def test_a_fork_before_the_change_of_topic_has_an_adaptation() -> None:
     dialog = alike(10, 2, 2, 2, 2, 2, topics="AABBBB")
     run = simulate(policy_named("fifo"), dialog, 10)
 
-    smaller = adaptation(fork(run, dialog, Fork(1, budget=5)), dialog)
-    unknown = adaptation(fork(run, dialog, Fork(2, budget=5)), dialog)
+    smaller = adaptation_in(fork(run, dialog, Fork(1, budget=5)), dialog)
+    unknown = adaptation_in(fork(run, dialog, Fork(2, budget=5)), dialog)
 
     assert (smaller.turns.tolist(), smaller.never.tolist()) == ([2], [False])
     assert (np.isnan(unknown.turns).tolist(), unknown.never.tolist()) == ([True], [False])
