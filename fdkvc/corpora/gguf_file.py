@@ -273,7 +273,13 @@ def read_gguf(path: Path) -> GgufFile:
             header = _Header(content)
             fields, tensors = header.read()
             size = len(content)
-    _check_tensors(tensors, size)
+    end = 0
+    for name, tensor in sorted(tensors.items(), key=lambda item: item[1].start):
+        if tensor.start < end:
+            raise ValueError(f"the tensor {name[:80]!r} overlaps another")
+        end = tensor.start + tensor.size
+        if end > size:
+            raise ValueError(f"it is truncated: the tensor {name[:80]!r} ends beyond its end")
     named = {_folder_name(name): tensor for name, tensor in tensors.items()}
     gguf = GgufFile(path, fields, named)
     if fields.get("general.architecture") != "llama":
@@ -369,17 +375,6 @@ class _Header:
         if not all(shape) or shape[0] % _TYPES[kind].numbers:
             raise ValueError("a row of a tensor is no whole number of blocks")
         return Tensor(tuple(reversed(shape)), _TYPES[kind], start)
-
-
-def _check_tensors(tensors: Mapping[str, Tensor], size: int) -> None:
-    """Check that the tensors lie in the file, one after the other."""
-    end = 0
-    for name, tensor in sorted(tensors.items(), key=lambda item: item[1].start):
-        if tensor.start < end:
-            raise ValueError(f"the tensor {name[:80]!r} overlaps another")
-        end = tensor.start + tensor.size
-        if end > size:
-            raise ValueError(f"it is truncated: the tensor {name[:80]!r} ends beyond its end")
 
 
 def _folder_name(name: str) -> str:

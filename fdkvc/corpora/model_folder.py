@@ -61,7 +61,12 @@ def check_model_folder(folder: Path) -> int:
     """
     if not folder.is_dir():
         raise ValueError("it is not a folder" if folder.exists() else "there is no such folder")
-    _check_config(read_config(folder))
+    config = read_config(folder)
+    require(config, "model_type", str, "config.json")
+    for owner in (config, *(value for value in config.values() if isinstance(value, dict))):
+        for name, allowed in RANGES.items():
+            if owner.get(name) is not None:
+                check_parameter(f"{name} in config.json", allowed, owner[name], int)
     for name in _TOKENIZER_FILES:
         if (folder / name).exists():
             content = _read(folder / name)
@@ -110,14 +115,6 @@ def parse_config(content: bytes, name: str = "config.json") -> dict[str, Any]:
         return check_object(parse_json(content.decode()), "its content")
     except ValueError as error:  # also where it is not UTF-8
         raise ValueError(f"{name} cannot be read: {error}") from None
-
-
-def _check_config(config: Mapping[str, Any]) -> None:
-    require(config, "model_type", str, "config.json")
-    for owner in (config, *(value for value in config.values() if isinstance(value, dict))):
-        for name, allowed in RANGES.items():
-            if owner.get(name) is not None:
-                check_parameter(f"{name} in config.json", allowed, owner[name], int)
 
 
 def weight_files(folder: Path) -> Iterator[Path]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fdkvc.attention import SPEAKERS, Floats
+from fdkvc.attention import SPEAKERS, Floats, Ints
 from fdkvc.corpora.arrays import check_surprisal, check_vectors, one_dialog
 from fdkvc.corpora.token_traits import token_traits
 from fdkvc.corpora.transcripts import (
@@ -183,27 +183,18 @@ class Recording:
         return tuple(pair for pair in pairs if pair[1])
 
     @cached_property
-    def needed(self) -> list[tuple[NDArray[np.int32], NDArray[np.intp]]]:
-        """The tokens of all mentions of each demand, one after the other, and where each begins."""
-        return [
-            (
-                np.fromiter(chain.from_iterable(mentions), np.int32),
-                np.cumsum([0, *map(len, mentions[:-1])]),
-            )
-            for _, mentions in self.evidence
-        ]
-
-    @cached_property
-    def needed_places(self) -> NDArray[np.intp]:
+    def needed(self) -> tuple[Ints, list[tuple[Ints, Ints]]]:
         """The place of each token among those of mentions, of all others the last place (N + 1,).
 
-        That is also the place of token −1.
+        That is also the place of token −1. For each of `evidence`, the places of the tokens of all
+        mentions, one after the other, and where each mention begins.
         """
-        tokens = [tokens for tokens, _ in self.needed]
-        some = np.unique(np.concatenate(tokens or [np.zeros(0, np.int32)]))
+        needs = [[*chain.from_iterable(mentions)] for _, mentions in self.evidence]
+        some = sorted({*chain.from_iterable(needs)})
         place = np.full(self.starts[-1] + 1, len(some))
         place[some] = np.arange(len(some))
-        return place
+        starts = (np.cumsum([0, *map(len, mentions[:-1])]) for _, mentions in self.evidence)
+        return place, [(place[need], begin) for need, begin in zip(needs, starts, strict=True)]
 
     def piece_lengths(self, turn: int) -> list[int]:
         """Return the length of each token's piece of a turn's text, negative between tokens.

@@ -80,12 +80,8 @@ WRAPPERS: dict[str, type[Wrapper]] = {
 
 def synthetic_policies() -> dict[str, type[Policy]]:
     """Return the policies for synthetic dialogs, by key: all but those that look at words."""
-    return {key: policy for key, policy in POLICIES.items() if not looks_at_words(policy())}
-
-
-def looks_at_words(policy: Policy) -> bool:
-    """Whether a policy makes no sense for synthetic dialogs, whose tokens have no words."""
-    return not {"words", "traits"}.isdisjoint(policy.looks_at)
+    of_words = {"words", "traits"}
+    return {key: kind for key, kind in POLICIES.items() if of_words.isdisjoint(kind().looks_at)}
 
 
 AnyPolicy = TypeVar("AnyPolicy", bound=Policy)

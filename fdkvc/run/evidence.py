@@ -71,16 +71,15 @@ class Evidence:
         In the order of `Recording.evidence`. If no mention was ever cached whole, it is the turn of
         the last mention.
         """
-        place, kept = self.recording.needed_places, self.trace.kept
+        (place, needed), kept = self.recording.needed, self.trace.kept
         # Whether each head held each needed token after each turn, for the next one.
         held = np.zeros((*kept.shape[:2], int(place[-1]) + 1), np.bool_)
         np.put_along_axis(held, place[kept], True, axis=2)  # −1 is an empty slot
         if self.trace.policy.reads_afresh:  # the next turn chooses what it reads
             held[:, :-1] = held[:, 1:]
         turns = []
-        needs = zip(self.recording.evidence, self.recording.needed, strict=True)
-        for (demand, _), (tokens, starts) in needs:
-            of_mentions = held[:, : demand.turn, place[tokens]]
+        for (demand, _), (places, starts) in zip(self.recording.evidence, needed, strict=True):
+            of_mentions = held[:, : demand.turn, places]
             whole: Bools = np.any(np.logical_and.reduceat(of_mentions, starts, axis=2), axis=2)
             last_whole = np.where(whole, np.arange(demand.turn), -1).max(axis=1)
             lost = np.maximum(last_whole + 1, demand.mentions[-1].turn)
