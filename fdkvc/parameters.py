@@ -344,10 +344,7 @@ def check_count(name: str, value: Any, low: int = 1, high: float = math.inf) -> 
     Traceback (most recent call last):
     ValueError: budget is 0, but must be a whole number of at least 1
     """
-    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not (whole and low <= value <= high):
-        allowed = f"of at least {low}" if math.isinf(high) else f"from {low} to {high}"
-        raise ValueError(f"{name} is {value!r}, but must be a whole number {allowed}")
+    check_parameter(name, Parameter(name, "", low=low, high=high), value, int)
 
 
 def check_most(

@@ -270,8 +270,7 @@ def read_gguf(path: Path) -> GgufFile:
         if path.stat().st_size < 24:
             raise ValueError(f"{path.name} is truncated or no GGUF file")
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            header = _Header(content)
-            fields, tensors = header.read()
+            fields, tensors = _Header(content).read()
             size = len(content)
     end = 0
     for name, tensor in sorted(tensors.items(), key=lambda item: item[1].start):

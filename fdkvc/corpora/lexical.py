@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Self, overload
+from typing import Any, Self
 
 import numpy as np
 from numpy.random import SFC64, Generator, SeedSequence
@@ -90,13 +90,7 @@ class LexicalRecordings(Sequence[Recording]):
     def __len__(self) -> int:
         return len(self.transcripts)
 
-    @overload
-    def __getitem__(self, at: int) -> Recording: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> LexicalRecordings: ...
-
-    def __getitem__(self, at: int | slice) -> Recording | LexicalRecordings:
+    def __getitem__(self, at: Any) -> Any:
         if isinstance(at, slice):
             return LexicalRecordings(self.transcripts[at], self._seed, self._last)
         transcript = self.transcripts[at]

@@ -13,7 +13,6 @@ from fdkvc.attention import SPEAKERS, Floats, Ints
 from fdkvc.corpora.arrays import check_surprisal, check_vectors, one_dialog
 from fdkvc.corpora.token_traits import token_traits
 from fdkvc.corpora.transcripts import (
-    SPAN_KINDS,
     Demand,
     Mention,
     SpanKind,
@@ -137,19 +136,13 @@ class Recording:
         return (0, *np.cumsum([len(turn) for turn in self.tokens]).tolist())
 
     @cached_property
-    def span_kinds(self) -> NDArray[np.uint8]:
-        """The kind of span of each token (N,), as its place in `SPAN_KINDS`."""
-        places = {kind: place for place, kind in enumerate(SPAN_KINDS)}
-        kind_at = self.transcript.span_kind
-        tokens = ((turn, token) for turn, of_turn in enumerate(self.tokens) for token in of_turn)
-        return np.array([places[kind_at(turn, token.start)] for turn, token in tokens], np.uint8)
-
-    @cached_property
     def spans(self) -> tuple[tuple[int, SpanKind], ...]:
         """The first token of each span, and its kind."""
-        starts = np.flatnonzero(np.diff(self.span_kinds, prepend=np.uint8(len(SPAN_KINDS))))
-        kinds = [*SPAN_KINDS]
-        return tuple((int(start), kinds[self.span_kinds[start]]) for start in starts)
+        kind_at = self.transcript.span_kind
+        tokens = ((turn, token) for turn, of_turn in enumerate(self.tokens) for token in of_turn)
+        kinds = [kind_at(turn, token.start) for turn, token in tokens]
+        pairs = enumerate(pairwise([None, *kinds]))
+        return tuple((at, kinds[at]) for at, (before, kind) in pairs if kind != before)
 
     def tokens_of(self, mention: Mention) -> tuple[int, ...]:
         """Return the indices of the tokens that cover any of a mention's characters."""

@@ -175,8 +175,7 @@ def run_probes(seed: int = 0, **how: Unpack[Execution]) -> Probes:
     shift = generate(SCENARIOS["shift"], PROBE_DIALOGS, seed)
     trace = simulate(policy_named(ABLATED_POLICY), shift, Benchmark.budget)
     last = trace.entries_in(shift.turns - 1)
-    held = np.isfinite(last.attention_after)
-    highest = np.where(held, last.score, -np.inf).max(axis=1)
+    highest = np.where(np.isfinite(last.attention_after), last.score, -np.inf).max(axis=1)
 
     mixed = generate(SCENARIOS["mixed"], PROBE_DIALOGS, seed)
     one, other = (

@@ -128,9 +128,6 @@ def suggested_values(policy: str, parameter: str) -> tuple[Number, ...]:
     return tuple(float(f"{step:.4g}") for step in steps)
 
 
-# ------------------------------------------------------------------------------- tables
-
-
 def read_values(text: str, policy: str, parameter: str, most: int) -> tuple[Number, ...]:
     """Read the values of a sweep from text such as ``0.1 0.3 0.5`` or ``0.1, 0.3``.
 

@@ -283,8 +283,7 @@ def restore_spans(
     """
     tokens = model.tokens
     full = TextCache(model.decoder)
-    logits = read([full], cache.ids, last=1)[0, 0]
-    writer = first_writer(tokens, logits)
+    writer = first_writer(tokens, read([full], cache.ids, last=1)[0, 0])
     (answer,) = generate_passages(tokens, [full], writer, stop_loops=True)
     weights = sum(
         full.attention(at).mean(axis=(0, 1))[: cache.count]

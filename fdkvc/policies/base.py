@@ -84,70 +84,12 @@ class Update:
     explanations."""
 
 
-class Room:
-    """How many entries a cache may hold, and where: what wrappers change, and few policies."""
-
-    @property
-    def bounded(self) -> bool:
-        """Whether it respects the budget."""
-        return True
-
-    @property
-    def reads_afresh(self) -> bool:
-        """Whether a turn reads entries that its own queries select from all that is stored."""
-        return False
-
-    @property
-    def page_size(self) -> int:
-        """How many neighbouring positions are evicted only together."""
-        return 1
-
-    def capacity(self, budget: int, tokens: int) -> int:
-        """Return how many entries the cache may hold: the budget, or all tokens if unbounded."""
-        return budget if self.bounded else tokens
-
-    def slots(self, budget: int, layers: int, heads: int) -> int:
-        """Return how many entries a row may hold when layers and heads share budgets."""
-        return budget
-
-    def tier_places(self, budget: int, tokens: int) -> int:
-        """Return the size of the second tier, whose evicted tokens may come back.
-
-        A policy with a tier has the row state ``moves``: entries moved between cache and tier
-        since the dialog's start.
-        """
-        return 0
-
-    def recalls(self, cache: Cache, tier: Ints, turn: Observation) -> Bools:
-        """Mark the tokens of the second tier (B, R) that come back to the cache.
-
-        They start as new entries and then take part in the turn as cached ones.
-        """
-        return np.zeros_like(tier, np.bool_)
-
-    def budgets(self, budget: int, turn: Observation) -> int | Ints:
-        """Return the budget of each row (B, 1), or one for all; the mean over layers is `budget`.
-
-        Protection and places follow from it.
-        """
-        return budget
-
-    def places(
-        self, score: Floats, cache: Cache, protected: Bools, budgets: int | Ints, heads: int
-    ) -> int | Ints:
-        """Return how many entries each row keeps (B, 1), or one number for all.
-
-        As many consecutive rows as there are `heads` may share their budgets.
-        """
-        return budgets
-
-
 @dataclass(frozen=True)
-class Policy(Card, Room, Checked, ABC):
+class Policy(Card, Checked, ABC):
     """An eviction policy; its dataclass fields are its hyperparameters.
 
-    `Card` has what is displayed of it. Properties, also those of `Card` and `Room`, are mostly
-    attributes of a class; where one depends on hyperparameters the class has a property.
+    `Card` has what is displayed of it. Properties, also those of `Card`, are mostly attributes of a
+    class; where one depends on hyperparameters the class has a property.
 
     Class attributes
     ----------------
@@ -203,6 +145,62 @@ class Policy(Card, Room, Checked, ABC):
     def modulate(self, weights: Floats, cache: Cache) -> Floats:
         """Bend the attention weights (B, C) over the kept entries; they sum to 1."""
         return weights
+
+    # How many entries a cache may hold, and where: what wrappers change, and few policies.
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it respects the budget."""
+        return True
+
+    @property
+    def reads_afresh(self) -> bool:
+        """Whether a turn reads entries that its own queries select from all that is stored."""
+        return False
+
+    @property
+    def page_size(self) -> int:
+        """How many neighbouring positions are evicted only together."""
+        return 1
+
+    def capacity(self, budget: int, tokens: int) -> int:
+        """Return how many entries the cache may hold: the budget, or all tokens if unbounded."""
+        return budget if self.bounded else tokens
+
+    def slots(self, budget: int, layers: int, heads: int) -> int:
+        """Return how many entries a row may hold when layers and heads share budgets."""
+        return budget
+
+    def tier_places(self, budget: int, tokens: int) -> int:
+        """Return the size of the second tier, whose evicted tokens may come back.
+
+        A policy with a tier has the row state ``moves``: entries moved between cache and tier
+        since the dialog's start.
+        """
+        return 0
+
+    def recalls(self, cache: Cache, tier: Ints, turn: Observation) -> Bools:
+        """Mark the tokens of the second tier (B, R) that come back to the cache.
+
+        They start as new entries and then take part in the turn as cached ones.
+        """
+        return np.zeros_like(tier, np.bool_)
+
+    def budgets(self, budget: int, turn: Observation) -> int | Ints:
+        """Return the budget of each row (B, 1), or one for all; the mean over layers is `budget`.
+
+        Protection and places follow from it.
+        """
+        return budget
+
+    def places(
+        self, score: Floats, cache: Cache, protected: Bools, budgets: int | Ints, heads: int
+    ) -> int | Ints:
+        """Return how many entries each row keeps (B, 1), or one number for all.
+
+        As many consecutive rows as there are `heads` may share their budgets.
+        """
+        return budgets
 
     @property
     def core(self) -> Policy:

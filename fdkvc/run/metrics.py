@@ -52,8 +52,7 @@ def diversity(trace: Trace, dialogs: DialogBatch) -> Floats:
     """Share of all the dialog's topics with at least one cached entry (B, T), in [0, 1]."""
     held = np.bitwise_count(np.bitwise_or.reduce(_kept_bits(trace, dialogs), axis=2))
     topics = np.where(dialogs.topic_counts > 0, dialogs.topic_counts, np.nan)
-    share = (held / topics[:, None]).astype(np.float32)
-    return _in_turns(share, trace, dialogs)
+    return _in_turns((held / topics[:, None]).astype(np.float32), trace, dialogs)
 
 
 def alignment(trace: Trace, dialogs: DialogBatch, projection: str = "value") -> Floats:
@@ -111,8 +110,7 @@ def stored_share(trace: Trace, dialogs: DialogBatch, tier: bool) -> Floats:
     """Entries in the cache, and in a second `tier`, as a share of all tokens so far (B, T)."""
     held = (trace.kept >= 0).sum(axis=2) + tier * (trace.tier >= 0).sum(axis=2)
     so_far = (dialogs.bounds[:, 1:] - dialogs.bounds[:, :1])[:, trace.first_turn :]
-    share = (held / np.maximum(so_far, 1)).astype(np.float32)
-    return _in_turns(share, trace, dialogs)
+    return _in_turns((held / np.maximum(so_far, 1)).astype(np.float32), trace, dialogs)
 
 
 def return_recall(trace: Trace, dialogs: DialogBatch) -> Floats:

@@ -64,8 +64,7 @@ def protection(
     if not isinstance(budget, int):
         marked = np.zeros(entries.token.shape, np.bool_)
         for size in np.unique(budget).tolist():
-            protected = protection(policy, entries, turn, size, pinned)
-            marked |= protected & (budget == size)
+            marked |= protection(policy, entries, turn, size, pinned) & (budget == size)
         return marked
     if pinned is None:
         return policy.protects(entries, turn, budget)

@@ -14,6 +14,7 @@ from playwright.sync_api import Locator, Page, TimeoutError, expect
 from benchmarks.live_app import settled
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.lexical import lexical_recording
+from fdkvc.corpora.transcripts import SPAN_KINDS
 from fdkvc.limits import MAX_UPLOAD_MEGABYTES
 from fdkvc.policies import policy_named
 from fdkvc.run.evidence import Evidence
@@ -139,10 +140,13 @@ def test_entries_of_an_agents_cache_are_coloured_by_kind_of_span(page: Page) -> 
 
     recording = lexical_recording(read_file(EXAMPLES / "rental.json")[0])
     rows = page.get_by_role("complementary", name="Why").locator("tbody tr")
+    starts, kinds = zip(*recording.spans, strict=True)
+    place = np.array([[*SPAN_KINDS].index(kind) for kind in kinds])
     counts = []
     for key in ("fifo", "fd-kvc"):
         kept = simulate(policy_named(key), recording.dialogs, 128).kept[0, 20]
-        counts.append(np.bincount(recording.span_kinds[kept], minlength=5)[[0, 1, 2, 4]].tolist())
+        of_kept = place[np.searchsorted(starts, kept, side="right") - 1]
+        counts.append(np.bincount(of_kept, minlength=5)[[0, 1, 2, 4]].tolist())
     shown = [list(map(int, row.locator("td").all_inner_texts())) for row in rows.all()]
     table = np.array(counts)
     assert shown == table[:, table.any(axis=0)].tolist()
