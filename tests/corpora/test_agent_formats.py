@@ -15,7 +15,7 @@ from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.mentions import wordings_of
 from fdkvc.corpora.tools import begin_with_tools
 from fdkvc.corpora.trace_file import OPTIONAL, read_trace_file, trace_bytes
-from fdkvc.corpora.transcripts import SPAN_KINDS, Transcript
+from fdkvc.corpora.transcripts import Transcript
 from fdkvc.explain.notes import not_read_notes
 from fdkvc.limits import MAX_NAME_CHARACTERS
 from fdkvc.run.evidence import Demands
@@ -226,10 +226,11 @@ def test_a_trace_file_keeps_spans_and_clusters() -> None:
 
     assert found.transcript.services == "task 4"
     assert found.transcript.turns == dialog.turns
-    np.testing.assert_array_equal(found.span_kinds, recording.span_kinds)
-    words = dict(zip(found.words, found.span_kinds.tolist(), strict=True))
-    kinds = [*SPAN_KINDS]
-    assert {word: kinds[words[word]] for word in ("days", "look", "moment", "gold", "please")} == {
+    assert found.spans == recording.spans
+    ends = (*(start for start, _ in found.spans[1:]), len(found.words))
+    spans = zip(found.spans, ends, strict=True)
+    kinds = {word: kind for (at, kind), end in spans for word in found.words[at:end]}
+    assert {word: kinds[word] for word in ("days", "look", "moment", "gold", "please")} == {
         "days": "system",
         "look": "call",
         "moment": "assistant",
