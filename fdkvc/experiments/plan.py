@@ -161,8 +161,6 @@ class Verdict:
     """What is still forgotten, and how the others compare."""
     caution: str = ""
     """What the measure cannot say."""
-    enough: bool = False
-    """Whether the target is reached."""
 
     @property
     def sentence(self) -> str:
@@ -237,7 +235,7 @@ def verdict(
     for twin in paired.index:
         if unpinned_name(twin) == own and sure:
             parts.append(_pinning(paired.loc[twin], 1 if name == own else -1))
-    return Verdict(name, budget, lead, " ".join(filter(None, parts)), _caution(best), enough)
+    return Verdict(name, budget, lead, " ".join(filter(None, parts)), _caution(best))
 
 
 def unpinned_name(name: str) -> str:

@@ -294,9 +294,4 @@ FORMAT = Format(
     ("json", "jsonl"),
     "turns",
     read_dialogue,
-    "the Schema-Guided Dialogue dataset (the public GitHub repository "
-    "`google-research-datasets/dstc8-schema-guided-dialogue`, CC BY-SA 4.0), or MultiWOZ 2.2, "
-    "which has its layout (`budzianowski/multiwoz`, MIT)",
-    "the service of each turn",
-    "service calls (SGD alone has them), dialogue states",
 )

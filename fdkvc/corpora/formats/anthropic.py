@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
-from fdkvc.corpora.formats.chat import FORMAT as CHAT
 from fdkvc.corpora.formats.chat import Placed, chat_format, messages_of
 from fdkvc.corpora.json_input import check_object
 
@@ -56,9 +55,6 @@ FORMAT = chat_format(
     "Anthropic messages",
     "messages",
     _messages,
-    "messages of Anthropic's API: a request, its messages, a list of them, or JSON Lines",
-    CHAT.topics,
-    "inputs of `tool_use`",
     named=lambda value: value.get("id", value.get("title")),
     recognizes=recognizes,
 )

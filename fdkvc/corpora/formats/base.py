@@ -1,4 +1,4 @@
-"""The interface of a format: how its files are recognized, read and documented."""
+"""The interface of a format: how its files are recognized and read."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,10 +23,6 @@ class Format:
     """Called with a dialog's object or a whole text, the number of its first dialog in the file,
     and whether to prepend the text of calls (`with_calls`). Raises a SkippedError, or yields it in
     place of the dialog if others follow."""
-    description: str
-    topics: str = ""
-    demands: str = ""
-    """Its row in the documentation: the files, and the origin of topics and demands."""
     recognizes: Callable[[Mapping[str, Any]], bool] | None = None
     """Whether an object with the field has this format; by default, each has."""
 

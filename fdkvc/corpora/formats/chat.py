@@ -69,9 +69,6 @@ def chat_format(
     label: str,
     field: str,
     messages: Callable[[Mapping[str, Any], str, Counter[str]], Iterable[Placed]],
-    description: str,
-    topics: str = "",
-    demands: str = "",
     *,
     named: Callable[[Mapping[str, Any]], Any] = lambda value: value.get("id"),
     cluster: Callable[[Mapping[str, Any], str], str] = lambda value, place: "",
@@ -90,8 +87,7 @@ def chat_format(
         placed = [*messages(value, place, unread)]
         yield transcript_of(placed, named(value), place, calls, cluster(value, place), unread)
 
-    texts = description, topics, demands
-    return Format(key, label, ("json", "jsonl"), field, read, *texts, recognizes)
+    return Format(key, label, ("json", "jsonl"), field, read, recognizes)
 
 
 def messages_of(
@@ -266,9 +262,6 @@ FORMAT = chat_format(
     "chat messages",
     "messages",
     lambda value, place, unread: messages_of(value, "messages", place),
-    "chat messages with `role` and `content`: one conversation, a list of them, or JSON Lines",
-    "a field `topic` of a message",
-    "arguments of `tool_calls` and `function_call`",
     named=lambda value: value.get("id", value.get("title")),
 )
 
@@ -277,6 +270,4 @@ SHARED = chat_format(
     "ShareGPT",
     "conversations",
     lambda value, place, unread: messages_of(value, "conversations", place),
-    "ShareGPT: `conversations` of messages with `from` and `value`",
-    demands="arguments of what `function_call` says",
 )

@@ -77,5 +77,4 @@ FORMAT = Format(
     ("txt",),
     None,
     read_plain_text,
-    "plain text, a speaker and a colon before each turn",
 )

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from fdkvc.corpora.formats.chat import FORMAT as CHAT
 from fdkvc.corpora.formats.chat import Placed, chat_format, messages_of, part_name
 from fdkvc.corpora.json_input import objects, optional, require
 
@@ -83,9 +82,6 @@ REQUESTS = chat_format(
     "OpenAI batch requests",
     "body",
     _request,
-    "OpenAI batch requests, whose `body` has chat messages, or the `input` of a response",
-    CHAT.topics,
-    CHAT.demands,
     named=lambda value: value.get("custom_id"),
 )
 
@@ -94,9 +90,6 @@ FORMAT = chat_format(
     "OpenAI responses",
     "input",
     _messages,
-    "items of OpenAI's Responses API: a list of them, a request's `input`, a response's `output`",
-    CHAT.topics,
-    "arguments of `function_call` and `custom_tool_call`",
 )
 
 OUTPUT = replace(FORMAT, key="response", field="output")

@@ -138,8 +138,6 @@ TRIAL = chat_format(
     "τ-bench results",
     "traj",
     lambda value, place, unread: messages_of(value, "traj", place),
-    "results of τ-bench (`sierra-research/tau-bench`, MIT)",
-    demands="arguments of `tool_calls`",
     named=lambda value: task_and_name(value)[1] or None,
     cluster=lambda value, place: task_and_name(value)[0],
 )
@@ -150,8 +148,6 @@ RESULTS = Format(
     ("json", "jsonl"),
     "simulations",
     read_results,
-    "results of τ²-bench, or one simulation (`sierra-research/tau2-bench`, MIT)",
-    demands="arguments of the agent's `tool_calls`",
 )
 
 SIMULATION = replace(

@@ -44,8 +44,6 @@ FORMAT = chat_format(
     "ToolTalk",
     "conversation",
     _messages,
-    "ToolTalk, its files one by one, in a list or as JSON Lines (`microsoft/ToolTalk`, MIT)",
-    demands="parameters of `apis`",
     named=lambda value: value.get("name") or value.get("conversation_id"),
     cluster=_suites,
 )
