@@ -58,8 +58,6 @@ class Measure:
     """The turn of a metric of a turn; −1 is the last."""
     parameter: str | None = None
     """Of kind ``peak``."""
-    settings: tuple[tuple[str, float], ...] = ()
-    """(parameter, value): parameters of the policy that differ from the paper's default."""
 
 
 ClaimVerdict = Literal["holds", "direction only", "does not hold", "open"]
@@ -110,8 +108,6 @@ class Claim:
         """
         if math.isnan(low) or math.isnan(high):
             return "open"
-        if low > high:
-            raise ValueError(f"the interval from {low} to {high} must not end below its start")
         measured = Range(low, high)
         if self.holds_when is not None:
             if not self.holds_when.overlaps(measured):
@@ -141,14 +137,13 @@ def _read_claims() -> tuple[Claim, ...]:
     claims = []
     for row in tomllib.loads(text)["claim"]:
         why, printed = row["why"], row.get("published")
-        settings = tuple(row["measure"].pop("settings", {}).items())
         low, value, high = row.get("recomputed", (0, None, 0))
         claims.append(
             Claim(
                 key=row["key"],
                 claim=row["claim"],
                 source=row["source"],
-                measure=Measure(**row["measure"], settings=settings),
+                measure=Measure(**row["measure"]),
                 why=_BY_PROJECTION if why == "projection" else why,
                 published=printed and read_printed(**{"source": row["source"], **printed}),
                 holds_when=Range(*row["holds_when"]) if "holds_when" in row else None,

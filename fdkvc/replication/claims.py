@@ -115,7 +115,7 @@ def _size(claim: Claim, measured: Measurement, study: Study) -> str | None:
     change = wanted.kind == "change"
     chance = change and may_be_chance(study.results, wanted.scenario or COMPOSITE)
     size = (measured.value, measured.spread, measured.n)
-    return verdict(mean_case(*size, figure, chance=chance, difference=change))
+    return verdict(mean_case(*size, figure, chance=chance))
 
 
 def claims_table(judged: Sequence[ClaimResult]) -> pd.DataFrame:

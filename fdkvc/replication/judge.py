@@ -41,7 +41,6 @@ from fdkvc.paper.tables import (
 from fdkvc.policies import policy_named, read_policy, usable
 from fdkvc.replication.rules import (
     TWO_SIDED,
-    differs_from_zero,
     mean_case,
     percentile_case,
     published_difference,
@@ -57,8 +56,6 @@ DIFFERENCE = f"{ABLATED_POLICY} − {BASELINE}"
 """The "policy" of the differences that the paper's t-tests examine."""
 
 PERCENTILES = {"median": 0.5, "p90": 0.9}
-
-Kind = Literal["mean", "alignment", "difference", "percentile", "constant", "time"]
 
 Spread = Literal["varying", "constant", "percentile"]
 
@@ -84,11 +81,8 @@ class Fact(NamedTuple):
     """The figure, its standard deviation over dialogs and its 95 % interval; NaN if undefined."""
     published: Published | None = None
     """The figure that the paper prints, if it does."""
-    rule: Kind = "mean"
-    """How it is judged; see `fdkvc.replication.rules`."""
     verdict: str | None = None
-    chance: bool = False
-    """Whether the published figure is indistinguishable from zero."""
+    """Of `fdkvc.replication.rules`."""
     never: bool = False
     """Whether it counts turns to an adaptation that never came; `mean` is then all the turns."""
     place: str = ""
@@ -97,7 +91,7 @@ class Fact(NamedTuple):
     @property
     def spread(self) -> Spread:
         """Whether it varies between dialogs, is constant, or is a percentile."""
-        if self.rule == "percentile":
+        if self.metric in PERCENTILES:
             return "percentile"
         return "constant" if self.sd == 0 else "varying"
 
@@ -190,12 +184,7 @@ def _late(results: Results, swept: str = "") -> Iterator[Fact]:
         if values is not None:
             figure = printed(benchmark, *place, swept)
             source = swept or (BENCHMARK if metric in metrics else PROJECTION)
-            kind: Kind = "alignment" if metric == "late_alignment" else "mean"
-            chance = False
-            if figure is not None and kind == "alignment":
-                spread = unrelated_spread(results, *place[:2])
-                chance = not math.isnan(spread) and not differs_from_zero(figure, spread)
-            fact = _mean_fact(source, place, values, figure, kind, chance)
+            fact = _mean_fact(source, place, values, figure)
             yield fact._replace(place=firsts.get(place, ""))
 
 
@@ -225,8 +214,7 @@ def _differences(results: Results) -> Iterator[Fact]:
         values = _values(results, *place)
         if values is not None:
             figure = printed(results.benchmark, *place)
-            chance = may_be_chance(results, scenario)
-            yield _mean_fact(PAIR, place, values, figure, "difference", chance)
+            yield _mean_fact(PAIR, place, values, figure, may_be_chance(results, scenario))
 
 
 def may_be_chance(results: Results, scenario: str) -> bool:
@@ -276,7 +264,6 @@ def _adaptations(results: Results) -> Iterator[Fact]:
             case = None if figure is None else percentile_case(values, share, figure)
             yield Fact(
                 *(ADAPTATION, *place, len(values), turns, math.nan, low, high, figure),
-                rule="percentile",
                 verdict=verdict(case),
                 never=share_never > 1 - share,
             )
@@ -286,7 +273,7 @@ def _latencies(study: Study) -> Iterator[Fact]:
     for latency in study.latencies:
         place = (TIMED, latency.policy, TIME)
         figure = printed(study.results.benchmark, *place)
-        yield Fact(TIME, *place, 0, latency.milliseconds, published=figure, rule="time")
+        yield Fact(TIME, *place, 0, latency.milliseconds, published=figure)
 
 
 def _defaults() -> Iterator[Fact]:
@@ -296,7 +283,7 @@ def _defaults() -> Iterator[Fact]:
         value = getattr(policy, printed.key)
         figure = Published(printed.default, 0.0, f"{printed.default:.2f}", "Table 7", 0)
         place = ("", policy.name, printed.key)
-        yield Fact(DEFAULT, *place, 0, value, published=figure, rule="constant")
+        yield Fact(DEFAULT, *place, 0, value, published=figure)
 
 
 def _mean_fact(
@@ -304,13 +291,8 @@ def _mean_fact(
     place: tuple[str, str, str],
     values: ArrayLike,
     figure: Published | None,
-    kind: Kind = "mean",
     chance: bool = False,
 ) -> Fact:
-    s, case = summarize(values), None
-    if figure is not None:
-        looks = {"chance": chance, "difference": kind == "difference"}
-        case = mean_case(s.mean, s.sd, s.n, figure, **looks)
-    return Fact(
-        *(source, *place, s.n, s.mean, s.sd, s.low, s.high, figure, kind, verdict(case), chance)
-    )
+    s = summarize(values)
+    case = None if figure is None else mean_case(s.mean, s.sd, s.n, figure, chance=chance)
+    return Fact(source, *place, s.n, s.mean, s.sd, s.low, s.high, figure, verdict(case))

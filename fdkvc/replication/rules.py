@@ -28,10 +28,7 @@ class Case:
     published_dialogs: int
     """Number of dialogs of the measured and of the published figure."""
     chance: bool = False
-    """Whether the published figure is indistinguishable from zero."""
-    difference: bool = False
-    """Whether it is the difference of two alignments, which `chance` decides; for a single
-    alignment it is only a note."""
+    """Whether it is a published difference of two alignments, indistinguishable from zero."""
 
     @property
     def margin(self) -> float:
@@ -83,7 +80,7 @@ of one population, and with ten times as many measured; tests compute them."""
 RULES: tuple[Rule, ...] = (
     Rule(
         "indistinguishable from zero",
-        lambda case: case.chance and case.difference,
+        lambda case: case.chance,
         "○",
         r"\circ",
         "neutral",
@@ -160,18 +157,12 @@ def verdict(case: Case | None) -> str | None:
 
 
 def mean_case(
-    mean: float,
-    spread: float,
-    dialogs: int,
-    figure: Published,
-    *,
-    chance: bool = False,
-    difference: bool = False,
+    mean: float, spread: float, dialogs: int, figure: Published, *, chance: bool = False
 ) -> Case:
     """Return the case of a mean, up to `FUZZ`, the rounding of metrics in float32."""
     fuzz = FUZZ * max(abs(mean), abs(figure.value))
     distance = abs(mean - figure.value) - figure.rounding - fuzz
-    return Case(distance, spread, dialogs, figure.dialogs, chance, difference)
+    return Case(distance, spread, dialogs, figure.dialogs, chance)
 
 
 def percentile_case(values: Values, share: float, figure: Published) -> Case:
@@ -185,19 +176,6 @@ def percentile_case(values: Values, share: float, figure: Published) -> Case:
     not_above = float((values <= figure.range.high).mean())
     spread = math.sqrt(share * (1 - share))
     return Case(max(below - share, share - not_above), spread, len(values), figure.dialogs)
-
-
-def differs_from_zero(figure: Published, spread: float) -> bool:
-    """Whether a published alignment differs from zero at 5 %, by the spread of unrelated vectors.
-
-    Examples
-    --------
-    >>> differs_from_zero(LATE_ALIGNMENT["h2o", "shift"], 0.25)
-    False
-    >>> differs_from_zero(LATE_ALIGNMENT["h2o", "composite"], 0.17)
-    True
-    """
-    return abs(figure.value) - figure.rounding > TWO_SIDED * spread / math.sqrt(figure.dialogs)
 
 
 def published_difference(scenario: str) -> Published | None:

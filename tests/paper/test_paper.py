@@ -306,13 +306,11 @@ def test_what_the_papers_own_cells_give(key: str, value: float) -> None:
 
 def test_claims_have_keys_of_their_own_and_name_known_things() -> None:
     assert len({one.key for one in CLAIMS}) == len(CLAIMS)
-    parameters = {parameter.key for parameter in HYPERPARAMETERS}
     for one in CLAIMS:
         measure = one.measure
         assert measure.policy in POLICIES
         assert measure.baseline in (None, *POLICIES)
         assert measure.scenario in (None, *SCENARIOS, "composite", "adaptation")
-        assert {name for name, _ in measure.settings} <= parameters
         assert (measure.parameter is not None) == (measure.kind == "peak")
         compares = {"change", "ratio", "difference", "share", "t", "p", "same"}
         assert (measure.baseline is not None) == (measure.kind in compares)
@@ -340,11 +338,6 @@ def test_claims_have_keys_of_their_own_and_name_known_things() -> None:
 )
 def test_judging_a_claim(key: str, low: float, high: float, verdict: str) -> None:
     assert claim(key).judge(low, high) == verdict
-
-
-def test_an_interval_that_ends_below_its_start_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"from 0\.3 to 0\.1"):
-        claim("alignment-shift").judge(0.3, 0.1)
 
 
 def test_claims_print_the_figures_of_the_tables() -> None:
