@@ -164,12 +164,6 @@ class Results:
         one, other = (self.values(scenario, name, metric) for name in (policy, baseline))
         return None if one is None or other is None else (one, other)
 
-    def mean(self, scenarios: Sequence[str], policy: str, metric: str) -> Values:
-        """Return the mean over scenarios of each dialog (n,), NaN where the metric is undefined."""
-        every = [self.values(scenario, policy, metric) for scenario in scenarios]
-        rows = [values for values in every if values is not None]
-        return np.mean(rows, axis=0) if rows else np.full(self.benchmark.dialogs, np.nan)
-
     @cached_property
     def _values(self) -> dict[tuple[str, str, str], Values]:
         """All that `values` can return."""

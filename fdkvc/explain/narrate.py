@@ -102,7 +102,7 @@ def headline_of_several(traces: Sequence[Trace], dialogs: DialogBatch, row: int,
         kept = trace.kept[row, turn - trace.first_turn]
         held[kept[kept >= 0]] += 1
     shared = int(np.count_nonzero(held == len(traces)))
-    topic = dialogs.topic_label(int(dialogs.current[row, turn])) or "none"
+    topic = dialogs.topic_label(int(dialogs.current[row, turn]))
     entries = count(shared, "entry is", "entries are") if shared else "no entry is"
     common = f" {sentence(f'{entries} in all caches')}" if len(traces) > 1 else ""
     return f"Turn {turn}: topic {topic}.{common}"

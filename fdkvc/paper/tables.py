@@ -112,11 +112,6 @@ class Table:
         """Keys of the rows."""
         return tuple(dict.fromkeys(row for row, _ in self.cells))
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Keys of the columns."""
-        return tuple(dict.fromkeys(column for _, column in self.cells))
-
     def __getitem__(self, place: tuple[str, str]) -> Published:
         """Return a cell by row and column; KeyError if there is none."""
         return self.cells[place]

@@ -24,6 +24,11 @@ from fdkvc.paper.tables import (
 )
 
 
+def columns_of(table: Table) -> list[str]:
+    """Return the keys of a table's columns."""
+    return list(dict.fromkeys(column for _, column in table.cells))
+
+
 def recompute(function: Callable[..., float], *figures: Published) -> Recomputed:
     """Compute a figure from printed ones by a function that is monotonic in each of them.
 
@@ -60,7 +65,7 @@ def t_of_p(p: float) -> float:
 
 def composite(table: Table, policy: str) -> Recomputed:
     """Compute a policy's composite as the mean of the scenarios that the table prints."""
-    scenarios = [column for column in table.columns if column != "composite"]
+    scenarios = [column for column in columns_of(table) if column != "composite"]
     return recompute(lambda *cells: fmean(cells), *(table[policy, key] for key in scenarios))
 
 
@@ -126,7 +131,7 @@ def from_cells(measure: Measure) -> Recomputed | None:
         return None
     table = _TABLES[measure.metric]
     column = "mean" if measure.metric == "adaptation" else measure.metric
-    column = column if column in table.columns else str(measure.scenario)
+    column = column if column in columns_of(table) else str(measure.scenario)
     if measure.kind == "rank":
         policies = sorted(table.rows, key=measure.policy.__ne__)
         cells = (table[policy, column] for policy in policies)

@@ -25,6 +25,7 @@ from fdkvc.paper.tables import (
 from tests.paper.recomputed import (
     COMPUTED_RANGES,
     RECOMPUTED,
+    columns_of,
     composite,
     from_cells,
     p_of_t,
@@ -46,7 +47,7 @@ METRICS = ("late_alignment", "late_retention", "late_diversity")
 def test_tables_have_the_printed_shape(number: int, rows: int, columns: int) -> None:
     table = PRINTED[number - 1]
     assert table.number == number
-    assert (len(table.rows), len(table.columns)) == (rows, columns)
+    assert (len(table.rows), len(columns_of(table))) == (rows, columns)
     assert len(table.cells) == rows * columns
     assert {cell.source for cell in table.cells.values()} == {f"Table {number}"}
 
@@ -203,7 +204,7 @@ def test_diversity_composites_need_a_gradual_column_that_is_not_printed(
     implied = recompute(
         lambda composite, *printed: 5 * composite - sum(printed),
         LATE_DIVERSITY[policy, "composite"],
-        *(LATE_DIVERSITY[policy, scenario] for scenario in LATE_DIVERSITY.columns[:-1]),
+        *(LATE_DIVERSITY[policy, scenario] for scenario in columns_of(LATE_DIVERSITY)[:-1]),
     )
     assert implied.range.overlaps(Range(gradual, gradual))
 

@@ -71,10 +71,4 @@ def read_plain_text(
         yield dialog()
 
 
-FORMAT = Format(
-    "plain",
-    "text with a speaker before each turn",
-    ("txt",),
-    None,
-    read_plain_text,
-)
+FORMAT = Format("plain", "text with a speaker before each turn", ("txt",), None, read_plain_text)

@@ -85,11 +85,6 @@ REQUESTS = chat_format(
     named=lambda value: value.get("custom_id"),
 )
 
-FORMAT = chat_format(
-    "responses",
-    "OpenAI responses",
-    "input",
-    _messages,
-)
+FORMAT = chat_format("responses", "OpenAI responses", "input", _messages)
 
 OUTPUT = replace(FORMAT, key="response", field="output")

@@ -142,13 +142,7 @@ TRIAL = chat_format(
     cluster=lambda value, place: task_and_name(value)[0],
 )
 
-RESULTS = Format(
-    "tau2-bench",
-    "τ²-bench results",
-    ("json", "jsonl"),
-    "simulations",
-    read_results,
-)
+RESULTS = Format("tau2-bench", "τ²-bench results", ("json", "jsonl"), "simulations", read_results)
 
 SIMULATION = replace(
     RESULTS,
