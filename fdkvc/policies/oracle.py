@@ -16,7 +16,7 @@ class Oracle(Policy):
     rule evicts what is needed again last. The score of an entry is the attention that the full
     cache pays to it from this turn to the end of the dialog; this turn counts, because its output
     is computed after eviction. Greedy is not optimal: a later entry may need the slot more than one
-    that gets a little attention for many turns. The exact bound is in `fdkvc.run.bounds`.
+    that gets a little attention for many turns.
     """
 
     key = "oracle"

@@ -68,7 +68,7 @@ def chat_format(
     key: str,
     label: str,
     field: str,
-    messages: Callable[[Mapping[str, Any], str, Counter[str]], Iterable[Placed]],
+    messages: Callable[[Mapping[str, Any], str, Counter[str]], Iterable[Placed]] | None = None,
     *,
     named: Callable[[Mapping[str, Any]], Any] = lambda value: value.get("id"),
     cluster: Callable[[Mapping[str, Any], str], str] = lambda value, place: "",
@@ -77,14 +77,15 @@ def chat_format(
     """Return a format of JSON whose dialogs are restated as chat messages.
 
     `messages` gets a dialog's object, its place in the file, and a counter for parts that are not
-    read; `cluster` gets the first two.
+    read; by default, they are those in the field. `cluster` gets the first two.
     """
 
     def read(
         value: Mapping[str, Any], number: int, calls: bool = False
     ) -> Iterator[Transcript | SkippedError]:
         place, unread = f"dialog {number}", Counter[str]()
-        placed = [*messages(value, place, unread)]
+        listed = messages_of(value, field, place)
+        placed = [*(messages(value, place, unread) if messages else listed)]
         yield transcript_of(placed, named(value), place, calls, cluster(value, place), unread)
 
     return Format(key, label, ("json", "jsonl"), field, read, recognizes)
@@ -258,16 +259,7 @@ def _values(value: Any, name: str) -> Iterator[tuple[str, str]]:
 
 
 FORMAT = chat_format(
-    "chat",
-    "chat messages",
-    "messages",
-    lambda value, place, unread: messages_of(value, "messages", place),
-    named=lambda value: value.get("id", value.get("title")),
+    "chat", "chat messages", "messages", named=lambda value: value.get("id", value.get("title"))
 )
 
-SHARED = chat_format(
-    "shared",
-    "ShareGPT",
-    "conversations",
-    lambda value, place, unread: messages_of(value, "conversations", place),
-)
+SHARED = chat_format("shared", "ShareGPT", "conversations")

@@ -137,7 +137,6 @@ TRIAL = chat_format(
     "tau-bench",
     "τ-bench results",
     "traj",
-    lambda value, place, unread: messages_of(value, "traj", place),
     named=lambda value: task_and_name(value)[1] or None,
     cluster=lambda value, place: task_and_name(value)[0],
 )
