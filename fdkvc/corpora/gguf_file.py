@@ -95,10 +95,7 @@ _SIZES: Mapping[str, tuple[str, Parameter, type]] = {
 
 _DIGITS = {"type": "Digits", "individual_digits": True}
 _BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-_SPLITS: Mapping[str, list[dict[str, Any]]] = {
-    "gpt-2": [_BYTES],
-    "smollm": [_DIGITS, _BYTES],
-}
+_SPLITS: Mapping[str, list[dict[str, Any]]] = {"gpt-2": [_BYTES], "smollm": [_DIGITS, _BYTES]}
 """How a text is split before its bytes are merged, by the name in a file."""
 
 _BLOCKS = 4096

@@ -12,14 +12,7 @@ from numpy.typing import NDArray
 from fdkvc.attention import SPEAKERS, Floats, Ints
 from fdkvc.corpora.arrays import check_surprisal, check_vectors, one_dialog
 from fdkvc.corpora.token_traits import token_traits
-from fdkvc.corpora.transcripts import (
-    Demand,
-    Mention,
-    SpanKind,
-    Transcript,
-    check_size,
-    word_ids,
-)
+from fdkvc.corpora.transcripts import Demand, Mention, SpanKind, Transcript, check_size, word_ids
 from fdkvc.dialogs import DialogBatch, stack
 
 

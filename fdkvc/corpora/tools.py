@@ -9,14 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fdkvc.corpora.transcripts import (
-    Mention,
-    SkippedError,
-    Tool,
-    Transcript,
-    Turn,
-    clean_name,
-)
+from fdkvc.corpora.transcripts import Mention, SkippedError, Tool, Transcript, Turn, clean_name
 
 
 def listed_tools(value: Mapping[str, Any]) -> tuple[Tool, ...]:

@@ -32,13 +32,7 @@ from fdkvc.parameters import BUDGET, Field, option
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.policies.together import Together
 from fdkvc.run.evidence import Evidence
-from fdkvc.run.metrics import (
-    METRICS,
-    Metric,
-    first_late_turn,
-    metric_named,
-    metrics_of,
-)
+from fdkvc.run.metrics import METRICS, Metric, first_late_turn, metric_named, metrics_of
 from fdkvc.run.simulate import simulate
 
 BUDGETS = (32, 48, 64, 96, 128)

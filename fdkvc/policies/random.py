@@ -43,12 +43,7 @@ class Random(Policy):
     )
 
     chance_seed: int = parameter(
-        0,
-        "Random seed",
-        "Seed of the random numbers.",
-        low=0,
-        high=2**31,
-        nominal=True,
+        0, "Random seed", "Seed of the random numbers.", low=0, high=2**31, nominal=True
     )
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:

@@ -51,11 +51,7 @@ class Retrieval(Policy):
     )
 
     size: int = parameter(
-        1,
-        "Page size",
-        "Neighbouring positions read together; 1 is exact.",
-        low=1,
-        high=256,
+        1, "Page size", "Neighbouring positions read together; 1 is exact.", low=1, high=256
     )
 
     @property

@@ -8,14 +8,7 @@ import numpy as np
 from fdkvc.attention import Floats, Observation, divide_by_max
 from fdkvc.cache import UNIT_SCALE, Cache
 from fdkvc.parameters import parameter, share
-from fdkvc.policies.base import (
-    EVICTION,
-    RECENT_WINDOW,
-    Score,
-    Update,
-    WindowedPolicy,
-    changing,
-)
+from fdkvc.policies.base import EVICTION, RECENT_WINDOW, Score, Update, WindowedPolicy, changing
 
 
 @dataclass(frozen=True)

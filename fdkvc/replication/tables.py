@@ -13,12 +13,7 @@ import numpy as np
 import pandas as pd
 
 from fdkvc.experiments.benchmark import ADAPTATION, Results, baseline_of, late_metrics
-from fdkvc.experiments.statistics import (
-    Paired,
-    holm,
-    paired,
-    summarize,
-)
+from fdkvc.experiments.statistics import Paired, holm, paired, summarize
 from fdkvc.experiments.study import Study
 from fdkvc.experiments.sweep import Sweep
 from fdkvc.paper.tables import BASELINE, LATENCY_BASELINE, RETENTION_AND_LATENCY

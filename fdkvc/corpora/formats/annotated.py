@@ -288,10 +288,4 @@ def _texts(values: Any, place: str) -> list[str]:
     return [clean(str(value)) for value in values[:MAX_WORDINGS]]
 
 
-FORMAT = Format(
-    "annotated",
-    "SGD or MultiWOZ 2.2",
-    ("json", "jsonl"),
-    "turns",
-    read_dialogue,
-)
+FORMAT = Format("annotated", "SGD or MultiWOZ 2.2", ("json", "jsonl"), "turns", read_dialogue)
