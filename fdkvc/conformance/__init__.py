@@ -16,17 +16,12 @@ A test file for your own cache::
         check(MINE)
 """
 
-from fdkvc.conformance.checks import Fault, NothingEvicted, checks
-from fdkvc.conformance.subject import EvictionCache, FullModel, Reading, Restored, Subject, Turn
-
-__all__ = [
-    "EvictionCache",
-    "Fault",
-    "FullModel",
-    "NothingEvicted",
-    "Reading",
-    "Restored",
-    "Subject",
-    "Turn",
-    "checks",
-]
+from fdkvc.conformance.checks import Fault as Fault
+from fdkvc.conformance.checks import NothingEvicted as NothingEvicted
+from fdkvc.conformance.checks import checks as checks
+from fdkvc.conformance.subject import EvictionCache as EvictionCache
+from fdkvc.conformance.subject import FullModel as FullModel
+from fdkvc.conformance.subject import Reading as Reading
+from fdkvc.conformance.subject import Restored as Restored
+from fdkvc.conformance.subject import Subject as Subject
+from fdkvc.conformance.subject import Turn as Turn

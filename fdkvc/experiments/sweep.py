@@ -23,8 +23,6 @@ STEPS = 7
 MAX_SETTINGS = MAX_RUN_NAMES - len(POLICIES)
 """Settings of a sweep, which also runs all policies."""
 
-MIXED = SCENARIOS[ABLATED_SCENARIO]
-
 Number = int | float
 
 
@@ -37,7 +35,7 @@ class Sweep:
     axes: tuple[tuple[str, tuple[Number, ...]], ...] = (("gamma", published_sweep("gamma")),)
     """One or two hyperparameters with their values."""
     scenario: Scenario = option(  # noqa: RUF009, declares a field
-        "scenario to run", default=MIXED
+        "scenario to run", default=SCENARIOS[ABLATED_SCENARIO]
     )
     dialogs: int = number(DIALOGS, "dialogs per setting", 200)
     seed: int = number(SEED, "random seed")

@@ -46,19 +46,19 @@ def draw(scenarios: Sequence[Scenario], dialogs: int | range, seed: int, world: 
     """Draw the numbers for these scenarios; parameters and errors as in `generate`."""
     if not isinstance(dialogs, range):
         check_count("the number of dialogs", dialogs)
-    indices = dialogs if isinstance(dialogs, range) else range(dialogs)
-    check_count("the number of dialogs", len(indices))
-    check_count("the number of a dialog", min(indices), low=0)
+        dialogs = range(dialogs)
+    check_count("the number of dialogs", len(dialogs))
+    check_count("the number of a dialog", min(dialogs), low=0)
     check_count("seed", seed, low=0)
     topics = max(len(scenario.topic_names) for scenario in scenarios)
     d, h = world.dimension, world.head_dimension
     if topics > d:
         raise ValueError(f"the schedule has {topics} topics, but {d} dimensions hold at most {d}")
     tokens = max(len(scenario.schedule) for scenario in scenarios) * world.tokens_per_turn
-    rows = len(indices)
+    rows = len(dialogs)
     shapes = (3, rows, d, h), (rows, topics, d), (rows, tokens, d)
     drawn = Draws(*(np.empty(shape, np.float32) for shape in shapes))
-    for row, index in enumerate(indices):
+    for row, index in enumerate(dialogs):
         setting, noise = SeedSequence(seed, spawn_key=(index,)).spawn(2)
         generator = Generator(SFC64(setting))
         projections = generator.standard_normal((3, d, h), dtype=np.float32)
