@@ -48,6 +48,9 @@ Chunk = tuple[list[Row], list[tuple[Any, ...]]]
 CHUNK = 16
 """Most dialogs that are simulated together: more are hardly faster."""
 
+CHUNK_NUMBERS = BLOCK
+"""Numbers in one array of dialogs that are simulated together: 16 MB."""
+
 HEADS = Field(
     "Heads",
     "Each head decides for itself; all heads decide together, by their mean score; or those that "
@@ -183,7 +186,7 @@ def _chunks(recordings: Sequence[Recording], settings: Replay) -> Iterator[slice
         of_turn = widest * (widest + max(settings.budgets))
         numbers = max((tokens + 1) * max(width, turns), of_turn)
         count = at - first
-        if count == CHUNK or (count and (count + 1) * heads * numbers > BLOCK):
+        if count == CHUNK or (count and (count + 1) * heads * numbers > CHUNK_NUMBERS):
             yield slice(first, at)
             first, (tokens, turns, widest) = at, needs
     yield slice(first, len(recordings))

@@ -5,7 +5,7 @@ only beside runs with the paper's settings: default hyperparameters, budget and 
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from typing import Any
 
@@ -31,10 +31,7 @@ PAIRED = (
 )
 LATENCY = ("policy", "ms_per_turn", "ratio_to_fifo", "published_ms")
 SERIES = ("scenario", "policy", "quantity", "turn", "topic", "n", "mean", "ci_low", "ci_high")
-COMPARISON = (
-    *("scenario", "metric", "policy", "baseline", "n", "mean_diff", "ci_low", "ci_high"),
-    *("t", "p", "p_holm", "effect_size", "words"),
-)
+COMPARISON = (*PAIRED, "p_holm", "effect_size", "words")
 COST = (
     *("policy", "ms_per_turn", "ratio_to_fifo", "published_ms", "published_ratio"),
     *("ms_per_turn_batched", "batched_ratio_to_fifo"),
@@ -87,11 +84,7 @@ def paired_table(results: Results, baseline: str = BASELINE) -> pd.DataFrame:
 
     Columns `PAIRED`. t and p are NaN for one dialog, and for equal differences in all dialogs.
     """
-    rows = [
-        (scenario, metric, policy, baseline, c.n, c.mean, c.low, c.high, c.t, c.p)
-        for scenario, metric, policy, c in comparisons(results, baseline)
-    ]
-    return pd.DataFrame(rows, columns=list(PAIRED))
+    return _paired_rows(comparisons(results, baseline), baseline)
 
 
 def latency_table(study: Study) -> pd.DataFrame:
@@ -131,18 +124,24 @@ def comparison_table(results: Results, policies: Sequence[str], baseline: str) -
     Columns `COMPARISON`; `p_holm` is p adjusted for the number of tests in this table and decides
     the wording.
     """
-    tests, rows = [], []
     places = product(policies, results.reported, late_metrics(results.benchmark))
-    for policy, scenario, metric in places:
-        if pair := results.pair(scenario, metric, policy, baseline):
-            test = paired(*pair)
-            numbers = (test.n, test.mean, test.low, test.high, test.t, test.p)
-            rows.append((scenario, metric, policy, baseline, *numbers, None, test.effect_size, ""))
-            tests.append(test)
+    compared = [
+        (scenario, metric, policy, paired(*pair))
+        for policy, scenario, metric in places
+        if (pair := results.pair(scenario, metric, policy, baseline))
+    ]
+    tests = [test for *_, test in compared]
     adjusted = holm(test.p for test in tests)
-    words = [test.words(p) for test, p in zip(tests, adjusted.tolist(), strict=True)]
-    table = pd.DataFrame(rows, columns=list(COMPARISON))
-    return table.assign(p_holm=adjusted, words=words)
+    return _paired_rows(compared, baseline).assign(
+        p_holm=adjusted,
+        effect_size=[test.effect_size for test in tests],
+        words=[test.words(p) for test, p in zip(tests, adjusted.tolist(), strict=True)],
+    )
+
+
+def _paired_rows(compared: Iterable[tuple[str, str, str, Paired]], baseline: str) -> pd.DataFrame:
+    rows = [(*place, baseline, c.n, c.mean, c.low, c.high, c.t, c.p) for *place, c in compared]
+    return pd.DataFrame(rows, columns=list(PAIRED))
 
 
 def cost_table(study: Study) -> pd.DataFrame:
