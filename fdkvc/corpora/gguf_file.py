@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdkvc.attention import Floats
-from fdkvc.corpora.model_folder import TOKENIZER
+from fdkvc.corpora.model_folder import TOKENIZER, WEIGHTS
 from fdkvc.limits import MAX_MODEL_JSON_BYTES, MAX_MODEL_JSON_VALUES
 from fdkvc.parameters import Parameter, check_most, check_parameter
 
@@ -166,9 +166,10 @@ class GgufFile(Mapping[str, Floats]):
         if embeddings is None:
             raise ValueError("it has no tensor token_embd.weight")
         config: dict[str, Any] = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
+        optional = ("num_key_value_heads", "head_dim", "rope_theta")
         for name, (key, allowed, kind) in _SIZES.items():
             value = self.fields.get(f"llama.{key}")
-            if value is not None or name not in _OPTIONAL:
+            if value is not None or name not in optional:
                 check_parameter(f"llama.{key} in {self.path.name}", allowed, value, kind)
                 config[name] = value
         config.setdefault("num_key_value_heads", config["num_attention_heads"])
@@ -239,9 +240,6 @@ class GgufFile(Mapping[str, Floats]):
                 "special_tokens": {text: {"id": text, "ids": [begin], "tokens": [text]}},
             }
         return made
-
-
-_OPTIONAL = ("num_key_value_heads", "head_dim", "rope_theta")
 
 
 def find_model(name: str) -> Path:
@@ -428,9 +426,6 @@ def as_folder(path: Path) -> Iterator[Path]:
         for name, content in {**files, "tokenizer_config.json": tokens}.items():
             (folder / name).write_text(json.dumps(content))
         yield folder
-
-
-WEIGHTS = "model.safetensors"
 
 
 def is_gguf(path: Path) -> bool:

@@ -30,7 +30,7 @@ from fdkvc.limits import (
 )
 from fdkvc.parameters import Parameter, check_most, check_parameter
 
-TOKENIZER = "tokenizer.json"
+TOKENIZER, WEIGHTS = "tokenizer.json", "model.safetensors"
 
 _LAYERS = Parameter("Layers", "", low=1, high=1024)
 _HEADS = Parameter("Heads", "", low=1, high=1024)
@@ -122,8 +122,8 @@ def weight_files(folder: Path) -> Iterator[Path]:
 
     Raises a ValueError if there are none, or they are not safetensors.
     """
-    if (folder / "model.safetensors").exists():
-        yield folder / "model.safetensors"
+    if (folder / WEIGHTS).exists():
+        yield folder / WEIGHTS
     elif (folder / _INDEX).exists():
         names = require(_read(folder / _INDEX), "weight_map", dict, _INDEX).values()
         for name in dict.fromkeys(map(str, names)):
