@@ -13,13 +13,16 @@ import fdkvc
 from fdkvc.limits import MAX_TURNS
 from fdkvc.parameters import BUDGET, PORT, SEED, WORKERS, Field, read_value
 
-EXAMPLES = "default: two example dialogs"
 FORMATS = (
     "real dialogs: SGD or MultiWOZ 2.2, chat messages, OpenAI responses, Anthropic messages, "
     "τ-bench results, τ²-bench results, ToolTalk, ShareGPT, OpenAI batch requests, or text with a "
     "speaker before each turn"
 )
 SUGGESTED = "values to try; default: the paper's, or a suggested range"
+BASELINE = "policy to compare with; default: h2o, else the first"
+TABLES = "write CSV tables and run.json to this folder"
+SMALL_MODEL = "folder or GGUF file of a Llama model, or smollm2"
+ANY_MODEL = "folder of any causal model, a GGUF file of a Llama model, or smollm2"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -58,14 +61,13 @@ class _Parser(argparse.ArgumentParser):
         what = f"{what}, {field.allowed(int)}"
         self.option(f"--{field.name}", "N", what, type=read_value, default=field.default)
 
-    def seed_and_budget(self) -> None:
-        self.number(SEED, "random seed")
-        self.number(BUDGET, "most entries in the cache after a turn")
-
     def workers(self) -> None:
         what = f"worker processes, {WORKERS.allowed(int)}; default: the number of cores"
         self.option("--workers", "N", what, type=read_value)
         self.option("--dask", "ADDRESS", "run on the Dask cluster of this scheduler instead")
+
+    def read_dialogs(self) -> None:
+        self.option("--dialogs", "FILE", f"{FORMATS}; default: two example dialogs")
 
     def tools(self) -> None:
         self.flag("--tools", "begin each dialog with the tools that its file lists")
@@ -77,9 +79,6 @@ class _Parser(argparse.ArgumentParser):
         self.option("--dialogs", "FILE", f"dialogs that it read; {named}, or two example dialogs")
         self.option("--trace", "FILE", f"trace file that it replayed; {named}")
         self.tools()
-
-    def calls(self) -> None:
-        self.flag("--calls", "include tool calls, before the words of their turn")
 
 
 class _Pandas(ModuleType):
@@ -125,18 +124,16 @@ def build_parser() -> argparse.ArgumentParser:
 
     parser.commands = commands.choices
 
-    tables = "write CSV tables and run.json to this folder"
-
     app = command("app", "open the dashboard in a browser")
     port = f"port of the server, {PORT.allowed(int)}; default: 8501, or the next free one"
     app.option("--port", "N", port, type=read_value)
     app.several("--model", "FOLDER", "folders or GGUF files of Llama models that pages may load")
 
     benchmark = command("benchmark", "measure policies on scenarios and compare with the paper")
-    benchmark.option("--baseline", "KEY", "policy to compare with; default: h2o, else the first")
+    benchmark.option("--baseline", "KEY", BASELINE)
     benchmark.flag("--all", "measure and judge all of the paper's tables, figures and claims")
     benchmark.workers()
-    benchmark.option("--out", "DIR", tables)
+    benchmark.option("--out", "DIR", TABLES)
 
     sweep = command("sweep", "sweep one or two hyperparameters of a policy")
     sweep.option("--policy", "KEY", "policy to sweep", default="fd-kvc")
@@ -145,14 +142,14 @@ def build_parser() -> argparse.ArgumentParser:
     sweep.option("--second", "NAME", "second hyperparameter, in all combinations with the first")
     sweep.several("--second-values", "X", SUGGESTED)
     sweep.workers()
-    sweep.option("--out", "DIR", "write tables and run.json to this folder", required=True)
+    sweep.option("--out", "DIR", TABLES, required=True)
 
     dialogs = command("dialogs", "replay real dialogs and measure what the cache still holds")
-    dialogs.option("--dialogs", "FILE", f"{FORMATS}; {EXAMPLES}")
+    dialogs.read_dialogs()
     dialogs.option("--trace", "FILE", "replay a model's trace file instead")
-    dialogs.calls()
+    dialogs.flag("--calls", "include tool calls, before the words of their turn")
     dialogs.tools()
-    dialogs.option("--baseline", "KEY", "policy to compare with; default: h2o, else the first")
+    dialogs.option("--baseline", "KEY", BASELINE)
     dialogs.flag("--pin", "run every policy also with the system prompt pinned, within the budget")
     plan = (
         "say which policy and budget to use, and find the smallest budgets that reach a "
@@ -166,43 +163,32 @@ def build_parser() -> argparse.ArgumentParser:
     dialogs.option(
         "--target", "PERCENT", "recall that a plan is to reach: 90, 95 or 99", default="95"
     )
-    small = "folder or GGUF file of a Llama model, or smollm2"
     checks = "check a plan with what a model's predictions lose on a few of the dialogs"
-    dialogs.option("--model", "FOLDER", f"{checks}: {small}")
+    dialogs.option("--model", "FOLDER", f"{checks}: {SMALL_MODEL}")
     dialogs.number(SEED, "random seed of the lexical embedding")
     dialogs.workers()
-    dialogs.option("--out", "DIR", "write CSV tables and run.json to this folder")
+    dialogs.option("--out", "DIR", TABLES)
 
     capture = command("capture", "record a model's attention vectors while it reads dialogs")
-    capture.option(
-        "--model",
-        "NAME",
-        "folder of any causal model, a GGUF file of a Llama model, or smollm2",
-        required=True,
-    )
-    capture.option("--dialogs", "FILE", f"{FORMATS}; {EXAMPLES}")
+    capture.option("--model", "NAME", ANY_MODEL, required=True)
+    capture.read_dialogs()
     capture.option("--layer", "L", "layer to record, from 0", type=read_value, required=True)
     capture.several("--heads", "N", "heads to record; default: all", type=read_value)
     capture.option("--out", "FILE", "write this trace file, such as trace.npz", required=True)
 
     answers = command("answers", "measure what a model's answers lose when policies evict")
-    answers.option("--model", "FOLDER", f"{small}; default: the bundled model")
+    answers.option("--model", "FOLDER", f"{SMALL_MODEL}; default: the bundled model")
     answers.workers()
     live = command("live", "measure what answers lose and caches cost in any transformers model")
-    live.option(
-        "--model",
-        "FOLDER",
-        "folder of any causal model, a GGUF file of a Llama model, or smollm2",
-        required=True,
-    )
+    live.option("--model", "FOLDER", ANY_MODEL, required=True)
     live.option("--engine", "NAME", "transformers or llama.cpp", default="transformers")
     positions = "kept: rotary positions stay; slots: they are renumbered without gaps"
     live.option("--positions", "HOW", positions, default="kept")
     for of in (answers, live):
-        of.option("--dialogs", "FILE", f"{FORMATS}; {EXAMPLES}")
+        of.read_dialogs()
         of.tools()
         of.option("--baseline", "KEY", "policy to compare with; default: full, without eviction")
-        of.option("--out", "DIR", tables, required=True)
+        of.option("--out", "DIR", TABLES, required=True)
 
     trace = command("trace", "run one policy on one synthetic dialog and write every step")
     trace.option("--scenario", "KEY", "scenario to run; default: mixed")
@@ -211,7 +197,8 @@ def build_parser() -> argparse.ArgumentParser:
     trace.option("--policy", "KEY", "policy to run, such as fd-kvc:gamma=0.8", default="fd-kvc")
     metrics = "metrics to compute, added to the paper's three"
     trace.several("--metrics", "KEY", metrics, default=[])
-    trace.seed_and_budget()
+    trace.number(SEED, "random seed")
+    trace.number(BUDGET, "most entries in the cache after a turn")
     trace.option("--out", "DIR", "write entries.csv and turns.csv to this folder", required=True)
 
     report = command("report", "write claims, tables, figures and examples as one HTML file")

@@ -12,14 +12,6 @@ from fdkvc.policies import read_policy
 
 def sweep(options: Namespace) -> None:
     """Sweep one or two hyperparameters of a policy, beside all other policies."""
-    settings = _settings(options)
-    check_folder(options.out)
-    with running(options) as how:
-        run = SweepRun.measure(settings, **how)
-    finish(options, run)
-
-
-def _settings(options: Namespace) -> Sweep:
     policy = read_policy(options.policy)
     names = [(options.parameter, options.values)]
     if options.second is not None:
@@ -37,4 +29,7 @@ def _settings(options: Namespace) -> Sweep:
     )
     settings = settings_from(Sweep, options, policy=policy.name, axes=axes)
     warn_no_effect([policy])
-    return settings
+    check_folder(options.out)
+    with running(options) as how:
+        run = SweepRun.measure(settings, **how)
+    finish(options, run)
