@@ -20,7 +20,7 @@ class Parameter:
     """A numeric, choice or text setting."""
 
     label: str
-    help: str
+    help: str = ""
     """One line on its effect."""
     symbol: str = ""
     """The paper's symbol in LaTeX, if any."""

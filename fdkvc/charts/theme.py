@@ -12,9 +12,9 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial, wraps
+from functools import partial, wraps
 from itertools import product
-from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, cast
+from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar
 from zlib import crc32
 
 import altair as alt
@@ -279,7 +279,7 @@ def axis_between(kind: type[Channel], field: str, ends: Ends, **axis: Any) -> Ch
 
 def dashed_rule(value: float, ends: Ends, theme: Theme) -> Panel:
     """Return a dashed rule at a value of an x axis with these ends."""
-    # Altair gathers other kinds of inline data under names, which `with_data` would replace.
+    # Altair gathers other kinds of inline data under names, which a page's own data would replace.
     chart = alt.Chart(alt.Data(values=[{"place": value}]))  # type: ignore[no-untyped-call]
     rule = chart.mark_rule(color=theme.ink, strokeDash=[4, 3], opacity=0.6, aria=False)
     return rule.encode(x=alt.X("place:Q", scale=between(ends)))
@@ -315,11 +315,6 @@ def unchecked(build: Callable[Arguments, Spec]) -> Callable[Arguments, Spec]:
             return build(*arguments, **options)
 
     return quick
-
-
-def built_once(build: Callable[Arguments, Spec]) -> Callable[Arguments, Spec]:
-    """Cache a function's specs by their arguments, built `unchecked`."""
-    return cast("Callable[Arguments, Spec]", lru_cache(maxsize=64)(unchecked(build)))
 
 
 def layered(*layers: Panel, **options: Any) -> Panel:
@@ -358,11 +353,6 @@ def single(theme: Theme, data: Mapping[str, pd.DataFrame], *layers: Panel, **opt
 def _part(panel: Panel) -> Spec:
     spec: Spec = panel.to_dict(validate=False, context={"top_level": False})
     return spec
-
-
-def with_data(spec: Spec, data: Mapping[str, pd.DataFrame]) -> Spec:
-    """Join a cached spec with the data of this moment; the spec itself is not changed."""
-    return {**spec, "datasets": dict(data)}
 
 
 def _inked(theme: Theme) -> Spec:

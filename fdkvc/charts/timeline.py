@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import altair as alt
@@ -12,7 +13,6 @@ from fdkvc.charts.theme import (
     Spec,
     Theme,
     axis_between,
-    built_once,
     column,
     layered,
     panel_title,
@@ -20,6 +20,7 @@ from fdkvc.charts.theme import (
     policy_lines,
     policy_tints,
     tips,
+    unchecked,
 )
 from fdkvc.words import decimal, percent
 
@@ -56,14 +57,15 @@ class Line:
         return percent(value, 1) if self.percent else decimal(value, self.digits)
 
 
-@built_once
+@lru_cache(maxsize=64)
+@unchecked
 def lines_spec(
     turns: int, lanes: tuple[str, ...], own_ink: bool, lines: tuple[Line, ...], theme: Theme
 ) -> Spec:
     """Build the spec of the metrics over the turns: a panel each, with a line for each lane.
 
-    For data ``lines``, ``changes`` of topic and ``cursor``, a frame around the turn. With
-    `own_ink`, the last lane is a fork, drawn in ink over the others.
+    It is built once, for data ``lines``, ``changes`` of topic and ``cursor``, a frame around the
+    turn. With `own_ink`, the last lane is a fork, drawn in ink over the others.
     """
     colours = policy_tints(lanes, theme)
     if own_ink:
@@ -110,8 +112,3 @@ def placed(frame: pd.DataFrame) -> pd.DataFrame:
     """Add where a turn's mark begins, is centred and ends on the x axis."""
     start = frame["turn"].astype(float)
     return frame.assign(left=start, middle=start + 0.5, right=start + 1)
-
-
-def cursor_data(turn: int) -> pd.DataFrame:
-    """Return the frame around a turn."""
-    return placed(pd.DataFrame({"turn": [turn]}))

@@ -1,7 +1,6 @@
 """``dialogs`` and ``capture``: replay real dialogs, and record what a model attends to in them."""
 
 from argparse import Namespace
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -19,7 +18,6 @@ from fdkvc.commands.console import (
 )
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.trace_file import trace_bytes, trace_size
-from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.benchmark import baseline_of
 from fdkvc.experiments.checked import check_verdict
 from fdkvc.experiments.jobs import Progress
@@ -83,7 +81,6 @@ def dialogs(options: Namespace) -> None:
 def capture(options: Namespace) -> None:
     """Write a trace file of what a model attends to while it reads dialogs."""
     out = check_file(options.out, ".npz")
-    check_folder(out.parent, [out.name])
     try:
         from fdkvc.live.loop import load_live
         from fdkvc.live.recorded import record_layer
@@ -91,10 +88,27 @@ def capture(options: Namespace) -> None:
         raise ValueError(f"capture needs {error.name}: {NO_TRANSFORMERS}") from None
     transcripts, _ = read_sources(options).read_transcripts()
     model = load_live(options.model)
-    recordings, skipped = record_all(
-        lambda dialog: [record_layer(model, dialog, options.layer, options.heads)],
-        transcripts,
-    )
+    began = perf_counter()
+    recordings: list[Recording] = []
+    skipped: list[str] = []
+    total = None
+    with progress() as on_progress:
+        for done, transcript in enumerate(transcripts, start=1):
+            try:
+                recording = record_layer(model, transcript, options.layer, options.heads)
+            except ValueError as error:
+                skipped.append(str(error))
+            else:
+                size = trace_size(recording)
+                total = size if total is None else total + size
+                try:
+                    total.check()
+                except ValueError as error:
+                    skipped.append(f"{transcript.name} and all after it: {error}")
+                    break
+                recordings.append(recording)
+            title = f"{done} of {len(transcripts)} dialogs"
+            on_progress(Progress(done, len(transcripts), title, perf_counter() - began))
     if not recordings:
         raise ValueError(skipped[0])
     write_files(out.parent, {out.name: trace_bytes(recordings)})
@@ -108,44 +122,14 @@ def capture(options: Namespace) -> None:
 
 
 def check_file(name: str, suffix: str) -> Path:
-    """Return the path of ``--out``, after a check of how it ends."""
+    """Return the path of ``--out``, after a check of how it ends and that it can be written."""
     path = Path(name)
     if path.suffix != suffix:
         raise ValueError(f"--out must name a file that ends in {suffix}, not {name!r}")
+    check_folder(path.parent, [path.name])
     return path
 
 
 def read_sources(options: Namespace) -> Sources:
     """Return what a command reads, with warnings on stderr."""
     return Sources.of(options, warn=warn, reading=progress)
-
-
-def record_all(
-    record: Callable[[Transcript], Sequence[Recording]],
-    transcripts: Sequence[Transcript],
-) -> tuple[list[Recording], list[str]]:
-    """Return the recordings that fit into one trace file, and why other dialogs are skipped."""
-    began = perf_counter()
-    recordings: list[Recording] = []
-    skipped: list[str] = []
-    total = None
-    with progress() as on_progress:
-        for done, transcript in enumerate(transcripts, start=1):
-            try:
-                recorded = record(transcript)
-            except ValueError as error:
-                skipped.append(str(error))
-                recorded = []
-            for recording in recorded:
-                size = trace_size(recording)
-                total = size if total is None else total + size
-            try:
-                if total is not None:
-                    total.check()
-            except ValueError as error:
-                skipped.append(f"{transcript.name} and all after it: {error}")
-                break
-            recordings += recorded
-            title = f"{done} of {len(transcripts)} dialogs"
-            on_progress(Progress(done, len(transcripts), title, perf_counter() - began))
-    return recordings, skipped

@@ -15,7 +15,7 @@ from fdkvc.files.write import check_folder, write_files
 from fdkvc.kinds import KINDS, read_run
 from fdkvc.kinds.sources import Sources
 from fdkvc.limits import MAX_RUN_JSON_BYTES
-from fdkvc.report.document import dialogs_report, papers_report, run_parts, study_report
+from fdkvc.report.document import dialogs_report, papers_report, study_report
 from fdkvc.report.gallery import gallery_files
 
 REPORTED = ("benchmark", "study", "replay", "answers")
@@ -34,7 +34,6 @@ def report(options: Namespace) -> None:
     if options.out is None:
         raise ValueError("report needs --out FILE or --gallery DIR")
     out = check_file(options.out, ".html")
-    check_folder(out.parent, [out.name])
     with running(options) as how:
         text = _html(options, how)
     write_files(out.parent, {out.name: text})
@@ -58,7 +57,7 @@ def _html(options: Namespace, how: Execution) -> str:
     if record.kind in ("benchmark", "study"):
         return study_report(run_study(record.benchmark, **how), _examples())
     again = KINDS[record.kind].again(record, read_sources(options), **how)
-    return dialogs_report(run_parts(again))
+    return dialogs_report(again)
 
 
 def _examples() -> Sequence[Recording]:

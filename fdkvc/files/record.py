@@ -63,10 +63,12 @@ class Record:
         """Finished dialogs of each scenario; empty if all were."""
         return self.about.get("finished") or {}
 
-    def with_texts(self, texts: Mapping[str, str]) -> Record:
-        """Add the texts that match their digests."""
+    def with_texts(self, texts: Mapping[str, str], timed: Sequence[str] = ()) -> Record:
+        """Add the texts that match their digests, and the timed ones, which have none."""
         matching = {
-            name: text for name, text in texts.items() if digest(text) == self.digests.get(name)
+            name: text
+            for name, text in texts.items()
+            if name in timed or digest(text) == self.digests.get(name)
         }
         return dataclasses.replace(self, texts={**self.texts, **matching})
 

@@ -26,19 +26,6 @@ from fdkvc.words import count
 
 
 @dataclass(frozen=True, eq=False)
-class AnswersTables:
-    """The tables of a run of answers."""
-
-    baseline: str
-    """The policy or control that the others are compared with."""
-    summary: pd.DataFrame
-    paired: pd.DataFrame
-    """As `mean_table` and `paired_differences` return them."""
-    places: Mapping[tuple[Any, ...], str] = field(default_factory=dict, kw_only=True)
-    """The `first_places`, the full cache left out; none where each dialog's numbers are unknown."""
-
-
-@dataclass(frozen=True, eq=False)
 class AnswersRun(Run):
     """What a model's answers lose."""
 
@@ -96,21 +83,26 @@ class AnswersRun(Run):
         }
 
     @cached_property
-    def results(self) -> AnswersTables:
-        """The tables of the scores."""
-        return AnswersTables(
-            self.baseline,
-            mean_table(self.scores),
-            paired_differences(self.scores, self.baseline),
-            places=first_places(self.scores[self.scores.policy != FULL]),
-        )
+    def summary(self) -> pd.DataFrame:
+        """The `mean_table` of the scores."""
+        return mean_table(self.scores)
+
+    @cached_property
+    def paired(self) -> pd.DataFrame:
+        """The `paired_differences` from the baseline."""
+        return paired_differences(self.scores, self.baseline)
+
+    @cached_property
+    def places(self) -> Mapping[tuple[Any, ...], str]:
+        """The `first_places`, the full cache left out."""
+        return first_places(self.scores[self.scores.policy != FULL])
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
         return {
             "answers.csv": self.scores,
-            "answers_summary.csv": self.results.summary,
-            "answers_paired.csv": self.results.paired,
+            "answers_summary.csv": self.summary,
+            "answers_paired.csv": self.paired,
         }
 
     @property
@@ -119,9 +111,24 @@ class AnswersRun(Run):
 
     @property
     def text(self) -> str:
-        title = "\n".join(filter(None, [self.model.name, self.note]))
-        text = f"{title}\n\n{answers_text(self.results)}"
-        return text if self.cost is None else f"{text}\n\n\n{cost_text(self.cost)}"
+        summary = self.summary
+        table = pd.concat([summary[summary.metric == key] for key in metrics_of("answers")])
+        words = marked(table, self.paired, self.places)
+        table = table.assign(metric=[METRICS[key].heading(key) for key in table.metric])
+        parts = [
+            "\n".join(filter(None, [self.model.name, self.note])),
+            f"Means over {count(int(summary.n.max()), 'dialog')} by budget, with the 95 % "
+            f"interval, which is {over_clusters(int(summary.services.max()))};\n"
+            f"{marks_sentence(self.baseline, self.places)}",
+            pivot(table, words, ["metric", "policy"]).text(grouped=True),
+        ]
+        if self.cost is not None:
+            parts += [
+                "\nCost of the caches in one dialog: peak bytes, and tokens per second with "
+                "evictions; ratios\nare to the cache without eviction",
+                cost_grid(self.cost).text(),
+            ]
+        return "\n\n".join(parts)
 
 
 def answers_key(
@@ -147,20 +154,6 @@ def readable_dialogs(model: AnyModel, sources: Sources) -> tuple[list[Transcript
     return dialogs, file
 
 
-def answers_text(tables: AnswersTables) -> str:
-    """Return the loss of answers, a column per budget."""
-    summary = tables.summary
-    table = pd.concat([summary[summary.metric == key] for key in metrics_of("answers")])
-    words = marked(table, tables.paired, tables.places)
-    table = table.assign(metric=[METRICS[key].heading(key) for key in table.metric])
-    return (
-        f"Means over {count(int(summary.n.max()), 'dialog')} by budget, with the 95 % interval, "
-        f"which is {over_clusters(int(summary.services.max()))};\n"
-        f"{marks_sentence(tables.baseline, tables.places)}\n\n"
-        f"{pivot(table, words, ['metric', 'policy']).text(grouped=True)}"
-    )
-
-
 COST = {"bytes": "{:,.0f}".format} | dict.fromkeys(
     ("bytes_ratio", "read_per_second", "read_ratio", "written_per_second", "written_ratio"),
     "{:.2f}".format,
@@ -173,12 +166,3 @@ def cost_grid(cost: pd.DataFrame, title: Callable[[str], str] = str) -> Grid:
     columns = {"policy": [*map(title, cost.policy)], "per head": [*map(str, cost.budget)]}
     columns |= {name.replace("_", " "): [*map(write, cost[name])] for name, write in COST.items()}
     return Grid.of(columns)
-
-
-def cost_text(cost: pd.DataFrame) -> str:
-    """Return the cost of a model's caches, and what it is of."""
-    return (
-        "Cost of the caches in one dialog: peak bytes, and tokens per second with evictions; "
-        "ratios\nare to the cache without eviction\n\n"
-        f"{cost_grid(cost).text()}"
-    )

@@ -40,7 +40,7 @@ class Run(ABC):
     @property
     @abstractmethod
     def about(self) -> dict[str, Any]:
-        """What else the numbers depend on, by the names of `depends`; None is left out."""
+        """What else the numbers depend on, by at least the names of `depends`; None is left out."""
 
     @property
     @abstractmethod

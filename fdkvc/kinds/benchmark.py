@@ -9,13 +9,7 @@ from typing import Any, ClassVar, Unpack
 
 import pandas as pd
 
-from fdkvc.experiments.benchmark import (
-    ADAPTATION,
-    Benchmark,
-    Results,
-    baseline_of,
-    run_benchmark,
-)
+from fdkvc.experiments.benchmark import ADAPTATION, Benchmark, Results, baseline_of, run_benchmark
 from fdkvc.experiments.jobs import Execution
 from fdkvc.experiments.study import Study, run_study
 from fdkvc.experiments.summary import FIRST, TIED
@@ -134,10 +128,6 @@ class StudyRun(BenchmarkRun):
     @classmethod
     def again(cls, record: Record, sources: Sources, **how: Unpack[Execution]) -> Run:
         return cls.measure(record.settings, **how)
-
-    @property
-    def about(self) -> dict[str, Any]:
-        return {"finished": finished(self.results)}
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:

@@ -31,11 +31,7 @@ from fdkvc.experiments.plan import (
     smallest_budgets,
     verdict,
 )
-from fdkvc.experiments.replay import (
-    Replay,
-    replay_arguments,
-    transcripts_of,
-)
+from fdkvc.experiments.replay import Replay, replay_arguments, transcripts_of
 from fdkvc.experiments.statistics import over_clusters
 from fdkvc.experiments.summary import first_places, mean_table, paired_differences
 from fdkvc.explain.notes import missing_value_notes
@@ -66,8 +62,7 @@ class ReplayRun(Run):
     settings_type = Replay
     depends: ClassVar = {
         **{"source": str, "name": str | None, "file": str, "seed": int, "dialogs": int},
-        **{"baseline": str, "shape": ModelShape | None},
-        "vectors": str | None,
+        **{"baseline": str, "shape": ModelShape | None, "vectors": str | None},
     }
 
     settings: Replay
@@ -121,7 +116,8 @@ class ReplayRun(Run):
                 f"with {about['vectors']} in its address"
             )
         source = about["source"]
-        traced = bool(sources.trace) or not source.startswith(LEXICAL) or _is_trace(name)
+        named = Path(name or "").suffix == ".npz"
+        traced = bool(sources.trace) or not source.startswith(LEXICAL) or named
         kind = "trace" if traced else "dialogs"
         sources = replace(sources.named_in_run(kind, name), seed=about["seed"])
         sources = replace(sources, calls=not traced and CALLS_NOTE in source)
@@ -208,15 +204,8 @@ class ReplayRun(Run):
         return lost[same & (lost.heads == self.settings.heads[0])]
 
 
-def _is_trace(name: str | None) -> bool:
-    return Path(name or "").suffix == ".npz"
-
-
 def replay_grid(
-    replayed: pd.DataFrame,
-    baseline: str,
-    metric: str = "",
-    title: Callable[[str], str] = str,
+    replayed: pd.DataFrame, baseline: str, metric: str = "", title: Callable[[str], str] = str
 ) -> Grid:
     """Return the means of a replay by policy and budget, of one metric or of all.
 

@@ -28,10 +28,7 @@ from fdkvc.words import count
 EXAMPLE, TURN, POLICY, BUDGET = "evening.json", 15, "fifo", 48
 """A shipped dialog, the turn of its answer, and what the model's cache is under."""
 
-VERSIONS = {
-    "as_it_was": "original entries",
-    "as_it_would_be": "recomputed entries",
-}
+VERSIONS = {"as_it_was": "original entries", "as_it_would_be": "recomputed entries"}
 """Labels of the two kinds of entries that a span can be restored with."""
 
 SHOWN_CHARACTERS = 60

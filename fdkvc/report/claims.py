@@ -10,19 +10,12 @@ from fdkvc.replication.rules import REPRODUCED
 from fdkvc.report.page import css
 from fdkvc.words import minus
 
-SIGNS: dict[str | None, str] = {
-    "holds": "✓",
-    "direction only": "◐",
-    "does not hold": "✗",
-    "open": "?",
-    None: "–",
-}
-MEANINGS: dict[str | None, str] = {
-    "holds": "confirmed",
-    "direction only": "direction confirmed, size not",
-    "does not hold": "excluded",
-    "open": "undecided",
-    None: "a time, too few dialogs or not measured",
+MARKS: dict[str | None, tuple[str, str]] = {
+    "holds": ("✓", "confirmed"),
+    "direction only": ("◐", "direction confirmed, size not"),
+    "does not hold": ("✗", "excluded"),
+    "open": ("?", "undecided"),
+    None: ("–", "a time, too few dialogs or not measured"),
 }
 """The sign of each verdict on a claim, and what it means."""
 
@@ -36,7 +29,7 @@ def name_of(verdict: str | None) -> str:
 
 def counted(judged: Sequence[ClaimResult]) -> dict[str | None, int]:
     """Count the verdicts."""
-    return {verdict: sum(result.verdict == verdict for result in judged) for verdict in SIGNS}
+    return {verdict: sum(result.verdict == verdict for result in judged) for verdict in MARKS}
 
 
 def claims_html(judged: Sequence[ClaimResult], *, opened: bool) -> str:
@@ -97,7 +90,7 @@ def _claim(judged: ClaimResult, opened: bool) -> str:
         why += " Times are not judged."
     return (
         f'<li id="claim-{escape(claim.key)}"><details{" open" if opened else ""}>'
-        f"<summary><b>{SIGNS[verdict]}</b><span>{escape(claim.claim)}</span>"
+        f"<summary><b>{MARKS[verdict][0]}</b><span>{escape(claim.claim)}</span>"
         f"<small>{escape(summary)}</small></summary>"
         f'<div class="evidence"><p>{escape(why)}</p>{line_html(judged)}<dl>{rows}</dl></div>'
         "</details></li>"

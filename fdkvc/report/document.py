@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 from typing import Any
@@ -11,7 +10,6 @@ from fdkvc.charts.picture import picture
 from fdkvc.charts.theme import LIGHT, VARIABLES, Spec
 from fdkvc.corpora.lexical import LEXICAL
 from fdkvc.corpora.recordings import Recording
-from fdkvc.experiments.answers import Answers
 from fdkvc.experiments.benchmark import Benchmark, matches_paper
 from fdkvc.experiments.replay import transcripts_of
 from fdkvc.experiments.statistics import over_clusters
@@ -21,8 +19,8 @@ from fdkvc.files.options import options_of
 from fdkvc.files.record import digest, versions
 from fdkvc.files.shipped import papers_run
 from fdkvc.grid import PLACES, Grid, marked, marks_sentence, pivot
-from fdkvc.kinds.answers import AnswersRun, AnswersTables
-from fdkvc.kinds.base import Run
+from fdkvc.kinds.answers import AnswersRun
+from fdkvc.kinds.base import Run as AnyRun
 from fdkvc.kinds.benchmark import StudyRun
 from fdkvc.kinds.replay import ReplayRun, replay_grid
 from fdkvc.policies import policy_named
@@ -32,10 +30,10 @@ from fdkvc.replication.rules import LEGEND, SIGNS
 from fdkvc.report import claims, tables
 from fdkvc.report.figures import TEXTS, titled_charts
 from fdkvc.report.page import css, page
-from fdkvc.report.scene import Scene, moment_scene, scene_html
+from fdkvc.report.scene import moment_html
 from fdkvc.run.metrics import late_metric, metrics_of
 from fdkvc.stage.moments import Failure, failed_call, nearly_kept, rescued
-from fdkvc.stage.run import DialogChoice, build_run
+from fdkvc.stage.run import DialogChoice, Run, build_run
 from fdkvc.synthetic.scenarios import World, scenario_named
 from fdkvc.words import command_line, count
 
@@ -51,28 +49,20 @@ REPORT = "python -m fdkvc report --run results/run.json --out report.html"
 """The command for the report on a run."""
 
 
-@dataclass(frozen=True)
-class Part:
-    """A part of a report: a title in words and a body in HTML."""
-
-    title: str
-    body: str
-
-
 # ------------------------------------------------------------------------------- the whole
 
 
-def report_html(title: str, scope: Sequence[str], parts: Sequence[Part], made: str = "") -> str:
+def report_html(title: str, scope: Sequence[str], parts: Mapping[str, str], made: str = "") -> str:
     """Return a report as a whole page, on `scope`, one string per paragraph.
 
-    `made` says when it was measured; today by default.
+    `parts` are HTML by their titles in words; `made` says when it was measured; today by default.
     """
     day = made or datetime.now(UTC).date().isoformat()
     contents = sections = ""
-    for part in parts:
-        name, heading = re.sub(r"\W+", "-", part.title.lower()).strip("-"), escape(part.title)
+    for words, inside in parts.items():
+        name, heading = re.sub(r"\W+", "-", words.lower()).strip("-"), escape(words)
         contents += f'<li><a href="#{name}">{heading}</a></li>'
-        sections += f'<section id="{name}"><h2>{heading}</h2>{part.body}</section>'
+        sections += f'<section id="{name}"><h2>{heading}</h2>{inside}</section>'
     paragraphs = "".join(f"<p>{escape(paragraph)}</p>" for paragraph in scope)
     version = versions()["fdkvc-lab"]
     body = (
@@ -114,13 +104,13 @@ def study_report(
     if finished < benchmark.dialogs:
         scope.append(f"The run was cancelled: {benchmark.dialogs:,} dialogs were requested.")
     effort = "".join(f"<h3>{kind['title']}</h3>{_list(kind['points'])}" for kind in TEXTS["effort"])
-    parts = [
-        Part("Claims", _claims(study)),
-        Part("Tables", _tables(study)),
-        Part("Figures", _figures(study)),
-        Part("Three examples", _moments(recordings)),
-        Part("What was easy, what was hard, what was not tried", effort),
-        provenance(
+    parts = {
+        "Claims": _claims(study),
+        "Tables": _tables(study),
+        "Figures": _figures(study),
+        "Three examples": _moments(recordings),
+        "What was easy, what was hard, what was not tried": effort,
+        "How to repeat it": provenance(
             [
                 command_line("benchmark --all", options_of(benchmark)),
                 "python -m fdkvc report --out report.html",
@@ -130,7 +120,7 @@ def study_report(
             ran or ran_on(benchmark.seed),
             StudyRun(study).files,
         ),
-    ]
+    }
     return report_html("FD-KVC: the paper's claims, measured again", scope, parts, made)
 
 
@@ -144,19 +134,16 @@ def ran_on(
     return {**({} if seed is None else {"seed": str(seed)}), **(packages or versions()), **on}
 
 
-def provenance(
-    commands: Sequence[str], ran: Mapping[str, str], files: Mapping[str, str], of: str = "it"
-) -> Part:
+def provenance(commands: Sequence[str], ran: Mapping[str, str], files: Mapping[str, str]) -> str:
     """Return how to repeat a run: commands, seeds, versions, and digests of the files."""
     lines = "\n".join(commands)
     seeds = Grid(["item", "value"], [*ran.items()]).html("Seeds and versions", "grid words")
     digests = [(name, digest(text)) for name, text in files.items()]
     sums = Grid(["file", "SHA-256"], digests).html("Digests", "grid words")
-    return Part(
-        f"How to repeat {of}",
+    return (
         f"<p>The commands:</p><pre>{escape(lines)}</pre>"
         f"{seeds}<details><summary>SHA-256 of the files that the first command writes; those with "
-        f"times differ from run to run</summary>{sums}</details>",
+        f"times differ from run to run</summary>{sums}</details>"
     )
 
 
@@ -172,8 +159,8 @@ def _list(points: Iterable[str]) -> str:
 def _claims(study: Study) -> str:
     judged = judged_claims(study)
     counts = _list(
-        f"**{claims.SIGNS[verdict]} {claims.name_of(verdict)}: {number}**, "
-        f"{claims.MEANINGS[verdict]}"
+        f"**{claims.MARKS[verdict][0]} {claims.name_of(verdict)}: {number}**, "
+        f"{claims.MARKS[verdict][1]}"
         for verdict, number in claims.counted(judged).items()
         if number
     )
@@ -227,22 +214,22 @@ def _moments(recordings: Sequence[Recording]) -> str:
     policy = policy_named(MOMENT_POLICY)
     mixed = DialogChoice(scenario_named("mixed"), MOMENT_SEED, World())
     run = build_run(mixed, policy, Benchmark.budget)
-    scenes = []
+    scenes = ""
     for what, (turn, token) in (("An eviction", nearly_kept(run)), ("A rescue", rescued(run))):
         title = f"{what}: {policy.title} on {mixed.title}, turn {turn}"
-        scenes.append(moment_scene(run, title, turn, token))
+        scenes += framed_moment(run, title, turn, token)
     failure = failed_call(recordings, policy, Benchmark.budget)
     if failure is not None:
-        scenes.append(failed_scene(failure))
+        scenes += failed_scene(failure)
     return (
         "<p>Step with the buttons, or click into an example and use the arrow keys. Point "
         "at an entry to see why it is kept or evicted; click to pin it and read more.</p>"
-        + "".join(map(framed, scenes))
+        f"{scenes}"
     )
 
 
-def failed_scene(failure: Failure) -> Scene:
-    """Return the turn in which a call lost an argument that it needs."""
+def failed_scene(failure: Failure) -> str:
+    """Return the turn in which a call lost an argument that it needs, in an iframe."""
     run, demand = failure.run, failure.demand
     title = f"A failed call: {run.trace.policy.title} loses “{demand.value}” in turn {failure.turn}"
     words = (
@@ -250,38 +237,32 @@ def failed_scene(failure: Failure) -> Scene:
         f"was last mentioned in turn {demand.mentions[-1].turn}; the cache holds "
         f"{count(run.trace.budget, 'entry', 'entries')}."
     )
-    return moment_scene(run, title, failure.turn, failure.token, words)
+    return framed_moment(run, title, failure.turn, failure.token, words)
 
 
-def framed(scene: Scene) -> str:
-    """Return a scene in an iframe, which isolates its keys and names."""
-    title, inside = escape(scene.title), escape(scene_html(scene))
+def framed_moment(run: Run, title: str, turn: int, token: int | None, words: str = "") -> str:
+    """Return a turn of a run in an iframe, which isolates its keys and names."""
+    named, inside = escape(title), escape(moment_html(run, title, turn, token, words))
     return (
-        f'<iframe class="scene" title="{title}" srcdoc="{inside}" sandbox="allow-scripts"></iframe>'
+        f'<iframe class="scene" title="{named}" srcdoc="{inside}" sandbox="allow-scripts"></iframe>'
     )
 
 
 # ------------------------------------------------------------------------------- dialogs, answers
 
 
-def dialogs_report(parts: Sequence[Part], more: Sequence[str] = ()) -> str:
-    """Return the report on real dialogs, of `replay_parts` and `answers_parts`.
-
-    `more` has a string per paragraph on the run.
-    """
+def dialogs_report(run: AnyRun, more: Sequence[str] = ()) -> str:
+    """Return the report on a replay or on answers; `more` has a string per paragraph on the run."""
+    if isinstance(run, ReplayRun):
+        parts = replay_parts(run)
+    else:
+        assert isinstance(run, AnswersRun)
+        parts = answers_parts(run)
     scope = ["What policies keep of real dialogs, and what that costs.", *more]
     return report_html("Cache policies on real dialogs", scope, parts)
 
 
-def run_parts(run: Run) -> list[Part]:
-    """Return the parts of a report on a replay or on answers."""
-    if isinstance(run, ReplayRun):
-        return replay_parts(run)
-    assert isinstance(run, AnswersRun)
-    return answers_parts(run.settings, run.results, run.model.name, run.files)
-
-
-def replay_parts(run: ReplayRun) -> list[Part]:
+def replay_parts(run: ReplayRun) -> dict[str, str]:
     """Return the parts of a report on a replay; its failed call is of FD-KVC if it ran."""
     settings, replayed, recordings = run.settings, run.table, run.recordings
     body = (
@@ -293,53 +274,48 @@ def replay_parts(run: ReplayRun) -> list[Part]:
         title = late_metric(metric).heading()
         grid = replay_grid(replayed, run.baseline, metric)
         body += f"<h3>{escape(title)}</h3>{grid.html(title)}"
-    parts = [Part("Real dialogs", body)]
+    parts = {}
     if run.shape is not None:
         found = run.verdict(run.shape, run.target)
-        words = f"<p>{escape(found.sentence)}</p><p>{escape(found.caution)}</p>"
-        parts.insert(0, Part("Verdict", words))
+        parts["Verdict"] = f"<p>{escape(found.sentence)}</p><p>{escape(found.caution)}</p>"
+    parts["Real dialogs"] = body
     policies = {policy.key: policy for policy in reversed(settings.policies)}
     policy = policies.get(MOMENT_POLICY, settings.policies[0])
     failure = failed_call(recordings, policy, min(settings.budgets))
     if failure is not None:
-        parts.append(Part("A failed call", framed(failed_scene(failure))))
+        parts["A failed call"] = failed_scene(failure)
     trace = not run.source.startswith(LEXICAL)
     options: dict[str, Any] = {"trace" if trace else "dialogs": FILE, **options_of(settings)}
-    calls = any(text.calls_in_text for text in transcripts_of(recordings))
     if trace:  # the default depends on its heads
         options["heads"] = settings.heads
-    elif calls:
+    elif any(text.calls_in_text for text in transcripts_of(recordings)):
         options["calls"] = ()
-    commands = [command_line("dialogs", options | {"baseline": run.baseline, "seed": run.seed})]
-    commands.append(REPORT)
+    dialogs = command_line("dialogs", options | {"baseline": run.baseline, "seed": run.seed})
+    commands = [dialogs, REPORT]
     if run.vectors:
         commands = [f"python -m fdkvc app  # the page Dialogs with {run.vectors} in its address"]
-    return [*parts, provenance(commands, ran_on(run.seed), run.files, "the dialogs")]
+    again = provenance(commands, ran_on(run.seed), run.files)
+    return {**parts, "How to repeat the dialogs": again}
 
 
-def answers_parts(
-    settings: Answers,
-    measured: AnswersTables,
-    model: str,
-    files: Mapping[str, str],
-) -> list[Part]:
+def answers_parts(run: AnswersRun) -> dict[str, str]:
     """Return the parts of a report on a model's answers."""
-    table = measured.summary
+    table, settings = run.summary, run.settings
     body = (
-        f"<p>The model {escape(model)} answers {escape(count(int(table.n.max()), 'dialog'))} with "
+        f"<p>The model {escape(run.model.name)} answers "
+        f"{escape(count(int(table.n.max()), 'dialog'))} with "
         "the cache that each policy leaves. Means with the 95 % interval over clusters, "
-        f"where there are enough; {escape(marks_sentence(measured.baseline, measured.places))}.</p>"
+        f"where there are enough; {escape(marks_sentence(run.baseline, run.places))}.</p>"
     )
     for key, metric in metrics_of("answers").items():
         if key in set(table.metric):
             rows = table[table.metric == key]
-            grid = pivot(rows, marked(rows, measured.paired, measured.places))
+            grid = pivot(rows, marked(rows, run.paired, run.places))
             title, help = metric.heading(), escape(metric.help)
             body += f"<h3>{escape(title)}</h3><p>{help}</p>{grid.html(title)}"
     options: dict[str, Any] = {"dialogs": FILE, **options_of(settings)}
     if "policies" in options or not settings.cut_text:
         options["policies"] = settings.names[1:]
-    commands = [command_line("answers", options | {"baseline": measured.baseline})]
-    commands.append(REPORT)
-    again = provenance(commands, ran_on(None), files, "the answers")
-    return [Part("Answers of a model", body), again]
+    commands = [command_line("answers", options | {"baseline": run.baseline}), REPORT]
+    again = provenance(commands, ran_on(None), run.files)
+    return {"Answers of a model": body, "How to repeat the answers": again}

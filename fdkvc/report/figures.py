@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from fdkvc.charts.results import curve_chart
 from fdkvc.charts.results import series_chart as draw_series
-from fdkvc.charts.sweep import curve_chart
 from fdkvc.charts.theme import Spec, Theme
 from fdkvc.experiments.study import Study
 from fdkvc.limits import MAX_DRAWN_POLICIES
@@ -22,21 +22,25 @@ TEXTS = tomllib.loads(Path(__file__).with_name("texts.toml").read_text("utf-8"))
 FIGURES = tuple((figure["title"], figure["words"], figure["panels"]) for figure in TEXTS["figure"])
 """Figures over turns: title, what to see, and the panels (scenario, quantity)."""
 
-ABLATIONS_TITLE, ABLATIONS_WORDS = TEXTS["ablations"]["title"], TEXTS["ablations"]["words"]
-
 
 def series_chart(
     study: Study, table: pd.DataFrame, scenario: str, quantity: str, theme: Theme
 ) -> Spec | None:
     """Return the chart of a quantity over a scenario's turns; None if nothing was measured.
 
-    Of the first policies, as many as a chart draws, that have a measurement.
+    Of the first policies, as many as a chart draws, that have a measurement. The y axis is 0 to 1
+    for a metric, else the range of the lines.
     """
     policies = study.results.benchmark.policies[:MAX_DRAWN_POLICIES]
     rows = table[(table.scenario == scenario) & (table.quantity == quantity)]
     rows = rows[rows.policy.isin([policy.name for policy in policies])]
     if rows.empty:
         return None
+    low, high = float(rows.ci_low.min()), float(rows.ci_high.max())
+    room = 0.08 * (high - low) or 0.05
+    ends = low - room, high + room
+    if quantity in metrics_of():
+        ends = min(0.0, low), max(1.0, high)
     measured = set(rows.policy)
     titles = {policy.name: policy.title for policy in policies if policy.name in measured}
     columns = ["policy", "turn", "topic", "mean", "ci_low", "ci_high"]
@@ -46,18 +50,9 @@ def series_chart(
         SCENARIOS[scenario].label,
         quantity_label(quantity),
         [*titles.values()],
-        _axis(rows, quantity),
+        ends,
         theme,
     )
-
-
-def _axis(rows: pd.DataFrame, quantity: str) -> tuple[float, float]:
-    """Return the y axis: 0 to 1 for a metric, else the range of the lines."""
-    low, high = float(rows.ci_low.min()), float(rows.ci_high.max())
-    if quantity in metrics_of():
-        return min(0.0, low), max(1.0, high)
-    room = 0.08 * (high - low) or 0.05
-    return low - room, high + room
 
 
 def quantity_label(quantity: str) -> str:
@@ -67,21 +62,6 @@ def quantity_label(quantity: str) -> str:
     if quantity.startswith("evicted_"):
         return f"Entries evicted by {quantity.removeprefix('evicted_')}"
     return quantity.replace("_", " ").capitalize()
-
-
-def ablation_charts(study: Study, theme: Theme) -> dict[str, dict[str, Spec]]:
-    """Return the charts of the metrics that the paper prints for each of its sweeps, by name."""
-    charts: dict[str, dict[str, Spec]] = {}
-    for parameter, results in study.sweeps.items():
-        table = ablation_table(results, parameter)
-        table = table.assign(setting=[f"{parameter}={value:g}" for value in table.value])
-        setting = policy_named(ABLATED_POLICY).settings[parameter]
-        of = setting.title, float(setting.default), theme
-        charts[parameter] = {
-            metric: curve_chart(table, metric, late_metric(metric).title, *of)
-            for metric in table[table.published.notna()].metric.unique()
-        }
-    return charts
 
 
 def titled_charts(study: Study, theme: Theme) -> list[tuple[str, str, dict[str, Spec]]]:
@@ -94,10 +74,14 @@ def titled_charts(study: Study, theme: Theme) -> list[tuple[str, str, dict[str, 
             if chart is not None:
                 charts[f"{quantity}_{scenario}"] = chart
         figures.append((title, words, charts))
-    curves = {
-        f"ablation_{parameter}_{metric}": chart
-        for parameter, charts in ablation_charts(study, theme).items()
-        for metric, chart in charts.items()
-    }
-    figures.append((ABLATIONS_TITLE, ABLATIONS_WORDS, curves))
+    curves = {}
+    for parameter, results in study.sweeps.items():
+        rows = ablation_table(results, parameter)
+        rows = rows.assign(setting=[f"{parameter}={value:g}" for value in rows.value])
+        setting = policy_named(ABLATED_POLICY).settings[parameter]
+        of = setting.title, float(setting.default), theme
+        for metric in rows[rows.published.notna()].metric.unique():  # that the paper prints
+            chart = curve_chart(rows, metric, late_metric(metric).title, *of)
+            curves[f"ablation_{parameter}_{metric}"] = chart
+    figures.append((TEXTS["ablations"]["title"], TEXTS["ablations"]["words"], curves))
     return [figure for figure in figures if figure[2]]

@@ -9,7 +9,7 @@ from fdkvc.charts.theme import LIGHT, Spec, Theme
 from fdkvc.experiments.judged import FIRST, first_rows, judged_table, verdict
 from fdkvc.grid import Grid, figures, pivot
 from fdkvc.policies import read_policy
-from fdkvc.report.document import Part, drawing, report_html
+from fdkvc.report.document import drawing, report_html
 
 TITLE = "What eviction costs SmolLM2"
 MEASURED_ON = "25 November 2026"
@@ -62,5 +62,5 @@ def judged_report() -> str:
     """Return the shipped results as a report."""
     drawn = drawing(judged_chart(LIGHT), "judged")
     tables = "".join(grid.html(title) for title, grid in judged_grids().items())
-    parts = [Part(TITLE, f"{drawn}{tables}<p>{escape(judged_words())}</p>")]
+    parts = {TITLE: f"{drawn}{tables}<p>{escape(judged_words())}</p>"}
     return report_html("Cache policies on a pretrained model", [verdict()], parts, MEASURED_ON)

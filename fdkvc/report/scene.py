@@ -4,7 +4,6 @@ import base64
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from html import escape
 
 from fdkvc.limits import MAX_EXPLAINED_ENTRIES
@@ -16,23 +15,6 @@ from fdkvc.stage.run import Run
 
 Sentences = Mapping[str, Sequence[str]]
 """Sentences by ``turn token``."""
-
-
-@dataclass(frozen=True)
-class Scene:
-    """A stage's file: where it opens, what is pinned, and its sentences from `sentences_of`.
-
-    `packed` is from `fdkvc.stage.payload`; `words` stand above it.
-    """
-
-    title: str
-    packed: bytes
-    turn: int
-    entry: int | None = None
-    sentences: Sentences = field(default_factory=dict)
-    words: str = ""
-    order: str = "age"
-    hues: str = "auto"
 
 
 def sentences_of(
@@ -63,40 +45,53 @@ def sentences_of(
     return sentences
 
 
-def moment_scene(run: Run, title: str, turn: int, token: int | None, words: str = "") -> Scene:
-    """Return a turn of a run, with sentences on one entry only."""
+def moment_html(run: Run, title: str, turn: int, token: int | None, words: str = "") -> str:
+    """Return a turn of a run as a page, with sentences on one entry only."""
     sentences = sentences_of([run], token, every=False)
-    return Scene(title, pack(run, "moment"), turn, token, sentences, words)
+    return scene_html(title, pack(run, "moment"), turn, token, sentences, words)
 
 
-def scene_html(scene: Scene) -> str:
-    """Return a scene as a page."""
+def scene_html(
+    title: str,
+    packed: bytes,
+    turn: int,
+    entry: int | None,
+    sentences: Sentences,
+    words: str = "",
+    order: str = "age",
+    hues: str = "auto",
+) -> str:
+    """Return a stage as a page that opens at a turn, with an entry pinned unless it is None.
+
+    `packed` is from `fdkvc.stage.payload`, `sentences` are from `sentences_of`; `words` stand
+    above the stage.
+    """
     view = {
         "session": "file",
         "received": 0,
         "run": "",
-        "turn": scene.turn,
-        "entry": scene.entry,
-        "order": scene.order,
-        "hues": scene.hues,
+        "turn": turn,
+        "entry": entry,
+        "order": order,
+        "hues": hues,
         "sentences": [],
     }
-    sentences = zlib.compress(json.dumps(scene.sentences, separators=(",", ":")).encode(), 9)
+    told = zlib.compress(json.dumps(sentences, separators=(",", ":")).encode(), 9)
     module = (
         f"{_BEGIN}\n"
-        f'const alone = {{ sentences: await opened("{_text(sentences)}") }};\n'
+        f'const alone = {{ sentences: await opened("{_text(told)}") }};\n'
         f"const view = {json.dumps(view)};\n"
         "globalThis.fdkvcStage = { view, answer: null, alone, tell: {}, changed: () => {} };\n"
         f"{script('stage')}\n"
-        f'const data = bytes("{_text(scene.packed)}");\n'
+        f'const data = bytes("{_text(packed)}");\n'
         "mount({ data, parentElement: document.querySelector('#scene') });"
     )
     body = (
-        f"<header><h1>{escape(scene.title)}</h1>"
-        + (f"<p>{escape(scene.words)}</p>" if scene.words else "")
+        f"<header><h1>{escape(title)}</h1>"
+        + (f"<p>{escape(words)}</p>" if words else "")
         + f'</header>\n<div id="scene"></div>\n<script type="module">\n{module}\n</script>'
     )
-    return page(scene.title, body, f"{style()}{css('scene')}")
+    return page(title, body, f"{style()}{css('scene')}")
 
 
 _BEGIN = """

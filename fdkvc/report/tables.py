@@ -18,19 +18,14 @@ STYLE = css("tables") + "".join(
 
 def measured_html(table: MeasuredTable) -> str:
     """Return a table of the paper: measured figures above published ones, with verdict signs."""
-    columns = [table.corner, *table.columns.values()]
+    columns, measured = [table.corner, *table.columns.values()], {row for row, _ in table.cells}
     rows = [
         [f"<th scope='row'{hue_of(label)}>{escape(label)}</th>"]
         + [_cell(table.cells.get((row, column))) for column in table.columns]
-        for row, label in measured_rows(table).items()
+        for row, label in table.rows.items()
+        if row in measured
     ]
     return html_table(columns, rows, f"{table.heading}, measured and published")
-
-
-def measured_rows(table: MeasuredTable) -> dict[str, str]:
-    """Return the labels of the rows that have a measured cell."""
-    measured = {row for row, _ in table.cells}
-    return {row: label for row, label in table.rows.items() if row in measured}
 
 
 def _cell(fact: Fact | None) -> str:

@@ -9,15 +9,9 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from fdkvc.charts.sweep import curve_chart
+from fdkvc.charts.results import curve_chart
 from fdkvc.charts.theme import Spec
-from fdkvc.experiments.sweep import (
-    Number,
-    Sweep,
-    read_values,
-    suggested_values,
-    sweepable,
-)
+from fdkvc.experiments.sweep import Number, Sweep, read_values, suggested_values, sweepable
 from fdkvc.files.options import options_of
 from fdkvc.files.shipped import papers_run
 from fdkvc.grid import figures, pivot
@@ -87,7 +81,7 @@ def first_of(policy: str) -> Field:
     settings = read_policy(policy).settings
     labels = {name: settings[name].title for name in sweepable(policy)}
     start = "gamma" if "gamma" in labels else next(iter(labels))
-    return Field("Hyperparameter", "", name="first", default=start, choices=labels, of=policy)
+    return Field("Hyperparameter", name="first", default=start, choices=labels, of=policy)
 
 
 def second_of(policy: str, first: str) -> Field:
@@ -262,19 +256,15 @@ def effects_sentence(runs: Sequence[SweepRun]) -> str:
         sweep, rows = run.settings, run.table[run.table.swept]
         for name in sweep.parameters:
             means = rows.groupby(["metric", name])["mean"].mean().unstack(0)
-            metric = (means.max() - means.min()).idxmax()
-            ends = means[metric].min(), means[metric].max()
-            reach = _reach(str(metric), ends)
+            moved = str((means.max() - means.min()).idxmax())
+            ends, metric = (means[moved].min(), means[moved].max()), late_metric(moved)
+            between = " and ".join(map(metric.with_unit, ends))
+            reach = f"moves {metric.title.lower()} between {between}"
             effects.append((ends[1] - ends[0], _parameter_label(sweep, name), reach))
     (_, most, first), *others = sorted(effects, reverse=True)
     head = f"{most} matters most: it" if others else most
     more = [f" {label} {reach}." for _, label, reach in others]
     return f"{head} {first}.{''.join(more)}"
-
-
-def _reach(name: str, ends: tuple[float, float]) -> str:
-    metric = late_metric(name)
-    return f"moves {metric.title.lower()} between {' and '.join(map(metric.with_unit, ends))}"
 
 
 def _panels(page: str, kind: str, sweep: Sweep, table: pd.DataFrame) -> None:

@@ -15,13 +15,14 @@ import pytest
 from fdkvc.charts.picture import picture
 from fdkvc.charts.results import (
     budgets_chart,
+    curve_chart,
+    curve_range,
     damage_chart,
     dots_chart,
     series_chart,
     topics_data,
 )
-from fdkvc.charts.sweep import curve_chart, curve_range
-from fdkvc.charts.theme import DARK, LIGHT, Spec, Theme, with_data
+from fdkvc.charts.theme import DARK, LIGHT, Spec, Theme
 from fdkvc.charts.timeline import Line, lines_spec
 
 POLICIES = ("FIFO", "H2O", "FD-KVC")
@@ -103,7 +104,7 @@ def test_the_spec_of_a_stage_is_built_once_and_does_not_change_with_the_data() -
     of = 2, ("FIFO",), False, (Line("retention", "Retention", 0, 1),), LIGHT
     spec = lines_spec(*of)
     before = json.dumps(spec)
-    joined = with_data(spec, {"lines": SERIES})
+    joined = {**spec, "datasets": {"lines": SERIES}}
     assert json.dumps(spec) == before
     assert set(joined["datasets"]) == {"lines"}
     assert lines_spec(*of) is spec

@@ -12,7 +12,7 @@ import pytest
 from altair.utils import schemapi
 
 from fdkvc.charts import theme
-from fdkvc.charts.sweep import curve_chart
+from fdkvc.charts.results import curve_chart
 from fdkvc.policies import POLICIES, policy_named, read_policy
 from tests.app_pages import ROOT, open_page, settled, specs
 from tests.charts.test_charts_benchmark import CURVE

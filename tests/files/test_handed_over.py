@@ -35,7 +35,7 @@ from fdkvc.report.claims import claims_html, line_html
 from fdkvc.report.document import drawing, report_html, study_report
 from fdkvc.report.figures import series_chart, titled_charts
 from fdkvc.report.page import page
-from fdkvc.report.scene import Scene, scene_html, sentences_of
+from fdkvc.report.scene import scene_html, sentences_of
 from fdkvc.report.tables import measured_html
 from fdkvc.stage.moments import failed_call, nearly_kept, rescued
 from fdkvc.stage.payload import pack
@@ -146,7 +146,7 @@ def test_a_report_gives_verdicts_only_with_enough_dialogs() -> None:
 
 
 def test_what_a_report_quotes_is_text() -> None:
-    text = report_html("<b>a</b>", ["<script>"], [])
+    text = report_html("<b>a</b>", ["<script>"], {})
     assert "<script>" not in text
     assert "<b>" not in text
     assert "&lt;b&gt;a" in page("<b>a</b>", "")
@@ -280,7 +280,7 @@ def test_a_scene_holds_the_run_and_what_is_said_of_it() -> None:
     turn, entry = nearly_kept(run)
     packed = pack(run, "scene")
     told = sentences_of([run], entry)
-    text = scene_html(Scene("<FD-KVC>", packed, turn, entry, sentences=told))
+    text = scene_html("<FD-KVC>", packed, turn, entry, told)
     assert "<title>&lt;FD-KVC&gt;</title>" in text
     assert not FOREIGN.search(text)
     (data,) = re.findall(r'const data = bytes\("([^"]+)"\)', text)

@@ -31,7 +31,7 @@ from fdkvc.ui.about import code_of
 from fdkvc.ui.benchmark.choices import DIALOGS_HERE, check_fits
 from fdkvc.ui.benchmark.figures import OTHER
 from fdkvc.ui.benchmark.sections import SECTIONS
-from fdkvc.ui.kit.jobs import Job, Report, Work
+from fdkvc.ui.kit.jobs import Report, Work
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.run_panel import job_key, run_panel, shared_jobs
 from tests.app_pages import SECONDS, html, link_of, open_page, press, run_until, settled
@@ -229,18 +229,17 @@ def test_a_run_that_ends_while_the_page_is_drawn_is_listed_once_it_is_shown(
     app = open_page("benchmark", dialogs=2, seed=90 + cancelled)
     gate = threading.Event()
 
-    def slow(page: str, name: str, work: Work, *more: Any) -> Job | None:
+    def slow(page: str, name: str, work: Work, *more: Any) -> None:
         def gated(**how: Any) -> object:
             assert gate.wait(SECONDS)
             return work(**how)
 
-        shown = run_panel(page, name, gated, *more)
+        run_panel(page, name, gated, *more)
         if job := shared_jobs().find(st.session_state.get(job_key(page))):
             if cancelled:
                 job.cancelled.set()
             gate.set()
             job.future.result(SECONDS)
-        return shown
 
     monkeypatch.setattr("fdkvc.ui.kit.past.run_panel", slow)
     before = listed(app)

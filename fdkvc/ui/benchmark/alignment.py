@@ -10,11 +10,7 @@ from fdkvc.kinds.benchmark import StudyRun
 from fdkvc.paper.tables import ABLATED_POLICY, BASELINE
 from fdkvc.policies import read_policy
 from fdkvc.replication.cells import scenario_label
-from fdkvc.replication.projections import (
-    PUBLISHED,
-    alignments_table,
-    differences_table,
-)
+from fdkvc.replication.projections import PUBLISHED, alignments_table, differences_table
 from fdkvc.ui.kit.fields import pick
 from fdkvc.ui.kit.frame import show_grid
 from fdkvc.ui.kit.markdown import Markdown, plain

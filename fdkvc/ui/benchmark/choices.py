@@ -24,9 +24,7 @@ from fdkvc.ui.kit.sidebar import BUDGET_HERE, MEASURED
 from fdkvc.ui.kit.variants import CHOSEN, choose_policies, warn_no_effect
 from fdkvc.words import command_line, count, sentence
 
-ALL_SCENARIOS = Field(
-    "Scenarios", "", name="scenarios", default=tuple(SCENARIOS), choices=SCENARIOS
-)
+ALL_SCENARIOS = Field("Scenarios", name="scenarios", default=tuple(SCENARIOS), choices=SCENARIOS)
 DIALOGS_HERE = replace(DIALOGS, high=2000)
 """Dialogs per scenario of a run on the page."""
 

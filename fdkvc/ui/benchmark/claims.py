@@ -11,15 +11,7 @@ from fdkvc.kinds.benchmark import StudyRun
 from fdkvc.replication.cells import measured_tables, verdicts_of
 from fdkvc.replication.claims import ClaimResult, judged_claims
 from fdkvc.replication.rules import FEWEST_DIALOGS
-from fdkvc.report.claims import (
-    MEANINGS,
-    SIGNS,
-    STYLE,
-    answer_sentence,
-    claims_html,
-    counted,
-    name_of,
-)
+from fdkvc.report.claims import MARKS, STYLE, answer_sentence, claims_html, counted, name_of
 from fdkvc.ui.kit.fields import segments
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import plain
@@ -60,7 +52,7 @@ def show_claims(page: str, run: StudyRun) -> None:
     results = claims_of(study)
     counts = counted(results)
     wanted = choose_verdict(page, "Claims", counts)
-    legend = " · ".join(f"{SIGNS[key]} {MEANINGS[key]}" for key, number in counts.items() if number)
+    legend = " · ".join(" ".join(MARKS[key]) for key, number in counts.items() if number)
     st.caption(plain(f"{legend} · click a claim for its numbers"))
     chosen = [result for result in results if wanted in (EVERY, str(result.verdict))]
     st.html(f"<style>{STYLE}</style>{claims_html(chosen, opened=False)}")

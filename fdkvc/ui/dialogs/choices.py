@@ -78,34 +78,26 @@ TOOLS = Field(
     default="silent",
     choices={"silent": "not part of the text", "listed": "the first turn"},
 )
-DIALOG = Field("Dialog", "", name="dialog", default=0, low=0, high=MAX_DIALOGS - 1)
+DIALOG = Field("Dialog", name="dialog", default=0, low=0, high=MAX_DIALOGS - 1)
 TOPICS = Field(
     "Topics",
     "They colour the views; no policy uses them.",
     name="topics",
     default="annotated",
-    choices={
-        "annotated": "as annotated",
-        "marked": "set by me",
-    },
+    choices={"annotated": "as annotated", "marked": "set by me"},
 )
 SCHEDULE = Field("Topics", "One letter per turn, A to Z.", name="schedule", default="")
 HEADS = replace(WAYS, default="kv")
 """Default for heads that share keys; others decide each for themselves."""
 
-HEAD = Field("Head", "", name="head", default=0, low=0, high=MAX_SHOWN_HEADS - 1)
+HEAD = Field("Head", name="head", default=0, low=0, high=MAX_SHOWN_HEADS - 1)
 BUDGET = replace(BUDGET_HERE, default=48, high=MAX_SHOWN_BUDGET, follows=False)
 POLICIES = replace(LANES, choices=EVERY, default=("fifo", "h2o", "fd-kvc"))
 WHOSE = Field(
-    "Show",
-    "The policy whose cache is shown below.",
-    name="look",
-    default="",
-    read=read_lane,
+    "Show", "The policy whose cache is shown below.", name="look", default="", read=read_lane
 )
 VIEW = Field(
     "View",
-    "",
     name="view",
     default="words",
     choices={"words": "Transcript", "lanes": "Side by side", "cache": "One cache"},
@@ -199,8 +191,7 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen | None:
 def choose_transcript(page: str, file: files.DialogFile) -> int:
     """Choose a dialog of a file; return its index."""
     names = dict(enumerate(transcript.name for transcript in file.transcripts))
-    dialog: int = fields.choice(page, replace(DIALOG, choices=names))
-    return dialog
+    return int(fields.choice(page, replace(DIALOG, choices=names)))
 
 
 def chosen_file(page: str, first: DeltaGenerator | None = None) -> files.DialogFile | None:
@@ -357,18 +348,16 @@ def _choose_topics(page: str, file: files.DialogFile, dialog: int) -> tuple[str,
 
 
 def _choose_head(page: str, recording: Recording) -> tuple[int, str]:
-    """Choose one of several heads; return its place and which heads decide together."""
-    several = len(recording.heads) > 1
-    mode = fields.choice(page, ways_of(recording) if several else HEADS, several)
+    """Choose one of several heads; return its place and which heads decide together.
+
+    By default, heads decide as in a model's own cache.
+    """
+    several, default = len(recording.heads) > 1, default_heads(recording)
+    ways = {key: words for key, words in HEADS.labels.items() if key != "kv" or default == "kv"}
+    field = replace(HEADS, default=default, choices=ways) if several else HEADS
+    mode = fields.choice(page, field, several)
     labels = {place: f"head {head}" for place, head in enumerate(recording.heads)}
     return fields.choice(page, replace(HEAD, choices=labels), several), mode
-
-
-def ways_of(recording: Recording) -> Field:
-    """Return the ways that heads can decide; the default is that of a model's own cache."""
-    default = default_heads(recording)
-    labels = {key: words for key, words in HEADS.labels.items() if key != "kv" or default == "kv"}
-    return replace(HEADS, default=default, choices=labels)
 
 
 def offer_own_file(page: str) -> None:

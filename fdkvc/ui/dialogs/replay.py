@@ -16,7 +16,7 @@ from fdkvc.experiments.plan import Verdict
 from fdkvc.experiments.replay import Replay, replay_arguments, replay_tables
 from fdkvc.kinds.replay import ReplayRun
 from fdkvc.lm.language_model import shared_language_model
-from fdkvc.report.document import dialogs_report, replay_parts
+from fdkvc.report.document import dialogs_report
 from fdkvc.ui.dialogs.files import DialogFile
 from fdkvc.ui.dialogs.vectors import ReadRecordings, Vectors, read_file
 
@@ -109,28 +109,16 @@ def _over_heads(table: pd.DataFrame) -> pd.DataFrame:
     return means[[*table]].astype({"lost": np.int32} if "lost" in table else {})
 
 
-@dataclass(frozen=True)
-class FileCheck:
-    """The verdict on a file that a model is to check, with the lengths of its dialogs."""
-
-    key: str
-    policy: str
-    budget: int
-    verdict: Verdict = field(compare=False, repr=False)
-    tokens: tuple[int, ...] = field(compare=False, repr=False)
-    file: DialogFile = field(compare=False, repr=False)
-
-
-def check_file(check: FileCheck, **how: Unpack[Execution]) -> Check:
-    """Check a verdict with a model."""
-    model, texts = shared_language_model(CHECKED_WITH), check.file.transcripts
-    return check_verdict(check.verdict, check.tokens, model, texts, **how)
+def check_file(
+    verdict: Verdict, tokens: Sequence[int], file: DialogFile, **how: Unpack[Execution]
+) -> Check:
+    """Check a verdict on a file, whose dialogs have these lengths, with a model."""
+    model = shared_language_model(CHECKED_WITH)
+    return check_verdict(verdict, tokens, model, file.transcripts, **how)
 
 
 def report_of(done: Replayed) -> str:
     """Return a run as a report with its first failed call."""
     every, requested = len(done.file.transcripts), len(done.recordings)
-    more = []
-    if requested < every:
-        more.append(f"These are {requested} of {every} dialogs of a file.")
-    return dialogs_report(replay_parts(done), more)
+    some = [f"These are {requested} of {every} dialogs of a file."] if requested < every else []
+    return dialogs_report(done, some)

@@ -1,6 +1,6 @@
 """The verdict on a file: which policy, how much cache and what is forgotten, measured unasked."""
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -30,7 +30,6 @@ from fdkvc.ui.dialogs.choices import COMPARED, LARGER, Chosen
 from fdkvc.ui.dialogs.files import DialogFile
 from fdkvc.ui.dialogs.replay import (
     CHECKED_WITH,
-    FileCheck,
     FileRun,
     Replayed,
     check_file,
@@ -46,7 +45,7 @@ from fdkvc.ui.kit.frame import page_theme, panel, show_grid, side_by_side
 from fdkvc.ui.kit.jobs import Job, Jobs
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import Markdown, plain
-from fdkvc.ui.kit.run_panel import POLL_SECONDS, shared_jobs, standing
+from fdkvc.ui.kit.run_panel import POLL_SECONDS, cancel_other, session_job, shared_jobs, standing
 from fdkvc.ui.kit.sidebar import ENTRY, TURN
 from fdkvc.ui.stage.follow import arrive
 from fdkvc.words import command_line, count
@@ -65,12 +64,10 @@ def show_verdict(page: str, chosen: Chosen) -> None:
             larger = int(held(page, LARGER))
             run = _run(chosen.file, compared, larger, chosen.vectors, heads)
             run = replace(run, first=dialog)
-            job = _job(f"{page}/verdict", shared_jobs(), run, judge_file)
+            job = session_job(f"{page}/verdict", shared_jobs(), partial(judge_file, run), run)
             check = None
-            if job.result is None:
-                _cancel_other(
-                    f"{page}/check", _checks()
-                )  # of another file, which would slow this one down
+            if job.result is None:  # a check of another file would slow this one down
+                cancel_other(f"{page}/check", _checks())
             else:
                 found = _verdict(job.result, shape, target)
                 check = _check(page, job.result, found)
@@ -93,30 +90,17 @@ def _checks() -> Jobs:
     return Jobs(running=1)
 
 
-def _job(key: str, jobs: Jobs, content: Hashable, work: Callable[..., object]) -> Job:
-    """Return the job of this content, started if need be; cancel the session's one before it."""
-    job = jobs.of(content)
-    _cancel_other(key, jobs, job)
-    job = job or jobs.start(partial(work, content), content)
-    st.session_state[key] = job.name
-    return job
-
-
-def _cancel_other(key: str, jobs: Jobs, job: Job | None = None) -> None:
-    """Cancel the job that the session holds under a key, unless it is this one or has ended."""
-    before = jobs.find(st.session_state.get(key))
-    if before is not None and before is not job and not before.finished:
-        before.cancel()
-
-
 def _check(page: str, done: Replayed, found: Verdict) -> Job | None:
     """Return the job that checks a verdict with a model; None where that is not installed."""
     try:
         find_model(CHECKED_WITH)
     except ValueError:
         return None
-    check = FileCheck(done.file.key, found.policy, found.budget, found, done.tokens, done.file)
-    return _job(f"{page}/check", _checks(), check, check_file) if found.policy else None
+    if not found.policy:
+        return None
+    work = partial(check_file, found, done.tokens, done.file)
+    content = done.file.key, found.policy, found.budget
+    return session_job(f"{page}/check", _checks(), work, content)
 
 
 def _choose_shape(page: str) -> tuple[str, ModelShape]:
@@ -190,9 +174,7 @@ def _show_check(job: Job) -> None:
         st.markdown(plain(job.result.sentence))
 
 
-@cached
-def _verdict(done: Replayed, shape: ModelShape, target: float) -> Verdict:
-    return done.verdict(shape, target)
+_verdict = cached(Replayed.verdict)
 
 
 def _so_far(done: Replayed) -> str:

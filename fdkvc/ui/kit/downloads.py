@@ -2,7 +2,6 @@
 
 import mimetypes
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -117,11 +116,7 @@ def brought_run(key: str, label: str, *kinds: str, timed: Sequence[str] = ()) ->
     Timed tables are taken without a digest, as no run repeats them.
     """
     loaded = st.file_uploader(
-        plain(label),
-        type=["json", "csv"],
-        key=key,
-        max_upload_size=1,
-        accept_multiple_files=True,
+        plain(label), type=["json", "csv"], key=key, max_upload_size=1, accept_multiple_files=True
     )
     if not loaded:
         return None
@@ -131,8 +126,7 @@ def brought_run(key: str, label: str, *kinds: str, timed: Sequence[str] = ()) ->
     runs = [name for name in texts if name.endswith(".json")]
     if not runs:
         raise ValueError("run.json is missing: choose it together with its tables")
-    record = read_run(texts[runs[-1]], *kinds).with_texts(texts)  # the last that was brought
-    return replace(record, texts={**record.texts, **{n: texts[n] for n in timed if n in texts}})
+    return read_run(texts[runs[-1]], *kinds).with_texts(texts, timed)  # the last that was brought
 
 
 def versions_of(record: Record) -> str:

@@ -141,6 +141,13 @@ def adopt_link(page: str, fields: Sequence[Field], link: Mapping[str, str]) -> l
     ]
 
 
+def is_new(place: str, subject: object) -> bool:
+    """Whether what the session holds at a place is about another subject than before."""
+    last: object = st.session_state.get(place, subject)
+    st.session_state[place] = subject
+    return last != subject
+
+
 def share(name: str, value: Any) -> None:
     """Share a value with the other pages, by name."""
     st.session_state[_SHARED] = {**st.session_state.get(_SHARED, {}), name: value}

@@ -98,9 +98,7 @@ class Jobs:
     """
 
     def __init__(
-        self,
-        running: int = MAX_RUNNING_JOBS,
-        most: int = MAX_RESULTS_MEGABYTES * 1_000_000,
+        self, running: int = MAX_RUNNING_JOBS, most: int = MAX_RESULTS_MEGABYTES * 1_000_000
     ) -> None:
         self.most = most
         self._threads = DaemonThreads(running)  # so that a server stops when told to

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 import streamlit as st
 
-from fdkvc.charts.theme import with_data
-from fdkvc.charts.timeline import cursor_data, lines_spec, placed
+from fdkvc.charts.timeline import lines_spec, placed
 from fdkvc.dialogs import DialogBatch
 from fdkvc.explain.tables import difference_table, overlap_table, topic_changes
 from fdkvc.limits import MAX_LANES
@@ -81,8 +80,8 @@ def read_lane(text: str) -> str:
 
 
 PAIR = (
-    Field("First run", "", name="one", default="", read=read_lane),
-    Field("Second run", "", name="other", default="", read=read_lane),
+    Field("First run", name="one", default="", read=read_lane),
+    Field("Second run", name="other", default="", read=read_lane),
 )
 """The two lanes that are compared in detail."""
 
@@ -115,12 +114,6 @@ def differences(first: Run, second: Run) -> pd.DataFrame:
 
 
 @cached
-def changes(run: Run) -> pd.DataFrame:
-    """Return the changes of topic, placed on the axis of turns."""
-    return placed(topic_changes(run.dialogs))
-
-
-@cached
 def line_data(lanes: tuple[Lane, ...]) -> Mapping[str, pd.DataFrame]:
     """Return the metrics of all lanes, and the changes of topic; a fork begins where it forks."""
     columns = ["turn", *(line.field for line in lanes[0].run.metrics)]
@@ -128,7 +121,8 @@ def line_data(lanes: tuple[Lane, ...]) -> Mapping[str, pd.DataFrame]:
         lane.run.turns.loc[lane.run.turns["turn"] >= lane.begins, columns].assign(lane=lane.label)
         for lane in lanes
     ]
-    return {"lines": placed(pd.concat(rows, ignore_index=True)), "changes": changes(lanes[0].run)}
+    changes = topic_changes(lanes[0].run.dialogs)
+    return {"lines": placed(pd.concat(rows, ignore_index=True)), "changes": placed(changes)}
 
 
 def show_lines(page: str, lanes: tuple[Lane, ...], turn: int) -> None:
@@ -142,5 +136,6 @@ def show_lines(page: str, lanes: tuple[Lane, ...], turn: int) -> None:
         tuple(min(same, key=lambda line: line.low) for same in zip(*by_lane, strict=True)),
         page_theme(),
     )
-    chart = with_data(spec, {**line_data(lanes), "cursor": cursor_data(turn)})
+    cursor = placed(pd.DataFrame({"turn": [turn]}))
+    chart = {**spec, "datasets": {**line_data(lanes), "cursor": cursor}}
     show_chart(page, "metrics", chart, alt="Metrics over the turns, a line for each run")

@@ -30,11 +30,11 @@ def shown_key(page: str) -> str:
 
 def run_panel(
     page: str, name: str, work: Work, content: Hashable = None, shipped: Container[str] = ()
-) -> Job | None:
-    """Show the button that runs, the progress and Cancel; return the latest job with a result.
+) -> None:
+    """Show the button that runs, the progress and Cancel.
 
-    Each page has one run, which is found again when the user comes back. While it is under way, the
-    job before it is returned. A page may also show runs that are `shipped`, by name.
+    Each page has one run, which is found again when the user comes back. A page may also show runs
+    that are `shipped`, by name.
     """
     jobs = shared_jobs()
     job = jobs.find(st.session_state.get(job_key(page)))
@@ -58,14 +58,28 @@ def run_panel(
             st.session_state[shown_key(page)] = st.session_state.pop(job_key(page))
         elif job.cancelled.is_set():
             st.info("Cancelled before it started.", icon=":material/cancel:")
-    showing = st.session_state.get(shown_key(page))
-    shown = jobs.find(showing)
-    if showing and shown is None and showing not in shipped:
+    shown = st.session_state.get(shown_key(page))
+    if shown and jobs.find(shown) is None and shown not in shipped:
         st.info(
             "The last results were dropped to free memory: run again.", icon=":material/history:"
         )
         del st.session_state[shown_key(page)]
-    return shown
+
+
+def session_job(key: str, jobs: Jobs, work: Work, content: Hashable) -> Job:
+    """Return the job of this content, started if need be; cancel the session's one before it."""
+    job = jobs.of(content)
+    cancel_other(key, jobs, job)
+    job = job or jobs.start(work, content)
+    st.session_state[key] = job.name
+    return job
+
+
+def cancel_other(key: str, jobs: Jobs, job: Job | None = None) -> None:
+    """Cancel the job that the session holds under a key, unless it is this one or has ended."""
+    before = jobs.find(st.session_state.get(key))
+    if before is not None and before is not job and not before.finished:
+        before.cancel()
 
 
 def show_command(limit: str, command: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import streamlit as st
 
 from fdkvc.dialogs import DialogBatch
-from fdkvc.report.scene import Scene, scene_html, sentences_of
+from fdkvc.report.scene import scene_html, sentences_of
 from fdkvc.run.metrics import default_metrics
 from fdkvc.stage.moments import nearly_kept as nearly_kept
 from fdkvc.stage.moments import why_sentences
@@ -14,7 +14,7 @@ from fdkvc.stage.payload import DialogText, LaneHead
 from fdkvc.stage.run import Run
 from fdkvc.ui.kit.address import scroll_to
 from fdkvc.ui.kit.downloads import offer_file
-from fdkvc.ui.kit.fields import held, hold, key_of
+from fdkvc.ui.kit.fields import held, hold, is_new, key_of
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.sidebar import ENTRY, HUES, ORDER, TURN
 from fdkvc.ui.stage.component import draw, lanes_payload, last_message, listen, name_of_all
@@ -35,9 +35,7 @@ def open_on(
     """
     if st.session_state.pop(f"{page}/arrived", False):
         scroll_to(".stage", "center")
-    opened = f"{page}/opened"
-    another = st.session_state.get(opened, dialog) != dialog
-    st.session_state[opened] = dialog
+    another = is_new(f"{page}/opened", dialog)
     fresh = bool(link) or another or key_of(page, TURN) not in st.session_state
     if not fresh or TURN.name in link:
         return
@@ -88,14 +86,9 @@ def follow(page: str, name: str, dialogs: DialogBatch, explain: Callable[[int, i
         for field in (ORDER, HUES):
             value = sent[field.name]
             hold(page, field, value if value in field.choices else field.default)
-    turn, token = int(held(page, TURN)), held(page, ENTRY)
-    view = {
-        "turn": turn,
-        "entry": token,
-        ORDER.name: held(page, ORDER),
-        HUES.name: held(page, HUES),
-    }
+    view = {field.name: held(page, field) for field in (TURN, ENTRY, ORDER, HUES)}
     stage_view(page).update(view)
+    turn, token = int(view[TURN.name]), view[ENTRY.name]
     sentences = [] if token is None else explain(turn, token)
     listen(key, "view", {**session, "run": name, **view, "sentences": sentences})
     return turn
@@ -111,7 +104,7 @@ def save_scene(page: str, title: str, shown: Callable[[], bytes], runs: Sequence
     def content() -> bytes:
         sentences = sentences_of(runs, view["entry"], text=view.get("text"))
         parts = {name: value for name, value in view.items() if name != "text"}
-        return scene_html(Scene(title, shown(), sentences=sentences, **parts)).encode()
+        return scene_html(title, shown(), sentences=sentences, **parts).encode()
 
     offer_file(
         f"{page}/download/{SCENE_FILE}",

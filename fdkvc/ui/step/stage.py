@@ -11,6 +11,7 @@ from fdkvc.parameters import written
 from fdkvc.stage.moments import why_sentences
 from fdkvc.stage.run import Run
 from fdkvc.ui.kit.jobs import Jobs, Report
+from fdkvc.ui.kit.run_panel import session_job
 from fdkvc.ui.stage.component import draw, last_message, listen, name_of, payload
 from fdkvc.ui.stage.follow import follow as follow_stage
 from fdkvc.words import percent
@@ -52,27 +53,20 @@ def answer(page: str, run: Run) -> None:
 
 
 def _search(page: str, run: Run, turn: int, token: int) -> Mapping[str, Any]:
-    """Return what was found, or start the search and cancel any other."""
+    """Return what was found, or start the search and cancel the session's one before it."""
     if not run.dialog.alone:
         return _answer("Only searched for a head that decides by itself.")
-    question, key, jobs = (name_of(run), turn, token), f"{page}/stage-search", _searches()
-    for done in jobs.results(tuple):
-        if done.content == question:
-            return _answer(_verdict(done.result), done.result)
-    job = jobs.find(st.session_state.get(key))
-    if job is None or job.content != question:
-        if job is not None:
-            job.cancel()
-        trace, dialogs = run.trace, run.dialogs
+    trace, dialogs = run.trace, run.dialogs
 
-        def work(on_progress: Report, cancelled: threading.Event) -> list[Change] | None:
-            changes = counterfactual(trace, dialogs, 0, turn, token, cancelled.is_set)
-            return None if cancelled.is_set() else nearest_first(changes)
+    def work(on_progress: Report, cancelled: threading.Event) -> list[Change] | None:
+        changes = counterfactual(trace, dialogs, 0, turn, token, cancelled.is_set)
+        return None if cancelled.is_set() else nearest_first(changes)
 
-        st.session_state[key] = jobs.start(work, question).name
-    elif job.problem:
-        return _answer(job.problem)
-    return {"done": False}
+    question = name_of(run), turn, token
+    job = session_job(f"{page}/stage-search", _searches(), work, question)
+    if job.result is not None:
+        return _answer(_verdict(job.result), job.result)
+    return _answer(job.problem) if job.problem else {"done": False}
 
 
 def _answer(words: str, changes: Sequence[Change] = ()) -> Mapping[str, Any]:
