@@ -5,7 +5,6 @@ from fdkvc.ui.kit.frame import page
 
 with page(
     "ablation",
-    "Ablation",
     "What does a hyperparameter of a policy do? Vary one, or two at once, on the same dialogs.",
     ablation.link_fields,
     adopt=ablation.adopt,

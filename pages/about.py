@@ -7,7 +7,6 @@ from fdkvc.ui.kit.frame import page
 
 with page(
     "about",
-    "About",
     "A language model remembers a dialog in a cache of limited size. FD-KVC decides what stays in "
     "it; this app shows every decision and checks what its paper claims.",
     about.FIELDS,

@@ -10,7 +10,6 @@ PAGE = "answers"
 
 with page(
     PAGE,
-    "Answers",
     "A language model answers from what each policy left in its cache: see which words "
     "change, which service call goes wrong, and which evicted word would have made it right.",
     choices.fields_of,
@@ -18,7 +17,8 @@ with page(
 ) as shown:
     with st.sidebar:
         name = choices.choose_model(PAGE)
-    model = load_model(name, lambda: damage.show_instead(PAGE, name))
+    recorded = {"smollm2": lambda: damage.show_recorded(PAGE)}
+    model = load_model(name, recorded.get(name))
     sections.show_model_note(name, model)
     with st.sidebar:
         conversation = choices.choose_conversation(PAGE, model, shown.link)

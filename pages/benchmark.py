@@ -5,7 +5,6 @@ from fdkvc.ui.kit.frame import page
 
 with page(
     "benchmark",
-    "Benchmark",
     "Every policy runs on the same dialogs: see each result beside the paper's figure, with its "
     "95 % interval and a verdict.",
     choices.FIELDS,

@@ -13,7 +13,6 @@ PAGE = "compare"
 
 with page(
     PAGE,
-    "Compare",
     "Several policies read the same dialog with room for the same number of tokens: see, turn by "
     "turn, what each still holds and where they differ.",
     adopt=scenes.adopt_link,

@@ -16,7 +16,6 @@ PAGE = "dialogs"
 
 with page(
     PAGE,
-    "Dialogs",
     "Real conversations, including your own: see which words each policy has evicted from the "
     "model's cache, and what needed them later.",
     adopt=choices.adopt_link,

@@ -7,7 +7,6 @@ from fdkvc.ui.kit.frame import page
 
 with page(
     "policies",
-    "Policies",
     "A policy decides which tokens a full cache evicts: see which does well, what each looks at, "
     "its equations and its source.",
 ) as shown:

@@ -5,7 +5,6 @@ from fdkvc.ui.kit.frame import page
 
 with page(
     start.PAGE,
-    "Start",
     "FD-KVC decides which words of a dialog a language model forgets when its cache is full. This "
     "lab shows what any such policy forgets and why, what an answer then lacks, and how much cache "
     "it takes to lose nothing that is needed.",

@@ -13,7 +13,6 @@ PAGE = "step"
 
 with page(
     PAGE,
-    "Step through",
     "A language model remembers a dialog in a cache, which has room for only so many tokens. "
     "Watch, turn by turn, how a policy scores them and evicts those that score lowest.",
     adopt=sidebar.adopt_link,

@@ -5,7 +5,6 @@ from fdkvc.ui.kit.frame import page
 
 with page(
     "story",
-    "Story",
     "What a language model remembers of a dialog, what it forgets and what that costs, in seven "
     "scenes. No background needed.",
     story.FIELDS,

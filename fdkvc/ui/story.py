@@ -22,7 +22,6 @@ from fdkvc.ui.step import stage
 
 SCENE = Field(
     "Scene",
-    "",
     name="scene",
     default="1",
     choices={f"{at}": title for at, title in enumerate(TITLES, start=1)},

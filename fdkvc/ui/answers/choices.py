@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-import streamlit as st
-
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.limits import MAX_ANSWERING_POLICIES, MAX_TURNS, MAX_TYPED_CHARACTERS
 from fdkvc.lm.head_eviction import DECIDES
@@ -64,25 +62,19 @@ POLICIES = replace(
 MESSAGES = Field("Your messages", "One line each.", name="said", default="")
 STOPS = Field(
     "Lengths",
-    "",
     name="stops",
     default="",
     pattern=r"(\d{1,4}:[1-9]\d{0,4}(,(?!$)|$))*",
     form="answers and their tokens, such as 0:30,2:256",
 )
 WHOSE = Field(
-    "Cache",
-    "",
-    name="look",
-    default="",
-    read=lambda text: text if text == FULL else read_lane(text),
+    "Cache", name="look", default="", read=lambda text: text if text == FULL else read_lane(text)
 )
-WORD = Field("Word", "", name="word", low=0, high=10_000, chosen=False)
-LAYER = Field("Layer", "", name="layer", default=-1, low=-1, high=1000, chosen=False)
-HEAD = Field("Head", "", name="head", default=-1, low=-1, high=1000, chosen=False)
+WORD = Field("Word", name="word", low=0, high=10_000, chosen=False)
+LAYER = Field("Layer", name="layer", default=-1, low=-1, high=1000, chosen=False)
+HEAD = Field("Head", name="head", default=-1, low=-1, high=1000, chosen=False)
 SECTION = Field(
     "Section",
-    "",
     name="section",
     default="why",
     choices={
@@ -94,12 +86,11 @@ SECTION = Field(
 )
 MEASURE = Field(
     "Damage to",
-    "",
     name="measure",
     default="values_right",
     choices={key: metric.label for key, metric in metrics_of("answers").items()},
 )
-BY = Field("Entries per head", "", name="at", default=48, low=1, high=8192, chosen=False)
+BY = Field("Entries per head", name="at", default=48, low=1, high=8192, chosen=False)
 
 FIELDS = (
     *(MODEL, BEGINNING, dialogs.DIGEST, dialogs.TOOLS, dialogs.DIALOG, ANSWERED),
@@ -144,8 +135,7 @@ def choose_model(page: str) -> str:
     def use_defaults() -> None:
         fields.reset(page, (each for each in fields_of(page, {}) if each.name in PRETRAINED))
 
-    model: str = fields.choice(page, MODEL, on_change=use_defaults)
-    return model
+    return str(fields.choice(page, MODEL, on_change=use_defaults))
 
 
 def choose_conversation(
@@ -166,9 +156,9 @@ def choose_conversation(
     budget = fields.number(page, here[BUDGET.name])
     decides = fields.choice(page, DECIDES)
     messages = tuple(line for line in held(page, MESSAGES).split("\n") if line.strip())
-    _forget_stops_of_another(
-        page, (held(page, MODEL), file and file.key, transcript and transcript.name, turn), link
-    )
+    begun = held(page, MODEL), file and file.key, transcript and transcript.name, turn
+    if fields.is_new(f"{page}/begun", begun) and not link:
+        hold(page, STOPS, "")  # the lengths of another conversation's answers
     return Conversation(
         model=held(page, MODEL),
         file="" if file is None else file.key,
@@ -207,8 +197,7 @@ def _choose_turn(page: str, transcript: Transcript, link: Mapping[str, str]) -> 
             error = f"no answer begins in turn {turn} of this dialog"
             problems(fields.link_error(ANSWERED, error, start))
         hold(page, ANSWERED, start)
-    chosen: int = fields.choice(page, replace(ANSWERED, default=start, choices=labels))
-    return chosen
+    return int(fields.choice(page, replace(ANSWERED, default=start, choices=labels)))
 
 
 def _choose_policies(page: str, field: Field, model: LanguageModel) -> tuple[Policy, ...]:
@@ -234,14 +223,6 @@ def _stops(page: str, messages: int = MAX_TYPED_CHARACTERS) -> tuple[tuple[int, 
 
 def _written(stops: Iterable[tuple[int, int]]) -> str:
     return ",".join(f"{at}:{steps}" for at, steps in sorted(dict(stops).items()))
-
-
-def _forget_stops_of_another(page: str, begun: object, link: Mapping[str, str]) -> None:
-    """Drop the lengths of answers where the conversation begins otherwise than before."""
-    place = f"{page}/begun"
-    if st.session_state.get(place, begun) != begun and not link:
-        hold(page, STOPS, "")
-    st.session_state[place] = begun
 
 
 def limit_answer(page: str, conversation: Conversation, more: int = 0) -> None:

@@ -120,9 +120,7 @@ class Conversation:
 
 
 def begin(
-    conversation: Conversation,
-    before: Answered | None,
-    on_progress: Callable[[float], object],
+    conversation: Conversation, before: Answered | None, on_progress: Callable[[float], object]
 ) -> Answered:
     """Return a conversation whose last answer may be unfinished, after the part `before`.
 
@@ -163,9 +161,7 @@ def steps_of(conversation: Conversation) -> int:
 
 
 def _read_again(
-    conversation: Conversation,
-    before: Answered | None,
-    on_progress: Callable[[float], object],
+    conversation: Conversation, before: Answered | None, on_progress: Callable[[float], object]
 ) -> Answered | None:
     """Return what is written of the last answer, whose caches had to make room for others."""
     if (written := TEXTS.get(conversation.key)) is None:

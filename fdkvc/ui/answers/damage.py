@@ -10,24 +10,12 @@ import streamlit as st
 from fdkvc.attention import Floats
 from fdkvc.charts.results import damage_chart
 from fdkvc.corpora.transcripts import SPAN_KINDS
-from fdkvc.explain.damage import (
-    Damage,
-    Text,
-    chat_text,
-    damage_by_head,
-    dialog_text,
-    read_damage,
-)
+from fdkvc.explain.damage import Damage, Text, chat_text, damage_by_head, dialog_text, read_damage
 from fdkvc.explain.recorded_damage import shipped_damage
 from fdkvc.grid import html_table
 from fdkvc.limits import MAX_ANSWERS_MEGABYTES, MAX_DAMAGE_HEADS, MAX_DAMAGE_TOKENS
 from fdkvc.policies import Policy, read_policy
-from fdkvc.report.damage import (
-    attended_columns,
-    damage_html,
-    damage_sentences,
-    hurt_columns,
-)
+from fdkvc.report.damage import attended_columns, damage_html, damage_sentences, hurt_columns
 from fdkvc.ui.answers.choices import WHOSE
 from fdkvc.ui.answers.conversation import FULL, Answered, Conversation
 from fdkvc.ui.answers.why import choose_answer
@@ -99,12 +87,6 @@ def show_words(damage: Damage, title: str) -> None:
     if damage.hurt:
         with st.expander("The most hurt words as a table"):
             show_grid(hurt_columns(damage), f"The most hurt words with {title}")
-
-
-def show_instead(page: str, model: str) -> None:
-    """Show the recording of a model that could not be loaded, if there is one."""
-    if model == "smollm2":
-        show_recorded(page)
 
 
 def show_recorded(page: str, names: Sequence[str] = ()) -> None:

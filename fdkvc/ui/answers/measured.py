@@ -1,7 +1,7 @@
 """Over many dialogs: what answers lose at each budget, by a run of ``answers`` or ``live``."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from io import StringIO
 
 import pandas as pd
@@ -23,43 +23,23 @@ from fdkvc.ui.kit.frame import page_theme, panel, show_grid, side_by_side
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.words import count
 
-COSTS = "live_cost.csv"
-
-TABLES = ("answers_summary.csv", "answers_paired.csv")
-"""Tables of a run."""
+SUMMARY, PAIRED, COSTS = "answers_summary.csv", "answers_paired.csv", "live_cost.csv"
+"""Tables of a run; only ``live`` writes the last."""
 
 
-@dataclass(frozen=True, eq=False)
-class OpenedRun:
-    """A run of ``answers`` or ``live``: its tables, and the record with the texts of its files."""
-
-    tables: Mapping[str, pd.DataFrame]
-    run: Record
-
-    @property
-    def budgets(self) -> list[int]:
-        """The measured budgets, in rising order."""
-        return sorted(self.run.settings.budgets)
-
-    @property
-    def paired(self) -> pd.DataFrame:
-        """The differences from the full cache."""
-        return self.tables[TABLES[1]]
-
-
-def opened(run: Record) -> OpenedRun:
-    """Return the results of a run, given with its tables.
+def tables_of(run: Record) -> dict[str, pd.DataFrame]:
+    """Return the tables of a run.
 
     Raises a ValueError if a table is missing or was changed, or if damage is not against the full
     cache.
     """
-    missing = [name for name in TABLES if name not in run.texts]
+    missing = [name for name in (SUMMARY, PAIRED) if name not in run.texts]
     if missing:
         raise ValueError(f"{missing[0]} of this run is missing: choose it together with run.json")
     if run.baseline != FULL:
         raise ValueError(f"its baseline is {run.baseline}, but damage is against {FULL}")
-    names = [name for name in (*TABLES, COSTS) if name in run.texts]
-    return OpenedRun({name: pd.read_csv(StringIO(run.texts[name])) for name in names}, run)
+    names = [name for name in (SUMMARY, PAIRED, COSTS) if name in run.texts]
+    return {name: pd.read_csv(StringIO(run.texts[name])) for name in names}
 
 
 def damage_rows(paired: pd.DataFrame, metric: str) -> pd.DataFrame:
@@ -82,21 +62,33 @@ def show_measured(page: str) -> Mapping[str, pd.DataFrame]:
         "What answers lose at each budget, and what that costs, over all dialogs of a file. The "
         "commands answers and live measure it for a model of your own."
     )
-    opened = _open_run(page)
-    if opened is None:
+    label = "The files of a folder that fdkvc live or answers wrote, with its run.json"
+    try:
+        run = brought_run(f"{page}/own", label, "answers", timed=(COSTS,))
+        if run is None:
+            return {}
+        tables = tables_of(run)
+    except ValueError as error:
+        problems(f"These files cannot be shown: {error}.")
         return {}
-    st.markdown(plain(_summary(opened)))
+    paired, budgets = tables[PAIRED], sorted(run.settings.budgets)
+    policies = count(paired.policy.nunique(), "policy", "policies")
+    dialogs = count(int(tables[SUMMARY].n.max()), "dialog")
+    at = f"at {count(len(budgets), 'budget')}"
+    version = f"with {version_words(run.versions['fdkvc-lab'])}."
+    name = run.about["model"]["name"]
+    st.markdown(plain(f"{name}: {policies} over {dialogs}, {at}, {version}"))
     with st.container(horizontal=True, vertical_alignment="bottom"):
         metric: str = fields.choice(page, MEASURE, width="content")
-        by = {budget: f"{budget} entries" for budget in opened.budgets}
-        at = replace(BY, default=opened.budgets[0], choices=by)
-        budget: int = fields.choice(page, at, width="content")
-    measured = set(opened.paired.metric)
+        by = {budget: f"{budget} entries" for budget in budgets}
+        field = replace(BY, default=budgets[0], choices=by)
+        budget: int = fields.choice(page, field, width="content")
+    measured = set(paired.metric)
     if metric not in measured:  # such as a run on dialogs without calls
         missing, metric = metric, next(key for key in metrics_of("answers") if key in measured)
         instead = f"{METRICS[metric].label} is shown"
         st.info(plain(f"This run has no values of {METRICS[missing].label}: {instead}."))
-    measure, rows = METRICS[metric], damage_rows(opened.paired, metric)
+    measure, rows = METRICS[metric], damage_rows(paired, metric)
     unit = "percentage points" if measure.percent else "nats per token"
     loss = f"Damage is the loss against the full cache, in {unit}."
     st.caption(plain(f"{measure.label}: {measure.help} {loss}"))
@@ -106,33 +98,14 @@ def show_measured(page: str) -> Mapping[str, pd.DataFrame]:
         with panel("measured-policies"):
             show_chart(page, "policies", _by_policy(rows[rows.budget == budget], budget, measure))
     show_grid(_table(rows), f"Damage: {measure.label}")
-    if COSTS in opened.tables:
+    if COSTS in tables:
         st.subheader("What it costs", anchor=False)
         st.caption(
             "Peak bytes of the cache, and tokens per second with evictions, on the longest dialog. "
             "Ratios are to the cache without eviction."
         )
-        show_grid(cost_grid(opened.tables[COSTS], _title), "Cost of each cache")
-    return opened.tables
-
-
-def _open_run(page: str) -> OpenedRun | None:
-    """Let the user open the folder of a run; return its results, None without one."""
-    label = "The files of a folder that fdkvc live or answers wrote, with its run.json"
-    try:
-        run = brought_run(f"{page}/own", label, "answers", timed=(COSTS,))
-        return None if run is None else opened(run)
-    except ValueError as error:
-        problems(f"These files cannot be shown: {error}.")
-    return None
-
-
-def _summary(opened: OpenedRun) -> str:
-    policies = count(opened.paired.policy.nunique(), "policy", "policies")
-    dialogs = count(int(opened.tables[TABLES[0]].n.max()), "dialog")
-    at = f"at {count(len(opened.budgets), 'budget')}"
-    version = f"with {version_words(opened.run.versions['fdkvc-lab'])}."
-    return f"{opened.run.about['model']['name']}: {policies} over {dialogs}, {at}, {version}"
+        show_grid(cost_grid(tables[COSTS], _title), "Cost of each cache")
+    return tables
 
 
 def _by_budget(rows: pd.DataFrame, percent: bool) -> Spec:

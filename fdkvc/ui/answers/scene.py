@@ -40,12 +40,22 @@ def answer(page: str, conversation: Conversation) -> Answered | None:
         )
         return None
     above, message, lanes, button = st.empty(), st.empty(), st.empty(), st.empty()
+    answered, parts = None, conversation.parts
+    newest = reversed(range(len(parts)))
+    start = next((at for at in newest if ANSWERS.get(parts[at].key)), 0)
     try:
-        answered = _answered(page, conversation, above, message, lanes, button)
+        for part in parts[start:]:  # those that a link brought are written first
+            answered = begin(
+                part, answered, lambda share: lanes.progress(share, "Reading the dialog")
+            )
+            if not answered.complete:
+                above.header("The model answers …", anchor=False)
+                answered = _write(page, answered, message, lanes, button)
     except ValueError as error:
         above.empty()
         problems(sentence(str(error)))
         return None
+    assert answered is not None
     above.header(plain(headline(answered)), anchor=False)
     _show_message(message, answered)
     lanes.html(_lanes_html(answered))
@@ -58,27 +68,6 @@ def answer(page: str, conversation: Conversation) -> Answered | None:
             args=(page, conversation, MAX_WRITTEN_TOKENS),
             help="Let the model go on with the answers that were cut.",
         )
-    return answered
-
-
-def _answered(
-    page: str,
-    conversation: Conversation,
-    above: DeltaGenerator,
-    message: DeltaGenerator,
-    lanes: DeltaGenerator,
-    button: DeltaGenerator,
-) -> Answered:
-    """Return a conversation with its answers; those that a link brought are written first."""
-    answered, parts = None, conversation.parts
-    newest = reversed(range(len(parts)))
-    start = next((at for at in newest if ANSWERS.get(parts[at].key)), 0)
-    for part in parts[start:]:
-        answered = begin(part, answered, lambda share: lanes.progress(share, "Reading the dialog"))
-        if not answered.complete:
-            above.header("The model answers …", anchor=False)
-            answered = _write(page, answered, message, lanes, button)
-    assert answered is not None
     return answered
 
 

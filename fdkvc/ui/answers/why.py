@@ -32,18 +32,10 @@ def choose_answer(page: str, answered: Answered, *, evicting: bool = False) -> s
     if evicting:
         del titles[FULL]
     start = _first_wrong(answered, titles)
-    if _is_new(f"{page}/look of", answered.conversation):
+    if fields.is_new(f"{page}/look of", answered.conversation):
         fields.hold(page, choices.WHOSE, start)
     whose = replace(choices.WHOSE, default=start, choices=titles)
-    name: str = fields.choice(page, whose, width="content")
-    return name
-
-
-def _is_new(place: str, subject: object) -> bool:
-    """Whether a choice is about another subject than before, and begins with its default."""
-    last: object = st.session_state.get(place, subject)
-    st.session_state[place] = subject
-    return last != subject
+    return str(fields.choice(page, whose, width="content"))
 
 
 def keep_to_answers(page: str, answered: Answered, link: Mapping[str, str]) -> list[str]:
@@ -92,12 +84,10 @@ def _choose_word(page: str, answered: Answered, name: str, words: tuple[causes.W
     """Choose a word of the answer; by default, the first that differs from the full cache."""
     labels = {at: f"{at + 1} · {word.text}" for at, word in enumerate(words)}
     start = _first_changed(answered, name)
-    if _is_new(f"{page}/word of", (name, labels)) or held(page, choices.WORD) not in labels:
+    if fields.is_new(f"{page}/word of", (name, labels)) or held(page, choices.WORD) not in labels:
         fields.hold(page, choices.WORD, start)
-    at: int = fields.choice(
-        page, replace(choices.WORD, default=start, choices=labels), width="content"
-    )
-    return at
+    word = replace(choices.WORD, default=start, choices=labels)
+    return int(fields.choice(page, word, width="content"))
 
 
 def _first_changed(answered: Answered, name: str) -> int:

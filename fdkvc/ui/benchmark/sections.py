@@ -5,10 +5,9 @@ from collections.abc import Callable
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from fdkvc.corpora.formats import EXAMPLES, read_transcripts
-from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.files.shipped import papers_run
 from fdkvc.kinds.benchmark import StudyRun
+from fdkvc.kinds.sources import Sources
 from fdkvc.report.document import papers_report, study_report
 from fdkvc.ui.benchmark.alignment import show_alignment
 from fdkvc.ui.benchmark.choices import choose_record, kind_of, show_repeated
@@ -21,19 +20,9 @@ from fdkvc.ui.kit.frame import open_tab
 from fdkvc.ui.kit.past import open_run
 
 
-def show_run_files(page: str, run: StudyRun) -> None:
-    """Offer the report and the files of a run, and the paper's figures."""
-    what = "Claims, tables, figures and three interactive examples"
-    swept = [f"ablation_{parameter}.csv" for parameter in run.study.sweeps]
-    with st.popover("Download", icon=":material/download:"):
-        report_button(page, lambda: report_of(run), what)
-        show_files(page, run, [*STUDY, *swept], "fdkvc-run.zip")
-
-
 def report_of(run: StudyRun) -> str:
     """Return a study as a report, with a failed call out of the project's own dialogs."""
-    path = EXAMPLES / "dialogues.json"
-    recordings = [*map(lexical_recording, read_transcripts(path.read_bytes(), path.name))]
+    recordings, _ = Sources().read_recordings()
     if run.study is papers_run().study:
         return papers_report(recordings)
     return study_report(run.study, recordings)
@@ -58,8 +47,11 @@ def show(page: str, place: DeltaGenerator) -> None:
     if shown is None:
         return
     run = shown.result
-    with place:
-        show_run_files(page, run)
+    what = "Claims, tables, figures and three interactive examples"
+    swept = [f"ablation_{parameter}.csv" for parameter in run.study.sweeps]
+    with place, st.popover("Download", icon=":material/download:"):
+        report_button(page, lambda: report_of(run), what)
+        show_files(page, run, [*STUDY, *swept], "fdkvc-run.zip")
     show_repeated(page, run)
     with answer:
         show_answer(run.study)

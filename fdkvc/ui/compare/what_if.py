@@ -21,9 +21,9 @@ from fdkvc.words import listed, sentence
 _TOKEN = replace(ENTRY, label="Entry of the fork", chosen=True, follows=False)
 
 FORKED = (
-    Field("Fork", "", name="fork", default="", read=read_name),
-    Field("Turn of the fork", "", name="fork_turn", low=0, high=TURN.high),
-    Field("Policy of the fork", "", name="fork_policy", default="", read=read_name),
+    Field("Fork", name="fork", default="", read=read_name),
+    Field("Turn of the fork", name="fork_turn", low=0, high=TURN.high),
+    Field("Policy of the fork", name="fork_policy", default="", read=read_name),
     replace(
         BUDGET_HERE, label="Budget of the fork", name="fork_budget", default=None, follows=False
     ),
@@ -49,7 +49,7 @@ def show_controls(page: str, lanes: Sequence[Lane]) -> None:
         draft, left, right = f"{page}/draft", *st.columns(2)
         with left:
             by_name = {lane.name: lane for lane in lanes}
-            run = Field("Run", "", name="run", default=lanes[-1].name, choices=by_name)
+            run = Field("Run", name="run", default=lanes[-1].name, choices=by_name)
             origin = by_name[fields.choice(draft, run)]
         place, help = f"{draft}/{origin.name}", "A smaller budget evicts at once."
         with right:

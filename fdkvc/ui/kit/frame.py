@@ -41,6 +41,9 @@ PAGES = {
 }
 """The file, title and icon of each page, by the section of the navigation."""
 
+TITLES = {Path(path).stem: title for pages in PAGES.values() for path, title, _ in pages}
+"""The title of each page by its name, that of its file."""
+
 FIRST = "pages/start.py"
 """The page at the address without a path."""
 
@@ -96,7 +99,6 @@ class Page:
 @contextmanager
 def page(
     name: str,
-    title: str,
     purpose: str,
     link_fields: Sequence[Field] | Callable[[str, Mapping[str, str]], Sequence[Field]] = (),
     *,
@@ -118,7 +120,7 @@ def page(
     fields_of = link_fields if callable(link_fields) else lambda *_: link_fields
     wrong = adopt(name, link) if adopt else fields.adopt_link(name, fields_of(name, link), link)
     with st.container(horizontal=True, vertical_alignment="center", key="page-head"):
-        st.title(plain(title), anchor=False)
+        st.title(plain(TITLES[name]), anchor=False)
         beside_title = st.container(horizontal=True, vertical_alignment="center", width="content")
     st.container(key="page-purpose").markdown(plain(purpose))
     shown = Page(name, link, beside_title, st.container())

@@ -1,4 +1,4 @@
-"""Explanations below figures: metrics, policies, and random eviction."""
+"""Explanations below figures: of metrics and policies."""
 
 from collections.abc import Iterable
 
@@ -20,14 +20,3 @@ def show_entries(entries: Iterable[tuple[str, str]]) -> None:
     with st.expander("What these figures mean", icon=":material/help:"):
         lines = (Markdown("- **{}:** {}").format(name, words) for name, words in entries)
         st.markdown(Markdown("\n").join(lines))
-
-
-def show_chance() -> None:
-    """Say why random eviction does well in the paper's metrics."""
-    st.info(
-        "**Random eviction** does well here: the paper's three metrics depend on the topics in the "
-        "cache, not on the tokens, so a random sample of the dialog holds much. Attention loss "
-        "depends on the tokens that get attention; in synthetic dialogs attention is nearly "
-        "uniform, so policies hardly differ. In recorded dialogs they do.",
-        icon=":material/casino:",
-    )

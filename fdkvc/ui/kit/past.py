@@ -5,7 +5,7 @@ or the sidebar has their settings.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta, timezone
 from functools import partial
 from typing import Any
@@ -54,7 +54,6 @@ class Past:
     name: str
     result: Any
     job: Job | None = None
-    title: str = "The paper's run"
 
     @property
     def settings(self) -> Any:
@@ -112,19 +111,10 @@ def open_run(kind: Kind, place: DeltaGenerator) -> Past | None:
 
 def available_runs(kind: Kind) -> dict[str, Past]:
     """Return every run with a result by name: those that are shipped, then oldest first."""
-    runs = [*_shipped(kind).values()]
-    for job in shared_jobs().results(kind.settings_type):
-        # One that ends while the page is drawn is shown, and listed, when it is drawn again.
-        running = st.session_state.get(job_key(kind.page))
-        if job.name != running:
-            past = Past(job.name, job.result, job)
-            done, requested = finished_dialogs(past.result)
-            cancelled = f", cancelled after {done:,} of {requested:,} dialogs" * past.cancelled
-            runs.append(replace(past, title=f"Run at {past.time}{cancelled}"))
-    return {
-        past.name: replace(past, title=f"{past.title}: {kind.describe(past.settings)}")
-        for past in runs
-    }
+    # One that ends while the page is drawn is shown, and listed, when it is drawn again.
+    running = st.session_state.get(job_key(kind.page))
+    ended = (job for job in shared_jobs().results(kind.settings_type) if job.name != running)
+    return {**_shipped(kind), **{job.name: Past(job.name, job.result, job) for job in ended}}
 
 
 def _shipped(kind: Kind) -> dict[str, Past]:
@@ -141,25 +131,17 @@ def _describe(kind: Kind, past: Past, settings: Any) -> None:
         origin = f", run at {past.time}, took {past.job.seconds:.1f} s."
     st.caption(plain(f"Shown: {kind.describe(past.settings)}{origin}"))
     if past.cancelled:
-        _warn_cancelled(finished_dialogs(past.result), kind.rest(past.result))
+        (done, requested), of = finished_dialogs(past.result), "dialogs of each scenario"
+        words = f"Cancelled: results of {done:,} of {requested:,} {of}."
+        if done == requested:
+            every, rest = f"all {done:,}" if done > 1 else "its", kind.rest(past.result)
+            words = f"Cancelled after {every} {of} had finished: their results are complete. {rest}"
+        st.warning(plain(words.strip()), icon=":material/cancel:")
     if past.settings != settings:
         st.info(
             "The settings differ from this run's: press Run to measure them.",
             icon=":material/tune:",
         )
-
-
-def _warn_cancelled(finished: tuple[int, int], rest: str) -> None:
-    """Say that a run was cancelled, and how much of it had finished.
-
-    `rest` is a sentence on what is not complete although all of that had finished.
-    """
-    (done, requested), of = finished, "dialogs of each scenario"
-    words = f"Cancelled: results of {done:,} of {requested:,} {of}."
-    if done == requested:
-        every = f"all {done:,}" if done > 1 else "its"
-        words = f"Cancelled after {every} {of} had finished: their results are complete. {rest}"
-    st.warning(plain(words.strip()), icon=":material/cancel:")
 
 
 def _list(kind: Kind, every: Mapping[str, Past], shown: Past | None) -> None:
@@ -171,11 +153,21 @@ def _list(kind: Kind, every: Mapping[str, Past], shown: Past | None) -> None:
             "Shown",
             [*every],
             index=None,
-            format_func=lambda name: plain(every[name].title),
+            format_func=lambda name: plain(_title(kind, every[name])),
             key=key,
             on_change=_show,
             args=(kind, every),
         )
+
+
+def _title(kind: Kind, past: Past) -> str:
+    title = "The paper's run"
+    if past.job is not None:
+        title = f"Run at {past.time}"
+    if past.cancelled:
+        done, requested = finished_dialogs(past.result)
+        title += f", cancelled after {done:,} of {requested:,} dialogs"
+    return f"{title}: {kind.describe(past.settings)}"
 
 
 def _show(kind: Kind, every: Mapping[str, Past]) -> None:

@@ -76,12 +76,11 @@ MEASURED = Field(
     choices=metrics_of(),
 )
 MORE_METRICS = Field(
-    "Beyond the paper's three", "", name="metrics", default=(), choices=metrics_of(optional=True)
+    "Beyond the paper's three", name="metrics", default=(), choices=metrics_of(optional=True)
 )
 ENTRY = Field("Entry", "Which token.", name="entry", low=0, high=10**6, chosen=False, follows=True)
 ORDER = Field(
     "Order",
-    "",
     name="order",
     default="age",
     choices={"age": "cells by age", "score": "by score"},
@@ -89,7 +88,6 @@ ORDER = Field(
 )
 HUES = Field(
     "Colour of entries",
-    "",
     name="hues",
     default="auto",
     choices={"auto": "by topic, else by speaker", "topic": "by topic", "kind": "by speaker"},
@@ -99,7 +97,7 @@ HUES = Field(
 DIALOG = (SCENARIO, SCHEDULE, SEED_HERE, BUDGET_HERE, *WORLD)
 """What chooses a dialog and a budget."""
 
-TURN = Field("Turn", "", name="turn", default=0, low=0, high=9999, chosen=False)
+TURN = Field("Turn", name="turn", default=0, low=0, high=9999, chosen=False)
 """The turn that a page shows."""
 
 LOOK = (replace(TURN, follows=True), ENTRY)

@@ -24,7 +24,7 @@ from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.sidebar import LANES, POLICY, choose_around, choose_hyperparameters, read_name
 
 CHOSEN = Field(
-    "Policies", "", name=LANES, default=PAPER_POLICIES, choices=synthetic_policies(), read=read_name
+    "Policies", name=LANES, default=PAPER_POLICIES, choices=synthetic_policies(), read=read_name
 )
 """The names of the chosen policies, including variants; `choices` are offered."""
 
