@@ -61,7 +61,7 @@ def show(shown: Page) -> None:
     with st.container(key="headline"):
         sentence = headline(DEMANDS["call"], head.recording, lane, lost)
         st.header(Markdown("{}.").format(sentence), anchor=False)
-    follow = show_transcript(PAGE, head, [lane], lane, lambda: None)
+    follow = show_transcript(PAGE, head.recording, [lane], lane, lambda: None)
     st.caption(
         "Vectors: letters of words without meaning, so here a score is age and chance. Dialogs has "
         "those of a language model."

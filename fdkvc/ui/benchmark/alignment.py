@@ -5,8 +5,8 @@ import streamlit as st
 
 from fdkvc.experiments.benchmark import matches_paper
 from fdkvc.experiments.statistics import holm
+from fdkvc.experiments.study import Study
 from fdkvc.grid import figures, pivot
-from fdkvc.kinds.benchmark import StudyRun
 from fdkvc.paper.tables import ABLATED_POLICY, BASELINE
 from fdkvc.policies import read_policy
 from fdkvc.replication.cells import scenario_label
@@ -25,9 +25,9 @@ _NAMES = {
 
 
 @st.fragment
-def show_alignment(page: str, run: StudyRun) -> None:
+def show_alignment(page: str, study: Study) -> None:
     """Show the alignments of a scenario, the paired differences and the conclusion."""
-    results = run.study.results
+    results = study.results
     table = alignments_table(results)
     if table.empty or not matches_paper(results.benchmark):
         st.info(

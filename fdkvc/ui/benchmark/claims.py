@@ -7,7 +7,6 @@ import streamlit as st
 
 from fdkvc.experiments.benchmark import matches_paper
 from fdkvc.experiments.study import Study
-from fdkvc.kinds.benchmark import StudyRun
 from fdkvc.replication.cells import measured_tables, verdicts_of
 from fdkvc.replication.claims import ClaimResult, judged_claims
 from fdkvc.replication.rules import FEWEST_DIALOGS
@@ -46,9 +45,8 @@ def choose_verdict(page: str, section: str, counts: Mapping[Any, int]) -> str:
 
 
 @st.fragment
-def show_claims(page: str, run: StudyRun) -> None:
+def show_claims(page: str, study: Study) -> None:
     """Show the claims, all or those with one verdict."""
-    study = run.study
     results = claims_of(study)
     counts = counted(results)
     wanted = choose_verdict(page, "Claims", counts)

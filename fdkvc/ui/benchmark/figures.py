@@ -3,7 +3,6 @@
 import streamlit as st
 
 from fdkvc.experiments.study import Study
-from fdkvc.kinds.benchmark import StudyRun
 from fdkvc.limits import MAX_DRAWN_POLICIES
 from fdkvc.replication.tables import series_table
 from fdkvc.report.figures import quantity_label, series_chart, titled_charts
@@ -20,9 +19,8 @@ charts_of, turns_of = cached(titled_charts), cached(series_table)
 
 
 @st.fragment
-def show_figures(page: str, run: StudyRun) -> None:
+def show_figures(page: str, study: Study) -> None:
     """Show one of the paper's figures, or any quantity over the turns of any scenario."""
-    study = run.study
     figures = {figure[0]: figure[1:] for figure in charts_of(study, page_theme())}
     name = segments(f"{page}/shown-figure", "Figure", {title: title for title in (*figures, OTHER)})
     every = len(study.results.benchmark.policies)

@@ -3,8 +3,8 @@
 import pandas as pd
 import streamlit as st
 
+from fdkvc.experiments.study import Study
 from fdkvc.grid import figures
-from fdkvc.kinds.benchmark import StudyRun
 from fdkvc.paper.tables import BASELINE
 from fdkvc.replication.cells import scenario_label
 from fdkvc.replication.tables import comparison_table
@@ -20,9 +20,8 @@ comparison = cached(comparison_table)
 
 
 @st.fragment
-def show_comparison(page: str, run: StudyRun) -> None:
+def show_comparison(page: str, study: Study) -> None:
     """Choose two policies, and show how they differ."""
-    study = run.study
     policies = {policy.name: policy.title for policy in study.results.benchmark.policies}
     if len(policies) < 2:
         st.info("A comparison needs two policies: choose another one and run again.")

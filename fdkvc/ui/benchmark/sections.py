@@ -5,8 +5,8 @@ from collections.abc import Callable
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from fdkvc.experiments.study import Study
 from fdkvc.files.shipped import papers_run
-from fdkvc.kinds.benchmark import StudyRun
 from fdkvc.kinds.sources import Sources
 from fdkvc.report.document import papers_report, study_report
 from fdkvc.ui.benchmark.alignment import show_alignment
@@ -20,15 +20,15 @@ from fdkvc.ui.kit.frame import open_tab
 from fdkvc.ui.kit.past import open_run
 
 
-def report_of(run: StudyRun) -> str:
+def report_of(study: Study) -> str:
     """Return a study as a report, with a failed call out of the project's own dialogs."""
     recordings, _ = Sources().read_recordings()
-    if run.study is papers_run().study:
+    if study is papers_run().study:
         return papers_report(recordings)
-    return study_report(run.study, recordings)
+    return study_report(study, recordings)
 
 
-SECTIONS: dict[str, Callable[[str, StudyRun], None]] = {
+SECTIONS: dict[str, Callable[[str, Study], None]] = {
     "Claims": show_claims,
     "Tables": show_tables,
     "Alignment": show_alignment,
@@ -46,15 +46,15 @@ def show(page: str, place: DeltaGenerator) -> None:
         choose_record(page)
     if shown is None:
         return
-    run = shown.result
+    run, study = shown.result, shown.result.study
     what = "Claims, tables, figures and three interactive examples"
-    swept = [f"ablation_{parameter}.csv" for parameter in run.study.sweeps]
+    swept = [f"ablation_{parameter}.csv" for parameter in study.sweeps]
     with place, st.popover("Download", icon=":material/download:"):
-        report_button(page, lambda: report_of(run), what)
+        report_button(page, lambda: report_of(study), what)
         show_files(page, run, [*STUDY, *swept], "fdkvc-run.zip")
     show_repeated(page, run)
     with answer:
-        show_answer(run.study)
+        show_answer(study)
     name, tab = open_tab(page, {name: name for name in SECTIONS}, "Claims")
     with tab:
-        SECTIONS[name](page, run)
+        SECTIONS[name](page, study)

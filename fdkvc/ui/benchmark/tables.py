@@ -3,7 +3,7 @@
 import pandas as pd
 import streamlit as st
 
-from fdkvc.kinds.benchmark import StudyRun
+from fdkvc.experiments.study import Study
 from fdkvc.replication.cells import MeasuredTable, measured_tables, reproduced_sentence, verdicts_of
 from fdkvc.replication.rules import LEGEND, POWER
 from fdkvc.replication.tables import cost_table
@@ -19,9 +19,8 @@ EXPECTED = (
 )
 
 
-def show_tables(page: str, run: StudyRun) -> None:
+def show_tables(page: str, study: Study) -> None:
     """Show every table of the paper."""
-    study = run.study
     _show_all(page, measured_tables(study))
     if any(policy.key == "random" for policy in study.results.benchmark.policies):
         st.info(
@@ -62,9 +61,8 @@ def _show_all(page: str, tables: list[MeasuredTable]) -> None:
 # ------------------------------------------------------------------------------- time and memory
 
 
-def show_cost(page: str, run: StudyRun) -> None:
+def show_cost(page: str, study: Study) -> None:
     """Show latency and memory."""
-    study = run.study
     if not study.latencies:
         st.info("The run was cancelled before latency and memory were measured.")
         return

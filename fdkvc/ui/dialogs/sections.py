@@ -26,7 +26,7 @@ def show_view(
         )
         return write
     if view == "words":
-        return show_transcript(page, chosen.head, lanes, lane, write)
+        return show_transcript(page, chosen.head.recording, lanes, lane, write)
     return scenes.show(page, lanes, write) if view == "lanes" else scene.show(page, lane.run, write)
 
 

@@ -13,7 +13,6 @@ from fdkvc.corpora.transcripts import Demand
 from fdkvc.run.evidence import Evidence
 from fdkvc.stage.payload import DialogText
 from fdkvc.stage.run import Run
-from fdkvc.ui.dialogs.files import HeadChoice
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.stage.follow import follow_lanes, show_lanes
@@ -23,15 +22,13 @@ DEMANDS = {"call": "service call", "state": "dialogue state"}
 
 
 def show_transcript(
-    page: str, head: HeadChoice, lanes: Sequence[Lane], lane: Lane, write: Callable[[], None]
+    page: str, recording: Recording, lanes: Sequence[Lane], lane: Lane, write: Callable[[], None]
 ) -> Callable[[], None]:
     """Show the transcript on the stage; return the fragment to call after the page is drawn.
 
     Words are underlined for `lane` at first; `write` writes the address after the stage has moved.
     """
-    recording = head.recording
-    runs = tuple(lane.run for lane in lanes)
-    text = _text(recording, runs, lanes.index(lane))
+    text = _text(recording, tuple(lane.run for lane in lanes), lanes.index(lane))
     show_lanes(page, lanes, text)
 
     @st.fragment
