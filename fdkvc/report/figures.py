@@ -19,9 +19,6 @@ from fdkvc.synthetic.scenarios import SCENARIOS
 TEXTS = tomllib.loads(Path(__file__).with_name("texts.toml").read_text("utf-8"))
 """Texts of the report on the paper."""
 
-FIGURES = tuple((figure["title"], figure["words"], figure["panels"]) for figure in TEXTS["figure"])
-"""Figures over turns: title, what to see, and the panels (scenario, quantity)."""
-
 
 def series_chart(
     study: Study, table: pd.DataFrame, scenario: str, quantity: str, theme: Theme
@@ -67,13 +64,13 @@ def quantity_label(quantity: str) -> str:
 def titled_charts(study: Study, theme: Theme) -> list[tuple[str, str, dict[str, Spec]]]:
     """Return the paper's measured figures: title, what to see, and the charts by name."""
     table, figures = series_table(study.results), []
-    for title, words, panels in FIGURES:
+    for figure in TEXTS["figure"]:
         charts = {}
-        for scenario, quantity in panels:
+        for scenario, quantity in figure["panels"]:
             chart = series_chart(study, table, scenario, quantity, theme)
             if chart is not None:
                 charts[f"{quantity}_{scenario}"] = chart
-        figures.append((title, words, charts))
+        figures.append((figure["title"], figure["words"], charts))
     curves = {}
     for parameter, results in study.sweeps.items():
         rows = ablation_table(results, parameter)

@@ -11,7 +11,7 @@ from fdkvc.charts.results import budgets_chart, dots_chart
 from fdkvc.charts.theme import Spec
 from fdkvc.experiments.answers import CUT_TEXT, FULL
 from fdkvc.files.record import Record, version_words
-from fdkvc.grid import Grid, figures, pivot
+from fdkvc.grid import figures, pivot
 from fdkvc.kinds.answers import cost_grid
 from fdkvc.policies import read_policy
 from fdkvc.run.metrics import METRICS, Metric, metrics_of
@@ -43,12 +43,12 @@ def tables_of(run: Record) -> dict[str, pd.DataFrame]:
 
 
 def damage_rows(paired: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Return the damage of each policy; above 0 is worse than the full cache."""
+    """Return the damage of each policy, by its title; above 0 is worse than the full cache."""
     rows = paired[paired.metric == metric].copy()
     if not METRICS[metric].lower_is_better:
         rows["mean_diff"] = -rows.mean_diff
         rows["ci_low"], rows["ci_high"] = -rows.ci_high, -rows.ci_low
-    rows["title"] = rows.policy.map(_title)
+    rows["policy"] = rows.policy.map(_title)
     return rows.rename(columns={"mean_diff": "mean"})
 
 
@@ -97,7 +97,9 @@ def show_measured(page: str) -> Mapping[str, pd.DataFrame]:
             show_chart(page, "budgets", _by_budget(rows, measure.percent))
         with panel("measured-policies"):
             show_chart(page, "policies", _by_policy(rows[rows.budget == budget], budget, measure))
-    show_grid(_table(rows), f"Damage: {measure.label}")
+    least = rows[rows.budget == rows.budget.min()].sort_values("mean").policy
+    rows = rows.set_index("policy", drop=False).loc[least]
+    show_grid(pivot(rows, figures(rows), label="{} per head".format), f"Damage: {measure.label}")
     if COSTS in tables:
         st.subheader("What it costs", anchor=False)
         st.caption(
@@ -110,21 +112,13 @@ def show_measured(page: str) -> Mapping[str, pd.DataFrame]:
 
 def _by_budget(rows: pd.DataFrame, percent: bool) -> Spec:
     top = 1.05 * float(rows[["mean", "ci_high"]].max().max())
-    rows = rows.assign(policy=rows.title)
     return budgets_chart(rows, "Damage by budget", page_theme(), percent=percent, top=top)
 
 
 def _by_policy(rows: pd.DataFrame, budget: int, measure: Metric) -> Spec:
     ordered = rows.sort_values("mean")
     data = measure.scale * ordered[["mean", "ci_low", "ci_high"]]
-    data = data.assign(policy=ordered.title)
+    data = data.assign(policy=ordered.policy)
     title = f"Every policy at {budget} entries per head"
     subtitle = "least damage on top, with 95 % intervals"
     return dots_chart(data, title, subtitle, page_theme())
-
-
-def _table(rows: pd.DataFrame) -> Grid:
-    """Return a row for each policy, and its damage with the interval at each budget."""
-    least = rows[rows.budget == rows.budget.min()].sort_values("mean").title
-    rows = rows.assign(policy=rows.title).set_index("title").loc[least]
-    return pivot(rows, figures(rows), label="{} per head".format)
