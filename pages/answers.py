@@ -17,8 +17,7 @@ with page(
 ) as shown:
     with st.sidebar:
         name = choices.choose_model(PAGE)
-    recorded = {"smollm2": lambda: damage.show_recorded(PAGE)}
-    model = load_model(name, recorded.get(name))
+    model = load_model(name, lambda: damage.show_instead(PAGE, name))
     sections.show_model_note(name, model)
     with st.sidebar:
         conversation = choices.choose_conversation(PAGE, model, shown.link)

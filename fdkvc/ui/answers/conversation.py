@@ -32,11 +32,6 @@ RESERVED = 256
 """Tokens of a chat whose vectors are stored in one piece, or a multiple."""
 
 
-def size_in_words(model: LanguageModel) -> str:
-    """Return the number of parameters of a model in words."""
-    return f"{model.decoder.shape.parameters / 1e6:.1f} million"
-
-
 @dataclass(frozen=True)
 class Conversation:
     """The messages to a model of `fdkvc.ui.kit.models`, and the policies of its caches.

@@ -89,6 +89,12 @@ def show_words(damage: Damage, title: str) -> None:
             show_grid(hurt_columns(damage), f"The most hurt words with {title}")
 
 
+def show_instead(page: str, model: str) -> None:
+    """Show the recording of a model that could not be loaded, if there is one."""
+    if model == "smollm2":
+        show_recorded(page)
+
+
 def show_recorded(page: str, names: Sequence[str] = ()) -> None:
     """Show the recording that is shipped, of all its policies or of these."""
     recorded = shipped_damage()

@@ -9,7 +9,7 @@ from fdkvc.files.export import csv_text
 from fdkvc.lm.language_model import LanguageModel
 from fdkvc.run.metrics import metrics_of
 from fdkvc.ui.answers.choices import SECTION
-from fdkvc.ui.answers.conversation import Answered, size_in_words
+from fdkvc.ui.answers.conversation import Answered
 from fdkvc.ui.answers.damage import show_damage
 from fdkvc.ui.answers.measured import show_measured
 from fdkvc.ui.answers.restore import show_restored
@@ -20,7 +20,7 @@ from fdkvc.ui.kit.downloads import download_files, show_address
 from fdkvc.ui.kit.fields import held
 from fdkvc.ui.kit.frame import open_section_of
 from fdkvc.ui.kit.glossary import show_entries
-from fdkvc.ui.kit.markdown import Markdown
+from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.models import MODEL
 
 HELP = (
@@ -45,22 +45,19 @@ HELP = (
 
 def show_model_note(name: str, model: LanguageModel) -> None:
     """Show what the model is, and what it cannot do."""
+    note = Markdown(
+        "{} has {} parameters. What it writes may be wrong with the full cache, too. "
+        "Policies evict after every message and every answer."
+    )
     if name == MODEL.default:
-        st.caption(
-            Markdown(
-                "The model has {} parameters and was trained only on English service dialogs. It "
-                "can ask, make calls and answer in their style, but it knows nothing about the "
-                "world, invents names, times and prices, and does not show what a large model "
-                "would lose."
-            ).format(size_in_words(model))
+        note = Markdown(
+            "The model has {1} parameters and was trained only on English service dialogs. It "
+            "can ask, make calls and answer in their style, but it knows nothing about the "
+            "world, invents names, times and prices, and does not show what a large model "
+            "would lose."
         )
-    else:
-        st.caption(
-            Markdown(
-                "{} has {} parameters. What it writes may be wrong with the full cache, too. "
-                "Policies evict after every message and every answer."
-            ).format(model.name, size_in_words(model))
-        )
+    size = f"{model.decoder.shape.parameters / 1e6:.1f} million"
+    st.caption(plain(note.format(model.name, size)))
 
 
 def open_section(page: str, answered: Answered) -> None:
