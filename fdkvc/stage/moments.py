@@ -106,10 +106,7 @@ class Spoken(ChosenDialog):
 
 
 def lettered(recording: Recording, transcript: Transcript) -> Recording:
-    """Return a recording with this transcript, its topics as letters.
-
-    Letters keep a file's text out of charts and sentences.
-    """
+    """Return a recording with this transcript, its topics as letters, which fit into cells."""
     letters = dict(zip(transcript.topics, LETTERS, strict=False))
     topics = [None if turn.topic is None else letters[turn.topic] for turn in transcript.turns]
     return replace(recording, transcript=transcript.with_topics(topics))
@@ -184,4 +181,4 @@ def why_sentences(
         if token in run.trunk.at(fork).trace.state_after(fork).cache.token:
             return [f"The fork dropped token {token} after turn {fork}."]
         return why_sentences(run.trunk, fork, token)
-    return sentences(why)
+    return sentences(replace(why, topic=run.titled.topics_of(0, np.array([token]))[0]))

@@ -97,7 +97,7 @@ def pack_lanes(
         for run in runs
         for column in (_stays(run.trace) if run.long else _columns(run.entries, ()))
     ]
-    dialogs = runs[0].dialogs
+    dialogs = runs[0].titled
     headlines = [
         headline_of_several([run.at(turn).trace for run in runs], dialogs, 0, turn)
         for turn in range(dialogs.turns)

@@ -104,6 +104,12 @@ class Run:
         """Whether the entries of its turns are too many for a table."""
         return isinstance(self.trace.results, BlockResults)
 
+    @cached_property
+    def titled(self) -> DialogBatch:
+        """The dialogs, with topics named as in sentences."""
+        names = self.dialog.topic_names
+        return replace(self.dialogs, topic_names=names) if names else self.dialogs
+
     def long_note(self, what: str) -> str:
         """Say why a long run has no such view, and up to which budget it would have one."""
         fits = MAX_RECORDED_ENTRIES // self.dialogs.turns - self.dialogs.turn_tokens

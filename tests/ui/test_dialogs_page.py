@@ -128,7 +128,7 @@ def test_the_stage_says_of_a_word_why_each_policy_let_it_go() -> None:
     why = explain(trace, RECORDING.dialogs, 0, 19, 3)
     assert why.left is not None
     first, *_ = view["sentences"]
-    assert first.startswith("Token 3 (topic A, from turn 0) was evicted in turn ")
+    assert first.startswith("Token 3 (topic Trains, from turn 0) was evicted in turn ")
     assert f"was evicted in turn {why.left[0]} by the budget." in first
 
 
@@ -234,7 +234,7 @@ def test_the_page_opens_on_the_call_of_an_agent_that_failed() -> None:
     )
     assert shown_turn(app) == 2
     (view,) = [each for each in told(app) if each.get("what") == "view"]
-    assert view["sentences"][-1].startswith("Token 208 (topic A, from turn 1) was evicted by the ")
+    assert view["sentences"][-1].startswith("Token 208 (topic member, from turn 1) was evicted by the ")
 
 
 def test_evidence_can_be_narrowed_to_where_policies_part() -> None:
