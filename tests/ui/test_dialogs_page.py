@@ -234,7 +234,9 @@ def test_the_page_opens_on_the_call_of_an_agent_that_failed() -> None:
     )
     assert shown_turn(app) == 2
     (view,) = [each for each in told(app) if each.get("what") == "view"]
-    assert view["sentences"][-1].startswith("Token 208 (topic member, from turn 1) was evicted by the ")
+    assert view["sentences"][-1].startswith(
+        "Token 208 (topic member, from turn 1) was evicted by the "
+    )
 
 
 def test_evidence_can_be_narrowed_to_where_policies_part() -> None:
