@@ -33,8 +33,9 @@ from fdkvc.lm.text_cache import read
 from fdkvc.lm.tokens import Tokens
 from fdkvc.policies import read_policy
 
-CLOSED_UP = ("shift", "shift keep=4", "sinks(surprisal)", "sinks(learned)")
-KEPT = ("sink", "sinks(surprisal)", "sinks(learned)")
+BY_TEXT = ("sinks(weighted-recency)", "sinks(surprisal)", "sinks(learned)")
+CLOSED_UP = ("shift", "shift keep=4", *BY_TEXT)
+KEPT = ("sink", *BY_TEXT)
 """Policies by what they do to positions."""
 
 COMPARED = "shift keep=4, closed up"
@@ -109,8 +110,8 @@ def measured(model: LlamaModel, part: Part, data: Path, out: Path) -> pd.DataFra
             settings = Truncation(chosen, (part.context,), cut_text=closed, decides="model")
             finished = Finished(file, f"{part} {positions}")
             transcripts = conversations(part, data)
-            scores = run_answers(settings, engine, transcripts, workers=1, finished=finished)
-            scores.answers.to_csv(file, index=False)
+            rows = run_answers(settings, engine, transcripts, workers=1, finished=finished)
+            rows.to_csv(file, index=False)
             finished.remove()
         rows = pd.read_csv(file)
         named = {name: f"{name}, {positions}" for name in policies}

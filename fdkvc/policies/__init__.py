@@ -70,7 +70,7 @@ POLICIES: dict[str, type[Policy]] = {
 PAPER_POLICIES = ("fifo", "sink", "h2o", "fd-kvc")
 """What the paper compares."""
 
-JUDGED = (*PAPER_POLICIES, "sinks(surprisal)", "sinks(learned)", "sinks(h2o)")
+JUDGED = (*PAPER_POLICIES, "sinks(weighted-recency)", "sinks(learned)", "sinks(h2o)")
 """What a verdict on dialogs compares: the paper's, the best without attention, the best with it."""
 
 WRAPPERS: dict[str, type[Wrapper]] = {

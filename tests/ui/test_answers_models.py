@@ -29,7 +29,7 @@ from tests.lm.test_chat_template import CHATML, MARKS
 from tests.models import write_model
 from tests.ui.test_answers_page import lanes, say, words_of
 
-FOUR = ["FIFO", "H2O", "FD-KVC", "Sinks (Surprisal)"]
+FOUR = ["FIFO", "H2O", "FD-KVC", "Sinks (Weighted recency)"]
 
 
 @pytest.fixture(scope="module")

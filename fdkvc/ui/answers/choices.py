@@ -101,7 +101,7 @@ FIELDS = (
 
 PRETRAINED = {
     BEGINNING.name: NOTHING,
-    POLICIES.name: ("h2o", "fd-kvc", "fifo", "sinks(surprisal)"),
+    POLICIES.name: ("h2o", "fd-kvc", "fifo", "sinks(weighted-recency)"),
     BUDGET.name: 64,
 }
 """The defaults of some fields with other models than the bundled one."""
