@@ -66,7 +66,7 @@ AGAIN = (
     *("sinks(fifo, n=1)", "sinks(surprisal, n=1)"),
 )
 OF_AGENTS = (*BY_TEXT, *BY_ATTENTION[1:3], *OF_ENGINES, UNREINFORCED, *BY_AGE)
-NOT_PINNED = ("sink", "sinks(random)", "sinks(surprisal)", COMPARED)
+NOT_PINNED = ("sink", BY_AGE[0], COMPARED)
 PINNED = (*NOT_PINNED, *(f"whitelist({name}, first=1, most=0.9)" for name in NOT_PINNED))
 
 
@@ -82,8 +82,6 @@ class Part:
     decides: str = "head"
     skip: int = 0
     """Conversations that are drawn before its own."""
-    most: int = MOST
-    """Tokens of a conversation."""
 
     def budgets_of(self, tokens: int) -> dict[int, int]:
         """Return the entries of each of its budgets, which may be percents of a text."""
@@ -108,11 +106,9 @@ PARTS = (
     Part(OTHERS, SGD, 20, (128,), AGAIN, skip=60),
     Part(LAST, SGD, 30, (128,), (*LEADING, *BY_AGE), skip=80),
     Part(f"SGD, {SHARE}", SGD, 30, (10, 20, 40), LEADING),
-    Part("τ-bench, prompt pinned", TAU_BENCH, 10, (2048,), PINNED, most=8192),
+    Part("τ-bench, prompt pinned", TAU_BENCH, 6, (1536,), PINNED),
     Part("τ-bench", TAU_BENCH, 12, (256, 1024), LEADING),
     Part("BFCL", BFCL, 14, (256, 1024), LEADING),
-    Part(f"τ-bench, {SHARE}", TAU_BENCH, 12, (10, 20, 40), NOT_PINNED),
-    Part(f"BFCL, {SHARE}", BFCL, 14, (10, 20, 40), NOT_PINNED),
 )
 
 
@@ -140,7 +136,7 @@ def conversations(part: Part, data: Path, out: Path) -> Sequence[Transcript]:
     file = out.with_suffix(".json")
     if not file.exists():
         out.mkdir(parents=True, exist_ok=True)
-        some = drawn(data / part.file, part.skip + part.count, most=part.most)[part.skip :]
+        some = drawn(data / part.file, part.skip + part.count)[part.skip :]
         file.write_text(json.dumps(some), "utf-8")
     return read_transcripts(file.read_bytes())
 

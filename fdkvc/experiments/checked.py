@@ -100,7 +100,7 @@ def check_verdict(
     share = min(judged.budget * len(tokens) / sum(tokens), 1.0)
     budget = max(1, round(share * read / len(sample)))
     names = dict.fromkeys((judged.policy, RIVAL))
-    if unpinned_name(judged.policy) == RIVAL:
+    if unpinned_name(judged.policy) == RIVAL != judged.policy:
         del names[RIVAL]
     settings = Answers((*map(read_policy, names),), (budget,), cut_text=False)
     table = run_answers(settings, model, sample, **how)
@@ -114,7 +114,7 @@ def check_verdict(
     mean: Any = means["mean"]
     sentence = (
         f"Checked with {model.name} on {count(len(sample), 'dialog')} ({read:,} tokens) with "
-        f"{budget:,} entries, the same {percent(share)} of the text: predictions are off the full "
+        f"{budget:,} entries, {percent(share)} of the text as in all: predictions are off the full "
         f"cache's by {under(lambda name: decimal(mean[name, KL], 2))}, in nats a token."
     )
     if values:

@@ -3,6 +3,7 @@
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from fdkvc.policies import read_policy
@@ -67,20 +68,28 @@ def first_rows() -> pd.DataFrame:
 def verdict() -> str:
     """Say which policy without attention is best, how it compares, and how surely."""
     rows = first_rows()
-    best = rows[["attention" not in read_policy(name).looks_at for name in rows.policy]].iloc[0]
-    other = rows[rows.policy == COMPARED].iloc[0]
+    attends = np.array(["attention" in read_policy(name).looks_at for name in rows.policy])
+    best, other = rows[~attends].iloc[0], rows[rows.policy == COMPARED].iloc[0]
+    nearest = rows[attends].iloc[0]
+    once = judged_table().query("data == @LAST and metric == 'kl' and policy == @best.policy")
     kl = METRICS["kl"]
-    change = kl.figure(best.difference, best.diff_low, best.diff_high, signs=True)
-    sure = (
-        "" if best.diff_high < 0 or best.diff_low > 0 else ", which is not distinguishable from 0"
-    )
-    title, with_attention = (read_policy(row.policy).title for row in (best, other))
+    titles = (read_policy(row.policy).title for row in (best, other, nearest))
+    title, with_attention, nearest_title = titles
     return (
         f"Without attention, {title} moves SmolLM2's predictions least: "
         f"{kl.figure(best['mean'])} nats a token, where {with_attention} moves them by "
-        f"{kl.figure(other['mean'])}. The paired difference is {change}{sure} ({FIRST}, "
-        f"{best.budget} entries a head). {_of_fd_kvc()}"
+        f"{kl.figure(other['mean'])} ({FIRST}, {best.budget} entries a head). The paired "
+        f"difference is {_difference(best)}, and on {once.n.iloc[0]} dialogues that nothing was "
+        f"tuned to {_difference(once.iloc[0])}. Of policies with attention, {nearest_title} moves "
+        f"them least, by {kl.figure(nearest['mean'])}. {_of_fd_kvc()}"
     )
+
+
+def _difference(row: pd.Series) -> str:
+    """Return a row's difference from `COMPARED`, and whether it is one."""
+    change = METRICS["kl"].figure(row.difference, row.diff_low, row.diff_high, signs=True)
+    sure = row.diff_high < 0 or row.diff_low > 0
+    return change if sure else f"{change}, which is not distinguishable from 0"
 
 
 def _of_fd_kvc() -> str:

@@ -211,7 +211,7 @@ def verdict(
         lead = f"Use {named(name)} with {held}: {_saving(best, float(np.mean(tokens)), shape)}."
         below = best["ci_low"] < target
         unsure = f", so {percent(target)} is not certain" if below else ""
-        parts = [f"It holds {interval} of the values that calls need{unsure}."]
+        parts = [f"It holds {interval} of the values that a call needs, on average{unsure}."]
     else:
         lead = (
             f"No policy tried holds {percent(target)} of the values that calls need within {held}: "
@@ -226,8 +226,11 @@ def verdict(
     rivals = [other for other in paired.index if unpinned_name(other) == other != own]
     ties = [other for other in rivals if not paired.significant[other]]
     if rivals and sure:
-        verb = "differ" if (paired.mean_diff[rivals].drop(ties) > 0).any() else "hold less"
-        less = f"all others {verb}" if not ties else f"the others {verb}" * (ties != rivals)
+        one = len(rivals) - len(ties) == 1
+        more = (paired.mean_diff[rivals].drop(ties) > 0).any()
+        who = "the other" if one else "the others" if ties else "all others"
+        verb = f"differ{'s' * one}" if more else f"hold{'s' * one} less"
+        less = f"{who} {verb}" * (ties != rivals)
         same = f"not distinguishable from {listed([titles[row] for row in ties])}" if ties else ""
         parts.append(f"At this budget {'; '.join(filter(None, (same, less)))}.")
     if enough:
@@ -261,7 +264,8 @@ def _forgotten_words(arguments: pd.DataFrame) -> str:
         counts = keys.value_counts()
         if counts.iloc[0] > len(lost) / 2:
             most.append(words[counts.index[0]])
-    where = f", most of them {', '.join(most)}" if most else ""
+    them = "most of them " * (len(lost) > 1)
+    where = f", {them}{', '.join(most)}" if most else ""
     return f"Still forgotten: {len(lost):,} of {count(len(arguments), 'value')}{where}."
 
 

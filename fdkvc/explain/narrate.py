@@ -102,10 +102,11 @@ def headline_of_several(traces: Sequence[Trace], dialogs: DialogBatch, row: int,
         kept = trace.kept[row, turn - trace.first_turn]
         held[kept[kept >= 0]] += 1
     shared = int(np.count_nonzero(held == len(traces)))
-    topic = dialogs.topic_label(int(dialogs.current[row, turn]))
+    current = int(dialogs.current[row, turn])
+    topic = f": topic {dialogs.topic_label(current)}" if current >= 0 else ""
     entries = count(shared, "entry is", "entries are") if shared else "no entry is"
     common = f" {sentence(f'{entries} in all caches')}" if len(traces) > 1 else ""
-    return f"Turn {turn}: topic {topic}.{common}"
+    return f"Turn {turn}{topic}.{common}"
 
 
 def return_sentence(
@@ -132,7 +133,7 @@ def return_sentence(
         if counts[-1]:
             held.append(f"{label} ({count(counts[-1], 'token')})")
         else:
-            lost.append(f"{label} (in turn {last + counts.index(0)})")
+            lost.append(f"{label} (by turn {last + counts.index(0)})")
     told = [("had lost all of it", lost), ("still held some", held)]
     parts = [f"{listed(labels)} {what}" for what, labels in told if labels]
     return f"When topic {dialogs.topic_label(topic)} returns in turn {back[0]}, {'; '.join(parts)}."

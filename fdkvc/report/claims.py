@@ -8,7 +8,7 @@ from fdkvc.paper.claims import TIMES
 from fdkvc.replication.claims import ClaimResult, figure_words, measured_words, recomputed_words
 from fdkvc.replication.rules import REPRODUCED
 from fdkvc.report.page import css
-from fdkvc.words import minus
+from fdkvc.words import count, minus
 
 MARKS: dict[str | None, tuple[str, str]] = {
     "holds": ("✓", "confirmed"),
@@ -67,7 +67,8 @@ def answer_sentence(judged: Sequence[ClaimResult], figures: Mapping[str, int]) -
 
 
 def _away(result: ClaimResult) -> str:
-    return f"{result.distance:.0f} standard errors away" if result.distance >= 0.5 else ""
+    far = max(round(result.distance), 1)
+    return f"{count(far, 'standard error')} away" if result.distance >= 0.5 else ""
 
 
 def _claim(judged: ClaimResult, opened: bool) -> str:

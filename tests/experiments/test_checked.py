@@ -13,6 +13,7 @@ from fdkvc.experiments.plan import Verdict
 from fdkvc.lm import BUNDLED
 from fdkvc.lm.head_recordings import count_tokens
 from fdkvc.lm.language_model import shared_language_model
+from fdkvc.policies import read_policy
 
 DIALOGS = read_file(EXAMPLES / "dialogues.json")
 MODEL = shared_language_model(BUNDLED)
@@ -46,7 +47,7 @@ def test_a_dialog_that_is_too_long_is_read_from_its_beginning() -> None:
 def test_a_model_reads_at_the_same_share_of_the_text() -> None:
     check = check_verdict(Verdict("fifo", 52, ""), [260], MODEL, DIALOGS)
     assert "on 2 dialogs (1,319 tokens) with 132 entries" in check.sentence
-    assert "the same 20 % of the text" in check.sentence
+    assert "20 % of the text as in all" in check.sentence
     assert "under FIFO and 0." in check.sentence
     assert "under Sinks (H2O), in nats a token." in check.sentence
 
@@ -94,5 +95,8 @@ def test_the_rival_itself_is_compared_with_the_full_cache_alone() -> None:
     check = check_verdict(Verdict(PINNED, 52, ""), [260], MODEL, DIALOGS)
     assert check.sentence.count(" under ") == 2
     assert not check.contradicts
+    alone = check_verdict(Verdict(RIVAL, 52, ""), [260], MODEL, DIALOGS)
+    assert alone.sentence.count(f" under {read_policy(RIVAL).title}") == 2
+    assert not alone.contradicts
     with pytest.raises(ValueError, match="there is nothing to check: There is no verdict"):
         check_verdict(Verdict("", 0, "There is no verdict"), [260], MODEL, DIALOGS)

@@ -126,7 +126,7 @@ def test_which_runs_had_lost_the_topic_that_returns_and_when(schedule: str) -> N
     told = return_sentence([(key, returning(runs[key])) for key in runs], dialogs)
 
     assert told == (
-        "When topic A returns in turn 4, fifo (in turn 3) had lost all of it; full (2 tokens) "
+        "When topic A returns in turn 4, fifo (by turn 3) had lost all of it; full (2 tokens) "
         "still held some."
         if schedule == "AABBA"
         else "No earlier topic returns in this dialog."

@@ -66,7 +66,7 @@ def show(page: str, lanes: tuple[Lane, ...], write: Callable[[], None]) -> Calla
     fragment, which follows the stage, after the page is drawn.
     """
     first = lanes[0].run
-    answer = return_sentence([(lane.label, lane.run.trace_of) for lane in lanes], first.dialogs)
+    answer = return_sentence([(lane.label, lane.run.trace_of) for lane in lanes], first.titled)
     st.container(key="page-answer").markdown(plain(answer))
     show_lanes(page, lanes)
     with side_by_side("differences"):

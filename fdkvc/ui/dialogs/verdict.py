@@ -146,7 +146,8 @@ def _draw(page: str, job: Job, check: Job | None, shape: ModelShape, target: flo
     found = _verdict(done, shape, target)
     with side_by_side("verdict"):
         with panel("verdict-words"):
-            st.markdown(Markdown("**{}**").format(found.lead))
+            begun = "" if job.finished else "Not final: "
+            st.markdown(Markdown("**{}{}**").format(begun, found.lead))
             if found.policy:
                 st.markdown(plain(found.rest))
                 _show_losses(page, done, found)
