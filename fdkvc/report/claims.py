@@ -67,8 +67,8 @@ def answer_sentence(judged: Sequence[ClaimResult], figures: Mapping[str, int]) -
 
 
 def _away(result: ClaimResult) -> str:
-    far = max(round(result.distance), 1)
-    return f"{count(far, 'standard error')} away" if result.distance >= 0.5 else ""
+    known = result.distance >= 0.5
+    return f"{count(round(result.distance), 'standard error')} away" if known else ""
 
 
 def _claim(judged: ClaimResult, opened: bool) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -15,10 +17,13 @@ SURPRISAL = [9, 1, 4, 3, 2, 4, 7, 1]
 LENGTHS = [3, 2, 1, 2]
 
 
-def dialog(surprisal: list[float]) -> DialogBatch:
+def dialog(surprisal: Sequence[float]) -> DialogBatch:
     vectors = np.random.default_rng(0).normal(size=(len(surprisal), 4))
     return one_dialog(
-        **dict.fromkeys(("embeddings", "queries", "keys", "values"), vectors),
+        embeddings=vectors,
+        queries=vectors,
+        keys=vectors,
+        values=vectors,
         turn_lengths=LENGTHS,
         surprisal=surprisal,
     )
