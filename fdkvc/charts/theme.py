@@ -77,9 +77,10 @@ POLICIES = {
     "Expected attention": ("#5f739c", "#93a8d6"),
     "KeyDiff": ("#6d6a2a", "#c2bd6b"),
     "Key norm": ("#7f6a5a", "#b8a696"),
-    "Retrieval": ("#1e3a8a", "#8fb0ff"),
+    "Weighted recency": ("#0b61c4", "#6cb6ff"),
     "Oracle": ("#8c4a00", "#d8a15c"),
     "Context shift": ("#1f6f78", "#86cfc4"),
+    "Retrieval": ("#1e3a8a", "#8fb0ff"),
     "": ("#6f7480", "#9aa0ad"),
 }
 """The colour of each policy on light and dark pages; the last is that of any other name."""
@@ -124,7 +125,7 @@ def looks(names: Sequence[str]) -> list[Look]:
         known = found.group() if found else ""
         place = list(POLICIES).index(known)
         at = place if known else crc32(name.encode())
-        first = at // len(SHAPES) % 2 + 2 * (known != name and bool(known))
+        first = at // len(SHAPES) % 3 + 2 * (known != name and bool(known))
         shapes = (SHAPES * 2)[at % len(SHAPES) :]
         every = [Look(place, *look) for look in product(shapes, (DASHES * 2)[first:])]
         free = (look for look in every if look not in taken)

@@ -15,14 +15,15 @@ TITLE = "What eviction costs SmolLM2"
 MEASURED_ON = "26 November 2026"
 TITLES = {
     "kl": "KL from the full cache on all data and budgets, nats a token",
-    "values_right_of_full": "Values right there, of those right with the full cache, %",
+    "values_right_of_full": "Values still right, of those right with the full cache, %",
 }
 
 ABOUT = (
     "KL is how far the model's predictions are from those with the full cache, in nats a token; "
     "values right are argument values of calls that the model still predicts, of those that it "
     "predicts with the full cache. SmolLM2-135M-Instruct reads the true text; 95 % intervals by "
-    "cluster. Each KV head decides by itself unless it says otherwise."
+    "cluster; a column has conversations in clusters. Each KV head decides by itself unless it "
+    "says otherwise. Measured by benchmarks/research/judged.py."
 )
 
 
@@ -43,25 +44,20 @@ def judged_grids() -> dict[str, Grid]:
 
 
 def _grid(rows: pd.DataFrame) -> Grid:
-    part = [part_title(data, size) for data, size in zip(rows.data, rows.budget, strict=True)]
+    sizes = rows.groupby(["data", "budget"])[["n", "services"]].transform("max")
+    part = [
+        f"{part_title(data, budget)} ({n} in {clusters} clusters)"
+        for data, budget, n, clusters in zip(
+            rows.data, rows.budget, sizes.n, sizes.services, strict=True
+        )
+    ]
     rows = rows.assign(part=part, policy=[read_policy(name).title for name in rows.policy])
     return pivot(rows, figures(rows), ["policy"], column="part", missing="–")
-
-
-def judged_words() -> str:
-    """Return what was measured on which conversations."""
-    sizes = judged_table().query("metric == 'kl'").groupby(["data", "budget"], sort=False)
-    told = [
-        f"{part_title(*part[['data', 'budget']].iloc[0])}: {part.n.max()} in "
-        f"{part.services.max()} clusters"
-        for _, part in sizes
-    ]
-    return f"{ABOUT} Conversations: {'; '.join(told)}. Measured by benchmarks/research/judged.py."
 
 
 def judged_report() -> str:
     """Return the shipped results as a report."""
     drawn = drawing(judged_chart(LIGHT), "judged")
     tables = "".join(grid.html(title) for title, grid in judged_grids().items())
-    parts = {TITLE: f"{drawn}{tables}<p>{escape(judged_words())}</p>"}
+    parts = {TITLE: f"{drawn}{tables}<p>{escape(ABOUT)}</p>"}
     return report_html("Cache policies on a pretrained model", [verdict()], parts, MEASURED_ON)

@@ -21,7 +21,7 @@ def show_judged(page: str) -> None:
     for title, grid in judged.judged_grids().items():
         with st.expander(plain(title)):
             show_grid(grid, title)
-    st.caption(plain(judged.judged_words()))
+    st.caption(plain(judged.ABOUT))
 
 
 EVERY = [policy_named(key) for key in POLICIES]
