@@ -114,8 +114,8 @@ def check_verdict(
     mean: Any = means["mean"]
     sentence = (
         f"Checked with {model.name} on {count(len(sample), 'dialog')} ({read:,} tokens) with "
-        f"{budget:,} entries, {percent(share)} of the text as in all: predictions are off the full "
-        f"cache's by {under(lambda name: decimal(mean[name, KL], 2))}, in nats a token."
+        f"{budget:,} entries, {percent(share)} of the text as recommended: predictions are off the "
+        f"full cache's by {under(lambda name: decimal(mean[name, KL], 2))}, in nats a token."
     )
     if values:
         kept = under(lambda name: f"{round(mean[name, RIGHT] * values)}")

@@ -47,7 +47,7 @@ def test_a_dialog_that_is_too_long_is_read_from_its_beginning() -> None:
 def test_a_model_reads_at_the_same_share_of_the_text() -> None:
     check = check_verdict(Verdict("fifo", 52, ""), [260], MODEL, DIALOGS)
     assert "on 2 dialogs (1,319 tokens) with 132 entries" in check.sentence
-    assert "20 % of the text as in all" in check.sentence
+    assert "20 % of the text as recommended" in check.sentence
     assert "under FIFO and 0." in check.sentence
     assert "under Sinks (H2O), in nats a token." in check.sentence
 
