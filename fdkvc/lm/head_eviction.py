@@ -51,6 +51,10 @@ EVERY = Parameter(
 )
 
 
+TEXT = frozenset({"positions", "history", "surprisal", "speakers", "words", "traits"})
+"""What a policy may look at that is the same for all heads, which then keep the same tokens."""
+
+
 @dataclass(frozen=True)
 class Heads:
     """The heads of a model."""
@@ -105,10 +109,14 @@ class HeadEviction:
     ) -> None:
         check_eviction(policy, budget, decides)
         self.policy, self.budget, self.heads = policy, budget, heads
-        rows = heads.layers * heads.heads
-        together = {"head": heads.group, "layer": heads.heads, "model": rows}[decides]
+        # Where all heads see the same, one of them decides for all.
+        equal = policy.slots(budget, max(heads.layers, 2), max(heads.heads, 2)) == budget
+        one = equal and TEXT.issuperset(policy.looks_at)
+        self._deciding = deciding = Heads(1, 1, 1, heads.head_width) if one else heads
+        rows = deciding.layers * deciding.heads
+        together = {"head": deciding.group, "layer": deciding.heads, "model": rows}[decides]
         # Layers that decide together are treated as one: they share no budget.
-        self._layers = 1 if decides == "model" else layers or heads.layers
+        self._layers = 1 if one or decides == "model" else layers or heads.layers
         self._first_layer = first_layer
         self._together = Together(policy, together)
         self._state = initial_state(
@@ -117,13 +125,13 @@ class HeadEviction:
             budget,
             heads.head_width,
             layers=self._layers,
-            heads=rows if decides == "model" else heads.heads,
+            heads=rows if decides == "model" else deciding.heads,
         )
         none = np.empty((heads.layers, heads.kv_heads, 0), np.intp)
         # The tokens in each KV head (L, K, S) and its second tier (L, K, R), −1 for none.
         self.held: Ints = none
         self.second_tier: Ints = none
-        self._born: Ints = none
+        self._born: Ints = none[: deciding.layers, : deciding.kv_heads]
         self.count = self.turns = 0
 
     def after(
@@ -138,12 +146,14 @@ class HeadEviction:
         and of the new tokens; the features (N, ...) those of each token so far, as far as known, as
         of `fdkvc.lm.tokens.Tokens.features`.
         """
-        heads, (layers, kv_heads, _) = self.heads, self.held.shape
+        heads, vectors = self._deciding, vectors[: self._deciding.layers]
+        layers, kv_heads = heads.layers, heads.kv_heads
         rows = layers * heads.heads
         slots = self.held.shape[2] + self.second_tier.shape[2]
         shape = (layers, kv_heads, new)
         turn_tokens = np.arange(self.count, self.count + new)
-        ids = _joined(self.held, self.second_tier, np.broadcast_to(turn_tokens, shape))
+        held, tier = (old[:layers, :kv_heads] for old in (self.held, self.second_tier))
+        ids = _joined(held, tier, np.broadcast_to(turn_tokens, shape))
         born = _joined(self._born, np.broadcast_to(self.turns, shape))
         arrivals = np.broadcast_to(np.arange(slots, slots + new), (rows, new))
 
@@ -152,6 +162,10 @@ class HeadEviction:
 
         def of_kv_heads(column: NDArray[Any]) -> NDArray[Any]:
             return column.reshape(layers, kv_heads, heads.group, -1)[:, :, 0]
+
+        def of_all(column: NDArray[Any]) -> NDArray[Any]:
+            every = self.heads.layers // layers, self.heads.kv_heads // kv_heads, 1
+            return np.tile(column, every) if max(every) > 1 else column
 
         token_ids = of_rows(ids)
         of_tokens = {name: column[token_ids] for name, column in features.items()}
@@ -163,9 +177,11 @@ class HeadEviction:
         state = self._state.with_tier(self.policy.tier_places(self.budget, self.count + new))
         result = take_turn(self._together, state, turn, capacity)
 
-        token, rule = of_kv_heads(result.token), of_kv_heads(result.rule)
+        rule = of_kv_heads(result.rule)
+        gone = np.where(rule, np.take_along_axis(ids, of_kv_heads(result.token), axis=2), EMPTY)
+        rule, gone = of_all(rule), of_all(gone)
         layer, head, slot = np.nonzero(rule)
-        evicted = ids[layer, head, token[layer, head, slot]]
+        evicted = gone[layer, head, slot]
         cache, tier = result.after.cache, result.after.tier
         kept = of_kv_heads(cache.token)
         used = (kept >= 0).any(axis=(0, 1))
@@ -174,7 +190,7 @@ class HeadEviction:
         after = copy.copy(self)
         stayed = np.where(there, np.take_along_axis(ids, sources, axis=2), EMPTY)
         size = int(used.sum())
-        after.held, after.second_tier = stayed[:, :, :size], stayed[:, :, size:]
+        after.held, after.second_tier = of_all(stayed[:, :, :size]), of_all(stayed[:, :, size:])
         after._born = np.where(there, np.take_along_axis(born, sources, axis=2), EMPTY)
         after.count, after.turns = self.count + new, self.turns + 1
         # The next turn's observation comes from the model, so the state keeps none.
@@ -185,7 +201,7 @@ class HeadEviction:
         )
         rules = rule[layer, head, slot]
         return after, EvictionStep(
-            after.held, after.second_tier, sources, layer, head, evicted, rules
+            after.held, after.second_tier, of_all(sources), layer, head, evicted, rules
         )
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from itertools import chain
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fdkvc.lm import head_eviction
 from fdkvc.lm.head_eviction import HeadEviction, Heads
 from fdkvc.policies import read_policy
 from tests.worlds import turn_lengths
@@ -78,3 +81,38 @@ def test_a_layer_alone_decides_as_beside_the_others(
     together = evicted(begun(LAYERS), vectors, lengths)
     alone = [evicted(begun(1, layer), [own], lengths) for layer, own in enumerate(vectors)]
     assert together == [list(chain(*turn)) for turn in zip(*alone, strict=True)]
+
+
+@given(
+    name=st.sampled_from(
+        [
+            *("fifo", "sink", "shift keep=2", "full", "weighted-recency", "turns(fifo)"),
+            *("sinks(weighted-recency, n=2)", "window(weighted-recency window=0.0)"),
+        ]
+    ),
+    lengths=turn_lengths(5, 8),
+    budget=st.integers(1, 12),
+    decides=st.sampled_from(["head", "layer", "model"]),
+    seed=st.integers(0, 2**32),
+)
+def test_one_head_decides_for_all_what_all_would(
+    name: str, lengths: list[int], budget: int, decides: str, seed: int
+) -> None:
+    surprisal = np.random.default_rng(seed).integers(1, 6, sum(lengths)).astype(np.float32)
+    vectors: list[Any] = [None] * LAYERS  # which none of these policies sees
+
+    def steps() -> list[dict[str, Any]]:
+        heads = Heads(LAYERS, HEADS, KV_HEADS, WIDTH)
+        state, found = HeadEviction(read_policy(name), budget, heads, decides), []
+        for n in filter(None, lengths):
+            features = {"surprisal": surprisal[: state.count + n]}
+            state, step = state.after(n, vectors, features)
+            found.append(asdict(step))
+        return found
+
+    alone = steps()
+    with patch.object(head_eviction, "TEXT", frozenset({None})):  # each head decides
+        every = steps()
+    for one, other in zip(alone, every, strict=True):
+        for part in one:
+            np.testing.assert_array_equal(one[part], other[part])
