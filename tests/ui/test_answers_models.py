@@ -169,7 +169,8 @@ def test_a_chat_of_five_caches_takes_little_memory() -> None:
     script = "from tests.app_pages import open_page; import re; said = ' '.join(['word'] * 34); "
     script += "open_page('answers', model='smollm2', said='Hello, who are you?', stops='1:9'); "
     script += "stops = ','.join(f'{at}:2' for at in range(1, 12)); app = open_page('answers', "
-    script += "model='smollm2', said='\\n'.join([said] * 11), stops=stops); "
+    script += "model='smollm2', said='\\n'.join([said] * 11), stops=stops, "
+    script += "policies='h2o,fd-kvc,fifo,sinks(surprisal)'); "
     script += "print(app.error[0].value); "
     script += "print(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])"
     command = [sys.executable, "-c", script]
