@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,7 @@ else:
     torch = pytest.importorskip("torch", reason=NO_TRANSFORMERS)
     transformers = pytest.importorskip("transformers", reason=NO_TRANSFORMERS)
 
-from fdkvc.live import FirstTokensWarning, PolicyCache
+from fdkvc.live import FirstTokensWarning, PolicyCache, loop
 from fdkvc.live.cost import COST
 from fdkvc.live.loop import LiveModel, load_live
 from fdkvc.live.recorded import record_dialog, record_layer
@@ -671,7 +672,12 @@ def test_the_command_shows_its_progress_from_the_start_and_no_warning_of_the_lib
         warnings.warn("of transformers", FutureWarning, stacklevel=2)
         return took(*given, **named)
 
+    def load(*given: Any, **named: Any) -> LiveModel:
+        sleep(0.3)  # so that the thread that writes has its turn, however busy the machine is
+        return load_live(*given, **named)
+
     monkeypatch.setattr(LiveModel, "read", read)
+    monkeypatch.setattr(loop, "load_live", load)
     monkeypatch.setattr(console, "SECONDS_PER_LINE", 1e-4)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
