@@ -23,6 +23,7 @@ from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.policies.wrapper import Wrapper, inside
 from fdkvc.run.evidence import Evidence
 from fdkvc.run.metrics import Adaptation, adaptation, metrics_of, retention
+from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import EntryTrace, Rule, State, Status, Trace
 from tests import reference
 
@@ -106,6 +107,23 @@ def random_dialog(seed: int | Sequence[int], lengths: Sequence[int], **world: An
         topic_names=tuple("ABCDEFGH"),
         traits=random_traits(seed, sum(lengths))[None],
     )
+
+
+def said(
+    words: str, surprisal: list[float] | None, turn_lengths: list[int], policy: Policy, budget: int
+) -> Trace:
+    """Run words, each letter a word with a direction of its own; each query asks all alike."""
+    embeddings = np.eye(26)[[ord(letter) - ord("a") for letter in words]]
+    alike = np.zeros((len(words), 2))
+    dialog = one_dialog(
+        embeddings=embeddings,
+        queries=alike,
+        keys=alike,
+        values=alike,
+        turn_lengths=turn_lengths,
+        surprisal=surprisal,
+    )
+    return simulate(policy, dialog, budget)
 
 
 def random_traits(seed: int | Sequence[int], tokens: int) -> NDArray[np.float32]:

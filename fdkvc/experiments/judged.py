@@ -66,7 +66,7 @@ def first_rows() -> pd.DataFrame:
 
 
 def verdict() -> str:
-    """Say which policy without attention is best, how it compares, and how surely."""
+    """Say which policy without attention is best, how it compares, and how sure that is."""
     rows = first_rows()
     attends = np.array(["attention" in read_policy(name).looks_at for name in rows.policy])
     best, other = rows[~attends].iloc[0], rows[rows.policy == COMPARED].iloc[0]

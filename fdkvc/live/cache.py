@@ -34,6 +34,7 @@ from fdkvc.lm.head_eviction import (
     HeadEviction,
     Heads,
     check_eviction,
+    equal_budgets,
     with_new,
 )
 from fdkvc.lm.tokens import TOKEN_FEATURES, Tokens, library_tokens
@@ -389,8 +390,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             raise ValueError("the layers of this model differ in their heads of keys")
         # Layers that decide one after the other take less memory, and need not have as many slots
         # as the one that holds most.
-        rows, budget = len(layers) * self._heads, self.budget
-        few = rows <= ROWS_AT_ONCE and self.policy.slots(budget, len(layers), self._heads) == budget
+        few = len(layers) * self._heads <= ROWS_AT_ONCE and equal_budgets(self.policy, self.budget)
         at_once = self._decides == "model" or (self._decides == "head" and few)
         groups = 1 if at_once else len(layers)
         heads = Heads(len(layers) // groups, self._heads, kv_heads, width)

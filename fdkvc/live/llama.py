@@ -34,17 +34,14 @@ from fdkvc.live.llama_context import (
     state_of,
     vocabulary_of,
 )
-from fdkvc.lm.head_eviction import POSITIONS, check_no_future
+from fdkvc.lm.head_eviction import POSITIONS, TEXT, check_no_future
 from fdkvc.lm.losses import losses
 from fdkvc.parameters import Field, check_count
 from fdkvc.policies import POLICIES, Policy
 from fdkvc.run.online import OnlineCache
 from fdkvc.run.sinks import FirstTokensWarning, sinks_notes
 
-BY_TEXT = {
-    *("positions", "history", "chance", "surprisal", "similarity"),
-    *("speakers", "words", "traits"),
-}
+BY_TEXT = TEXT | {"chance", "similarity"}
 """What a policy may look at here. Two tokens are similar if they are the same."""
 
 SURPRISAL = Field(

@@ -110,8 +110,7 @@ class HeadEviction:
         check_eviction(policy, budget, decides)
         self.policy, self.budget, self.heads = policy, budget, heads
         # Where all heads see the same, one of them decides for all.
-        equal = policy.slots(budget, max(heads.layers, 2), max(heads.heads, 2)) == budget
-        one = equal and TEXT.issuperset(policy.looks_at)
+        one = equal_budgets(policy, budget) and TEXT.issuperset(policy.looks_at)
         self._deciding = deciding = Heads(1, 1, 1, heads.head_width) if one else heads
         rows = deciding.layers * deciding.heads
         together = {"head": deciding.group, "layer": deciding.heads, "model": rows}[decides]
@@ -177,11 +176,9 @@ class HeadEviction:
         state = self._state.with_tier(self.policy.tier_places(self.budget, self.count + new))
         result = take_turn(self._together, state, turn, capacity)
 
-        rule = of_kv_heads(result.rule)
-        gone = np.where(rule, np.take_along_axis(ids, of_kv_heads(result.token), axis=2), EMPTY)
-        rule, gone = of_all(rule), of_all(gone)
+        token, rule = of_all(of_kv_heads(result.token)), of_all(of_kv_heads(result.rule))
         layer, head, slot = np.nonzero(rule)
-        evicted = gone[layer, head, slot]
+        evicted = of_all(ids)[layer, head, token[layer, head, slot]]
         cache, tier = result.after.cache, result.after.tier
         kept = of_kv_heads(cache.token)
         used = (kept >= 0).any(axis=(0, 1))
@@ -203,6 +200,11 @@ class HeadEviction:
         return after, EvictionStep(
             after.held, after.second_tier, of_all(sources), layer, head, evicted, rules
         )
+
+
+def equal_budgets(policy: Policy, budget: int) -> bool:
+    """Whether each head may hold the budget, which heads or layers do not share."""
+    return policy.slots(budget, 2, 2) == budget
 
 
 def _joined(*columns: Ints) -> Ints:

@@ -7,7 +7,7 @@ import numpy as np
 
 from fdkvc.attention import Floats, Observation, divide_by_max
 from fdkvc.cache import UNIT_SCALE, Cache
-from fdkvc.parameters import parameter, share
+from fdkvc.parameters import share
 from fdkvc.policies.base import EVICTION, RECENT_WINDOW, Score, Update, WindowedPolicy, changing
 
 
@@ -53,15 +53,12 @@ class Surprisal(WindowedPolicy):
         ),
     )
 
-    decay: float = parameter(
+    decay: float = share(
         0.8,
         "Surprisal decay",
         "Share of its surprisal that an entry keeps from one turn to the next.",
         symbol=r"\delta",
-        low=0,
-        high=1,
         open_low=True,
-        by_row=True,
     )
     redundancy: float = share(
         0.75,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from fdkvc.attention import Floats, Observation
 from fdkvc.cache import Cache
-from fdkvc.parameters import parameter
+from fdkvc.parameters import parameter, share
 from fdkvc.policies.base import (
     EVICTION,
     RECENT_WINDOW,
@@ -48,15 +48,12 @@ class WeightedRecency(WindowedPolicy):
     )
 
     window: float = window_parameter(0.25)
-    decay: float = parameter(
+    decay: float = share(
         0.9,
         "Decay",
         "Share of its worth that an entry keeps from one turn to the next.",
         symbol=r"\delta",
-        low=0,
-        high=1,
         open_low=True,
-        by_row=True,
     )
     base: float = parameter(
         24.0,

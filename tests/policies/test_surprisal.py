@@ -10,14 +10,13 @@ from fdkvc.corpora.arrays import one_dialog
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.dialogs import stack
-from fdkvc.policies import Policy, policy_named
+from fdkvc.policies import policy_named
 from fdkvc.run.metrics import metric_named
 from fdkvc.run.online import OnlineCache
 from fdkvc.run.simulate import simulate
-from fdkvc.run.trace import Trace
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
-from tests.worlds import all_entries, by_token, evictions, kept_tokens, random_dialog
+from tests.worlds import all_entries, by_token, evictions, kept_tokens, random_dialog, said
 
 
 def test_the_newest_stay_and_of_the_rest_what_was_surprising_and_is_not_repeated() -> None:
@@ -76,23 +75,6 @@ def test_attention_is_not_bent() -> None:
     entries = all_entries(simulate(policy_named("surprisal"), dialogs, 56))
 
     np.testing.assert_array_equal(entries.attention_after, entries.attention_before)
-
-
-def said(
-    words: str, surprisal: list[float] | None, turn_lengths: list[int], policy: Policy, budget: int
-) -> Trace:
-    """Run words, each letter a word with a direction of its own; each query asks all alike."""
-    embeddings = np.eye(26)[[ord(letter) - ord("a") for letter in words]]
-    alike = np.zeros((len(words), 2))
-    dialog = one_dialog(
-        embeddings=embeddings,
-        queries=alike,
-        keys=alike,
-        values=alike,
-        turn_lengths=turn_lengths,
-        surprisal=surprisal,
-    )
-    return simulate(policy, dialog, budget)
 
 
 def test_what_was_surprising_stays_until_it_has_faded() -> None:

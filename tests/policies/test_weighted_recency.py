@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pytest
 
-from fdkvc.corpora.arrays import one_dialog
-from fdkvc.dialogs import DialogBatch
 from fdkvc.policies import policy_named
-from fdkvc.run.simulate import simulate
-from tests.worlds import all_entries, by_token, kept_tokens
+from tests.worlds import all_entries, by_token, kept_tokens, said
 
-SURPRISAL = [9, 1, 4, 3, 2, 4, 7, 1]
+WORDS, SURPRISAL = "abcdefgh", [9.0, 1, 4, 3, 2, 4, 7, 1]
 LENGTHS = [3, 2, 1, 2]
-
-
-def dialog(surprisal: Sequence[float]) -> DialogBatch:
-    vectors = np.random.default_rng(0).normal(size=(len(surprisal), 4))
-    return one_dialog(
-        embeddings=vectors,
-        queries=vectors,
-        keys=vectors,
-        values=vectors,
-        turn_lengths=LENGTHS,
-        surprisal=surprisal,
-    )
 
 
 def test_worth_fades_and_what_was_surprising_lasts_longer() -> None:
     policy = policy_named("weighted-recency", decay=0.5, base=4, window=0.25)
-    trace = simulate(policy, dialog(SURPRISAL), budget=4)
+    trace = said(WORDS, SURPRISAL, LENGTHS, policy, 4)
     entries = all_entries(trace)
 
     # 13, 5 and 8 have halved; the two new ones begin with 7 and 6.
@@ -45,7 +28,7 @@ def test_worth_fades_and_what_was_surprising_lasts_longer() -> None:
 
 
 def test_without_surprise_the_newest_turns_stay() -> None:
-    trace = simulate(policy_named("weighted-recency", window=0), dialog([5.0] * 8), budget=3)
+    trace = said(WORDS, [5.0] * 8, LENGTHS, policy_named("weighted-recency", window=0), 3)
     # Of a turn that is worth the same, the older stay.
     assert [kept_tokens(trace, 0, turn) for turn in range(4)] == [
         [0, 1, 2],
@@ -59,11 +42,11 @@ def test_without_surprise_the_newest_turns_stay() -> None:
 def test_without_decay_or_base_the_most_surprising_stay(budget: int) -> None:
     surprisal = np.random.default_rng(1).permutation(8).astype(float).tolist()
     policy = policy_named("weighted-recency", decay=1, base=0, window=0)
-    trace = simulate(policy, dialog(surprisal), budget)
+    trace = said(WORDS, surprisal, LENGTHS, policy, budget)
     assert kept_tokens(trace, 0, 3) == sorted(np.argsort(surprisal)[-budget:].tolist())
 
 
 def test_a_large_base_is_recency_alone() -> None:
     large = policy_named("weighted-recency", base=1000, decay=0.5, window=0)
-    trace = simulate(large, dialog(SURPRISAL), budget=3)
+    trace = said(WORDS, SURPRISAL, LENGTHS, large, 3)
     assert kept_tokens(trace, 0, 3) == [5, 6, 7]
