@@ -152,8 +152,8 @@ def build_parser() -> argparse.ArgumentParser:
     dialogs.option("--baseline", "KEY", BASELINE)
     dialogs.flag("--pin", "run every policy also with the system prompt pinned, within the budget")
     plan = (
-        "say which policy and budget to use, and find the smallest budgets that reach a "
-        "call-argument recall of 90, 95 and 99 %%, with their bytes in a model: llama-3.1-8b, "
+        "say which policy and budget to use, and write the bytes of every budget in a model: "
+        "llama-3.1-8b, "
         "llama-3.1-70b, mistral-7b, qwen2.5-7b, its config.json, or layers x KV heads x head width "
         "x bits; the default policies are then the paper's and the best measured with protected "
         "first tokens, the default budgets those that fit the dialogs, and policies also run with "

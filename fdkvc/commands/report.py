@@ -10,7 +10,7 @@ from fdkvc.corpora.formats import read_bytes
 from fdkvc.corpora.recordings import Recording
 from fdkvc.experiments.jobs import Execution
 from fdkvc.experiments.study import run_study
-from fdkvc.files.repeat import NOTHING_COMPARED, compare, comparison_sentence
+from fdkvc.files.repeat import compare, comparison_sentence
 from fdkvc.files.write import check_folder, write_files
 from fdkvc.kinds import KINDS, read_run
 from fdkvc.kinds.sources import Sources
@@ -69,7 +69,9 @@ def repeat(options: Namespace) -> None:
     """Run a ``run.json`` again and compare the numbers."""
     record = read_run(read_bytes(options.file, MAX_RUN_JSON_BYTES))
     if not record.digests:
-        raise ValueError(NOTHING_COMPARED)
+        raise ValueError(
+            "nothing was compared, because the file has no digests of the run's numbers"
+        )
     with running(options) as how:
         run = KINDS[record.kind].again(record, read_sources(options), **how)
     record = record.with_folder(Path(options.file).parent)

@@ -1,9 +1,8 @@
 """Which policy, and how much cache: recall against budget, in entries and in bytes of a model."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -40,7 +39,6 @@ PLAN = (
     *("policy", "heads", "budget", "n", "services", "recall", "ci_low", "ci_high"),
     *("entries", "bytes", "saved"),
 )
-SMALLEST = ("policy", "heads", "target", "budget", "bytes", "saved")
 
 
 def dialog_lengths(recordings: Sequence[Recording]) -> tuple[int, ...]:
@@ -117,35 +115,17 @@ def plan_table(
     return pd.DataFrame(rows, columns=list(PLAN))
 
 
-def budget_columns(smallest: pd.DataFrame, name: Callable[[str, str], str]) -> dict[str, list[str]]:
-    """Return smallest budgets in words, a row for each `name` of a policy and its heads."""
-    words = [
-        "–" if np.isnan(budget) else f"{budget:,.0f} entries, {written_bytes(size)}"
-        for budget, size in zip(smallest.budget, smallest.bytes, strict=True)
-    ]
-    cases = smallest.drop_duplicates(["policy", "heads"])
-    columns = {"policy": list(map(name, cases.policy, cases.heads))}
-    for target, rows in smallest.assign(words=words).groupby("target", sort=False):
-        columns[f"recall {percent(float(str(target)))}"] = rows.words.tolist()
-    return columns
+def smallest_budgets(plan: pd.DataFrame, target: float) -> pd.Series:
+    """Return the smallest budget by policy at which it reaches a target, NaN for none.
 
-
-def smallest_budgets(plan: pd.DataFrame, targets: Sequence[float] = TARGETS) -> pd.DataFrame:
-    """Return the smallest budget at which each policy reaches each target, NaN for none.
-
-    Columns `SMALLEST`. A policy reaches a target if its mean recall does at this budget and at all
-    larger ones.
+    A policy reaches it if its mean recall does at this budget and at all larger ones.
     """
-    rows = []
-    case: Any
-    for case, group in plan.groupby(["policy", "heads"], sort=False):
-        ordered = group.sort_values("budget", ascending=False)
-        for target in targets:
-            held = ordered[(ordered.recall >= target - TOLERANCE).cummin()]
-            last = dict(held.iloc[-1]) if len(held) else {}
-            smallest = (float(last.get(name, "nan")) for name in ("budget", "bytes", "saved"))
-            rows.append((*case, target, *smallest))
-    return pd.DataFrame(rows, columns=list(SMALLEST))
+
+    def smallest(rows: pd.DataFrame) -> float:
+        falling = rows.sort_values("budget", ascending=False)
+        return float(falling.budget[(falling.recall >= target - TOLERANCE).cummin()].min())
+
+    return pd.Series({name: smallest(rows) for name, rows in plan.groupby("policy", sort=False)})
 
 
 @dataclass(frozen=True)
@@ -192,7 +172,7 @@ def verdict(
     plan = plan[plan.heads == mode]
     if plan.empty:
         return NO_VERDICT
-    needed = smallest_budgets(plan, (target,)).set_index("policy").budget
+    needed = smallest_budgets(plan, target)
     enough, largest = bool(needed.notna().any()), int(plan.budget.max())
     budget = int(needed.min()) if enough else largest
     at_budget = plan[plan.budget == budget]

@@ -18,8 +18,6 @@ QUOTIENTS = {"t": 1e-3, "p": 1e-3, "p_holm": 1e-3, "effect_size": 1e-3}
 WORDS = ("words",)
 """Columns that repeat their row's numbers in words."""
 
-NOTHING_COMPARED = "nothing was compared, because the file has no digests of the run's numbers"
-
 
 @dataclass(frozen=True)
 class Comparison:
@@ -35,11 +33,6 @@ class Comparison:
     """Files that are not identical, of which the record has only a digest."""
     other: tuple[str, ...] = ()
     """Parameters that differ, and files that the run does not write."""
-
-    @property
-    def anything(self) -> bool:
-        """Whether anything was compared."""
-        return bool(self.same or self.close or self.apart or self.unknown)
 
     @property
     def repeated(self) -> bool:
@@ -123,8 +116,6 @@ def comparison_sentence(record: Record, comparison: Comparison) -> str:
     """Return the result of a comparison in a sentence."""
     close, apart = comparison.close, comparison.apart
     same, unknown = comparison.same, comparison.unknown
-    if not comparison.anything:
-        return NOTHING_COMPARED
     parts = []
     if comparison.other:
         parts.append(f"the run differs from the file at {listed(comparison.other)}")

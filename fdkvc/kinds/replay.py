@@ -25,10 +25,8 @@ from fdkvc.experiments.model_shape import ModelShape
 from fdkvc.experiments.plan import (
     TARGETS,
     Verdict,
-    budget_columns,
     dialog_lengths,
     plan_table,
-    smallest_budgets,
     verdict,
 )
 from fdkvc.experiments.replay import Replay, replay_arguments, transcripts_of
@@ -171,8 +169,7 @@ class ReplayRun(Run):
             "replay_forgotten.csv": self.forgotten,
         }
         if self.shape is not None:
-            plan = plan_table(self.settings, self.table, self.tokens, self.shape)
-            made |= {"plan.csv": plan, "plan_budgets.csv": smallest_budgets(plan)}
+            made["plan.csv"] = plan_table(self.settings, self.table, self.tokens, self.shape)
         return made
 
     @property
@@ -182,8 +179,6 @@ class ReplayRun(Run):
         chosen = None
         if self.shape is not None:
             chosen = self.verdict(self.shape, self.target)
-            plan = plan_table(self.settings, self.table, self.tokens, self.shape)
-            parts.append(plan_text(smallest_budgets(plan), self.shape))
         if not self.arguments.empty:
             parts.append(forgotten_text(self, chosen))
         if chosen is not None:
@@ -285,11 +280,3 @@ def forgotten_text(run: ReplayRun, chosen: Verdict | None = None) -> str:
             ).text(),
         ]
     return "\n\n".join(parts)
-
-
-def plan_text(smallest: pd.DataFrame, shape: ModelShape) -> str:
-    """Return the smallest budget of each policy for each share of the arguments, with its bytes."""
-    several = smallest.heads.nunique() > 1
-    columns = budget_columns(smallest, lambda policy, heads: policy + OF_HEADS[heads] * several)
-    table = Grid.of(columns).text()
-    return f"Smallest budget, in entries and in bytes of {shape.name}\n\n{table}"

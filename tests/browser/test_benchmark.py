@@ -108,7 +108,7 @@ def test_the_papers_run_is_shown_at_once_and_handed_over(page: Page, tmp_path: P
 
 
 @pytest.mark.long
-def test_a_run_is_kept_downloaded_and_repeated(page: Page, tmp_path: Path) -> None:
+def test_a_run_is_kept_and_downloaded(page: Page, tmp_path: Path) -> None:
     open_page(page, "Benchmark", dialogs=20)
     run(page, 20)
     page.reload()
@@ -128,18 +128,6 @@ def test_a_run_is_kept_downloaded_and_repeated(page: Page, tmp_path: Path) -> No
     assert len(pd.read_csv(io.BytesIO(files["claims.csv"]))) > 30
 
     assert json.loads(downloaded(page, "run.json", tmp_path))["digests"] == ran["digests"]
-    page.keyboard.press("Escape")
-    choose_dialogs(page, 5)
-    page.get_by_text("Repeat a run from its run.json").click()
-    page.locator("input[type=file]").set_input_files(tmp_path / "run.json")
-    page.get_by_role("button", name="Repeat this run").click()
-    same = page.get_by_text("Repeated: the numbers are the same, byte for byte")
-    same.wait_for(timeout=SECONDS)
-    (tmp_path / "broken.json").write_text('{"seed": 1}')
-    page.locator("input[type=file]").set_input_files(tmp_path / "broken.json")
-    expect(
-        page.get_by_text("This file cannot be repeated: the file is not a run.json")
-    ).to_be_visible()
 
 
 def test_a_run_begins_as_typed_goes_on_unseen_and_may_be_cancelled(page: Page) -> None:

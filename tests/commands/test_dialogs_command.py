@@ -287,7 +287,6 @@ def test_a_plan_names_policy_budget_and_memory(tmp_path: Path, capsys: CAPTURED)
     assert run("dialogs", *few, "--plan", config, "--out", tmp_path / "out") == 0
 
     out = capsys.readouterr().out
-    assert "Smallest budget, in entries and in bytes of config.json" in out
     assert "Call-argument recall % by source and age at budget 1024" in out
     assert "What whitelist(fifo, first=0, speaker=prompt) forgot" not in out, "all is held at 1024"
     assert re.search(
@@ -295,10 +294,8 @@ def test_a_plan_names_policy_budget_and_memory(tmp_path: Path, capsys: CAPTURED)
     )
     assert f"A replay runs no model. {RECALL_ONLY}" in out
     assert out.endswith(f"\n\nWritten to {tmp_path / 'out'}\n")
-    smallest = pd.read_csv(tmp_path / "out" / "plan_budgets.csv")
-    assert set(smallest.policy) == {"fifo", "whitelist(fifo, first=0, speaker=prompt)"}
-    assert set(smallest.budget) == {1024}
     plan = pd.read_csv(tmp_path / "out" / "plan.csv")
+    assert set(plan.policy) == {"fifo", "whitelist(fifo, first=0, speaker=prompt)"}
     assert (plan.bytes == plan.entries * 4 * 128 * 2 * 2).all()
     lost = pd.read_csv(tmp_path / "out" / "replay_forgotten.csv")
     assert set(lost.budget) == {32}

@@ -12,12 +12,14 @@ from fdkvc.charts.theme import Spec
 from fdkvc.experiments.answers import CUT_TEXT, FULL
 from fdkvc.files.record import Record, version_words
 from fdkvc.grid import figures, pivot
+from fdkvc.kinds import read_run
 from fdkvc.kinds.answers import cost_grid
+from fdkvc.limits import MAX_RUN_JSON_BYTES
 from fdkvc.policies import read_policy
 from fdkvc.run.metrics import METRICS, Metric, metrics_of
 from fdkvc.ui.answers.choices import BY, MEASURE
 from fdkvc.ui.kit import fields
-from fdkvc.ui.kit.downloads import brought_run, show_chart
+from fdkvc.ui.kit.downloads import show_chart
 from fdkvc.ui.kit.fields import problems
 from fdkvc.ui.kit.frame import page_theme, panel, show_grid, side_by_side
 from fdkvc.ui.kit.markdown import plain
@@ -25,6 +27,29 @@ from fdkvc.words import count
 
 SUMMARY, PAIRED, COSTS = "answers_summary.csv", "answers_paired.csv", "live_cost.csv"
 """Tables of a run; only ``live`` writes the last."""
+
+
+def opened_run(key: str) -> Record | None:
+    """Let the user open a ``run.json`` with its tables; raise a ValueError if it is invalid.
+
+    The costs are taken without a digest, as no run repeats them.
+    """
+    loaded = st.file_uploader(
+        "The files of a folder that fdkvc live or answers wrote, with its run.json",
+        type=["json", "csv"],
+        key=key,
+        max_upload_size=1,
+        accept_multiple_files=True,
+    )
+    if not loaded:
+        return None
+    texts = {
+        file.name: file.read(MAX_RUN_JSON_BYTES + 1).decode("utf-8", "replace") for file in loaded
+    }
+    runs = [name for name in texts if name.endswith(".json")]
+    if not runs:
+        raise ValueError("run.json is missing: choose it together with its tables")
+    return read_run(texts[runs[-1]], "answers").with_texts(texts, (COSTS,))  # of several, the last
 
 
 def tables_of(run: Record) -> dict[str, pd.DataFrame]:
@@ -62,9 +87,8 @@ def show_measured(page: str) -> Mapping[str, pd.DataFrame]:
         "What answers lose at each budget, and what that costs, over all dialogs of a file. The "
         "commands answers and live measure it for a model of your own."
     )
-    label = "The files of a folder that fdkvc live or answers wrote, with its run.json"
     try:
-        run = brought_run(f"{page}/own", label, "answers", timed=(COSTS,))
+        run = opened_run(f"{page}/own")
         if run is None:
             return {}
         tables = tables_of(run)

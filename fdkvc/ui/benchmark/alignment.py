@@ -110,23 +110,4 @@ def conclusion(table: pd.DataFrame, differences: pd.DataFrame) -> Markdown:
         if side.any():
             names = listed([scenario_label(str(scenario)) for scenario in sure.index[side]])
             lines.append(Markdown("- **FD-KVC is {} H2O** on {}.").format(place, names))
-    return Markdown("\n").join([*lines, _leaders(table)])
-
-
-def _leaders(table: pd.DataFrame) -> str:
-    """Name the policies ahead of FD-KVC on composite alignment, measured and published."""
-    composite = table[table.scenario == "composite"]
-    parts = []
-    for projection, word in (("value", "measured"), (PUBLISHED, "published")):
-        means = composite[composite.projection == projection].set_index("policy")["mean"]
-        if ABLATED_POLICY in means:
-            first = means[means >= means[ABLATED_POLICY]].sort_values(ascending=False)
-            named = [f"{read_policy(str(key)).title} {decimal(x, 4)}" for key, x in first.items()]
-            if len(named) > 1:
-                parts.append(f"{word}: {', '.join(named)}")
-    if not parts:
-        return ""
-    return Markdown(
-        "- **FD-KVC does not lead the composite**: simple heuristics that keep the newest tokens "
-        "have higher means ({}), also in the published table."
-    ).format("; ".join(parts))
+    return Markdown("\n").join(lines)

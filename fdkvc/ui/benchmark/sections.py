@@ -10,7 +10,7 @@ from fdkvc.files.shipped import papers_run
 from fdkvc.kinds.sources import Sources
 from fdkvc.report.document import papers_report, study_report
 from fdkvc.ui.benchmark.alignment import show_alignment
-from fdkvc.ui.benchmark.choices import choose_record, kind_of, show_repeated
+from fdkvc.ui.benchmark.choices import kind_of
 from fdkvc.ui.benchmark.claims import show_answer, show_claims
 from fdkvc.ui.benchmark.figures import show_figures
 from fdkvc.ui.benchmark.pair import show_comparison
@@ -42,8 +42,6 @@ def show(page: str, place: DeltaGenerator) -> None:
     """Show the results, and at a place the runs and their files."""
     answer = st.container(key="page-answer")
     shown = open_run(kind_of(page), place)
-    with place:
-        choose_record(page)
     if shown is None:
         return
     run, study = shown.result, shown.result.study
@@ -52,7 +50,6 @@ def show(page: str, place: DeltaGenerator) -> None:
     with place, st.popover("Download", icon=":material/download:"):
         report_button(page, lambda: report_of(study), what)
         show_files(page, run, [*STUDY, *swept], "fdkvc-run.zip")
-    show_repeated(page, run)
     with answer:
         show_answer(study)
     name, tab = open_tab(page, {name: name for name in SECTIONS}, "Claims")

@@ -1,7 +1,7 @@
-"""Files to download, each made at the click: of a view and of a run; charts; and a run.json."""
+"""Files to download, each made at the click: of a view and of a run; and charts."""
 
 import mimetypes
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -9,10 +9,7 @@ import streamlit as st
 
 from fdkvc.charts.theme import Spec
 from fdkvc.files.export import as_zip
-from fdkvc.files.record import Record
-from fdkvc.kinds import read_run
 from fdkvc.kinds.base import Run
-from fdkvc.limits import MAX_RUN_JSON_BYTES
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import plain
 
@@ -108,30 +105,6 @@ CONTENT = STUDY | {
 def files_of(run: Run) -> Mapping[str, str]:
     """Return the files of a run, made once."""
     return run.files
-
-
-def brought_run(key: str, label: str, *kinds: str, timed: Sequence[str] = ()) -> Record | None:
-    """Let the user open a ``run.json`` with its tables; raise a ValueError if it is invalid.
-
-    Timed tables are taken without a digest, as no run repeats them.
-    """
-    loaded = st.file_uploader(
-        plain(label), type=["json", "csv"], key=key, max_upload_size=1, accept_multiple_files=True
-    )
-    if not loaded:
-        return None
-    texts = {
-        file.name: file.read(MAX_RUN_JSON_BYTES + 1).decode("utf-8", "replace") for file in loaded
-    }
-    runs = [name for name in texts if name.endswith(".json")]
-    if not runs:
-        raise ValueError("run.json is missing: choose it together with its tables")
-    return read_run(texts[runs[-1]], *kinds).with_texts(texts, timed)  # the last that was brought
-
-
-def versions_of(record: Record) -> str:
-    """Return the versions with which a run was made, in words."""
-    return ", ".join(f"{name} {version}" for name, version in record.versions.items())
 
 
 def report_button(page: str, report: Callable[[], str], what: str) -> None:

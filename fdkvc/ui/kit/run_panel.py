@@ -48,7 +48,7 @@ def run_panel(
             icon=":material/play_arrow:",
             disabled=busy,
         ):
-            start_run(page, work, content)
+            st.session_state[job_key(page)] = jobs.start(work, content).name
             st.rerun()
         if job is not None and busy:
             _watch(page, job)
@@ -86,11 +86,6 @@ def show_command(limit: str, command: str) -> None:
     """Say how much runs here, and show the command that runs more."""
     st.caption(plain(f"{limit} run here. The command line runs more:"))
     st.code(command, language=None, wrap_lines=True)
-
-
-def start_run(page: str, work: Work, content: Hashable = None) -> None:
-    """Begin a page's run."""
-    st.session_state[job_key(page)] = shared_jobs().start(work, content).name
 
 
 @st.fragment(run_every=POLL_SECONDS)
