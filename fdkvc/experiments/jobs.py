@@ -40,7 +40,7 @@ class Progress:
     before: int = 0
     """Those of `done` that an earlier run did."""
     partial: Any = None
-    """The result of what is done, of a run that gives it."""
+    """The results of the chunks that are done; on a page, what is shown of them so far."""
 
     @property
     def seconds_left(self) -> float:
@@ -60,8 +60,6 @@ class Execution(TypedDict, total=False):
     default."""
     on_progress: Callable[[Progress], None] | None
     """Called after each chunk, in the calling thread."""
-    on_results: Callable[[Sequence[Any]], None] | None
-    """Called before that with the results of the chunks that are done."""
     cancelled: threading.Event | None
     """Once set, no further chunk starts; finished ones are returned."""
     finished: Finished | None
@@ -87,7 +85,6 @@ def run_jobs(
     if `workers` is below 1.
     """
     executor, on_progress = how.get("executor"), how.get("on_progress")
-    on_results = how.get("on_results")
     workers = worker_count(how) if len(jobs) > 1 else 1
     cancelled = how.get("cancelled") or threading.Event()
     one_blas_thread()
@@ -130,11 +127,9 @@ def run_jobs(
             if kept is not None:
                 kept.add(number, finished[number])
             done += len(jobs[number])
-            if on_results is not None:
-                on_results([*finished.values()])
             if on_progress is not None:
-                title = f"{done} of {total} dialogs"
-                on_progress(Progress(done, total, title, perf_counter() - began, before))
+                title, seconds = f"{done} of {total} dialogs", perf_counter() - began
+                on_progress(Progress(done, total, title, seconds, before, [*finished.values()]))
         if cancelled.is_set():
             waiting = iter(())
             for future in [future for future in running if future.cancel()]:

@@ -86,17 +86,14 @@ def judge_file(run: FileRun, **how: Unpack[Execution]) -> Replayed | None:
         table, arguments = tables if run.vectors is None else map(_over_heads, tables)
         return Replayed(run.replay, shown, table, arguments, perf_counter() - began, **about)
 
-    def collect(chunks: Sequence[Any]) -> None:
-        nonlocal latest, due
-        if len(chunks) > due:
-            latest, due = made(replay_tables(chunks)), 2 * len(chunks)
-
     def progress(step: Progress) -> None:
+        nonlocal latest, due
+        if len(step.partial) > due:
+            latest, due = made(replay_tables(step.partial)), 2 * len(step.partial)
         if report is not None:
             report(replace(step, partial=latest if step.done < step.total else None))
 
-    how |= {"on_progress": progress, "on_results": collect}
-    return made(replay_arguments(run.replay, ran, spread=True, **how))
+    return made(replay_arguments(run.replay, ran, spread=True, **how | {"on_progress": progress}))
 
 
 def _over_heads(table: pd.DataFrame) -> pd.DataFrame:
