@@ -673,7 +673,9 @@ def test_the_command_shows_its_progress_from_the_start_and_no_warning_of_the_lib
         return took(*given, **named)
 
     def load(*given: Any, **named: Any) -> LiveModel:
-        sleep(0.3)  # so that the thread that writes has its turn, however busy the machine is
+        written: Any = sys.stderr  # by a thread, which gets its turn however busy the machine is
+        while not written.getvalue():
+            sleep(0.01)
         return load_live(*given, **named)
 
     monkeypatch.setattr(LiveModel, "read", read)
