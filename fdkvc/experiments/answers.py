@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import compress, pairwise
+from itertools import chain, compress, pairwise
 from threading import Lock
 from time import perf_counter
 from typing import Any, Unpack
@@ -145,23 +145,30 @@ def run_answers(
     differ. Raises a ValueError if a dialog is longer than the model's context, or `workers` is
     below 1.
     """
-    large = getattr(model.decoder, "large", True)
-    workers, size = worker_count(how), 1 if large else CHUNK
-    sizes = [count_tokens(model, dialog) for dialog in transcripts]
-    jobs = [transcripts[first : first + size] for first in range(0, len(transcripts), size)]
-    run = partial(answer_chunk, settings, model)
-    if how.get("executor") is None and (workers == 1 or large):
+    workers, jobs = worker_count(how), jobs_of(model, transcripts)
+    sizes = [[count_tokens(model, dialog) for dialog in job] for job in jobs]
+    run = partial(run_job, settings, model)
+    if how.get("executor") is None and (workers == 1 or _large(model)):
         # Threads share a large model, and each passage is reported. A single one is this thread, so
         # that Ctrl-C ends none within torch.
         threads: Any = ThisThread() if workers == 1 else DaemonThreads(workers)
         how["executor"], report = threads, how.pop("on_progress", None)
         if report is not None:
             kept = how.get("finished")
-            numbers = [] if kept is None else kept.results
-            before = [n for number in numbers for n in sizes[number * size : (number + 1) * size]]
-            run = partial(run, on_read=_reporting(sizes, before, report))
+            before = [] if kept is None else [*chain(*map(sizes.__getitem__, kept.results))]
+            run = partial(run, on_read=_reporting([*chain(*sizes)], before, report))
     chunks = run_jobs(run, jobs, **how)
     return pd.DataFrame([row for chunk in chunks for row in chunk], columns=list(MEASURED))
+
+
+def jobs_of(model: AnyModel, transcripts: Sequence[Transcript]) -> list[Sequence[Transcript]]:
+    """Return the dialogs of each job, one for a large model."""
+    size = 1 if _large(model) else CHUNK
+    return [transcripts[first : first + size] for first in range(0, len(transcripts), size)]
+
+
+def _large(model: AnyModel) -> bool:
+    return getattr(model.decoder, "large", True)
 
 
 OnRead = Callable[[int, bool], None]
@@ -185,7 +192,7 @@ def _reporting(
     return on_read
 
 
-def answer_chunk(
+def run_job(
     settings: Answers,
     model: AnyModel,
     transcripts: Sequence[Transcript],

@@ -196,7 +196,7 @@ Chunk = dict[str, dict[str, PolicyScores]]
 """The scores of some dialogs: scenario key to policy name to PolicyScores."""
 
 
-def run_chunk(benchmark: Benchmark, chunk: range) -> Chunk:
+def run_job(benchmark: Benchmark, chunk: range) -> Chunk:
     """Run every policy on some dialogs of every scenario.
 
     A dialog's random numbers are the same in every scenario, so they are drawn once. Its results
@@ -238,13 +238,14 @@ def _run_scenario(
 def start_workers(benchmark: Benchmark, workers: int | None = None) -> None:
     """Start the workers of `run_benchmark` ahead of time, if it will need any."""
     workers = worker_count({"workers": workers})
-    if workers > 1 and len(_chunks(benchmark, workers)) > 1:
+    if workers > 1 and len(jobs_of(benchmark, workers)) > 1:
         submit = shared_workers(workers)
         for _ in range(workers):
             submit(one_blas_thread)  # for which each imports this module
 
 
-def _chunks(benchmark: Benchmark, workers: int, chunk: int | None = None) -> list[range]:
+def jobs_of(benchmark: Benchmark, workers: int, chunk: int | None = None) -> list[range]:
+    """Return the numbers of the dialogs of each job, at most `chunk` if it is given."""
     if chunk is None:
         # Small runs are split so that every worker has work.
         chunk = min(CHUNK, max(MIN_CHUNK, -(-benchmark.dialogs // workers)))
@@ -264,9 +265,9 @@ def run_benchmark(
     A chunk has at most `chunk` dialogs, fewer where they are large or slow. Raises a ValueError if
     `workers` or `chunk` is below 1.
     """
-    jobs = _chunks(benchmark, worker_count(how), chunk)
+    jobs = jobs_of(benchmark, worker_count(how), chunk)
     began = perf_counter()
-    chunks = run_jobs(partial(run_chunk, benchmark), jobs, **how)
+    chunks = run_jobs(partial(run_job, benchmark), jobs, **how)
     measured = {
         # Chunks release what is joined, so that little is in memory twice.
         scenario.key: _join([part.pop(scenario.key) for part in chunks])

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
 
-from fdkvc.experiments.benchmark import Benchmark, run_chunk
+from fdkvc.experiments.benchmark import Benchmark, run_job
 
 TIMEOUT = 5.0
 """Seconds within which a scheduler must answer first."""
@@ -103,7 +103,7 @@ def _check_workers(client: Any, address: str) -> None:
     """Raise a ValueError unless each process of the cluster has the project and runs a dialog."""
     try:
         for run in (client.run_on_scheduler, client.run):
-            run(run_chunk, Benchmark(dialogs=1), range(1))
+            run(run_job, Benchmark(dialogs=1), range(1))
     except Exception as error:
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ValueError(

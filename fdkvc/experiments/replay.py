@@ -141,12 +141,12 @@ def replay_arguments(
     −1 if all held it. `spread` begins with a dialog of each cluster; the tables do not change.
     """
     workers = worker_count(how)
-    jobs = [recordings[some] for some in _chunks(recordings, settings)]
+    jobs = [*jobs_of(settings, recordings)]
     order = [*range(len(jobs))]
     if spread:
         clusters = pd.Series([next(iter(transcripts_of(job))).services for job in jobs])
         order = clusters.groupby(clusters).cumcount().sort_values(kind="stable").index.tolist()
-    run = partial(_replay_chunk, settings)
+    run = partial(run_job, settings)
     if how.get("executor") is None and (workers == 1 or len(jobs) == 1):
         run = partial(run, cancelled=how.get("cancelled"))  # an event stays in its process
     chunks = run_jobs(run, [jobs[at] for at in order], **how)
@@ -175,7 +175,7 @@ def turn_tokens(recordings: Sequence[Recording]) -> Iterator[Sequence[int]]:
         yield from ([len(turn) for turn in recording.tokens] for recording in recordings)
 
 
-def _chunks(recordings: Sequence[Recording], settings: Replay) -> Iterator[slice]:
+def jobs_of(settings: Replay, recordings: Sequence[Recording]) -> Iterator[Sequence[Recording]]:
     """Yield the recordings in order, as many at once as are small enough together."""
     first = tokens = turns = widest = 0
     heads, width = len(recordings[0].heads), recordings[0].embeddings.shape[1]
@@ -187,9 +187,9 @@ def _chunks(recordings: Sequence[Recording], settings: Replay) -> Iterator[slice
         numbers = max((tokens + 1) * max(width, turns), of_turn)
         count = at - first
         if count == CHUNK or (count and (count + 1) * heads * numbers > CHUNK_NUMBERS):
-            yield slice(first, at)
+            yield recordings[first:at]
             first, (tokens, turns, widest) = at, needs
-    yield slice(first, len(recordings))
+    yield recordings[first:]
 
 
 def default_heads(recording: Recording) -> str:
@@ -214,7 +214,7 @@ def deciders(mode: str, recordings: Sequence[Recording]) -> int:
     return sizes.pop()
 
 
-def _replay_chunk(
+def run_job(
     settings: Replay,
     recordings: Sequence[Recording],
     cancelled: threading.Event | None = None,

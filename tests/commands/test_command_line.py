@@ -563,7 +563,7 @@ def test_a_mistake_ends_in_one_sentence_before_anything_runs(
     def begin(*_: object) -> None:
         raise AssertionError("the run began")
 
-    monkeypatch.setattr(benchmark_module, "run_chunk", begin)
+    monkeypatch.setattr(benchmark_module, "run_job", begin)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")
     os.mkfifo(tmp_path / "pipe")
@@ -599,7 +599,7 @@ def test_too_large_a_budget_ends_in_a_sentence(
     def run_out(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(benchmark_module, "run_chunk", run_out)
+    monkeypatch.setattr(benchmark_module, "run_job", run_out)
     assert run("benchmark", "--dialogs", "2", "--out", tmp_path / "out") == 2
     assert capsys.readouterr().err == ("fdkvc: not enough memory: choose a smaller budget\n")
     assert list(tmp_path.iterdir()) == []
@@ -625,7 +625,7 @@ def test_ctrl_c_ends_in_a_sentence(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(benchmark_module, "run_chunk", interrupt)
+    monkeypatch.setattr(benchmark_module, "run_job", interrupt)
     assert run("benchmark", "--dialogs", "500", "--out", tmp_path / "out") == 130
     assert capsys.readouterr().err == (
         "fdkvc: interrupted; files are written whole or not at all\n"

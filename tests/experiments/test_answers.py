@@ -20,7 +20,7 @@ from fdkvc.commands.main import main
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.model_text import model_text
 from fdkvc.corpora.transcripts import Transcript
-from fdkvc.experiments.answers import CUT_TEXT, FULL, Answers, answer_chunk, run_answers
+from fdkvc.experiments.answers import CUT_TEXT, FULL, Answers, run_answers, run_job
 from fdkvc.experiments.summary import mean_table, paired_differences
 from fdkvc.kinds import read_run
 from fdkvc.lm import BUNDLED
@@ -307,7 +307,7 @@ def test_a_dialog_is_the_same_beside_others_on_any_executor_and_beside_other_pol
             executor=pool,
             on_progress=lambda progress: seen.append(progress.done),
         )
-    work = partial(answer_chunk, replace(settings, policies=settings.policies[:1]), model)
+    work = partial(run_job, replace(settings, policies=settings.policies[:1]), model)
     alone = pickle.loads(pickle.dumps(work))(dialogs[:1])  # as a worker gets it
 
     assert sorted(seen)[-1] == 5

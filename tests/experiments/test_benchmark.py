@@ -67,7 +67,7 @@ def test_a_mistake_in_a_chunk_is_not_taken_for_a_lost_one(monkeypatch: pytest.Mo
     def mistaken(*_: object) -> None:
         raise LookupError("a mistake in the chunk")
 
-    monkeypatch.setattr(benchmark_module, "run_chunk", mistaken)
+    monkeypatch.setattr(benchmark_module, "run_job", mistaken)
 
     with pytest.raises(LookupError, match="a mistake in the chunk"):
         files_of(Elsewhere(lambda _, future: future.set_exception(LookupError("elsewhere"))))

@@ -156,7 +156,7 @@ def test_a_cluster_that_cannot_run_a_dialog_is_told_so(
     def broken(*_: object) -> None:
         raise ModuleNotFoundError("No module named 'fdkvc'\nand more")
 
-    monkeypatch.setattr(cluster_module, "run_chunk", broken)
+    monkeypatch.setattr(cluster_module, "run_job", broken)
 
     assert refusal(cluster.scheduler_address).endswith("(No module named 'fdkvc')")
 

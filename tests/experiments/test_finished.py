@@ -57,13 +57,13 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list that gets the name of each dialog that is read."""
     names: list[str] = []
-    work = answers.answer_chunk
+    work = answers.run_job
 
     def counting(settings: Any, model: Any, dialogs: Sequence[Any], *rest: Any, **more: Any) -> Any:
         names.extend(dialog.name for dialog in dialogs)
         return work(settings, model, dialogs, *rest, **more)
 
-    monkeypatch.setattr(answers, "answer_chunk", counting)
+    monkeypatch.setattr(answers, "run_job", counting)
     return names
 
 

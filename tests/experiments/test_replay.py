@@ -116,8 +116,8 @@ def test_a_dialog_with_a_long_turn_is_not_padded_together_with_others() -> None:
         for name, words in (("short", 4), ("long", 800))
     )
     few = [short] * 3
-    found = [*replay_module._chunks([*few, long, *few], Replay(budgets=(32,)))]
-    assert found == [slice(0, 3), slice(3, 4), slice(4, 7)]
+    jobs = replay_module.jobs_of(Replay(budgets=(32,)), [*few, long, *few])
+    assert [[*job] for job in jobs] == [few, [long], few]
 
 
 def test_a_cancelled_replay_returns_what_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
