@@ -3,7 +3,7 @@
     python -m benchmarks.research.judged DATA OUT --part N
     python -m benchmarks.research.predicts OUT [--workers W]
 
-N is the part with most policies. SmolLM2 reads its dialogues again, and its policies are replayed
+N is the part with most policies. SmolLM2 reads its dialogs again, and its policies are replayed
 on the vectors of every KV head. Prints the rank correlation, over policies, of each metric's mean
 with the KL and with the share of values lost, with bootstrap intervals over policies: over all, and
 over those alone that keep the first tokens. Writes what it has replayed into OUT.

@@ -1,6 +1,6 @@
 """Traits of tokens: what their text alone says of them, and how surprising a word is.
 
-Surprisal is that of a word's frequency in the training dialogues of the Schema-Guided Dialogue
+Surprisal is that of a word's frequency in the training dialogs of the Schema-Guided Dialogue
 dataset, 2.6 million English words; ``word_frequencies.tsv`` names source and licence. Unlike a
 model's surprisal, it ignores context.
 """

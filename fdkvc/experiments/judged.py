@@ -24,13 +24,13 @@ COMPARED = "sinks(h2o)"
 """The policy with attention that others are compared with."""
 
 LAST = "SGD, 30 more others"
-"""The data on which weighted recency, found on 24 training dialogues, was measured once."""
+"""The data on which weighted recency, found on 24 training dialogs, was measured once."""
 
 SHARE = "% of the text"
 """In the name of data whose budgets are percents of each conversation's tokens."""
 
 OTHERS, UNREINFORCED = "SGD, 20 others", "fd-kvc alpha_0=0.0"
-"""The data on which FD-KVC without reinforcement by relevance, found on 12 training dialogues, was
+"""The data on which FD-KVC without reinforcement by relevance, found on 12 training dialogs, was
 measured once."""
 
 
@@ -79,7 +79,7 @@ def verdict() -> str:
         f"Without attention, {title} moves SmolLM2's predictions least: "
         f"{kl.figure(best['mean'])} nats a token, where {with_attention} moves them by "
         f"{kl.figure(other['mean'])} ({FIRST}, {best.budget} entries a head). The paired "
-        f"difference is {_difference(best)}, and on {once.n.iloc[0]} dialogues that nothing was "
+        f"difference is {_difference(best)}, and on {once.n.iloc[0]} dialogs that nothing was "
         f"tuned to {_difference(once.iloc[0])}. Of policies with attention, {nearest_title} moves "
         f"them least, by {kl.figure(nearest['mean'])}. {_of_fd_kvc()}"
     )
@@ -96,6 +96,6 @@ def _of_fd_kvc() -> str:
     rows = judged_table().query("data == @OTHERS and metric == 'kl'").set_index("policy")["mean"]
     published, without = (METRICS["kl"].figure(rows[name]) for name in ("fd-kvc", UNREINFORCED))
     return (
-        "What costs FD-KVC is its reinforcement by relevance: on other dialogues it has "
+        "What costs FD-KVC is its reinforcement by relevance: on other dialogs it has "
         f"{published} nats a token, and {without} with α₀ = 0."
     )

@@ -16,7 +16,7 @@ class Surprisal(WindowedPolicy):
     """Keep the newest, and the tokens that were surprising unless a newer entry repeats them.
 
     Neither attention nor similarity to the query decides. The settings were searched on training
-    dialogues of the Schema-Guided Dialogue dataset; ``fdkvc/results.md`` has results on others, and
+    dialogs of the Schema-Guided Dialogue dataset; ``fdkvc/results.md`` has results on others, and
     with each part left out.
     """
 

@@ -23,7 +23,7 @@ class WeightedRecency(WindowedPolicy):
 
     As in FD-KVC, recency fades by a constant factor a turn; here a token begins with a constant and
     its surprisal instead of being reinforced by similarity later. It needs neither attention nor
-    vectors. The settings were searched on training dialogues of the Schema-Guided Dialogue dataset;
+    vectors. The settings were searched on training dialogs of the Schema-Guided Dialogue dataset;
     ``fdkvc/results.md`` has results on others.
     """
 

@@ -25,7 +25,7 @@ PROTECT = (
     "These policies were measured on vectors of words or on a model of 1.1 million parameters; in "
     "a pretrained model protect the first tokens, as sinks(…) does, or policies such as FIFO, "
     "surprisal and FD-KVC lose more than random eviction that protects them. "
-    "(SmolLM2-135M-Instruct, 30 dialogues of SGD's development part, 128 entries a head, KL from "
+    "(SmolLM2-135M-Instruct, 30 dialogs of SGD's development part, 128 entries a head, KL from "
     "the full cache in nats a token: surprisal 0.50, with the first four tokens protected 0.23, "
     "random eviction with these 0.23; H2O, which scores by attention and protects none, 0.26.)"
 )

@@ -44,7 +44,7 @@ def test_the_verdict_names_the_best_policy_without_attention_and_how_sure_it_is(
     attending = [name for name in map(str, rows.index) if name not in text]
     assert f"least, by {rows.loc[attending]['mean'].min():.3f}. What costs" in verdict()
     once = judged_table().query("data == @judged.LAST and metric == 'kl' and policy == @best")
-    assert f"{once.n.item()} dialogues that nothing was tuned to" in verdict()
+    assert f"{once.n.item()} dialogs that nothing was tuned to" in verdict()
     assert f"({once.diff_low.item():.3f} to ".replace("-", "−") in verdict()
     others = (
         judged_table()
