@@ -74,7 +74,8 @@ def budgets_chart(
         x="budget:Q", y=axis_between(alt.Y, "at", ends)
     )
     color = alt.Color("policy:N", scale=tints, legend=None)
-    names = names.mark_text(align="left", dx=9, fontSize=11, limit=170, aria=False)
+    size = alt.expr("width < 320 ? 9.5 : 11")  # on a phone, so that the longest fits
+    names = names.mark_text(align="left", dx=9, fontSize=size, limit=170, aria=False)
     layers.append(names.encode(text="policy:N", color=color))
     banded = base
     if chosen is not None:
