@@ -4,12 +4,33 @@ import { Cells } from './cells.js';
 import { make, one } from './dom.js';
 import { activateOption, listenToKeys, listenToMarks, listenToRiver, nameOptions } from './entries.js';
 import { hub } from './hub.js';
-import PANELS from './one.html';
 import { Dialog, Lane } from './record.js';
 import { River } from './river.js';
 import { Scores } from './scores.js';
 import { States } from './states.js';
 import { Why } from './why.js';
+
+const PANELS = `<section class="panel past">
+  <h2>Cache river <small>entries kept after each turn, oldest at the bottom</small></h2>
+  <div class="plot river" role="img"><canvas class="base"></canvas><canvas class="over"></canvas></div>
+  <div class="states"></div>
+</section>
+<section class="panel now">
+  <h2><span class="kept-title"></span>
+    <span class="order" role="radiogroup" aria-label="Order of cells">
+      <button role="radio" data-order="age">by age</button><button role="radio" data-order="score">by score</button>
+    </span>
+  </h2>
+  <div class="plot cells" role="listbox" tabindex="0" aria-label="Entries of this turn">
+    <canvas></canvas><div class="gone-title"></div><div class="options" role="none"></div>
+  </div>
+  <div class="key"><span><i class="is-new"></i>new in this turn</span><span><i class="is-held"></i>protected</span><span><i class="is-gone"></i>evicted</span><span class="of-pages" hidden><i class="is-page"></i><b></b></span><span class="of-pages" hidden><i class="is-empty"></i>an empty slot</span></div>
+</section>
+<section class="panel decision">
+  <h2>The decision <small class="decision-title"></small></h2>
+  <div class="plot scores" role="img"><canvas></canvas></div>
+</section>
+<section class="panel why" aria-label="Why"></section>`;
 
 const SEARCHED = 500; // milliseconds of rest after which it looks for what would have decided otherwise
 
