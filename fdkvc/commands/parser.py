@@ -13,11 +13,6 @@ import fdkvc
 from fdkvc.limits import MAX_TURNS
 from fdkvc.parameters import BUDGET, PORT, SEED, WORKERS, Field, read_value
 
-FORMATS = (
-    "real dialogs: SGD or MultiWOZ 2.2, chat messages, OpenAI responses, Anthropic messages, "
-    "τ-bench results, τ²-bench results, ToolTalk, ShareGPT, OpenAI batch requests, or text with a "
-    "speaker before each turn"
-)
 SUGGESTED = "values to try; default: the paper's, or a suggested range"
 BASELINE = "policy to compare with; default: h2o, else the first"
 TABLES = "write CSV tables and run.json to this folder"
@@ -66,9 +61,6 @@ class _Parser(argparse.ArgumentParser):
         self.option("--workers", "N", what, type=read_value)
         self.option("--dask", "ADDRESS", "run on the Dask cluster of this scheduler instead")
 
-    def read_dialogs(self) -> None:
-        self.option("--dialogs", "FILE", f"{FORMATS}; default: two example dialogs")
-
     def tools(self) -> None:
         self.flag("--tools", "begin each dialog with the tools that its file lists")
 
@@ -93,7 +85,12 @@ class _Pandas(ModuleType):
 
 
 def _add_settings(command: str, parser: _Parser) -> None:
-    """Add the options of a command's settings, which take NumPy to import."""
+    """Add what takes NumPy to import: the formats of dialogs, and the options of settings."""
+    if command in ("dialogs", "capture", "answers", "live"):
+        from fdkvc.corpora.formats import FORMATS
+
+        names = ", ".join(dict.fromkeys(format.label for format in FORMATS.values()))
+        parser.option("--dialogs", "FILE", f"dialogs: {names}; default: two example dialogs")
     match command:
         case "benchmark":
             from fdkvc.experiments.benchmark import Benchmark as Settings
@@ -145,7 +142,6 @@ def build_parser() -> argparse.ArgumentParser:
     sweep.option("--out", "DIR", TABLES, required=True)
 
     dialogs = command("dialogs", "replay real dialogs and measure what the cache still holds")
-    dialogs.read_dialogs()
     dialogs.option("--trace", "FILE", "replay a model's trace file instead")
     dialogs.flag("--calls", "include tool calls, before the words of their turn")
     dialogs.tools()
@@ -171,7 +167,6 @@ def build_parser() -> argparse.ArgumentParser:
 
     capture = command("capture", "record a model's attention vectors while it reads dialogs")
     capture.option("--model", "NAME", ANY_MODEL, required=True)
-    capture.read_dialogs()
     capture.option("--layer", "L", "layer to record, from 0", type=read_value, required=True)
     capture.several("--heads", "N", "heads to record; default: all", type=read_value)
     capture.option("--out", "FILE", "write this trace file, such as trace.npz", required=True)
@@ -185,7 +180,6 @@ def build_parser() -> argparse.ArgumentParser:
     positions = "kept: rotary positions stay; slots: they are renumbered without gaps"
     live.option("--positions", "HOW", positions, default="kept")
     for of in (answers, live):
-        of.read_dialogs()
         of.tools()
         of.option("--baseline", "KEY", "policy to compare with; default: full, without eviction")
         of.option("--out", "DIR", TABLES, required=True)

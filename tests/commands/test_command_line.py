@@ -641,8 +641,8 @@ def test_ctrl_c_ends_in_a_sentence(
 )
 def test_help_explains_and_loads_nothing_heavy(line: str) -> None:
     heavy = {"altair", "streamlit", "torch", "pandas.core", "scipy"}
-    if line.split()[0] not in ("benchmark", "sweep", "dialogs", "answers", "live"):
-        heavy.add("numpy")  # those show the options of their settings
+    if line.split()[0] not in ("benchmark", "sweep", "dialogs", "capture", "answers", "live"):
+        heavy.add("numpy")  # those show the options of their settings, or formats of dialogs
     code = (
         "import sys; from fdkvc.commands.main import main; code = main(sys.argv[1:]); "
         f"heavy = {heavy} & set(sys.modules); "
