@@ -42,7 +42,7 @@ from fdkvc.lm.head_recordings import count_tokens, encode_dialog
 from fdkvc.lm.language_model import AnyModel
 from fdkvc.lm.losses import losses
 from fdkvc.lm.text_cache import ModelCache, TextCache, read
-from fdkvc.lm.tokens import EncodedPassage
+from fdkvc.lm.tokens import EncodedPassage, Tokens
 from fdkvc.parameters import BUDGET, check_parameter, option
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.run.evidence import AGES
@@ -53,6 +53,9 @@ FULL = "full"
 
 CUT_TEXT = "cut-text"
 """The control that rereads the last tokens after every turn."""
+
+Cut = Callable[[Tokens, Sequence[int], Sequence[int], int], Sequence[int]]
+"""Takes a tokenizer, a text, the ends of its turns and a budget; returns what is read again."""
 
 CHUNK = 4
 """Dialogs of one job of a worker."""
@@ -107,16 +110,21 @@ class Answers:
         DECIDES.check(self.decides, "decides")
         if self.every is not None:
             check_parameter("every", EVERY, self.every, int)
-        if not (self.budgets and (self.policies or self.cut_text)):
+        if not (self.budgets and (self.policies or self.controls)):
             raise ValueError("answers need at least one policy and one budget")
         check_different("policy", self.names)
         check_different("budget", list(map(str, self.budgets)))
 
     @property
     def names(self) -> list[str]:
-        """The policies, the full cache first and the cut text last."""
+        """The policies and controls, the full cache first."""
         names = [policy.name for policy in self.policies if policy.name != FULL]
-        return [FULL, *names, *[CUT_TEXT] * self.cut_text]
+        return [FULL, *names, *self.controls]
+
+    @property
+    def controls(self) -> Mapping[str, Cut]:
+        """What reads a part of the text again after every turn that exceeds the budget."""
+        return {CUT_TEXT: lambda tokens, ids, ends, n: ids[-n:]} if self.cut_text else {}
 
     def caches(self, model: AnyModel) -> dict[tuple[str, int], ModelCache]:
         """Return a new cache by policy and budget; first the full one, under the first budget."""
@@ -125,8 +133,7 @@ class Answers:
             for policy in self.policies:
                 if policy.name != FULL:
                     caches[policy.name, budget] = model.evicting(policy, budget, self.decides)
-            if self.cut_text:
-                caches[CUT_TEXT, budget] = model.full()
+            caches |= {(name, budget): model.full() for name in self.controls}
         return caches
 
 
@@ -261,8 +268,9 @@ class _Reader:
         caches: Mapping[tuple[str, int], ModelCache],
     ) -> None:
         self.settings, self.model, self.caches = settings, model, [*caches.values()]
-        names = enumerate(caches)
-        self.cuts = [(at, budget) for at, (name, budget) in names if name == CUT_TEXT]
+        named = [(settings.controls.get(name), budget) for name, budget in caches]
+        self.cuts = [(at, cut, budget) for at, (cut, budget) in enumerate(named) if cut]
+        self.ends: list[int] = []  # tokens at the end of each turn
         self.transcript = transcript
         self.scores: list[tuple[Floats, Floats, Bools]] = []  # nats, KL and same best token (C, n)
         self.ages: list[NDArray[np.intp]] = []  # of values (n,), see `_ages`
@@ -307,12 +315,14 @@ class _Reader:
         self._end_turn()
 
     def _end_turn(self) -> None:
-        """End the turn: policies evict, and the cut text is read again."""
+        """End the turn: policies evict, and controls read again."""
         for cache in self.caches:
             cache.end_turn()
-        for at, budget in self.cuts:
-            kept = self.caches[0].ids[-budget:]
-            if kept != self.caches[at].ids:
+        ids = self.caches[0].ids
+        self.ends.append(len(ids))
+        for at, cut, budget in self.cuts:
+            kept = cut(self.model.tokens, ids, self.ends, budget) if len(ids) > budget else ids
+            if [*kept] != self.caches[at].ids:
                 self.caches[at] = self.model.full()
                 read([self.caches[at]], kept, last=0)
                 self.caches[at].end_turn()
