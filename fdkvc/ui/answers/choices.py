@@ -215,7 +215,7 @@ def _choose_policies(page: str, field: Field, model: LanguageModel) -> tuple[Pol
     return tuple(policies)
 
 
-def _stops(page: str, messages: int = MAX_TYPED_CHARACTERS) -> tuple[tuple[int, int], ...]:
+def _stops(page: str, messages: int) -> tuple[tuple[int, int], ...]:
     """Return the lengths of answers, up to that of so many messages."""
     pairs = (pair.split(":") for pair in held(page, STOPS).split(",") if pair)
     return tuple((int(at), int(steps)) for at, steps in pairs if int(at) <= messages)
@@ -227,8 +227,8 @@ def _written(stops: Iterable[tuple[int, int]]) -> str:
 
 def limit_answer(page: str, conversation: Conversation, more: int = 0) -> None:
     """End the last answer of a conversation where it is now, or after so many more tokens."""
-    steps = max(steps_of(conversation), 1) + more
-    hold(page, STOPS, _written((*_stops(page), (len(conversation.messages), steps))))
+    last = len(conversation.messages), max(steps_of(conversation), 1) + more
+    hold(page, STOPS, _written((*conversation.stops, last)))
 
 
 def keep_messages(page: str, messages: Sequence[str], new: str = "") -> None:

@@ -18,7 +18,6 @@ from fdkvc.limits import (
     MAX_WRITTEN_TOKENS,
 )
 from fdkvc.lm.chat import Chat, ChatText, is_looping
-from fdkvc.lm.head_eviction import check_no_future
 from fdkvc.lm.language_model import LanguageModel
 from fdkvc.lm.text_cache import TextCache
 from fdkvc.policies import Policy
@@ -119,8 +118,7 @@ def begin(
 ) -> Answered:
     """Return a conversation whose last answer may be unfinished, after the part `before`.
 
-    Raises a ValueError if it is longer than the model or the memory can hold, or a policy needs
-    the future.
+    Raises a ValueError if it is longer than the model or the memory can hold.
     """
     if found := answer_of(conversation) or _read_again(conversation, before, on_progress):
         if found.complete and found.conversation == conversation:
@@ -175,8 +173,6 @@ def _read_again(
 
 
 def _new_chat(conversation: Conversation) -> Chat:
-    for policy in conversation.policies:
-        check_no_future(policy)
     model = conversation.language_model
     return Chat(model, {FULL: model.full().without_hidden(), **conversation.caches()})
 

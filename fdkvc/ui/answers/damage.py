@@ -13,22 +13,18 @@ from fdkvc.corpora.transcripts import SPAN_KINDS
 from fdkvc.explain.damage import Damage, Text, chat_text, damage_by_head, dialog_text, read_damage
 from fdkvc.explain.recorded_damage import shipped_damage
 from fdkvc.grid import html_table
-from fdkvc.limits import MAX_ANSWERS_MEGABYTES, MAX_DAMAGE_HEADS, MAX_DAMAGE_TOKENS
+from fdkvc.limits import MAX_DAMAGE_HEADS, MAX_DAMAGE_TOKENS
 from fdkvc.policies import Policy, read_policy
 from fdkvc.report.damage import attended_columns, damage_html, damage_sentences, hurt_columns
 from fdkvc.ui.answers.choices import WHOSE
-from fdkvc.ui.answers.conversation import FULL, Answered, Conversation
+from fdkvc.ui.answers.conversation import FULL, Answered
 from fdkvc.ui.answers.why import choose_answer
 from fdkvc.ui.kit.downloads import show_chart
-from fdkvc.ui.kit.fields import choice, held, hold, problems
+from fdkvc.ui.kit.fields import choice, problems
 from fdkvc.ui.kit.frame import page_theme, panel, show_grid, side_by_side
-from fdkvc.ui.kit.lru import ByteLRU, cached
+from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.words import decimal, sentence
-
-DAMAGES: ByteLRU[Damage] = ByteLRU(MAX_ANSWERS_MEGABYTES * 1_000_000)
-"""The damage of a policy to the text of a conversation, by both."""
-
 
 MEANING = (
     "Damage is the KL divergence of a cache's predictions from those of the full cache, in nats: "
@@ -109,8 +105,6 @@ def show_recorded(page: str, names: Sequence[str] = ()) -> None:
         )
     titles = {name: policy.title for name, policy in policies.items()}
     field = replace(WHOSE, default=next(iter(titles)), choices=titles)
-    if held(page, WHOSE) not in titles:
-        hold(page, WHOSE, field.default)
     damages = {policy: recorded.damages[name] for name, policy in policies.items()}
     with side_by_side("recorded"):
         with panel("recorded-attention"):
@@ -142,19 +136,14 @@ def _text(answered: Answered) -> Text:
     return chat_text(chat.model.tokens, chat.caches[FULL].ids, chat.passages[FULL])
 
 
+@cached
 def _damage(answered: Answered, name: str) -> Damage:
     """Return a policy's damage, which is read with progress."""
-    conversation = answered.conversation
-    key: tuple[Conversation, str] = conversation, name
-    damage = DAMAGES.get(key)
-    if damage is None:
-        words, bar = f"Reading the text with {conversation.titles[name]}", st.empty()
-        cache, text = conversation.caches()[name], _text(answered)
-        damage = read_damage(
-            answered.chat.model, cache, text, lambda share: bar.progress(share, plain(words))
-        )
-        bar.empty()
-        DAMAGES.put(key, damage)
+    conversation, bar = answered.conversation, st.empty()
+    words = plain(f"Reading the text with {conversation.titles[name]}")
+    cache, text = conversation.caches()[name], _text(answered)
+    damage = read_damage(answered.chat.model, cache, text, lambda share: bar.progress(share, words))
+    bar.empty()
     return damage
 
 

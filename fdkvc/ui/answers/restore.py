@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pandas as pd
 import streamlit as st
 
-from fdkvc.explain.answer_causes import Passages, Restoration, Span, grade_call, turns_of
+from fdkvc.explain.answer_causes import Passages, Restoration, Span, turns_of
 from fdkvc.lm.text_cache import TextCache
 from fdkvc.report.answer import VERSIONS, evicted_in, restored_html, right
 from fdkvc.ui.answers.conversation import Answered, restored
@@ -44,11 +44,6 @@ def show_restored(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     return {"brought_back.csv": _frame(name, passages, answers, expected)}
 
 
-def _right_slots(text: str, expected: str) -> list[str]:
-    call = grade_call(text, expected)
-    return [argument.slot for argument in call.arguments if argument.right]
-
-
 def _summary(
     cache: TextCache, passages: Passages, title: str, answers: Restoration, expected: str
 ) -> Markdown:
@@ -56,33 +51,22 @@ def _summary(
     if right(answers, answers.lost, expected):
         words = Markdown("With {} the {} is right: nothing needs to be restored.")
         return words.format(title, what)
-    fixed, right_before = [], _right_slots(answers.lost, expected)
     for attempt in answers.attempts:
-        if len(attempt.spans) > 1:
-            continue
-        span, when = attempt.spans[0].text, evicted_in(cache, passages, attempt.spans[0])
         for version, label in VERSIONS.items():
-            if right(answers, getattr(attempt, version), expected):
+            if len(attempt.spans) == 1 and right(answers, getattr(attempt, version), expected):
+                span = attempt.spans[0]
                 return Markdown(
                     "**The {} failed because *{}* was evicted in {}: with its {} restored, the "
                     "{} is right.**"
-                ).format(what, span, when, label, what)
-        slots = _right_slots(attempt.as_it_was, expected)
-        slots = [slot for slot in slots if slot not in right_before]
-        if answers.writer == "call" and slots:
-            words = Markdown("Restoring *{}*, evicted in {}, makes {} right.")
-            fixed.append(words.format(span, when, ", ".join(slots)))
-    fixed = fixed[:3]
-    together, also = answers.attempts[-1], ""
+                ).format(what, span.text, evicted_in(cache, passages, span), label, what)
+    together, also, full = answers.attempts[-1], "", ""
     if len(together.spans) > 1:
         all_right = right(answers, together.as_it_was, expected)
         spans = len(together.spans)
         also = f"; all {spans} together do" if all_right else "; nor do all together"
     if not right(answers, answers.full, expected):
-        words = Markdown("The full cache does not make the dialog's {} either.")
-        fixed = [words.format(what), *fixed]
-    words = Markdown("**No single span makes the {} right{}.** {}")
-    return words.format(what, also, Markdown(" ").join(fixed))
+        full = f" The full cache does not make the dialog's {what} either."
+    return Markdown("**No single span makes the {} right{}.**{}").format(what, also, full)
 
 
 def _frame(name: str, passages: Passages, answers: Restoration, expected: str) -> pd.DataFrame:
