@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 
-from fdkvc.experiments.benchmark import Benchmark, matches_paper
+from fdkvc.experiments.benchmark import Benchmark
 from fdkvc.files.options import options_of
 from fdkvc.files.shipped import papers_run
 from fdkvc.kinds.benchmark import StudyRun
@@ -43,13 +43,8 @@ def choose_benchmark(page: str) -> Benchmark:
 
 
 def _link(benchmark: Benchmark) -> Mapping[str, str]:
-    values = {
-        ALL_SCENARIOS.name: tuple(scenario.key for scenario in benchmark.scenarios),
-        CHOSEN.name: tuple(policy.name for policy in benchmark.policies),
-        MEASURED.name: benchmark.metrics,
-        **{field.name: getattr(benchmark, field.name) for field in NUMBERS},
-    }
-    return {field.name: field.written(values[field.name]) for field in FIELDS}
+    given = options_of(benchmark)
+    return {field.name: field.written(given.get(field.name, field.default)) for field in FIELDS}
 
 
 def _described(benchmark: Benchmark) -> str:
@@ -59,14 +54,6 @@ def _described(benchmark: Benchmark) -> str:
         f"budget {benchmark.budget}, {count(len(benchmark.policies), 'policy', 'policies')}, "
         f"{count(len(benchmark.scenarios), 'scenario')}"
     )
-
-
-def _unfinished(run: StudyRun) -> str:
-    """Say what a run lacks that was cancelled after its dialogs had finished."""
-    study, benchmark = run.study, run.settings
-    if study.seconds and not (matches_paper(benchmark) and study.probes is None):
-        return ""
-    return "What follows them (ablations, times, memory, probes) is not."
 
 
 @cache
@@ -81,5 +68,4 @@ def kind_of(page: str) -> Kind:
         lambda *_: FIELDS,
         _described,
         shipped=[StudyRun(papers_run().study)],
-        rest=_unfinished,
     )

@@ -32,8 +32,7 @@ def finished_dialogs(run: Any) -> tuple[int, int]:
 class Kind:
     """What a page runs: `measure`, with settings of a type that `choose` lets a person choose.
 
-    `link` returns the address of settings, and `link_fields` its fields; `rest` is a sentence on
-    what a cancelled run lacks although all of its dialogs finished.
+    `link` returns the address of settings, and `link_fields` its fields.
     """
 
     page: str
@@ -44,7 +43,6 @@ class Kind:
     link_fields: Callable[[str, Mapping[str, str]], Sequence[Field]]
     describe: Callable[[Any], str]
     shipped: Sequence[Any]
-    rest: Callable[[Any], str] = lambda run: ""
 
 
 @dataclass(frozen=True)
@@ -131,12 +129,9 @@ def _describe(kind: Kind, past: Past, settings: Any) -> None:
         origin = f", run at {past.time}, took {past.job.seconds:.1f} s."
     st.caption(plain(f"Shown: {kind.describe(past.settings)}{origin}"))
     if past.cancelled:
-        (done, requested), of = finished_dialogs(past.result), "dialogs of each scenario"
-        words = f"Cancelled: results of {done:,} of {requested:,} {of}."
-        if done == requested:
-            every, rest = f"all {done:,}" if done > 1 else "its", kind.rest(past.result)
-            words = f"Cancelled after {every} {of} had finished: their results are complete. {rest}"
-        st.warning(plain(words.strip()), icon=":material/cancel:")
+        done, requested = finished_dialogs(past.result)
+        words = f"Cancelled: results of {done:,} of {requested:,} dialogs of each scenario."
+        st.warning(plain(words), icon=":material/cancel:")
     if past.settings != settings:
         st.info(
             "The settings differ from this run's: press Run to measure them.",
