@@ -7,6 +7,5 @@ with page(
     "ablation",
     "What does a hyperparameter of a policy do? Vary one, or two at once, on the same dialogs.",
     ablation.link_fields,
-    adopt=ablation.adopt,
 ) as shown:
     ablation.show(shown.name, shown.beside_title)

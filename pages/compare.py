@@ -24,13 +24,12 @@ with page(
         metrics = sidebar.choose_metrics(PAGE)
 
     runs = load_lanes(dialog, policies, budget, metrics)
-    open_on(PAGE, shown.link, lambda: nearly_kept(runs[-1].run))
-    shown.show_problems(sidebar.keep_to_dialog(PAGE, runs[0].run.dialogs, shown.link))
-    warn_no_effect_in(policies, runs[0].run.dialogs)
+    run = runs[-1].run
+    open_on(shown, run.dialogs, lambda: nearly_kept(run))
+    warn_no_effect_in(policies, run.dialogs)
 
     what_if.show_controls(PAGE, runs)
     lanes = what_if.with_fork(PAGE, runs)
     with shown.beside_title:
         scenes.show_downloads(PAGE, lanes)
-    follow = scenes.show(PAGE, lanes, fields.link_writer(PAGE, scenes.FIELDS, sidebar.MOVING))
-    follow()
+    scenes.show(PAGE, lanes, fields.link_writer(PAGE, scenes.FIELDS))

@@ -40,14 +40,12 @@ with page(
         view = choices.choose_view(PAGE)
         lane = choices.choose_look(PAGE, lanes)
         sections.show_downloads(PAGE, view, lanes, lane)
-    recording = chosen.head.recording
-    open_on(PAGE, shown.link, lambda: first_failure(recording, lane), choices.which_dialog(PAGE))
-    shown.show_problems(sidebar.keep_to_dialog(PAGE, recording.dialogs, shown.link))
+    recording, which = chosen.head.recording, choices.which_dialog(PAGE)
+    open_on(shown, recording.dialogs, lambda: first_failure(recording, lane), which)
     warn_no_effect_in(policies, lanes[0].run.dialogs)
 
     with st.container(key="headline"):
         show_headline(PAGE, recording, lane)
-    follow = sections.show_view(PAGE, view, chosen, lanes, lane)
+    sections.show_view(PAGE, view, recording, lanes, lane)
     show_source(recording)
     show_evidence(PAGE, recording, lanes)
-    follow()

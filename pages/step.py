@@ -4,7 +4,7 @@ import streamlit as st
 
 from fdkvc.ui.kit import fields, sidebar
 from fdkvc.ui.kit.frame import page
-from fdkvc.ui.kit.lanes import load_run
+from fdkvc.ui.kit.lanes import load_lanes
 from fdkvc.ui.kit.variants import warn_no_effect_in
 from fdkvc.ui.stage.follow import nearly_kept, open_on
 from fdkvc.ui.step import scene
@@ -23,14 +23,12 @@ with page(
         dialog, budget = sidebar.choose_dialog(PAGE)
         metrics = sidebar.choose_metrics(PAGE)
 
-    run = load_run(dialog, policy, budget, metrics)
+    (lane,) = load_lanes(dialog, [policy], budget, metrics)
+    run = lane.run
     warn_no_effect_in([policy], run.dialogs)
-    open_on(PAGE, shown.link, lambda: nearly_kept(run))
-    shown.show_problems(sidebar.keep_to_dialog(PAGE, run.dialogs, shown.link))
+    open_on(shown, run.dialogs, lambda: nearly_kept(run))
 
     with shown.beside_title:
         st.page_link("pages/story.py", label="New here? Story", icon=":material/auto_stories:")
         scene.show_downloads(PAGE, run)
-    write = fields.link_writer(PAGE, sidebar.view_fields(PAGE), sidebar.MOVING)
-    follow = scene.show(PAGE, run, write)
-    follow()
+    scene.show(PAGE, lane, fields.link_writer(PAGE, sidebar.view_fields(PAGE)))

@@ -105,15 +105,6 @@ def values_of(policy: str, name: str, which: str = "values") -> Field:
     )
 
 
-def adopt(page: str, link: Mapping[str, str]) -> list[str]:
-    """Apply a link; return a sentence for each error.
-
-    Earlier versions named the section.
-    """
-    link = {name: value for name, value in link.items() if name != "section"}
-    return fields.adopt_link(page, link_fields(page, link), link)
-
-
 def link_fields(page: str, link: Mapping[str, str]) -> list[Field]:
     """Return the fields of the address, for a link or else the session's values."""
 

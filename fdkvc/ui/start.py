@@ -57,13 +57,12 @@ def show(shown: Page) -> None:
                     icon=f":material/{icon}:",
                     width="stretch",
                 )
-    open_on(PAGE, {}, lambda: (lost.demand.turn, entry))
+    open_on(shown, lane.run.dialogs, lambda: (lost.demand.turn, entry))
     with st.container(key="headline"):
         sentence = headline(DEMANDS["call"], head.recording, lane, lost)
         st.header(Markdown("{}.").format(sentence), anchor=False)
-    follow = show_transcript(PAGE, head.recording, [lane], lane, lambda: None)
+    show_transcript(PAGE, head.recording, [lane], lane, lambda: None)
     st.caption(
         "Vectors: letters of words without meaning, so here a score is age and chance. Dialogs has "
         "those of a language model."
     )
-    follow()

@@ -26,8 +26,7 @@ SCENE = Field(
     default="1",
     choices={f"{at}": title for at, title in enumerate(TITLES, start=1)},
 )
-MOVING = tuple(replace(field, follows=False) for field in sidebar.MOVING)
-FIELDS = (SCENE, *MOVING)
+FIELDS = (SCENE, *(replace(field, follows=False) for field in sidebar.MOVING))
 
 
 @lru_cache(maxsize=1)
@@ -53,8 +52,7 @@ def show(shown: Page) -> None:
     chapter = story_chapters()[at - 1]
     run = chapter.run
     if run is not None:
-        open_on(page, shown.link, lambda: (chapter.turn, chapter.token), at)
-        shown.show_problems(sidebar.keep_to_dialog(page, run.dialogs, shown.link))
+        open_on(shown, run.dialogs, lambda: (chapter.turn, chapter.token), at)
     with shown.beside_title:
         for words, name, to in (("Previous scene", "back", at - 1), ("Next scene", "next", at + 1)):
             st.button(
@@ -82,7 +80,7 @@ def show(shown: Page) -> None:
             icon=":material/play_circle:",
             query_params=chapter.link,
         )
-    write = fields.link_writer(page, FIELDS, MOVING)
+    write = fields.link_writer(page, FIELDS)
     if run is None:
         write()
         return

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
 
 import pandas as pd
 import streamlit as st
 
-from fdkvc.experiments.summary import FIRST, TIED
 from fdkvc.explain.narrate import return_sentence
 from fdkvc.explain.tables import all_entries, figures_table, first_difference
 from fdkvc.files.export import csv_text
@@ -17,7 +17,7 @@ from fdkvc.run.metrics import ADAPTED, LATE_TURNS, Metric, default_metrics, metr
 from fdkvc.stage.run import Run
 from fdkvc.ui.compare.what_if import FORKED
 from fdkvc.ui.kit import downloads, fields
-from fdkvc.ui.kit.fields import held, hold
+from fdkvc.ui.kit.fields import held
 from fdkvc.ui.kit.frame import panel, show_grid, side_by_side
 from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.lanes import (
@@ -35,8 +35,6 @@ from fdkvc.ui.kit.sidebar import DIALOG, LOOK, MORE_METRICS
 from fdkvc.ui.stage.follow import beside, follow_lanes, save_scene, show_lanes, shown, stage_view
 from fdkvc.words import count, listed, percent
 
-SAME = "="
-
 COSTS = tuple(key for key, metric in metrics_of().items() if metric.cost)
 """Metrics of cost, which are always shown: memory and reads."""
 
@@ -48,22 +46,17 @@ FIELDS: tuple[Field, ...] = (*DIALOG, POLICIES, *LOOK, MORE_METRICS, *PAIR, *FOR
 def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     """Apply a link to the page; return a sentence for each part that is wrong."""
     wrong = fields.adopt_link(page, FIELDS, link)
-    names = {*held(page, POLICIES), FORK, ""}
     for field in PAIR:
-        if link and held(page, field) not in names:
-            wrong.append(
-                f"This link has an error: {field.name} is {held(page, field)!r}, which is "
-                "not among its policies."
-            )
-            hold(page, field, field.default)
+        if held(page, field):
+            here = replace(field, choices=[*held(page, POLICIES), FORK])
+            wrong += fields.keep_to(page, here, link, field.default)
     return wrong
 
 
-def show(page: str, lanes: tuple[Lane, ...], write: Callable[[], None]) -> Callable[[], None]:
+def show(page: str, lanes: tuple[Lane, ...], write: Callable[[], None]) -> None:
     """Show the runs as lanes of one stage, with charts and tables below.
 
-    `write` writes the address once the server knows the stage's turn and entry. Call the returned
-    fragment, which follows the stage, after the page is drawn.
+    `write` writes the address once the server knows the stage's turn and entry.
     """
     first = lanes[0].run
     answer = return_sentence([(lane.label, lane.run.trace_of) for lane in lanes], first.titled)
@@ -91,7 +84,7 @@ def show(page: str, lanes: tuple[Lane, ...], write: Callable[[], None]) -> Calla
                 show_difference(*pair, turn)
         write()
 
-    return following
+    following()
 
 
 def show_difference(first: Lane, second: Lane, turn: int) -> None:
@@ -168,11 +161,12 @@ def show_downloads(page: str, lanes: tuple[Lane, ...], *, uploaded: bool = False
         if lanes[0].run.long:
             st.caption(plain(lanes[0].run.long_note(FILE)))
         else:
-            downloads.download_files(page, lambda: {FILE: csv_text(_entries(lanes))}, [FILE])
+            runs = {lane.words: lane.run for lane in lanes}
+            downloads.download_files(page, lambda: {FILE: _entries(runs)}, [FILE])
 
 
-def _entries(lanes: Sequence[Lane]) -> pd.DataFrame:
-    return all_entries({lane.words: lane.run.entries for lane in lanes})
+def _entries(runs: Mapping[str, Run]) -> str:
+    return csv_text(all_entries({words: run.entries for words, run in runs.items()}))
 
 
 # ------------------------------------------------------------------------------- whole runs
@@ -185,32 +179,26 @@ def show_figures(lanes: Sequence[Lane]) -> None:
     table = figures_table({lane.label: lane.run.turns for lane in lanes}, first.dialogs, more)
     columns = {"run": table["policy"].tolist()}
 
-    def add(title: str, values: pd.Series, words: list[str], highest: bool = False) -> None:
-        columns[f"{title.lower()} {'↑' if highest else '↓'}"] = marked(values, words, highest)
-
     shown = dict.fromkeys((*default_metrics(), *more, *COSTS))
     for metric in map(metric_named, shown):
         if metric.name in table:
-            values = table[metric.name]
+            values = table[metric.name].tolist()
         else:
-            values = pd.Series([fmean(_course(lane.run, metric)) for lane in lanes])
-        add(metric.title, values, [*map(metric.with_unit, values)], not metric.lower_is_better)
-    adapted = [
+            values = [fmean(_course(lane.run, metric)) for lane in lanes]
+        heading = f"{metric.title.lower()} {'↓' if metric.lower_is_better else '↑'}"
+        columns[heading] = [*map(metric.with_unit, values)]
+    columns["turns to adapt ↓"] = [
         "–" if pd.isna(turns) else f"{'> ' if never else ''}{turns:.0f}"
         for turns, never in zip(table["adaptation"], table["never"], strict=True)
     ]
-    # A run that never adapts ranks behind one that adapts in the last turn.
-    add("turns to adapt", table["adaptation"] + 0.5 * table["never"], adapted)
-    add("evictions", table["evictions"], table["evictions"].astype(str).tolist())
-    latency = table["latency_ms"]
-    add("latency", latency, [f"{ms:.2f} ms" for ms in latency])
+    columns["evictions ↓"] = _words(table["evictions"], "d")
+    columns["latency ↓"] = [f"{ms:.2f} ms" for ms in table["latency_ms"]]
     with st.container(key="whole-run"):
         show_grid(columns, "Figures of the whole run")
     show_glossary(shown, (lane.run.trace.policy for lane in lanes))
     st.caption(
         plain(
-            f"↑ higher is better, ↓ lower is better. {FIRST} first, {TIED} tied for first, "
-            f"{SAME} equal in every run; the marks hold for this dialog only. Late: "
+            "↑ higher is better, ↓ lower is better; all are of this dialog only. Late: "
             f"mean of the last {LATE_TURNS} turns. Turns to adapt: from the first change of topic "
             f"until {percent(ADAPTED)} of the cache is about the new topic; > n: not within the n "
             "turns. Latency: the median turn of this single run, so it varies; the benchmark "
@@ -224,24 +212,3 @@ def _course(run: Run, metric: Metric) -> list[float]:
     """Return a metric of every turn, for a fork including those before it."""
     before = [] if run.trunk is None else _course(run.trunk, metric)[: run.trace.first_turn]
     return [*before, *metric.measure(run.trace, run.dialogs)[0].tolist()]
-
-
-def marked(values: pd.Series[float], words: Sequence[str], highest: bool) -> list[str]:
-    """Mark the first of a column; equal text counts as a tie.
-
-    Examples
-    --------
-    >>> marked(pd.Series([0.5, 0.9, 0.1]), ["0.5", "0.9", "0.1"], highest=True)
-    ['0.5', '0.9 ★', '0.1']
-    >>> marked(pd.Series([2.0, 2.0, 7.0]), ["2", "2", "> 7"], highest=False)
-    ['2 ☆', '2 ☆', '> 7']
-    >>> marked(pd.Series([8.0, 8.0]), ["8", "8"], highest=True)
-    ['8 =', '8 =']
-    """
-    if len(words) < 2 or values.isna().any():
-        return list(words)
-    if len(set(words)) == 1:
-        return [f"{word} {SAME}" for word in words]
-    first = words[values.tolist().index(values.max() if highest else values.min())]
-    mark = FIRST if words.count(first) == 1 else TIED
-    return [f"{word} {mark}" if word == first else word for word in words]

@@ -80,10 +80,8 @@ def _begin(page: str, origin: Lane, policy: Policy, budget: int, entry: str) -> 
     """Fork after the current turn, and step to the first turn in which the two caches differ."""
     selected = held(page, ENTRY)
     if entry != "leave" and selected is None:
-        st.session_state[f"{page}/fork-problem"] = (
-            f"There is no entry to {ENTRY_CHANGES[entry]}: click one in any lane first."
-        )
-        st.rerun()
+        problems(f"There is no entry to {ENTRY_CHANGES[entry]}: click one in any lane first.")
+        return
     pinned, dropped = (selected if entry == verb else None for verb in ("pin", "drop"))
     fork = Fork(held(page, TURN), policy, budget, pinned, dropped)
     parted = None
@@ -97,7 +95,6 @@ def _begin(page: str, origin: Lane, policy: Policy, budget: int, entry: str) -> 
 
 def with_fork(page: str, lanes: tuple[Lane, ...]) -> tuple[Lane, ...]:
     """Describe the fork, if any, and return the lanes with it as the last."""
-    problems(st.session_state.pop(f"{page}/fork-problem", ""))
     name, turn, to, *changed = (held(page, field) for field in FORKED)
     if not name:
         return lanes

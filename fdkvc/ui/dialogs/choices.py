@@ -93,9 +93,7 @@ HEADS = replace(WAYS, default="kv")
 HEAD = Field("Head", name="head", default=0, low=0, high=MAX_SHOWN_HEADS - 1)
 BUDGET = replace(BUDGET_HERE, default=48, high=MAX_SHOWN_BUDGET, follows=False)
 POLICIES = replace(LANES, choices=EVERY, default=("fifo", "h2o", "fd-kvc"))
-WHOSE = Field(
-    "Show", "The policy whose cache is shown below.", name="look", default="", read=read_lane
-)
+WHOSE = Field("Show", name="look", default="", read=read_lane)
 VIEW = Field(
     "View",
     name="view",
@@ -109,14 +107,9 @@ COMPARED = Field(
     default=JUDGED,
     choices={**{name: read_policy(name).title for name in JUDGED}, **EVERY},
 )
-LARGER = Field(
-    "Larger budgets",
-    "How many budgets a verdict tries beyond half of the text.",
-    name="larger",
-    default=0,
-    low=0,
-    high=len(OFFERED),
-)
+LARGER = Field("Larger budgets", name="larger", default=0, low=0, high=len(OFFERED))
+"""How many budgets a verdict tries beyond half of the text."""
+
 PLACED = (
     *(DIALOG, TOPICS, SCHEDULE, VECTORS, LAYERS, KV_HEAD, HEAD, HEADS, LARGER),
     *(replace(field, follows=False) for field in LOOK),
@@ -132,8 +125,7 @@ FIELDS = (
 
 def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     """Apply a link to the page; return a sentence for each part that is not allowed."""
-    kept = {name: text for name, text in link.items() if name != "section"}  # before 1.2
-    wrong = fields.adopt_link(page, FIELDS, kept)
+    wrong = fields.adopt_link(page, FIELDS, link)
     if link:
         st.session_state[f"{page}/fitted"] = ""
     open_as_linked(page, link)
@@ -377,6 +369,6 @@ def choose_view(page: str) -> str:
 def choose_look(page: str, lanes: Sequence[Lane]) -> Lane:
     """Choose the policy whose cache is shown; by default, the last."""
     labels = {lane.name: f"Show {lane.label}" for lane in lanes}
-    whose = replace(WHOSE, help="", default=lanes[-1].name, choices=labels)
+    whose = replace(WHOSE, default=lanes[-1].name, choices=labels)
     name = fields.choice(page, whose, label_visibility="collapsed", width="content")
     return next(lane for lane in lanes if lane.name == name)

@@ -23,10 +23,10 @@ DEMANDS = {"call": "service call", "state": "dialogue state"}
 
 def show_transcript(
     page: str, recording: Recording, lanes: Sequence[Lane], lane: Lane, write: Callable[[], None]
-) -> Callable[[], None]:
-    """Show the transcript on the stage; return the fragment to call after the page is drawn.
+) -> None:
+    """Show the transcript on the stage, its words underlined for `lane` at first.
 
-    Words are underlined for `lane` at first; `write` writes the address after the stage has moved.
+    `write` writes the address after the stage has moved.
     """
     text = _text(recording, tuple(lane.run for lane in lanes), lanes.index(lane))
     show_lanes(page, lanes, text)
@@ -36,7 +36,7 @@ def show_transcript(
         follow_lanes(page, lanes, text)
         write()
 
-    return following
+    following()
 
 
 def show_source(recording: Recording) -> None:

@@ -133,7 +133,7 @@ def adopt_link(page: str, fields: Sequence[Field], link: Mapping[str, str]) -> l
                 hold(page, field, brought[field.name])
         return []
     st.session_state[_LOOKED_AT] = page
-    names = {field.name for field in fields}
+    names = {"section", *(field.name for field in fields)}  # which every page had before 1.2
     return adopt(page, fields, link) + [
         f"This link has an error: it has an unknown parameter {name!r}."
         for name in link
@@ -164,15 +164,16 @@ def shared(page: str) -> Mapping[str, Any]:
 
 def write_link(page: str, fields: Sequence[Field]) -> None:
     """Write every value into the page's address; Back restores the previous choice."""
-    link_writer(page, fields, ())()
+    link_writer(page, fields)()
 
 
-def link_writer(page: str, fields: Sequence[Field], moving: Sequence[Field]) -> Callable[[], None]:
-    """Return a function that writes the address: all fields first, then only the moving ones.
+def link_writer(page: str, fields: Sequence[Field]) -> Callable[[], None]:
+    """Return a function that writes the address: all fields first, then those of navigation.
 
     For a fragment, which changes those only: the browser may request its run with widget values
     from before the page's own run, and those must not be written.
     """
+    moving = [field for field in fields if not field.chosen]
     values: dict[str, Any] = {}
 
     def write() -> None:

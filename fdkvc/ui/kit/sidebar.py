@@ -9,7 +9,6 @@ from typing import Any
 
 import streamlit as st
 
-from fdkvc.dialogs import DialogBatch
 from fdkvc.limits import MAX_SCHEDULE_TURNS
 from fdkvc.parameters import BUDGET, SEED, Field, check_most, fields_of
 from fdkvc.policies import (
@@ -274,11 +273,3 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     """Apply a link to the step page; return a sentence for each error."""
     link = with_numbers_apart(link)
     return fields.adopt_link(page, view_fields(page, link), link)
-
-
-def keep_to_dialog(page: str, dialogs: DialogBatch, link: Mapping[str, str]) -> list[str]:
-    """Keep turn and entry within this dialog; return a sentence if a link requested others."""
-    last, where = dialogs.turns - 1, " in this dialog"
-    entry = replace(ENTRY, high=int(dialogs.bounds[0, -1]) - 1)
-    wrong = fields.keep_to(page, replace(TURN, high=last), link, last, where)
-    return wrong + fields.keep_to(page, entry, link, None, where)

@@ -1,6 +1,7 @@
 """Where a stage opens, how its page follows it, how it is saved, and several runs on one stage."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import streamlit as st
@@ -14,7 +15,8 @@ from fdkvc.stage.payload import DialogText, LaneHead
 from fdkvc.stage.run import Run
 from fdkvc.ui.kit.address import scroll_to
 from fdkvc.ui.kit.downloads import offer_file
-from fdkvc.ui.kit.fields import held, hold, is_new, key_of
+from fdkvc.ui.kit.fields import held, hold, is_new, keep_to, key_of
+from fdkvc.ui.kit.frame import Page
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.sidebar import ENTRY, HUES, ORDER, TURN
 from fdkvc.ui.stage.component import draw, lanes_payload, last_message, listen, name_of_all
@@ -24,25 +26,31 @@ SCENE_FILE = "scene.html"
 
 
 def open_on(
-    page: str,
-    link: Mapping[str, str],
+    shown: Page,
+    dialogs: DialogBatch,
     moment: Callable[[], tuple[int, int | None]],
     dialog: Hashable = None,
 ) -> None:
-    """Open on a moment, unless a link or an earlier visit sets the turn.
+    """Open on a moment, unless a link or an earlier visit sets a turn of these dialogs.
 
     `moment` returns a turn and an entry. A new `dialog` opens on its own moment.
     """
+    page, link = shown.name, shown.link
     if st.session_state.pop(f"{page}/arrived", False):
         scroll_to(".stage", "center")
     another = is_new(f"{page}/opened", dialog)
     fresh = bool(link) or another or key_of(page, TURN) not in st.session_state
-    if not fresh or TURN.name in link:
-        return
-    turn, token = moment()
-    hold(page, TURN, turn)
-    if ENTRY.name not in link:
-        hold(page, ENTRY, token)
+    if fresh and TURN.name not in link:
+        turn, token = moment()
+        hold(page, TURN, turn)
+        if ENTRY.name not in link:
+            hold(page, ENTRY, token)
+    last, where = dialogs.turns - 1, " in this dialog"
+    entry = replace(ENTRY, high=int(dialogs.bounds[0, -1]) - 1)
+    shown.show_problems(
+        keep_to(page, replace(TURN, high=last), link, last, where)
+        + keep_to(page, entry, link, None, where)
+    )
 
 
 def arrive(page: str, dialog: Hashable) -> None:

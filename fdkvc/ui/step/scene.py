@@ -23,13 +23,12 @@ from fdkvc.ui.step import stage
 from fdkvc.words import written_bytes
 
 
-def show(page: str, run: Run, write: Callable[[], None]) -> Callable[[], None]:
+def show(page: str, lane: Lane, write: Callable[[], None]) -> None:
     """Show a run on the stage, with charts and steps below.
 
-    `write` writes the address once the server knows the stage's turn and entry. Call the returned
-    fragment, which follows the stage, after the page is drawn.
+    `write` writes the address once the server knows the stage's turn and entry.
     """
-    above = st.container(key="turn-figures").empty()
+    run, above = lane.run, st.container(key="turn-figures").empty()
     stage.show(page, run)
     st.fragment(stage.answer)(page, run)
     below = st.container()
@@ -40,22 +39,13 @@ def show(page: str, run: Run, write: Callable[[], None]) -> Callable[[], None]:
     def following() -> None:
         turn = stage.follow(page, run)
         above.html(figures(run, turn))
-        show_lines(page, _alone(run), turn)
+        show_lines(page, (lane,), turn)
         for place, description in zip(steps, _descriptions(run)[turn], strict=True):
             place.html(description)
         write()
 
-    def follow() -> None:
-        with below:
-            following()
-
-    return follow
-
-
-@cached
-def _alone(run: Run) -> tuple[Lane]:
-    policy = run.trace.policy
-    return (Lane(policy.name, policy.title, policy.name, run),)
+    with below:
+        following()
 
 
 def figures(run: Run, turn: int) -> str:
