@@ -224,19 +224,6 @@ def why_table(chat: Chat, name: str, word: Word, selection: HeadSelection) -> pd
     return table.astype({"first_evicted_in": "Int64", "last_evicted_in": "Int64"})
 
 
-def first_evicted(chat: Chat, name: str, first: int, end: int, before: int) -> tuple[int, int, int]:
-    """Return the KV head that first evicted one of some tokens, the token, and the turn.
-
-    At least one of them was evicted before passage `before`. Heads are counted through all layers;
-    the first of several is returned.
-    """
-    gone = chat.caches[name].evicted_in[:, :, first:end]
-    gone = gone.reshape(-1, end - first)
-    when = np.where((gone >= 0) & (gone < before), gone, before)
-    head, token = np.unravel_index(when.argmin(), when.shape)
-    return int(head), first + int(token), turns_of(chat.passages[name])[when[head, token]]
-
-
 # ------------------------------------------------------------------------------- restore
 
 

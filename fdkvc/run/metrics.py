@@ -160,8 +160,6 @@ class Metric:
     whole: bool = False
     """Whether a dialog's number is the mean of all turns, not of the late ones."""
     lower_is_better: bool = False
-    cost: bool = False
-    """Whether it measures cost, not quality."""
 
     @property
     def name(self) -> str:
@@ -241,7 +239,7 @@ def _alignment(space: str, label: str, optional: bool) -> Metric:
     )
 
 
-_cost = partial(Metric, optional=True, whole=True, lower_is_better=True, cost=True)
+_cost = partial(Metric, optional=True, whole=True, lower_is_better=True)
 _of_evidence = partial(Metric, needs="evidence", whole=True)
 
 
@@ -369,7 +367,6 @@ METRICS: Mapping[str, Metric] = {
             unit="",
             digits=2,
             lower_is_better=True,
-            cost=True,
         ),
         _right(
             "values_right",

@@ -10,7 +10,6 @@ from html import escape
 from pathlib import Path
 from threading import Thread
 from typing import Any
-from urllib.parse import parse_qsl
 
 import pandas as pd
 import pytest
@@ -29,7 +28,7 @@ from fdkvc.ui.answers.conversation import FULL, Answered, answer_of
 from fdkvc.ui.answers.measured import damage_rows
 from fdkvc.ui.kit.fields import hold
 from fdkvc.ui.kit.markdown import plain
-from tests.app_pages import check_specs, html, link_of, open_page, press, settled, specs, told
+from tests.app_pages import check_specs, html, link_of, open_page, press, settled, specs
 from tests.hostile import HOSTILE
 
 
@@ -117,22 +116,6 @@ def test_what_was_evicted_is_restored_and_the_call_is_right() -> None:
     table = next(each for each in html(app).split("\n") if "scrolls back" in each)
     assert table.count("<tr>") == 1 + 1 + 8 + 1  # names, nothing, eight spans, all together
     assert "recomputed entries" in table
-
-
-@pytest.mark.parametrize("look", ["fifo", "h2o"])
-def test_why_leads_to_where_that_head_evicted_the_word(look: str) -> None:
-    app = open_page("answers", section="why", look=look)
-    (query,) = [each.proto.query_string for each in app.get("page_link") if each.proto.query_string]
-    link = dict(parse_qsl(query))
-    there = open_page("dialogs", **link)
-
-    assert not there.error
-    assert link_of(there).items() >= link.items()
-    assert "layer 0, KV head 0, as that model reads the dialog" in html(there)
-    (view,) = [each for each in told(there) if each.get("what") == "view"]
-    assert (str(view["turn"]), str(view["entry"])) == (link["turn"], link["entry"])
-    assert view["sentences"][0].startswith(f"Token {link['entry']} ")
-    assert f"was evicted in turn {link['turn']} by the budget" in view["sentences"][0]
 
 
 def test_the_folder_of_a_live_run_is_opened(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def test_more_policies_than_there_is_room_for_are_refused_in_a_sentence() -> Non
 
 
 def test_the_figures_are_of_the_whole_run() -> None:
-    app = open_page("compare", scenario="shift", policies="fifo,sink,h2o")
+    app = open_page("compare", scenario="shift", policies="fifo,sink,h2o", metrics="memory,reads")
 
     (table,) = [text for text in shown(app).split("<div") if "late retention" in text]
     rows = [row.split("</td>") for row in table.split("<tr>")[2:]]

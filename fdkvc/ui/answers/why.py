@@ -12,14 +12,11 @@ from fdkvc.corpora.model_text import WRITERS
 from fdkvc.explain import answer_causes as causes
 from fdkvc.ui.answers import choices
 from fdkvc.ui.answers.conversation import FULL, Answered, answer_words
-from fdkvc.ui.dialogs.choices import TOOLS
-from fdkvc.ui.dialogs.files import SHIPPED, shipped_file
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held
 from fdkvc.ui.kit.frame import show_grid
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import Markdown, plain
-from fdkvc.ui.kit.models import MODEL
 from fdkvc.words import percent
 
 GONE_WORDS = 8
@@ -73,7 +70,6 @@ def show_why(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     gone = table[table.evicted > 0].nlargest(GONE_WORDS, "all_there")
     if len(gone):
         show_grid(_gone(gone), "Evicted words that would have received attention")
-    _link(page, answered, name, word, gone)
     return {"why.csv": table}
 
 
@@ -196,40 +192,3 @@ def _word_html(row: Mapping[Hashable, Any], top: float) -> str:
     tag = "s" if gone else "mark"
     partly = ' class="partly"' if 0 < gone < row["heads"] else ""
     return f'<{tag}{partly} style="--share:{share:.2f}" title="{escape(title)}">{text}</{tag}>'
-
-
-def _link(page: str, answered: Answered, name: str, word: causes.Word, gone: pd.DataFrame) -> None:
-    """Link to the eviction of the most important word on the Dialogs page."""
-    conversation = answered.conversation
-    keys = [key for key in SHIPPED if conversation.file.startswith(shipped_file(key).digest)]
-    if name == FULL or not keys or gone.empty:
-        return
-    dialogs = [dialog.name for dialog in shipped_file(keys[0]).transcripts]
-    shape = answered.chat.model.decoder.shape
-    first, end = map(int, gone.iloc[0][["first", "end"]])
-    kv_head, token, turn = causes.first_evicted(answered.chat, name, first, end, word.passage)
-    layer, head = divmod(kv_head, shape.kv_heads)
-    st.page_link(
-        "pages/dialogs.py",
-        label=plain(f"Step through turn {turn}, in layer {layer}, KV head {head}"),
-        icon=":material/step_over:",
-        query_params={
-            "file": keys[0],
-            "dialog": str(dialogs.index(conversation.dialog)),
-            "tools": held(page, TOOLS),
-            "vectors": conversation.model,
-            "layers": "all" if conversation.model == MODEL.default else str(layer),
-            "kv": str(kv_head),
-            "heads": "together",
-            "policies": name.replace(" ", ":"),
-            "budget": str(conversation.budget),
-            "turn": str(turn),
-            "entry": str(token),
-            "view": "cache",
-        },
-    )
-    st.caption(
-        "On that page the policy sees keys and queries that this model computes from the whole "
-        "text, and evicts once per turn. Here every head computes from its own cache and also "
-        "evicts after a call, so entries near the cutoff may differ."
-    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from statistics import fmean
 
 import pandas as pd
 import streamlit as st
@@ -13,8 +12,7 @@ from fdkvc.explain.narrate import return_sentence
 from fdkvc.explain.tables import all_entries, figures_table, first_difference
 from fdkvc.files.export import csv_text
 from fdkvc.parameters import Field
-from fdkvc.run.metrics import ADAPTED, LATE_TURNS, Metric, default_metrics, metric_named, metrics_of
-from fdkvc.stage.run import Run
+from fdkvc.run.metrics import ADAPTED, LATE_TURNS, default_metrics, metric_named
 from fdkvc.ui.compare.what_if import FORKED
 from fdkvc.ui.kit import downloads, fields
 from fdkvc.ui.kit.fields import held
@@ -34,9 +32,6 @@ from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.sidebar import DIALOG, LOOK, MORE_METRICS
 from fdkvc.ui.stage.follow import beside, follow_lanes, save_scene, show_lanes, shown, stage_view
 from fdkvc.words import count, listed, percent
-
-COSTS = tuple(key for key, metric in metrics_of().items() if metric.cost)
-"""Metrics of cost, which are always shown: memory and reads."""
 
 FILE = "comparison.csv"
 FIELDS: tuple[Field, ...] = (*DIALOG, POLICIES, *LOOK, MORE_METRICS, *PAIR, *FORKED)
@@ -161,12 +156,11 @@ def show_downloads(page: str, lanes: tuple[Lane, ...], *, uploaded: bool = False
         if lanes[0].run.long:
             st.caption(plain(lanes[0].run.long_note(FILE)))
         else:
-            runs = {lane.words: lane.run for lane in lanes}
-            downloads.download_files(page, lambda: {FILE: _entries(runs)}, [FILE])
+            downloads.download_files(page, lambda: {FILE: _entries(lanes)}, [FILE])
 
 
-def _entries(runs: Mapping[str, Run]) -> str:
-    return csv_text(all_entries({words: run.entries for words, run in runs.items()}))
+def _entries(lanes: Sequence[Lane]) -> str:
+    return csv_text(all_entries({lane.words: lane.run.entries for lane in lanes}))
 
 
 # ------------------------------------------------------------------------------- whole runs
@@ -177,16 +171,10 @@ def show_figures(lanes: Sequence[Lane]) -> None:
     st.header("The whole run in figures", anchor=False)
     first, more = lanes[0].run, lanes[0].run.more
     table = figures_table({lane.label: lane.run.turns for lane in lanes}, first.dialogs, more)
-    columns = {"run": table["policy"].tolist()}
-
-    shown = dict.fromkeys((*default_metrics(), *more, *COSTS))
-    for metric in map(metric_named, shown):
-        if metric.name in table:
-            values = table[metric.name].tolist()
-        else:
-            values = [fmean(_course(lane.run, metric)) for lane in lanes]
+    columns, metrics = {"run": table["policy"].tolist()}, (*default_metrics(), *more)
+    for metric in map(metric_named, metrics):
         heading = f"{metric.title.lower()} {'↓' if metric.lower_is_better else '↑'}"
-        columns[heading] = [*map(metric.with_unit, values)]
+        columns[heading] = [*map(metric.with_unit, table[metric.name])]
     columns["turns to adapt ↓"] = [
         "–" if pd.isna(turns) else f"{'> ' if never else ''}{turns:.0f}"
         for turns, never in zip(table["adaptation"], table["never"], strict=True)
@@ -195,7 +183,7 @@ def show_figures(lanes: Sequence[Lane]) -> None:
     columns["latency ↓"] = [f"{ms:.2f} ms" for ms in table["latency_ms"]]
     with st.container(key="whole-run"):
         show_grid(columns, "Figures of the whole run")
-    show_glossary(shown, (lane.run.trace.policy for lane in lanes))
+    show_glossary(metrics, (lane.run.trace.policy for lane in lanes))
     st.caption(
         plain(
             "↑ higher is better, ↓ lower is better; all are of this dialog only. Late: "
@@ -206,9 +194,3 @@ def show_figures(lanes: Sequence[Lane]) -> None:
             + (" A fork's figures include the turns before it." if lanes[-1].name == FORK else "")
         )
     )
-
-
-def _course(run: Run, metric: Metric) -> list[float]:
-    """Return a metric of every turn, for a fork including those before it."""
-    before = [] if run.trunk is None else _course(run.trunk, metric)[: run.trace.first_turn]
-    return [*before, *metric.measure(run.trace, run.dialogs)[0].tolist()]
