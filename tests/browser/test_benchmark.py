@@ -67,7 +67,7 @@ def look_at_every_section(page: Page) -> None:
     claim.locator("summary").click()
     expect(claim.get_by_role("img")).to_have_attribute("aria-label", re.compile("0.7 or 0.85"))
     for name, shown in (
-        ("Alignment", "FD-KVC does not lead the composite"),
+        ("Alignment", "The published differences are indistinguishable from zero"),
         ("Compare two", "FD-KVC − H2O, paired by dialog"),
         ("Time and memory", "Bytes of a cache of 56 entries"),
         ("Figures", "Alignment turn by turn (Figure 1)"),

@@ -69,7 +69,7 @@ def show_alignment(page: str, study: Study) -> None:
     show_grid(grid, "Differences in late alignment")
 
     st.header("What follows", anchor=False)
-    st.markdown(plain(conclusion(table, differences)))
+    st.markdown(plain(conclusion(differences)))
 
 
 def _levels_in_words(table: pd.DataFrame) -> None:
@@ -90,7 +90,7 @@ def _levels_in_words(table: pd.DataFrame) -> None:
     )
 
 
-def conclusion(table: pd.DataFrame, differences: pd.DataFrame) -> Markdown:
+def conclusion(differences: pd.DataFrame) -> Markdown:
     """Return the conclusion, with the numbers of this run."""
     measured = differences[differences.projection == "value"].set_index("scenario")
     published = differences[differences.projection == PUBLISHED]
