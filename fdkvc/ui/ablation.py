@@ -183,9 +183,8 @@ def _link(sweep: Sweep) -> Mapping[str, str]:
 
 
 def _described(sweep: Sweep) -> str:
-    labels = first_of(sweep.policy).labels
     return (
-        f"{' and '.join(labels[name].lower() for name in sweep.parameters)} of "
+        f"{' and '.join(_parameter_label(sweep, name).lower() for name in sweep.parameters)} of "
         f"{read_policy(sweep.policy).title} on {sweep.scenario.label}, "
         f"{count(sweep.dialogs, 'dialog')}, seed {sweep.seed}, budget {sweep.budget}"
     )
@@ -219,18 +218,18 @@ def show(page: str, place: DeltaGenerator) -> None:
     if shown is None:
         return
     run = shown.result
-    sweep, table = run.settings, run.table
+    sweep = run.settings
     papers = [run] if shown.job else [run, *(other for other in kind.shipped if other is not run)]
     answer.markdown(plain(effects_sentence(papers)))
     st.header("Each metric over the sweep", anchor=False)
     what = "Lines and bands" if len(sweep.axes) == 1 else "Figures"
     st.markdown(plain(f"{what}: mean and 95 % interval over the dialogs."))
-    _panels(page, "sweep", sweep, table)
+    _panels(page, "sweep", run)
     for other in papers[1:]:
         (name,) = other.settings.parameters
         label = _parameter_label(other.settings, name)
         st.header(plain(f"The paper's other sweep: {label}"), anchor=False)
-        _panels(page, f"other-{name}", other.settings, other.table)
+        _panels(page, f"other-{name}", other)
     if shown.job is None:
         peaks = [claim(f"peak-{parameter}") for parameter in ABLATIONS]
         judged = judged_claims(papers_run().study, peaks)
@@ -258,8 +257,8 @@ def effects_sentence(runs: Sequence[SweepRun]) -> str:
     return f"{head} {first}.{''.join(more)}"
 
 
-def _panels(page: str, kind: str, sweep: Sweep, table: pd.DataFrame) -> None:
-    swept = table[table.swept]
+def _panels(page: str, kind: str, run: SweepRun) -> None:
+    sweep, swept = run.settings, run.table[run.table.swept]
     with side_by_side(kind) if len(sweep.axes) == 1 else st.container():
         for metric, rows in swept.groupby("metric", sort=False):
             with panel(f"{kind}-{metric}"):

@@ -84,7 +84,6 @@ def show(shown: Page) -> None:
     if run is None:
         write()
         return
-    st.fragment(stage.answer)(page, run)
 
     @st.fragment
     def follow() -> None:

@@ -18,11 +18,11 @@ from fdkvc.limits import (
     MAX_WRITTEN_TOKENS,
 )
 from fdkvc.lm.chat import Chat, ChatText, is_looping
-from fdkvc.lm.language_model import LanguageModel
+from fdkvc.lm.language_model import LanguageModel, shared_language_model
 from fdkvc.lm.text_cache import TextCache
 from fdkvc.policies import Policy
 from fdkvc.ui.kit.lru import ByteLRU, cached
-from fdkvc.ui.kit.models import language_model
+from fdkvc.ui.kit.models import MODELS
 
 FULL = "all"
 """The name of the cache that evicts nothing; the others have their policy's name."""
@@ -54,7 +54,7 @@ class Conversation:
     @property
     def language_model(self) -> LanguageModel:
         """The model."""
-        return language_model(self.model)
+        return shared_language_model(MODELS[self.model])
 
     @property
     def titles(self) -> Mapping[str, str]:

@@ -48,10 +48,7 @@ class Replayed(ReplayRun):
     def recording(self, dialog: int) -> Recording:
         """Return one of the file's dialogs that ran."""
         ran = self.recordings
-        if isinstance(ran, ReadRecordings):
-            read: Recording = ran[ran.places.index(dialog)]
-            return read
-        return self.file.recording(dialog)
+        return ran[ran.places.index(dialog) if isinstance(ran, ReadRecordings) else dialog]
 
 
 def measured_recordings(file: DialogFile) -> Sequence[Recording]:

@@ -240,9 +240,8 @@ def go_to(page: str, done: Replayed, row: Mapping[Any, Any]) -> None:
     model, layers = done.model or (LETTERS, LAYERS.default)
     values: list[tuple[Field, Any]] = [(VECTORS, model), (LAYERS, layers)]
     values += [(choices.DIALOG, dialog), (choices.POLICIES, policies)]
-    values += [(choices.WHOSE, row["policy"]), (TURN, int(row["turn"])), (ENTRY, token)]
-    if row["budget"] <= choices.BUDGET.high:
-        values.append((choices.BUDGET, int(row["budget"])))
+    values += [(choices.WHOSE, row["policy"]), (choices.BUDGET, int(row["budget"]))]
+    values += [(TURN, int(row["turn"])), (ENTRY, token)]
     arrive(page, choices.which_dialog(page, dialog, model))
     fields.hold_and_rerun(page, values)
 

@@ -29,12 +29,7 @@ MODEL = Field(
 )
 
 
-def language_model(name: str = MODEL.default) -> LanguageModel:
-    """Return a model, which is loaded on first use. Raises a ValueError if it cannot be."""
-    return shared_language_model(MODELS[name])
-
-
-def load_model(name: str, otherwise: Callable[[], None] | None = None) -> LanguageModel:
+def load_model(name: str, otherwise: Callable[[], None]) -> LanguageModel:
     """Load a model with a progress bar on the page, which ends if it cannot be loaded.
 
     `otherwise` then shows something else below the reason.
@@ -47,8 +42,7 @@ def load_model(name: str, otherwise: Callable[[], None] | None = None) -> Langua
     except ValueError as error:
         bar.empty()
         problems(sentence(str(error)))
-        if otherwise is not None:
-            otherwise()
+        otherwise()
         st.stop()
     bar.empty()
     return model

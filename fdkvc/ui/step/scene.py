@@ -30,7 +30,6 @@ def show(page: str, lane: Lane, write: Callable[[], None]) -> None:
     """
     run, above = lane.run, st.container(key="turn-figures").empty()
     stage.show(page, run)
-    st.fragment(stage.answer)(page, run)
     below = st.container()
     show_glossary((*default_metrics(), *run.more), [run.trace.policy])
     steps = algorithm(run)

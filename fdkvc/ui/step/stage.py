@@ -20,6 +20,7 @@ from fdkvc.words import percent
 def show(page: str, run: Run, shows: str = "") -> None:
     """Show the run as the stage, which steps through it in the browser, or some of its panels."""
     draw(page, payload(run, shows))
+    st.fragment(_answer)(page, run)
 
 
 def follow(page: str, run: Run) -> int:
@@ -38,7 +39,7 @@ def _searches() -> Jobs:
     return Jobs(running=1)
 
 
-def answer(page: str, run: Run) -> None:
+def _answer(page: str, run: Run) -> None:
     """Send the stage the changes that would have reversed the decision on its entry.
 
     The search runs in the background, and the stage polls until it is done.
@@ -55,7 +56,7 @@ def answer(page: str, run: Run) -> None:
 def _search(page: str, run: Run, turn: int, token: int) -> Mapping[str, Any]:
     """Return what was found, or start the search and cancel the session's one before it."""
     if not run.dialog.alone:
-        return _answer("Only searched for a head that decides by itself.")
+        return _result("Only searched for a head that decides by itself.")
     trace, dialogs = run.trace, run.dialogs
 
     def work(on_progress: Report, cancelled: threading.Event) -> list[Change] | None:
@@ -65,11 +66,11 @@ def _search(page: str, run: Run, turn: int, token: int) -> Mapping[str, Any]:
     question = name_of(run), turn, token
     job = session_job(f"{page}/stage-search", _searches(), work, question)
     if job.result is not None:
-        return _answer(_verdict(job.result), job.result)
-    return _answer(job.problem) if job.problem else {"done": False}
+        return _result(_verdict(job.result), job.result)
+    return _result(job.problem) if job.problem else {"done": False}
 
 
-def _answer(words: str, changes: Sequence[Change] = ()) -> Mapping[str, Any]:
+def _result(words: str, changes: Sequence[Change] = ()) -> Mapping[str, Any]:
     return {
         "done": True,
         "words": words,
