@@ -45,7 +45,7 @@ def ran() -> AppTest:
     """Return the benchmark page after a run of few dialogs, the first of this process."""
     shared_jobs.clear()
     app = open_page("benchmark", dialogs=3)
-    assert any("These settings have no results yet" in info.value for info in app.info)
+    assert any("There are no results of these settings" in info.value for info in app.info)
     return run_until(press(app, "Run"), f"{SHOWN}3 dialogs")
 
 

@@ -82,8 +82,8 @@ def open_run(kind: Kind, place: DeltaGenerator) -> Past | None:
         above = st.container()
         settings = kind.choose(page)
         with above:
-            run_panel(page, "Run", partial(kind.measure, settings), settings, [*_shipped(kind)])
-    every = available_runs(kind)
+            run_panel(page, "Run", partial(kind.measure, settings), settings)
+    every = _available_runs(kind)
     shown = every.get(st.session_state.get(shown_key(page), ""))
     if shown is None or shown.settings != settings:
         for past in every.values():
@@ -96,7 +96,7 @@ def open_run(kind: Kind, place: DeltaGenerator) -> Past | None:
             _list(kind, every, shown)
     if shown is None:
         st.info(
-            "These settings have no results yet: press Run to measure them.",
+            "There are no results of these settings: press Run to measure them.",
             icon=":material/play_arrow:",
         )
         return None
@@ -107,16 +107,13 @@ def open_run(kind: Kind, place: DeltaGenerator) -> Past | None:
     return shown
 
 
-def available_runs(kind: Kind) -> dict[str, Past]:
+def _available_runs(kind: Kind) -> dict[str, Past]:
     """Return every run with a result by name: those that are shipped, then oldest first."""
     # One that ends while the page is drawn is shown, and listed, when it is drawn again.
     running = st.session_state.get(job_key(kind.page))
     ended = (job for job in shared_jobs().results(kind.settings_type) if job.name != running)
-    return {**_shipped(kind), **{job.name: Past(job.name, job.result, job) for job in ended}}
-
-
-def _shipped(kind: Kind) -> dict[str, Past]:
     runs = [Past(f"shipped {kind.describe(run.settings)}", run) for run in kind.shipped]
+    runs += [Past(job.name, job.result, job) for job in ended]
     return {past.name: past for past in runs}
 
 

@@ -1,7 +1,7 @@
 """Run, progress and Cancel: what a page shows of its background run."""
 
 import math
-from collections.abc import Container, Hashable
+from collections.abc import Hashable
 
 import streamlit as st
 
@@ -28,13 +28,10 @@ def shown_key(page: str) -> str:
     return f"{page}/shown"
 
 
-def run_panel(
-    page: str, name: str, work: Work, content: Hashable = None, shipped: Container[str] = ()
-) -> None:
+def run_panel(page: str, name: str, work: Work, content: Hashable = None) -> None:
     """Show the button that runs, the progress and Cancel.
 
-    Each page has one run, which is found again when the user comes back. A page may also show runs
-    that are `shipped`, by name.
+    Each page has one run, which is found again when the user comes back.
     """
     jobs = shared_jobs()
     job = jobs.find(st.session_state.get(job_key(page)))
@@ -58,12 +55,6 @@ def run_panel(
             st.session_state[shown_key(page)] = st.session_state.pop(job_key(page))
         elif job.cancelled.is_set():
             st.info("Cancelled before it started.", icon=":material/cancel:")
-    shown = st.session_state.get(shown_key(page))
-    if shown and jobs.find(shown) is None and shown not in shipped:
-        st.info(
-            "The last results were dropped to free memory: run again.", icon=":material/history:"
-        )
-        del st.session_state[shown_key(page)]
 
 
 def session_job(key: str, jobs: Jobs, work: Work, content: Hashable) -> Job:
