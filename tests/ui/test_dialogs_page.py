@@ -455,7 +455,7 @@ def test_a_head_is_shown_alone_or_with_what_all_decide(mode: str) -> None:
 
 
 def test_too_many_heads_together_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choices, "MAX_JOINT_ENTRIES", 100)
+    monkeypatch.setattr(files, "MAX_JOINT_ENTRIES", 100)
     file = read_dialog_file(several_heads(2), "trace.npz")
     app = open_dialogs(file, heads="together")
 

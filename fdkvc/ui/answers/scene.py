@@ -156,22 +156,21 @@ def _show_edit(page: str, messages: Sequence[str], left: int) -> None:
 
 def headline(answered: Answered) -> str:
     """Say in one sentence which caches made the expected call."""
-    titles = answered.conversation.titles
+    titles = {**answered.conversation.titles, FULL: "the full cache"}
     if answered.looped(FULL):
         return "The reference failed here: the full cache repeats itself"
     if not answered.expected_calls:
         texts = {name: [text for _, text in answered.passages(name)] for name in titles}
-        full, *others = texts.values()
-        if all(text == full for text in others):
+        full = texts.pop(FULL)
+        same = [titles[name] for name, text in texts.items() if text == full]
+        if len(same) == len(texts):
             return "Every policy gives the full cache's answer"
-        same = [titles[name] for name, text in texts.items() if text == full and name != FULL]
         if same:
             return f"Same answer as the full cache: {listed(same)}; the others differ"
         return "No policy gives the full cache's answer"
     method = answered.expected_calls[0].split(" ")[0]
-    named = {**titles, FULL: "the full cache"}
-    right = [words for name, words in named.items() if answered.right(name)]
-    wrong = [words for words in named.values() if words not in right]
+    right = [words for name, words in titles.items() if answered.right(name)]
+    wrong = [words for words in titles.values() if words not in right]
     if answered.reference_failed:
         others_right = f", and right with {listed(right)}" if right else ""
         return f"The reference failed here: {method} is wrong with the full cache{others_right}"

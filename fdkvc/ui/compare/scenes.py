@@ -49,10 +49,7 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
 
 
 def show(page: str, lanes: tuple[Lane, ...], write: Callable[[], None]) -> None:
-    """Show the runs as lanes of one stage, with charts and tables below.
-
-    `write` writes the address once the server knows the stage's turn and entry.
-    """
+    """Show the runs as lanes of one stage, with figures below; `write` writes the address."""
     first = lanes[0].run
     answer = return_sentence([(lane.label, lane.run.trace_of) for lane in lanes], first.titled)
     st.container(key="page-answer").markdown(plain(answer))

@@ -119,8 +119,9 @@ def with_fork(page: str, lanes: tuple[Lane, ...]) -> tuple[Lane, ...]:
             f"arrived in turn {turn}."
         )
     outcome = "stay the same to the end" if parted is None else f"first diverge in turn {parted}"
-    head = Markdown(":material/alt_route: **{}, continued after turn {}** with {}.{} {}")
-    outcome = f"The two caches {outcome}."
+    head = Markdown(
+        ":material/alt_route: **{}, continued after turn {}** with {}.{} The two caches {}."
+    )
     with st.container(horizontal=True, vertical_alignment="center", key=f"{page}-fork"):
         st.markdown(plain(head.format(origin.label, turn, listed(changes), memory, outcome)))
         _offer_removal(page)

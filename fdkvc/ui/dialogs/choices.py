@@ -20,7 +20,6 @@ from fdkvc.explain.notes import not_read_notes
 from fdkvc.limits import (
     MAX_DIALOG_CHARACTERS,
     MAX_DIALOGS,
-    MAX_JOINT_ENTRIES,
     MAX_SHOWN_BUDGET,
     MAX_SHOWN_HEADS,
     MAX_UPLOAD_MEGABYTES,
@@ -166,18 +165,8 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen | None:
             problems(f"{error}.")
         return None
     head, mode = _choose_head(page, recording)
-    deciding, budget = deciders(mode, [recording]), fields.number(page, BUDGET)
-    dialogs = recording.dialogs
-    entries = deciding * dialogs.turns * (budget + dialogs.turn_tokens)
-    if deciding > 1 and entries > MAX_JOINT_ENTRIES:
-        problems(
-            f"The {deciding} heads that decide together have {entries:,} entries over all "
-            f"turns, but at most {MAX_JOINT_ENTRIES:,} are shown. Showing the head by itself; "
-            "choose a smaller budget."
-        )
-        deciding = 1
-    chosen = files.HeadChoice.of(file, recording, names, head, deciding)
-    return Chosen(file, vectors, chosen, budget)
+    chosen = files.HeadChoice.of(file, recording, names, head, deciders(mode, [recording]))
+    return Chosen(file, vectors, chosen, fields.number(page, BUDGET))
 
 
 def choose_transcript(page: str, file: files.DialogFile) -> int:

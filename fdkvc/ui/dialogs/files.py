@@ -17,6 +17,7 @@ from fdkvc.corpora.trace_file import read_trace_file
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.dialogs import DialogBatch, stack
 from fdkvc.limits import (
+    MAX_JOINT_ENTRIES,
     MAX_KEPT_UPLOAD_MEGABYTES,
     MAX_MEASURED_CHARACTERS,
     MAX_MEASURED_DIALOGS,
@@ -169,10 +170,12 @@ class HeadChoice(Spoken):
 
     def run(self, policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
         """Run a policy over the head, or over the heads that decide together."""
+        entries = dialogs.turns * (min(budget, dialogs.keys.shape[1]) + dialogs.turn_tokens)
         if self.alone:
-            entries = dialogs.turns * (min(budget, dialogs.keys.shape[1]) + dialogs.turn_tokens)
             run = simulate_long if entries > MAX_RECORDED_ENTRIES else simulate
             return run(policy, dialogs, budget)
+        what = f"The {self.deciding} heads that decide together have"
+        check_most(what, self.deciding * entries, "entries over all turns", MAX_JOINT_ENTRIES)
         first = self.head - self.head % self.deciding
         shared = _shared_run(policy, self.recording, first, self.deciding, budget)
         return shared.row(self.head - first)

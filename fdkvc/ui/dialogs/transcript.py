@@ -24,10 +24,7 @@ DEMANDS = {"call": "service call", "state": "dialogue state"}
 def show_transcript(
     page: str, recording: Recording, lanes: Sequence[Lane], lane: Lane, write: Callable[[], None]
 ) -> None:
-    """Show the transcript on the stage, its words underlined for `lane` at first.
-
-    `write` writes the address after the stage has moved.
-    """
+    """Show the transcript, first underlined for `lane`; `write` writes the address."""
     text = _text(recording, tuple(lane.run for lane in lanes), lanes.index(lane))
     show_lanes(page, lanes, text)
 

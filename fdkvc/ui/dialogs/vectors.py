@@ -214,14 +214,13 @@ def choose_vectors(
     None while the dialog is not read: `above` then has the button to read it, and the progress.
     """
     model = fields.choice(page, VECTORS, not file.traced)
-    if model in (LETTERS, AT_ONCE):
-        hold(page, LAYERS, LAYERS.default if model == LETTERS else "all")  # it is small
     if model == LETTERS:
-        hold(page, KV_HEAD, KV_HEAD.default)
+        fields.reset(page, (LAYERS, KV_HEAD))
         return None, None
     try:
         find_model(str(MODELS[model]))
         if model == AT_ONCE:
+            hold(page, LAYERS, "all")  # it is small
             vectors = Vectors(model, "all")
             read = _read_at_once(vectors, file, dialog)
         else:

@@ -159,12 +159,8 @@ def follow_lanes(page: str, lanes: Sequence[Lane], text: DialogText | None = Non
 
 def beside(lanes: Sequence[Lane]) -> list[Lane]:
     """Put a fork beside its parent."""
-    return [
-        row
-        for lane in lanes
-        if not lane.origin
-        for row in (lane, *(fork for fork in lanes if fork.origin == lane.name))
-    ]
+    names = [lane.name for lane in lanes]
+    return sorted(lanes, key=lambda lane: names.index(lane.origin or lane.name))
 
 
 def heads(rows: Sequence[Lane]) -> tuple[LaneHead, ...]:

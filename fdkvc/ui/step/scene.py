@@ -24,10 +24,7 @@ from fdkvc.words import written_bytes
 
 
 def show(page: str, lane: Lane, write: Callable[[], None]) -> None:
-    """Show a run on the stage, with charts and steps below.
-
-    `write` writes the address once the server knows the stage's turn and entry.
-    """
+    """Show a run on the stage, with charts and steps below; `write` writes the address."""
     run, above = lane.run, st.container(key="turn-figures").empty()
     stage.show(page, run)
     below = st.container()
