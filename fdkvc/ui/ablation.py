@@ -132,10 +132,9 @@ def choose_sweep(page: str) -> Sweep:
     first = fields.choice(page, first_of(policy))
     axes = [(first, _values(page, policy, first))]
     further = second_of(policy, first)
-    if len(further.choices) > 1:
-        second = fields.choice(page, further)
-        if second != NONE:
-            axes.append((second, _values(page, policy, second, "second_values")))
+    second = fields.choice(page, further, len(further.choices) > 1)
+    if second != NONE:
+        axes.append((second, _values(page, policy, second, "second_values")))
     sweep = Sweep(
         policy=policy,
         axes=tuple(axes),

@@ -81,13 +81,11 @@ def show(shown: Page) -> None:
             query_params=chapter.link,
         )
     write = fields.link_writer(page, FIELDS)
-    if run is None:
-        write()
-        return
 
     @st.fragment
     def follow() -> None:
-        stage.follow(page, run)
+        if run is not None:
+            stage.follow(page, run)
         write()
 
     follow()

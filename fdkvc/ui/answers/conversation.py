@@ -124,13 +124,12 @@ def begin(
         if found.complete and found.conversation == conversation:
             return found
         more = conversation.steps is None or found.chat.steps <= conversation.steps
-        chat = (found.chat if more else found.context).fork()
-        ANSWERS.put(conversation.key, answered := Answered(conversation, found.context, chat))
-        return answered
-    context = before.chat.fork() if before else _read_dialog(conversation, on_progress)
-    if conversation.messages:
-        _add(context, Passage("user", conversation.messages[-1], 0))
-    answered = Answered(conversation, context, context.fork())
+        context, chat = found.context, found.chat if more else found.context
+    else:
+        context = chat = before.chat.fork() if before else _read_dialog(conversation, on_progress)
+        if conversation.messages:
+            _add(context, Passage("user", conversation.messages[-1], 0))
+    answered = Answered(conversation, context, chat.fork())
     ANSWERS.put(conversation.key, answered)
     return answered
 

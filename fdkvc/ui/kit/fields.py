@@ -382,14 +382,13 @@ def several(page: str, field: Field) -> tuple[str, ...]:
     return tuple(key for key in labels if key in chosen)
 
 
-def text(page: str, field: Field, read: Callable[[str], Value], placeholder: str = "") -> Value:
+def text(page: str, field: Field, read: Callable[[str], Value]) -> Value:
     """Show a text input and return its value as `read` parses it, or the last valid one."""
     hold(page, field, held(page, field))
     typed = st.text_input(
         plain(field.label),
         key=key_of(page, field),
         help=plain(field.help),
-        placeholder=placeholder,
         persist_state="session",
     )
     return settle(page, field, typed, read)

@@ -117,10 +117,7 @@ def read_name(text: str) -> str:
 def choose_dialog(page: str) -> tuple[DialogChoice, int]:
     """Show the controls of the dialog; return it and the budget."""
     key = fields.choice(page, SCENARIO)
-    if key == OWN:
-        scenario = fields.text(page, SCHEDULE, _custom_scenario, placeholder=SCHEDULE.default)
-    else:
-        scenario = scenario_named(key)
+    scenario = fields.text(page, SCHEDULE, _custom_scenario) if key == OWN else scenario_named(key)
     seed = fields.number(page, SEED_HERE)
     st.button(
         "Another dialog",

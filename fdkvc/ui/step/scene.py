@@ -8,7 +8,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from fdkvc.charts.timeline import Line
-from fdkvc.explain.narrate import StepStory, headline, narrate
+from fdkvc.explain.narrate import StepStory, narrate
 from fdkvc.files.trace import trace_files
 from fdkvc.run.metrics import cache_bytes, default_metrics
 from fdkvc.stage.run import Run
@@ -73,12 +73,12 @@ def _change(line: Line, difference: float) -> str:
 
 
 def algorithm(run: Run) -> list[DeltaGenerator]:
-    """Show the policy's steps, folded; return a container for the turn and one for each step.
+    """Show the policy's steps, folded; return a container for each.
 
     They stay outside the fragment that follows the stage, which fills the containers.
     """
     st.subheader("Inside this turn", anchor=False)
-    places = [st.container()]
+    places = []
     with st.container(key="algorithm"):
         for number, step in enumerate(run.trace.policy.steps, 1):
             with st.expander(
@@ -94,10 +94,7 @@ def algorithm(run: Run) -> list[DeltaGenerator]:
 def _descriptions(run: Run) -> tuple[tuple[str, ...], ...]:
     """Describe all turns at once, so that a step is a look-up."""
     return tuple(
-        (
-            f"<p>{escape(headline(run.trace, run.dialogs, 0, turn))}</p>",
-            *(_what_happened(story) for story in narrate(run.trace, run.dialogs, 0, turn)),
-        )
+        tuple(map(_what_happened, narrate(run.trace, run.dialogs, 0, turn)))
         for turn in range(run.dialogs.turns)
     )
 
