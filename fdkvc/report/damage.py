@@ -13,7 +13,7 @@ from fdkvc.explain.recorded_damage import RecordedDamage
 from fdkvc.grid import Grid
 from fdkvc.policies import read_policy
 from fdkvc.report.page import css, page
-from fdkvc.words import count, decimal, listed, percent
+from fdkvc.words import count, decimal, percent
 
 STRONGEST = 4.0
 """KL in nats from which on a word has the strongest tint, for every policy and text."""
@@ -101,21 +101,6 @@ def _why_html(damage: Damage, hurt: HurtWord) -> str:
         '<th scope="col">attention</th><th scope="col">at most</th></tr></thead>'
         f"<tbody>{rows}</tbody></table>"
     )
-
-
-def hurt_columns(damage: Damage) -> dict[str, list[str]]:
-    """Return the most hurt words as columns: those whose causes were restored."""
-    words, parts = damage.text.words, damage.text.parts
-    return {
-        "word": [words[at].text for at in damage.restored],
-        "turn": [f"{parts[words[at].passage].turn}" for at in damage.restored],
-        "KL, nats": [decimal(damage.of_words[at], 2) for at in damage.restored],
-        "restored": [decimal(kl, 2) for kl in damage.restored.values()],
-        "evicted words attended to": [
-            listed([words[cause.word].text for cause in hurt.causes[:3]])
-            for hurt in damage.hurt[: len(damage.restored)]
-        ],
-    }
 
 
 MOST_ATTENDED = 8

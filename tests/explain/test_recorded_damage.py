@@ -30,7 +30,7 @@ from fdkvc.explain.recorded_damage import (
 from fdkvc.lm.language_model import LanguageModel, load_language_model, shared_language_model
 from fdkvc.lm.text_cache import read
 from fdkvc.policies import policy_named, read_policy
-from fdkvc.report.damage import attended_columns, damage_html, damage_sentences, hurt_columns
+from fdkvc.report.damage import attended_columns, damage_html, damage_sentences
 from tests.hostile import HOSTILE, hostile_dialogs
 from tests.models import write_model
 
@@ -92,8 +92,6 @@ def test_hostile_words_stay_words_in_what_is_shown(recorded: RecordedDamage) -> 
     words = unescape(re.sub(r"<[^>]*>", " ", shown.replace(escape(HOSTILE), "")))
     for word in damage.text.words:
         assert word.text in words
-    columns = hurt_columns(damage)
-    assert columns["word"] == [damage.text.words[at].text for at in damage.restored]
 
 
 def test_what_is_said_of_damage_is_counted_again(recorded: RecordedDamage) -> None:

@@ -284,7 +284,6 @@ def test_a_message_is_written_anew_and_those_after_it_are_dropped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     forget_answers(monkeypatch)
-    monkeypatch.setattr(scene, "PATIENCE", 0.0)  # each answer can be stopped
     said = "A table for two, please.\nIn San Jose.\nOn Friday."
     app = open_page("answers", file="nothing", policies="fifo", said=said, stops="1:3,2:4")
     assert "On Friday." in html(app)

@@ -15,7 +15,7 @@ from fdkvc.explain.recorded_damage import shipped_damage
 from fdkvc.grid import html_table
 from fdkvc.limits import MAX_DAMAGE_HEADS, MAX_DAMAGE_TOKENS
 from fdkvc.policies import Policy, read_policy
-from fdkvc.report.damage import attended_columns, damage_html, damage_sentences, hurt_columns
+from fdkvc.report.damage import attended_columns, damage_html, damage_sentences
 from fdkvc.ui.answers.choices import WHOSE
 from fdkvc.ui.answers.conversation import FULL, Answered
 from fdkvc.ui.answers.why import choose_answer
@@ -77,12 +77,9 @@ def show_damage(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
 
 
 def show_words(damage: Damage, title: str) -> None:
-    """Show the damage of a policy of this title on the words, and the most hurt ones."""
+    """Show the damage of a policy of this title on the words."""
     st.markdown(plain(" ".join(damage_sentences(damage, title))))
     st.html(damage_html(damage, title))
-    if damage.hurt:
-        with st.expander("The most hurt words as a table"):
-            show_grid(hurt_columns(damage), f"The most hurt words with {title}")
 
 
 def show_instead(page: str, model: str) -> None:
@@ -140,9 +137,9 @@ def _text(answered: Answered) -> Text:
 def _damage(answered: Answered, name: str) -> Damage:
     """Return a policy's damage, which is read with progress."""
     conversation, bar = answered.conversation, st.empty()
-    words = plain(f"Reading the text with {conversation.titles[name]}")
-    cache, text = conversation.caches()[name], _text(answered)
-    damage = read_damage(answered.chat.model, cache, text, lambda share: bar.progress(share, words))
+    words = f"Reading the text with {conversation.titles[name]}"
+    model, cache, text = answered.chat.model, conversation.caches()[name], _text(answered)
+    damage = read_damage(model, cache, text, lambda share: bar.progress(share, plain(words)))
     bar.empty()
     return damage
 

@@ -27,9 +27,6 @@ from fdkvc.words import count, listed, sentence
 DRAWN = 0.06
 """Seconds between redraws while the model writes."""
 
-PATIENCE = 0.2
-"""Seconds before the Stop button appears; a flash of it would only move the page."""
-
 
 def answer(page: str, conversation: Conversation) -> Answered | None:
     """Show the answers, live while the model writes; return them, if any."""
@@ -80,20 +77,17 @@ def _write(
 ) -> Answered:
     """Let the model write, redrawing as it does; clicks interrupt it."""
     _show_message(message, answered)
-    began = drawn = monotonic()
-    offered = False
+    button.button(
+        "Stop",
+        key=f"{page}/stop/{len(answered.conversation.messages)}",
+        icon=":material/stop_circle:",
+        on_click=choices.limit_answer,
+        args=(page, answered.conversation),
+        help="Stop the answers here. They can go on later, and so can the chat.",
+    )
+    drawn = monotonic()
     with closing(write(answered)) as written:
         for answered in written:
-            if not offered and monotonic() - began > PATIENCE:
-                offered = True
-                button.button(
-                    "Stop",
-                    key=f"{page}/stop/{len(answered.conversation.messages)}",
-                    icon=":material/stop_circle:",
-                    on_click=choices.limit_answer,
-                    args=(page, answered.conversation),
-                    help="Stop the answers here. They can go on later, and so can the chat.",
-                )
             if monotonic() - drawn > DRAWN:
                 lanes.html(_lanes_html(answered, writing=True))
                 drawn = monotonic()
