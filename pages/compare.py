@@ -6,7 +6,6 @@ from fdkvc.ui.compare import scenes, what_if
 from fdkvc.ui.kit import fields, sidebar
 from fdkvc.ui.kit.frame import page
 from fdkvc.ui.kit.lanes import choose_lanes, load_lanes
-from fdkvc.ui.kit.variants import warn_no_effect_in
 from fdkvc.ui.stage.follow import nearly_kept, open_on
 
 PAGE = "compare"
@@ -26,7 +25,6 @@ with page(
     runs = load_lanes(dialog, policies, budget, metrics)
     run = runs[-1].run
     open_on(shown, run.dialogs, lambda: nearly_kept(run))
-    warn_no_effect_in(policies, run.dialogs)
 
     what_if.show_controls(PAGE, runs)
     lanes = what_if.with_fork(PAGE, runs)

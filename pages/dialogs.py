@@ -2,14 +2,12 @@
 
 import streamlit as st
 
-from fdkvc.ui.dialogs import choices, sections
+from fdkvc.ui.dialogs import choices, transcript
 from fdkvc.ui.dialogs.evidence import show_evidence, show_headline
-from fdkvc.ui.dialogs.transcript import first_failure, show_source
 from fdkvc.ui.dialogs.verdict import show_verdict
 from fdkvc.ui.kit import sidebar
 from fdkvc.ui.kit.frame import page
 from fdkvc.ui.kit.lanes import choose_lanes, load_lanes
-from fdkvc.ui.kit.variants import warn_no_effect_in
 from fdkvc.ui.stage.follow import open_on
 
 PAGE = "dialogs"
@@ -39,13 +37,12 @@ with page(
         choices.offer_own_file(PAGE)
         view = choices.choose_view(PAGE)
         lane = choices.choose_look(PAGE, lanes)
-        sections.show_downloads(PAGE, view, lanes, lane)
+        transcript.show_downloads(PAGE, view, lanes, lane)
     recording, which = chosen.head.recording, choices.which_dialog(PAGE)
-    open_on(shown, recording.dialogs, lambda: first_failure(recording, lane), which)
-    warn_no_effect_in(policies, lanes[0].run.dialogs)
+    open_on(shown, recording.dialogs, lambda: transcript.first_failure(recording, lane), which)
 
     with st.container(key="headline"):
         show_headline(PAGE, recording, lane)
-    sections.show_view(PAGE, view, recording, lanes, lane)
-    show_source(recording)
+    transcript.show_view(PAGE, view, recording, lanes, lane)
+    transcript.show_source(recording)
     show_evidence(PAGE, recording, lanes)

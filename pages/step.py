@@ -5,7 +5,6 @@ import streamlit as st
 from fdkvc.ui.kit import fields, sidebar
 from fdkvc.ui.kit.frame import page
 from fdkvc.ui.kit.lanes import load_lanes
-from fdkvc.ui.kit.variants import warn_no_effect_in
 from fdkvc.ui.stage.follow import nearly_kept, open_on
 from fdkvc.ui.step import scene
 
@@ -25,7 +24,6 @@ with page(
 
     (lane,) = load_lanes(dialog, [policy], budget, metrics)
     run = lane.run
-    warn_no_effect_in([policy], run.dialogs)
     open_on(shown, run.dialogs, lambda: nearly_kept(run))
 
     with shown.beside_title:

@@ -1,4 +1,4 @@
-"""The transcript, with the words underlined that a policy still holds."""
+"""A real dialog on the stage: its transcript and other views, and what its calls needed."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,12 +13,43 @@ from fdkvc.corpora.transcripts import Demand
 from fdkvc.run.evidence import Evidence
 from fdkvc.stage.payload import DialogText
 from fdkvc.stage.run import Run
+from fdkvc.ui.compare import scenes
+from fdkvc.ui.dialogs.choices import FIELDS, FILE, OWN
+from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.lru import cached
+from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.stage.follow import follow_lanes, show_lanes
+from fdkvc.ui.step import scene
 
 DEMANDS = {"call": "service call", "state": "dialogue state"}
 """What needs a value, by kind."""
+
+
+def show_view(
+    page: str, view: str, recording: Recording, lanes: tuple[Lane, ...], lane: Lane
+) -> None:
+    """Show the dialog on the stage."""
+    write = fields.link_writer(page, FIELDS)
+    if view == "words":
+        show_transcript(page, recording, lanes, lane, write)
+    elif view == "lanes":
+        scenes.show(page, lanes, write)
+    elif not lane.run.long:
+        scene.show(page, lane, write)
+    else:
+        note = lane.run.long_note("One cache, with its order by score,")
+        st.info(plain(note), icon=":material/info:")
+        write()
+
+
+def show_downloads(page: str, view: str, lanes: tuple[Lane, ...], lane: Lane) -> None:
+    """Offer the shown view as files."""
+    uploaded = fields.held(page, FILE) == OWN
+    if view == "cache" and not lane.run.long:
+        scene.show_downloads(page, lane.run, uploaded=uploaded)
+    else:
+        scenes.show_downloads(page, lanes, uploaded=uploaded)
 
 
 def show_transcript(

@@ -8,6 +8,7 @@ import streamlit as st
 
 from fdkvc.charts.timeline import lines_spec, placed
 from fdkvc.dialogs import DialogBatch
+from fdkvc.explain.notes import available_in
 from fdkvc.explain.tables import difference_table, overlap_table, topic_changes
 from fdkvc.limits import MAX_LANES
 from fdkvc.parameters import Field
@@ -18,7 +19,7 @@ from fdkvc.ui.kit.downloads import show_chart
 from fdkvc.ui.kit.frame import page_theme
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.sidebar import read_name
-from fdkvc.ui.kit.variants import CHOSEN, choose_policies
+from fdkvc.ui.kit.variants import CHOSEN, choose_policies, warn_no_effect
 
 
 @cached
@@ -67,11 +68,16 @@ def choose_lanes(page: str, field: Field = POLICIES) -> tuple[Policy, ...]:
 def load_lanes(
     dialog: ChosenDialog, policies: Sequence[Policy], budget: int, metrics: tuple[str, ...] = ()
 ) -> tuple[Lane, ...]:
-    """Run each policy over the dialog; `metrics` are further metrics."""
-    return tuple(
+    """Run each policy over the dialog, and say which settings have no effect in it.
+
+    `metrics` are further metrics.
+    """
+    lanes = tuple(
         Lane(policy.name, policy.title, policy.name, load_run(dialog, policy, budget, metrics))
         for policy in policies
     )
+    warn_no_effect(policies, available_in(lanes[0].run.dialogs))
+    return lanes
 
 
 def read_lane(text: str) -> str:

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import streamlit as st
 
-from fdkvc.dialogs import DialogBatch
-from fdkvc.explain.notes import available_in, no_effect_notes
+from fdkvc.explain.notes import no_effect_notes
 from fdkvc.limits import MAX_BENCHMARK_POLICIES
 from fdkvc.parameters import Field
 from fdkvc.policies import (
@@ -69,11 +68,6 @@ def warn_no_effect(policies: Iterable[Policy], available: Available = DRAWN) -> 
     """Say which settings of these policies have no effect, given what they may observe."""
     for note in no_effect_notes([*policies], available):
         st.info(plain(note), icon=":material/do_not_disturb_on:")
-
-
-def warn_no_effect_in(policies: Iterable[Policy], dialogs: DialogBatch) -> None:
-    """Say which settings of these policies have no effect in these dialogs."""
-    warn_no_effect(policies, available_in(dialogs))
 
 
 def _policies(page: str, field: Field) -> dict[str, Policy]:
