@@ -54,11 +54,6 @@ class Past:
     job: Job | None = None
 
     @property
-    def settings(self) -> Any:
-        """What ran."""
-        return self.result.settings if self.job is None else self.job.content
-
-    @property
     def cancelled(self) -> bool:
         """Whether it was cancelled."""
         return self.job is not None and self.job.cancelled.is_set()
@@ -85,9 +80,9 @@ def open_run(kind: Kind, place: DeltaGenerator) -> Past | None:
             run_panel(page, "Run", partial(kind.measure, settings), settings)
     every = _available_runs(kind)
     shown = every.get(st.session_state.get(shown_key(page), ""))
-    if shown is None or shown.settings != settings:
+    if shown is None or shown.result.settings != settings:
         for past in every.values():
-            if past.settings == settings and not past.cancelled:
+            if past.result.settings == settings and not past.cancelled:
                 shown = past  # the last one
     if shown is not None:
         st.session_state[shown_key(page)] = shown.name
@@ -124,12 +119,12 @@ def _describe(kind: Kind, past: Past, settings: Any) -> None:
         origin = f". Measured on {past.time} with {version}, and shipped."
     else:
         origin = f", run at {past.time}, took {past.job.seconds:.1f} s."
-    st.caption(plain(f"Shown: {kind.describe(past.settings)}{origin}"))
+    st.caption(plain(f"Shown: {kind.describe(past.result.settings)}{origin}"))
     if past.cancelled:
         done, requested = finished_dialogs(past.result)
         words = f"Cancelled: results of {done:,} of {requested:,} dialogs of each scenario."
         st.warning(plain(words), icon=":material/cancel:")
-    if past.settings != settings:
+    if past.result.settings != settings:
         st.info(
             "The settings differ from this run's: press Run to measure them.",
             icon=":material/tune:",
@@ -159,11 +154,11 @@ def _title(kind: Kind, past: Past) -> str:
     if past.cancelled:
         done, requested = finished_dialogs(past.result)
         title += f", cancelled after {done:,} of {requested:,} dialogs"
-    return f"{title}: {kind.describe(past.settings)}"
+    return f"{title}: {kind.describe(past.result.settings)}"
 
 
 def _show(kind: Kind, every: Mapping[str, Past]) -> None:
     past = every[st.session_state[f"{kind.page}/runs"]]
-    link = kind.link(past.settings)
+    link = kind.link(past.result.settings)
     fields.adopt(kind.page, kind.link_fields(kind.page, link), link)
     st.session_state[shown_key(kind.page)] = past.name
