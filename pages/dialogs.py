@@ -23,9 +23,6 @@ with page(
         policies = choose_lanes(PAGE, choices.POLICIES)
         chosen = choices.choose_dialog(PAGE, shown.below_title)
         metrics = sidebar.choose_metrics(PAGE)
-    if chosen is None:
-        choices.ask_for_file(PAGE)
-        st.stop()
 
     show_verdict(PAGE, chosen)
     try:

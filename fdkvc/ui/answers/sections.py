@@ -20,7 +20,7 @@ from fdkvc.ui.kit.downloads import download_files, show_address
 from fdkvc.ui.kit.fields import held
 from fdkvc.ui.kit.frame import open_section_of
 from fdkvc.ui.kit.glossary import show_entries
-from fdkvc.ui.kit.markdown import Markdown, plain
+from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.models import MODEL
 
 HELP = (
@@ -45,19 +45,18 @@ HELP = (
 
 def show_model_note(name: str, model: LanguageModel) -> None:
     """Show what the model is, and what it cannot do."""
-    note = Markdown(
-        "{} has {} parameters. What it writes may be wrong with the full cache, too. "
+    size = f"{model.decoder.shape.parameters / 1e6:.1f} million parameters"
+    note = (
+        f"{model.name} has {size}. What it writes may be wrong with the full cache, too. "
         "Policies evict after every message and every answer."
     )
     if name == MODEL.default:
-        note = Markdown(
-            "The model has {1} parameters and was trained only on English service dialogs. It "
-            "can ask, make calls and answer in their style, but it knows nothing about the "
-            "world, invents names, times and prices, and does not show what a large model "
-            "would lose."
+        note = (
+            f"The model has {size} and was trained only on English service dialogs. It can ask, "
+            "make calls and answer in their style, but it knows nothing about the world, invents "
+            "names, times and prices, and does not show what a large model would lose."
         )
-    size = f"{model.decoder.shape.parameters / 1e6:.1f} million"
-    st.caption(plain(note.format(model.name, size)))
+    st.caption(plain(note))
 
 
 def open_section(page: str, answered: Answered) -> None:

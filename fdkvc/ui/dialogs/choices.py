@@ -4,7 +4,7 @@ import gc
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -140,12 +140,12 @@ def which_dialog(page: str, dialog: int | None = None, vectors: str = "") -> tup
 # ------------------------------------------------------------------------------- controls
 
 
-def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen | None:
-    """Show the controls; return the choice, or None if there is nothing to show."""
+def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen:
+    """Show the controls and return the choice; stop the page if there is nothing to show."""
     fields.choice(page, FILE)
     file = chosen_file(page, below_title)
     if file is None:
-        return None
+        _stop(page, below_title)
     try:
         if fields.choice(page, CALLS, bool(file.packed)) == "said":
             file = files.with_calls(file)
@@ -163,7 +163,7 @@ def choose_dialog(page: str, below_title: DeltaGenerator) -> Chosen | None:
     except ValueError as error:
         with below_title:
             problems(f"{error}.")
-        return None
+        _stop(page, below_title)
     head, mode = _choose_head(page, recording)
     chosen = files.HeadChoice.of(file, recording, names, head, deciders(mode, [recording]))
     return Chosen(file, vectors, chosen, fields.number(page, BUDGET))
@@ -294,17 +294,15 @@ def _formats() -> str:
     return f"{kinds}, or a trace of a model from python -m fdkvc capture (.npz)"
 
 
-def ask_for_file(page: str) -> None:
-    """Say which files may be uploaded, or point to the error."""
+def _stop(page: str, below_title: DeltaGenerator) -> NoReturn:
+    """Say which files may be uploaded, or point to the error; then stop the page."""
     fields.write_link(page, FIELDS)
     sources, _ = st.session_state.get(f"{page}/uploaded/last", ((), ""))
+    words, icon = f"Upload a file or paste a dialog above: {_formats()}.", "upload_file"
     if sources or held(page, FILE) != OWN:
-        st.info("There is nothing to show: see the error message.", icon=":material/error:")
-        return
-    words = (
-        f"Upload a file or paste a dialog above: {_formats()}. The README says where to get them."
-    )
-    st.info(plain(words), icon=":material/upload_file:")
+        words, icon = "There is nothing to show: see the error message.", "error"
+    below_title.info(plain(words), icon=f":material/{icon}:")
+    st.stop()
 
 
 def _choose_topics(page: str, file: files.DialogFile, dialog: int) -> tuple[str, str]:
