@@ -13,7 +13,7 @@ import numpy as np
 from fdkvc.attention import Bools, Floats
 from fdkvc.dialogs import DialogBatch, topic_bit
 from fdkvc.explain.explain import TurnView, turn_view
-from fdkvc.policies.card import Step, StepKind
+from fdkvc.policies.base import Step, StepKind
 from fdkvc.run.trace import Rule, Trace
 from fdkvc.words import all_of, contrast, count, listed, number, percent, sentence
 

@@ -13,7 +13,7 @@ The loop over turns calls a policy in this order:
 
 Only `terms` has no default. The loop itself removes entries below a threshold, inserts and evicts.
 A `fdkvc.policies.wrapper.Wrapper` overrides some of these methods of the policy that it wraps.
-A policy imports from here, also the steps that `fdkvc.policies.card` defines.
+`Card` is what readers see of a policy; it decides nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import dataclasses
 import operator
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, reduce
 from typing import Any, ClassVar, Literal
@@ -32,15 +32,6 @@ import numpy as np
 from fdkvc.attention import Bools, Floats, Ints, Observation
 from fdkvc.cache import Cache, Ties, newest
 from fdkvc.parameters import Checked, Field, changed, fields_of, parameter, share
-from fdkvc.policies.card import EVICTION as EVICTION
-from fdkvc.policies.card import RECENT_WINDOW as RECENT_WINDOW
-from fdkvc.policies.card import SINKS_STAY as SINKS_STAY
-from fdkvc.policies.card import SUMMED_ATTENTION as SUMMED_ATTENTION
-from fdkvc.policies.card import Available as Available
-from fdkvc.policies.card import Card
-from fdkvc.policies.card import Step as Step
-from fdkvc.policies.card import changing as changing
-from fdkvc.policies.card import protecting as protecting
 
 Look = Literal[
     "positions",
@@ -84,20 +75,120 @@ class Update:
     explanations."""
 
 
+StepKind = Literal["value", "change", "rate", "protect", "evict", "attention"]
+"""What a step does, by which it is narrated; see `Step`."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a policy's turn, as readers see it."""
+
+    name: str
+    equation: str
+    """LaTeX."""
+    source: str
+    """Where the equation is published."""
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    """Recorded quantities, before and after: channels, row states, terms, or what `update`
+    records."""
+    kind: StepKind = "value"
+    """``value`` computes what it writes. ``change`` turns the first quantity it reads into the
+    first it writes, entry by entry; a quantity that it both reads and writes starts as the last
+    turn left it. ``rate`` sets row states, in the order of their dependence. ``protect`` marks
+    entries that must stay. ``evict`` removes and inserts; with a threshold it reads the thresholded
+    score and the threshold, in this order. ``attention`` bends the first quantity it reads into the
+    first it writes."""
+    includes_new: bool = False
+    """Whether the turn's own tokens take part in a ``change``."""
+
+    def channel(self, channels: Sequence[str]) -> str | None:
+        """Return the channel that a ``change`` changes: what it writes begins with its name."""
+        return next((name for name in channels if self.writes[0].startswith(name)), None)
+
+
+QUANTITIES = {
+    "cumulative": "cumulative attention",
+    "moves": "number of moves between cache and second tier",
+}
+"""Display names of quantities that several policies have."""
+
+
+@dataclass(frozen=True)
+class Available:
+    """What the dialogs that a policy runs on provide."""
+
+    speakers: tuple[str, ...] = ()
+    """Whose words are marked, of `fdkvc.attention.SPEAKERS`."""
+    words: bool = False
+    """Whether words of tokens are known."""
+    heads: int = 1
+    layers: int = 1
+    """How many decide separately."""
+
+
+class Card:
+    """A policy as readers see it."""
+
+    label: ClassVar[str]
+    """Its name on screen."""
+    idea: ClassVar[str]
+    """What it does in a sentence or two."""
+    source: ClassVar[str]
+    """The paper that defines it."""
+    quantity_names: ClassVar[Mapping[str, str]] = {}
+    """Display names of quantities whose name is unclear, beside `QUANTITIES`."""
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps of its turn."""
+        return ()
+
+    @property
+    def title(self) -> str:
+        """The label, and every hyperparameter that is not at its default.
+
+        Examples
+        --------
+        >>> from fdkvc.policies import policy_named
+        >>> policy_named("fd-kvc", gamma=0.8, w_c=0.3).title
+        'FD-KVC γ=0.8 w_c=0.3'
+        """
+        return " ".join([self.label, *changed(self, letters=True)])
+
+    def quantity_name(self, quantity: str) -> str:
+        """Return the display name of a channel, term, row state or recorded quantity.
+
+        Examples
+        --------
+        >>> from fdkvc.policies import policy_named
+        >>> policy_named("fd-kvc").quantity_name("cumulative")
+        'cumulative attention'
+        """
+        names = {**QUANTITIES, **self.quantity_names}
+        return names.get(quantity, quantity.replace("_", " "))
+
+    def without_effect(self, available: Available) -> tuple[str, ...]:
+        """Return a sentence for each setting that has no effect on such dialogs."""
+        return ()
+
+
 @dataclass(frozen=True)
 class Policy(Card, Checked, ABC):
     """An eviction policy; its dataclass fields are its hyperparameters.
 
     `Card` has what is displayed of it. Properties, also those of `Card`, are mostly attributes of a
     class; where one depends on hyperparameters the class has a property.
-
-    Class attributes
-    ----------------
-    key : str
-        Its name in files and links.
     """
 
     key: ClassVar[str]
+    """Its name in files and links."""
+    ties: ClassVar[Ties] = Ties()
+    """Which scores count as equal, so that the older entry stays."""
+    bounded: ClassVar[bool] = True
+    """Whether it respects the budget."""
+    reads_afresh: ClassVar[bool] = False
+    """Whether a turn reads entries that its own queries select from all that is stored."""
 
     @property
     def looks_at(self) -> tuple[Look, ...]:
@@ -108,11 +199,6 @@ class Policy(Card, Checked, ABC):
     def channels(self) -> tuple[str, ...]:
         """Names of the numbers that it stores for each entry."""
         return ()
-
-    @property
-    def ties(self) -> Ties:
-        """Which scores count as equal, so that the older entry stays."""
-        return Ties()
 
     def initial_state(self) -> Mapping[str, float]:
         """Return the row states and their initial values."""
@@ -147,16 +233,6 @@ class Policy(Card, Checked, ABC):
         return weights
 
     # How many entries a cache may hold, and where: what wrappers change, and few policies.
-
-    @property
-    def bounded(self) -> bool:
-        """Whether it respects the budget."""
-        return True
-
-    @property
-    def reads_afresh(self) -> bool:
-        """Whether a turn reads entries that its own queries select from all that is stored."""
-        return False
 
     @property
     def page_size(self) -> int:
@@ -229,6 +305,36 @@ class Policy(Card, Checked, ABC):
         return dataclasses.replace(self, **changes)
 
 
+EVICTION = Step(
+    "Eviction and insertion",
+    r"\begin{gathered} \text{insert the new, keep the top } B \\ "
+    r"\text{by } s_i,\text{ ties to the older} \end{gathered}",
+    "the budget's rule, the same for every policy",
+    writes=("score",),
+    kind="evict",
+)
+"""The last step of a policy that leaves eviction to the budget alone."""
+
+
+def changing(name: str, channel: str, equation: str, source: str) -> Step:
+    """Return a step that changes a channel of old and new entries."""
+    return Step(name, equation, source, (channel,), (channel,), "change", includes_new=True)
+
+
+def protecting(equation: str, source: str, name: str = "Protection") -> Step:
+    """Return a step that protects entries."""
+    return Step(name, equation, source, writes=("protected",), kind="protect")
+
+
+SINKS_STAY = protecting(r"i < n_{\text{sinks}} \;\Rightarrow\; \text{keep}", "attention sinks")
+"""The step of a policy that protects the dialog's first tokens."""
+
+RECENT_WINDOW = protecting(
+    r"i \text{ among the newest } \lfloor r B \rfloor \;\Rightarrow\; \text{keep}", "recent window"
+)
+"""The step of a policy that protects a share of the budget for the newest entries."""
+
+
 def window_parameter(default: float) -> Any:
     """Declare the share of the budget that is reserved for the newest entries."""
     return share(
@@ -269,6 +375,16 @@ def within(budget: int, protects: Callable[[int], Bools]) -> Bools:
             places = max(bisect_right(range(budget), budget, key=marked) - 1, 0)
             protected[row] = within_places(places)[row]
     return protected
+
+
+SUMMED_ATTENTION = changing(
+    "Cumulative attention",
+    "cumulative",
+    r"\begin{gathered} c_i \leftarrow c_i + \sum_q \operatorname{softmax}"
+    r"(q^\top k_i / \sqrt d) \\ q = \bar q_t \text{ or each query} \end{gathered}",
+    "over old and new entries; a new entry starts at 0",
+)
+"""The step of a policy that sums each turn's attention, new tokens included."""
 
 
 def queries_parameter() -> Any:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
+from typing import ClassVar
 
 import numpy as np
 
@@ -73,13 +73,11 @@ class FastGen(Policy):
         ),
         EVICTION,
     )
-    quantity_names = MappingProxyType(
-        {
-            "in the structure": "membership",
-            "structure": "number of the structure (0 special, 1 frequent, 2 local, 3 all)",
-            "recovered": "share of attention recovered",
-        }
-    )
+    quantity_names: ClassVar[Mapping[str, str]] = {
+        "in the structure": "membership",
+        "structure": "number of the structure (0 special, 1 frequent, 2 local, 3 all)",
+        "recovered": "share of attention recovered",
+    }
 
     recovery: float = share(
         0.9,

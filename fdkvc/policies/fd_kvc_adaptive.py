@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
+from typing import ClassVar
 
 import numpy as np
 
@@ -50,12 +50,10 @@ class FDKVCAdaptive(FDKVC):
         ),
         FDKVC.steps[5],
     )
-    quantity_names = MappingProxyType(
-        {
-            "continuity": "continuity of the query",
-            "cumulative_weight": "weight of cumulative attention",
-        }
-    )
+    quantity_names: ClassVar[Mapping[str, str]] = {
+        "continuity": "continuity of the query",
+        "cumulative_weight": "weight of cumulative attention",
+    }
 
     kappa: float = parameter(
         0.5,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
+from typing import ClassVar
 
 import numpy as np
 
@@ -57,7 +57,7 @@ class H2OMean(Policy):
         ),
         EVICTION,
     )
-    quantity_names = MappingProxyType({"queries": "number of queries"})
+    quantity_names: ClassVar[Mapping[str, str]] = {"queries": "number of queries"}
 
     queries: str = queries_parameter()
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
+from typing import ClassVar
 
 import numpy as np
 
@@ -64,7 +64,10 @@ class Learned(WindowedPolicy):
     looks_at = ("traits", "positions", "history")
     channels = ("age", "repeated")
     ties = UNIT_SCALE
-    quantity_names = MappingProxyType({"word": "kind of word", "position": "place in the turn"})
+    quantity_names: ClassVar[Mapping[str, str]] = {
+        "word": "kind of word",
+        "position": "place in the turn",
+    }
     steps = (
         Step(
             "Age",

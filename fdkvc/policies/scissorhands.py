@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -59,7 +58,7 @@ class Scissorhands(Policy):
         RECENT_WINDOW,
         EVICTION,
     )
-    quantity_names = MappingProxyType({"low": "low attention, one bit per query"})
+    quantity_names: ClassVar[Mapping[str, str]] = {"low": "low attention, one bit per query"}
 
     history: int = parameter(
         8,

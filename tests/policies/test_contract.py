@@ -15,8 +15,8 @@ from fdkvc.corpora.arrays import LARGEST, one_dialog
 from fdkvc.dialogs import DialogBatch, stack
 from fdkvc.parameters import Parameter, defaults_of, parameters_of
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named, read_policy
+from fdkvc.policies.base import Card
 from fdkvc.policies.by_row import ByRow, by_row
-from fdkvc.policies.card import Card
 from fdkvc.policies.wrapper import Wrapper
 from fdkvc.run.online import OnlineCache
 from fdkvc.run.simulate import initial_state, simulate, take_turn
