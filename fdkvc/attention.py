@@ -327,7 +327,7 @@ class Observation:
     turn: int
     new: Ints
     """The turn's own tokens (B, n), padded with −1."""
-    _tokens: Tokens
+    tokens: Tokens
 
     def with_new(self, token: Ints) -> Observation:
         """Return the same turn with these tokens (B, n) as its own."""
@@ -343,46 +343,31 @@ class Observation:
         """Whether every row has tokens in this turn."""
         return bool(self.active.all())
 
-    @property
-    def heads(self) -> int:
-        """Number of consecutive rows that are the heads of one layer of a dialog."""
-        return self._tokens.heads
-
-    @property
-    def layers(self) -> int:
-        """Number of layers of a dialog."""
-        return self._tokens.layers
-
-    @property
-    def first_layer(self) -> int:
-        """The layer of the first row."""
-        return self._tokens.first_layer
-
     def parts(self) -> Iterator[tuple[slice, Observation]]:
         """Yield groups of rows with their observations, so that not all are copied at once."""
-        for rows, tokens in self._tokens.parts():
-            yield rows, replace(self, new=self.new[rows], _tokens=tokens)
+        for rows, tokens in self.tokens.parts():
+            yield rows, replace(self, new=self.new[rows], tokens=tokens)
 
     @cached_property
     def _turn_start(self) -> Ints:
         """Start of this turn of each row in the flattened products (B, S, M + 1)."""
-        return _starts(*self._tokens.products("logits", self.turn))
+        return _starts(*self.tokens.products("logits", self.turn))
 
     @cached_property
     def _row_start(self) -> Ints:
-        rows, tokens = self._tokens.born.shape
+        rows, tokens = self.tokens.born.shape
         return np.asarray((np.arange(rows) * tokens)[:, None])
 
     def position(self, token: Ints) -> Ints:
         """Position of each token in its dialog, from 0 (B, C); −1 in empty slots."""
-        positions = self._tokens.positions
+        positions = self.tokens.positions
         if positions is None:
             return token
         return np.where(token >= 0, positions.reshape(-1).take(token + self._row_start), -1)
 
     def born(self, token: Ints) -> Ints:
         """Turn that brought each token (B, C); −1 in empty slots."""
-        return np.where(token >= 0, self._tokens.born.reshape(-1).take(token + self._row_start), -1)
+        return np.where(token >= 0, self.tokens.born.reshape(-1).take(token + self._row_start), -1)
 
     def spoken_by(self, token: Ints, speaker: str) -> Bools:
         """Whether a speaker of `SPEAKERS` said each token (B, C); false where unknown.
@@ -390,11 +375,11 @@ class Observation:
         The system's words include its prompt.
         """
         names = SPEAKERS[1:] if speaker == "system" else (speaker,)
-        return self._among(self._tokens.spoken_by, token, map(SPEAKERS.index, names))
+        return self._among(self.tokens.spoken_by, token, map(SPEAKERS.index, names))
 
     def is_word(self, token: Ints, words: Sequence[str]) -> Bools:
         """Whether each token belongs to one of these words (B, C); false where unknown."""
-        return self._among(self._tokens.words, token, map(word_id, words))
+        return self._among(self.tokens.words, token, map(word_id, words))
 
     def _among(self, column: Ints | None, token: Ints, wanted: Iterable[int]) -> Bools:
         if column is None:
@@ -404,13 +389,13 @@ class Observation:
 
     def traits(self, token: Ints) -> Floats:
         """Return the `TRAITS` of each token (B, C, F); 0 in empty slots and where unknown."""
-        if self._tokens.traits is None:
+        if self.tokens.traits is None:
             return np.zeros((*token.shape, len(TRAITS)), np.float32)
-        return self._vectors(self._tokens.traits, token) * (token >= 0)[:, :, None]
+        return self._vectors(self.tokens.traits, token) * (token >= 0)[:, :, None]
 
     def logits(self, token: Ints) -> Floats:
         """Scaled product q̄·k/√h with the turn's mean query (B, C); −inf in empty slots."""
-        products, _ = self._tokens.products("logits", self.turn)
+        products, _ = self.tokens.products("logits", self.turn)
         return products.reshape(-1).take(token + self._turn_start)
 
     def attention(self, token: Ints) -> Floats:
@@ -419,7 +404,7 @@ class Observation:
 
     def similarity(self, token: Ints) -> Floats:
         """Cosine cos(e, ē) with the turn's mean embedding (B, C), as in Eq. 4; 0 in empty slots."""
-        products, _ = self._tokens.products("similarities", self.turn)
+        products, _ = self.tokens.products("similarities", self.turn)
         return products.reshape(-1).take(token + self._turn_start)
 
     def repetition(self, token: Ints) -> Floats:
@@ -427,7 +412,7 @@ class Observation:
 
         This costs cached × new cosines; rows that share embeddings and tokens are computed once.
         """
-        embeddings = self._tokens.embeddings
+        embeddings = self.tokens.embeddings
         group = len(token) // len(embeddings)
         if group == 1 or (token != np.repeat(token[::group], group, axis=0)).any():
             return self._repetition(token, embeddings, slice(None))
@@ -467,7 +452,7 @@ class Observation:
 
         Raises a ValueError if these dialogs have none.
         """
-        surprisal = self._tokens.surprisal
+        surprisal = self.tokens.surprisal
         if surprisal is None:
             raise ValueError(
                 "this policy needs the surprisal of every token, which these dialogs do not have"
@@ -476,19 +461,19 @@ class Observation:
 
     def context(self, weights: Floats, token: Ints) -> Floats:
         """Context output Σ ŵ·v over these tokens (B, h): Algorithm 1's result."""
-        return np.asarray((weights[:, None, :] @ self._vectors(self._tokens.values, token))[:, 0])
+        return np.asarray((weights[:, None, :] @ self._vectors(self.tokens.values, token))[:, 0])
 
     def keys(self, token: Ints) -> Floats:
         """Key of each token (B, C, h); zero in empty slots."""
-        return self._vectors(self._tokens.keys, token) * (token >= 0)[:, :, None]
+        return self._vectors(self.tokens.keys, token) * (token >= 0)[:, :, None]
 
     def values(self, token: Ints) -> Floats:
         """Value of each token (B, C, h); zero in empty slots."""
-        return self._vectors(self._tokens.values, token) * (token >= 0)[:, :, None]
+        return self._vectors(self.tokens.values, token) * (token >= 0)[:, :, None]
 
     def queries(self, token: Ints) -> Floats:
         """Each token's own query (B, C, h); zero in empty slots."""
-        return self._vectors(self._tokens.token_queries, token) * (token >= 0)[:, :, None]
+        return self._vectors(self.tokens.token_queries, token) * (token >= 0)[:, :, None]
 
     def _vectors(self, vectors: Floats, token: Ints) -> Floats:
         start = self._row_start[: len(vectors)]
@@ -499,7 +484,7 @@ class Observation:
     @cached_property
     def _queried(self) -> Ints:
         """The tokens whose queries belong to this turn (B, n)."""
-        return self._tokens.new_tokens(self.turn)
+        return self.tokens.new_tokens(self.turn)
 
     @cached_property
     def query_count(self) -> Ints:
@@ -519,7 +504,7 @@ class Observation:
 
         With `last` (B, 1), only that many last queries of each row, in order (B, max(last), C).
         """
-        logits, stop = self._tokens.query_logits(self.turn), self.query_count
+        logits, stop = self.tokens.query_logits(self.turn), self.query_count
         start = np.zeros_like(stop) if last is None else stop - last[:, 0]
         width = logits.shape[1] if last is None else int(last.max(initial=0))
         of_tokens = np.full((len(token), width, token.shape[1]), -np.inf, np.float32)
@@ -531,5 +516,5 @@ class Observation:
 
     def future_attention(self, token: Ints) -> Floats:
         """Attention of the full cache to each token, from this turn to the dialog's end (B, C)."""
-        future = self._tokens.future_attention
+        future = self.tokens.future_attention
         return future.reshape(-1).take(token + _starts(future, self.turn))

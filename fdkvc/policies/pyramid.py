@@ -52,12 +52,12 @@ class Pyramid(Wrapper):
         return self.policy.slots(largest, layers, heads)
 
     def budgets(self, budget: int, turn: Observation) -> int | Ints:
-        layers = turn.layers
+        layers = turn.tokens.layers
         if layers == 1:
             return self.policy.budgets(budget, turn)
         share = np.linspace(2 - self.last, self.last, layers)
         # Rounded as they add up, so that their sum is that of equal budgets.
         ends = np.rint(np.cumsum(share) * budget).astype(np.intp)
         of_layer = np.diff(ends, prepend=0)
-        row = turn.first_layer + np.arange(len(turn.new)) // turn.heads
+        row = turn.tokens.first_layer + np.arange(len(turn.new)) // turn.tokens.heads
         return np.asarray(of_layer[row % layers][:, None])

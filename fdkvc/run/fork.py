@@ -190,7 +190,7 @@ def _resized(
 ) -> Cache:
     """Evict down to a smaller budget, or add the empty slots of a larger one."""
     rows, before = cache.token.shape
-    slots = policy.slots(budget, turn.layers, turn.heads)
+    slots = policy.slots(budget, turn.tokens.layers, turn.tokens.heads)
     if slots < before:
         kept = choose(policy, cache, policy.terms(cache, turn), turn, budget, pinned).kept
         return cache.keep(kept, slots)

@@ -83,7 +83,7 @@ def choose(
     """Choose which entries stay, by their terms."""
     score, budgets = total(terms), policy.budgets(budget, turn)
     protected = protection(policy, entries, turn, budgets, pinned)
-    places = policy.places(score, entries, protected, budgets, turn.heads)
+    places = policy.places(score, entries, protected, budgets, turn.tokens.heads)
     size = policy.page_size
     pages = Pages(turn.position(entries.token) // size, size) if size > 1 else None
     kept, lowest = select(score, entries, protected, places, policy.ties, pages)
@@ -115,7 +115,7 @@ def take_turn(
 
     terms = policy.terms(entries, turn)
     chosen = choose(policy, entries, terms, turn, budget, pinned)
-    cache = entries.keep(chosen.kept, policy.slots(budget, turn.layers, turn.heads))
+    cache = entries.keep(chosen.kept, policy.slots(budget, turn.tokens.layers, turn.tokens.heads))
     if tier.size:
         stood = np.concatenate([old.token, turn.new], axis=1)
         evicted = np.where(chosen.kept & entries.present, EMPTY, stood)

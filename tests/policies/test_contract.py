@@ -493,7 +493,7 @@ def test_it_looks_at_what_it_declares(name: str, dialogs: DialogBatch) -> None:
     Spy.asked.clear()
     for number in range(4):
         plain = dialogs.observe(number)
-        turn = Spy(plain.turn, plain.new, plain._tokens)
+        turn = Spy(plain.turn, plain.new, plain.tokens)
         budget = policy.capacity(BUDGET, 144)
         state = take_turn(policy, state, turn, budget).after
     looked = {LOOKS[each] for each in Spy.asked if each in LOOKS}
