@@ -4,8 +4,9 @@ A block of turns is computed at a time. The trace stores the state before each b
 the entries of a turn when they are requested.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,46 +21,22 @@ BLOCK = 16
 """Turns per block."""
 
 
+@dataclass(frozen=True, eq=False)
 class BlockResults(Sequence[TurnResult]):
-    """The results of T turns, recomputed block by block; the last block is cached.
+    """The results of T turns, recomputed block by block."""
 
-    `starts` are the states before the blocks, None before the first turn.
-    """
-
-    def __init__(
-        self, policy: Policy, dialogs: DialogBatch, budget: int, starts: Sequence[State | None]
-    ) -> None:
-        self._run = policy, dialogs, budget
-        self._starts = starts
-        self._cached: tuple[int, Sequence[TurnResult]] = (-1, ())
+    turns: int
+    of_block: Callable[[int], Sequence[TurnResult]]
+    """Computes those of a block, by its number."""
 
     def __len__(self) -> int:
         """Return T."""
-        return self._run[1].turns
+        return self.turns
 
     def __getitem__(self, turn: Any) -> Any:
         """Return the result of a turn."""
         block, at = divmod(turn, BLOCK)
-        cached = self._cached  # threads share it
-        if cached[0] != block:
-            trace = run_block(*self._run, block, self._starts[block], entries=True)
-            self._cached = cached = block, trace.results or ()
-        return cached[1][at]
-
-
-def run_block(
-    policy: Policy,
-    dialogs: DialogBatch,
-    budget: int,
-    block: int,
-    before: State | None,
-    *,
-    entries: bool = False,
-) -> Trace:
-    """Run a block of turns from the state before it."""
-    first, end = block * BLOCK, min((block + 1) * BLOCK, dialogs.turns)
-    start = None if before is None else (first, before)
-    return simulate(policy, dialogs, budget, entries=entries, start=start, stop=end)
+        return self.of_block(block)[at]
 
 
 def simulate_long(policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
@@ -80,13 +57,22 @@ def simulate_long(policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
             f"{policy.title}: turns × budget are {kept:,}, but at most {MAX_KEPT_ENTRIES:,} are "
             "allowed: choose a smaller budget or another policy"
         )
+    starts: list[tuple[int, State] | None] = [None]
+
+    def run_block(block: int, *, entries: bool = False) -> Trace:
+        start, stop = starts[block], (block + 1) * BLOCK
+        return simulate(policy, dialogs, budget, entries=entries, start=start, stop=stop)
+
+    @lru_cache(maxsize=1)
+    def results_of(block: int) -> Sequence[TurnResult]:
+        return run_block(block, entries=True).results or ()
+
     blocks: list[Trace] = []
-    starts: list[State | None] = [None]
     for block in range(-(-dialogs.turns // BLOCK)):
-        trace = run_block(policy, dialogs, budget, block, starts[-1])
+        trace = run_block(block)
         # Without the arrays that the last turn's attention would keep alive.
         state = computed_state(trace.last.cache, trace.last.attended, trace.last.tier)
-        starts.append(state)
+        starts.append(((block + 1) * BLOCK, state))
         blocks.append(replace(trace, kept=trace.kept.astype(np.int32), last=state))
 
     columns = [{name: getattr(block, name) for name in BY_TURN} for block in blocks]
@@ -95,5 +81,5 @@ def simulate_long(policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
         **joined(columns, np.concatenate),
         first_turn=0,
         seconds=np.concatenate([block.seconds for block in blocks]),
-        results=BlockResults(policy, dialogs, budget, starts),
+        results=BlockResults(dialogs.turns, results_of),
     )
