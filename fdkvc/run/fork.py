@@ -125,11 +125,9 @@ def state_at_fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> State:
                 f"token {token} cannot be {verb}: it is not in the cache after turn {change.turn}"
             )
 
-    entries = _reset if change.resets(trace.policy) else _continued
-    cache = entries(before.cache, policy, turn)
+    cache = _entries(before.cache, policy, turn, reset=change.resets(trace.policy))
     # Attention weights move with their entries, like a channel.
-    weights = {"before": before.attended.before, "after": before.attended.after}
-    carried = cache.with_channels(**weights)
+    carried = cache.with_channels(before=before.attended.before, after=before.attended.after)
     if change.dropped is not None:
         carried = carried.without(cache.token == change.dropped)
     held = carried.token
@@ -167,20 +165,17 @@ def _settings(trace: Trace, dialogs: DialogBatch, change: Fork) -> tuple[Policy,
     return policy, policy.capacity(budget, dialogs.keys.shape[1]), pinned
 
 
-def _continued(cache: Cache, policy: Policy, turn: Observation) -> Cache:
-    """Return the same entries with those channels and row states that this policy has."""
-    start = empty_cache(len(cache.token), 0, (), policy.initial_state()).state
-    return Cache(
-        cache.token,
-        {name: cache[name] for name in policy.channels},
-        {name: cache.state.get(name, value) for name, value in start.items()},
-    )
+def _entries(cache: Cache, policy: Policy, turn: Observation, *, reset: bool) -> Cache:
+    """Return the same entries with this policy's channels and row states.
 
-
-def _reset(cache: Cache, policy: Policy, turn: Observation) -> Cache:
-    """Return the same entries as new in this turn of a new run of this policy."""
-    brought = turn.with_new(cache.token)
+    They keep what they have, or are reset: new in this turn of a new run.
+    """
     nothing = empty_cache(len(cache.token), 0, policy.channels, policy.initial_state())
+    if not reset:
+        channels = {name: cache[name] for name in policy.channels}
+        state = {name: cache.state.get(name, start) for name, start in nothing.state.items()}
+        return Cache(cache.token, channels, state)
+    brought = turn.with_new(cache.token)
     started = nothing.insert(cache.token, policy.init_channels(brought))
     return policy.after_insert(started, brought).where(turn.active, started)
 
