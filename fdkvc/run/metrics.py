@@ -221,7 +221,7 @@ class Metric:
 
     def mean(self, series: Floats, dialogs: DialogBatch) -> Floats:
         """Return the same mean of a series over all turns, or the last of them (B,)."""
-        return _mean(series, np.True_) if self.whole else late(series, dialogs)
+        return late(series, dialogs, dialogs.turns if self.whole else LATE_TURNS)
 
 
 def _alignment(space: str, label: str, optional: bool) -> Metric:
@@ -469,19 +469,14 @@ def first_late_turn(dialogs: DialogBatch) -> int:
     return max(int(dialogs.turn_counts.min()) - LATE_TURNS, 0)
 
 
-def late(series: Floats, dialogs: DialogBatch) -> Floats:
-    """Mean over the last min(3, T) turns of each row (B,), without those that are NaN.
+def late(series: Floats, dialogs: DialogBatch, turns: int = LATE_TURNS) -> Floats:
+    """Mean over the last `turns` of each row (B,), or all that it has, without those that are NaN.
 
     The series (B, T) is over all turns of `dialogs`, or the last of them.
     """
     turn = np.arange(dialogs.turns - series.shape[1], dialogs.turns)
     last = dialogs.turn_counts[:, None]
-    return _mean(series, (turn >= last - LATE_TURNS) & (turn < last))
-
-
-def _mean(series: Floats, chosen: Bools | np.bool_) -> Floats:
-    """Mean over the chosen turns of each row (B,), without those that are NaN."""
-    chosen = chosen & np.isfinite(series)
+    chosen = (turn >= last - turns) & (turn < last) & np.isfinite(series)
     sums = np.where(chosen, series.astype(np.float64), 0).sum(axis=1)
     counts = chosen.sum(axis=1)
     return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan).astype(np.float32)
