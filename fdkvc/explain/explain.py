@@ -436,29 +436,14 @@ def _why_it_was_kept(why: Explanation) -> Iterator[str]:
         return
     yield stayed
     yield _standing(why)
-    score, lowest = _score_and_cutoff(why)
-    digits = _digits(why)
-    _, best = contrast(score, why.best_evicted, digits)
-    ahead = gap(score, why.best_evicted, digits)
-    evicted = (
-        "the best evicted entry scored the same; ties go to the older entry"
-        if score == why.best_evicted
-        else f"the best evicted entry scored {best}, {ahead} less"
-    )
     if why.token == why.marginal:
-        yield f"it was the last kept: {evicted}"
-    elif score == lowest:
-        yield (
-            "the last kept entry and the best evicted one scored the same; ties go to the older "
-            "entry"
-            if lowest == why.best_evicted
-            else f"the last kept entry scored the same; {evicted}"
-        )
+        yield "it was the last kept"
+    elif not why.margin:
+        yield "the last kept entry scored the same"
     else:
-        _, cutoff = contrast(score, lowest, digits)
-        yield f"the last kept entry scored {cutoff}, {gap(score, lowest, digits)} less"
+        yield _against(why, "the last kept entry", why.cutoff)
         yield from _terms_against_the_last(why, "for", "higher", "lower")
-        yield evicted
+    yield _against(why, "the best evicted entry", why.best_evicted)
 
 
 def _why_the_budget_evicted_it(why: Explanation) -> Iterator[str]:
@@ -474,22 +459,28 @@ def _why_the_budget_evicted_it(why: Explanation) -> Iterator[str]:
         )
         return
     yield _standing(why)
-    score, lowest = _score_and_cutoff(why)
-    if score == lowest:
-        yield "the last kept entry scored the same; ties go to the older entry"
-        return
-    _, cutoff = contrast(score, lowest)
-    yield f"the last kept entry scored {cutoff}, {gap(score, lowest)} more"
-    yield from _terms_against_the_last(why, "against", "lower", "higher")
+    yield _against(why, "the last kept entry", why.cutoff)
+    if why.margin:
+        yield from _terms_against_the_last(why, "against", "lower", "higher")
+
+
+def _against(why: Explanation, who: str, other: float | None) -> str:
+    """Compare the score with that of another entry."""
+    assert why.score is not None
+    assert other is not None
+    if why.score == other:
+        return f"{who} scored the same; ties go to the older entry"
+    digits, more = _digits(why), "more" if other > why.score else "less"
+    _, scored = contrast(why.score, other, digits)
+    return f"{who} scored {scored}, {gap(why.score, other, digits)} {more}"
 
 
 def _why_the_threshold_evicted_it(why: Explanation) -> Iterator[str]:
     yield f"{_subject(why)} was evicted in turn {why.turn} by the threshold"
-    if why.cutoff is None:
+    if why.score is None or why.cutoff is None:
         return
-    score, threshold = _score_and_cutoff(why)
-    low, high = contrast(score, threshold)
-    yield f"its score of {low} was {gap(score, threshold)} below the threshold of {high}"
+    low, high = contrast(why.score, why.cutoff)
+    yield f"its score of {low} was {gap(why.score, why.cutoff)} below the threshold of {high}"
     if len(why.terms) > 1:
         yield listed(
             [
@@ -509,12 +500,6 @@ def _standing(why: Explanation) -> str:
         f"{score} {ordinal(why.place)} of {why.contenders} unprotected entries, with "
         f"{why.stayed - why.stayed_protected} of {why.stayed} slots left for them"
     )
-
-
-def _score_and_cutoff(why: Explanation) -> tuple[float, float]:
-    assert why.score is not None
-    assert why.cutoff is not None
-    return why.score, why.cutoff
 
 
 def _score(why: Explanation) -> str:
@@ -540,16 +525,14 @@ def _terms_against_the_last(
         why.difference,
         key=lambda term: (term not in why.deciding_terms, -way * why.difference[term]),
     )
-    parts, verdicts = [], set()
+    parts = []
     for term in order:
         ahead = way * why.difference[term]
         verdict = f"was {agreed if ahead > 0 else opposed if ahead else 'equal'}"
         if term in why.deciding_terms:
             verdict = f"decided {side} it"
-        too = " too" if verdict in verdicts and ahead else ""
-        verdicts.add(verdict)
         value, last = contrast(why.terms[term], why.marginal_terms[term])
-        parts.append(f"{label(term)} {verdict}{too} ({value} against {last})")
+        parts.append(f"{label(term)} {verdict} ({value} against {last})")
     none = "" if why.deciding_terms else f"no term alone decided {side} it: "
     yield none + ", ".join(parts)
     different = [term for term in order if why.difference[term]]
