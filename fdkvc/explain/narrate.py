@@ -212,39 +212,30 @@ def _factor_words(subject: str, share: float, before: Floats, after: Floats) -> 
 
 def _gain_words(view: TurnView, subject: str, change: Floats, old: Bools) -> str:
     """Describe the gain or loss of each topic, largest first, and the largest of any entry."""
-    groups = [
-        (_the(int(chosen.sum()), topic or "old"), change[chosen])
-        for topic, chosen in view.groups(old).items()
-    ]
-    groups.sort(key=lambda group: -group[1].mean())
-    if len(groups) > NAMED_GROUPS:
-        rest = np.concatenate([gained for _, gained in groups[NAMED_GROUPS - 1 :]])
-        groups = [*groups[: NAMED_GROUPS - 1], (_the(len(rest), "other"), rest)]
-    means = [_gain(float(gained.mean())) for _, gained in groups]
-    if len(groups) > 1 and len(set(means)) == 1:
-        groups = [(f"{_the(int(old.sum()), 'old')}, regardless of topic,", change[old])]
-
-    most = _gain(float(change[old].max()))
-    alike = most == _gain(float(change[old].min()))
-    single = all(len(gained) == 1 for _, gained in groups)
-    average = "" if single else " each" if alike else " on average"
-    parts: list[str] = []
-    verb = ""
-    for (who, _), (does, amount) in zip(groups, means, strict=False):
-        shown = "" if does == verb else f"{does} "
-        of = "" if parts else f" in {subject}{average}"
-        parts.append(f"{who} {shown}{amount}{of}")
-        verb = does
-    words = listed(parts)
-    if not single and not alike and most[0] == "gained":
-        words = f"{words}, and none gained more than {most[1]}"
+    most = float(change[old].max())
+    if _gain(most) == _gain(float(change[old].min())):
+        words = f"{all_of(int(old.sum()), 'old entry', 'old entries')} {_gain(most)} in {subject}"
+    else:
+        groups = [
+            (_the(int(chosen.sum()), topic or "old"), change[chosen])
+            for topic, chosen in view.groups(old).items()
+        ]
+        groups.sort(key=lambda group: -group[1].mean())
+        if len(groups) > NAMED_GROUPS:
+            rest = np.concatenate([gained for _, gained in groups[NAMED_GROUPS - 1 :]])
+            groups = [*groups[: NAMED_GROUPS - 1], (_the(len(rest), "other"), rest)]
+        parts = [f"{who} {_gain(float(gained.mean()))}" for who, gained in groups]
+        words = f"{listed(parts)} in {subject}"
+        if len(groups) < old.sum():
+            words += " on average"
+            words += f", and none gained more than {number(most)}" if most > 0 else ""
     if not view.topic_move:
         return words
     return f"{_TOPIC[view.topic_move][1].format(view.current)}: {words}"
 
 
-def _gain(change: float) -> tuple[str, str]:
-    return "lost" if change < 0 else "gained", number(abs(change))
+def _gain(change: float) -> str:
+    return f"{'lost' if change < 0 else 'gained'} {number(abs(change))}"
 
 
 def _describe_rate(view: TurnView, step: Step) -> str:
@@ -284,60 +275,38 @@ def _describe_eviction(view: TurnView, step: Step) -> str:
         limit = f", which scored below {number(view.threshold[1])}" if view.threshold else ""
         parts.append(f"the threshold evicted {_entries(stale.sum())}{view.tally(stale)}{limit}")
     if gone.any():
-        new, lost = int(view.new.sum()), int((gone & view.new).sum())
         parts.append(
             f"the budget evicted {gone.sum()} of {_entries(stood)}{view.tally(gone)}, "
-            + _new_evicted(new, lost)
+            f"{(gone & view.new).sum() or 'none'} of them new"
         )
-        parts.append(_cutoff_words(view))
+        if view.cutoff is None or view.best_evicted is None:
+            parts.append("every kept entry is protected")
+        else:
+            lowest, highest = contrast(view.cutoff, view.best_evicted)
+            parts.append(f"the last kept entry scored {lowest}, the best evicted entry {highest}")
     else:
-        stay = "the one entry stays" if stood == 1 else f"{all_of(stood, 'entry', 'entries')} stay"
-        if stale.any() and stood > 1:
-            stay = "all others stay"
-        parts.append(f"{stay}, as the cache has room for {budget}")
+        room = f"as the cache has room for {budget}"
+        parts.append(f"the budget evicted none of {_entries(stood)}, {room}")
     return "; ".join(parts)
-
-
-def _new_evicted(new: int, lost: int) -> str:
-    if new == 1:
-        return "including the new one" if lost else "not the new one"
-    if lost == new:
-        return f"including {all_of(new, 'new entry', 'new entries')}"
-    return f"including {lost} of {_the(new, 'new')}" if lost else "none of them new"
-
-
-def _cutoff_words(view: TurnView) -> str:
-    if view.cutoff is None or view.best_evicted is None:
-        return "every kept entry is protected"
-    lowest, highest = contrast(view.cutoff, view.best_evicted)
-    if lowest == highest:
-        return f"the last kept and the best evicted entry both scored {lowest}"
-    return f"the last kept entry scored {lowest}, the best evicted entry {highest}"
 
 
 def _describe_attention(view: TurnView, step: Step) -> str:
     """Describe the change of each topic's attention, largest gain first."""
     before, after, changed = view.change(step)
-    change = after[changed].astype(float) - before[changed]
-    if np.abs(change).max() < SAME_WEIGHT:
+    most = float(np.abs(after[changed].astype(float) - before[changed]).max())
+    if most < SAME_WEIGHT:
         return "the attention weights stayed as they were"
-    groups = view.groups(changed)
-    if len(groups) == 1:
-        most = number(float(np.abs(change).max()))
-        (topic,) = groups
-        who = f"{_the(len(change), topic)} {'has' if len(change) == 1 else 'have'}"
-        return f"{who} all of the attention, and no weight moved by more than {most}"
     shares = [
         (topic or "the rest", float(before[chosen].sum()), float(after[chosen].sum()))
-        for topic, chosen in groups.items()
+        for topic, chosen in view.groups(changed).items()
     ]
     shares.sort(key=lambda share: share[1] - share[2])
     parts: list[str] = []
     for topic, was, now in shares:
-        old, new = contrast(100 * was, 100 * now, 1)
-        share = f"{new} %" if parts else f"has {new} % of the attention"
-        parts.append(f"{topic} {share} {'as before' if old == new else f'instead of {old} %'}")
-    return listed(parts)
+        old, new = percent(was, 1), percent(now, 1)
+        share = new if parts else f"has {new} of the attention"
+        parts.append(f"{topic} {share} {'as before' if old == new else f'instead of {old}'}")
+    return f"{listed(parts)}; no weight moved by more than {number(most)}"
 
 
 def _entries(many: int) -> str:
@@ -369,17 +338,8 @@ def _numbers(view: TurnView, step: Step) -> tuple[Pairs, Pairs]:
         return _eviction_numbers(view, step)
     if step.kind == "protect":
         return (("entries", str(view.stood.sum())),), (("protected", str(view.protected.sum())),)
-    if step.kind == "attention":
-        before, after, changed = view.change(step)
-        groups = view.groups(changed).items()
-
-        def shares(name: str, weights: Floats) -> Pairs:
-            words = ((topic, percent(float(weights[chosen].sum()), 1)) for topic, chosen in groups)
-            return tuple((_of(label(name), topic), share) for topic, share in words)
-
-        return shares(step.reads[0], before), shares(step.writes[0], after)
-
-    took_part = np.ones_like(view.new) if step.includes_new or step.kind == "value" else ~view.new
+    every = step.includes_new or step.kind in ("value", "attention")
+    took_part = np.ones_like(view.new) if every else ~view.new
     inputs: list[tuple[str, str]] = []
     for name in (*step.reads, *(step.writes if step.kind == "rate" else ())):
         past = name in step.writes
@@ -399,15 +359,13 @@ def _eviction_numbers(view: TurnView, step: Step) -> tuple[Pairs, Pairs]:
         ("budget", str(view.trace.budget)),
     ]
     for name in view.policy.channels:
-        inputs += _described(
-            view, f"{label(name)} of the new", view.quantity(name), view.new, False
-        )
+        inputs += _described(view, f"{label(name)} of the new", view.quantity(name), view.new)
     for name in step.reads:
         inputs += _described(view, label(name), view.quantity(name), ~view.new)
     outputs = [
         ("evicted by the budget", str(gone.sum())),
-        *_described(view, "score of the kept", view.score, view.kept, False),
-        *_described(view, "score of the evicted", view.score, gone, False),
+        *_described(view, "score of the kept", view.score, view.kept),
+        *_described(view, "score of the evicted", view.score, gone),
     ]
     if view.cutoff is not None:
         outputs.append(("cutoff", number(view.cutoff)))
@@ -417,7 +375,7 @@ def _eviction_numbers(view: TurnView, step: Step) -> tuple[Pairs, Pairs]:
 
 
 def _described(
-    view: TurnView, label: str, value: Floats | float | None, chosen: Bools, by_topic: bool = True
+    view: TurnView, label: str, value: Floats | float | None, chosen: Bools
 ) -> list[tuple[str, str]]:
     """Return label and text: a number, or mean and range, by topic if there are few."""
     if value is None:
@@ -425,13 +383,11 @@ def _described(
     if isinstance(value, float):
         return [(label, number(value))] if np.isfinite(value) else []
     chosen = chosen & np.isfinite(value)
-    if not chosen.any():
-        return []
-    groups = view.groups(chosen) if by_topic else {}
+    groups = view.groups(chosen)
     if not 1 < len(groups) <= NAMED_GROUPS:
-        return [(label, _mean_and_range(value[chosen]))]
+        return [(label, _mean_and_range(value[chosen]))] if chosen.any() else []
     return [
-        (_of(label, f"{members.sum()} {topic or 'other'}"), _mean_and_range(value[members]))
+        (f"{label}, {members.sum()} {topic or 'other'}", _mean_and_range(value[members]))
         for topic, members in groups.items()
     ]
 
@@ -440,7 +396,3 @@ def _mean_and_range(values: Floats) -> str:
     mean = number(float(values.mean(dtype=float)))
     least, most = number(float(values.min())), number(float(values.max()))
     return least if least == most else f"{mean} ({least} to {most})"
-
-
-def _of(label: str, topic: str) -> str:
-    return f"{label}, {topic}" if topic else label
