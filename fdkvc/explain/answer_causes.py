@@ -294,26 +294,16 @@ def _with(cache: TextCache, spans: Sequence[Span], read_again: bool) -> TextCach
 
 def _spans(words: Sequence[Word], weights: Floats, lost: Bools) -> Iterator[Span]:
     """Yield lost words, heaviest first, with lost neighbours of half their weight or more."""
-    weight = [float(weights[word.tokens].sum()) for word in words]
-    free = [bool(lost[word.tokens].any()) for word in words]
-    for at in np.argsort(np.negative(weight), kind="stable").tolist():
-        if not free[at]:
-            continue
-        low = high = at
-
-        def joins(near: int, at: int = at) -> bool:
-            inside = 0 <= near < len(words) and words[near].passage == words[at].passage
-            return inside and free[near] and weight[near] >= weight[at] / 2
-
-        while joins(low - 1):
-            low -= 1
-        while joins(high + 1):
-            high += 1
-        free[low : high + 1] = [False] * (high + 1 - low)
-        yield Span(
-            " ".join(word.text for word in words[low : high + 1]),
-            words[at].passage,
-            words[low].first,
-            words[high].end,
-            sum(weight[low : high + 1]),
-        )
+    weight = np.array([float(weights[word.tokens].sum()) for word in words])
+    free = np.array([lost[word.tokens].any() for word in words], np.bool_)
+    passage = np.array([word.passage for word in words])
+    for at in np.argsort(-weight, kind="stable").tolist():
+        if free[at]:
+            joins = free & (passage == passage[at]) & (weight >= weight[at] / 2)
+            others = np.flatnonzero(~np.pad(joins, 1)) - 1  # and the places beyond both ends
+            after = np.searchsorted(others, at)
+            low, end = others[after - 1] + 1, others[after]
+            free[low:end] = False
+            text = " ".join(word.text for word in words[low:end])
+            first, last = words[low].first, words[end - 1].end
+            yield Span(text, words[at].passage, first, last, sum(weight[low:end].tolist()))
