@@ -117,8 +117,8 @@ def counterfactual(
 
     For an entry evicted up to `turn`, the change would have kept it in the turn that evicted it;
     for a cached one, it would have evicted it by the end of `turn`. The dialog is run again from
-    its first turn with one setting changed: each numeric hyperparameter, in order, and the budget,
-    which is searched up to the number of tokens read by then.
+    its first turn with one setting changed: each numeric hyperparameter with a range, in order, and
+    the budget, which is searched up to the number of tokens read by then.
 
     The outcome need not be monotonic in a setting, so every value is tried, outward from the
     current one in both directions: in steps of a thousandth of the range where values run as rows
@@ -166,7 +166,7 @@ def counterfactual(
 
         is_read = runs.reads(name)
         after = _nearest(setting, reverses) if is_read else None
-        trial = (setting.default, after, *_range(setting), _step(setting))
+        trial = (setting.default, after, setting.low, setting.high, _step(setting))
         return Change(name, setting.label, *trial, keeps=evicted, is_read=is_read)
 
     repeated = []
@@ -180,7 +180,7 @@ def counterfactual(
     return repeated + [
         smallest(name, setting)
         for name, setting in {**policy.settings, BUDGET: places}.items()
-        if not setting.choices and not setting.nominal and not stopped()
+        if math.isfinite(setting.high - setting.low) and not setting.nominal and not stopped()
     ]
 
 
@@ -246,29 +246,19 @@ class _Runs:
         return state.cache.token
 
 
-def _range(setting: Field) -> tuple[Number, Number]:
-    """Return the range; an infinite end becomes 10 times the value away, at least 10."""
-    before, kind = setting.default, type(setting.default)
-    far = 10 * max(1, abs(before))
-    return (
-        kind(before - far if math.isinf(setting.low) else setting.low),
-        kind(before + far if math.isinf(setting.high) else setting.high),
-    )
-
-
 def _step(setting: Field) -> Number:
     """Return the distance of the values that are tried first."""
-    low, high = _range(setting)
+    width = setting.high - setting.low
     if isinstance(setting.default, int):
-        return max(1, math.ceil((high - low) / FINE))
-    return (high - low) / (FINE if setting.by_row else COARSE)
+        return max(1, math.ceil(width / FINE))
+    return width / (FINE if setting.by_row else COARSE)
 
 
 def _nearest(setting: Field, reverses: _Reverses) -> Number | None:
     """Return the nearest value in either direction that reverses the decision, or None."""
     before: Number = setting.default
-    (low, high), step = _range(setting), _step(setting)
-    whole = isinstance(before, int)
+    whole, step = isinstance(before, int), _step(setting)
+    low, high = map(type(before), (setting.low, setting.high))
     unit = 1 if whole else (high - low) / FINE
     inside = 1 if whole else INSIDE * (high - low)
     if setting.open_low:
