@@ -171,11 +171,10 @@ def with_pinned_prompts(policies: Sequence[Policy]) -> tuple[Policy, ...]:
     >>> [policy.name for policy in with_pinned_prompts([policy_named("fifo")])]
     ['fifo', 'whitelist(fifo, first=0, speaker=prompt)']
     """
-    kind = WRAPPERS["whitelist"]
     pinned = [
-        wrapped("whitelist", policy, first=0, speaker="prompt")
+        Whitelist(policy, first=0, speaker="prompt")
         for policy in policies
-        if policy.core.key != "full" and not policy.settings.keys() & parameters_of(kind)
+        if policy.core.key != "full" and not policy.settings.keys() & parameters_of(Whitelist)
     ]
     return (*policies, *pinned)
 
@@ -213,21 +212,19 @@ def _parsed(text: str, name: str) -> Policy:
     wrapper, parenthesis, rest = text.partition("(")
     if not parenthesis:
         key, *settings = text.split() or [""]
-        defaults = defaults_of(POLICIES[key]) if key in POLICIES else {}
-        return policy_named(key, **read_hyperparameters(defaults, settings, name))
+        return policy_named(key, **_values(POLICIES.get(key), settings, name))
     if not rest.endswith(")"):
         raise ValueError(f"{text!r} needs a closing parenthesis at its end, such as recall(h2o)")
     inside, *settings = map(str.strip, split_list(rest[:-1]))
     key = wrapper.strip()
-    defaults = defaults_of(WRAPPERS[key]) if key in WRAPPERS else {}
-    values = read_hyperparameters(defaults, settings, name)
-    return wrapped(key, _parsed(inside, name), **values)
+    return wrapped(key, _parsed(inside, name), **_values(WRAPPERS.get(key), settings, name))
 
 
-def read_hyperparameters(
-    defaults: Mapping[str, Any], settings: Iterable[str], name: str
+def _values(
+    kind: type[Policy] | None, settings: Iterable[str], name: str
 ) -> dict[str, float | int | str]:
     """Read NAME=VALUE of each hyperparameter, as the type of its default; `name` is for errors."""
+    defaults = defaults_of(kind) if kind else {}
     values: dict[str, float | int | str] = {}
     for setting in settings:
         field, equals, text = setting.partition("=")

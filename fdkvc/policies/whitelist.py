@@ -92,10 +92,8 @@ class Whitelist(Protecting):
     def without_effect(self, available: Available) -> tuple[str, ...]:
         sentences = []
         if self.speaker not in (NOBODY, *available.speakers):
-            what = "No system prompt is marked" if available.speakers else "Speakers are unknown"
-            instead = ": use first=1, the first turn" if available.speakers else ""
-            who = SPEAKER_LABELS[self.speaker]
-            sentences.append(f"{what} here, so whitelist protects no words of the {who}{instead}.")
+            words = f"words of the {SPEAKER_LABELS[self.speaker]}"
+            sentences.append(f"No {words} are marked here, so whitelist protects none of them.")
         if self.words and not available.words:
             sentences.append("Words are unknown here, so whitelist protects none.")
         return (*super().without_effect(available), *sentences)

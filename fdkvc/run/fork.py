@@ -118,7 +118,7 @@ def state_at_fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> State:
     Parameters and errors are those of `fork`.
     """
     policy, budget, pinned = _settings(trace, dialogs, change)
-    before, turn = trace.state_after(change.turn), dialogs.observe(change.turn)
+    before, turn = trace.result(change.turn).after, dialogs.observe(change.turn)
     for token, verb in ((change.pinned, "protected"), (change.dropped, "dropped")):
         if token is not None and not (before.cache.token == token).any(axis=1).all():
             raise ValueError(

@@ -311,10 +311,6 @@ class Trace:
             )
         return self.results[turn - self.first_turn]
 
-    def state_after(self, turn: int) -> State:
-        """Return the state after a turn, from which a run can continue; errors as in `result`."""
-        return self.result(turn).after
-
     def entries_in(self, turn: int) -> EntryTrace:
         """Return the entries of one turn; errors as in `result`."""
         return self.result(turn).entry_trace(self.policy.ties)

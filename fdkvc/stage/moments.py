@@ -178,7 +178,7 @@ def why_sentences(
         return why_sentences(run, why.left[0], token)
     if run.trunk is not None and why.status == Status.empty and why.born < run.trace.first_turn:
         fork = run.trace.first_turn - 1
-        if token in run.trunk.at(fork).trace.state_after(fork).cache.token:
+        if token in run.trunk.at(fork).trace.result(fork).after.cache.token:
             return [f"The fork dropped token {token} after turn {fork}."]
         return why_sentences(run.trunk, fork, token)
     return sentences(replace(why, topic=run.titled.topics_of(0, np.array([token]))[0]))

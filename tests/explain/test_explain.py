@@ -275,7 +275,7 @@ def test_entries_that_are_not_in_the_cache() -> None:
 def test_a_forked_run_explains_only_its_own_turns() -> None:
     dialogs = generate(SCENARIOS["mixed"], seed=7)
     whole = simulate(policy_named("fd-kvc"), dialogs, budget=56)
-    fork = simulate(policy_named("fd-kvc"), dialogs, 56, start=(5, whole.state_after(4)))
+    fork = simulate(policy_named("fd-kvc"), dialogs, 56, start=(5, whole.result(4).after))
 
     for token in fork.kept[0, 0]:
         for turn in (5, 6, 11):
@@ -291,7 +291,7 @@ def test_a_forked_run_explains_only_its_own_turns() -> None:
 def test_a_threshold_in_the_turn_of_a_fork_is_explained_as_in_the_whole_run() -> None:
     dialogs = three_turns()
     whole = simulate(fd_kvc(tau=0.6), dialogs, budget=2)
-    fork = simulate(fd_kvc(tau=0.6), dialogs, 2, start=(2, whole.state_after(1)))
+    fork = simulate(fd_kvc(tau=0.6), dialogs, 2, start=(2, whole.result(1).after))
 
     why = explain(fork, dialogs, 0, turn=2, token=1)
 

@@ -493,7 +493,7 @@ def test_a_fork_counts_its_turns_from_the_dialogs_start() -> None:
     dialogs = generate(SCENARIOS["shift"], 1, seed=2)
     policy = policy_named("fd-kvc")
     whole = simulate(policy, dialogs, 56)
-    fork = simulate(policy, dialogs, 56, start=(4, whole.state_after(3)))
+    fork = simulate(policy, dialogs, 56, start=(4, whole.result(3).after))
     entries, turns = entries_table(whole, dialogs), turns_table(whole, dialogs)
     pd.testing.assert_frame_equal(
         entries_table(fork, dialogs), entries[entries.turn >= 4].reset_index(drop=True)

@@ -385,7 +385,7 @@ def test_a_turn_without_tokens_changes_nothing(key: str, gap: int) -> None:
 
     # The turn itself repeats what was there.
     if gap:
-        before, after = gapped.state_after(gap - 1), gapped.state_after(gap)
+        before, after = gapped.result(gap - 1).after, gapped.result(gap).after
         np.testing.assert_array_equal(after.cache.token, before.cache.token)
         np.testing.assert_array_equal(after.attended.after, before.attended.after)
         np.testing.assert_array_equal(after.attended.output, before.attended.output)

@@ -115,7 +115,7 @@ def test_neither_channel_changes_the_other(key: str) -> None:
     The decay is γ for all: those that gathered much, those that gathered nothing, old and young.
     """
     policy, dialog = policy_named(key), generate(SCENARIOS["shift"], 1, 7)
-    before, turn = simulate(policy, dialog, 56).state_after(4).cache, dialog.observe(5)
+    before, turn = simulate(policy, dialog, 56).result(4).after.cache, dialog.observe(5)
     ladder = np.concatenate([[0], np.geomspace(1e-3, 1e3, 55)]).astype(np.float32)[None]
 
     def updated(cache: Cache) -> Update:

@@ -262,12 +262,12 @@ def test_a_fork_repeats_the_future_to_the_last_bit(
     policy: Policy, batch: DialogBatch, budget: int, data: st.DataObject
 ) -> None:
     trace = simulate(policy, batch, budget)
-    assert_same_state(trace.state_after(batch.turns - 1), trace.last)
+    assert_same_state(trace.result(batch.turns - 1).after, trace.last)
     if batch.turns == 1:
         return
     turn = data.draw(st.integers(0, batch.turns - 2), label="turn")
 
-    fork = simulate(policy, batch, budget, start=(turn + 1, trace.state_after(turn)))
+    fork = simulate(policy, batch, budget, start=(turn + 1, trace.result(turn).after))
 
     assert fork.first_turn == turn + 1
     assert fork.turns == batch.turns - turn - 1
@@ -275,7 +275,7 @@ def test_a_fork_repeats_the_future_to_the_last_bit(
         assert_same_run(fork, trace, row, row)
     assert_same_state(fork.last, trace.last)
     for later in range(turn + 1, batch.turns):  # and a fork can be forked
-        assert_same_state(fork.state_after(later), trace.state_after(later))
+        assert_same_state(fork.result(later).after, trace.result(later).after)
 
 
 def test_a_fork_after_the_threshold_evicted_repeats_the_future() -> None:
@@ -284,7 +284,7 @@ def test_a_fork_after_the_threshold_evicted_repeats_the_future() -> None:
     assert (trace.evicted["threshold"] > 0).any(axis=0).sum() >= 3
 
     for turn in range(4):
-        fork = simulate(EVICTING, batch, 12, start=(turn + 1, trace.state_after(turn)))
+        fork = simulate(EVICTING, batch, 12, start=(turn + 1, trace.result(turn).after))
         for row in range(3):
             assert_same_run(fork, trace, row, row)
 
@@ -296,16 +296,16 @@ def test_a_state_is_that_of_a_recorded_turn(turn: int) -> None:
     with pytest.raises(
         ValueError, match=f"^turn is {turn}, but must be a whole number from 0 to 9$"
     ):
-        trace.state_after(turn)
+        trace.result(turn)
 
 
 def test_a_fork_knows_the_turns_after_it_only() -> None:
     batch = generate(SCENARIOS["shift"])
     trace = simulate(policy_named("fifo"), batch, budget=4)
-    fork = simulate(policy_named("fifo"), batch, 4, start=(6, trace.state_after(5)))
+    fork = simulate(policy_named("fifo"), batch, 4, start=(6, trace.result(5).after))
 
     with pytest.raises(ValueError, match=r"^turn is 5, but must be a whole number from 6 to 9$"):
-        fork.state_after(5)
+        fork.result(5)
 
 
 @pytest.mark.parametrize("turn", [10, -1])

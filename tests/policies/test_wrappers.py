@@ -316,8 +316,12 @@ def test_a_piece_of_a_marked_word_is_of_that_word() -> None:
 @pytest.mark.parametrize(
     ("name", "available", "said"),
     [
-        ("whitelist(fifo, speaker=user)", Available(), "Speakers are unknown here"),
-        ("whitelist(fifo, speaker=prompt)", Available(MARKED), "No system prompt is marked"),
+        ("whitelist(fifo, speaker=user)", Available(), "No words of the user are marked here"),
+        (
+            "whitelist(fifo, speaker=prompt)",
+            Available(MARKED),
+            "No words of the system prompt",
+        ),
         (
             "blocks(whitelist(fifo, words=rome))",
             Available(speakers=SPEAKERS),

@@ -61,7 +61,7 @@ def test_a_fork_that_changes_nothing_repeats_the_future_to_the_last_bit(
         return
     turn = data.draw(st.integers(0, batch.turns - 2), label="turn")
 
-    assert_same_state(state_at_fork(trace, batch, Fork(turn)), trace.state_after(turn))
+    assert_same_state(state_at_fork(trace, batch, Fork(turn)), trace.result(turn).after)
     for change in (Fork(turn), Fork(turn, policy=policy, budget=budget)):
         future = fork(trace, batch, change)
 
@@ -171,7 +171,7 @@ def test_the_attention_of_a_dropped_entry_is_shared_by_the_others() -> None:
 
     state = state_at_fork(trace, dialog, Fork(4, dropped=token))
 
-    before, slot = trace.state_after(4), trace.state_after(4).cache.token[0] == token
+    before, slot = trace.result(4).after, trace.result(4).after.cache.token[0] == token
     others = before.attended.before[0, ~slot]
     np.testing.assert_allclose(state.attended.before[0, ~slot], others / others.sum(), rtol=1e-5)
     assert not state.attended.before[0, slot].any()
@@ -284,7 +284,7 @@ def test_the_budget_holds_at_the_fork_and_after_it(
 def test_a_smaller_budget_keeps_the_protected_and_then_the_best(key: str, budget: int) -> None:
     dialog = generate(SCENARIOS["mixed"], 1, 3)
     trace, policy = simulate(policy_named(key), dialog, 56), policy_named(key)
-    turn, before = dialog.observe(5), trace.state_after(5).cache
+    turn, before = dialog.observe(5), trace.result(5).after.cache
 
     start = state_at_fork(trace, dialog, Fork(5, budget=budget)).cache
 
@@ -327,7 +327,7 @@ def test_a_policy_with_other_numbers_keeps_its_channels_and_any_other_resets_the
     trace, dialog, turn = run
     if data.draw(st.booleans(), label="the same policy"):
         policy = data.draw(policies((trace.policy.key,)), label="policy")
-    before, change = trace.state_after(turn), Fork(turn, policy=policy, budget=trace.budget)
+    before, change = trace.result(turn).after, Fork(turn, policy=policy, budget=trace.budget)
 
     start = state_at_fork(trace, dialog, change)
 
@@ -424,7 +424,7 @@ def test_a_changed_decay_acts_from_the_turn_after_the_fork() -> None:
 
     future = fork(trace, dialog, Fork(5, policy=policy_named("fd-kvc", gamma=0.5)))
 
-    left = trace.state_after(5).cache
+    left = trace.result(5).after.cache
     recorded = all_entries(future).recorded
     decayed = recorded["recency decayed"][0, 0, :56]
     np.testing.assert_allclose(decayed, 0.5 * left["recency"][0], rtol=1e-6)

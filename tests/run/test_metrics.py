@@ -109,7 +109,7 @@ def test_a_dialog_without_topics_has_no_retention_and_no_diversity() -> None:
 def test_a_fork_is_measured_over_its_own_turns() -> None:
     dialogs = generate(SCENARIOS["mixed"], dialogs=2, seed=1)
     trace = simulate(FIFO, dialogs, budget=56)
-    fork = simulate(FIFO, dialogs, 56, start=(4, trace.state_after(3)))
+    fork = simulate(FIFO, dialogs, 56, start=(4, trace.result(3).after))
 
     for metric in metrics_of(optional=False).values():
         whole = metric.measure(trace, dialogs)
