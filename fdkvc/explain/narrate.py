@@ -260,8 +260,6 @@ def _describe_protection(view: TurnView, step: Step) -> str:
         return "no entry is protected"
     verb = "is" if many == 1 else "are"
     words = f"{many} of {_entries(stood)} {verb} protected{view.tally(view.protected)}"
-    if stood <= budget:
-        return f"{words}, though all of them fit"
     spared = int((view.protected & (view.rank > budget)).sum())
     return f"{words}; by score alone {spared or 'none'} of them would be evicted"
 
@@ -333,12 +331,9 @@ _DESCRIBE: Mapping[StepKind, Callable[[TurnView, Step], str]] = {
 
 
 def _numbers(view: TurnView, step: Step) -> tuple[Pairs, Pairs]:
+    """Return the quantities that a step reads, and those that it writes."""
     label = view.policy.quantity_name
-    if step.kind == "evict":
-        return _eviction_numbers(view, step)
-    if step.kind == "protect":
-        return (("entries", str(view.stood.sum())),), (("protected", str(view.protected.sum())),)
-    every = step.includes_new or step.kind in ("value", "attention")
+    every = step.includes_new or step.kind not in ("change", "rate")
     took_part = np.ones_like(view.new) if every else ~view.new
     inputs: list[tuple[str, str]] = []
     for name in (*step.reads, *(step.writes if step.kind == "rate" else ())):
@@ -349,29 +344,6 @@ def _numbers(view: TurnView, step: Step) -> tuple[Pairs, Pairs]:
         _described(view, label(name), view.quantity(name), took_part) for name in step.writes
     ]
     return tuple(inputs), tuple(chain(*outputs))
-
-
-def _eviction_numbers(view: TurnView, step: Step) -> tuple[Pairs, Pairs]:
-    label = view.policy.quantity_name
-    gone = view.rule == Rule.budget
-    inputs = [
-        ("entries", f"{(~view.new).sum()} old, {view.new.sum()} new"),
-        ("budget", str(view.trace.budget)),
-    ]
-    for name in view.policy.channels:
-        inputs += _described(view, f"{label(name)} of the new", view.quantity(name), view.new)
-    for name in step.reads:
-        inputs += _described(view, label(name), view.quantity(name), ~view.new)
-    outputs = [
-        ("evicted by the budget", str(gone.sum())),
-        *_described(view, "score of the kept", view.score, view.kept),
-        *_described(view, "score of the evicted", view.score, gone),
-    ]
-    if view.cutoff is not None:
-        outputs.append(("cutoff", number(view.cutoff)))
-    if view.threshold:
-        outputs.insert(0, ("evicted by the threshold", str((~view.stood).sum())))
-    return tuple(inputs), tuple(outputs)
 
 
 def _described(

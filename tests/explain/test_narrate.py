@@ -62,6 +62,8 @@ def test_a_turn_worked_by_hand() -> None:
         ("learning rate before", "0.400"),
     )
     assert steps[2].outputs == (("recency, 1 A", "0.650"), ("recency, 1 B", "0.500"))
+    assert [label for label, _ in steps[4].inputs][-1] == "threshold"
+    assert steps[4].outputs == (("score, 2 A", "0.753 (0.682 to 0.825)"), ("score, 1 B", "0.477"))
     assert tuple(story.step for story in steps) == trace.policy.steps
     assert headline(trace, dialogs, 0, turn=2) == (
         "Turn 2: the topic returns to A; 1 new token, 1 entry evicted (1 B); "
@@ -186,7 +188,7 @@ def test_protection_says_who_needed_it() -> None:
         "No entry is protected."
     )
     assert told(policy_named("sink"), dialogs, 56, turn=0)["Protection"] == (
-        "4 of 32 entries are protected (4 A), though all of them fit."
+        "4 of 32 entries are protected (4 A); by score alone none of them would be evicted."
     )
 
 
