@@ -285,14 +285,7 @@ class Policy(Card, Checked, ABC):
 
     @property
     def name(self) -> str:
-        """The key, and every hyperparameter that is not at its default.
-
-        Examples
-        --------
-        >>> from fdkvc.policies import policy_named
-        >>> policy_named("fd-kvc", gamma=0.8, w_c=0.3).name
-        'fd-kvc gamma=0.8 w_c=0.3'
-        """
+        """The key, and every hyperparameter that is not at its default; see `read_policy`."""
         return " ".join([self.key, *changed(self)])
 
     @property

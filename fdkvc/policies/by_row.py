@@ -64,22 +64,7 @@ class ByRow(NDArrayOperatorsMixin):
 
 
 def by_row(policy: Policy, name: str, values: Sequence[float]) -> Policy:
-    """Return a policy with another value of a hyperparameter declared ``by_row`` for each row.
-
-    Raises a ValueError if a value is out of range, or the hyperparameter is one for all rows.
-
-    Examples
-    --------
-    >>> from fdkvc.policies import policy_named
-    >>> by_row(policy_named("sink"), "sinks", [2, 4])
-    Traceback (most recent call last):
-    ValueError: sinks of sink is one for all rows
-    """
-    field = policy.settings[name]
-    if not field.by_row:
-        raise ValueError(f"{name} of {policy.key} is one for all rows")
-    for value in values:
-        field.check(value, name)
+    """Return a policy with a value of a hyperparameter for each row, declared so, in its range."""
     if isinstance(policy, Wrapper) and name not in parameters_of(policy):
         return replace(policy, policy=by_row(policy.policy, name, values))
     varied = copy.copy(policy.variant(**{name: values[0]}))

@@ -78,14 +78,7 @@ class Wrapper(Policy):
 
     @property
     def name(self) -> str:
-        """The wrapped policy and hyperparameters not at default, as `read_policy` reads them.
-
-        Examples
-        --------
-        >>> from fdkvc.policies import read_policy
-        >>> read_policy("recall(h2o window=0.25, tier=2)").name
-        'recall(h2o window=0.25, tier=2.0)'
-        """
+        """The wrapped policy and hyperparameters not at default, as `read_policy` reads them."""
         return f"{self.key}({', '.join([self.policy.name, *changed(self)])})"
 
     @property

@@ -66,13 +66,10 @@ class Fork:
         Examples
         --------
         >>> from fdkvc.policies import policy_named
-        >>> h2o, fd_kvc = policy_named("h2o"), policy_named("fd-kvc")
-        >>> Fork(5, policy=h2o.variant(window=0.2)).resets(h2o)
-        False
-        >>> Fork(5, policy=h2o.variant(queries="each")).resets(h2o)
-        True
-        >>> Fork(5, policy=fd_kvc).resets(h2o)
-        True
+        >>> h2o = policy_named("h2o")
+        >>> others = h2o.variant(window=0.2), h2o.variant(queries="each"), policy_named("fd-kvc")
+        >>> [Fork(5, policy=policy).resets(h2o) for policy in others]
+        [False, True, True]
         """
         if self.policy is None or not self.policy.channels:
             return False

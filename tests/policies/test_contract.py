@@ -630,13 +630,7 @@ def test_rows_with_values_of_their_own_come_out_as_if_alone(
                     )
 
 
-def test_values_by_row_are_checked() -> None:
-    with pytest.raises(ValueError, match=r"gamma is 1.5, but must be a number above 0 and below 1"):
-        by_row(policy_named("fd-kvc"), "gamma", [0.5, 1.5])
-    with pytest.raises(ValueError, match="kernel of snapkv is one for all rows"):
-        by_row(policy_named("snapkv"), "kernel", [3, 5])
-    with pytest.raises(ValueError, match="forgetting of h2o is one for all rows"):
-        by_row(policy_named("h2o"), "forgetting", [0.5, 1])
+def test_values_by_row_are_not_for_branches() -> None:
     with pytest.raises(TypeError, match="a number for each row is neither true nor false"):
         bool(ByRow([1, 1]))
 
