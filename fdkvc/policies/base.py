@@ -408,9 +408,3 @@ def seen_by(turn: Observation, token: Ints, queries: str) -> Bools:
 def total(terms: Mapping[str, Floats]) -> Floats:
     """Sum the named terms to the score (B, C)."""
     return reduce(operator.add, terms.values())
-
-
-def below_threshold(score: Floats, cache: Cache, threshold: Floats, ties: Ties) -> Bools:
-    """Mark entries below the threshold (B,) of their row, ties excepted (B, C)."""
-    least = threshold[:, None]
-    return np.asarray(cache.present & (score < least - ties.tolerance(least)))

@@ -60,7 +60,7 @@ class ExpectedAttention(Policy):
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return the expected attention times the value's length; 0 for the sinks."""
-        chosen = cache.present & ~self._sinks(cache, turn)
+        chosen = cache.present & (turn.position(cache.token) >= self.sinks)
         column = chosen[:, :, None]
         count = np.maximum(chosen.sum(axis=1), 1).astype(np.float32)
         k, q = turn.keys(cache.token), turn.queries(cache.token)
@@ -78,8 +78,5 @@ class ExpectedAttention(Policy):
         lengths = np.linalg.norm(turn.values(cache.token), axis=-1)
         return {"expected attention": expected * lengths}
 
-    def _sinks(self, cache: Cache, turn: Observation) -> Bools:
-        return cache.present & (turn.position(cache.token) < self.sinks)
-
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
-        return self._sinks(cache, turn) & (turn.position(cache.token) < budget)
+        return cache.present & (turn.position(cache.token) < min(self.sinks, budget))

@@ -30,10 +30,8 @@ class FastGen(Policy):
     that structure is left out, and the special tokens are the dialog's first ones; the original
     profiles a prompt once, here each turn is profiled; the original's cache may have any size, here
     the budget limits it, and a smaller structure is filled up with the most frequent of the rest.
-    It was made for heads whose attention is concentrated, as in the upper layers of the bundled
-    model, where it retains more than H2O without a window; in synthetic dialogs no smaller
-    structure holds enough, so there it equals H2O without a window. ``fdkvc/results.md`` has both
-    measurements.
+    ``fdkvc/results.md`` has what it retains in heads whose attention is concentrated, as in the
+    upper layers of the bundled model, and in synthetic dialogs.
     """
 
     key = "fastgen"

@@ -9,7 +9,7 @@ import numpy as np
 from fdkvc.attention import Floats, Observation, divide_by_max, entry_sum, min_max, normalize
 from fdkvc.cache import UNIT_SCALE, Cache
 from fdkvc.parameters import parameter, share
-from fdkvc.policies.base import Policy, Score, Step, Update, below_threshold
+from fdkvc.policies.base import Policy, Score, Step, Update
 
 
 @dataclass(frozen=True)
@@ -174,10 +174,11 @@ class FDKVC(Policy):
         loss = entry_sum(h_hat * (1 - h_hat)) / count  # Eq. 6
         adapted = self.alpha_0 / (1 + self.mu * loss)  # Eq. 7
         threshold = np.float32(self.tau) * np.where(cache.present, h, 0).max(axis=1)
+        least = threshold[:, None]
 
         return Update(
             updated.with_state(learning_rate=adapted, ownership_loss=loss),
-            stale=below_threshold(h, cache, threshold, self.ties),  # Eq. 8
+            stale=cache.present & (h < least - self.ties.tolerance(least)),  # Eq. 8
             recorded={
                 "attention": a,
                 "recency before": cache["recency"],

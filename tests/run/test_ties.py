@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from fdkvc.attention import Floats, Observation
-from fdkvc.cache import UNIT_SCALE, Cache, Ties, top_k
+from fdkvc.cache import Cache, Ties, top_k
 from fdkvc.corpora.arrays import one_dialog
 from fdkvc.explain.explain import explain
 from fdkvc.policies import policy_named
-from fdkvc.policies.base import EVICTION, Policy, below_threshold
+from fdkvc.policies.base import EVICTION, Policy
 from fdkvc.run.simulate import simulate
+from tests.worlds import plain_dialog
 
 A_LITTLE = 1 + 2**-23
 """The next number after 1 in single precision."""
@@ -44,9 +45,14 @@ def test_a_term_decides_if_with_it_the_entry_would_have_tied() -> None:
 
 def test_a_threshold_leaves_what_ties_with_it() -> None:
     score = np.array([[1, 1 - 2**-24, 0.9, 2]], np.float32)
-    below = below_threshold(score, Cache(np.arange(4)[None]), np.ones(1, np.float32), UNIT_SCALE)
+    dialog, nothing = plain_dialog([[1.0] * 4]), np.zeros_like(score)
+    channels = {"cumulative": nothing, "recency": nothing}
+    cache = Cache(np.arange(4)[None], channels, {"learning_rate": nothing[:, 0]})
 
-    assert below.tolist() == [[False, False, True, False]]
+    update = policy_named("fd-kvc", tau=0.5).update(cache, dialog.observe(0), lambda _: score)
+
+    assert update.stale is not None
+    assert update.stale.tolist() == [[False, False, True, False]]
 
 
 def test_the_best_are_told_row_by_row_and_ties_go_to_the_older() -> None:
