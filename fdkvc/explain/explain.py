@@ -250,19 +250,15 @@ def turn_view(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> TurnVi
 class Explanation:
     """What happened to one entry in one turn, and why."""
 
-    policy: Policy
+    view: TurnView = field(compare=False, repr=False)
+    """The whole turn."""
     token: int
     topic: str
     """Its topics, joined by ``+``; empty if unknown."""
     born: int
-    turn: int
-    """The turn in which it arrived and the turn that is explained, from 0."""
-    budget: int
+    """The turn in which it arrived, from 0."""
     left: tuple[int, Rule] | None
-    """The turn and rule that last evicted it, up to this turn;
-    None if it came back since."""
-    decided: bool
-    """Whether the turn has tokens; without them nothing is decided."""
+    """The turn and rule that last evicted it, up to this turn; None if it came back since."""
     status: Status = Status.empty
     """Empty where it is not in the cache in this turn."""
     rule: Rule = Rule.none
@@ -272,21 +268,14 @@ class Explanation:
     rank: int | None = None
     """Rank by score among all entries that the budget ranked, 1 for the highest, ties to the
     older."""
-    stood: int = 0
-    stayed: int = 0
-    stayed_protected: int = 0
-    """How many the budget ranked, how many were kept, and how many of those were protected."""
     place: int = 0
-    contenders: int = 0
-    """Its rank by score among the unprotected, and how many those are; 0 if it is protected."""
+    """Its rank by score among the unprotected; 0 if it is protected."""
     score: float | None = None
     """The score that decided."""
     cutoff: float | None = None
     """The lowest kept unprotected score, or the threshold for what that evicted. None where the
     budget evicted nothing, where every kept entry was protected, and where the policy's steps do
     not declare the threshold."""
-    best_evicted: float | None = None
-    """The highest score that the budget evicted."""
     terms: Mapping[str, float] = field(default_factory=dict)
     """The parts of its score."""
     marginal: int | None = None
@@ -336,14 +325,11 @@ def explain(trace: Trace, dialogs: DialogBatch, row: int, turn: int, token: int)
     if not 0 <= token <= last:
         raise ValueError(f"token is {token}, but this dialog has tokens 0 to {last}")
     why = Explanation(
-        policy=trace.policy,
+        view=made,
         token=token,
         topic=dialogs.topics_of(row, np.array([token]))[0],
         born=int(dialogs.born[row, token]),
-        turn=turn,
-        budget=made.places,
         left=_eviction(trace, dialogs, row, turn, token),
-        decided=made.has_tokens,
     )
     if token not in made.token:
         return why
@@ -358,14 +344,9 @@ def explain(trace: Trace, dialogs: DialogBatch, row: int, turn: int, token: int)
         rule=Rule(made.rule[entry]),
         protected=bool(made.protected[entry]),
         rank=int(made.rank[entry]) or None,
-        stood=int(made.stood.sum()),
-        stayed=int(made.kept.sum()),
-        stayed_protected=int((made.kept & made.protected).sum()),
         place=int((contends & (made.rank <= made.rank[entry])).sum()) if contends[entry] else 0,
-        contenders=int(contends.sum()),
         score=score,
         cutoff=cutoff,
-        best_evicted=made.best_evicted,
         terms=made.terms_of(entry),
         marginal=None if marginal is None else int(made.token[marginal]),
         marginal_terms={} if marginal is None else made.terms_of(marginal),
@@ -409,8 +390,8 @@ def _subject(why: Explanation) -> str:
 
 
 def _why_it_is_absent(why: Explanation) -> Iterator[str]:
-    absent = f"{_subject(why)} is not in the cache in turn {why.turn}"
-    if why.born > why.turn:
+    absent = f"{_subject(why)} is not in the cache in turn {why.view.turn}"
+    if why.born > why.view.turn:
         yield f"{absent}: it arrives in turn {why.born}"
     elif why.left:
         yield f"{absent}: the {why.left[1].name} evicted it in turn {why.left[0]}"
@@ -419,20 +400,19 @@ def _why_it_is_absent(why: Explanation) -> Iterator[str]:
 
 
 def _why_it_was_kept(why: Explanation) -> Iterator[str]:
+    view = why.view
     arrived = "arrived and " if why.status == Status.new else ""
-    stayed = f"{_subject(why)} {arrived}was kept in turn {why.turn}"
-    if not why.decided:
+    stayed = f"{_subject(why)} {arrived}was kept in turn {view.turn}"
+    if not view.has_tokens:
         yield f"{stayed}: the turn has no tokens, so nothing was decided"
         return
-    if why.best_evicted is None:
-        yield (
-            f"{stayed}: the budget evicted nothing, with {why.stayed:,} of {why.budget:,} slots "
-            "used"
-        )
+    if view.best_evicted is None:
+        used = f"{view.kept.sum():,} of {view.places:,} slots used"
+        yield f"{stayed}: the budget evicted nothing, with {used}"
         return
     if why.protected:
         yield f"{stayed}: it is protected regardless of its score"
-        yield f"its score of {_score(why)} ranked {ordinal(why.rank or 0)} of {why.stood}"
+        yield f"its score of {_score(why)} ranked {ordinal(why.rank or 0)} of {view.stood.sum()}"
         return
     yield stayed
     yield _standing(why)
@@ -443,18 +423,19 @@ def _why_it_was_kept(why: Explanation) -> Iterator[str]:
     else:
         yield _against(why, "the last kept entry", why.cutoff)
         yield from _terms_against_the_last(why, "for", "higher", "lower")
-    yield _against(why, "the best evicted entry", why.best_evicted)
+    yield _against(why, "the best evicted entry", view.best_evicted)
 
 
 def _why_the_budget_evicted_it(why: Explanation) -> Iterator[str]:
     if why.status == Status.new_evicted:
         yield f"{_subject(why)} was evicted by the budget in the turn it arrived"
     else:
-        yield f"{_subject(why)} was evicted in turn {why.turn} by the budget"
+        yield f"{_subject(why)} was evicted in turn {why.view.turn} by the budget"
     if why.cutoff is None:
-        protected = "a protected entry" if why.stayed == 1 else "protected entries"
+        stayed = int(why.view.kept.sum())
+        protected = "a protected entry" if stayed == 1 else "protected entries"
         yield (
-            f"{protected} took {all_of(why.stayed, 'slot')}, "
+            f"{protected} took {all_of(stayed, 'slot')}, "
             f"so its score of {_score(why)} did not count"
         )
         return
@@ -476,7 +457,7 @@ def _against(why: Explanation, who: str, other: float | None) -> str:
 
 
 def _why_the_threshold_evicted_it(why: Explanation) -> Iterator[str]:
-    yield f"{_subject(why)} was evicted in turn {why.turn} by the threshold"
+    yield f"{_subject(why)} was evicted in turn {why.view.turn} by the threshold"
     if why.score is None or why.cutoff is None:
         return
     low, high = contrast(why.score, why.cutoff)
@@ -484,7 +465,7 @@ def _why_the_threshold_evicted_it(why: Explanation) -> Iterator[str]:
     if len(why.terms) > 1:
         yield listed(
             [
-                f"{why.policy.quantity_name(name)} contributed {number(x)}"
+                f"{why.view.policy.quantity_name(name)} contributed {number(x)}"
                 for name, x in why.terms.items()
             ]
         )
@@ -492,13 +473,14 @@ def _why_the_threshold_evicted_it(why: Explanation) -> Iterator[str]:
 
 def _standing(why: Explanation) -> str:
     """Say where the score ranked, and how many slots there were."""
-    score = f"its score of {_score(why)} ranked"
-    if not why.stayed_protected:
-        verb = "was" if why.stayed == 1 else "were"
-        return f"{score} {ordinal(why.rank or 0)} of {why.stood}, and {why.stayed} {verb} kept"
+    view, score = why.view, f"its score of {_score(why)} ranked"
+    kept, free = view.kept.sum(), (view.kept & ~view.protected).sum()
+    if free == kept:
+        verb = "was" if kept == 1 else "were"
+        return f"{score} {ordinal(why.rank or 0)} of {view.stood.sum()}, and {kept} {verb} kept"
     return (
-        f"{score} {ordinal(why.place)} of {why.contenders} unprotected entries, with "
-        f"{why.stayed - why.stayed_protected} of {why.stayed} slots left for them"
+        f"{score} {ordinal(why.place)} of {(view.stood & ~view.protected).sum()} unprotected "
+        f"entries, with {free} of {kept} slots left for them"
     )
 
 
@@ -509,7 +491,7 @@ def _score(why: Explanation) -> str:
 
 def _digits(why: Explanation) -> int:
     """Return the fewest decimals at which the scores that the sentences compare differ."""
-    scores = {why.score, why.cutoff, None if why.rule else why.best_evicted}
+    scores = {why.score, why.cutoff, None if why.rule else why.view.best_evicted}
     return digits_for(*(score for score in scores if score is not None))
 
 
@@ -519,7 +501,7 @@ def _terms_against_the_last(
     """Say which terms decided alone, and how the others compare; nothing of a single term."""
     if len(why.terms) == 1:
         return
-    way, label = math.copysign(1, why.margin or 0), why.policy.quantity_name
+    way, label = math.copysign(1, why.margin or 0), why.view.policy.quantity_name
     # First the terms that decided, then those that contributed most to the margin.
     order = sorted(
         why.difference,

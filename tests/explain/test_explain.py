@@ -72,8 +72,8 @@ def test_an_eviction_worked_by_hand() -> None:
 
     assert (why.topic, why.born) == ("B", 1)
     assert (why.status, why.rule, why.left) == (Status.evicted, Rule.budget, (2, Rule.budget))
-    assert (why.rank, why.stood, why.stayed, why.protected) == (3, 3, 2, False)
-    assert (why.place, why.contenders) == (3, 3)
+    assert (why.rank, why.place, why.protected) == (3, 3, False)
+    assert (why.view.stood.sum(), why.view.kept.sum()) == (3, 2)
     assert why.score == pytest.approx(21 / 44)
     assert why.cutoff == pytest.approx(15 / 22)
     assert why.margin == pytest.approx(21 / 44 - 15 / 22)
@@ -109,7 +109,7 @@ def test_those_that_stayed_in_the_same_turn() -> None:
 
     last = explain(trace, dialogs, 0, turn=2, token=2)
     assert (last.token, last.margin, last.deciding_terms) == (last.marginal, 0, ())
-    assert last.best_evicted == pytest.approx(21 / 44)
+    assert last.view.best_evicted == pytest.approx(21 / 44)
     assert sentences(last)[2:] == [
         "It was the last kept.",
         "The best evicted entry scored 0.477, 0.205 less.",
@@ -150,7 +150,7 @@ def test_protection_leaves_fewer_places_for_the_others() -> None:
     trace = simulate(policy_named("h2o"), dialogs, budget=2)
 
     gone = explain(trace, dialogs, 0, turn=1, token=1)
-    assert (gone.rank, gone.place, gone.contenders, gone.stayed_protected) == (2, 2, 2, 1)
+    assert (gone.rank, gone.place) == (2, 2)
     assert gone.margin == pytest.approx(9 / 20 - 27 / 20)
     assert sentences(gone) == [
         "Token 1 (from turn 0) was evicted in turn 1 by the budget.",
@@ -260,7 +260,7 @@ def test_entries_that_are_not_in_the_cache() -> None:
         "Token 4 (topic B, from turn 3) is not in the cache in turn 1: it arrives in turn 3."
     ]
     quiet = explain(trace, dialogs, 0, turn=2, token=3)
-    assert not quiet.decided
+    assert not quiet.view.has_tokens
     assert sentences(quiet) == [
         "Token 3 (topic B, from turn 1) was kept in turn 2: "
         "the turn has no tokens, so nothing was decided."
@@ -348,9 +348,9 @@ def chosen_again(why: Explanation, trace: Trace, row: int) -> tuple[str, ...]:
     """Return the terms that turn the turn's decision if equal to the last kept's, by sorting."""
     if why.marginal is None or why.protected:
         return ()
-    entries, at = entries_in(trace, why.turn), row
+    entries, at = entries_in(trace, why.view.turn), row
     stood = np.flatnonzero(~np.isnan(entries.score[at]) & ~entries.protected[at])
-    token, places = entries.token[at], why.stayed - why.stayed_protected
+    token, places = entries.token[at], (why.view.kept & ~why.view.protected).sum()
     deciding = []
     for name in entries.terms:
         scores = {}
@@ -360,7 +360,7 @@ def chosen_again(why: Explanation, trace: Trace, row: int) -> tuple[str, ...]:
                 terms[name] = np.float32(why.marginal_terms[name])
             scores[slot] = functools.reduce(operator.add, terms.values())
         cutoff = sorted(scores.values())[-places]
-        reach = float(why.policy.ties.tolerance(np.array(cutoff)))
+        reach = float(why.view.policy.ties.tolerance(np.array(cutoff)))
         # What ties with the last kept counts as it does; slots are in the order of age.
         apart = {slot: scores[slot] - cutoff for slot in stood}
         levels = {slot: each if abs(each) > reach else 0 for slot, each in apart.items()}
@@ -397,7 +397,7 @@ def test_what_cost_or_won_the_place_is_confirmed_when_the_turn_chooses_again(
                     for part in re.split("[.:,] ", words)
                     if re.search(r"decided (for|against) it \(", part)
                 ]
-                deciding = [why.policy.quantity_name(name) for name in why.deciding_terms]
+                deciding = [why.view.policy.quantity_name(name) for name in why.deciding_terms]
                 assert all(part.lower().startswith(tuple(deciding)) for part in named)
     assert (
         told[" decided against it"] > told["No term alone decided against"] > 0 or key == "fastgen"
@@ -448,7 +448,7 @@ def test_rule_rank_and_margin_agree(policy: Policy, dialogs: DialogBatch, budget
     trace = simulate(policy, dialogs, budget)
     for row in range(dialogs.rows):
         for why in every_explanation(trace, dialogs, row):
-            cached = why.token in trace.kept[row, why.turn]
+            cached = why.token in trace.kept[row, why.view.turn]
             assert cached == (why.rule == Rule.none)
             assert cached == (why.status in (Status.kept, Status.new))
             assert (why.left is not None) == (not cached)
@@ -456,12 +456,12 @@ def test_rule_rank_and_margin_agree(policy: Policy, dialogs: DialogBatch, budget
                 assert why.protected or why.margin >= 0
             if why.rule == Rule.budget:
                 assert not why.protected
-                assert why.place > why.stayed - why.stayed_protected
+                assert why.place > (why.view.kept & ~why.view.protected).sum()
                 if why.margin is not None:
                     assert why.margin <= 0
                     assert why.margin < 0 or why.token > (why.marginal or 0)
                 else:
-                    assert why.stayed == why.stayed_protected
+                    assert why.view.protected[why.view.kept].all()
             if why.rule == Rule.threshold:
                 assert why.margin is not None
                 assert why.margin < 0
@@ -479,11 +479,11 @@ def test_numbers_are_those_of_the_raw_arrays(
     entries = all_entries(trace)
     for row in range(dialogs.rows):
         for why in every_explanation(trace, dialogs, row):
-            at = (row, why.turn)
+            at = (row, why.view.turn)
             rules, scores = entries.rule[at], entries.score[at]
             (slot,) = np.flatnonzero(entries.token[at] == why.token)
             stood = ~np.isnan(scores)
-            assert why.stood == stood.sum()
+            assert why.view.stood.sum() == stood.sum()
             assert why.born == np.flatnonzero(dialogs.bounds[row] <= why.token)[-1]
             if why.rule == Rule.threshold:
                 continue
@@ -495,7 +495,7 @@ def test_numbers_are_those_of_the_raw_arrays(
             by_score = stood & (rules == Rule.none) & ~entries.protected[at]
             if (rules == Rule.budget).any() and by_score.any():
                 assert why.cutoff == scores[by_score].min()
-                assert why.best_evicted == scores[rules == Rule.budget].max()
+                assert why.view.best_evicted == scores[rules == Rule.budget].max()
             else:
                 assert why.cutoff is None
 

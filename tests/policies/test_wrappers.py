@@ -16,7 +16,7 @@ from fdkvc.corpora.recordings import Recording, Token
 from fdkvc.corpora.transcripts import Transcript, Turn
 from fdkvc.dialogs import DialogBatch, stack
 from fdkvc.explain.counterfactual import counterfactual
-from fdkvc.explain.explain import explain, sentences
+from fdkvc.explain.explain import explain, sentences, turn_view
 from fdkvc.explain.narrate import narrate
 from fdkvc.lm.tokens import MARKED
 from fdkvc.parameters import Field
@@ -405,7 +405,7 @@ def test_heads_share_their_budgets_worked_by_hand() -> None:
 
     # The shortest four of both are 0 of the second head, and 1, 2 and 3 of the first.
     assert [kept_tokens(trace, row, 0) for row in range(4)] == 2 * [[0, 1, 2], [3]]
-    assert [explain(trace, two, row, 0, 3).budget for row in (0, 1)] == [3, 1]
+    assert [turn_view(trace, two, row, 0).places for row in (0, 1)] == [3, 1]
     safe = simulate(read_policy("ada-heads(knorm, safe=1)"), two, 2)
     assert [kept_tokens(safe, row, 0) for row in (0, 1)] == [[0, 1], [0, 3]]
     # What is protected stays in each head, and takes its places.

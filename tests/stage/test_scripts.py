@@ -117,10 +117,11 @@ def check_entry(run: Run, turn: int, token: int, seen: Mapping[str, Any]) -> Non
     fate, gone = seen["fate"], why.rule != Rule.none
     assert fate["fate"] == ("evicted" if gone else "kept")
     assert fate["left"] == (turn if gone else None)
-    assert (fate["at"], fate["stood"], fate["isProtected"]) == (turn, why.stood, why.protected)
+    stood = why.view.stood.sum()
+    assert (fate["at"], fate["stood"], fate["isProtected"]) == (turn, stood, why.protected)
     assert (fate.get("rank"), fate["rule"]) == (why.rank, why.rule.name if gone else "")
     topic = why.topic or "none"
-    rank = f"rank {why.rank} of {why.stood}" if why.rank else "below the threshold"
+    rank = f"rank {why.rank} of {stood}" if why.rank else "below the threshold"
     status = why.status.name.replace("_", ", ")
     size = own.trace.policy.page_size
     parts = ["protected"] * why.protected + [f"page {token // size}"] * (size > 1) + [rank]
@@ -132,7 +133,7 @@ def check_entry(run: Run, turn: int, token: int, seen: Mapping[str, Any]) -> Non
         return
     assert why.score is not None
     terms = why.terms if len(why.terms) > 1 else {}
-    names = ["score", *map(why.policy.quantity_name, terms)]
+    names = ["score", *map(why.view.policy.quantity_name, terms)]
     numbers = [why.score, *terms.values()]
     assert [row["name"] for row in seen["rows"]] == names
     assert [row["entry"] for row in seen["rows"]] == [number(x, digits) for x in numbers]
@@ -143,7 +144,7 @@ def check_entry(run: Run, turn: int, token: int, seen: Mapping[str, Any]) -> Non
     assert why.cutoff is not None
     them = explain(own.trace, own.dialogs, 0, turn, seen["rival"])
     if token == why.marginal:
-        assert (them.rule, them.score) == (Rule.budget, why.best_evicted)
+        assert (them.rule, them.score) == (Rule.budget, why.view.best_evicted)
     else:
         assert (them.token, them.score) == (why.marginal, why.cutoff)
     assert them.score is not None
