@@ -82,23 +82,23 @@ def _course(policy: Policy, term: str, results: list[TurnResult]) -> TermCourse:
 
 
 def _scale(result: TurnResult, term: str) -> float | None:
-    """Return term / channel, as `_common`."""
+    """Return term / channel, as `common_factor`."""
     if term not in result.entries.channels:
         return None
     here = result.entries.present[0]
-    return _common(result.entries[term][0, here], result.terms[term][0, here])
+    return common_factor(result.entries[term][0, here], result.terms[term][0, here])
 
 
 def _share(result: TurnResult, step: Step) -> float | None:
-    """Return the factor of a step, as `_common`."""
+    """Return the factor of a step, as `common_factor`."""
     before, after = (result.update.recorded.get(name) for name in (step.reads[0], step.writes[0]))
     if before is None or after is None:
         return None
     here = result.old.present[0]
-    return _common(before[0, here], after[0, here])
+    return common_factor(before[0, here], after[0, here])
 
 
-def _common(before: Floats, after: Floats) -> float | None:
+def common_factor(before: Floats, after: Floats) -> float | None:
     """Return after / before where it is the same for all, NaN if unknown, else None."""
     positive = before > SAME_FACTOR
     if not positive.any():

@@ -6,12 +6,14 @@ describe each kind of step, and no policy.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import chain
 
 import numpy as np
 
 from fdkvc.attention import Bools, Floats
 from fdkvc.dialogs import DialogBatch, topic_bit
+from fdkvc.explain.course import common_factor
 from fdkvc.explain.explain import TurnView, turn_view
 from fdkvc.policies.base import Step, StepKind
 from fdkvc.run.trace import Rule, Trace
@@ -19,9 +21,6 @@ from fdkvc.words import all_of, contrast, count, listed, number, percent, senten
 
 NAMED_GROUPS = 4
 """How many topics a sentence names; the others are grouped."""
-
-SAME_SHARE = 1e-6
-"""Tolerance within which the shares that entries keep count as equal."""
 
 SAME_WEIGHT = 1e-6
 """Tolerance of an attention weight, for rounding."""
@@ -97,11 +96,8 @@ def headline(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> str:
 
 def headline_of_several(traces: Sequence[Trace], dialogs: DialogBatch, row: int, turn: int) -> str:
     """Describe in one sentence what the caches of several runs share after a turn."""
-    held = np.zeros(dialogs.born.shape[1], np.uint8)
-    for trace in traces:
-        kept = trace.kept[row, turn - trace.first_turn]
-        held[kept[kept >= 0]] += 1
-    shared = int(np.count_nonzero(held == len(traces)))
+    kept = [trace.kept[row, turn - trace.first_turn] for trace in traces]
+    shared = int(np.count_nonzero(reduce(np.intersect1d, kept) >= 0))
     current = int(dialogs.current[row, turn])
     topic = f": topic {dialogs.topic_label(current)}" if current >= 0 else ""
     entries = count(shared, "entry is", "entries are") if shared else "no entry is"
@@ -175,12 +171,12 @@ def _describe_change(view: TurnView, step: Step) -> str:
     subject = policy.quantity_name(step.channel(policy.channels) or step.writes[0])
     changed &= ~new
     if changed.any():
-        share = _common_factor(before[changed], after[changed])
-        parts = [
-            _gain_words(view, subject, (after.astype(float) - before), changed)
-            if share is None
-            else _factor_words(subject, share, before[changed], after[changed])
-        ]
+        old, now = before[changed], after[changed]
+        share = common_factor(old, now)
+        if share is None or np.isnan(share) or now[old == 0].any():
+            parts = [_gain_words(view, subject, after.astype(float) - before, changed)]
+        else:
+            parts = [_factor_words(subject, share, old, now)]
     else:
         parts = ["the cache was empty, so there was nothing to change"]
     if step.includes_new and new.any():
@@ -188,15 +184,6 @@ def _describe_change(view: TurnView, step: Step) -> str:
         has = f"has {start}" if new.sum() == 1 else f"have {start} on average"
         parts.append(f"{_the(int(new.sum()), 'new')} {has}")
     return "; ".join(parts)
-
-
-def _common_factor(before: Floats, after: Floats) -> float | None:
-    """Return after / before where it is the same for all entries, else None."""
-    positive = before > 0
-    if not positive.any() or (after[~positive] != before[~positive]).any():
-        return None
-    share = after[positive].astype(float) / before[positive]
-    return float(share.mean()) if np.ptp(share) <= SAME_SHARE else None
 
 
 def _factor_words(subject: str, share: float, before: Floats, after: Floats) -> str:

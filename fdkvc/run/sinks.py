@@ -64,10 +64,8 @@ def sinks_of(policy: Policy, budget: int) -> int:
     arrays: Any = dict.fromkeys(("embeddings", "queries", "keys", "values"), vectors)
     dialog = one_dialog(**arrays, turn_lengths=[SINKS, tokens - SINKS])
     state = {name: np.full(2, value) for name, value in policy.initial_state().items()}
-    entries = Cache(np.tile(np.arange(tokens), (2, 1)), state=state)
-    entries = entries.with_channels(
-        **dict.fromkeys(policy.channels, np.zeros((2, tokens), np.float32))
-    )
+    channels = dict.fromkeys(policy.channels, np.zeros((2, tokens), np.float32))
+    entries = Cache(np.tile(np.arange(tokens), (2, 1)), channels, state)
     turn = _TwoLayers(**vars(stack([dialog, dialog]))).observe(1)
     protected = protection(policy, entries, turn, policy.budgets(budget, turn), None)
     return int(protected[:, :SINKS].cumprod(axis=1).sum(axis=1).min())
