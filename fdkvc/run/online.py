@@ -66,9 +66,8 @@ class OnlineCache:
         self.budget = budget
         self.fed = 0
         self._state: State | None = None
-        self._ids = np.full(budget + policy.tier_places(budget, 0), -1, np.intp)
         self._turns = 0
-        self._born = self._ids
+        # What is known of the token in each slot, of the cache and then of the second tier.
         self._held: dict[str, NDArray[Any]] = {}
 
     def feed(
@@ -114,40 +113,35 @@ class OnlineCache:
         for name, column in (("words", words), ("spoken_by", speakers)):
             if column is not None:
                 new[name] = check_whole(name, column, len(new["keys"]))
-        if self._held:
-            for name in sorted(self._held.keys() ^ new.keys()):
-                raise ValueError(f"{name} must be given in every turn of a stream, or in none")
-        if self._state is None:
-            slots = len(self._ids)
-            self._held = {
-                name: np.zeros((slots, *array.shape[1:]), array.dtype)
-                for name, array in new.items()
-            }
-            self._state = initial_state(self.policy, 1, self.budget, new["keys"].shape[1])
+        count = len(new["keys"])
+        new["positions"] = np.arange(self.fed, self.fed + count)
+        new["born"] = np.full(count, self._turns)
+        slots = self.budget + self.policy.tier_places(self.budget, 0)
+        known: dict[str, NDArray[Any]] = self._held or {
+            name: np.zeros((slots, *array.shape[1:]), array.dtype) for name, array in new.items()
+        }
+        for name in sorted(known.keys() ^ new.keys()):
+            raise ValueError(f"{name} must be given in every turn of a stream, or in none")
 
         # One turn whose dialog is the slots followed by the new tokens.
-        slots, count = len(self._ids), len(new["keys"])
+        slots = len(known["keys"])
         capacity = self.policy.capacity(self.budget, slots + count)
-        ids = np.concatenate([self._ids, np.arange(self.fed, self.fed + count)])
-        born = np.concatenate([self._born, np.full(count, self._turns)])
-        held: dict[str, Any] = {name: np.concatenate([self._held[name], new[name]]) for name in new}
+        held: dict[str, Any] = {name: np.concatenate([known[name], new[name]]) for name in new}
         dialog = _Slots(
             **{name: array[None] for name, array in held.items()},
             bounds=np.array([[slots, slots + count]]),
             turn_counts=np.array([1]),
-            topic_bits=np.zeros((1, len(ids)), np.uint32),
+            topic_bits=np.zeros((1, slots + count), np.uint32),
             current=np.array([[-1]]),
             topic_names=(),
-            positions=ids[None],
-            born=born[None],
         )
         turn = dialog.observe(0)
-        state = self._state.with_tier(self.policy.tier_places(self.budget, self.fed + count))
-        after = take_turn(self.policy, state, turn, capacity).after
+        before = self._state or initial_state(self.policy, 1, self.budget, new["keys"].shape[1])
+        before = before.with_tier(self.policy.tier_places(self.budget, self.fed + count))
+        after = take_turn(self.policy, before, turn, capacity).after
 
         slot = np.concatenate([after.cache.token[0], after.tier[0]])
         filled = slot >= 0
-        self._ids, self._born = np.where(filled, ids[slot], -1), np.where(filled, born[slot], -1)
         self._held = {name: array[slot] for name, array in held.items()}
         self.fed, self._turns = self.fed + count, self._turns + 1
         renumbered = np.where(filled, np.arange(len(slot)), -1)[None]
@@ -156,7 +150,7 @@ class OnlineCache:
             after.attended,
             renumbered[:, capacity:],
         )
-        ids, kept = self._ids[:capacity], filled[:capacity]
+        ids, kept = self._held["positions"][:capacity], filled[:capacity]
         attended = after.attended
         return OnlineTurn(attended.output[0].copy(), ids[kept], attended.after[0, kept])
 

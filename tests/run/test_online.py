@@ -161,6 +161,15 @@ def test_a_refused_turn_changes_nothing(change: dict[str, Any], sentence: str, b
         assert_same_turn(cache.feed(**new), undisturbed.feed(**new))
 
 
+def test_a_first_turn_without_the_surprisal_that_a_policy_needs_can_be_fed_again() -> None:
+    cache, turn = OnlineCache(policy_named("surprisal"), budget=7), good_turn()
+
+    with pytest.raises(ValueError, match="needs the surprisal of every token"):
+        cache.feed(**{**turn, "surprisal": None})
+
+    assert cache.feed(**turn).kept.tolist() == [0, 1, 2]
+
+
 def test_later_turns_must_have_the_dimensions_of_the_first() -> None:
     cache = OnlineCache(policy_named("h2o"), budget=4)
     cache.feed(**good_turn())
