@@ -21,11 +21,6 @@ class ByRow(NDArrayOperatorsMixin):
     whose first axis is rows, in the array's. So each row is the same to the last bit as with its
     number alone.
 
-    Attributes
-    ----------
-    was_read : bool
-        Whether the numbers have been used.
-
     Examples
     --------
     >>> weight = ByRow([0.5, 0.25])
@@ -35,7 +30,7 @@ class ByRow(NDArrayOperatorsMixin):
 
     def __init__(self, values: Sequence[float]) -> None:
         self._values = np.asarray(values, float)
-        self.was_read = False
+        self.was_read = False  # whether the numbers have been used
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         """Return the numbers (B,)."""

@@ -40,19 +40,14 @@ class Wrapper(Policy):
     def __post_init__(self) -> None:
         """Check the hyperparameters, and that the wrapper can change the wrapped policy.
 
-        Raises a ValueError if the wrapped policy has this wrapper already, evicts nothing, stores
-        everything, or has a hyperparameter of the same name; with the wrapper's own `refusal`, if
-        any.
+        Raises a ValueError if the wrapped policy has this wrapper already, stores everything, or
+        has a hyperparameter of the same name; with the wrapper's own `refusal`, if any.
         """
         super().__post_init__()
         if any(type(policy) is type(self) for policy in inside(self.policy)):
             raise ValueError(f"{self.key} occurs more than once, but each wrapper is allowed once")
-        if not self.policy.bounded:
-            raise ValueError(f"{self.policy.name} evicts nothing, so {self.key} changes nothing")
-        if self.policy.reads_afresh:
-            raise ValueError(
-                f"{self.policy.name} stores everything, so {self.key} has nothing to change"
-            )
+        if self.policy.reads_afresh or not self.policy.bounded:
+            raise ValueError(f"{self.policy.name} stores everything, so {self.key} changes nothing")
         if refusal := self.refusal():
             raise ValueError(refusal)
         for name in parameters_of(self).keys() & self.policy.settings.keys():

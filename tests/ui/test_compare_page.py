@@ -71,7 +71,7 @@ def test_a_policy_around_a_policy_is_chosen_or_written_in_a_line() -> None:
     assert not errors(app)
     assert link_of(app)["policies"].endswith("blocks(fifo),turns(window(tova),picks=0.5)")
     app.text_input(key="compare/variant/line").set_value("blocks(full)").run()
-    assert errors(app)[0].startswith("full evicts nothing, so blocks changes nothing.")
+    assert errors(app)[0].startswith("full stores everything, so blocks changes nothing.")
 
 
 def test_a_link_brings_policies_and_variants_of_them() -> None:

@@ -158,7 +158,7 @@ def test_a_policy_in_a_line_is_stepped_through_with_its_numbers_as_controls() ->
 def test_a_link_to_what_does_not_go_together_is_explained() -> None:
     app = open_page("step", policy="blocks(full)")
     assert [error.value for error in app.error] == [
-        "This link has an error: full evicts nothing, so blocks changes nothing. "
+        "This link has an error: full stores everything, so blocks changes nothing. "
         "Using fd-kvc instead."
     ]
     for levels, reason in (
