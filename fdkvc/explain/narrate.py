@@ -270,8 +270,8 @@ def _describe_eviction(view: TurnView, step: Step) -> str:
             lowest, highest = contrast(view.cutoff, view.best_evicted)
             parts.append(f"the last kept entry scored {lowest}, the best evicted entry {highest}")
     else:
-        room = f"as the cache has room for {budget}"
-        parts.append(f"the budget evicted none of {_entries(stood)}, {room}")
+        none = f"the budget evicted none of {_entries(stood)}"
+        parts.append(f"{none}, as the cache has room for {budget}")
     return "; ".join(parts)
 
 
@@ -291,7 +291,8 @@ def _describe_attention(view: TurnView, step: Step) -> str:
         old, new = percent(was, 1), percent(now, 1)
         share = new if parts else f"has {new} of the attention"
         parts.append(f"{topic} {share} {'as before' if old == new else f'instead of {old}'}")
-    return f"{listed(parts)}; no weight moved by more than {number(most)}"
+    moved = f"no weight moved by more than {number(most)}"
+    return f"{listed(parts)}; {moved}" if len(parts) > 1 else moved
 
 
 def _entries(many: int) -> str:
