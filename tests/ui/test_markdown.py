@@ -14,7 +14,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.testing.v1 import AppTest
 
-from fdkvc.experiments.benchmark import Benchmark
+from fdkvc.experiments.answers import Answers
 from fdkvc.files.record import run_json
 from fdkvc.ui.kit.markdown import Markdown, plain
 from tests.app_pages import ROOT, open_page, settled
@@ -243,26 +243,26 @@ def bring(app: AppTest, content: bytes) -> None:
 
 
 def hostile_runs() -> dict[str, str]:
-    """Return files that ask for a run to be repeated, each hostile in one place."""
-    run = json.loads(run_json("benchmark", Benchmark(dialogs=2), {}, baseline="h2o"))
-    parameters = run["parameters"]
-    other: dict[str, Any] = {
-        "metrics": [HOSTILE],
+    """Return files that say what a run measured, each hostile in one place."""
+    about: dict[str, Any] = {"model": {"name": "small"}, "file": "", "dialogs": 1}
+    run = json.loads(run_json("answers", Answers(), {}, **about, baseline="full"))
+    hostile: dict[str, Any] = {
         "baseline": HOSTILE,
         "policies": [{"key": HOSTILE}],
-        "world": {HOSTILE: 1},
-        "scenarios": [{"key": HOSTILE, "label": HOSTILE, "schedule": HOSTILE}],
+        "decides": HOSTILE,
+        HOSTILE: 1,
     }
     changed = {
-        name: {**run, "parameters": {**parameters, name: part}} for name, part in other.items()
+        name: {**run, "parameters": {**run["parameters"], name: part}}
+        for name, part in hostile.items()
     }
-    changed["versions"] = {**run, "versions": {HOSTILE: HOSTILE}}
-    return {name: json.dumps(each) for name, each in changed.items()}
+    changed["kind"] = {**run, "kind": HOSTILE}
+    return {name: json.dumps(content) for name, content in changed.items()}
 
 
 @pytest.mark.parametrize(("place", "content"), hostile_runs().items())
 def test_what_a_run_json_says_is_text(place: str, content: str) -> None:
-    app = open_page("benchmark")
+    app = open_page("answers", section="measured")
     bring(app, content.encode())
 
     assert hostile_texts(app)
