@@ -36,7 +36,7 @@ def medians(
             began = clock()
             way()
             times[name].append(clock() - began)
-    return {name: statistics.median(each[1:]) for name, each in times.items()}
+    return {name: statistics.median(seconds[1:]) for name, seconds in times.items()}
 
 
 def run_alone(code: str) -> str:
@@ -62,5 +62,5 @@ def peak_with_workers() -> float:
     """Return the sum of the peaks of this process and its workers in MB, as if all came at once."""
     submit, calls = shared_workers(cores()), 10 * cores()
     of_workers = [submit(own_peak) for _ in range(calls)]
-    peaks: dict[int, float] = dict([own_peak(), *(each.result() for each in of_workers)])
+    peaks: dict[int, float] = dict([own_peak(), *(future.result() for future in of_workers)])
     return sum(peaks.values())

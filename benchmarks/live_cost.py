@@ -114,8 +114,10 @@ def main() -> None:
             case = {**options, "cache": name, "budget": budget, "tokens": tokens}
             code = f"from benchmarks.live_cost import measure as m; print(m({case!r}))"
             try:
-                found = [json.loads(run_alone(code).splitlines()[-1]) for _ in range(rounds)]
-                numbers = [f"{statistics.median(each):,.1f}" for each in zip(*found, strict=True)]
+                runs = [json.loads(run_alone(code).splitlines()[-1]) for _ in range(rounds)]
+                numbers = [
+                    f"{statistics.median(values):,.1f}" for values in zip(*runs, strict=True)
+                ]
             except CalledProcessError as error:  # it may not fit
                 numbers = [error.stderr.strip().splitlines()[-1][:80]]
             print(

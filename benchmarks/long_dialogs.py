@@ -32,7 +32,7 @@ def long_dialog(tokens: int, seed: int = 0) -> DialogBatch:
     chance = 1 / np.arange(1, WORDS + 1)
     word = drawn.choice(WORDS, tokens, p=chance / chance.sum())
     vectors = word_vectors([f"word{number}" for number in range(WORDS)])
-    surprisal = np.array([word_surprisal(f"word{each}") for each in range(WORDS)], np.float32)
+    surprisal = np.array([word_surprisal(f"word{number}") for number in range(WORDS)], np.float32)
     projections = drawn.standard_normal((3, 64, 16), np.float32) / np.float32(8)
     queries, keys, values = vectors @ projections
     return one_dialog(
@@ -41,7 +41,7 @@ def long_dialog(tokens: int, seed: int = 0) -> DialogBatch:
         keys=keys[word],
         values=values[word],
         surprisal=surprisal[word],
-        turn_lengths=[len(each) for each in np.array_split(word, -(-tokens // TURN))],
+        turn_lengths=[len(turn) for turn in np.array_split(word, -(-tokens // TURN))],
     )
 
 

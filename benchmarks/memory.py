@@ -65,11 +65,11 @@ def visit(
     return memory("VmRSS", server) / 2**20
 
 
-def watch(each: Callable[[int], float], name: str, count: int, every: int) -> None:
+def watch(one_visit: Callable[[int], float], name: str, count: int, every: int) -> None:
     """Visit the app `count` times; print the memory."""
     held = []
     for number in range(1, count + 1):
-        held.append(each(number))
+        held.append(one_visit(number))
         if number % every == 0 or number == 1:
             print(f"{name} {number}: {held[-1]:.0f} MB", flush=True)
     late = held[count // 2 :]

@@ -69,7 +69,7 @@ def library(folder: Path) -> Callable[[Dialogs], None] | None:
 def reading(folder: Path, dialogs: Sequence[Transcript], repetitions: int) -> None:
     """Print the time to read dialogs, at once and turn by turn, by each alternative."""
     model = load_language_model(folder)
-    texts = [[each.ids for each in model.tokens.encode_dialog(one)] for one in dialogs]
+    texts = [[passage.ids for passage in model.tokens.encode_dialog(one)] for one in dialogs]
     whole = [[[token for turn in turns for token in turn]] for turns in texts]
     singly = [[[token] for token in tokens[:WRITTEN]] for (tokens,) in whole]
     plain: dict[str, Callable[[Dialogs], None]] = {

@@ -31,13 +31,13 @@ def normals(benchmark: Benchmark) -> int:
     """Count the standard normals that the dialogs of all scenarios contain."""
     world = benchmark.world
     token, matrices = world.dimension, 3 * world.dimension * world.head_dimension
-    each = sum(
+    per_dialog = sum(
         len(scenario.schedule) * world.tokens_per_turn * token
         + len(scenario.topic_names) * token
         + matrices
         for scenario in benchmark.scenarios
     )
-    return each * benchmark.dialogs
+    return per_dialog * benchmark.dialogs
 
 
 def draw_floor(benchmark: Benchmark, workers: int) -> None:

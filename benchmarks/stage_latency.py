@@ -67,16 +67,16 @@ def measure(browser: Browser, address: str, keys: int) -> dict[str, list[float]]
     page.add_script_tag(path=TIMING)
     steps = page.evaluate("timeKeys", keys)
     last = int(page.get_by_role("slider", name="Turn").get_attribute("max") or 0)
-    found = {"link or file to first drawn run": [first], "key to painted turn": steps}
+    times = {"link or file to first drawn run": [first], "key to painted turn": steps}
     if last < PLAYED:
-        found["between turns at ten a second"] = page.evaluate("timePlay", last)
+        times["between turns at ten a second"] = page.evaluate("timePlay", last)
     choices = {"Policy": ("FIFO", "H2O", "FD-KVC"), "Dialog": ("second",)}
     for label, names in choices.items():
         if page.get_by_role("combobox", name=label, exact=True).count():
             page.evaluate("watchRuns")
-            found["choice to drawn run"] = [_drawn(page, label, name) for name in names]
+            times["choice to drawn run"] = [_drawn(page, label, name) for name in names]
     page.close()
-    return found
+    return times
 
 
 def _drawn(page: Page, label: str, name: str) -> float:
@@ -94,7 +94,7 @@ def _drawn(page: Page, label: str, name: str) -> float:
 
 def navigate(browser: Browser, address: str) -> dict[str, list[float]]:
     """Open each page from the one before; return the milliseconds until it is complete."""
-    page, found = browser.new_page(viewport=SCREEN), {}
+    page, times = browser.new_page(viewport=SCREEN), {}
     page.goto(address)
     settled(page)
     for title in [title for pages in PAGES.values() for _, title, _ in pages][::-1]:
@@ -102,9 +102,9 @@ def navigate(browser: Browser, address: str) -> dict[str, list[float]]:
         page.get_by_test_id("stSidebarNav").get_by_role("link", name=title, exact=True).click()
         page.get_by_role("heading", level=1, name=title, exact=True).wait_for()
         settled(page)
-        found[f"to {title}"] = [1e3 * (perf_counter() - began)]
+        times[f"to {title}"] = [1e3 * (perf_counter() - began)]
     page.close()
-    return found
+    return times
 
 
 def _summary(times: Sequence[float]) -> str:
@@ -115,19 +115,19 @@ def _summary(times: Sequence[float]) -> str:
 def main() -> None:
     """Measure and print."""
     asked = options(__doc__, keys=40, rounds=3)
-    found: dict[str, dict[str, list[float]]] = {}
+    all_times: dict[str, dict[str, list[float]]] = {}
     with app_in_chromium() as (browser, address, _):
         for _ in range(asked.rounds):
             measured = {
                 name: measure(browser, f"{address}/{link}", asked.keys)
                 for name, link in VIEWS.items()
             }
-            for name, each in (*measured.items(), ("pages", navigate(browser, address))):
-                for what, times in each.items():
-                    found.setdefault(name, {}).setdefault(what, []).extend(times)
-    for name, each in found.items():
+            for name, view_times in (*measured.items(), ("pages", navigate(browser, address))):
+                for what, times in view_times.items():
+                    all_times.setdefault(name, {}).setdefault(what, []).extend(times)
+    for name, view_times in all_times.items():
         print(name)
-        for what, times in each.items():
+        for what, times in view_times.items():
             print(f"  {what}: {_summary(times)}")
 
 

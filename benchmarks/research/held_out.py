@@ -46,7 +46,7 @@ def unknown_services(dialogues: list[Any], learnt: list[Any], count: int, seed: 
     known = {service for dialogue in learnt for service in dialogue["services"]}
     unknown = [dialogue for dialogue in dialogues if known.isdisjoint(dialogue["services"])]
     _, drawn = parted(unknown, min(count, len(unknown)), seed)
-    return [each | {"dialogue_id": f"dev {each['dialogue_id']}"} for each in drawn]
+    return [dialogue | {"dialogue_id": f"dev {dialogue['dialogue_id']}"} for dialogue in drawn]
 
 
 def main() -> None:

@@ -74,7 +74,7 @@ class Gates:
         self, module: Any, queries: Any, keys: Any, values: Any, mask: Any, scaling: float, **_: Any
     ) -> tuple[Any, None]:
         group = queries.shape[1] // keys.shape[1]
-        keys, values = (each.repeat_interleave(group, 1) for each in (keys, values))
+        keys, values = (tensor.repeat_interleave(group, 1) for tensor in (keys, values))
         scores = queries @ keys.transpose(2, 3) * scaling + self._logs
         return (scores.softmax(-1) @ values).transpose(1, 2).contiguous(), None
 
@@ -141,13 +141,15 @@ def _values(passage: EncodedPassage) -> Bools:
 
 def main() -> None:
     """Read dialogues, fit, and write the weights."""
-    dialogues = [each for each in read_dialogues(options(__doc__, "train").train) if _calls(each)]
+    dialogues = [
+        dialogue for dialogue in read_dialogues(options(__doc__, "train").train) if _calls(dialogue)
+    ]
     drawn = read_transcripts(json.dumps(random.Random(SEED).sample(dialogues, DRAWN)).encode())
     gates = Gates()
     read: list[tuple[Any, ...]] = []
     for transcript in drawn:
-        if len(read) < DIALOGS and (found := pairs(gates, transcript)):
-            read.append((transcript, *found))
+        if len(read) < DIALOGS and (columns := pairs(gates, transcript)):
+            read.append((transcript, *columns))
             print(f"{len(read)} of {DIALOGS}: {transcript.name}", flush=True)
     features, *both = (np.concatenate([dialog[at] for dialog in read]) for at in (1, 2, 3))
     effect, of_values = (np.minimum(part, np.quantile(part, RARE)) for part in both)

@@ -76,8 +76,8 @@ def newest_messages(
     A newest message that does not fit is cut, and a system prompt that leaves no room goes.
     """
     prompts = {tokens.kinds["system"]: ends[0], tokens.prompt: len(tokens.prompt)}
-    found = [end for mark, end in prompts.items() if tuple(ids[: len(mark)]) == mark]
-    start = found[-1] if found and found[-1] < budget else 0
+    prompt_ends = [end for mark, end in prompts.items() if tuple(ids[: len(mark)]) == mark]
+    start = prompt_ends[-1] if prompt_ends and prompt_ends[-1] < budget else 0
     fits = (end for end in ends if start <= end < len(ids) and start + len(ids) - end <= budget)
     return [*ids[:start], *ids[next(fits, len(ids) - budget + start) :]]
 
@@ -131,7 +131,7 @@ def engine_rows(model: LlamaModel, data: Path) -> Iterator[tuple[object, ...]]:
             kls, same_best, same_kept = list[float](), list[bool](), list[float]()
             for passage in encode_dialog(ours, transcript):
                 ids = np.asarray(passage.ids)
-                logits = np.concatenate([read([each], ids) for each in (cache, text)])
+                logits = np.concatenate([read([engine], ids) for engine in (cache, text)])
                 _, kl, best = losses(logits, ids)
                 kls += kl[1].tolist()
                 same_best += (best[0] == best[1]).tolist()

@@ -49,7 +49,7 @@ def packed(study: Study, sweeps: Mapping[Sweep, Results], made: str) -> dict[str
     parts = {STUDY: study.results}
     parts |= {ablation_name(parameter): results for parameter, results in study.sweeps.items()}
     parts |= {sweep_name(sweep): results for sweep, results in sweeps.items()}
-    numbers = {name: row for part, each in parts.items() for name, row in _rows(part, each)}
+    numbers = {name: row for part, results in parts.items() for name, row in _rows(part, results)}
     numbers |= {f"{PROBE}|{name}": getattr(study.probes, name) for name in PROBES}
     head = {
         "version": fdkvc.__version__,
@@ -57,8 +57,8 @@ def packed(study: Study, sweeps: Mapping[Sweep, Results], made: str) -> dict[str
         "processor": processor(),
         "seconds": {part: results.seconds for part, results in parts.items()}
         | {PROBE: study.probes.seconds},
-        "latencies": [asdict(each) for each in study.latencies],
-        "memories": {name: asdict(each) for name, each in study.memories.items()},
+        "latencies": [asdict(latency) for latency in study.latencies],
+        "memories": {name: asdict(memory) for name, memory in study.memories.items()},
     }
     text = json.dumps(head, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     return {NUMBERS: _compressed(numbers), HEAD: text.encode()}

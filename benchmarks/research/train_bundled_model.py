@@ -165,8 +165,8 @@ class Corpus:
                 words = [*next(encoded).ids, self.tokens.end]
                 ids += [*self.tokens.marks[passage.writer], *words]
                 calls += [False] + [passage.writer == "call"] * len(words)
-            own = slice(self.settings.longest)
-            examples.append((np.array(ids)[own], np.array(calls)[own]))
+            beginning = slice(self.settings.longest)
+            examples.append((np.array(ids)[beginning], np.array(calls)[beginning]))
         return examples
 
 
@@ -186,14 +186,14 @@ def _spans(dialog: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _names(dialogs: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
     """Return the names of each slot with many of them, except dates and amounts."""
-    found: dict[str, set[str]] = {}
+    names_of: dict[str, set[str]] = {}
     for dialog in dialogs:
         for name, slot in _spans(dialog):
-            found.setdefault(slot, set()).add(name)
+            names_of.setdefault(slot, set()).add(name)
     no_names = ("date", "time", "price", "fare", "balance", "amount")
     return {
         slot: sorted(names)
-        for slot, names in found.items()
+        for slot, names in names_of.items()
         if len(names) >= 80 and not any(word in slot for word in no_names)
     }
 
@@ -252,8 +252,8 @@ class Training:
         torch.manual_seed(settings.seed)
         self.model: Any = new_model(settings, corpus.tokens.end)
         self.model.to(DEVICE)
-        matrices = [each for each in self.model.model.layers.parameters() if each.dim() == 2]
-        norms = [each for each in self.model.parameters() if each.dim() < 2]
+        matrices = [weight for weight in self.model.model.layers.parameters() if weight.dim() == 2]
+        norms = [weight for weight in self.model.parameters() if weight.dim() < 2]
         self.optimizers: list[Any] = [
             torch.optim.Muon(
                 matrices,
@@ -336,11 +336,11 @@ class Training:
             with torch.no_grad():
                 logits = self.model.lm_head(self._hidden(tokens))
             goal = tokens[:, 1:]
-            each = functional.cross_entropy(logits.flatten(0, 1), goal.flatten(), reduction="none")
+            loss = functional.cross_entropy(logits.flatten(0, 1), goal.flatten(), reduction="none")
             for row, (ids, calls) in enumerate(examples[first : first + batch]):
-                own = slice(len(ids) - 1)
-                nats.append(each.view(goal.shape)[row, own].cpu().numpy())
-                right.append((logits[row, own].argmax(-1) == goal[row, own]).cpu().numpy())
+                span = slice(len(ids) - 1)
+                nats.append(loss.view(goal.shape)[row, span].cpu().numpy())
+                right.append((logits[row, span].argmax(-1) == goal[row, span]).cpu().numpy())
                 of_calls.append(calls[1:])
                 ends.append(calls[1:] & (ids[1:] == self.corpus.tokens.end))
         all_nats, all_right, call, end = map(np.concatenate, (nats, right, of_calls, ends))
