@@ -80,7 +80,7 @@ def test_a_trace_whose_heads_share_keys_is_replayed_as_its_cache_must(
 ) -> None:
     (dialog, *_) = read_file(EXAMPLES / "dialogues.json")
     one = lexical_recording(dialog)
-    keys, values = (np.repeat(each, 2, axis=0) for each in (one.keys, one.values))
+    keys, values = (np.repeat(array, 2, axis=0) for array in (one.keys, one.values))
     queries = np.concatenate([one.queries, -one.queries])
     shared = replace(one, queries=queries, keys=keys, values=values, heads=(0, 1))
     (tmp_path / "trace.npz").write_bytes(trace_bytes([shared]))
@@ -161,7 +161,7 @@ def test_what_nobody_said_and_what_was_said_of_something_else_is_counted(
     assert "\n\nCarried over from another service: 1 value.\n\n" in said
     assert said.endswith("Not found in the text: 2 more values.\n")
     trace = tmp_path / "trace.npz"
-    trace.write_bytes(trace_bytes([lexical_recording(each) for each in read_file(file)]))
+    trace.write_bytes(trace_bytes([lexical_recording(dialog) for dialog in read_file(file)]))
     assert run("dialogs", "--trace", trace, *few) == 0
     assert capsys.readouterr().out == said
 

@@ -107,7 +107,7 @@ def test_nothing_reaches_the_terminal_raw(
         {"role": "assistant", "content": f"Fine{UNSEEN}.", "tool_calls": [book]},
     ]
     ids = f"one{UNSEEN}", f"two{UNSEEN}"
-    chats = [{"id": each, "messages": said} for each in ids]
+    chats = [{"id": chat_id, "messages": said} for chat_id in ids]
     chats.append({"id": f"three{UNSEEN}", "messages": [{"role": f"guest{UNSEEN}", "content": ""}]})
     file = Path(f"chats{UNSEEN[:4]}.json")
     file.write_text(json.dumps(chats))
