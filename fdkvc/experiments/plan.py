@@ -202,8 +202,8 @@ def verdict(
     parts.append(_forgotten_words(arguments[mine]))
     paired = paired_differences(some, name).set_index("policy")
     titles = {policy.name: policy.title for policy in settings.policies}
-    own, sure = unpinned_name(name), int(best["services"]) >= MIN_CLUSTERS
-    rivals = [other for other in paired.index if unpinned_name(other) == other != own]
+    unpinned, sure = unpinned_name(name), int(best["services"]) >= MIN_CLUSTERS
+    rivals = [other for other in paired.index if unpinned_name(other) == other != unpinned]
     ties = [other for other in rivals if not paired.significant[other]]
     if rivals and sure:
         one = len(rivals) - len(ties) == 1
@@ -216,8 +216,8 @@ def verdict(
     if enough:
         parts.append(_others_need(needed[rivals] / budget, titles, target, largest))
     for twin in paired.index:
-        if unpinned_name(twin) == own and sure:
-            parts.append(_pinning(paired.loc[twin], 1 if name == own else -1))
+        if unpinned_name(twin) == unpinned and sure:
+            parts.append(_pinning(paired.loc[twin], 1 if name == unpinned else -1))
     return Verdict(name, budget, lead, " ".join(filter(None, parts)), _caution(best))
 
 

@@ -53,7 +53,7 @@ def shortened(turns: int = 6) -> list[Transcript]:
             dialog,
             turns=dialog.turns[:turns],
             calls=tuple(call for call in dialog.calls if call.turn < turns),
-            demands=tuple(each for each in dialog.demands if each.turn < turns),
+            demands=tuple(demand for demand in dialog.demands if demand.turn < turns),
         )
         for dialog in read_file(EXAMPLES / "dialogues.json")
     ]
@@ -68,10 +68,10 @@ def by_hand(
     next_, exact = None, []
     for passage in map(model.tokens.encode_passage, model_text(dialog)):
         call = cache.fork()
-        own = read([cache], passage.ids)[0].astype(float)
-        before = own[:-1] if next_ is None else np.concatenate([next_, own[:-1]])
+        output = read([cache], passage.ids)[0].astype(float)
+        before = output[:-1] if next_ is None else np.concatenate([next_, output[:-1]])
         ids = passage.ids[len(passage.ids) - len(before) :]
-        next_ = own[-1:]
+        next_ = output[-1:]
         logs += list(before - np.log(np.exp(before).sum(axis=1, keepdims=True)))
         came += ids
         if passage.passage.call is not None:
@@ -88,8 +88,8 @@ def by_hand(
 
 def value(table: pd.DataFrame, dialog: str, policy: str, budget: int, metric: str) -> float:
     chosen = (table.dialog == dialog) & (table.policy == policy) & (table.metric == metric)
-    (found,) = table[chosen & (table.budget == budget)].value
-    return float(found)
+    (number,) = table[chosen & (table.budget == budget)].value
+    return float(number)
 
 
 def test_measures_are_what_reading_under_one_memory_gives(model: LanguageModel) -> None:
@@ -102,19 +102,19 @@ def test_measures_are_what_reading_under_one_memory_gives(model: LanguageModel) 
             case = TextCache(model.decoder), dialog, budget
             if name != CUT_TEXT:
                 case = EvictingCache(model.decoder, policy_named(name), budget), dialog, 10**6
-            own = by_hand(model, *case)
-            at = np.arange(len(own["came"]))
-            kl = (np.exp(full["logs"]) * (full["logs"] - own["logs"])).sum(axis=1)
+            limited = by_hand(model, *case)
+            at = np.arange(len(limited["came"]))
+            kl = (np.exp(full["logs"]) * (full["logs"] - limited["logs"])).sum(axis=1)
             expected = {
-                "nats": -own["logs"][at, own["came"]].mean(),
+                "nats": -limited["logs"][at, limited["came"]].mean(),
                 "kl": kl.mean(),
                 "kl_p99": np.quantile(kl, 0.99),
-                "same_best": (own["logs"].argmax(1) == full["logs"].argmax(1)).mean(),
-                "calls_exact": np.mean(own["exact"]),
+                "same_best": (limited["logs"].argmax(1) == full["logs"].argmax(1)).mean(),
+                "calls_exact": np.mean(limited["exact"]),
             }
             for metric, number in expected.items():
-                found = value(table, dialog.name, name, budget, metric)
-                assert found == pytest.approx(number, rel=1e-4, abs=1e-5), metric
+                actual = value(table, dialog.name, name, budget, metric)
+                assert actual == pytest.approx(number, rel=1e-4, abs=1e-5), metric
         for budget in (12, 40):
             assert value(table, dialog.name, FULL, budget, "kl") == 0
             assert value(table, dialog.name, FULL, budget, "same_best") == 1
@@ -186,11 +186,11 @@ def test_a_value_is_right_where_greedy_decoding_after_the_true_text_writes_it() 
         assert value(table, dialog.name, FULL, 24, "values_right") == np.mean([r for r, *_ in full])
         for name, budget in (("fifo", 24), ("h2o", 24), ("fifo", 64), ("h2o", 64)):
             cache = EvictingCache(model.decoder, policy_named(name), budget)
-            own = values_by_hand(model, cache, dialog)
-            seen |= {right for right, *_ in own}
-            pairs = zip(own, full, strict=True)
+            limited = values_by_hand(model, cache, dialog)
+            seen |= {right for right, *_ in limited}
+            pairs = zip(limited, full, strict=True)
             of_full = [graded for graded, with_all in pairs if with_all[0]]
-            expected = {"values_right": own, "values_right_of_full": of_full}
+            expected = {"values_right": limited, "values_right_of_full": of_full}
             for age, (low, high) in {"recent": (0, 2), "middle": (2, 6), "old": (6, 99)}.items():
                 expected[f"values_right_of_full_{age}"] = [
                     graded for graded in of_full if low < graded[1] <= high
@@ -216,9 +216,9 @@ class Knowing:
         self.said = [[*tokens.encode(text)[0], tokens.end] for text in said]
 
     def __call__(self, tokens: Any, caches: Sequence[TextCache], *_: Any, **__: Any) -> Any:
-        own, self.said = self.said[: len(caches)], self.said[len(caches) :]
-        for at in range(max(map(len, own))):
-            yield {who: each[at] for who, each in enumerate(own) if at < len(each)}
+        texts, self.said = self.said[: len(caches)], self.said[len(caches) :]
+        for at in range(max(map(len, texts))):
+            yield {who: text[at] for who, text in enumerate(texts) if at < len(text)}
 
 
 def test_arguments_are_right_by_slot_and_value(
@@ -240,8 +240,8 @@ def test_arguments_are_right_by_slot_and_value(
 
     table = run_answers(settings, model, [dialog], workers=1)
 
-    found = table[table.metric == "arguments_right"].set_index("policy").value
-    assert found.tolist() == pytest.approx([2 / 3, 1 / 3, 1, 0])
+    right = table[table.metric == "arguments_right"].set_index("policy").value
+    assert right.tolist() == pytest.approx([2 / 3, 1 / 3, 1, 0])
     kept = table[table.metric == "arguments_right_of_full"].set_index("policy").value
     assert kept.tolist() == pytest.approx([1, 1 / 2, 1, 0])
     assert not (table.metric == "calls_exact_of_full").any()  # the full cache writes none
@@ -303,7 +303,11 @@ def test_a_dialog_is_the_same_beside_others_on_any_executor_and_beside_other_pol
         together = run_answers(
             settings,
             model,
-            [*dialogs, *(replace(each, name=f"{each.name}, again") for each in dialogs), *more],
+            [
+                *dialogs,
+                *(replace(dialog, name=f"{dialog.name}, again") for dialog in dialogs),
+                *more,
+            ],
             executor=pool,
             on_progress=lambda progress: seen.append(progress.done),
         )

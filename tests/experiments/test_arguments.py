@@ -24,11 +24,11 @@ TABLE, FOUND = replay_arguments(SMALL, RECORDINGS, workers=1)
 def test_every_argument_of_every_call_has_a_row_for_each_policy_and_budget() -> None:
     assert tuple(FOUND) == ARGUMENTS
     assert TABLE.equals(replay(SMALL, RECORDINGS, workers=1))
-    demanded = sum(each.kind == "call" for one in RECORDINGS for each, _ in one.evidence)
+    demanded = sum(demand.kind == "call" for one in RECORDINGS for demand, _ in one.evidence)
     assert len(FOUND) == 4 * demanded
     for recording in RECORDINGS:
         trace = simulate(SMALL.policies[0], recording.dialogs, 24)
-        own = FOUND[
+        rows = FOUND[
             (FOUND.dialog == recording.transcript.name)
             & (FOUND.policy == "h2o")
             & (FOUND.budget == 24)
@@ -40,9 +40,9 @@ def test_every_argument_of_every_call_has_a_row_for_each_policy_and_budget() -> 
             )
             if demand.kind == "call"
         ]
-        assert own.lost.tolist() == lost
-        assert own.held.tolist() == [float(turn < 0) for turn in lost]
-        for row in own.to_dict("records"):
+        assert rows.lost.tolist() == lost
+        assert rows.held.tolist() == [float(turn < 0) for turn in lost]
+        for row in rows.to_dict("records"):
             assert row["source"] in SPAN_KINDS
             assert row["age"] == row["turn"] - row["mentioned"] >= 1
 
@@ -57,9 +57,9 @@ def test_every_argument_of_every_call_has_a_row_for_each_policy_and_budget() -> 
     ],
 )
 def test_the_recall_of_any_source_is_that_of_the_metric(age: str, metric: str) -> None:
-    found = source_recall(FOUND)
-    assert tuple(found) == SOURCE_RECALL
-    some = found[(found.source == ANY) & (found.age == age)].set_index(["policy", "budget"])
+    recall = source_recall(FOUND)
+    assert tuple(recall) == SOURCE_RECALL
+    some = recall[(recall.source == ANY) & (recall.age == age)].set_index(["policy", "budget"])
     known = mean_table(TABLE)
     known = known[known.metric == metric].set_index(["policy", "budget"])
     for name in ("n", "services", "mean", "ci_low", "ci_high"):
@@ -67,8 +67,8 @@ def test_the_recall_of_any_source_is_that_of_the_metric(age: str, metric: str) -
 
 
 def test_sources_and_ages_divide_the_arguments() -> None:
-    found = source_recall(FOUND)
-    case = found[(found.policy == "fifo") & (found.budget == 24)]
+    recall = source_recall(FOUND)
+    case = recall[(recall.policy == "fifo") & (recall.budget == 24)]
     every = int(case[(case.source == ANY) & (case.age == ANY)].arguments.iloc[0])
     assert case[(case.source != ANY) & (case.age == ANY)].arguments.sum() == every
     assert case[(case.source != ANY) & (case.age != ANY)].arguments.sum() == every

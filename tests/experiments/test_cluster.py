@@ -76,7 +76,7 @@ def test_two_processes_give_the_same_bytes(client: Any, expected: dict[str, byte
     assert numbers(ran) == expected
     pools = client.run(threadpool_info).values()
     assert len(pools) == 2
-    assert {each["num_threads"] for pool in pools for each in pool} == {1}
+    assert {library["num_threads"] for pool in pools for library in pool} == {1}
 
 
 @pytest.mark.long
@@ -226,7 +226,7 @@ def test_a_scheduler_or_all_workers_that_are_killed_end_the_run_in_one_sentence(
             command.kill()
 
     assert command.returncode == 2
-    lines = [each for each in said.splitlines(keepends=True) if "100000 dialogs" not in each]
+    lines = [text for text in said.splitlines(keepends=True) if "100000 dialogs" not in text]
     assert lines == [f"fdkvc: the Dask scheduler at {address!r} {what}\n"]
 
 

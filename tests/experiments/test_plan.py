@@ -69,13 +69,13 @@ def test_the_plan_has_bytes_of_the_stored_entries_and_what_they_save() -> None:
 
 def test_the_smallest_budget_holds_there_and_at_all_larger_ones() -> None:
     plan = plan_table(SETTINGS, replayed(), TOKENS, SHAPE)
-    found = {target: smallest_budgets(plan, target) for target in (0.9, 0.95, 0.99)}
-    assert found[0.9]["fifo"] == 200
-    assert found[0.95]["fifo"] == 400
-    assert np.isnan(found[0.99]["fifo"])
-    assert found[0.9]["h2o"] == 200
-    assert np.isnan(found[0.95]["h2o"]), "it falls below again at 400"
-    assert [budgets["surprisal"] for budgets in found.values()] == [200, 200, 400]
+    smallest = {target: smallest_budgets(plan, target) for target in (0.9, 0.95, 0.99)}
+    assert smallest[0.9]["fifo"] == 200
+    assert smallest[0.95]["fifo"] == 400
+    assert np.isnan(smallest[0.99]["fifo"])
+    assert smallest[0.9]["h2o"] == 200
+    assert np.isnan(smallest[0.95]["h2o"]), "it falls below again at 400"
+    assert [budgets["surprisal"] for budgets in smallest.values()] == [200, 200, 400]
 
 
 def test_a_recall_that_is_the_target_but_for_rounding_reaches_it() -> None:
@@ -101,16 +101,16 @@ def verdict_of(table: pd.DataFrame, target: float = 0.95, tokens: Any = TOKENS) 
 
 
 def test_the_verdict_names_policy_budget_saving_losses_and_rivals() -> None:
-    found = verdict_of(replayed())
-    assert (found.policy, found.budget) == ("surprisal", 200)
-    assert found.sentence == (
+    advice = verdict_of(replayed())
+    assert (advice.policy, advice.budget) == ("surprisal", 200)
+    assert advice.sentence == (
         "Use Surprisal with 200 entries: 410 kB instead of 2.0 MB (80 % less) in 4x2x64x16, for a "
         "dialog of the mean length, 1,000 tokens. It holds 96.0 % (95.8 % to 96.2 %) of the values "
         "that a call needs, on average. Still forgotten: 6 of 10 values, most of them returned by "
         "a tool, more than 6 turns ago. At this budget all others hold less. FIFO needs 2 times as "
         "much; H2O does not reach 95 % within 400 entries."
     )
-    assert found.caution == (
+    assert advice.caution == (
         "It rests on 8 dialogs with calls, in 8 clusters. Fewer than 20 clusters may make "
         f"intervals too narrow. A replay runs no model. {RECALL_ONLY}"
     )
@@ -132,8 +132,8 @@ def test_of_tied_policies_one_is_named_that_protects_the_first_tokens() -> None:
     for recall, named in ((0.9599, "sink"), (0.952, "fifo")):
         table = replayed(fifo=(0.5, 0.96, 0.97), sink=(0.5, recall, 0.97))
         table = table[table.policy.isin(["fifo", "sink", "h2o"])]
-        found = verdict(settings, table, arguments(), TOKENS, SHAPE)
-        assert (found.policy, found.budget) == (named, 200)
+        advice = verdict(settings, table, arguments(), TOKENS, SHAPE)
+        assert (advice.policy, advice.budget) == (named, 200)
 
 
 def test_one_cluster_has_neither_interval_nor_comparison() -> None:
@@ -171,10 +171,10 @@ def test_a_pinned_prompt_is_compared_with_its_twin() -> None:
     )
     table = replayed(**means)
     table = table[table.policy.isin(names)]
-    found = verdict(settings, table, arguments(), TOKENS, SHAPE)
-    assert found.lead.startswith("Use Sinks (Learned) (system prompt pinned) with 200 ent")
-    assert "FIFO does not reach 95 % within 400 entries." in found.rest
-    assert re.search(r"Pinning the system prompt changes recall by \+26\.0 \(", found.rest)
+    advice = verdict(settings, table, arguments(), TOKENS, SHAPE)
+    assert advice.lead.startswith("Use Sinks (Learned) (system prompt pinned) with 200 ent")
+    assert "FIFO does not reach 95 % within 400 entries." in advice.rest
+    assert re.search(r"Pinning the system prompt changes recall by \+26\.0 \(", advice.rest)
 
 
 def test_what_is_judged_fits_the_dialogs() -> None:

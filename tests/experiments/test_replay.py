@@ -71,9 +71,9 @@ def test_metrics_that_are_asked_for_are_the_mean_over_heads() -> None:
     for recording in RECORDINGS:
         trace = simulate(SMALL.policies[0], recording.dialogs, 24)
         for key in asked:
-            found = numbers[recording.transcript.name, "h2o", 24, f"late_{key}"]
+            measured = numbers[recording.transcript.name, "h2o", 24, f"late_{key}"]
             alone = metric_named(key).late(trace, recording.dialogs).mean()
-            assert found == pytest.approx(alone, abs=1e-6, nan_ok=True)
+            assert measured == pytest.approx(alone, abs=1e-6, nan_ok=True)
 
 
 def test_chunks_do_not_change_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,10 +123,10 @@ def test_a_dialog_with_a_long_turn_is_not_padded_together_with_others() -> None:
 def test_a_cancelled_replay_returns_what_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay_module, "CHUNK_NUMBERS", 1)
     stop = threading.Event()
-    found = replay(SMALL, RECORDINGS, workers=1, on_progress=lambda _: stop.set(), cancelled=stop)
+    table = replay(SMALL, RECORDINGS, workers=1, on_progress=lambda _: stop.set(), cancelled=stop)
 
     names = [recording.transcript.name for recording in RECORDINGS]
-    dialogs = found.dialog.unique().tolist()
+    dialogs = table.dialog.unique().tolist()
     # The next ones were submitted already and may have finished as well.
     assert 1 <= len(dialogs) <= CHUNKS_PER_WORKER < len(names)
     assert dialogs == names[: len(dialogs)]
@@ -156,17 +156,17 @@ def test_intervals_are_over_sets_of_services() -> None:
     random = np.random.default_rng(0)
     kinds = "ABCDEFGH" * 5
     level = dict(zip("ABCDEFGH", random.random(8), strict=True))
-    own = [level[kind] + 0.01 * random.random() for kind in kinds]
-    table = pd.concat([of_kinds(own, kinds, "fifo"), of_kinds([0.1] * 40, kinds, "h2o")])
+    recalls = [level[kind] + 0.01 * random.random() for kind in kinds]
+    table = pd.concat([of_kinds(recalls, kinds, "fifo"), of_kinds([0.1] * 40, kinds, "h2o")])
 
     summary: Any = mean_table(table).set_index("policy").loc["fifo"]
     assert (summary.n, summary.services) == (40, 8)
-    assert (summary.ci_low, summary.ci_high) == cluster_interval(own, list(kinds))
-    naive = summarize(own)
+    assert (summary.ci_low, summary.ci_high) == cluster_interval(recalls, list(kinds))
+    naive = summarize(recalls)
     assert summary.ci_high - summary.ci_low > 1.5 * (naive.high - naive.low)
     paired: Any = paired_differences(table, "h2o").iloc[0]
     assert (paired.policy, paired.services, paired.significant) == ("fifo", 8, True)
-    assert paired.mean_diff == pytest.approx(np.mean(own) - 0.1)
+    assert paired.mean_diff == pytest.approx(np.mean(recalls) - 0.1)
 
 
 def test_differences_are_paired_over_the_same_dialogs() -> None:
@@ -219,10 +219,10 @@ def test_files_and_text_hold_every_table() -> None:
 
 def test_a_dialog_without_evidence_has_only_an_age() -> None:
     turns = (Turn("User", "nothing to remember"), Turn("Bot", "good"))
-    found = mean_table(replay(SMALL, [lexical_recording(Transcript("chat", turns))]))
+    means = mean_table(replay(SMALL, [lexical_recording(Transcript("chat", turns))]))
 
-    assert set(found.metric) == {"token_age"}
-    assert found["mean"].tolist() == [1 * 3 / 7] * 4  # three tokens of a turn ago among seven
+    assert set(means.metric) == {"token_age"}
+    assert means["mean"].tolist() == [1 * 3 / 7] * 4  # three tokens of a turn ago among seven
 
 
 def test_what_cannot_be_run_is_named() -> None:
@@ -247,8 +247,8 @@ SGD = Path(os.environ.get("FDKVC_SGD_FILE", "no dialogues"))
 )
 def test_on_sgd_the_papers_policy_forgets_what_calls_need() -> None:
     recordings = [lexical_recording(dialog) for dialog in read_file(SGD)]
-    found = mean_table(replay(Replay(budgets=BUDGETS[1:2]), recordings))
-    recall = found[found.metric == "call_recall"].set_index("policy")["mean"]
+    means = mean_table(replay(Replay(budgets=BUDGETS[1:2]), recordings))
+    recall = means[means.metric == "call_recall"].set_index("policy")["mean"]
 
     assert recall["fifo"] == pytest.approx(0.82, abs=0.01)
     assert recall["random"] == pytest.approx(0.57, abs=0.03)

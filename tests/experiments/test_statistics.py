@@ -233,18 +233,18 @@ class TestClusterInterval:
     @pytest.mark.parametrize("n", [4, 5, 30])
     def test_agrees_with_scipy_where_each_dialog_is_a_cluster(self, n: int) -> None:
         values = normal(n)
-        found = cluster_interval(values, list(range(n)))
-        assert found == pytest.approx(
+        interval = cluster_interval(values, list(range(n)))
+        assert interval == pytest.approx(
             stats.t.interval(0.95, n - 1, values.mean(), stats.sem(values))
         )
 
     def test_alike_dialogs_of_equal_clusters_count_once(self) -> None:
         level = normal(10)
         number = np.repeat(np.arange(10), 20)
-        found = cluster_interval(level[number], number.tolist())
-        assert found == pytest.approx(cluster_interval(level, list(range(10))))
+        interval = cluster_interval(level[number], number.tolist())
+        assert interval == pytest.approx(cluster_interval(level, list(range(10))))
         alone = cluster_interval(level[number], list(range(200)))
-        assert found[1] - found[0] > 3 * (alone[1] - alone[0])
+        assert interval[1] - interval[0] > 3 * (alone[1] - alone[0])
 
     @pytest.mark.parametrize("clusters", [5, 8, 20])
     def test_covers_the_mean_of_unequal_clusters(self, clusters: int) -> None:
@@ -278,17 +278,17 @@ class TestClusterInterval:
         bread = np.linalg.inv(ones.T @ ones)
         meat = 0.0
         for cluster in range(6):
-            own = number == cluster
-            x = ones[own]
-            left = np.eye(own.sum()) - x @ bread @ x.T
+            members = number == cluster
+            x = ones[members]
+            left = np.eye(members.sum()) - x @ bread @ x.T
             size, vectors = np.linalg.eigh(left)
             root = vectors @ np.diag(size**-0.5) @ vectors.T
-            meat += float((x.T @ root @ (values[own] - values.mean())).item() ** 2)
+            meat += float((x.T @ root @ (values[members] - values.mean())).item() ** 2)
         error = math.sqrt(meat) * bread.item()
         shares = np.bincount(number) / len(number)
         margin = error * stats.t.ppf(0.975, 1 / np.sum(shares**2) - 1)
-        found = cluster_interval(values, number.tolist())
-        assert found == pytest.approx((values.mean() - margin, values.mean() + margin))
+        interval = cluster_interval(values, number.tolist())
+        assert interval == pytest.approx((values.mean() - margin, values.mean() + margin))
 
     def test_one_cluster_that_is_nearly_all_has_one_degree_of_freedom(self) -> None:
         low, high = cluster_interval([0, 1, 1, 1], "abcd", [97, 1, 1, 1])
