@@ -276,8 +276,8 @@ def replay_parts(run: ReplayRun) -> dict[str, str]:
         body += f"<h3>{escape(title)}</h3>{grid.html(title)}"
     parts = {}
     if run.shape is not None:
-        found = run.verdict(run.shape, run.target)
-        parts["Verdict"] = f"<p>{escape(found.sentence)}</p><p>{escape(found.caution)}</p>"
+        verdict = run.verdict(run.shape, run.target)
+        parts["Verdict"] = f"<p>{escape(verdict.sentence)}</p><p>{escape(verdict.caution)}</p>"
     parts["Real dialogs"] = body
     policies = {policy.key: policy for policy in reversed(settings.policies)}
     policy = policies.get(MOMENT_POLICY, settings.policies[0])

@@ -178,7 +178,7 @@ def test_files_are_the_same_bytes_for_any_workers_and_chunks(results: Results) -
         files = BenchmarkRun(Study(ran, latencies=LATENCIES)).files
         for name in ("summary.csv", "adaptation.csv", "paired.csv"):
             assert files[name].encode() == expected[name].encode()
-        runs = [json.loads(each["run.json"]) for each in (files, expected)]
+        runs = [json.loads(texts["run.json"]) for texts in (files, expected)]
         assert [run.pop("seconds") > 0 for run in runs] == [True, True]
         assert runs[0] == runs[1]
 

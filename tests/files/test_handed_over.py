@@ -218,7 +218,7 @@ def test_a_claims_numbers_are_drawn_where_they_lie() -> None:
         assert all(0 <= place <= 100 for place in places)
         assert all(0 <= a + b <= 100.1 for a, b in zip(places, widths, strict=True))
     (shift,) = [
-        each for each in judged_claims(paper_study()) if each.claim.key == "alignment-shift"
+        result for result in judged_claims(paper_study()) if result.claim.key == "alignment-shift"
     ]
     at = {
         kind: float(place)
@@ -230,7 +230,7 @@ def test_a_claims_numbers_are_drawn_where_they_lie() -> None:
 def test_every_claim_says_why_and_is_open_or_not() -> None:
     judged = judged_claims(paper_study())
     text = html.unescape(claims_html(judged, opened=False))
-    assert all(each.claim.why in text for each in judged)
+    assert all(result.claim.why in text for result in judged)
     assert "<details open>" not in text
     assert claims_html(judged, opened=True).count("<details open>") == len(judged)
 
@@ -257,8 +257,8 @@ def test_a_figure_names_only_what_it_draws_and_no_more_than_can_be_told_apart() 
         return sorted(set(chart["datasets"]["series"].policy))
 
     assert len(named("retention")) == MAX_DRAWN_POLICIES
-    learn = {each.title for each in every if "learning_rate" in each.initial_state()}
-    assert "FD-KVC" in learn < {each.title for each in every}
+    learn = {policy.title for policy in every if "learning_rate" in policy.initial_state()}
+    assert "FD-KVC" in learn < {policy.title for policy in every}
     assert set(named("learning_rate")) <= learn
 
 
@@ -268,7 +268,7 @@ def test_a_picture_takes_the_colours_of_its_page() -> None:
     for colour in (LIGHT.ink, LIGHT.paper, LIGHT.faint):
         assert f'"{colour}"' not in first.lower()
     assert 'var(--paper)"' in first
-    ids = [set(re.findall(r'\bid="([^"]+)"', each)) for each in (first, second)]
+    ids = [set(re.findall(r'\bid="([^"]+)"', picture)) for picture in (first, second)]
     assert not ids[0] & ids[1]
 
 
@@ -307,7 +307,7 @@ def test_of_a_large_run_only_the_held_entry_is_told_and_of_a_small_one_all(
     assert set(sentences_of([small], None)) == {f"{turn} {token}" for turn, token in pairs}
     monkeypatch.setattr(scene, "MAX_EXPLAINED_ENTRIES", 10)
     both = sentences_of([run, run_of("h2o")], 3)
-    assert {len(each) for each in both.values()} == {2}
+    assert {len(sentences) for sentences in both.values()} == {2}
 
 
 def test_a_rescue_is_of_a_topic_that_returns_and_lifts_what_stays() -> None:

@@ -118,17 +118,17 @@ def test_files_are_whole_at_whichever_step_a_command_ends(
     )
     seen, number = [], signal.Signals[ending]
     for step, code in enumerate(codes, start=1):
-        found = content(tmp_path / str(step))
+        contents = content(tmp_path / str(step))
         if ending == "SIGKILL":
             assert code == -number
-            found = {name: text for name, text in found.items() if UNFINISHED not in name}
+            contents = {name: text for name, text in contents.items() if UNFINISHED not in name}
         if old and ending == "SIGKILL":
-            assert found.items() <= before.items() | after.items(), (step, found)
-            found = before if found != after else after
-        assert found in (before, after), (step, found)
+            assert contents.items() <= before.items() | after.items(), (step, contents)
+            contents = before if contents != after else after
+        assert contents in (before, after), (step, contents)
         if ending != "SIGKILL":
-            assert code == (128 + number if found == before else 0), step
-        seen.append(found == before)
+            assert code == (128 + number if contents == before else 0), step
+        seen.append(contents == before)
     assert seen == sorted(seen, reverse=True), "once they are new they stay so"
     assert set(seen) == {True, False}
     assert content(tmp_path / str(len(codes) + 1)) == after

@@ -36,9 +36,9 @@ def rows(results: Results) -> Iterator[tuple[str, Values]]:
 
 def assert_begins_with(shipped: Results, fresh: Results) -> None:
     again = dict(rows(fresh))
-    found = dict(rows(shipped))
-    assert set(found) == set(again)
-    for name, values in found.items():
+    stored = dict(rows(shipped))
+    assert set(stored) == set(again)
+    for name, values in stored.items():
         np.testing.assert_allclose(values[:FEW], again[name], atol=TOLERANCE, err_msg=name)
 
 
@@ -61,15 +61,15 @@ def test_the_study_begins_with_what_a_small_one_measures() -> None:
 
 @pytest.mark.parametrize("sweep", SWEEPS, ids=lambda sweep: sweep.parameters[0])
 def test_a_sweep_begins_with_what_a_small_one_measures(sweep: object) -> None:
-    (found,) = [results for each, results in papers_run().sweeps.items() if each == sweep]
-    assert found.complete
-    assert_begins_with(found, run_benchmark(replace(found.benchmark, dialogs=FEW)))
+    (shipped,) = [results for swept, results in papers_run().sweeps.items() if swept == sweep]
+    assert shipped.complete
+    assert_begins_with(shipped, run_benchmark(replace(shipped.benchmark, dialogs=FEW)))
 
 
 def test_it_decides_every_claim_that_is_not_of_time() -> None:
-    for each in judged_claims(papers_run().study):
-        assert (each.verdict is None) == (each.claim.measure.metric in TIMES), each.claim.key
-        assert each.verdict != "open", each.claim.key
+    for result in judged_claims(papers_run().study):
+        assert (result.verdict is None) == (result.claim.measure.metric in TIMES), result.claim.key
+        assert result.verdict != "open", result.claim.key
 
 
 def test_it_is_dated_small_and_the_same_after_being_read() -> None:
