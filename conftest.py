@@ -75,13 +75,13 @@ class Examples(pytest.Item):
 def pytest_collect_file(
     file_path: Path, parent: pytest.Collector
 ) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
-    found = yield
+    collectors = yield
     llama = any(map(file_path.match, NEED_LLAMA))
     missing = not find_spec("llama_cpp") if llama else NOT_THERE
-    if found and missing and (llama or any(map(file_path.match, NEED_TRANSFORMERS))):
+    if collectors and missing and (llama or any(map(file_path.match, NEED_TRANSFORMERS))):
         # Not a child of its package, which pytest would import before the test.
         return [NotRun.from_parent(parent.session, path=file_path)]
-    return found
+    return collectors
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -92,7 +92,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("long") and not config.getoption("--long"):
             item.add_marker(pytest.mark.skip(LONG))
-    items.sort(key=lambda item: [not item.nodeid.startswith(each) for each in LONGEST])
+    items.sort(key=lambda item: [not item.nodeid.startswith(prefix) for prefix in LONGEST])
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:

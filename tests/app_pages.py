@@ -87,8 +87,8 @@ def check_legends(node: Any) -> None:
     Of others, the browser would say that they are in conflict.
     """
     if isinstance(node, list):
-        for each in node:
-            check_legends(each)
+        for child in node:
+            check_legends(child)
     elif isinstance(node, dict):
         shown: dict[str, set[bool]] = {}
         for encoding in _encodings(node) if "layer" in node else []:
@@ -100,8 +100,8 @@ def check_legends(node: Any) -> None:
 
 
 def _encodings(node: dict[str, Any]) -> list[Any]:
-    own = list(node.get("encoding", {}).values())
-    return own + [each for layer in node.get("layer", []) for each in _encodings(layer)]
+    channels = list(node.get("encoding", {}).values())
+    return channels + [channel for layer in node.get("layer", []) for channel in _encodings(layer)]
 
 
 def link_of(app: AppTest) -> dict[str, str]:
@@ -122,7 +122,7 @@ def _written(app: AppTest) -> dict[str, Any]:
 
 def told(app: AppTest) -> list[dict[str, Any]]:
     """Return the JSON arguments of each component."""
-    protos = (each.proto for each in app.get("bidi_component"))
+    protos = (component.proto for component in app.get("bidi_component"))
     return [json.loads(proto.json) for proto in protos if proto.json]
 
 
@@ -142,7 +142,7 @@ def unpacked(packed: bytes) -> tuple[dict[str, Any], list[NDArray[Any]]]:
 
 def stage_of(app: AppTest) -> dict[str, Any]:
     """Return the payload of the page's stage without the entries."""
-    protos = (each.proto for each in app.get("bidi_component"))
+    protos = (component.proto for component in app.get("bidi_component"))
     (packed,) = [proto.bytes for proto in protos if proto.bytes]
     return unpacked(packed)[0]
 

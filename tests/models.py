@@ -144,7 +144,7 @@ def gguf_text(text: str | bytes) -> bytes:
 def gguf_value(value: Any) -> bytes:
     """Return the type and content of a value."""
     if isinstance(value, list):
-        parts = [gguf_value(each) for each in value]
+        parts = [gguf_value(item) for item in value]
         kind = parts[0][:4] if parts else struct.pack("<I", 4)
         if kind == struct.pack("<I", 4):  # llama.cpp takes kinds of tokens with a sign alone
             kind = struct.pack("<I", 5)
@@ -201,13 +201,13 @@ def gguf_parts(folder: Path, precision: str = "F32") -> tuple[dict[str, Any], di
     for name, array in _stored(folder).items():
         layer, _, part = name.removesuffix(".weight").removeprefix("model.layers.").partition(".")
         plain = name.removesuffix(".weight")
-        own = f"blk.{layer}.{GGUF_NAMES[part]}" if part in GGUF_NAMES else GGUF_NAMES[plain]
+        gguf_name = f"blk.{layer}.{GGUF_NAMES[part]}" if part in GGUF_NAMES else GGUF_NAMES[plain]
         if (kind := part.split(".")[-1]) in heads:  # rotated pairs are adjacent
             halves = array.reshape(heads[kind], 2, -1, array.shape[1])
             array = halves.swapaxes(1, 2).reshape(array.shape)
         number = {"F32": 0, "F16": 1, "BF16": 30}[precision] if array.ndim > 1 else 0
         stored = rounded(array, precision if array.ndim > 1 else "F32")
-        tensors[f"{own}.weight"] = (number, array.shape, stored)
+        tensors[f"{gguf_name}.weight"] = (number, array.shape, stored)
     return fields, tensors
 
 

@@ -112,18 +112,19 @@ class Dialog:
     @cached_property
     def logits(self) -> list["Logits"]:
         """For each turn, its mean query's with all keys so far; none where it has no tokens."""
-        found, so_far = [], []
+        by_turn, so_far = [], []
         for new in self.turns:
             so_far += new
             query = mean([self.queries[token] for token in new])
-            found.append({token: logit(query, self.keys[token]) for token in so_far if new})
-        return found
+            by_turn.append({token: logit(query, self.keys[token]) for token in so_far if new})
+        return by_turn
 
     @cached_property
     def attention_in_full(self) -> list[dict[int, float]]:
         """What the mean query of each turn pays to all tokens so far."""
         return [
-            dict(zip(each, attention(list(each.values())), strict=True)) for each in self.logits
+            dict(zip(logits, attention(list(logits.values())), strict=True))
+            for logits in self.logits
         ]
 
 
@@ -243,12 +244,12 @@ def each_query(
     seen: Seen, tokens: list[int], entries: list[Entry]
 ) -> list[tuple[Logits, list[Entry]]]:
     """Give those of each token's own query, with the entries up to that token."""
-    keys, found = seen.dialog.keys, []
+    keys, views = seen.dialog.keys, []
     for token in tokens:
         query = seen.dialog.queries[token]
         visible = [entry for entry in entries if entry.token <= token]
-        found.append(({each.token: logit(query, keys[each.token]) for each in visible}, visible))
-    return found
+        views.append(({entry.token: logit(query, keys[entry.token]) for entry in visible}, visible))
+    return views
 
 
 def paid(logits: Logits, entries: list[Entry]) -> dict[int, float]:
@@ -474,7 +475,7 @@ def fd_kvc_adaptive(seen: Seen, cache: list[Entry], state: State) -> Verdict:
     """Algorithm 1 with a cumulative weight that follows the query."""
     recent = [entry.scores["recency"] for entry in cache]
     cosines = [cosine(seen.dialog.embeddings[entry.token], seen.mean_embedding) for entry in cache]
-    near = dot(recent, [each - seen.parameters["theta"] for each in cosines])
+    near = dot(recent, [similarity - seen.parameters["theta"] for similarity in cosines])
     state["continuity"] = near / (math.fsum(recent) + EPSILON)
     shifted = seen.parameters["w_c"] + seen.parameters["kappa"] * state["continuity"]
     state["cumulative_weight"] = min(max(shifted, 0.0), 1.0)
@@ -498,8 +499,8 @@ def algorithm_1(seen: Seen, old: list[Entry], state: State, w_c: float) -> Verdi
         # 3. Relevance reinforcement (equations 3 and 4), at the rate that the last turn left
         raw = [cosine(seen.dialog.embeddings[entry.token], seen.mean_embedding) for entry in old]
         lowest, highest = min(raw), max(raw)
-        for entry, each in zip(old, raw, strict=True):
-            relevance = (each - lowest) / (highest - lowest + EPSILON)
+        for entry, similarity in zip(old, raw, strict=True):
+            relevance = (similarity - lowest) / (highest - lowest + EPSILON)
             entry.scores["recency"] += state["learning_rate"] * relevance
 
         # 4. Adaptive learning rate (equations 5, 6 and 7)
@@ -578,11 +579,11 @@ def learned(seen: Seen, cache: list[Entry], state: State) -> Verdict:
         for other in entries:
             if other.token > entry.token and trait(seen, other.token, "word") == word > 0:
                 entry.scores["repeated"] = 1.0
-        own = {"age": math.log(1 + entry.scores["age"]), "repeated": entry.scores["repeated"]}
+        features = {"age": math.log(1 + entry.scores["age"]), "repeated": entry.scores["repeated"]}
         terms[entry.token] = {
             term: sum(
                 known["weight"]
-                * (own.get(name, trait(seen, entry.token, name)) - known["mean"])
+                * (features.get(name, trait(seen, entry.token, name)) - known["mean"])
                 / known["spread"]
                 for name, known in LEARNED.items()
                 if name in names
@@ -648,7 +649,7 @@ def returning(seen: Seen, cache: list[Entry], page_match: float) -> tuple[list[i
         page: cosine(now, mean([seen.dialog.keys[token] for token in tokens]))
         for page, tokens in pages.items()
     }
-    margin = min(abs(each - page_match) for each in match.values())
+    margin = min(abs(similarity - page_match) for similarity in match.values())
     if match[max(pages)] >= page_match:
         return [], margin
     back = [token for page in pages for token in pages[page] if match[page] >= page_match]
@@ -744,11 +745,11 @@ def blocks(around: Around, seen: Seen, verdict: Verdict, ties: tuple[float, floa
     pages = by_page(list(verdict.terms), around.parameters["size"])
     terms: dict[int, dict[str, float]] = {}
     for tokens in pages:
-        own = [verdict.terms[token] for token in tokens]
+        rows = [verdict.terms[token] for token in tokens]
         if around.parameters["score"] == "mean":
-            worth = {name: math.fsum(each[name] for each in own) / len(own) for name in own[0]}
+            worth = {name: math.fsum(row[name] for row in rows) / len(rows) for name in rows[0]}
         else:
-            worth = max(own, key=lambda each: sum(each.values()))
+            worth = max(rows, key=lambda row: sum(row.values()))
         terms |= {token: dict(worth) for token in tokens}
     return replace(verdict, terms=terms)
 
@@ -896,7 +897,7 @@ def run(
         state = {"ownership_loss": 0.0, "learning_rate": settings["alpha_0"]}
     if policy == "fd-kvc-adaptive":
         state |= {"continuity": 0.0, "cumulative_weight": settings["w_c"]}
-    recall = next((each.parameters for each in around if each.key == "recall"), {})
+    recall = next((wrapper.parameters for wrapper in around if wrapper.key == "recall"), {})
     places = int(budget * recall.get("tier", 0))
     if recall.get("tier"):
         state["moves"] = 0.0
@@ -921,19 +922,19 @@ def run(
             budget=budget,
             parameters=settings,
         )
-        for each in around:
-            seen.spared |= LISTED[each.key](each, seen) if each.key in LISTED else set()
+        for wrapper in around:
+            seen.spared |= LISTED[wrapper.key](wrapper, seen) if wrapper.key in LISTED else set()
         recalled, recall_margin = returning(seen, cache, recall.get("page_match", 0.0))
         start = NEW.get(policy, new_without_memory)
         old = [*cache, *(Entry(token, start(seen, token)) for token in recalled)]
         old.sort(key=lambda entry: entry.token)
         verdict = POLICIES[policy](seen, old, state)
         ties, size = TIES.get(policy, RELATIVE), 1
-        for each in around:
-            if each.key != "recall":
-                verdict = WRAPPERS[each.key](each, seen, verdict, ties)
-            ties = (0.0, 0.0) if each.key == "turns" else ties
-            size = each.parameters.get("size", size)
+        for wrapper in around:
+            if wrapper.key != "recall":
+                verdict = WRAPPERS[wrapper.key](wrapper, seen, verdict, ties)
+            ties = (0.0, 0.0) if wrapper.key == "turns" else ties
+            size = wrapper.parameters.get("size", size)
         scores = {token: sum(terms.values()) for token, terms in verdict.terms.items()}
 
         most = budget if verdict.places is None else verdict.places

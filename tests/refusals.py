@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 def assert_read_or_refused(read: Callable[[], Sequence[object]]) -> None:
     """Assert that input is read or rejected in one sentence; any other error propagates."""
     try:
-        found = read()
+        contents = read()
     except ValueError as error:
         assert_one_sentence(error)
     else:
-        assert len(found)
+        assert len(contents)
 
 
 def assert_one_sentence(error: Exception) -> None:

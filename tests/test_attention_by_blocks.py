@@ -39,5 +39,5 @@ def test_it_is_the_same_over_what_any_policy_kept(size: int) -> None:
         trace = simulate(policy_named(key), dialogs, 56)
         for number in range(dialogs.turns):
             turn, kept = dialogs.observe(number), trace.kept[:, number]
-            found = by_blocks(turn.logits(kept)[0], turn.values(kept)[0], size)
-            np.testing.assert_allclose(found, trace.output[0, number], rtol=0, atol=1e-6)
+            output = by_blocks(turn.logits(kept)[0], turn.values(kept)[0], size)
+            np.testing.assert_allclose(output, trace.output[0, number], rtol=0, atol=1e-6)

@@ -34,12 +34,12 @@ print(json.dumps(found))
 def blocks(document: str, language: str, word: str) -> str:
     """Return the one code block of a guide that contains this word."""
     text = (ROOT / document).read_text(encoding="utf-8")
-    (found,) = (
+    (code,) = (
         block
         for block in re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
         if word in block
     )
-    return str(found)
+    return str(code)
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_what_is_no_policy_is_not_registered(kind: type, error: type, words: str
 
 @pytest.mark.parametrize("changed", ["key", "field"])
 def test_a_format_takes_no_others_place(changed: str) -> None:
-    known = next(each for each in FORMATS.values() if each.field)
+    known = next(file_format for file_format in FORMATS.values() if file_format.field)
     new = replace(known, **{"key": "new", "field": "new"} | {changed: getattr(known, changed)})
     with pytest.raises(ValueError, match=f"format {changed} '{getattr(known, changed)}' is taken"):
         register_format(new)

@@ -129,19 +129,19 @@ def imported(source: str, package: tuple[str, ...]) -> Iterator[tuple[str, ...]]
 
 def forbidden(source: str, module: str, package: tuple[str, ...] = ("fdkvc",)) -> list[str]:
     """Return the imports of a module that are not allowed."""
-    found = []
+    violations = []
     for first, *rest in imported(source, package):
         if first == "fdkvc":
             if rest and rest[0] not in allowed(module):
-                found.append(f"fdkvc.{rest[0]}")
+                violations.append(f"fdkvc.{rest[0]}")
         elif (first, module) == ("import_module", "__init__"):
             continue  # the public names are loaded on first use
         elif module in ("app", "pages"):
             if first not in ("__future__", "streamlit"):
-                found.append(first)
+                violations.append(first)
         elif first not in sys.stdlib_module_names and module not in PACKAGES.get(first, set()):
-            found.append(first)
-    return found
+            violations.append(first)
+    return violations
 
 
 def files() -> list[Path]:
@@ -170,7 +170,7 @@ def test_all_files_are_checked_and_every_layer_is_used() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "module", "found"),
+    ("source", "module", "expected"),
     [
         ("import numpy as np", "attention", []),
         ("import numpy as np", "parameters", ["numpy"]),
@@ -198,8 +198,8 @@ def test_all_files_are_checked_and_every_layer_is_used() -> None:
         ("import torch", "ui", ["torch"]),
     ],
 )
-def test_a_forbidden_import_is_found(source: str, module: str, found: list[str]) -> None:
-    assert forbidden(source, module) == found
+def test_a_forbidden_import_is_found(source: str, module: str, expected: list[str]) -> None:
+    assert forbidden(source, module) == expected
 
 
 def test_relative_imports_count_from_their_package() -> None:

@@ -54,8 +54,8 @@ def forgotten() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     import_module("fdkvc.ui.kit.sidebar")  # fields that it makes once are those of every day
-    for each in (ALWAYS, ASKED, MET, ASKED_MET):
-        monkeypatch.setitem(cast("dict[str, Metric]", METRICS), each.key, each)
+    for metric in (ALWAYS, ASKED, MET, ASKED_MET):
+        monkeypatch.setitem(cast("dict[str, Metric]", METRICS), metric.key, metric)
 
 
 def run(command: str, folder: Path) -> None:
@@ -111,13 +111,13 @@ def test_a_benchmark_measures_it_always_or_when_asked(tmp_path: Path) -> None:
 
 def test_a_replay_measures_it(tmp_path: Path) -> None:
     asked = [ALWAYS, ASKED, ASKED_MET]
-    keys = " ".join(each.key for each in asked)
+    keys = " ".join(metric.key for metric in asked)
     run(f"dialogs --policies fifo full --budgets 32 --metrics {keys}", tmp_path)
 
     table = pd.read_csv(tmp_path / "replay.csv").pivot(
         index=["dialog", "policy"], columns="metric", values="value"
     )
-    assert {MET.name, *(each.name for each in asked)} <= set(table)
+    assert {MET.name, *(metric.name for metric in asked)} <= set(table)
     pd.testing.assert_series_equal(table[MET.name], table[ASKED_MET.name], check_names=False)
     held = table[MET.name].unstack("policy")
     assert (held["full"] > held["fifo"]).all()

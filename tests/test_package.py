@@ -37,17 +37,17 @@ def test_every_data_file_of_the_package_is_included() -> None:
     patterns = PROJECT["tool"]["setuptools"]["package-data"]["fdkvc"]
     folder = ROOT / "fdkvc"
     files = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
-    data = [each for each in files if each.suffix not in (".py", ".pyc")]
+    data = [file for file in files if file.suffix not in (".py", ".pyc")]
 
     assert data
-    for each in data:
-        assert any(PurePath(each.name).match(PurePath(pattern).name) for pattern in patterns), each
+    for file in data:
+        assert any(PurePath(file.name).match(PurePath(pattern).name) for pattern in patterns), file
 
 
 def test_dependencies_are_those_of_the_requirements_files() -> None:
     dynamic = PROJECT["tool"]["setuptools"]["dynamic"]
     listed = [dynamic["dependencies"], *dynamic["optional-dependencies"].values()]
-    named = {name for each in listed for name in each["file"]}
+    named = {name for requirements in listed for name in requirements["file"]}
 
     assert named == {path.name for path in ROOT.glob("requirements*.txt")} - {
         "requirements-dev.txt",  # the app's and the tests' together

@@ -96,8 +96,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     The first shows that the package starts; the others need no interpreter of their own.
     """
     folder = tmp_path_factory.mktemp("readme")
-    own = [command for command in commands() if command.startswith(OWN_COMMAND)]
-    for number, command in enumerate(own):
+    package_commands = [command for command in commands() if command.startswith(OWN_COMMAND)]
+    for number, command in enumerate(package_commands):
         arguments = shlex.split(command)[1:]
         printed = here(arguments[2:], folder) if number else run(arguments, folder)
         assert printed.strip(), command
@@ -187,9 +187,9 @@ def test_the_cache_of_your_own_is_checked() -> None:
     names: dict[str, Any] = {}
     exec(example, names)
 
-    found = names["checks"](names["MINE"])
-    assert "evicts_sinks" in [check.__name__ for check in found]
-    for check in found:
+    checks = names["checks"](names["MINE"])
+    assert "evicts_sinks" in [check.__name__ for check in checks]
+    for check in checks:
         names["test_my_cache"](check)
 
 
@@ -304,7 +304,7 @@ def test_the_verdicts_are_those_of_the_papers_run() -> None:
     assert {row["published figures"]: int(row["number"]) for row in table("published figures")} == (
         counts
     )
-    claims = Counter(each.verdict or "not judged" for each in judged_claims(study))
+    claims = Counter(result.verdict or "not judged" for result in judged_claims(study))
     assert {row["claims"]: int(row["number"]) for row in table("claims")} == claims
     apart = [fact for fact in facts(study) if fact.verdict == "differs"]
     assert all(fact.metric == "late_alignment" for fact in apart)

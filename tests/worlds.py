@@ -168,7 +168,7 @@ def dialogs(draw: st.DrawFn, rows: int = 1, turns: int = 6, tokens: int = 9) -> 
     }
     lengths = draw(st.lists(turn_lengths(turns, tokens), min_size=1, max_size=rows))
     seed = draw(st.integers(0, 2**32))
-    return [random_dialog([seed, row], each, **world) for row, each in enumerate(lengths)]
+    return [random_dialog([seed, row], counts, **world) for row, counts in enumerate(lengths)]
 
 
 @st.composite
@@ -226,7 +226,7 @@ def told_to_the_oracle(dialogs: DialogBatch, row: int) -> reference.Dialog:
         surprisal=[] if dialogs.surprisal is None else dialogs.surprisal[row].tolist(),
         traits=[]
         if dialogs.traits is None
-        else [dict(zip(TRAITS, each, strict=True)) for each in dialogs.traits[row].tolist()],
+        else [dict(zip(TRAITS, numbers, strict=True)) for numbers in dialogs.traits[row].tolist()],
     )
 
 
@@ -234,13 +234,13 @@ def oracle(dialogs: DialogBatch, row: int, policy: Policy, budget: int) -> list[
     """Run the oracle on one row, in double precision."""
     around = [
         reference.Around(
-            each.key,
-            {name: getattr(each, name) for name in parameters_of(each)},
+            wrapper.key,
+            {name: getattr(wrapper, name) for name in parameters_of(wrapper)},
             [] if dialogs.speakers is None else [SPEAKERS[at] for at in dialogs.speakers[row]],
-            [] if dialogs.words is None else [WORDS[each] for each in dialogs.words[row].tolist()],
+            [] if dialogs.words is None else [WORDS[key] for key in dialogs.words[row].tolist()],
         )
-        for each in inside(policy)
-        if isinstance(each, Wrapper)
+        for wrapper in inside(policy)
+        if isinstance(wrapper, Wrapper)
     ]
     policy = policy.core
     known = reference.DEFAULTS[policy.key]
@@ -295,10 +295,10 @@ def kept_tokens(trace: Trace, row: int, turn: int) -> list[int]:
 def all_entries(trace: Trace) -> EntryTrace:
     """Return the entries of all turns, as arrays (B, T, W); NaN or 0 in slots beyond a turn's."""
     turns = range(trace.first_turn, trace.first_turn + trace.turns)
-    each = [trace.entries_in(turn) for turn in turns]
+    by_turn = [trace.entries_in(turn) for turn in turns]
 
     def whole(name: str) -> Any:
-        columns = [getattr(one, name) for one in each]
+        columns = [getattr(one, name) for one in by_turn]
         if not isinstance(columns[0], Mapping):
             return _padded(columns, EMPTY if name == "token" else 0)
         return {key: _padded([column[key] for column in columns]) for key in columns[0]}
@@ -370,13 +370,13 @@ def assert_same_run(
     mine = dict(columns(one))
     theirs = dict(columns(other))
     if one.results is not None and other.results is not None:
-        entries = {each: entries_of(each) for each in (one, other)}
-        width = min(each.token.shape[2] for each in entries.values())
-        for trace, at, found in ((one, row, mine), (other, other_row, theirs)):
+        entries = {trace: entries_of(trace) for trace in (one, other)}
+        width = min(entry_trace.token.shape[2] for entry_trace in entries.values())
+        for trace, at, by_name in ((one, row, mine), (other, other_row, theirs)):
             assert (part(trace, entries[trace].token, at)[:, width:] == -1).all()
             for name, column in columns(entries[trace]):
                 by_slot = column.ndim == 3
-                found[f"entry {name}"] = column[:, :, :width] if by_slot else column
+                by_name[f"entry {name}"] = column[:, :, :width] if by_slot else column
     assert mine.keys() == theirs.keys()
     for name, column in mine.items():
         _assert_same(part(one, column, row), part(other, theirs[name], other_row), name)
@@ -392,13 +392,13 @@ def _assert_same(one: Numbers, other: Numbers, name: str) -> None:
 def _attended(trace: Trace, row: int, turn: int) -> dict[str, list[float]]:
     """Return output and attention of a turn, these in the order of the tokens."""
     at = turn - trace.first_turn
-    found = {"output": trace.output[row, at].tolist()}
+    numbers = {"output": trace.output[row, at].tolist()}
     if trace.results is not None:
         entries = entries_of(trace)
         for name in ("attention_before", "attention_after"):
             weights = by_token(entries, getattr(entries, name), row, at)
-            found[name] = list(weights.values())
-    return found
+            numbers[name] = list(weights.values())
+    return numbers
 
 
 def _assert_close(one: dict[str, list[float]], other: dict[str, list[float]]) -> None:
