@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from fdkvc.attention import SPEAKERS, word_id
+from fdkvc.attention import SPEAKERS, Observation, word_id
 from fdkvc.corpora.arrays import one_dialog
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.lexical import lexical_recording
@@ -445,20 +447,14 @@ def test_heads_that_share_keep_the_best_of_all() -> None:
 def test_layers_have_budgets_of_their_own_worked_by_hand() -> None:
     policy = read_policy("pyramid(fifo, last=0.5)")
 
-    class OfLayers:
-        """What a policy is told of the rows of a language model."""
+    def budgets(rows: int, first_layer: int) -> list[int]:
+        tokens: Any = SimpleNamespace(layers=4, first_layer=first_layer, heads=2)
+        turn = Observation(0, np.zeros((rows, 1), np.intp), tokens)
+        return [*map(int, np.ravel(policy.budgets(10, turn)))]
 
-        layers, first_layer, heads, new = 4, 0, 2, np.zeros((8, 1))
-
-    class OfTheThird(OfLayers):
-        """The same of one layer alone."""
-
-        first_layer, new = 2, np.zeros((2, 1))
-
-    budgets = policy.budgets(10, OfLayers)  # type: ignore[arg-type]
     # 1.5, 1.17, 0.83 and 0.5 times 10, rounded to 40 in all; both heads of a layer alike.
-    assert np.ravel(budgets).tolist() == [15, 15, 12, 12, 8, 8, 5, 5]
-    assert np.ravel(policy.budgets(10, OfTheThird)).tolist() == [8, 8]  # type: ignore[arg-type]
+    assert budgets(8, first_layer=0) == [15, 15, 12, 12, 8, 8, 5, 5]
+    assert budgets(2, first_layer=2) == [8, 8]
     assert policy.slots(10, 4, 2) >= 15
     assert policy.slots(10, 1, 2) == 10
 
