@@ -83,23 +83,6 @@ class Spoken(ChosenDialog):
         """Its name."""
         return self.name
 
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The text of each token."""
-        return self.recording.words
-
-    @property
-    def values(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Each value that is needed later, with its tokens where it is said."""
-        evidence = self.recording.evidence
-        said = {tokens: demand.value for demand, places in evidence for tokens in places}
-        return [(said[tokens], tokens) for tokens in sorted(said, key=len)]
-
-    @property
-    def spans(self) -> tuple[tuple[int, str], ...]:
-        """The first token of each span, and its kind."""
-        return self.recording.spans
-
     def load(self) -> DialogBatch:
         """Return the row of the first head."""
         return self.recording.dialogs.row(0)

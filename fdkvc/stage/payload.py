@@ -134,7 +134,9 @@ def _dialog(dialogs: DialogBatch, choice: ChosenDialog) -> Mapping[str, Any]:
     bits = dialogs.topic_bits[0, : int(dialogs.bounds[0, -1])]
     _, some, pattern = np.unique(bits, return_index=True, return_inverse=True)
     topics, order = np.unique(dialogs.topics_of(0, some), return_inverse=True)
-    which = order[pattern]
+    which, recording = order[pattern], choice.recording
+    evidence = recording.evidence if recording else ()
+    said = {tokens: demand.value for demand, places in evidence for tokens in places}
     return {
         "topics": [*dialogs.topic_names, dialogs.topic_label(-1)],
         "titles": choice.topic_names if choice.topic_names != dialogs.topic_names else (),
@@ -144,8 +146,8 @@ def _dialog(dialogs: DialogBatch, choice: ChosenDialog) -> Mapping[str, Any]:
         "names": topics.tolist(),
         "named": which.tolist() if len(topics) > len(dialogs.topic_names) else None,
         "words": list(choice.words),
-        "values": choice.values,
-        "spans": choice.spans,
+        "values": [(said[tokens], tokens) for tokens in sorted(said, key=len)],
+        "spans": recording.spans if recording else (),
     }
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from fdkvc.charts.timeline import Line
+from fdkvc.corpora.recordings import Recording
 from fdkvc.dialogs import DialogBatch
 from fdkvc.explain.tables import entries_table, turns_table
 from fdkvc.limits import MAX_RECORDED_ENTRIES
@@ -32,23 +33,15 @@ class ChosenDialog(ABC):
     def title(self) -> str:
         """What the dialog is called."""
 
-    @property
-    def words(self) -> tuple[str, ...]:
-        """What each token says; empty where tokens say nothing."""
-        return ()
-
+    recording: Recording | None = None
+    """What is said, of a real dialog."""
     topic_names: tuple[str, ...] = ()
     """What topics are called on the stage; empty where their letters say all."""
 
     @property
-    def values(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Each value that is needed later, with its tokens where it is said."""
-        return []
-
-    @property
-    def spans(self) -> tuple[tuple[int, str], ...]:
-        """The first token of each span, and its kind as in `SPAN_KINDS`; empty without kinds."""
-        return ()
+    def words(self) -> tuple[str, ...]:
+        """What each token says; empty where tokens say nothing."""
+        return self.recording.words if self.recording else ()
 
     @property
     def alone(self) -> bool:
