@@ -9,7 +9,7 @@ from fdkvc.experiments.statistics import paired
 from fdkvc.experiments.summary import first_places, mean_table, paired_differences
 from fdkvc.files.shipped import papers_run
 from fdkvc.grid import figures, marked, pivot
-from fdkvc.replication.judge import fact_of
+from fdkvc.replication.judge import facts
 
 
 def rows_of(means: dict[str, float], metric: str, dialogs: int = 12) -> pd.DataFrame:
@@ -81,6 +81,5 @@ def test_the_marks_of_the_shipped_run_are_those_of_paired_tests() -> None:
         tied = {name for name, test in tests.items() if test.mean == 0 or test.p >= 0.05}
         sign = "☆" if len(tied) > 1 else "★"
         for name in values:
-            fact = fact_of(results, COMPOSITE, name, metric)
-            assert fact is not None
+            (fact,) = (fact for fact in facts(results) if fact[1:4] == (COMPOSITE, name, metric))
             assert fact.place == (sign if name in tied else "")

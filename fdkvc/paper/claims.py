@@ -8,16 +8,7 @@ from typing import Literal
 
 from fdkvc.paper.tables import Published, Range, read_printed
 
-
-@dataclass(frozen=True, slots=True)
-class Recomputed:
-    """A figure computed from printed ones, with its range by their rounding."""
-
-    value: float
-    range: Range
-
-
-Comparison = Literal["change", "ratio", "difference", "share", "t", "p", "same"]
+Comparison = Literal["change", "ratio", "difference", "share", "t", "p"]
 Kind = Comparison | Literal["value", "rank", "peak", "settles", "growth", "swing"]
 
 
@@ -36,14 +27,14 @@ class Measure:
     - ``settles``: turns until the turn's mean stays within a tenth of the last turn's;
     - ``growth``: the relative change of the turn's mean from turn 1 (the cache is empty before
       turn 0) to the last;
-    - ``swing``: (highest − lowest) / highest of the turns' means from turn 1 on;
-    - ``same``: share of turns after which policy and baseline hold the same entries, 0 to 1.
+    - ``swing``: (highest − lowest) / highest of the turns' means from turn 1 on.
     """
     metric: str
     """- of a dialog: ``late_alignment``, ``late_retention``, ``late_diversity`` (fractions),
       ``adaptation`` (turns), ``latency`` (milliseconds a turn);
     - of a turn: ``retention``, ``ownership_loss``, ``learning_rate``, ``highest_score`` (the
-      highest hybrid score in the cache after eviction) and ``entries``, for kind ``same``;
+      highest hybrid score in the cache after eviction) and ``same_entries`` (share of turns after
+      which FD-KVC and H2O hold the same entries, 0 to 1);
     - of a run: ``threshold_evictions`` (entries evicted by τ), ``seconds`` (wall clock of one
       scenario under all four policies), ``score_bytes`` (of an entry), ``parameters`` (number
       of free ones).
@@ -82,8 +73,9 @@ class Claim:
     holds_when: Range | None = None
     """The range of the measured quantity in which the claim is true; None if the claim is the
     printed figure."""
-    recomputed: Recomputed | None = None
-    """The same quantity from the paper's own cells, if they give it."""
+    recomputed: tuple[float, float, float] | None = None
+    """The same quantity from the paper's own cells, if they give it: the lowest that their rounding
+    allows, that of the printed figures, and the highest."""
     bound: bool = False
     """Whether the printed figure is a bound, such as "under 60 seconds"."""
 
@@ -136,21 +128,16 @@ def _read_claims() -> tuple[Claim, ...]:
     text = Path(__file__).with_name("claims.toml").read_text("utf-8")
     claims = []
     for row in tomllib.loads(text)["claim"]:
-        why, printed = row["why"], row.get("published")
-        low, value, high = row.get("recomputed", (0, None, 0))
-        claims.append(
-            Claim(
-                key=row["key"],
-                claim=row["claim"],
-                source=row["source"],
-                measure=Measure(**row["measure"]),
-                why=_BY_PROJECTION if why == "projection" else why,
-                published=printed and read_printed(**{"source": row["source"], **printed}),
-                holds_when=Range(*row["holds_when"]) if "holds_when" in row else None,
-                recomputed=None if value is None else Recomputed(value, Range(low, high)),
-                bound=row.get("bound", False),
-            )
-        )
+        row["measure"] = Measure(**row["measure"])
+        if row["why"] == "projection":
+            row["why"] = _BY_PROJECTION
+        if "published" in row:
+            row["published"] = read_printed(**{"source": row["source"], **row["published"]})
+        if "holds_when" in row:
+            row["holds_when"] = Range(*row["holds_when"])
+        if "recomputed" in row:
+            row["recomputed"] = tuple(row["recomputed"])
+        claims.append(Claim(**row))
     return tuple(claims)
 
 
@@ -163,7 +150,7 @@ def claim(key: str) -> Claim:
 
     Examples
     --------
-    >>> claim("hyperparameters").recomputed.value
-    6
+    >>> claim("hyperparameters").recomputed
+    (6, 6, 6)
     """
     return {claim.key: claim for claim in CLAIMS}[key]

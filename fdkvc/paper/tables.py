@@ -99,22 +99,8 @@ def read_printed(
 # The tables --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table of the paper; keys of rows and columns are in the printed order."""
-
-    number: int
-    cells: Mapping[tuple[str, str], Published]
-    """By row and column."""
-
-    @property
-    def rows(self) -> tuple[str, ...]:
-        """Keys of the rows."""
-        return tuple(dict.fromkeys(row for row, _ in self.cells))
-
-    def __getitem__(self, place: tuple[str, str]) -> Published:
-        """Return a cell by row and column; KeyError if there is none."""
-        return self.cells[place]
+Table = Mapping[tuple[str, str], Published]
+"""The cells of a table by row and column, in the printed order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,14 +121,11 @@ def _read_tables() -> tuple[dict[str, Table], tuple[Hyperparameter, ...]]:
     rows = tuple(Hyperparameter(**row) for row in written.pop("hyperparameter"))
     for name, table in written.items():
         columns, *lines = (line.split() for line in table["cells"].strip().splitlines())
-        number, dialogs = table.get("number", 0), table.get("dialogs", DIALOGS)
-        source = table.get("source", f"Table {number}")
-        cells = {
-            (row, column): read_printed(cell, source, dialogs)
+        tables[name] = {
+            (row, column): read_printed(cell, table["source"], table.get("dialogs", DIALOGS))
             for row, *printed in lines
             for column, cell in zip(columns, printed, strict=True)
         }
-        tables[name] = Table(number, cells)
     return tables, rows
 
 
@@ -150,7 +133,7 @@ _TABLES, HYPERPARAMETERS = _read_tables()
 LATE_ALIGNMENT, ADAPTATION = _TABLES["late_alignment"], _TABLES["adaptation"]
 LATE_DIVERSITY = _TABLES["late_diversity"]
 RETENTION_AND_LATENCY = _TABLES["retention_and_latency"]
-T_TESTS = _TABLES["t_tests"].cells
+T_TESTS = _TABLES["t_tests"]
 """Paired t-tests of FD-KVC against H2O in late-turn alignment: by scenario, the change of FD-KVC's
 mean from H2O's, the statistic and its two-sided p-value."""
 
@@ -175,12 +158,12 @@ def published(scenario: str, policy: str, metric: str) -> Published | None:
     True
     """
     if metric == "late_alignment":
-        return LATE_ALIGNMENT.cells.get((policy, scenario))
+        return LATE_ALIGNMENT.get((policy, scenario))
     if metric == "late_diversity":
-        return LATE_DIVERSITY.cells.get((policy, scenario))
+        return LATE_DIVERSITY.get((policy, scenario))
     if metric == "latency" or (metric, scenario) == ("late_retention", "composite"):
-        return RETENTION_AND_LATENCY.cells.get((policy, metric))
-    return ADAPTATION.cells.get((policy, metric)) if scenario == "adaptation" else None
+        return RETENTION_AND_LATENCY.get((policy, metric))
+    return ADAPTATION.get((policy, metric)) if scenario == "adaptation" else None
 
 
 def published_ablation(parameter: str, value: float, metric: str) -> Published | None:
@@ -192,14 +175,8 @@ def published_ablation(parameter: str, value: float, metric: str) -> Published |
     --------
     >>> published_ablation("gamma", 0.8, "late_retention").value
     0.847
-    >>> published_ablation("gamma", 0.81, "late_retention") is None
-    True
     """
-    cells = ABLATIONS[parameter].cells if parameter in ABLATIONS else {}
-    for (row, column), cell in cells.items():
-        if column == metric and math.isclose(float(row), value, abs_tol=1e-9):
-            return cell
-    return None
+    return ABLATIONS.get(parameter, {}).get((f"{value:.9g}", metric))
 
 
 def published_sweep(parameter: str) -> tuple[float, ...]:
@@ -210,4 +187,4 @@ def published_sweep(parameter: str) -> tuple[float, ...]:
     >>> published_sweep("w_c")
     (0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
     """
-    return tuple(map(float, ABLATIONS[parameter].rows)) if parameter in ABLATIONS else ()
+    return tuple(dict.fromkeys(float(row) for row, _ in ABLATIONS.get(parameter, {})))

@@ -20,8 +20,11 @@ from fdkvc.run.metrics import late_metric, metric_named
 from fdkvc.synthetic.scenarios import SCENARIOS
 from fdkvc.words import count, decimal
 
-LATE = {"late_alignment": 1, "late_diversity": 3, "late_retention": 4}
-"""The paper's tables of late metrics; tables of other metrics have the metric's key."""
+NUMBERS: Mapping[str, int] = {
+    **{"late_alignment": 1, ADAPTATION: 2, "late_diversity": 3, "late_retention": 4, TIME: 4},
+    **{"w_c": 5, "gamma": 6, DEFAULT: 7},
+}
+"""The paper's tables by metric or source; tables of other metrics have the metric's key."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ _UNITS = {
     "highest_score": Unit(digits=2),
     "ownership_loss": Unit(digits=3),
     "learning_rate": Unit(),
-    "entries": Unit(),
+    "same_entries": Unit("%", 100.0, 1),
 }
 """The units of what is not a metric."""
 
@@ -139,14 +142,14 @@ def measured_tables(study: Study) -> list[MeasuredTable]:
 
 def _place(fact: Fact) -> tuple[int | str, str, str]:
     """Return the number of a fact's table, its row and its column."""
+    by_metric = NUMBERS.get(fact.metric, fact.metric.removeprefix("late_"))
+    number = NUMBERS.get(fact.source, by_metric)
     if fact.source in ABLATIONS:
         value = getattr(read_policy(fact.policy), fact.source)
-        return ABLATIONS[fact.source].number, f"{value:g}", fact.metric
+        return number, f"{value:g}", fact.metric
     if fact.source == DEFAULT:
-        return 7, fact.metric, DEFAULT
-    if fact.source in (ADAPTATION, TIME):
-        return 2 if fact.source == ADAPTATION else 4, fact.policy, fact.metric
-    return LATE.get(fact.metric, fact.metric.removeprefix("late_")), fact.policy, fact.scenario
+        return number, fact.metric, DEFAULT
+    return number, fact.policy, fact.metric if fact.source in NUMBERS else fact.scenario
 
 
 def _empty_tables(study: Study) -> Iterator[MeasuredTable]:
@@ -163,7 +166,7 @@ def _empty_tables(study: Study) -> Iterator[MeasuredTable]:
     columns = {**scenarios, TIME: "latency, ms a turn"}
     yield MeasuredTable(4, "Late-turn retention, %, and latency", "policy", policies, columns)
     for parameter, results in study.sweeps.items():
-        number, swept = ABLATIONS[parameter].number, results.benchmark
+        swept = results.benchmark
         values = [f"{getattr(policy, parameter):g}" for policy in swept.policies]
         field = parameters_of(POLICIES[ABLATED_POLICY])[parameter]
         title = f"{field.label} on {swept.scenarios[0].label}"
@@ -171,9 +174,8 @@ def _empty_tables(study: Study) -> Iterator[MeasuredTable]:
             f"late_{key}": metric_named(key).heading(metric_named(key).label)
             for key in swept.metrics
         }
-        yield MeasuredTable(
-            number, title, field.letters, dict(zip(values, values, strict=True)), columns
-        )
+        rows = dict(zip(values, values, strict=True))
+        yield MeasuredTable(NUMBERS[parameter], title, field.letters, rows, columns)
     rows = {
         row.key: f"{row.symbol}, {row.description.lower()}, "
         f"the paper tried {row.low:.2f} to {row.high:.2f}"
@@ -181,7 +183,7 @@ def _empty_tables(study: Study) -> Iterator[MeasuredTable]:
     }
     yield MeasuredTable(7, "Hyperparameters of FD-KVC", "parameter", rows, {DEFAULT: DEFAULT})
     for key in benchmark.metrics:
-        if f"late_{key}" not in LATE:
+        if f"late_{key}" not in NUMBERS:
             title = metric_named(key).heading()
             yield MeasuredTable(key, title, "policy", policies, scenarios)
 

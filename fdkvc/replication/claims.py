@@ -4,16 +4,15 @@
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from statistics import NormalDist
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from fdkvc.experiments.benchmark import COMPOSITE, TIMED, Values, matches_paper
+from fdkvc.experiments.benchmark import COMPOSITE, Values, matches_paper
 from fdkvc.experiments.statistics import (
     Summary,
     differences,
@@ -23,12 +22,11 @@ from fdkvc.experiments.statistics import (
     summarize,
 )
 from fdkvc.experiments.study import Study
-from fdkvc.paper.claims import CLAIMS, TIMES, Claim, ClaimVerdict, Measure, Recomputed
-from fdkvc.paper.tables import Range
+from fdkvc.paper.claims import CLAIMS, TIMES, Claim, ClaimVerdict, Measure
 from fdkvc.parameters import parameters_of
 from fdkvc.policies import PAPER_POLICIES, POLICIES
 from fdkvc.replication.cells import unit_named
-from fdkvc.replication.judge import fact_of, may_be_chance
+from fdkvc.replication.judge import may_be_chance
 from fdkvc.replication.rules import FEWEST_DIALOGS, mean_case, verdict
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS
 from fdkvc.words import decimal, minus, p_value
@@ -123,12 +121,11 @@ def claims_table(judged: Sequence[ClaimResult]) -> pd.DataFrame:
     rows = []
     for result in judged:
         claim, measured = result.claim, result.measured or Measurement(*3 * (math.nan,))
-        again = claim.recomputed or Recomputed(math.nan, Range(math.nan, math.nan))
         printed = math.nan if claim.published is None else claim.published.value
         rows.append(
             (
                 *(claim.claim, claim.source, printed),
-                *(again.range.low, again.value, again.range.high),
+                *(claim.recomputed or 3 * (math.nan,)),
                 *(measured.n or None, measured.value, measured.low, measured.high),
                 *(result.verdict, claim.why),
             )
@@ -156,7 +153,7 @@ def figure_words(wanted: Measure, value: float) -> str:
     match wanted.kind:
         case "change" | "growth":
             return minus(f"{100 * value:+.1f} %")
-        case "share" | "swing" | "same":
+        case "share" | "swing":
             return f"{decimal(100 * value, 1)} %"
         case "ratio":
             return f"{value:.2f}×"
@@ -185,10 +182,10 @@ def measured_words(judged: ClaimResult) -> str:
 
 def recomputed_words(claim: Claim) -> str:
     """Format the figure computed from the paper's own cells, with its rounding range."""
-    again = claim.recomputed
-    if again is None:
+    if claim.recomputed is None:
         return ""
-    return _range_words(claim.measure, again.value, again.range.low, again.range.high)
+    low, value, high = claim.recomputed
+    return _range_words(claim.measure, value, low, high)
 
 
 def _range_words(wanted: Measure, *figures: float) -> str:
@@ -203,9 +200,7 @@ def measure(wanted: Measure, study: Study) -> Measurement | None:
     """Compute the quantity that decides a claim; None if the study or its settings do not fit."""
     if not matches_paper(study.results.benchmark):
         return None
-    if wanted.metric == "latency":
-        return _latency(wanted, study)
-    if wanted.metric in ("seconds", "score_bytes", "parameters", "threshold_evictions"):
+    if wanted.metric in ("latency", "seconds", "score_bytes", "parameters", "threshold_evictions"):
         value = _of_a_run(wanted, study)
         return None if value is None else Measurement(value, value, value)
     match wanted.kind:
@@ -215,19 +210,17 @@ def measure(wanted: Measure, study: Study) -> Measurement | None:
             return _peak(wanted, study)
         case "settles" | "growth" | "swing":
             return _over_turns(wanted, study)
-        case "value" | "same":
-            values = _values(wanted, study, wanted.policy)
-            return None if values is None else _of(summarize(values))
     one = _values(wanted, study, wanted.policy)
-    other = None if wanted.baseline is None else _values(wanted, study, wanted.baseline)
-    return None if one is None or other is None else _PAIRS[wanted.kind](one, other)
+    if wanted.baseline is None:
+        return None if one is None else _of(summarize(one))
+    other = _values(wanted, study, wanted.baseline)
+    return None if one is None or other is None else _compare(wanted.kind, one, other)
 
 
 def _values(wanted: Measure, study: Study, policy: str) -> Values | None:
     """Return one number a dialog (n,)."""
-    probes = {"highest_score": "highest_score", "entries": "same_entries"}
-    if wanted.metric in probes:
-        return getattr(study.probes, probes[wanted.metric], None)
+    if wanted.metric in ("highest_score", "same_entries"):
+        return getattr(study.probes, wanted.metric, None)
     if wanted.turn is not None:
         series = _series(wanted, study, policy)
         return None if series is None else series[:, wanted.turn]
@@ -247,6 +240,25 @@ def _of(summary: Summary) -> Measurement:
 # Two policies -----------------------------------------------------------------------------------
 
 
+def _compare(kind: str, one: ArrayLike, other: ArrayLike) -> Measurement:
+    """Compare two policies on the same dialogs."""
+    test = paired(one, other)
+    match kind:
+        case "ratio":
+            return _ratio(one, other)
+        case "change":
+            ratio = _ratio(one, other)
+            return replace(ratio, value=ratio.value - 1, low=ratio.low - 1, high=ratio.high - 1)
+        case "share":  # of dialogs in which `one` is higher
+            above = differences(one, other) > 0
+            low, high = share_interval(int(above.sum()), above.size)
+            return Measurement(float(above.mean()), low, high, above.size)
+        case "difference":
+            return _of(test)
+    value = test.t if kind == "t" else test.p
+    return Measurement(value, value, value, test.n)
+
+
 def _ratio(one: ArrayLike, other: ArrayLike) -> Measurement:
     """Return the ratio of two means; its interval is that of one − ratio·other (delta method)."""
     one, other = np.asarray(one, np.float64), np.asarray(other, np.float64)
@@ -254,34 +266,6 @@ def _ratio(one: ArrayLike, other: ArrayLike) -> Measurement:
     spread = summarize((differences(one, ratio * other)) / abs(other.mean()))
     margin = spread.high - spread.mean
     return Measurement(ratio, ratio - margin, ratio + margin, spread.n, spread.sd)
-
-
-def _change(one: ArrayLike, other: ArrayLike) -> Measurement:
-    ratio = _ratio(one, other)
-    return replace(ratio, value=ratio.value - 1, low=ratio.low - 1, high=ratio.high - 1)
-
-
-def _share(one: ArrayLike, other: ArrayLike) -> Measurement:
-    """Return the share of dialogs in which `one` is higher, with Wilson's interval."""
-    above = differences(one, other) > 0
-    low, high = share_interval(int(above.sum()), above.size)
-    return Measurement(float(above.mean()), low, high, above.size)
-
-
-def _statistic(name: str, one: ArrayLike, other: ArrayLike) -> Measurement:
-    test = paired(one, other)
-    value = getattr(test, name)
-    return Measurement(value, value, value, test.n)
-
-
-_PAIRS: dict[str, Callable[[ArrayLike, ArrayLike], Measurement]] = {
-    "difference": lambda one, other: _of(paired(one, other)),
-    "ratio": _ratio,
-    "change": _change,
-    "share": _share,
-    "t": partial(_statistic, "t"),
-    "p": partial(_statistic, "p"),
-}
 
 
 def _rank(wanted: Measure, study: Study) -> Measurement | None:
@@ -306,7 +290,7 @@ def _over_turns(wanted: Measure, study: Study) -> Measurement | None:
     if series is None:
         return None
     if wanted.kind == "growth":
-        return _change(series[:, -1], series[:, 1])
+        return _compare("change", series[:, -1], series[:, 1])
     means = series.mean(axis=0, dtype=np.float64)
     if wanted.kind == "swing":
         moves = means[1:]  # before turn 0 the cache is empty
@@ -339,22 +323,16 @@ def _peak(wanted: Measure, study: Study) -> Measurement | None:
 # Of a run ---------------------------------------------------------------------------------------
 
 
-def _latency(wanted: Measure, study: Study) -> Measurement | None:
-    time, base = (
-        fact_of(study, TIMED, policy, wanted.metric)
-        for policy in (wanted.policy, wanted.baseline or wanted.policy)
-    )
-    if time is None or base is None:
-        return None
-    compared = {"ratio": time.mean / base.mean, "difference": time.mean - base.mean}
-    value = compared.get(wanted.kind, time.mean)
-    return Measurement(value, value, value)
-
-
 def _of_a_run(wanted: Measure, study: Study) -> float | None:
     """Return a number of the whole run, which does not vary between dialogs."""
     memory = study.memories.get(wanted.policy)
     match wanted.metric:
+        case "latency":
+            times = {latency.policy: latency.milliseconds for latency in study.latencies}
+            if not {wanted.policy, wanted.baseline or wanted.policy} <= times.keys():
+                return None
+            time, base = times[wanted.policy], times[wanted.baseline or wanted.policy]
+            return {"ratio": time / base, "difference": time - base}.get(wanted.kind, time)
         case "seconds":
             return None if study.probes is None else study.probes.seconds
         case "score_bytes":

@@ -49,7 +49,7 @@ from fdkvc.replication.rules import (
 )
 from fdkvc.run.metrics import PROJECTED_ALIGNMENTS, late_metric
 
-BENCHMARK, PAIR, PROJECTION = "benchmark", "difference", "projection"
+BENCHMARK, PAIR = "benchmark", "difference"
 TIME, DEFAULT = "latency", "default"
 
 DIFFERENCE = f"{ABLATED_POLICY} − {BASELINE}"
@@ -64,9 +64,8 @@ class Fact(NamedTuple):
     """A row of the table: one measured figure."""
 
     source: str
-    """``benchmark`` (late means), ``difference`` (of two of them), ``projection`` (late alignments
-    measured only for the rules), ``adaptation``, ``latency``, the name of a swept hyperparameter,
-    or ``default`` (of a hyperparameter)."""
+    """``benchmark`` (late means), ``difference`` (of two of them), ``adaptation``, ``latency``, the
+    name of a swept hyperparameter, or ``default`` (of a hyperparameter)."""
     scenario: str
     policy: str
     """By their keys and names."""
@@ -130,12 +129,6 @@ _FACTS: WeakKeyDictionary[Study | Results, dict[str, tuple[Fact, ...]]] = WeakKe
 """The rows of each run while it is in use."""
 
 
-def fact_of(measured: Study | Results, scenario: str, policy: str, metric: str) -> Fact | None:
-    """Return the fact of a policy, scenario and metric; None if it was not measured."""
-    place = (scenario, policy, metric)
-    return next((fact for fact in facts(measured) if fact[1:4] == place), None)
-
-
 def printed(
     benchmark: Benchmark, scenario: str, policy: str, metric: str, swept: str = ""
 ) -> Published | None:
@@ -175,16 +168,13 @@ def _facts(measured: Study | Results, swept: str) -> Iterator[Fact]:
             yield from _adaptations(measured)
 
 
-def _late(results: Results, swept: str = "") -> Iterator[Fact]:
-    benchmark, metrics = results.benchmark, late_metrics(results.benchmark)
-    beside = () if swept else (f"late_{key}" for key in PROJECTED_ALIGNMENTS)
-    names, firsts = [policy.name for policy in benchmark.policies], _firsts(results)
-    for place in product(results.reported, names, dict.fromkeys((*metrics, *beside))):
-        values, metric = results.values(*place), place[-1]
+def _late(results: Results, swept: str) -> Iterator[Fact]:
+    benchmark, firsts = results.benchmark, _firsts(results)
+    names = [policy.name for policy in benchmark.policies]
+    for place in product(results.reported, names, late_metrics(benchmark)):
+        values = results.values(*place)
         if values is not None:
-            figure = printed(benchmark, *place, swept)
-            source = swept or (BENCHMARK if metric in metrics else PROJECTION)
-            fact = _mean_fact(source, place, values, figure)
+            fact = _mean_fact(swept or BENCHMARK, place, values, printed(benchmark, *place, swept))
             yield fact._replace(place=firsts.get(place, ""))
 
 

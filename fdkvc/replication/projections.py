@@ -11,9 +11,9 @@ from itertools import product
 import pandas as pd
 
 from fdkvc.experiments.benchmark import Results
-from fdkvc.experiments.statistics import paired
+from fdkvc.experiments.statistics import paired, summarize
 from fdkvc.paper.tables import ABLATED_POLICY, BASELINE
-from fdkvc.replication.judge import DIFFERENCE, fact_of, printed, unrelated_spread
+from fdkvc.replication.judge import DIFFERENCE, printed, unrelated_spread
 from fdkvc.replication.rules import t_of_difference
 
 PROJECTIONS = {
@@ -42,9 +42,10 @@ def alignments_table(results: Results) -> pd.DataFrame:
     rows: list[tuple[object, ...]] = []
     for scenario, policy in product(results.reported, _names(results)):
         for projection, metric in PROJECTIONS.items():
-            f = fact_of(results, scenario, policy, metric)
-            if f is not None:
-                rows.append((scenario, projection, policy, f.n, f.mean, f.sd, f.low, f.high))
+            values = results.values(scenario, policy, metric)
+            if values is not None:
+                s = summarize(values)
+                rows.append((scenario, projection, policy, s.n, s.mean, s.sd, s.low, s.high))
         figure = printed(results.benchmark, scenario, policy, "late_alignment")
         if figure is not None:
             n, mean = figure.dialogs, figure.value

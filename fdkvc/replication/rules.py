@@ -180,7 +180,7 @@ def percentile_case(values: Values, share: float, figure: Published) -> Case:
 
 def published_difference(scenario: str) -> Published | None:
     """Return the published difference in alignment that the paper tests."""
-    if (BASELINE, scenario) not in LATE_ALIGNMENT.cells:
+    if (BASELINE, scenario) not in LATE_ALIGNMENT:
         return None
     one, other = (LATE_ALIGNMENT[policy, scenario] for policy in (ABLATED_POLICY, BASELINE))
     value = one.value - other.value

@@ -4,10 +4,11 @@ import math
 import operator
 import struct
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import product
 from statistics import NormalDist, fmean
 
-from fdkvc.paper.claims import Measure, Recomputed
+from fdkvc.paper.claims import Measure
 from fdkvc.paper.tables import (
     ABLATIONS,
     ADAPTATION,
@@ -24,9 +25,22 @@ from fdkvc.paper.tables import (
 )
 
 
+@dataclass(frozen=True)
+class Recomputed:
+    """A figure computed from printed ones, with its range by their rounding."""
+
+    value: float
+    range: Range
+
+
+def rows_of(table: Table) -> list[str]:
+    """Return the keys of a table's rows."""
+    return list(dict.fromkeys(row for row, _ in table))
+
+
 def columns_of(table: Table) -> list[str]:
     """Return the keys of a table's columns."""
-    return list(dict.fromkeys(column for _, column in table.cells))
+    return list(dict.fromkeys(column for _, column in table))
 
 
 def recompute(function: Callable[..., float], *figures: Published) -> Recomputed:
@@ -133,7 +147,7 @@ def from_cells(measure: Measure) -> Recomputed | None:
     column = "mean" if measure.metric == "adaptation" else measure.metric
     column = column if column in columns_of(table) else str(measure.scenario)
     if measure.kind == "rank":
-        policies = sorted(table.rows, key=measure.policy.__ne__)
+        policies = sorted(rows_of(table), key=measure.policy.__ne__)
         cells = (table[policy, column] for policy in policies)
         return recompute(lambda mean, *others: 1 + sum(other > mean for other in others), *cells)
     both = (table[str(policy), column] for policy in (measure.policy, measure.baseline))
@@ -146,4 +160,4 @@ def _peak(parameter: str) -> Recomputed:
     def highest(*alignments: float) -> float:
         return values[alignments.index(max(alignments))]
 
-    return recompute(highest, *(table[row, "late_alignment"] for row in table.rows))
+    return recompute(highest, *(table[row, "late_alignment"] for row in rows_of(table)))

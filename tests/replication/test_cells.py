@@ -55,7 +55,7 @@ def test_every_figure_stands_in_one_table_once_and_is_worked_out_once() -> None:
         late["mean"].reset_index(drop=True), summary_table(study.results)["mean"]
     )
     assert set(table.source) == {
-        *("benchmark", "difference", "projection", "adaptation", "latency", "default"),
+        *("benchmark", "difference", "adaptation", "latency", "default"),
         *study.sweeps,
     }
     assert facts(study) is facts(study)
@@ -65,7 +65,7 @@ def test_every_figure_stands_in_one_table_once_and_is_worked_out_once() -> None:
 def test_every_printed_cell_stands_beside_a_measured_one(number: int) -> None:
     printed = PRINTED[number - 1]
     columns = {"late_retention": "composite"} if number == 4 else {}
-    for (row, column), figure in printed.cells.items():
+    for (row, column), figure in printed.items():
         key = f"{float(row):g}" if number in (5, 6) else row
         cell = table(number).cells[key, columns.get(column, column)]
         assert cell.published == figure

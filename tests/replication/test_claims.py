@@ -13,7 +13,7 @@ from scipy import stats
 from fdkvc.experiments.benchmark import Benchmark, Latency, PolicyScores, Results
 from fdkvc.experiments.study import Probes, Study
 from fdkvc.paper.claims import CLAIMS, TIMES, Measure, claim
-from fdkvc.paper.tables import Range, read_printed
+from fdkvc.paper.tables import read_printed
 from fdkvc.policies import PAPER_POLICIES, policy_named
 from fdkvc.replication.claims import (
     CLAIM_COLUMNS,
@@ -194,7 +194,7 @@ def test_of_a_run(study: Study) -> None:
         0.05
     )
     assert taken("value", study, metric="highest_score", turn=-1).value == pytest.approx(1.4)
-    assert taken("same", study, metric="entries", baseline="h2o").value == pytest.approx(0.25)
+    assert taken("value", study, metric="same_entries").value == pytest.approx(0.25)
 
 
 @pytest.mark.parametrize("each", CLAIMS, ids=lambda each: each.key)
@@ -279,7 +279,8 @@ def test_no_claim_can_only_fail_or_only_hold() -> None:
     assert response.recomputed is not None
     assert response.judge(0.02, 0.02) == "does not hold"
     assert response.judge(0.06, 0.06) == "holds"
-    assert response.recomputed.range.contains(Range(0.06, 0.06))
+    low, _, high = response.recomputed
+    assert low <= 0.06 <= high
 
 
 def test_another_budget_judges_nothing() -> None:
