@@ -77,6 +77,7 @@ class Spoken(ChosenDialog):
     name: str
     recording: Recording = field(compare=False, repr=False)
     topic_names: tuple[str, ...] = field(default=(), compare=False, kw_only=True)
+    pinned: tuple[int, ...] = field(default=(), kw_only=True)
 
     @property
     def title(self) -> str:

@@ -37,6 +37,8 @@ class ChosenDialog(ABC):
     """What is said, of a real dialog."""
     topic_names: tuple[str, ...] = ()
     """What topics are called on the stage; empty where their letters say all."""
+    pinned: tuple[int, ...] = ()
+    """Tokens that are never evicted."""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -46,7 +48,7 @@ class ChosenDialog(ABC):
     @property
     def alone(self) -> bool:
         """Whether the dialog's cache decides by itself, so that it can be run again."""
-        return True
+        return not self.pinned
 
     @abstractmethod
     def load(self) -> DialogBatch:
@@ -54,7 +56,8 @@ class ChosenDialog(ABC):
 
     def run(self, policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
         """Run a policy over the dialog that was loaded."""
-        return simulate(policy, dialogs, budget)
+        pinned = np.array([self.pinned]) if self.pinned else None
+        return simulate(policy, dialogs, budget, pinned=pinned)
 
 
 @dataclass(frozen=True)

@@ -5,19 +5,16 @@ The last two are told from shipped results: a pretrained model's reading, and ag
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from fdkvc.corpora.recordings import Recording
-from fdkvc.dialogs import DialogBatch
 from fdkvc.experiments.benchmark import Benchmark
 from fdkvc.experiments.judged import verdict
 from fdkvc.explain.recorded_damage import shipped_damage
-from fdkvc.policies import Policy, policy_named
+from fdkvc.policies import policy_named
 from fdkvc.run.evidence import Evidence
-from fdkvc.run.simulate import simulate
-from fdkvc.run.trace import Trace
 from fdkvc.stage.moments import Failure, Spoken, failed_call, ranks_of, rescued
 from fdkvc.stage.run import DialogChoice, Run, build_run
 from fdkvc.synthetic.scenarios import World, scenario_named
@@ -145,32 +142,18 @@ def _returns() -> Chapter:
     return Chapter(TITLES[2], *shown)
 
 
-@dataclass(frozen=True)
-class _Pinned(Spoken):
-    """A real dialog of which these tokens are never evicted."""
-
-    tokens: tuple[int, ...] = ()
-
-    @property
-    def alone(self) -> bool:
-        return False
-
-    def run(self, policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
-        return simulate(policy, dialogs, budget, pinned=np.array([self.tokens]))
-
-
 def _fails(failure: Failure, recordings: Sequence[Recording]) -> list[Chapter]:
     """Return a call whose argument is evicted, and the same call with that argument protected."""
     demand, run, token, spoken = failure.demand, failure.run, failure.token, failure.run.dialog
     policy = run.trace.policy
     assert isinstance(spoken, Spoken)
     (mentions,) = (place for need, place in spoken.recording.evidence if need is demand)
-    pinned = _Pinned(spoken.name, spoken.recording, tuple(map(int, mentions[-1])))
-    again = build_run(pinned, policy, Benchmark.budget)
+    tokens = mentions[-1]
+    again = build_run(replace(spoken, pinned=tokens), policy, Benchmark.budget)
     lost_in = Evidence(again.trace, spoken.recording).lost
     needs = zip(spoken.recording.evidence, lost_in, strict=True)
     (met,) = (turns[0] < 0 for (need, _), turns in needs if need is demand)
-    left = int(np.isin(pinned.tokens, run.trace.kept[0, demand.turn - 1]).sum())
+    left = int(np.isin(tokens, run.trace.kept[0, demand.turn - 1]).sum())
     value, word = f"“{demand.value}”", f"“{spoken.words[token]}”"
     lost = (
         f"In the dialog “{spoken.name}” the assistant calls {demand.source} in turn "
@@ -178,11 +161,11 @@ def _fails(failure: Failure, recordings: Sequence[Recording]) -> list[Chapter]:
         f"It was last mentioned in turn {demand.mentions[-1].turn}, and in turn {failure.turn} "
         f"{policy.title} evicts its word {word}.",
         f"So the call finds {left or 'none'} of the "
-        f"{count(len(pinned.tokens), 'entry', 'entries')} that it needs.",
+        f"{count(len(tokens), 'entry', 'entries')} that it needs.",
     )
     kept = (
         f"The same dialog with {value} protected: its "
-        f"{count(len(pinned.tokens), 'entry stays', 'entries stay')}, whatever their scores.",
+        f"{count(len(tokens), 'entry stays', 'entries stay')}, whatever their scores.",
         f"The cache is no larger: after turn {demand.turn} it holds "
         f"{count(_held(again, demand.turn).total(), 'entry', 'entries')}.",
         f"In turn {demand.turn} the call {'finds' if met else 'still lacks'} its argument.",
