@@ -12,7 +12,7 @@ import inspect
 import math
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,7 @@ def check_model_folder(folder: Path) -> int:
     """
     if not folder.is_dir():
         raise ValueError("it is not a folder" if folder.exists() else "there is no such folder")
-    config = read_config(folder)
+    config = read_json(folder / "config.json")
     require(config, "model_type", str, "config.json")
     for owner in (config, *(value for value in config.values() if isinstance(value, dict))):
         for name, allowed in RANGES.items():
@@ -69,7 +69,7 @@ def check_model_folder(folder: Path) -> int:
                 check_parameter(f"{name} in config.json", allowed, owner[name], int)
     for name in _TOKENIZER_FILES:
         if (folder / name).exists():
-            content = _read(folder / name)
+            content = read_json(folder / name)
             if name == TOKENIZER:
                 check_tokenizer(content)
     return sum(_numbers(path) for path in weight_files(folder))
@@ -92,17 +92,8 @@ def cache_name(model: Any) -> str:
     return "cache" if new else "past_key_values"
 
 
-def as_model_error(name: str) -> AbstractContextManager[None]:
-    """Turn any error of the library into a sentence: the model cannot be loaded."""
-    return as_value_error(f"the model {name!r} cannot be loaded")
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """Read ``config.json``; `check_model_folder` checks it."""
-    return _read(folder / "config.json")
-
-
-def _read(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON file of a model; `check_model_folder` checks what is in it."""
     return parse_config(read_bytes(path, MAX_MODEL_JSON_BYTES), path.name)
 
 
@@ -125,7 +116,7 @@ def weight_files(folder: Path) -> Iterator[Path]:
     if (folder / WEIGHTS).exists():
         yield folder / WEIGHTS
     elif (folder / _INDEX).exists():
-        names = require(_read(folder / _INDEX), "weight_map", dict, _INDEX).values()
+        names = require(read_json(folder / _INDEX), "weight_map", dict, _INDEX).values()
         for name in dict.fromkeys(map(str, names)):
             if Path(name).name != name:
                 raise ValueError(f"{_INDEX} names {name!r}, which is not a file of the folder")

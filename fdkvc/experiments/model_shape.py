@@ -12,7 +12,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from fdkvc.corpora.model_folder import RANGES, read_config
+from fdkvc.corpora.model_folder import RANGES, read_json
 from fdkvc.corpora.transcripts import clean_name
 from fdkvc.parameters import Field, check_parameter
 
@@ -92,8 +92,9 @@ def read_shape(name: str) -> ModelShape:
         return ModelShape(name, layers, 2 * heads * width, bits)
     path = Path(name)
     with suppress(OSError):  # too long a name
-        if path.name == "config.json" or path.is_dir():
-            return shape_of(read_config(path if path.is_dir() else path.parent))
+        path = path / "config.json" if path.is_dir() else path
+        if path.name == "config.json":
+            return shape_of(read_json(path))
     raise ValueError(
         f"shape {name[:80]!r} is unknown: choose from {', '.join(SHAPES)}, give {IN_NUMBERS} (with "
         "2, 3, 4, 8, 16 or 32 bits), or the config.json of a model"

@@ -21,7 +21,7 @@ from transformers.utils.logging import disable_progress_bar, set_verbosity_error
 from fdkvc.attention import Floats, Ints
 from fdkvc.corpora.gguf_file import as_folder, find_model
 from fdkvc.corpora.model_folder import (
-    as_model_error,
+    as_value_error,
     cache_name,
     check_loaded,
     check_model_folder,
@@ -169,7 +169,8 @@ def load_live(folder: str | Path, *, positions: str = POSITIONS.default) -> Live
     disable_progress_bar()
     set_verbosity_error()  # relevant warnings are errors below
     gpu = torch.cuda.is_available()
-    with as_model_error(str(folder)), as_folder(file := find_model(str(folder))) as path:
+    failed = f"the model {str(folder)!r} cannot be loaded"
+    with as_value_error(failed), as_folder(file := find_model(str(folder))) as path:
         check_model_folder(path)
         model, loaded = transformers.AutoModelForCausalLM.from_pretrained(
             path,

@@ -17,7 +17,7 @@ import numpy as np
 from fdkvc.attention import Floats
 from fdkvc.corpora.gguf_file import NAMED_MODELS, GgufFile, find_model, is_gguf, read_gguf
 from fdkvc.corpora.json_input import check_object
-from fdkvc.corpora.model_folder import RANGES, check_model_folder, read_config, weight_files
+from fdkvc.corpora.model_folder import RANGES, check_model_folder, read_json, weight_files
 from fdkvc.corpora.transcripts import clean_name, different_names
 from fdkvc.lm import BUNDLED
 from fdkvc.lm.decoder import Decoder, Layer, Shape
@@ -161,7 +161,7 @@ def load_decoder(
     arrays: Mapping[str, Floats]
     if isinstance(stored, Path):
         check_model_folder(stored)
-        shape, arrays = _shape(read_config(stored)), _arrays(stored)
+        shape, arrays = _shape(read_json(stored / "config.json")), _arrays(stored)
     else:
         shape, arrays = _shape(stored.config), stored
     h, wide = shape.head_width, shape.width

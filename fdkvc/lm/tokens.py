@@ -18,7 +18,7 @@ from fdkvc.corpora.model_folder import (
     TOKENIZER,
     as_value_error,
     check_tokenizer,
-    parse_config,
+    read_json,
     stderr_silenced,
 )
 from fdkvc.corpora.model_text import CALL_TAGS, Passage, Writer, model_text
@@ -299,6 +299,5 @@ def _template(stored: Path | GgufFile) -> str:
         return read_bytes(stored / _TEMPLATE, MAX_MODEL_JSON_BYTES).decode(errors="replace")
     if not (stored / _SETTINGS).is_file():
         return ""
-    content = read_bytes(stored / _SETTINGS, MAX_MODEL_JSON_BYTES)
-    template = parse_config(content, _SETTINGS).get("chat_template")
+    template = read_json(stored / _SETTINGS).get("chat_template")
     return template if isinstance(template, str) else ""
