@@ -11,13 +11,7 @@ MOST_DIGITS = 6
 
 
 def minus(text: str) -> str:
-    """Replace the hyphen of a formatted number by the minus sign.
-
-    Examples
-    --------
-    >>> minus("-0.12")
-    '−0.12'
-    """
+    """Replace the hyphen of a formatted number by the minus sign."""
     return text.replace("-", "−")
 
 
@@ -72,13 +66,7 @@ def p_value(p: float) -> str:
 
 
 def digits_for(*numbers: float, least: int = 3) -> int:
-    """Return the fewest decimals, `least` to 6, at which different numbers look different.
-
-    Examples
-    --------
-    >>> digits_for(0.2912, 0.2913, 0.5), digits_for(0.1, 0.1)
-    (4, 3)
-    """
+    """Return the fewest decimals, `least` to 6, at which different numbers look different."""
     different = len(set(numbers))
     every = range(least, MOST_DIGITS + 1)
     return next((n for n in every if len({number(x, n) for x in numbers}) == different), least)

@@ -286,14 +286,7 @@ class Transcript:
         return replace(self, turns=tuple(turns))
 
     def with_schedule(self, schedule: str) -> Transcript:
-        """Return the same dialog with topics by letter A to Z, one a turn; ValueError otherwise.
-
-        Examples
-        --------
-        >>> dialog = Transcript("example", (Turn("User", "hello"), Turn("System", "hi")))
-        >>> [turn.topic for turn in dialog.with_schedule("ab").turns]
-        ['A', 'B']
-        """
+        """Return the same dialog with topics by letter A to Z, one a turn; ValueError otherwise."""
         letters = custom_scenario(schedule).schedule
         if len(letters) != len(self.turns):
             raise ValueError(
