@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.random import SFC64, Generator, SeedSequence
@@ -77,28 +77,22 @@ class LexicalRecordings(Sequence[Recording]):
     Vectors take a hundred times as much memory as the words, so only the last is kept.
     """
 
-    def __init__(
-        self, transcripts: Sequence[Transcript], seed: int = 0, last: list[Recording] | None = None
-    ) -> None:
+    def __init__(self, transcripts: Sequence[Transcript], seed: int = 0) -> None:
         SEED.check(seed, "seed")
         self.transcripts, self._seed = transcripts, seed
-        self._last = [] if last is None else last  # of all slices together
-
-    def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]:
-        return type(self), (self.transcripts, self._seed)  # another process computes its own
 
     def __len__(self) -> int:
         return len(self.transcripts)
 
     def __getitem__(self, at: Any) -> Any:
         if isinstance(at, slice):
-            return LexicalRecordings(self.transcripts[at], self._seed, self._last)
-        transcript = self.transcripts[at]
-        for last in self._last:
-            if last.transcript is transcript:
-                return last
-        self._last[:] = (made := lexical_recording(transcript, self._seed),)
-        return made
+            return LexicalRecordings(self.transcripts[at], self._seed)
+        return _last_recording(self.transcripts[at], self._seed)
+
+
+@lru_cache(maxsize=1)
+def _last_recording(transcript: Transcript, seed: int) -> Recording:
+    return lexical_recording(transcript, seed)
 
 
 def word_vectors(words: Sequence[str], seed: int = 0, dimension: int = 64) -> Floats:
@@ -112,10 +106,8 @@ def word_vectors(words: Sequence[str], seed: int = 0, dimension: int = 64) -> Fl
     >>> bool((rome == again).all()), abs(float(rome @ paris)) < 0.5
     (True, True)
     """
-    vectors = np.empty((len(words), dimension), np.float32)
-    for vector, word in zip(vectors, words, strict=True):
-        vector[:] = _word_vector(word.casefold(), seed, dimension)
-    return vectors
+    vectors = [_word_vector(word.casefold(), seed, dimension) for word in words]
+    return np.array(vectors, np.float32).reshape(-1, dimension)
 
 
 @lru_cache(maxsize=MAX_CACHED_WORDS)

@@ -100,17 +100,16 @@ class Recording:
             words += word_ids(turn.text, spans)
             traits.append(token_traits(turn.text, spans, speaker == "user"))
         shared: dict[str, Any] = {
+            **vars(one),
             "speakers": np.array(speakers)[None],
             "words": np.array(words, np.intp)[None],
             "traits": np.concatenate(traits)[None],
         }
-        for name in ("embeddings", "surprisal", "bounds", "turn_counts", "topic_bits", "current"):
-            shared[name] = getattr(one, name)
         count = len(self.heads)
         rows: dict[str, Any] = {
             name: np.broadcast_to(array, (count, *array.shape[1:]))
             for name, array in shared.items()
-            if array is not None
+            if isinstance(array, np.ndarray)
         }
         for name in ("queries", "keys", "values"):
             rows[name] = np.asarray(getattr(self, name), np.float32)
