@@ -9,6 +9,7 @@ package *gguf*, which converts quantized numbers.
 import json
 import math
 import mmap
+import re
 import struct
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -275,11 +276,10 @@ def read_gguf(path: Path) -> GgufFile:
         if end > size:
             raise ValueError(f"it is truncated: the tensor {name[:80]!r} ends beyond its end")
     named = {_folder_name(name): tensor for name, tensor in tensors.items()}
-    gguf = GgufFile(path, fields, named)
-    if fields.get("general.architecture") != "llama":
-        kind = str(fields.get("general.architecture"))[:40]
-        raise ValueError(f"its type is {kind!r}, but only llama is supported")
-    return gguf
+    kind = str(fields.get("general.architecture"))
+    if kind != "llama":
+        raise ValueError(f"its type is {kind[:40]!r}, but only llama is supported")
+    return GgufFile(path, fields, named)
 
 
 class _Header:
@@ -373,15 +373,11 @@ class _Header:
 
 def _folder_name(name: str) -> str:
     """Return the name of a tensor in a folder of *transformers*."""
-    layer, inner = "", name
-    if name.startswith("blk."):
-        _, number, inner = [*name.split(".", 2), "", ""][:3]
-        layer = f"model.layers.{number}."
-    part, _, suffix = inner.partition(".")
-    fits = part in _NAMES and (part in ("token_embd", "output_norm", "output")) == (not layer)
-    if not fits or suffix != "weight":
+    match = re.fullmatch(r"(?:blk\.(\d+)\.)?(\w+)\.weight", name)
+    number, part = match.groups() if match else (None, "")
+    if part not in _NAMES or (part in ("token_embd", "output_norm", "output")) != (number is None):
         raise ValueError(f"it has the tensor {name[:80]!r}, which the Llama layout lacks")
-    return f"{layer}{_NAMES[part]}.weight"
+    return f"{'' if number is None else f'model.layers.{number}.'}{_NAMES[part]}.weight"
 
 
 def _converted(stored: Any, kind: _Type) -> Floats:

@@ -12,7 +12,7 @@ import math
 import sys
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from tokenize import TokenError
 from typing import IO, Any
@@ -51,7 +51,7 @@ SHAPES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "turn_speakers": ("name", ("T",)),
     "turn_texts": ("text", ("T",)),
     "turn_topics": ("name", ("T",)),  # empty where a turn has none
-    "turn_kinds": ("str", ("T",)),  # system for a prompt, result for a tool's result, or empty
+    "turn_kinds": ("name", ("T",)),  # system for a prompt, result for a tool's result, or empty
     "turn_calls": ("int", ("T",)),  # characters at the start of each text that are calls
     "turn_tokens": ("int", ("T",)),  # tokens of each turn
     "token_texts": ("name", ("N",)),  # in the tokenizer's form
@@ -60,7 +60,7 @@ SHAPES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "queries": ("float", ("H", "N", "h")),  # after positional rotation: q·k/√h is the logit
     "keys": ("float", ("K", "N", "h")),  # K is H, or where H / K query heads in a row share
     "values": ("float", ("K", "N", "h")),  # their keys and values, the number of these
-    "demand_kinds": ("str", ("Q",)),  # call or state
+    "demand_kinds": ("name", ("Q",)),  # call or state
     "demand_places": ("int", ("Q", "2")),  # dialog, and the turn that needs the value
     "demand_sources": ("name", ("Q",)),  # method, or service
     "demand_slots": ("name", ("Q",)),
@@ -78,14 +78,13 @@ OPTIONAL = (
 )
 """Arrays that may be absent."""
 
-_KINDS: Mapping[str, tuple[str, str, Callable[[str], str] | None]] = {
-    "int": ("i8", "whole numbers of 64 bits", None),
-    "float": ("f2 f4", "floats of 16 or 32 bits", None),
-    "str": ("U", "texts", None),
-    "text": ("U", "texts", clean),
-    "name": ("U", "texts", clean_name),
+_KINDS: Mapping[str, tuple[str, str]] = {
+    "int": ("i8", "whole numbers of 64 bits"),
+    "float": ("f2 f4", "floats of 16 or 32 bits"),
+    "text": ("U", "texts"),
+    "name": ("U", "texts"),
 }
-"""NumPy's types of each kind, their description, and how texts are cleaned."""
+"""NumPy's types of each kind, and their description."""
 
 AXES: dict[str, tuple[str, int]] = {
     "D": ("dialogs", MAX_DIALOGS),
@@ -373,7 +372,7 @@ def _check_header(
     if any(not isinstance(length, int) or length < 0 for length in shape):
         raise ValueError(f"{name} has an impossible shape")
     kind, axes = SHAPES[name]
-    types, allowed, _ = _KINDS[kind]
+    types, allowed = _KINDS[kind]
     if (dtype.kind if types == "U" else dtype.str[1:]) not in types.split():
         raise ValueError(f"{name} has the type {dtype.str}, but must be {allowed}")
     if len(shape) != len(axes):
@@ -401,9 +400,8 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> N
     codes = np.frombuffer(array.tobytes(), f"{array.dtype.str[0]}u4")
     if codes.max(initial=0) > sys.maxunicode:
         raise ValueError(f"{name} has an invalid character")
-    texts = np.array(array.tolist(), np.object_)  # as str, which need no padding
-    cleaned = _KINDS[SHAPES[name][0]][2]
-    return texts if cleaned is None else np.vectorize(cleaned, [np.object_])(texts)
+    cleaned = np.vectorize(clean if SHAPES[name][0] == "text" else clean_name, [np.object_])
+    return np.asarray(cleaned(np.array(array.tolist(), np.object_)))  # as str, without padding
 
 
 def _counts(name: str, counts: NDArray[Any], total: int, what: str) -> list[int]:

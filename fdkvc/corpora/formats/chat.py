@@ -103,17 +103,16 @@ def transcript_of(
     named: Any,
     place: str,
     calls_in_text: bool,
-    cluster: str = "",
-    unread: Mapping[str, int] | None = None,
+    cluster: str,
+    unread: Counter[str],
 ) -> Transcript:
     """Make a transcript of untrusted chat messages, those of ShareGPT too.
 
     Each has its place in the file, which begins errors about it. `named` is the dialog's name, if
-    it is a text, or else `place` is. `cluster` and `unread` are the `Transcript`'s; more unread
-    parts may be counted here.
+    it is a text, or else `place` is. `cluster` is the `Transcript`'s, and
+    `unread` counts its unread parts, here too.
     """
     name = clean_name(named) if isinstance(named, str) else ""
-    skipped = Counter(unread or {})
     turns: list[Turn] = []
     found_calls: list[tuple[int, str, Any]] = []
     placed = [*messages]
@@ -123,7 +122,7 @@ def transcript_of(
         topic = clean_name(optional(message, "topic", str, where))
         role = clean_name(require(message, "role", str, where))
         called = list(_calls(message, where))
-        text = clean(_content(message, where, skipped))
+        text = clean(_content(message, where, unread))
         words = with_calls(text, called if calls_in_text else [])
         kind = KINDS.get(role.casefold())
         turns.append(Turn(role, words, topic or None, kind, len(words) - len(text)))
@@ -158,7 +157,7 @@ def transcript_of(
         calls_in_text,
         malformed,
         cluster,
-        tuple((+skipped).items()),
+        tuple((+unread).items()),
     )
 
 
@@ -185,15 +184,15 @@ def _json_calls(text: str) -> list[dict[str, Any]]:
     return calls
 
 
-def _content(message: Mapping[str, Any], place: str, skipped: Counter[str]) -> str:
+def _content(message: Mapping[str, Any], place: str, unread: Counter[str]) -> str:
     """Return the text of a message, its textual parts joined; count other parts."""
     if not message.keys() & CONTENT_FIELDS:
         require(message, "content", str, place)
     audio = message.get("audio")
     spoken = optional(audio, "transcript", str, place) if isinstance(audio, dict) else ""
     texts = [optional(message, "refusal", str, place), spoken]
-    skipped[part_name("audio")] += bool(audio) and not spoken
-    skipped[part_name("reasoning_content")] += bool(message.get("reasoning_content"))
+    unread[part_name("audio")] += bool(audio) and not spoken
+    unread[part_name("reasoning_content")] += bool(message.get("reasoning_content"))
     content = message.get("content")
     is_result = KINDS.get(message["role"].casefold()) == "result"
     if is_result and not isinstance(content, str | list | None):
@@ -205,7 +204,7 @@ def _content(message: Mapping[str, Any], place: str, skipped: Counter[str]) -> s
             if kind in TEXTS:
                 texts.append(require(part, TEXTS[kind], str, where))
             else:
-                skipped[part_name(kind)] += 1
+                unread[part_name(kind)] += 1
     else:
         texts.insert(0, optional(message, "content", str, place))
     return "\n".join(filter(None, texts))

@@ -31,25 +31,15 @@ def read_plain_text(
     >>> one.texts, other.texts
     (('hi\nyou', 'yes'), ('again',))
     """
-    check_most("the file has", text.count("\n") + 1, "lines", MAX_DIALOG_FILE_LINES)
-    begun = Counter(
-        clean_name(match[1]) for match in map(_SPEAKER.match, text.split("\n")) if match
-    )
+    lines = text.split("\n")
+    check_most("the file has", len(lines), "lines", MAX_DIALOG_FILE_LINES)
+    begun = Counter(clean_name(match[1]) for match in map(_SPEAKER.match, lines) if match)
     turns: list[tuple[str, list[str]]] = []
     speakers: set[str] = set()
-
-    def dialog() -> Transcript | SkippedError:
-        try:
-            check_turns(f"dialog {number}", len(turns))
-            made = (Turn(speaker, clean("\n".join(lines).strip())) for speaker, lines in turns)
-            return Transcript(f"dialog {number}", tuple(made))
-        except SkippedError as error:
-            return error
-
-    for at, line in enumerate(text.split("\n"), start=1):
+    for at, line in enumerate([*lines, "---"], start=1):
         if _END.fullmatch(line):
             if turns:
-                yield dialog()
+                yield _dialog(f"dialog {number}", turns)
                 turns, speakers, number = [], set(), number + 1
             continue
         named = _SPEAKER.match(line)
@@ -67,8 +57,15 @@ def read_plain_text(
             raise ValueError(
                 f"line {at} has no speaker: begin it with a name and a colon, as in 'User: hello'"
             )
-    if turns:
-        yield dialog()
+
+
+def _dialog(name: str, turns: list[tuple[str, list[str]]]) -> Transcript | SkippedError:
+    try:
+        check_turns(name, len(turns))
+        made = (Turn(speaker, clean("\n".join(lines).strip())) for speaker, lines in turns)
+        return Transcript(name, tuple(made))
+    except SkippedError as error:
+        return error
 
 
 FORMAT = Format("plain", "text with a speaker before each turn", ("txt",), None, read_plain_text)
