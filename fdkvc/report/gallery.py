@@ -11,14 +11,14 @@ from fdkvc.report.document import papers_report
 from fdkvc.report.judged import TITLE, judged_report
 from fdkvc.report.page import css, page
 from fdkvc.report.scene import moment_html
-from fdkvc.stage.story import HEALING, LOSING, story
+from fdkvc.stage.story import HEALING, LOSING, TITLES, story
 
 
 def gallery_files(recordings: Sequence[Recording]) -> dict[str, str]:
     """Return the pages by name; a failed call is searched for in the recordings."""
     pages = []
     for at, chapter in enumerate(story(recordings), start=1):
-        title, words = chapter.title, " ".join(chapter.sentences)
+        title, words = TITLES[at - 1], " ".join(chapter.sentences)
         if chapter.run is None:
             text = recorded_page(shipped_damage(), title, words, (LOSING, HEALING))
         else:

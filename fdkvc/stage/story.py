@@ -35,14 +35,13 @@ TITLES = (
 
 @dataclass(frozen=True, eq=False)
 class Chapter:
-    """A scene of the story: a turn of a run, sentences, and something to try.
+    """A scene of the story, of `TITLES`: a turn of a run, sentences, and something to try.
 
     `token` is the entry selected at first, if any. The stage `shows` these panels, and a phrase of
     `lights` lights up a panel or an entry. `task` says what to do here; `trial` says what to try on
     `page`, which opens with the parameters of `link`. Without a run, it shows shipped results.
     """
 
-    title: str
     run: Run | None
     turn: int
     token: int | None
@@ -88,8 +87,7 @@ def _fills(run: Run) -> Chapter:
     trial = "a dialog of topics A, B and C, with room for only 40 entries"
     task = "Press Play, and watch words come and go."
     lights = {"cache": "now", "evict": "gone-title"}
-    shown = run, turn, None, sentences, trial, "step", link, task, "now", lights
-    return Chapter(TITLES[0], *shown)
+    return Chapter(run, turn, None, sentences, trial, "step", link, task, "now", lights)
 
 
 def _misleads() -> Chapter:
@@ -114,9 +112,7 @@ def _misleads() -> Chapter:
     trial = "compare H2O with FIFO, which keeps the newest entries"
     task = f"Step back to turn {since}, and see what topic {old} never gives up."
     lights = {f"still about topic {old}": "past", "marked entry": f"{token}", "its score": "why"}
-    return Chapter(
-        TITLES[1], run, turn, token, sentences, trial, "compare", link, task, "past why", lights
-    )
+    return Chapter(run, turn, token, sentences, trial, "compare", link, task, "past why", lights)
 
 
 def _returns() -> Chapter:
@@ -138,8 +134,8 @@ def _returns() -> Chapter:
     task = "Step one turn back, and find the marked entry in the order of scores."
     lights = {f"entries about topic {topic}": "past", "marked entry": f"{token}"}
     lights[f"rank {now}"] = "decision"
-    shown = run, turn, token, sentences, trial, "step", link, task, "past decision", lights
-    return Chapter(TITLES[2], *shown)
+    shows = "past decision"
+    return Chapter(run, turn, token, sentences, trial, "step", link, task, shows, lights)
 
 
 def _fails(failure: Failure, recordings: Sequence[Recording]) -> list[Chapter]:
@@ -147,12 +143,10 @@ def _fails(failure: Failure, recordings: Sequence[Recording]) -> list[Chapter]:
     demand, run, token, spoken = failure.demand, failure.run, failure.token, failure.run.dialog
     policy = run.trace.policy
     assert isinstance(spoken, Spoken)
-    (mentions,) = (place for need, place in spoken.recording.evidence if need is demand)
-    tokens = mentions[-1]
+    needs = [need for need, _ in spoken.recording.evidence]
+    tokens = spoken.recording.evidence[needs.index(demand)][1][-1]
     again = build_run(replace(spoken, pinned=tokens), policy, Benchmark.budget)
-    lost_in = Evidence(again.trace, spoken.recording).lost
-    needs = zip(spoken.recording.evidence, lost_in, strict=True)
-    (met,) = (turns[0] < 0 for (need, _), turns in needs if need is demand)
+    met = Evidence(again.trace, spoken.recording).lost[needs.index(demand)][0] < 0
     left = int(np.isin(tokens, run.trace.kept[0, demand.turn - 1]).sum())
     value, word = f"“{demand.value}”", f"“{spoken.words[token]}”"
     lost = (
@@ -186,10 +180,7 @@ def _fails(failure: Failure, recordings: Sequence[Recording]) -> list[Chapter]:
     parts = ("now why", "now")
     moments = ((run, failure.turn, token, lost), (again, demand.turn, token, kept))
     pages = (("dialogs", link), ("answers", back))
-    return [
-        Chapter(TITLES[3 + k], *moments[k], trials[k], *pages[k], tasks[k], parts[k], lights)
-        for k in (0, 1)
-    ]
+    return [Chapter(*moments[k], trials[k], *pages[k], tasks[k], parts[k], lights) for k in (0, 1)]
 
 
 LOSING, HEALING = "fifo", "sink"
@@ -222,7 +213,7 @@ def _sinks() -> Chapter:
     link = {"model": "smollm2", "file": "evening", "budget": "96", "section": "damage"}
     link |= {"policies": f"{LOSING},{HEALING}", "look": LOSING}
     trial = "let the model read another dialog, and click a word that eviction hurt"
-    return Chapter(TITLES[5], None, full.turn, None, sentences, trial, "answers", link)
+    return Chapter(None, full.turn, None, sentences, trial, "answers", link)
 
 
 def closing() -> Chapter:
@@ -238,4 +229,4 @@ def closing() -> Chapter:
     )
     link = {"file": "rental", "policies": "fifo,surprisal,learned"}
     trial = "let a file of dialogs, such as yours, be judged"
-    return Chapter(TITLES[6], None, 0, None, sentences, trial, "dialogs", link)
+    return Chapter(None, 0, None, sentences, trial, "dialogs", link)

@@ -64,7 +64,7 @@ def show(shown: Page) -> None:
                 disabled=f"{to}" not in SCENE.choices,
             )
     with st.container(key="story"):
-        st.header(Markdown("{} of {} · {}").format(at, len(TITLES), chapter.title), anchor=False)
+        st.header(Markdown("{} of {} · {}").format(at, len(TITLES), TITLES[at - 1]), anchor=False)
         task = f"<p><b>{escape(chapter.task)}</b></p>" if chapter.task else ""
         st.html(f"<p>{lit(' '.join(chapter.sentences), chapter.lights)}</p>{task}")
     if run is not None:

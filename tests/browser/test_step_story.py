@@ -12,7 +12,7 @@ from fdkvc.explain.counterfactual import counterfactual, nearest_first
 from fdkvc.explain.explain import explain, sentences, turn_view
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.run.simulate import simulate
-from fdkvc.stage.story import Chapter
+from fdkvc.stage.story import TITLES, Chapter
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import scenario_named
 from fdkvc.ui.policies import option_steps
@@ -302,7 +302,7 @@ def test_the_story_leads_through_its_scenes_by_keyboard_and_fits_the_window(page
     page.get_by_test_id("stMain").get_by_role("link").first.click()
     ahead, places = page.get_by_role("button", name="Next scene"), []
     for number, chapter in enumerate(story_chapters(), 1):
-        page.get_by_role("heading", name=f"{number} of 7 · {chapter.title}").wait_for()
+        page.get_by_role("heading", name=f"{number} of 7 · {TITLES[number - 1]}").wait_for()
         page.get_by_text(chapter.sentences[0]).wait_for()
         settled(page)
         places.append(ahead.bounding_box())
