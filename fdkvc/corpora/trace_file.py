@@ -28,7 +28,6 @@ from fdkvc.corpora.transcripts import (
     Mention,
     Transcript,
     Turn,
-    check_size,
     clean,
     clean_name,
     different_names,
@@ -274,7 +273,6 @@ def read_trace_file(file: IO[bytes], most_bytes: int = MAX_TRACE_BYTES) -> tuple
     recordings, first = [], 0
     for dialog, name in enumerate(different_names(names)):
         last = first + turns[dialog]
-        check_size(names[dialog], arrays["turn_tokens"][first:last].tolist())
         columns = (
             arrays[f"turn_{column}"][first:last].tolist()
             for column in ("speakers", "texts", "topics", "kinds", "calls")

@@ -41,6 +41,7 @@ class Unit:
 
 
 _UNITS = {
+    **{row.key: Unit(digits=2) for row in HYPERPARAMETERS},
     **dict.fromkeys(("mean", ADAPTATION), Unit("turns", digits=2)),
     **dict.fromkeys(("median", "p90"), Unit("turns", digits=1)),
     TIME: Unit("ms", digits=3),
@@ -61,11 +62,6 @@ def unit_named(metric: str) -> Unit:
     return _UNITS.get(metric) or (Unit("%", 100.0, 1) if late_metric(metric).percent else Unit())
 
 
-def unit_of(fact: Fact) -> Unit:
-    """Return the unit of a fact."""
-    return Unit(digits=2) if fact.source == DEFAULT else unit_named(fact.metric)
-
-
 def figure_words(fact: Fact) -> str:
     """Format the measured figure with its interval.
 
@@ -80,7 +76,7 @@ def figure_words(fact: Fact) -> str:
     """
     if fact.never:
         return f"never (> {fact.mean:.0f})"
-    unit = unit_of(fact)
+    unit = unit_named(fact.metric)
     text, above, below = unit.write(fact.mean), fact.high - fact.mean, fact.mean - fact.low
     if not math.isnan(fact.low) and fact.low != fact.high:
         half = math.isclose(above, below, rel_tol=1e-6)

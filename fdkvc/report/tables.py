@@ -4,7 +4,7 @@ from html import escape
 
 from fdkvc.charts.theme import TINTS, hue_of
 from fdkvc.grid import html_table
-from fdkvc.replication.cells import MeasuredTable, marked_words, sign_of, unit_of
+from fdkvc.replication.cells import MeasuredTable, marked_words, sign_of, unit_named
 from fdkvc.replication.judge import Fact
 from fdkvc.replication.rules import RULES
 from fdkvc.report.page import css
@@ -34,7 +34,7 @@ def _cell(fact: Fact | None) -> str:
     name = (fact.verdict or "").replace(" ", "-")
     printed = ""
     if fact.published is not None:
-        unit = unit_of(fact)
+        unit = unit_named(fact.metric)
         difference = signed(unit.scale * fact.difference, unit.digits)
         words = f"{sign_of(fact)} {minus(fact.published.printed)} ({difference})".strip()
         printed = f"<small>{escape(words)}</small>"

@@ -345,6 +345,3 @@ def test_projections_need_what_a_dialog_of_ones_own_has_not() -> None:
 
     with pytest.raises(ValueError, match="come without projection matrices"):
         own.projection("value")
-    for dialogs in (own, generate(SCENARIOS["shift"], world=SMALL)):
-        with pytest.raises(ValueError, match=r"'v' is unknown: choose from query, key, value$"):
-            dialogs.projection("v")
