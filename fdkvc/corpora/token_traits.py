@@ -98,20 +98,6 @@ def word_surprisal(word: str) -> float:
     return math.log(counts[""]) - math.log(counts.get(word.casefold(), 1))
 
 
-def surprisal_in(text: str, spans: Iterable[tuple[int, int]]) -> list[float]:
-    """Return the surprisal of tokens of a text: that of the first word each overlaps, else 0.
-
-    Examples
-    --------
-    >>> whole, spaced, part, none = surprisal_in("the theatre", [(4, 11), (3, 11), (7, 11), (3, 4)])
-    >>> whole == spaced == part == word_surprisal("theatre"), none
-    (True, 0.0)
-    """
-    words = word_spans(text)
-    surprisal = [*(word_surprisal(text[start:end]) for start, end in words), 0.0]
-    return [surprisal[at] for at in words_at(words, spans)]
-
-
 @cache
 def _counts() -> Mapping[str, int]:
     """Return the count of each word; that of the empty one is the total."""

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from tokenize import TokenError
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
@@ -245,14 +245,14 @@ def _sharing(recordings: Sequence[Recording]) -> int:
 # ------------------------------------------------------------------------------- reading
 
 
-def read_trace_file(file: IO[bytes], most_bytes: int = MAX_TRACE_BYTES) -> tuple[Recording, ...]:
-    """Read a trace file that is able to seek.
+def read_trace_file(content: bytes, most_bytes: int = MAX_TRACE_BYTES) -> tuple[Recording, ...]:
+    """Read a trace file.
 
     Names, sizes, shapes and types are checked before an array is read. `most_bytes` limits the
     file, and all its arrays together. Raises a ValueError that names the array, or the dialog and
     turn, and the problem.
     """
-    arrays = _read_arrays(file, most_bytes)
+    arrays = _read_arrays(content, most_bytes)
     if int(arrays["version"]) != VERSION:
         raise ValueError(f"version is {int(arrays['version'])}, but only {VERSION} can be read")
     turns = _counts("dialog_turns", arrays["dialog_turns"], len(arrays["turn_texts"]), "turns")
@@ -309,14 +309,13 @@ def read_trace_file(file: IO[bytes], most_bytes: int = MAX_TRACE_BYTES) -> tuple
     return tuple(recordings)
 
 
-def _read_arrays(file: IO[bytes], most_bytes: int) -> dict[str, NDArray[Any]]:
+def _read_arrays(content: bytes, most_bytes: int) -> dict[str, NDArray[Any]]:
     """Check names, sizes, shapes and types, then read every array."""
-    size = file.seek(0, io.SEEK_END)
-    if not size:
+    if not content:
         raise ValueError("the file is empty")
-    check_most("the file has", size, "bytes", most_bytes)
+    check_most("the file has", len(content), "bytes", most_bytes)
     try:
-        with zipfile.ZipFile(file) as archive:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
             members = _members(archive)
             declared = sum(info.file_size for info in members.values())
             check_most("the file declares", declared, "bytes", most_bytes)

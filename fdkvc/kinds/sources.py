@@ -7,7 +7,6 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +87,7 @@ class Sources:
                     f"--{name} does not go with --trace: a trace holds what the model read"
                 )
         content = read_bytes(self.trace, MAX_TRACE_BYTES)
-        recordings = read_trace_file(BytesIO(content))
+        recordings = read_trace_file(content)
         self._say(not_read_notes([recording.transcript for recording in recordings]))
         return recordings, hashlib.sha256(content).hexdigest()
 

@@ -22,8 +22,8 @@ from fdkvc.corpora.model_folder import (
     stderr_silenced,
 )
 from fdkvc.corpora.model_text import CALL_TAGS, Passage, Writer, model_text
-from fdkvc.corpora.token_traits import surprisal_in, token_traits
-from fdkvc.corpora.transcripts import Transcript, word_ids
+from fdkvc.corpora.token_traits import token_traits, word_surprisal
+from fdkvc.corpora.transcripts import Transcript, word_ids, word_spans
 from fdkvc.limits import MAX_MODEL_JSON_BYTES
 from fdkvc.lm.chat_template import ChatTemplate, chat_template, tools_prompt
 
@@ -171,11 +171,12 @@ class Tokens:
     def surprisal(self, ids: Sequence[int]) -> list[float]:
         """Return the surprisal of tokens without context, in nats.
 
-        It is that of the first word of a token's text; see `fdkvc.corpora.token_traits`.
+        It is that of the first word of a token's text, or else 0; see `fdkvc.corpora.token_traits`.
         """
         for token in {*ids} - self._surprisal.keys():
             text = self.text([token])
-            (self._surprisal[token],) = surprisal_in(text, [(0, len(text))])
+            words = word_spans(text)
+            self._surprisal[token] = word_surprisal(text[slice(*words[0])]) if words else 0.0
         return [self._surprisal[token] for token in ids]
 
 

@@ -222,7 +222,7 @@ def test_a_trace_file_keeps_spans_and_clusters() -> None:
     (dialog,), _ = read_dialogs(encoded(TALKS["tau-bench"]), calls=True)
     recording = lexical_recording(dialog)
     content = trace_bytes([recording])
-    (found,) = read_trace_file(io.BytesIO(content))
+    (found,) = read_trace_file(content)
 
     assert found.transcript.services == "task 4"
     assert found.transcript.turns == dialog.turns
@@ -241,7 +241,7 @@ def test_a_trace_file_keeps_spans_and_clusters() -> None:
         older = {name: file[name] for name in file.files if name not in OPTIONAL}
     old = io.BytesIO()
     np.savez(old, **older)
-    (plain,) = read_trace_file(io.BytesIO(old.getvalue()))
+    (plain,) = read_trace_file(old.getvalue())
     assert {turn.kind for turn in plain.transcript.turns} == {None}
 
 
@@ -431,7 +431,7 @@ def test_parallel_calls_of_one_method_are_several_calls() -> None:
     three = (*dialog.demands, replace(dialog.demands[0], slot="y"))
     assert Demands("call").weights(three).tolist() == [0.25, 0.5, 0.25]
     assert Demands("call").weights((dialog.demands[0], two)).tolist() == [0.5, 0.5]
-    (found,) = read_trace_file(io.BytesIO(trace_bytes([lexical_recording(dialog)])))
+    (found,) = read_trace_file(trace_bytes([lexical_recording(dialog)]))
     assert found.transcript.demands == dialog.demands
 
 

@@ -39,7 +39,7 @@ VECTORS = ("embeddings", "queries", "keys", "values", "surprisal")
 
 
 def read(content: bytes, **settings: int) -> tuple[Recording, ...]:
-    return read_trace_file(io.BytesIO(content), **settings)
+    return read_trace_file(content, **settings)
 
 
 def arrays() -> dict[str, Any]:

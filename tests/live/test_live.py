@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import io
 import json
 import os
 import re
@@ -548,7 +547,7 @@ def test_a_replay_of_the_trace_evicts_what_the_cache_did(policy: str) -> None:
     encoded = passages(model, 6)
     recordings = record_dialog(model.evicting(known, 24, record=True), dialog)
 
-    again = read_trace_file(io.BytesIO(trace_bytes(recordings)))
+    again = read_trace_file(trace_bytes(recordings))
 
     memory = model.evicting(known, 24, record=True)
     for passage in encoded:

@@ -6,7 +6,6 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from io import BytesIO
 from itertools import accumulate
 from typing import Self
 
@@ -95,7 +94,7 @@ def read_dialog_file(content: bytes, name: str) -> DialogFile:
         has_calls = any(transcript.calls for transcript in transcripts)
         packed = zlib.compress(content, 1) if has_calls else b""
         return DialogFile(name, digest, transcripts, skipped=skipped, packed=packed)
-    traced = read_trace_file(BytesIO(content), most)
+    traced = read_trace_file(content, most)
     if not traced:
         raise ValueError("the file has no dialogs")
     transcripts = tuple(recording.transcript for recording in traced)
