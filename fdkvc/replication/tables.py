@@ -64,16 +64,16 @@ def adaptation_table(results: Results) -> pd.DataFrame:
 
 
 def comparisons(
-    results: Results, baseline: str = BASELINE
+    results: Results, baseline: str, policies: Sequence[str] = ()
 ) -> Iterator[tuple[str, str, str, Paired]]:
-    """Compare every policy with a baseline on the same dialogs.
+    """Compare policies, by default all others, with a baseline on the same dialogs.
 
     Yields scenario, metric, policy and the differences, policy − baseline; a ValueError if the
     baseline is not among the policies.
     """
-    policies = results.benchmark.policies
-    baseline = baseline_of(policies, baseline)
-    names = [policy.name for policy in policies if policy.name != baseline]
+    every = results.benchmark.policies
+    baseline = baseline_of(every, baseline)
+    names = policies or [policy.name for policy in every if policy.name != baseline]
     for place in product(results.reported, late_metrics(results.benchmark), names):
         if pair := results.pair(*place, baseline):
             yield *place, paired(*pair)
@@ -124,12 +124,8 @@ def comparison_table(results: Results, policies: Sequence[str], baseline: str) -
     Columns `COMPARISON`; `p_holm` is p adjusted for the number of tests in this table and decides
     the wording.
     """
-    places = product(policies, results.reported, late_metrics(results.benchmark))
-    compared = [
-        (scenario, metric, policy, paired(*pair))
-        for policy, scenario, metric in places
-        if (pair := results.pair(scenario, metric, policy, baseline))
-    ]
+    compared = list(comparisons(results, baseline, policies))
+    compared.sort(key=lambda row: policies.index(row[2]))
     tests = [test for *_, test in compared]
     adjusted = holm(test.p for test in tests)
     return _paired_rows(compared, baseline).assign(
@@ -189,15 +185,12 @@ def sweep_table(sweep: Sweep, results: Results) -> pd.DataFrame:
     sweep), one for each swept hyperparameter, metric, n, mean, ci_low, ci_high, published.
     """
     names = sweep.parameters
-    variants = {policy.name: policy for policy in sweep.variants}
+    variants = {policy.name: policy.settings for policy in sweep.variants}
     keys = {policy.name: policy.key for policy in results.benchmark.policies}
     table = judge(results, names[0]).rename(columns={"policy": "setting"})
     swept = table.setting.isin(variants)
     chosen: dict[str, Any] = {
-        name: [
-            variants[setting].settings[name].default if setting in variants else None
-            for setting in table.setting
-        ]
+        name: table.setting.map({key: fields[name].default for key, fields in variants.items()})
         for name in names
     }
     published = table.published.where(swept & (len(names) == 1))
