@@ -157,24 +157,31 @@ def printed(
 def _facts(measured: Study | Results, swept: str) -> Iterator[Fact]:
     if isinstance(measured, Study):
         yield from facts(measured.results)
-        yield from _latencies(measured)
+        for latency in measured.latencies:
+            place = (TIMED, latency.policy, TIME)
+            figure = printed(measured.results.benchmark, *place)
+            yield Fact(TIME, *place, 0, latency.milliseconds, published=figure)
         for parameter, results in measured.sweeps.items():
             yield from facts(results, parameter)
         yield from _defaults()
     else:
         yield from _late(measured, swept)
         if not swept:
-            yield from _differences(measured)
             yield from _adaptations(measured)
 
 
 def _late(results: Results, swept: str) -> Iterator[Fact]:
     benchmark, firsts = results.benchmark, _firsts(results)
     names = [policy.name for policy in benchmark.policies]
-    for place in product(results.reported, names, late_metrics(benchmark)):
-        values = results.values(*place)
+    places = [*product(results.reported, names, late_metrics(benchmark))]
+    if not swept:
+        places += product(results.reported, [DIFFERENCE], ["late_alignment"])
+    for place in places:
+        values = _values(results, *place)
         if values is not None:
-            fact = _mean_fact(swept or BENCHMARK, place, values, printed(benchmark, *place, swept))
+            source = PAIR if DIFFERENCE in place else swept or BENCHMARK
+            chance = source == PAIR and may_be_chance(results, place[0])
+            fact = _mean_fact(source, place, values, printed(benchmark, *place, swept), chance)
             yield fact._replace(place=firsts.get(place, ""))
 
 
@@ -196,15 +203,6 @@ def _firsts(results: Results) -> dict[tuple[str, str, str], str]:
             mark = TIED if len(first) > 1 else FIRST
             marks |= dict.fromkeys(product([scenario], first, [metric]), mark)
     return marks
-
-
-def _differences(results: Results) -> Iterator[Fact]:
-    for scenario in results.reported:
-        place = (scenario, DIFFERENCE, "late_alignment")
-        values = _values(results, *place)
-        if values is not None:
-            figure = printed(results.benchmark, *place)
-            yield _mean_fact(PAIR, place, values, figure, may_be_chance(results, scenario))
 
 
 def may_be_chance(results: Results, scenario: str) -> bool:
@@ -257,13 +255,6 @@ def _adaptations(results: Results) -> Iterator[Fact]:
                 verdict=verdict(case),
                 never=share_never > 1 - share,
             )
-
-
-def _latencies(study: Study) -> Iterator[Fact]:
-    for latency in study.latencies:
-        place = (TIMED, latency.policy, TIME)
-        figure = printed(study.results.benchmark, *place)
-        yield Fact(TIME, *place, 0, latency.milliseconds, published=figure)
 
 
 def _defaults() -> Iterator[Fact]:
