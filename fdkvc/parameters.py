@@ -56,13 +56,7 @@ class Parameter:
 
     @property
     def title(self) -> str:
-        r"""Its label with its symbol.
-
-        Examples
-        --------
-        >>> Parameter("Recency decay", "", r"\gamma").title, Parameter("Seed", "").title
-        ('Recency decay (γ)', 'Seed')
-        """
+        """Its label with its symbol, such as Recency decay (γ)."""
         return f"{self.label} ({self.letters})" if self.symbol else self.label
 
     def allowed(self, kind: type = float) -> str:
@@ -108,13 +102,7 @@ class Parameter:
 
 
 def written(value: float) -> str:
-    """Format a value, a whole number with all digits.
-
-    Examples
-    --------
-    >>> written(0.88), written(2**31)
-    ('0.88', '2147483648')
-    """
+    """Format a value, a whole number with all digits."""
     return f"{value:.0f}" if float(value).is_integer() else f"{value:g}"
 
 

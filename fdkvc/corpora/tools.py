@@ -43,13 +43,7 @@ def listed_tools(value: Mapping[str, Any]) -> tuple[Tool, ...]:
 
 
 def tools_text(tools: Sequence[Tool]) -> str:
-    """Return tools as the text of a turn.
-
-    Examples
-    --------
-    >>> tools_text([Tool("FindMovies", ("genre", "location")), Tool("GetAlarms", ())])
-    'tools FindMovies ( genre , location ) ; GetAlarms ( )'
-    """
+    """Return tools as the text of a turn."""
     listed = (f"{tool.method} ( {' , '.join(tool.slots)} )" for tool in tools)
     return f"tools {' ; '.join(listed)}".replace("(  )", "( )")
 
