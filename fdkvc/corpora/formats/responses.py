@@ -43,36 +43,31 @@ def _messages(body: Mapping[str, Any], place: str, unread: Counter[str]) -> Iter
 def _turns(items: Iterable[Placed], unread: Counter[str]) -> Iterator[Placed]:
     turn: dict[str, Any] | None = None  # the assistant's, which calls may still join
     begun = ""  # where it is
-    call: dict[str, Any]
     for item, where in items:
+        if item.get("type") in ("function_call", "custom_tool_call"):
+            if turn is None:
+                turn, begun = {"role": "assistant", "content": None, "tool_calls": []}, where
+            custom = item["type"] == "custom_tool_call"
+            call = {"type": "custom", "custom": item} if custom else {"function": item}
+            turn["tool_calls"].append(call)
+            continue
+        if turn is not None:
+            yield turn, begun
+        turn, begun = None, where
         match item:
-            case {"type": "function_call"}:
-                call = {"function": item}
-            case {"type": "custom_tool_call"}:
-                call = {"type": "custom", "custom": item}
+            case {"type": "function_call_output" | "custom_tool_call_output"}:
+                yield {"role": "tool", "content": item.get("output")}, where
+            case {"role": "assistant"}:
+                turn = {**item, "tool_calls": [*optional(item, "tool_calls", list, where)]}
+            case {"type": "reasoning"}:
+                left_out = not item.get("content") or bool(item.get("summary"))
+                unread[part_name("reasoning")] += left_out
+                yield {"role": "assistant", "content": item.get("content")}, where
+            case {"type": str(kind)} if kind != "message":  # such as a web search
+                unread[part_name(kind)] += 1
+                yield {"role": "assistant", "content": None}, where
             case _:
-                if turn is not None:
-                    yield turn, begun
-                turn, begun = None, where
-                match item:
-                    case {"type": "function_call_output" | "custom_tool_call_output"}:
-                        yield {"role": "tool", "content": item.get("output")}, where
-                    case {"type": "message", "role": "assistant"} | {"role": "assistant"}:
-                        called = optional(item, "tool_calls", list, where)
-                        turn = {**item, "tool_calls": [*called]}
-                    case {"type": "reasoning"}:
-                        left_out = not item.get("content") or bool(item.get("summary"))
-                        unread[part_name("reasoning")] += left_out
-                        yield {"role": "assistant", "content": item.get("content")}, where
-                    case {"type": str(kind)} if kind != "message":  # such as a web search
-                        unread[part_name(kind)] += 1
-                        yield {"role": "assistant", "content": None}, where
-                    case _:
-                        yield item, where
-                continue
-        if turn is None:
-            turn, begun = {"role": "assistant", "content": None, "tool_calls": []}, where
-        turn["tool_calls"].append(call)
+                yield item, where
     if turn is not None:
         yield turn, begun
 
