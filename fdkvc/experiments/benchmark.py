@@ -35,7 +35,7 @@ from fdkvc.run.metrics import (
 )
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Rule
-from fdkvc.synthetic.draw import build, draw, generate, numbers_of_a_dialog
+from fdkvc.synthetic.draw import build, draw, generate
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS, Scenario, World
 
 CHUNK = 100
@@ -110,9 +110,14 @@ class Benchmark:
 
     @property
     def numbers_of_a_dialog(self) -> int:
-        """Numbers in memory while a dialog of the longest scenario runs under one policy."""
+        """Numbers in memory while a dialog of the longest scenario runs under one policy.
+
+        Random numbers, vectors, products and entries.
+        """
         turns = max(len(scenario.schedule) for scenario in self.scenarios)
-        return numbers_of_a_dialog(turns, self.world) + 3 * turns * self.budget
+        d, h = self.world.dimension, self.world.head_dimension
+        tokens = turns * self.world.tokens_per_turn
+        return 3 * d * h + 2 * tokens * (d + h + turns) + 3 * turns * self.budget
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,18 +30,6 @@ class Draws:
     """Shape (B, N, d). Noise of each token, scaled."""
 
 
-def numbers_of_a_dialog(turns: int, world: World) -> int:
-    """Count the numbers of a dialog in memory: random numbers, vectors and products.
-
-    Examples
-    --------
-    >>> numbers_of_a_dialog(12, World())
-    73728
-    """
-    d, h, tokens = world.dimension, world.head_dimension, turns * world.tokens_per_turn
-    return 3 * d * h + 2 * tokens * (d + h + turns)
-
-
 def draw(scenarios: Sequence[Scenario], dialogs: int | range, seed: int, world: World) -> Draws:
     """Draw the numbers for these scenarios; parameters and errors as in `generate`."""
     if not isinstance(dialogs, range):
