@@ -212,15 +212,19 @@ class _Demands:
 
 def _frame(value: Mapping[str, Any], place: str, text: str) -> Frame:
     service = clean_name(require(value, "service", str, place))
-    slots = list(objects(optional(value, "slots", list, place), "slot", place))
-    spans = tuple(filter(None, (_span(slot, where, text) for slot, where in slots)))
-    copies = {
-        clean_name(require(slot, "slot", str, where)): clean_name(
-            require(slot, "copy_from", str, where)
-        )
-        for slot, where in slots
-        if slot.get("copy_from") is not None
-    }
+    spans, copies = [], {}
+    for slot, where in objects(optional(value, "slots", list, place), "slot", place):
+        name = clean_name(require(slot, "slot", str, where))
+        if slot.get("copy_from") is not None:
+            copies[name] = clean_name(require(slot, "copy_from", str, where))
+        if slot.keys() & {"start", "exclusive_end"}:
+            start, end = (require(slot, key, int, where) for key in ("start", "exclusive_end"))
+            if not 0 <= start < end <= len(text):
+                raise ValueError(
+                    f"{where}: 'start' {start} and 'exclusive_end' {end} are not in the utterance, "
+                    f"which has {len(text)} characters"
+                )
+            spans.append((name, start, end))
     actions = list(objects(optional(value, "actions", list, place), "action", place))
     state = optional(value, "state", dict, place)
     active = state.get("active_intent") not in (None, NO_INTENT, "")
@@ -232,7 +236,7 @@ def _frame(value: Mapping[str, Any], place: str, text: str) -> Frame:
     call = _service_call(value, place)
     return Frame(
         service,
-        spans,
+        tuple(spans),
         copies,
         values,
         dict(_canonical(actions)),
@@ -241,21 +245,6 @@ def _frame(value: Mapping[str, Any], place: str, text: str) -> Frame:
         weight=len(spans) + len(actions) + active,
         discussed=bool(spans or copies or values or actions or call),
     )
-
-
-def _span(annotation: Mapping[str, Any], place: str, text: str) -> tuple[str, int, int] | None:
-    """Return a slot and its characters, or None if it is copied."""
-    slot = clean_name(require(annotation, "slot", str, place))
-    if annotation.keys().isdisjoint(("start", "exclusive_end")):
-        return None
-    start = require(annotation, "start", int, place)
-    end = require(annotation, "exclusive_end", int, place)
-    if not 0 <= start < end <= len(text):
-        raise ValueError(
-            f"{place}: 'start' {start} and 'exclusive_end' {end} are not in the utterance, "
-            f"which has {len(text)} characters"
-        )
-    return slot, start, end
 
 
 def _canonical(
