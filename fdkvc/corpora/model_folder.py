@@ -49,7 +49,6 @@ _TOKENIZER_FILES = (
     *("vocab.json", "generation_config.json"),
 )
 _INDEX = "model.safetensors.index.json"
-_REFUSED = f"{TOKENIZER} cannot be read: "
 _ADDED = ("content", "prepend")
 _SEQUENCES = ("normalizers", "pretokenizers", "processors", "decoders")
 
@@ -71,7 +70,8 @@ def check_model_folder(folder: Path) -> int:
         if (folder / name).exists():
             content = read_json(folder / name)
             if name == TOKENIZER:
-                check_tokenizer(content)
+                with as_value_error(f"{TOKENIZER} cannot be read"):
+                    check_tokenizer(content)
     return sum(_numbers(path) for path in weight_files(folder))
 
 
@@ -101,11 +101,9 @@ def parse_config(content: bytes, name: str = "config.json") -> dict[str, Any]:
     """Read the content of a JSON file of a model, bounded before it is parsed."""
     if len(content) > MAX_MODEL_JSON_BYTES:
         raise ValueError(f"{name} has more than {MAX_MODEL_JSON_BYTES:,} bytes")
-    try:
+    with as_value_error(f"{name} cannot be read"):  # also where it is not UTF-8
         check_structure(content, MAX_MODEL_JSON_VALUES)
         return check_object(parse_json(content.decode()), "its content")
-    except ValueError as error:  # also where it is not UTF-8
-        raise ValueError(f"{name} cannot be read: {error}") from None
 
 
 def weight_files(folder: Path) -> Iterator[Path]:
@@ -202,37 +200,31 @@ def error_reason(error: BaseException) -> str:
 def check_tokenizer(tokenizer: Mapping[str, Any]) -> None:
     """Check the content of a ``tokenizer.json`` before the library reads it.
 
-    Raises a ValueError that names the file and the limit.
+    Raises a ValueError that names the limit.
     """
     for step in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
         parts = list(_parts(tokenizer.get(step)))
         growth = math.prod(map(_growth, parts))
-        check_most(f"{_REFUSED}{step} has", len(parts), "parts", MAX_TOKENIZER_PARTS)
+        check_most(f"{step} has", len(parts), "parts", MAX_TOKENIZER_PARTS)
         if growth > MAX_TOKENIZER_GROWTH:
-            _refuse(
+            raise ValueError(
                 f"{step} makes a text up to {growth:,.0f} times as long, but at most "
                 f"{MAX_TOKENIZER_GROWTH} times is allowed"
             )
-        if any(
-            len(str(part.get(name))) > MAX_TOKENIZER_INSERTED for part in parts for name in _ADDED
-        ):
-            _refuse(f"{step} inserts more than {MAX_TOKENIZER_INSERTED} characters at once")
-        if any(len(str(part)) > MAX_TOKENIZER_PART_CHARACTERS for part in parts):
-            _refuse(f"a part of {step} has more than {MAX_TOKENIZER_PART_CHARACTERS:,} characters")
-    added = optional(tokenizer, "added_tokens", list, TOKENIZER)
+        inserted = max((len(str(part.get(name))) for part in parts for name in _ADDED), default=0)
+        check_most(f"{step} inserts", inserted, "characters at once", MAX_TOKENIZER_INSERTED)
+        longest = max((len(str(part)) for part in parts), default=0)
+        check_most(f"a part of {step} has", longest, "characters", MAX_TOKENIZER_PART_CHARACTERS)
+    added = optional(tokenizer, "added_tokens", list, "its content")
     contents = [token.get("content") for token in added if isinstance(token, dict)]
     _check_letters(contents, "added tokens", MAX_ADDED_TOKEN_CHARACTERS)
-    model = optional(tokenizer, "model", dict, TOKENIZER)
+    model = optional(tokenizer, "model", dict, "its content")
     vocabulary = model.get("vocab")
     if isinstance(vocabulary, list):
         tokens = [token[0] for token in vocabulary if isinstance(token, list) and token]
         _check_letters(tokens, "the vocabulary's tokens", MAX_UNIGRAM_CHARACTERS)
     if model.get("continuing_subword_prefix") and model.get("merges"):
-        _refuse("merges with a continuing_subword_prefix are not supported")
-
-
-def _refuse(reason: str) -> None:
-    raise ValueError(f"{_REFUSED}{reason}")
+        raise ValueError("merges with a continuing_subword_prefix are not supported")
 
 
 def _parts(step: Any) -> Iterator[Mapping[str, Any]]:
@@ -241,7 +233,7 @@ def _parts(step: Any) -> Iterator[Mapping[str, Any]]:
         excluded = (*_SEQUENCES, "precompiled_charsmap")
         yield {name: value for name, value in step.items() if name not in excluded}
         for name in _SEQUENCES:
-            for part in optional(step, name, list, TOKENIZER):
+            for part in optional(step, name, list, "its content"):
                 yield from _parts(part)
 
 
@@ -257,4 +249,4 @@ def _growth(part: Mapping[str, Any]) -> float:
 
 def _check_letters(texts: list[Any], what: str, most: int) -> None:
     letters = sum(len(text) for text in texts if isinstance(text, str))
-    check_most(f"{_REFUSED}{what} have", letters, "characters", most)
+    check_most(f"{what} have", letters, "characters", most)

@@ -55,11 +55,11 @@ TOO_MUCH: dict[str, tuple[dict[str, Any], str]] = {
     "many parts": (normalizers(*[{"type": "NFC"}] * 40), "normalizer has 41 parts, but at most"),
     "a long prefix": (
         {"normalizer": {"type": "Prepend", "prepend": "x" * 65}},
-        "normalizer inserts more than 64 characters at once",
+        "normalizer inserts 65 characters at once, but at most 64 are allowed",
     ),
     "a long template": (
         template(*[{"SpecialToken": {"id": "z", "type_id": 0}}] * 1_000),
-        "a part of post_processor has more than 20,000 characters",
+        r"a part of post_processor has \d\d,\d{3} characters, but at most 20,000 are allowed",
     ),
     "long added tokens": (
         {"added_tokens": [{"id": 0, "content": "x" * 1_000_001}]},
@@ -82,7 +82,6 @@ def test_what_would_be_too_much_is_refused_before_it_is_loaded(what: str) -> Non
     changes, sentence = TOO_MUCH[what]
     with pytest.raises(ValueError, match=sentence) as caught:
         check_tokenizer(changes)
-    assert str(caught.value).startswith("tokenizer.json")
     assert_one_sentence(caught.value)
 
 
