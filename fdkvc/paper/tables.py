@@ -115,7 +115,7 @@ class Hyperparameter:
     description: str
 
 
-def _read_tables() -> tuple[dict[str, Table], tuple[Hyperparameter, ...]]:
+def _read_tables() -> tuple[Mapping[str, Table], tuple[Hyperparameter, ...]]:
     text = Path(__file__).with_name("tables.toml").read_text("utf-8")
     written, tables = tomllib.loads(text), {}
     rows = tuple(Hyperparameter(**row) for row in written.pop("hyperparameter"))
