@@ -203,8 +203,6 @@ def stack_recordings(recordings: Sequence[Recording]) -> DialogBatch:
     Topics are named by their index in each dialog. Raises a ValueError if the recordings differ in
     dimensions or in their number of heads, or only some have surprisal.
     """
-    if len({len(recording.heads) for recording in recordings}) > 1:
-        raise ValueError("the recordings differ in their number of heads")
     most = max(len(recording.dialogs.topic_names) for recording in recordings)
     names = tuple(f"topic {number}" for number in range(most))
     return stack([replace(recording.dialogs, topic_names=names) for recording in recordings])

@@ -280,8 +280,6 @@ class Transcript:
 
     def with_topics(self, topics: Sequence[str | None]) -> Transcript:
         """Return the same dialog with another topic for each turn."""
-        if len(topics) != len(self.turns):
-            raise ValueError(f"there are {len(topics)} topics for {len(self.turns)} turns")
         turns = (replace(turn, topic=topic) for turn, topic in zip(self.turns, topics, strict=True))
         return replace(self, turns=tuple(turns))
 

@@ -125,13 +125,12 @@ RULES: tuple[Rule, ...] = (
     ),
 )
 
-UNJUDGED = (
+LEGEND = (
+    *(f"**{rule.verdict.capitalize()}**: {rule.meaning}" for rule in RULES),
     f"There is no verdict with fewer than {FEWEST_DIALOGS} dialogs, on times (they depend on the "
     "machine), on the defaults of Table 7 (they are the paper's), and where the paper prints "
-    "nothing."
+    "nothing.",
 )
-
-LEGEND = (*(f"**{rule.verdict.capitalize()}**: {rule.meaning}" for rule in RULES), UNJUDGED)
 """Explanation of all verdicts; the first that applies decides."""
 
 SIGNS = {rule.verdict: rule.sign for rule in RULES}

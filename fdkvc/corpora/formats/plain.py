@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from fdkvc.corpora.formats.base import Format
-from fdkvc.corpora.transcripts import SkippedError, Transcript, Turn, check_turns, clean, clean_name
+from fdkvc.corpora.transcripts import SkippedError, Transcript, Turn, clean, clean_name
 from fdkvc.limits import MAX_DIALOG_FILE_LINES, MAX_DIALOGS
 from fdkvc.parameters import check_most
 
@@ -61,7 +61,6 @@ def read_plain_text(
 
 def _dialog(name: str, turns: list[tuple[str, list[str]]]) -> Transcript | SkippedError:
     try:
-        check_turns(name, len(turns))
         made = (Turn(speaker, clean("\n".join(lines).strip())) for speaker, lines in turns)
         return Transcript(name, tuple(made))
     except SkippedError as error:
