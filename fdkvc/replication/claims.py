@@ -242,7 +242,6 @@ def _of(summary: Summary) -> Measurement:
 
 def _compare(kind: str, one: ArrayLike, other: ArrayLike) -> Measurement:
     """Compare two policies on the same dialogs."""
-    test = paired(one, other)
     match kind:
         case "ratio":
             return _ratio(one, other)
@@ -253,8 +252,9 @@ def _compare(kind: str, one: ArrayLike, other: ArrayLike) -> Measurement:
             above = differences(one, other) > 0
             low, high = share_interval(int(above.sum()), above.size)
             return Measurement(float(above.mean()), low, high, above.size)
-        case "difference":
-            return _of(test)
+    test = paired(one, other)
+    if kind == "difference":
+        return _of(test)
     value = test.t if kind == "t" else test.p
     return Measurement(value, value, value, test.n)
 
