@@ -300,9 +300,12 @@ class DialogBatch:
 
     def projection(self, space: str) -> Floats:
         """Return W_Q, W_K or W_V of each row (B, d, h) for ``query``, ``key`` or ``value``."""
+        spaces = ("query", "key", "value")
+        if space not in spaces:
+            raise ValueError(f"projection {space!r} is unknown: choose from {', '.join(spaces)}")
         if self.projections is None:
             raise ValueError("these dialogs come without projection matrices")
-        return np.asarray(self.projections[("query", "key", "value").index(space)])
+        return np.asarray(self.projections[spaces.index(space)])
 
     def topic_label(self, topic: int) -> str:
         """Return a topic's name, or a dash where there is none (topic −1)."""

@@ -14,7 +14,7 @@ PAGE = "dialogs"
 
 with page(
     PAGE,
-    "Real conversations, including your own: see which words each policy has evicted from the "
+    "Real dialogs, including your own: see which words each policy has evicted from the "
     "model's cache, and what needed them later.",
     adopt=choices.adopt_link,
     staged=True,

@@ -7,7 +7,7 @@ from fdkvc.ui.kit.frame import page
 
 with page(
     "policies",
-    "A policy decides which tokens a full cache evicts: see which does well, what each looks at, "
+    "A policy decides which tokens a full cache evicts: see how each performs, what it looks at, "
     "its equations and its source.",
 ) as shown:
     st.header("Which one should I use?", anchor=False)

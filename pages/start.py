@@ -5,9 +5,9 @@ from fdkvc.ui.kit.frame import page
 
 with page(
     start.PAGE,
-    "FD-KVC decides which words of a dialog a language model forgets when its cache is full. This "
-    "lab shows what any such policy forgets and why, what an answer then lacks, and how much cache "
-    "it takes to lose nothing that is needed.",
+    "FD-KVC is a policy: it decides which words of a dialog a language model forgets when its "
+    "cache is full. This lab shows what any such policy forgets and why, what an answer then "
+    "lacks, and how much cache it takes to lose nothing that is needed.",
     staged=True,
 ) as shown:
     start.show(shown)

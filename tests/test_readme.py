@@ -310,17 +310,17 @@ def test_the_verdicts_are_those_of_the_papers_run() -> None:
     assert all(fact.metric == "late_alignment" for fact in apart)
     spreads = reproduced_by_spread(measured_tables(study))
     numbers = (
-        f"Of {sum(counts.values())} published figures {counts['reproduced']} are reproduced: "
+        f"Of {sum(counts.values())} published figures, {counts['reproduced']} are reproduced: "
         f"{spreads['varying']} varying figures, {spreads['constant']} constants and "
-        f"{spreads['percentile']} percentiles. {counts['open']} are open, "
+        f"{spreads['percentile']} percentiles. Another {counts['open']} are open, and "
         f"{len(apart) + counts['indistinguishable from zero']}"
     )
     assert numbers in README
     power_words = re.search(r"(\d+) % of figures are reproduced, 5 %\s+differ", README)
     assert power_words
     assert int(power_words[1]) == POWER
-    said = f"Of {sum(claims.values())} claims {claims['holds']} hold, {claims['direction only']} as"
-    assert f"{said} a direction only, {claims['does not hold']} do not" in README
+    said = f"Of {sum(claims.values())} claims, {claims['holds']} hold, {claims['direction only']}"
+    assert f"{said} hold in direction only, {claims['does not hold']} do not hold" in README
 
 
 @pytest.mark.long

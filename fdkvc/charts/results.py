@@ -152,10 +152,10 @@ def damage_chart(table: pd.DataFrame, policies: Sequence[str], theme: Theme) -> 
         y=axis_between(alt.Y, "kl", ends, tickCount=5, format="~g"),
     )
     words = "policy:N", "turn:Q", "speaker:N", "tokens:Q"
-    tooltip = [*words, *tips(".3f", kl="nats a token")]
+    tooltip = [*words, *tips(".3f", kl="nats per token")]
     tints, legend = policy_scale(policies, theme), policy_legend(policies)
     lines = policy_lines(base, policies, tints, tooltip, 60, legend)
-    title = panel_title("Damage", "KL from the full cache, nats a token")
+    title = panel_title("Damage", "KL from the full cache, nats per token")
     return single(theme, {"damage": table}, *lines, height=260, title=title)
 
 

@@ -10,7 +10,7 @@ from fdkvc.files.options import settings_from
 def benchmark(options: Namespace) -> None:
     """Measure policies on scenarios; with ``--all``, also judge what else the paper has."""
     if options.all and options.baseline is not None:
-        raise ValueError("--all and --baseline do not go together: give one of them")
+        raise ValueError("--all and --baseline cannot be combined: give only one")
     settings = settings_from(Benchmark, options)
     baseline = baseline_of(settings.policies, options.baseline)
     if options.dask is None:  # before pandas and SciPy are imported

@@ -164,7 +164,7 @@ def running(options: Namespace) -> Iterator[Execution]:
         if options.dask is None:
             yield {"workers": options.workers, "on_progress": on_progress}
         elif options.workers is not None:
-            raise ValueError("--dask and --workers do not go together: give one of them")
+            raise ValueError("--dask and --workers cannot be combined: give only one")
         else:
             from fdkvc.experiments.cluster import dask_cluster
 

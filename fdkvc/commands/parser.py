@@ -121,7 +121,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     parser.commands = commands.choices
 
-    app = command("app", "open the dashboard in a browser")
+    app = command("app", "open the app in a browser")
     port = f"port of the server, {PORT.allowed(int)}; default: 8501, or the next free one"
     app.option("--port", "N", port, type=read_value)
     app.several("--model", "FOLDER", "folders or GGUF files of Llama models that pages may load")
@@ -148,9 +148,9 @@ def build_parser() -> argparse.ArgumentParser:
     dialogs.option("--baseline", "KEY", BASELINE)
     dialogs.flag("--pin", "run every policy also with the system prompt pinned, within the budget")
     plan = (
-        "say which policy and budget to use, and write the bytes of every budget in a model: "
+        "recommend a policy and a budget, and write the cache size of every budget for a model: "
         "llama-3.1-8b, "
-        "llama-3.1-70b, mistral-7b, qwen2.5-7b, its config.json, or layers x KV heads x head width "
+        "llama-3.1-70b, mistral-7b, qwen2.5-7b, a config.json, or layers x KV heads x head width "
         "x bits; the default policies are then the paper's and the best measured with protected "
         "first tokens, the default budgets those that fit the dialogs, and policies also run with "
         "the system prompt pinned where there is one"
@@ -159,7 +159,7 @@ def build_parser() -> argparse.ArgumentParser:
     dialogs.option(
         "--target", "PERCENT", "recall that a plan is to reach: 90, 95 or 99", default="95"
     )
-    checks = "check a plan with what a model's predictions lose on a few of the dialogs"
+    checks = "check a plan against a model's loss on a few of the dialogs"
     dialogs.option("--model", "FOLDER", f"{checks}: {SMALL_MODEL}")
     dialogs.number(SEED, "random seed of the lexical embedding")
     dialogs.workers()

@@ -27,7 +27,7 @@ def report(options: Namespace) -> None:
     again = ("model", "dialogs", "trace", "tools")
     for name in again if options.run_file is None else ():
         if getattr(options, name):
-            raise ValueError(f"--{name} goes with --run: it names what that run read")
+            raise ValueError(f"--{name} needs --run: it names the file that the run read")
     if options.gallery is not None:
         _gallery(options)
         return

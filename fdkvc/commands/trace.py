@@ -40,7 +40,7 @@ def _scenario(options: Namespace) -> Scenario:
         return scenario_named("mixed" if options.scenario is None else options.scenario)
     if options.scenario is not None:
         raise ValueError(
-            f"--scenario {options.scenario} and --schedule {options.schedule} do not go "
-            "together: give one of them"
+            f"--scenario {options.scenario} and --schedule {options.schedule} cannot be "
+            "combined: give only one"
         )
     return custom_scenario(options.schedule)

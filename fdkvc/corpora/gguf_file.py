@@ -263,7 +263,7 @@ def read_gguf(path: Path) -> GgufFile:
     """
     with path.open("rb") as file:
         if path.stat().st_size < 24:
-            raise ValueError(f"{path.name} is truncated or no GGUF file")
+            raise ValueError(f"{path.name} is truncated or not a GGUF file")
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             fields, tensors = _Header(content).read()
             size = len(content)

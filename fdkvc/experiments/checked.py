@@ -25,7 +25,7 @@ KL, RIGHT = "kl", "values_right_of_full"
 """What is compared."""
 
 CLEARLY = 0.1
-"""Difference in KL, in nats a token, that counts where too few dialogs have an interval."""
+"""Difference in KL, in nats per token, that counts where too few dialogs have an interval."""
 
 SAMPLE_TOKENS = 2_500
 """Most tokens of a sample: a pretrained model of 135 million parameters reads them with three
@@ -114,8 +114,8 @@ def check_verdict(
     mean: Any = means["mean"]
     sentence = (
         f"Checked with {model.name} on {count(len(sample), 'dialog')} ({read:,} tokens) with "
-        f"{budget:,} entries, {percent(share)} of the text as recommended: predictions are off the "
-        f"full cache's by {under(lambda name: decimal(mean[name, KL], 2))}, in nats a token."
+        f"{budget:,} entries, {percent(share)} of the text as recommended: the KL from the full "
+        f"cache, in nats per token, is {under(lambda name: decimal(mean[name, KL], 2))}."
     )
     if values:
         kept = under(lambda name: f"{round(mean[name, RIGHT] * values)}")
@@ -135,5 +135,5 @@ def check_verdict(
         return Check(f"{sentence} {told}", True)
     told = "This agrees with the recommendation."
     if few or sure.empty or (sure < 0).any():
-        told = f"{'So few dialogs do' if few else 'This sample does'} not tell the two apart."
+        told = f"The two are not distinguishable on {'so few dialogs' if few else 'this sample'}."
     return Check(f"{sentence} {told}", False)

@@ -28,7 +28,7 @@ class Finished:
         with self._reported(), self.path.open("rb") as file:
             first = file.readline(len(self._key) + 1).rstrip(b"\n")
             if not first.startswith(MARK):
-                raise ValueError(f"{self.path} is of no earlier run: move it elsewhere")
+                raise ValueError(f"{self.path} is not from an earlier run: move it elsewhere")
             for line in file if first == self._key else ():
                 with suppress(ValueError, TypeError, RecursionError):  # the last may be cut short
                     number, result = json.loads(line)

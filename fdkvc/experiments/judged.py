@@ -23,7 +23,7 @@ FIRST, ENTRIES = "SGD", 128
 COMPARED = "sinks(h2o)"
 """The policy with attention that others are compared with."""
 
-LAST = "SGD, 30 more others"
+LAST = "SGD, 30 further dialogs"
 """The data on which weighted recency, found on 24 training dialogs, was measured once."""
 
 SHARE = "% of the text"
@@ -76,12 +76,12 @@ def verdict() -> str:
     titles = (read_policy(row.policy).title for row in (best, other, nearest))
     title, with_attention, nearest_title = titles
     return (
-        f"Without attention, {title} moves SmolLM2's predictions least: "
-        f"{kl.figure(best['mean'])} nats a token, where {with_attention} moves them by "
-        f"{kl.figure(other['mean'])} ({FIRST}, {best.budget} entries a head). The paired "
-        f"difference is {_difference(best)}, and on {once.n.iloc[0]} dialogs that nothing was "
-        f"tuned to {_difference(once.iloc[0])}. Of policies with attention, {nearest_title} moves "
-        f"them least, by {kl.figure(nearest['mean'])}. {_of_fd_kvc()}"
+        f"Of attention-free policies, {title} changes SmolLM2's predictions least: "
+        f"{kl.figure(best['mean'])} nats per token, where {with_attention} changes them by "
+        f"{kl.figure(other['mean'])} ({FIRST}, {best.budget} entries per head). The paired "
+        f"difference is {_difference(best)}, and {_difference(once.iloc[0])} on "
+        f"{once.n.iloc[0]} dialogs not used for tuning. Of policies with attention, "
+        f"{nearest_title} changes them least, by {kl.figure(nearest['mean'])}. {_of_fd_kvc()}"
     )
 
 
@@ -96,6 +96,6 @@ def _of_fd_kvc() -> str:
     rows = judged_table().query("data == @OTHERS and metric == 'kl'").set_index("policy")["mean"]
     published, without = (METRICS["kl"].figure(rows[name]) for name in ("fd-kvc", UNREINFORCED))
     return (
-        "What costs FD-KVC is its reinforcement by relevance: on other dialogs it has "
-        f"{published} nats a token, and {without} with α₀ = 0."
+        "FD-KVC loses most through its relevance reinforcement: on other SGD dialogs its KL is "
+        f"{published} nats per token, and {without} with α₀ = 0."
     )

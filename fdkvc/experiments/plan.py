@@ -26,7 +26,7 @@ TARGETS = (0.9, 0.95, 0.99)
 
 TARGET = Field(
     "Target",
-    "The recall of call arguments that a policy is to reach.",
+    "The call-argument recall that a policy must reach.",
     name="target",
     default="95",
     choices={f"{100 * target:.0f}": percent(target) for target in TARGETS},
@@ -149,7 +149,7 @@ class Verdict:
 
 
 NO_VERDICT = Verdict(
-    *("", 0, "There is no verdict: no call in these dialogs needs a value that was said before."),
+    *("", 0, "There is no verdict: no call in these dialogs needs a value mentioned before."),
 )
 
 
@@ -211,7 +211,8 @@ def verdict(
         who = "the other" if one else "the others" if ties else "all others"
         verb = f"differ{'s' * one}" if more else f"hold{'s' * one} less"
         less = f"{who} {verb}" * (ties != rivals)
-        same = f"not distinguishable from {listed([titles[row] for row in ties])}" if ties else ""
+        tied = listed([titles[row] for row in ties]) if ties else ""
+        same = f"it is not distinguishable from {tied}" if ties else ""
         parts.append(f"At this budget {'; '.join(filter(None, (same, less)))}.")
     if enough:
         parts.append(_others_need(needed[rivals] / budget, titles, target, largest))
@@ -238,7 +239,7 @@ def _forgotten_words(arguments: pd.DataFrame) -> str:
     """Return how many values were lost, and where most of them came from."""
     lost = arguments[arguments.held < 1]
     if lost.empty:
-        return f"Nothing is forgotten of {count(len(arguments), 'value')}." * bool(len(arguments))
+        return f"Forgotten: none of {count(len(arguments), 'value')}." * bool(len(arguments))
     most = []
     for keys, words in ((lost.source, GIVEN_BY), (lost.age.map(age_of), AGE_LABELS)):
         counts = keys.value_counts()
@@ -254,7 +255,8 @@ def _others_need(times: pd.Series, titles: Mapping[str, str], target: float, lar
     parts = []
     for factor, names in times[times > 1].groupby(times).groups.items():
         need = "needs" if len(names) == 1 else "need"
-        parts.append(f"{listed([titles[name] for name in names])} {need} {factor:g} times as much")
+        who = listed([titles[name] for name in names])
+        parts.append(f"{who} {need} {factor:g} times the budget")
     never = [titles[str(name)] for name in times.index[times.isna()]]
     if never:
         who = f"{listed(never)} {'does' if len(never) == 1 else 'do'} not reach"
@@ -280,7 +282,7 @@ def _caution(best: pd.Series) -> str:
         few = f" An interval needs {MIN_CLUSTERS} clusters, so no policy is distinguishable."
     elif clusters < FEW_CLUSTERS:
         few = f" Fewer than {FEW_CLUSTERS} clusters may make intervals too narrow."
-    return f"It rests on {over}.{few} A replay runs no model. {RECALL_ONLY}"
+    return f"The verdict rests on {over}.{few} A replay runs no model. {RECALL_ONLY}"
 
 
 def _saving(row: pd.Series, tokens: float, shape: ModelShape) -> str:

@@ -35,7 +35,7 @@ from fdkvc.run.metrics import METRICS, late_metric
 from fdkvc.words import count, decimal, minus, p_value, short
 
 ALIGNMENT = (
-    "Alignment is with the topic projected by the matrix of the values. The published alignments\n"
+    "Alignment is with the topic projected by the value matrix. The published alignments\n"
     "are as small as those of unrelated vectors, and the paper's t-tests find no difference\n"
     "(Section 5.6)."
 )
@@ -196,7 +196,7 @@ def markdown(measured: list[MeasuredTable]) -> str:
     parts = [f"### {table.heading}\n\n{_grid(table).markdown()}" for table in measured]
     legend = "\n".join(f"- {rule}" for rule in LEGEND)
     signs = ", ".join(f"{rule.sign} {rule.verdict}" for rule in RULES)
-    note = f"Measured ± half of the 95 % interval (published, verdict): {signs}; {PLACES}."
+    note = f"Measured ± half-width of the 95 % interval (published, verdict): {signs}; {PLACES}."
     return "\n\n".join([*parts, note, legend]) + "\n"
 
 
@@ -205,7 +205,7 @@ def latex(measured: list[MeasuredTable]) -> str:
     signs = ", ".join(rule.tex.removeprefix("\\") + f" {rule.verdict}" for rule in RULES)
     parts = [
         r"% Needs \usepackage{booktabs,amssymb}.",
-        f"% Measured, half of the 95 % interval (published, verdict): {signs}.",
+        f"% Measured, half-width of the 95 % interval (published, verdict): {signs}.",
         f"% {PLACES.replace(FIRST, 'bigstar').replace(TIED, 'star')}.",
     ]
     for table in measured:
@@ -234,7 +234,7 @@ def facts_text(title: str, measured: Sequence[Fact], rows: Sequence[str]) -> str
     if not measured:
         return ""
     grid = pivot(pd.DataFrame(measured), [*map(_text, measured)], rows, "metric", metric_name)
-    note = "± half of the 95 % interval (published figure, verdict)"
+    note = "± half-width of the 95 % interval (published figure, verdict)"
     if any(fact.place for fact in measured):
         note += f"\n{PLACES}"
     if any(fact.metric == "late_alignment" and fact.published for fact in measured):

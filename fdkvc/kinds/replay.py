@@ -46,8 +46,8 @@ OF_HEADS = {"each": "", "together": ", heads together", "kv": ", by KV head"}
 """Suffixes of a policy's name, by which heads decide together."""
 
 OF_LETTERS = (
-    "Without a model's vectors, policies that use attention decide by letters of words without "
-    "meaning."
+    "Without a model's vectors, policies that use attention compare the letters of words, not "
+    "their meaning."
 )
 """What limits a verdict on lexical vectors."""
 

@@ -80,11 +80,11 @@ class Sources:
             transcripts, digest = self.read_transcripts()
             return LexicalRecordings(transcripts, self.seed), digest
         if self.dialogs is not None:
-            raise ValueError("--dialogs and --trace do not go together: give one of them")
+            raise ValueError("--dialogs and --trace cannot be combined: give only one")
         for name, given in (("calls", self.calls), ("tools", self.tools)):
             if given:
                 raise ValueError(
-                    f"--{name} does not go with --trace: a trace holds what the model read"
+                    f"--{name} cannot be combined with --trace: a trace holds what the model read"
                 )
         content = read_bytes(self.trace, MAX_TRACE_BYTES)
         recordings = read_trace_file(content)

@@ -119,8 +119,8 @@ class Claim:
 
 _BY_PROJECTION = (
     "The printed alignments are as small as those of unrelated vectors, and the paper's own tests "
-    "call their difference chance. Here the topic is projected by the matrix of the values, from "
-    "which the output is made."
+    "find no significant difference. Here the topic is projected by the value matrix, from which "
+    "the output is made."
 )
 
 

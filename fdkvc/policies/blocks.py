@@ -33,7 +33,7 @@ class Blocks(Wrapper):
     label = "Blocks"
     idea = (
         "Memory is allocated in pages of neighbouring entries. A page has the mean or the "
-        "largest score of its entries and is evicted as a whole; places of a partly filled page "
+        "largest score of its entries and is evicted as a whole; slots of a partly filled page "
         "are wasted."
     )
     source = "after Kwon et al. 2023, PagedAttention, and Chitty-Venkata et al. 2025, PagedEviction"

@@ -57,8 +57,8 @@ class Learned(WindowedPolicy):
     label = "Learned"
     idea = (
         "A linear model scores each token by its text, its neighbours, its speaker, its age and "
-        "whether its word came again. Its weights were fitted to what entries do to a pretrained "
-        "model's predictions. A share of the budget goes to the newest entries."
+        "whether its word is repeated. The weights were fitted to the effect of entries on a "
+        "pretrained model's predictions. A share of the budget goes to the newest entries."
     )
     source = "this project; fitted on the Schema-Guided Dialogue dataset"
     looks_at = ("traits", "positions", "history")

@@ -49,8 +49,8 @@ class Recall(Wrapper):
     page_match: float = share(
         0.7,
         "Page match",
-        "Least cosine between the mean keys of a page and of the turn at which the query matches "
-        "that page.",
+        "Minimum cosine between the mean keys of a page and of the turn for the query to match the "
+        "page.",
         symbol=r"\vartheta",
     )
 

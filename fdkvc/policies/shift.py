@@ -23,8 +23,8 @@ class Shift(Fifo):
     key = "shift"
     label = "Context shift"
     idea = (
-        "When the cache is full, the older half of what follows the first tokens goes at once, as "
-        "in llama.cpp."
+        "When the cache is full, the older half of what follows the first tokens is evicted at "
+        "once, as in llama.cpp."
     )
     source = "llama.cpp, tools/server, context shift"
     steps: ClassVar[tuple[Step, ...]] = (

@@ -23,8 +23,8 @@ class Sinks(Protecting):
     key = "sinks"
     label = "Sinks"
     idea = (
-        "The dialog's first tokens, to which pretrained models attend whatever they say, are never "
-        "evicted; the wrapped policy decides on the rest of the budget."
+        "The dialog's first tokens, to which pretrained models attend whatever the tokens say, are "
+        "never evicted; the wrapped policy decides on the rest of the budget."
     )
     source = "after Xiao et al. 2024, Efficient Streaming Language Models with Attention Sinks"
     also_looks_at = ("positions",)

@@ -24,8 +24,8 @@ class Surprisal(WindowedPolicy):
     label = "Surprisal"
     idea = (
         "Half of the budget goes to the newest entries, the rest to tokens that were surprising "
-        "when they arrived. Surprisal fades turn by turn, and entries that a newer one repeats "
-        "go first."
+        "when they arrived. Surprisal decays turn by turn, and entries that a newer one "
+        "repeats are evicted first."
     )
     source = "this project; tuned on the Schema-Guided Dialogue dataset"
     looks_at = ("surprisal", "similarity", "history", "positions")

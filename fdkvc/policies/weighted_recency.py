@@ -30,8 +30,8 @@ class WeightedRecency(WindowedPolicy):
     key = "weighted-recency"
     label = "Weighted recency"
     idea = (
-        "Every token's worth fades from turn to turn, and that of a surprising word starts higher, "
-        "so it stays longer. A quarter of the budget goes to the newest entries."
+        "Every token's score decays from turn to turn, and that of a surprising word starts "
+        "higher, so it stays longer. A quarter of the budget goes to the newest entries."
     )
     source = "this project; tuned on the Schema-Guided Dialogue dataset"
     looks_at = ("surprisal", "history", "positions")
@@ -58,7 +58,7 @@ class WeightedRecency(WindowedPolicy):
     base: float = parameter(
         24.0,
         "Base",
-        "Worth of a token without surprise, in nats. The larger it is, the more age counts.",
+        "Initial score of a token with zero surprisal, in nats. The larger, the more age counts.",
         symbol="c",
         low=0,
         high=1000,

@@ -61,7 +61,7 @@ class Whitelist(Protecting):
         choices={NOBODY: NOBODY, **SPEAKER_LABELS},
     )
     most: float = share(
-        0.5, "Most", "Largest share of the budget that the whitelist may take.", symbol="m"
+        0.5, "Largest share", "Largest share of the budget that the whitelist may take.", symbol="m"
     )
     words: str = parameter(
         "",

@@ -84,10 +84,10 @@ RULES: tuple[Rule, ...] = (
         "○",
         r"\circ",
         "neutral",
-        "the published difference of two alignments may be chance, which leaves nothing to "
+        "the published difference of two alignments may be due to chance, which leaves nothing to "
         "confirm. The paper's own t-tests decide (Section 5.6); where it prints none, the "
         "spread of unrelated vectors in this run does: the same differences with the topic "
-        "projected by the matrices of the keys and of the queries.",
+        "projected by the key and query matrices.",
     ),
     Rule(
         REPRODUCED,

@@ -33,16 +33,16 @@ def damage_sentences(damage: Damage, title: str) -> list[str]:
     words, kl = damage.text.words, damage.of_words
     mean, lost = float(damage.kl[1:].mean()), float((damage.nats - damage.full_nats)[1:].mean())
     said = [
-        f"With {title}, the KL from the full cache's predictions is {decimal(mean)} nats a token, "
-        f"and the text itself loses {decimal(lost)} nats a token."
+        f"With {title}, the KL from the full cache's predictions is {decimal(mean)} nats per "
+        f"token, and the text itself loses {decimal(lost)} nats per token."
     ]
     if healed := damage.restored:
         half = int(np.searchsorted(np.cumsum(np.sort(kl)[::-1]), kl.sum() / 2)) + 1
         before = float(sum(kl[at] for at in healed))
         said.append(
-            f"Half of this KL is in {half:,} of {count(len(words), 'word')}. With what they attend "
-            f"to restored, the {count(len(healed), 'most hurt word')} have "
-            f"{decimal(sum(healed.values()), 1)} nats instead of {decimal(before, 1)}."
+            f"Half of this KL is in {half:,} of {count(len(words), 'word')}. Restoring the "
+            f"evicted words that the {count(len(healed), 'most damaged word')} attend to changes "
+            f"their KL from {decimal(before, 1)} to {decimal(sum(healed.values()), 1)} nats."
         )
     return said
 

@@ -176,8 +176,8 @@ def _tables(study: Study) -> str:
         else "no verdict"
     )
     return (
-        f"<p>Measured ± half of the 95 % interval, above the published figure; {PLACES}. Published "
-        f"figures: {escape(counted)}. {escape(reproduced_sentence(measured))}</p>"
+        f"<p>Measured ± half-width of the 95 % interval, above the published figure; {PLACES}. "
+        f"Published figures: {escape(counted)}. {escape(reproduced_sentence(measured))}</p>"
         + "".join(
             f"<h3>{escape(table.heading)}</h3>{tables.measured_html(table)}" for table in measured
         )

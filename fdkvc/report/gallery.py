@@ -24,7 +24,7 @@ def gallery_files(recordings: Sequence[Recording]) -> dict[str, str]:
         else:
             text = moment_html(chapter.run, title, chapter.turn, chapter.token, words)
         pages.append((f"scene{at}.html", text, title, words))
-    again = "An answer that fails and is brought back"
+    again = "An answer that fails, and how it is corrected"
     paper, report = "The paper's tables, figures and claims", papers_report(recordings)
     pages += [
         ("answer.html", answer_page(again), again, "Which evicted word would have made it right."),

@@ -14,16 +14,16 @@ from fdkvc.report.document import drawing, report_html
 TITLE = "What eviction costs SmolLM2"
 MEASURED_ON = "26 November 2026"
 TITLES = {
-    "kl": "KL from the full cache on all data and budgets, nats a token",
+    "kl": "KL from the full cache on all data and budgets, nats per token",
     "values_right_of_full": "Values still right, of those right with the full cache, %",
 }
 
 ABOUT = (
-    "KL is how far the model's predictions are from those with the full cache, in nats a token; "
+    "KL is how far the model's predictions are from those with the full cache, in nats per token; "
     "values right are argument values of calls that the model still predicts, of those that it "
     "predicts with the full cache. SmolLM2-135M-Instruct reads the true text; 95 % intervals by "
-    "cluster; a column has conversations in clusters. Each KV head decides by itself unless it "
-    "says otherwise. Measured by benchmarks/research/judged.py."
+    "cluster; headings give dialogs and clusters. Each KV head decides by itself unless the "
+    "heading says otherwise. Measured by benchmarks/research/judged.py."
 )
 
 
@@ -32,7 +32,7 @@ def judged_chart(theme: Theme) -> Spec:
     rows = first_rows()
     dots = rows.assign(policy=[read_policy(name).title for name in rows.policy])
     dots = dots[["policy", "mean", "ci_low", "ci_high"]]
-    subtitle = f"nats a token, {FIRST}, {rows.budget.iloc[0]} entries; less is better"
+    subtitle = f"nats per token, {FIRST}, {rows.budget.iloc[0]} entries; less is better"
     return dots_chart(dots, TITLE, subtitle, theme)
 
 

@@ -371,7 +371,7 @@ METRICS: Mapping[str, Metric] = {
         _right(
             "values_right",
             "Values right",
-            "Argument values of calls that are written correctly, each given the true text "
+            "Share of call argument values that are written correctly, each given the true text "
             "before it.",
         ),
         _right(
@@ -406,16 +406,18 @@ METRICS: Mapping[str, Metric] = {
         _of_answers(
             "kl", "KL", "Kullback-Leibler divergence from the full cache's prediction, per token."
         ),
-        _of_answers("kl_p99", "KL, 99th percentile", "Over a dialog's tokens."),
+        _of_answers("kl_p99", "KL, 99th percentile", "KL that 1 % of a dialog's tokens exceed."),
         _right(
             "same_best",
             "Same top token",
-            "Tokens for which the likeliest prediction is the full cache's.",
+            "Share of tokens whose likeliest prediction is the full cache's.",
         ),
         _right(
-            "calls_exact", "Calls exact", "Calls written word for word, given the dialog so far."
+            "calls_exact",
+            "Calls exact",
+            "Share of calls written word for word, given the dialog so far.",
         ),
-        _right("arguments_right", "Arguments right", "Arguments of calls with the right value."),
+        _right("arguments_right", "Arguments right", "Share of call arguments that are right."),
         _right(
             "calls_exact_of_full",
             "Calls exact, of those exact with the full cache",

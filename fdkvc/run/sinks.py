@@ -22,12 +22,11 @@ SINKS = 4
 RECALL_ONLY = "Recall says what a cache holds, not how well a model predicts from it."
 
 PROTECT = (
-    "These policies were measured on vectors of words or on a model of 1.1 million parameters; in "
-    "a pretrained model protect the first tokens, as sinks(…) does, or policies such as FIFO, "
+    "In a pretrained model, protect the first tokens, as sinks(…) does: without them, FIFO, "
     "surprisal and FD-KVC lose more than random eviction that protects them. "
-    "(SmolLM2-135M-Instruct, 30 dialogs of SGD's development part, 128 entries a head, KL from "
-    "the full cache in nats a token: surprisal 0.50, with the first four tokens protected 0.23, "
-    "random eviction with these 0.23; H2O, which scores by attention and protects none, 0.26.)"
+    "(SmolLM2-135M-Instruct, 30 dialogs of SGD's development split, 128 entries per head, KL from "
+    "the full cache in nats per token: surprisal 0.50; with the first four tokens protected, "
+    "surprisal 0.23 and random eviction 0.23; H2O, which protects none, 0.26.)"
 )
 
 MAX_TRIED = 1024

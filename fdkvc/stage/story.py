@@ -100,7 +100,7 @@ def _misleads() -> Chapter:
     window = float(run.trace.policy.settings["window"].default)
     late = 1 - float(score[since - 1] / score[turn])
     sentences = (
-        f"This dialog is drawn, not written: its topics are letters. It moves to topic {new} in "
+        f"This dialog is synthetic: its topics are letters. It moves to topic {new} in "
         f"turn {since} and stays there.",
         f"The policy H2O gives {percent(1 - window)} of its cache to the entries with the most "
         f"attention so far: after turn {turn}, {_held(run, turn)[old]} of its {run.trace.budget} "
@@ -126,7 +126,7 @@ def _returns() -> Chapter:
         f"{run.trace.policy.title} lets the importance of an entry fade from turn to turn, but "
         f"{_held(run, turn - 1)[topic]} entries about topic {topic} are still in the cache.",
         f"The marked entry rises from rank {before} to rank {now}, and the first "
-        f"{run.trace.budget} stay: it resembles what the dialog is now about again.",
+        f"{run.trace.budget} stay: it resembles the topic that has come back.",
     )
     link = {"scenario": "mixed", "seed": f"{SEED}", "policy": POLICY, "gamma": "0.6"}
     link |= {"turn": f"{turn}", "entry": f"{token}"}
@@ -173,7 +173,7 @@ def _fails(failure: Failure, recordings: Sequence[Recording]) -> list[Chapter]:
         "let a language model answer with evicted words restored",
     )
     tasks = (
-        f"Click another word that was evicted, and read why. {word} missed the cut by a little.",
+        f"Click another word that was evicted, and read why. {word} narrowly missed the cut.",
         "Press Play from the first turn: the protected words stay.",
     )
     lights = {value: f"{token}", word: f"{token}", "evicts": "why", "The cache": "now"}
@@ -204,10 +204,10 @@ def _sinks() -> Chapter:
         f"first token, “{recorded.text.words[0].text}”, which says nothing. A head that finds "
         "nothing to attend to puts its attention there: the token is an attention sink.",
         f"With room for {budget} entries in each head, {losing.title} evicts it in turn "
-        f"{full.turn}; from then on its predictions are off by {lost:.2f} nats a token, and the "
-        f"text itself becomes less likely by {nats[0]:.2f}.",
-        f"{healing.title} is {losing.title} that keeps the first {sinks} tokens, in a cache of the "
-        f"same size: its predictions are off by {healed:.2f}, and the text loses {nats[1]:.2f}; "
+        f"{full.turn}; from then on the model's predictions are off by {lost:.2f} nats per token "
+        f"(KL), and the log-probability of the text falls by {nats[0]:.2f} nats per token.",
+        f"{healing.title} is {losing.title} with the first {sinks} tokens protected, in a cache of "
+        f"the same size: predictions are off by {healed:.2f}, and the text loses {nats[1]:.2f}; "
         "this is what its other evicted entries cost.",
     )
     link = {"model": "smollm2", "file": "evening", "budget": "96", "section": "damage"}
@@ -222,11 +222,11 @@ def closing() -> Chapter:
     alone, healed = (float(damages[name].kl.mean()) for name in ("surprisal", "sinks(surprisal)"))
     sentences = (
         verdict(),
-        "To use: protect the first tokens, whatever the policy. In the recording of the scene "
-        f"before, sinks(surprisal) is off by {healed:.2f} nats a token, without sinks by "
-        f"{alone:.2f}.",
-        "Open: one small model and short dialogs. So judge policies on conversations of your own.",
+        "In practice, protect the first tokens, whatever the policy. In the recording of the "
+        f"previous scene, predictions are off by {healed:.2f} nats per token with sinks(surprisal) "
+        f"and by {alone:.2f} with surprisal alone.",
+        "Still open: larger models and longer dialogs. So judge policies on your own dialogs.",
     )
     link = {"file": "rental", "policies": "fifo,surprisal,learned"}
-    trial = "let a file of dialogs, such as yours, be judged"
+    trial = "get a verdict on a file of dialogs, such as your own"
     return Chapter(None, 0, None, sentences, trial, "dialogs", link)

@@ -158,7 +158,7 @@ export class Transcript {
     const signs = [
       [make('em', { className: 'word held' }, '\u2003'), 'still in the cache'],
       [make('em', { className: 'word gone' }, '\u2003'), 'evicted in this turn'],
-      [make('s', {}, 'struck out'), 'no longer in it'],
+      [make('s', {}, 'struck out'), 'no longer in the cache'],
       ...(source ? [[make('b', {}, 'bold'), `a later ${source} needs it`]] : []),
       ...this.dialog.titles.map((name, hue) => [tile(this.dialog, hue), name]),
     ];

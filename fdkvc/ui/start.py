@@ -63,6 +63,6 @@ def show(shown: Page) -> None:
         st.header(Markdown("{}.").format(sentence), anchor=False)
     show_transcript(PAGE, head.recording, [lane], lane, lambda: None)
     st.caption(
-        "Vectors: letters of words without meaning, so here a score is age and chance. Dialogs has "
-        "those of a language model."
+        "Vectors here come from the letters of words, not their meaning, so scores reflect age and "
+        "chance. The page Dialogs can use those of a language model."
     )

@@ -454,7 +454,7 @@ MISTAKES = {
         "the schedule is 'A1', but must be letters A to Z, one for each turn"
     ),
     "trace --schedule AB --scenario mixed --out {tmp}/out": (
-        "--scenario mixed and --schedule AB do not go together: give one of them"
+        "--scenario mixed and --schedule AB cannot be combined: give only one"
     ),
     "trace --policy fd-kvc:gamma --out {tmp}/out": (
         "'gamma' in 'fd-kvc:gamma' is not a hyperparameter: write NAME=VALUE, such as gamma=0.8"
@@ -474,9 +474,9 @@ MISTAKES = {
     "benchmark --policies fd-kvc:gamma=2": (
         "gamma is 2.0, but must be a number above 0 and below 1"
     ),
-    "benchmark --all --baseline fifo": "--all and --baseline do not go together: give one of them",
+    "benchmark --all --baseline fifo": "--all and --baseline cannot be combined: give only one",
     "benchmark --dask tcp://host:8786 --workers 2": (
-        "--dask and --workers do not go together: give one of them"
+        "--dask and --workers cannot be combined: give only one"
     ),
     "benchmark --all --dialogs 0 --out {tmp}/out": f"dialogs is 0, {DIALOGS}",
     "benchmark --all --out {tmp}/file/out": (

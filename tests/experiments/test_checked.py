@@ -49,7 +49,7 @@ def test_a_model_reads_at_the_same_share_of_the_text() -> None:
     assert "on 2 dialogs (1,319 tokens) with 132 entries" in check.sentence
     assert "20 % of the text as recommended" in check.sentence
     assert "under FIFO and 0." in check.sentence
-    assert "under Sinks (H2O), in nats a token." in check.sentence
+    assert "under Sinks (H2O). Of" in check.sentence
 
 
 def scores(clusters: int, **means: tuple[float, float]) -> pd.DataFrame:
@@ -67,10 +67,10 @@ def scores(clusters: int, **means: tuple[float, float]) -> pd.DataFrame:
     [
         ((0.21, 0.75), 5, "This contradicts the recommendation: Sinks (H2O) loses less.", True),
         ((0.19, 1.0), 5, "This agrees with the recommendation.", False),
-        ((0.19, 0.5), 5, "This sample does not tell the two apart.", False),
+        ((0.19, 0.5), 5, "The two are not distinguishable on this sample.", False),
         ((0.41, 0.5), 2, "Sinks (H2O) loses less, as far as so few dialogs tell.", True),
-        ((0.41, 1.0), 2, "So few dialogs do not tell the two apart.", False),
-        ((0.21, 0.5), 2, "So few dialogs do not tell the two apart.", False),
+        ((0.41, 1.0), 2, "The two are not distinguishable on so few dialogs.", False),
+        ((0.21, 0.5), 2, "The two are not distinguishable on so few dialogs.", False),
     ],
 )
 def test_it_says_whether_the_model_bears_the_verdict_out(

@@ -38,13 +38,13 @@ def test_the_verdict_names_the_best_policy_without_attention_and_how_sure_it_is(
     best = str(rows.loc[text]["mean"].idxmin())
     row = rows[rows.index == best].iloc[0]
 
-    assert f"{read_policy(best).title} moves SmolLM2's predictions least" in verdict()
-    assert f"{row['mean']:.3f} nats a token" in verdict()
-    assert f"{rows.loc[COMPARED]['mean']:.3f} (SGD, 128 entries a head). The paired" in verdict()
+    assert f"{read_policy(best).title} changes SmolLM2's predictions least" in verdict()
+    assert f"{row['mean']:.3f} nats per token" in verdict()
+    assert f"{rows.loc[COMPARED]['mean']:.3f} (SGD, 128 entries per head). The paired" in verdict()
     attending = [name for name in map(str, rows.index) if name not in text]
-    assert f"least, by {rows.loc[attending]['mean'].min():.3f}. What costs" in verdict()
+    assert f"least, by {rows.loc[attending]['mean'].min():.3f}. FD-KVC loses" in verdict()
     once = judged_table().query("data == @judged.LAST and metric == 'kl' and policy == @best")
-    assert f"{once.n.item()} dialogs that nothing was tuned to" in verdict()
+    assert f"{once.n.item()} dialogs not used for tuning" in verdict()
     assert f"({once.diff_low.item():.3f} to ".replace("-", "−") in verdict()
     others = (
         judged_table()

@@ -107,11 +107,11 @@ def test_the_verdict_names_policy_budget_saving_losses_and_rivals() -> None:
         "Use Surprisal with 200 entries: 410 kB instead of 2.0 MB (80 % less) in 4x2x64x16, for a "
         "dialog of the mean length, 1,000 tokens. It holds 96.0 % (95.8 % to 96.2 %) of the values "
         "that a call needs, on average. Still forgotten: 6 of 10 values, most of them returned by "
-        "a tool, more than 6 turns ago. At this budget all others hold less. FIFO needs 2 times as "
-        "much; H2O does not reach 95 % within 400 entries."
+        "a tool, more than 6 turns ago. At this budget all others hold less. FIFO needs 2 times "
+        "the budget; H2O does not reach 95 % within 400 entries."
     )
     assert advice.caution == (
-        "It rests on 8 dialogs with calls, in 8 clusters. Fewer than 20 clusters may make "
+        "The verdict rests on 8 dialogs with calls, in 8 clusters. Fewer than 20 clusters may make "
         f"intervals too narrow. A replay runs no model. {RECALL_ONLY}"
     )
     assert verdict_of(replayed(), 0.9).budget == 200
@@ -122,7 +122,7 @@ def test_the_verdict_names_policy_budget_saving_losses_and_rivals() -> None:
 
 def test_the_verdict_is_hedged_where_intervals_overlap() -> None:
     tie = verdict_of(replayed(h2o=(0.6, 0.9599, 0.96)))
-    assert "At this budget not distinguishable from H2O; the other holds less." in tie.rest
+    assert "At this budget it is not distinguishable from H2O; the other holds less." in tie.rest
     barely = verdict_of(replayed(surprisal=(0.8, 0.9501, 0.995)))
     assert re.search(r"95\.0 % \(94\.. % to 95\.. %\) .*, so 95 % is not certain\.", barely.rest)
 

@@ -98,7 +98,7 @@ def test_what_is_said_of_damage_is_counted_again(recorded: RecordedDamage) -> No
     damage = recorded.damages["fifo"]
     said, healed = damage_sentences(damage, "FIFO")
 
-    assert f"is {np.mean(damage.kl[1:]):.3f} nats a token" in said
+    assert f"is {np.mean(damage.kl[1:]):.3f} nats per token" in said
     assert f"loses {np.mean((damage.nats - damage.full_nats)[1:]):.3f} nats" in said
     falling = sorted(damage.of_words, reverse=True)
     half = next(n for n in range(len(falling)) if sum(falling[:n]) >= sum(falling) / 2)

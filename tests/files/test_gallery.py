@@ -70,7 +70,7 @@ def test_the_sentences_are_true_of_their_runs(gallery: Path) -> None:
     held = kept_of("mixed", "fd-kvc", 6, 2)
     assert f"{held} entries about topic A are still in the cache" in words[3]
     assert "the call finds its argument" in words[5]
-    assert "that keeps the first 4 tokens" in words[6]
+    assert "with the first 4 tokens protected" in words[6]
     page = (gallery / "scene6.html").read_text("utf-8")
     assert page.count('class="hurt"') == 2
 

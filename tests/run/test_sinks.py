@@ -102,7 +102,7 @@ def test_its_numbers_are_those_that_were_measured() -> None:
         f"{rows[name]:.2f}" for name in ("surprisal", "sinks(surprisal)", "sinks(random)", "h2o")
     )
 
-    assert f"surprisal {surprisal}, with the first four tokens protected {protected}" in PROTECT
-    assert f"random eviction with these {random}" in PROTECT
+    assert f"surprisal {surprisal}; with the first four tokens protected, " in PROTECT
+    assert f"surprisal {protected} and random eviction {random}" in PROTECT
     assert f"protects none, {h2o}" in PROTECT
     assert all(rows[name] > rows["sinks(random)"] for name in ("fifo", "surprisal", "fd-kvc"))

@@ -225,7 +225,7 @@ def test_the_scene_of_the_first_token_is_told_from_its_recording() -> None:
     assert f"first token, “{stored['words'][0][0]}”" in sink
     kl, nats = lost["fifo"]
     assert f"room for {budget} entries in each head, FIFO evicts it in turn {turn};" in evicted
-    assert f"off by {kl:.2f} nats a token" in evicted
+    assert f"off by {kl:.2f} nats per token" in evicted
     assert evicted.endswith(f"less likely by {nats:.2f}.")
     kl, nats = lost["sink"]
     assert "keeps the first 4 tokens" in healed
@@ -266,7 +266,7 @@ def test_the_last_scene_says_what_to_use_from_the_shipped_results() -> None:
     assert found == verdict()
     stored = json.loads(SHIPPED.read_text("utf-8"))["damages"]
     healed, alone = (np.mean(stored[name]["kl"]) for name in ("sinks(surprisal)", "surprisal"))
-    assert f"off by {healed:.2f} nats a token, without sinks by {alone:.2f}" in use
+    assert f"off by {healed:.2f} nats per token, without sinks by {alone:.2f}" in use
     assert still.startswith("Open: ")
     assert len(specs(open_page("story", scene=7))) == 1
 

@@ -32,9 +32,9 @@ EVERYTHING = "full"
 BEGINNING = replace(
     dialogs.FILE,
     label="Begin with",
-    help="The dialog that the model reads before it answers. It was trained on services like those "
-    "of the evening in San Jose. It has never seen those of the other examples, and makes none of "
-    "their calls.",
+    help="The dialog that the model reads before it answers. The bundled model was trained on "
+    "services like those of the evening in San Jose. It has never seen those of the other "
+    "examples, and makes none of their calls.",
     default="evening",
     choices={
         NOTHING: "Nothing: start a new chat",

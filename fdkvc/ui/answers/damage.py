@@ -62,9 +62,9 @@ def show_damage(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     if shape.layers * shape.kv_heads > MAX_DAMAGE_HEADS:
         st.caption(
             plain(
-                "Damage by head needs a reading for each of the "
-                f"{shape.layers * shape.kv_heads} KV heads of this model: it is shown for models "
-                f"of up to {MAX_DAMAGE_HEADS}."
+                "Damage by head needs one pass per KV head, "
+                f"{shape.layers * shape.kv_heads} in this model: it is shown for models with up to "
+                f"{MAX_DAMAGE_HEADS} KV heads."
             )
         )
         return tables

@@ -17,9 +17,9 @@ from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.words import decimal, listed
 
 _NAMES = {
-    "value": "projected by the matrix of the values",
-    "key": "by that of the keys",
-    "query": "by that of the queries",
+    "value": "projected by the value matrix",
+    "key": "by the key matrix",
+    "query": "by the query matrix",
     PUBLISHED: "published (Table 1)",
 }
 
@@ -38,7 +38,7 @@ def show_alignment(page: str, study: Study) -> None:
     st.header("The question", anchor=False)
     st.markdown(
         "Alignment is the cosine of the attention output and the “projected” current topic. The "
-        "output is a weighted mean of **values**, so it lies in the space of their matrix. The "
+        "output is a weighted mean of **values**, so it lies in the value matrix's space. The "
         "paper does not say which matrix projects the topic, and prints alignments near 0.02, "
         "where aligned vectors would give 1. The table compares the same outputs with the same "
         "topics, projected in three ways, and has the published alignments."
@@ -78,7 +78,7 @@ def _levels_in_words(table: pd.DataFrame) -> None:
     inside = ((other.ci_low <= 0) & (other.ci_high >= 0)).mean()
     st.markdown(
         Markdown(
-            "By the matrix of the values, alignments are {} to {}. By the others, output and topic "
+            "With the value matrix, alignments are {} to {}. With the others, output and topic "
             "are unrelated vectors of 16 numbers: every mean is within {:.3f} of zero, {:.0%} of "
             "the intervals contain zero, and the standard deviation over dialogs is about {:.2f} "
             "(1/√16 = 0.25). The published alignments are of that size."

@@ -47,7 +47,7 @@ def _show_all(page: str, tables: list[MeasuredTable]) -> None:
             st.markdown(Markdown("1. " + "\n1. ".join(LEGEND)))
             st.markdown(plain(f"{reproduced_sentence(tables)} {EXPECTED}"))
     st.caption(
-        "Measured ± half of its 95 % interval; below it the verdict, the published figure and "
+        "Measured ± half-width of its 95 % interval; below it, verdict, published figure and "
         "(measured − published)."
     )
     st.html(f"<style>{STYLE}</style>")

@@ -89,8 +89,8 @@ def show_difference(first: Lane, second: Lane, turn: int) -> None:
     show_grid(_columns(table, first, second), "Entries that only one of the two keeps")
     st.caption(
         plain(
-            f"Rank and score are of turn {turn}; for the run that evicted the entry, of the turn "
-            "of its eviction."
+            f"Rank and score are those of turn {turn}; for the run that evicted the entry, those "
+            "of the turn of its eviction."
         )
     )
 

@@ -63,7 +63,7 @@ FILE = Field(
 DIGEST = Field("SHA-256", "Of your own file.", name="sha", default="")
 CALLS = Field(
     "Tool calls",
-    "Whether a call's name and arguments are tokens before the words of its turn, as a model "
+    "Whether a call's name and arguments precede the words of its turn in the text, as a model "
     "reads them.",
     name="calls",
     default="silent",
@@ -71,7 +71,7 @@ CALLS = Field(
 )
 TOOLS = Field(
     "Tools",
-    "Whether the dialog begins with a turn that lists the methods that may be called, as a model "
+    "Whether the dialog begins with a turn that lists the available tools, as a model "
     "reads them. A policy may evict it; the wrapper Whitelist keeps it.",
     name="tools",
     default="silent",
@@ -107,7 +107,7 @@ COMPARED = Field(
     choices={**{name: read_policy(name).title for name in JUDGED}, **EVERY},
 )
 LARGER = Field("Larger budgets", name="larger", default=0, low=0, high=len(OFFERED))
-"""How many budgets a verdict tries beyond half of the text."""
+"""How many budgets larger than half of the text a verdict also tries."""
 
 PLACED = (
     *(DIALOG, TOPICS, SCHEDULE, VECTORS, LAYERS, KV_HEAD, HEAD, HEADS, LARGER),

@@ -71,8 +71,8 @@ def show_source(recording: Recording) -> None:
     """Show what computed the vectors that policies see."""
     source = recording.source
     caution = (
-        ", letters of words without meaning: policies that use attention decide by age and chance. "
-        "Choose SmolLM2 under Vectors to see a model's own."
+        ", from letters, not meaning: policies that use attention decide by age and chance. "
+        "Choose SmolLM2 under Vectors to use those of a model."
         if source.startswith(LEXICAL)
         else ", as that model reads the dialog."
     )

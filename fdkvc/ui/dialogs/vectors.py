@@ -38,7 +38,7 @@ def read_layers(text: str) -> str:
         return words
     numbers = [number for number in re.split(r"[\s,:]+", words) if number]
     if not numbers or not all(re.fullmatch("[0-9]{1,4}", number) for number in numbers):
-        raise ValueError(f"layers are few, all, or numbers from 0 like 7 15 22, not {text[:40]!r}")
+        raise ValueError(f"layers must be few, all, or numbers from 0 (7 15 22), not {text[:40]!r}")
     return ",".join(map(str, sorted({*map(int, numbers)})))
 
 
@@ -51,9 +51,9 @@ VECTORS = Field(
     choices={LETTERS: "Letters of words", **LABELS},
 )
 LAYERS = Field(
-    "Layers to keep",
-    "The layers whose heads are kept: few (three, evenly spaced), all, or numbers from 0 like 7 15 "
-    "22. Fewer layers leave room for more dialogs.",
+    "Layers to record",
+    "The layers whose heads are recorded: few (three, evenly spaced), all, or numbers from 0, "
+    "such as 7 15 22. Fewer layers leave room for more dialogs.",
     name="layers",
     default="few",
     read=read_layers,
@@ -149,7 +149,7 @@ def _read(
         if sum(counts.values()) > room:
             skipped[at] = (
                 f"{texts[at].name}: {counts.pop(at):,} tokens in {count(len(layers), 'layer')}, "
-                f"but {MAX_READ_MEGABYTES} MB hold {room:,} of a file: keep fewer layers"
+                f"but {MAX_READ_MEGABYTES} MB hold {room:,} of a file: record fewer layers"
             )
             break
     done, total = 0, sum(counts.values())
@@ -240,7 +240,7 @@ def choose_vectors(
         st.info(
             plain(
                 f"{vectors.label} has not read this dialog yet. It reads in the background, at "
-                "some hundred tokens a second; what it computes is kept until the app ends."
+                "about 100 tokens per second; the result stays in memory until the app ends."
             ),
             icon=":material/hourglass_empty:",
         )

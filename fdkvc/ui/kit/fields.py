@@ -256,7 +256,7 @@ def number(page: str, field: Field) -> Any:
     if value != field.default:
         notes.append(Markdown(":orange[● changed from {:g}]").format(field.default))
     if field.paper and not low <= value <= high:
-        notes.append(Markdown(":orange[{}: outside]").format(tried))
+        notes.append(Markdown(":orange[{}; this is outside]").format(tried))
     if notes:
         st.caption(Markdown(" · ").join(notes))
     return value

@@ -20,8 +20,8 @@ LABELS = {name: name for name in MODELS} | {
 
 MODEL = Field(
     "Model",
-    "By parameters. The bundled model is small and was trained on service dialogs. SmolLM2 is a "
-    "pretrained model from a package. Models of your own are those with which the app was started: "
+    "Each with its number of parameters. The bundled model was trained on service dialogs; "
+    "SmolLM2 is a pretrained model from a package. To use your own, start the app with "
     "fdkvc app --model FOLDER.",
     name="model",
     default="bundled",

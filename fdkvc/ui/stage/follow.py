@@ -120,7 +120,7 @@ def save_scene(page: str, title: str, shown: Callable[[], bytes], runs: Sequence
         content,
         label="Save this scene",
         icon="theaters",
-        help="One HTML file that opens offline and steps as here.",
+        help="One HTML file that works offline, with the same controls.",
     )
 
 

@@ -56,7 +56,7 @@ def _answer(page: str, run: Run) -> None:
 def _search(page: str, run: Run, turn: int, token: int) -> Mapping[str, Any]:
     """Return what was found, or start the search and cancel the session's one before it."""
     if not run.dialog.alone:
-        return _result("Only searched for a head that decides by itself.")
+        return _result("Available only for a head that decides by itself.")
     trace, dialogs = run.trace, run.dialogs
 
     def work(on_progress: Report, cancelled: threading.Event) -> list[Change] | None:
@@ -74,14 +74,14 @@ def _result(words: str, changes: Sequence[Change] = ()) -> Mapping[str, Any]:
     return {
         "done": True,
         "words": words,
-        "tried": "One setting at a time, the nearest value first, but none between two steps.",
+        "tried": "One setting at a time, nearest value first; no values between two steps.",
         "changes": [_described(change) for change in changes],
     }
 
 
 def _verdict(changes: Sequence[Change]) -> str:
     """Say what the nearest changes that reverse a decision mean."""
-    words = "No tried value of any single setting would have decided otherwise."
+    words = "No single setting, at any value tried, would have reversed the decision."
     if any(change.after is not None for change in changes):
         words = "Each of these alone is enough. In %: the change, as a share of the allowed range."
     every = all(isinstance(change.before, int) and change.step == 1 for change in changes)
