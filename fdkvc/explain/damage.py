@@ -23,7 +23,6 @@ from fdkvc.lm.language_model import LanguageModel
 from fdkvc.lm.losses import losses
 from fdkvc.lm.text_cache import (
     BLOCK,
-    NO_TOKENS,
     OneHead,
     TextCache,
     check_length,
@@ -262,7 +261,7 @@ def restored_kl(full: TextCache, cache: TextCache, text: Text, hurt: HurtWord) -
     """Return the KL of a word when its turn is read again with the entries of its causes."""
     word = text.words[hurt.word]
     turn, start = word.passage, text.parts[word.passage].first
-    also = [np.arange(*text.words[cause.word].span) for cause in hurt.causes]
+    also = [token for cause in hurt.causes for token in range(*text.words[cause.word].span)]
     ids, low = np.asarray(text.ids), max(word.first - 1, start)
 
     def logits_of(again: TextCache) -> Floats:
@@ -271,7 +270,7 @@ def restored_kl(full: TextCache, cache: TextCache, text: Text, hurt: HurtWord) -
 
     # One after the other: each is a copy of all keys and values up to the turn.
     expected = logits_of(full.before_turn(turn))
-    restored = logits_of(cache.before_turn(turn, np.concatenate([NO_TOKENS, *also])))
+    restored = logits_of(cache.before_turn(turn, also))
     _, kl, _ = losses(np.concatenate([expected, restored]), ids[low + 1 : word.end])
     return float(kl[1].sum())
 

@@ -38,33 +38,20 @@ Before = Callable[..., Any]
 After = Callable[[], None]
 
 
-class _Expected(threading.local):
-    """The attention call that is expected next in this thread."""
+class _Pass(threading.local):
+    """The forward pass of this thread."""
 
-    call: tuple[Before, After, Any, Any] | None = None
-    ids: Any = None  # the tokens of this forward pass
-
-
-_expected = _Expected()
-
-
-def expect(before: Before, after: After, keys: Any, values: Any) -> None:
-    """Call these around the next attention, which is over these keys and values."""
-    _expected.call = before, after, keys, values
+    ids: Any = None
+    """Its tokens (B, n), or those of one text of it; None if it began with embeddings."""
+    expected: tuple[Before, After, Any, Any] | None = None
+    """What to call around the next attention, and the keys and values that it is over."""
 
 
-def token_ids() -> Any:
-    """Return the tokens (B, n) of this thread's forward pass; None if it began with embeddings."""
-    return _expected.ids
-
-
-def note_ids(ids: Any) -> None:
-    """Make these the tokens of this thread's forward pass, or of one text of it."""
-    _expected.ids = ids
+this_pass = _Pass()
 
 
 def attach(model: Any) -> bool:
-    """Wrap a model's attention, so that the callbacks given to `expect` receive its inputs.
+    """Wrap a model's attention, so that the callbacks that `this_pass` expects receive its inputs.
 
     Returns whether it is a flash attention. Raises a ValueError if it has another implementation or
     does not use the library's interface.
@@ -119,11 +106,11 @@ def attention_modules(model: Any) -> dict[str, Any]:
 
 
 def _forget_ids(*_: Any) -> None:
-    _expected.ids = None
+    this_pass.ids = None
 
 
 def _enter_embeddings(_: Any, given: tuple[Any, ...]) -> None:
-    note_ids(given[0] if given else None)
+    this_pass.ids = given[0] if given else None
 
 
 def _enter(attention: Any, layer: Any, given: tuple[Any, ...], named: dict[str, Any]) -> None:
@@ -141,7 +128,7 @@ def _attend(
     **settings: Any,
 ) -> tuple[Any, Any]:
     """Attend by an implementation, by default the module's eager one, between the two calls."""
-    call, _expected.call = _expected.call, None
+    call, this_pass.expected = this_pass.expected, None
     hidden = vars(module).pop(HIDDEN, None)  # so that it is not kept until the next pass
     attention = attention or sys.modules[type(module).__module__].eager_attention_forward
     if call is None or call[2] is not key:

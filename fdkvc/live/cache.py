@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,14 +23,12 @@ from transformers.generation import BaseStreamer
 
 from fdkvc.attention import Floats, Ints
 from fdkvc.cache import padded
-from fdkvc.live.attention_hooks import NO_INTERFACE, attach, check_attached, expect, token_ids
+from fdkvc.live.attention_hooks import NO_INTERFACE, attach, check_attached, this_pass
 from fdkvc.live.layer import KEYS_VALUES, PolicyLayer, full_layers, kind_of
 from fdkvc.live.rotary import RotaryPositions
 from fdkvc.lm.head_eviction import (
     DECIDES,
-    EVERY,
     POSITIONS,
-    EvictionStep,
     HeadEviction,
     Heads,
     check_eviction,
@@ -38,7 +36,7 @@ from fdkvc.lm.head_eviction import (
     with_new,
 )
 from fdkvc.lm.tokens import TOKEN_FEATURES, Tokens, library_tokens
-from fdkvc.parameters import check_parameter
+from fdkvc.parameters import check_count
 from fdkvc.policies import Policy
 from fdkvc.run.sinks import FirstTokensWarning, sinks_notes
 
@@ -89,8 +87,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     by_itself : bool
         Whether turns end automatically; otherwise only `end_turn` ends one.
     record : bool or sequence of int
-        Whether to store all vectors and decisions of a text for `fdkvc.live.recorded`, or of which
-        layers.
+        Whether to store all vectors of a text for `fdkvc.live.recorded`, or of which layers.
 
     Attributes
     ----------
@@ -98,8 +95,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         Layers that the policy evicts from; the others are left to the model.
     ends : list of int
         The tokens seen at the end of each turn, padding included.
-    decisions : list of EvictionStep
-        Of each turn, if recorded.
+    held_by_turn : list of array (L, K, S)
+        What `held` was after each turn, if recorded.
     recorded_layers : tuple of int
     flash : bool
         Whether the model's attention is a flash attention.
@@ -144,7 +141,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             warnings.warn(sentence, FirstTokensWarning, stacklevel=2)
         POSITIONS.check(positions, "positions")
         if every is not None:
-            check_parameter("every", EVERY, every, int)
+            check_count("every", every)
         super().__init__(config=model.config)
         self.policy, self.budget, self.every, self.by_itself = policy, budget, every, by_itself
         self.decided = full_layers(self.layers, model.config)
@@ -171,7 +168,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             ready = isinstance(tokenizer, Tokens)
             self._tokens = tokenizer if ready else library_tokens(tokenizer, speakers=speakers)
         self.ends: list[int] = []
-        self.decisions: list[EvictionStep] = []
+        self.held_by_turn: list[Ints] = []
         self._states: list[list[HeadEviction]] = []  # of each text and group of layers
         self._features: list[dict[str, NDArray[Any]]] = []  # of each text's tokens
         self._passes: list[tuple[int, Any, Any]] = []  # of this turn: tokens, `_real`, `_ids`
@@ -209,8 +206,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             self._prompt = self._is_prompt(key_states.shape[2])
         keys, values = super().update(key_states, value_states, layer_idx, *args, **named)
         if layer_idx in self.decided:
-            before = partial(self.before_attention, layer_idx)
-            expect(before, partial(self.after_attention, layer_idx), keys, values)
+            around = (self.before_attention, self.after_attention)
+            this_pass.expected = *(partial(call, layer_idx) for call in around), keys, values
         return keys, values
 
     crop = _refused("cannot go back: make a fork of it before")
@@ -272,13 +269,12 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         """Return the pass's token ids (B, n), if the policy needs them."""
         if self._tokens is None:
             return None
-        ids = token_ids()
-        if ids is None:
+        if this_pass.ids is None:
             raise ValueError(
                 f"{self.policy.label} needs to know the tokens: give the model input_ids instead "
                 "of inputs_embeds"
             )
-        return ids.detach()
+        return this_pass.ids.detach()
 
     def after_attention(self, layer: int) -> None:
         """End the turn, if it ends with the attention of this layer."""
@@ -353,31 +349,28 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
                 turned = [self._rotary(text, where, number, back=True) for text in keys]
                 layer.bring(unturned=torch.stack(turned))
         counts = [new] * len(self._states) if real is None else real.sum(dim=1).tolist()
-        steps = [self._evict(layers, text, count) for text, count in enumerate(counts)]
-        kept = map(self._places, steps)
-        for layer, *places in zip(layers, *kept, strict=True):
+        texts = [self._evict(layers, text, count) for text, count in enumerate(counts)]
+        for layer, *places in zip(layers, *texts, strict=True):
             layer.keep(places)
         if self._rotary is not None:
             self._close_gaps(layers)
         self.ends = [*self.ends, self.seen]
         if self.recorded_layers:
-            self.decisions = [*self.decisions, _one_step(steps[0])]
+            self.held_by_turn = [*self.held_by_turn, self.held]
 
-    def _evict(self, layers: Sequence[PolicyLayer], text: int, new: int) -> list[EvictionStep]:
-        """Let the policy decide for a text, in each group of layers."""
+    def _evict(self, layers: Sequence[PolicyLayer], text: int, new: int) -> list[tuple[Any, int]]:
+        """Let the policy decide for a text; return what `PolicyLayer.keep` takes, of each layer."""
         vectors = [_LayerVectors(layer, text) for layer in layers]
         states, features = self._states[text], self._features[text]
         groups = [vectors] if len(states) == 1 else [[layer] for layer in vectors]
         pairs = zip(states, groups, strict=True)
         after = [state.after(new, group, features) for state, group in pairs]
         self._states[text] = [state for state, _ in after]
-        return [step for _, step in after]
-
-    def _places(self, steps: Sequence[EvictionStep]) -> Iterator[tuple[Any, int]]:
-        """Yield the places to keep in each layer, and how many of them are slots."""
-        for step in steps:
-            for places in torch.from_numpy(step.sources):
-                yield places.to(self.layers[self.decided[0]].keys.device), step.held.shape[2]
+        return [
+            (torch.from_numpy(places).to(layers[0].keys.device), state.held.shape[2])
+            for state, step in after
+            for places in step.sources
+        ]
 
     def _begin(self, layers: Sequence[PolicyLayer]) -> None:
         """Make the states of all texts."""
@@ -504,17 +497,6 @@ class _LayerVectors:
 
 def _in_numpy(tensor: Any) -> Floats:
     return np.asarray(tensor.float().cpu())
-
-
-def _one_step(steps: Sequence[EvictionStep]) -> EvictionStep:
-    """Join the results of groups of layers."""
-    joined: dict[str, Any] = {}
-    for name in vars(steps[0]):
-        parts = [getattr(step, name) for step in steps]
-        if name == "layer":
-            parts = [at + part for at, part in enumerate(parts)]
-        joined[name] = np.concatenate(parts if parts[0].ndim == 1 else padded(parts))
-    return EvictionStep(**joined)
 
 
 def check_within_a_cache(policy: Policy, *, with_text: bool) -> None:

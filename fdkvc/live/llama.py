@@ -44,13 +44,8 @@ from fdkvc.run.sinks import FirstTokensWarning, sinks_notes
 BY_TEXT = TEXT | {"chance", "similarity"}
 """What a policy may look at here. Two tokens are similar if they are the same."""
 
-SURPRISAL = Field(
-    "Surprisal",
-    "By how frequent a token's word is, or by the model's own predictions.",
-    name="surprisal",
-    default="words",
-    choices={"words": "of words", "model": "of the model's predictions"},
-)
+SURPRISAL = Field("Surprisal", name="surprisal", default="words", choices=("words", "model"))
+"""Whether surprisal is that of a token's word, or of the model's own predictions."""
 
 _IDENTITY_WIDTH = 128  # random vectors of different tokens then have a cosine below 0.6
 

@@ -11,7 +11,7 @@ import torch
 from torch.nn.functional import pad
 from transformers.cache_utils import DynamicCache
 
-from fdkvc.live.attention_hooks import expect, note_ids, token_ids
+from fdkvc.live.attention_hooks import this_pass
 from fdkvc.live.cache import PolicyCache
 
 
@@ -41,24 +41,25 @@ class SideBySide(DynamicCache):  # type: ignore[misc]
             torch.cat([pad(part, (0, 0, max(sizes) - part.shape[2], 0)) for part in parts])
             for parts in zip(*pairs, strict=True)
         )
-        expect(partial(self._before, layer_idx, sizes), lambda: None, keys, values)
+        before = partial(self._before, layer_idx, sizes)
+        this_pass.expected = before, lambda: None, keys, values
         return keys, values
 
     def _before(
         self, layer: int, sizes: Sequence[int], query: Any, mask: Any, *, scaling: Any, hidden: Any
     ) -> Any:
         """Show each cache its own queries and hidden states; return the mask of all."""
-        ids, masks = token_ids(), []
+        ids, masks = this_pass.ids, []
         for text, cache in enumerate(self._caches):
             row = slice(text, text + 1)
-            note_ids(None if ids is None else ids[row])
+            this_pass.ids = None if ids is None else ids[row]
             of_text = None if mask is None else mask[row if len(mask) > 1 else slice(None)]
             masks.append(
                 cache.before_attention(
                     layer, query[row], of_text, scaling=scaling, hidden=hidden[row]
                 )
             )
-        note_ids(ids)
+        this_pass.ids = ids
         if all(of_text is None for of_text in masks) and len({*sizes}) == 1:
             return None
         heads = max(1 if of_text is None else of_text.shape[1] for of_text in masks)

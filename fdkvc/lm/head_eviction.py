@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fdkvc.attention import Ints, Observation
 from fdkvc.cache import EMPTY
 from fdkvc.lm.head_tokens import HeadTokens, Vectors
-from fdkvc.parameters import Field, Parameter, check_count
+from fdkvc.parameters import Field, check_count
 from fdkvc.policies import Policy
 from fdkvc.policies.together import Together
 from fdkvc.run.simulate import initial_state, take_turn
@@ -38,18 +38,8 @@ DECIDES = Field(
     },
 )
 
-POSITIONS = Field(
-    "Positions",
-    "Whether kept entries keep their positions or close the gaps.",
-    name="positions",
-    default="kept",
-    choices={"kept": "as they were", "slots": "closed up"},
-)
-
-EVERY = Parameter(
-    "Every", "While the model writes, policies also evict after every so many tokens.", low=1
-)
-
+POSITIONS = Field("Positions", name="positions", default="kept", choices=("kept", "slots"))
+"""Whether kept entries keep their positions or close the gaps."""
 
 TEXT = frozenset({"positions", "history", "surprisal", "speakers", "words", "traits"})
 """What a policy may look at that is the same for all heads, which then keep the same tokens."""
@@ -73,15 +63,11 @@ class Heads:
 
 @dataclass(frozen=True, eq=False)
 class EvictionStep:
-    """The result of a turn in each layer and KV head."""
+    """What a turn evicted, in each layer and KV head."""
 
-    held: Ints
-    """Shape (L, K, S). The tokens kept, −1 where a head keeps fewer than others."""
-    second_tier: Ints
-    """Shape (L, K, R). The tokens in the second tier."""
     sources: Ints
-    """Shape (L, K, S + R). The slot of each of these before the eviction: the old slots (first
-    tier, then second), followed by the turn's tokens."""
+    """Shape (L, K, S + R). The slot that each token in the cache and its second tier had before:
+    the old slots (first tier, then second), followed by the turn's tokens; −1 for none."""
     layer: Ints
     head: Ints
     token: Ints
@@ -126,12 +112,16 @@ class HeadEviction:
             layers=self._layers,
             heads=rows if decides == "model" else deciding.heads,
         )
-        none = np.empty((heads.layers, heads.kv_heads, 0), np.intp)
         # The tokens in each KV head (L, K, S) and its second tier (L, K, R), −1 for none.
-        self.held: Ints = none
-        self.second_tier: Ints = none
-        self._born: Ints = none[: deciding.layers, : deciding.kv_heads]
-        self.count = self.turns = 0
+        self.held: Ints = np.empty((heads.layers, heads.kv_heads, 0), np.intp)
+        self.second_tier = self.held
+        self._born: Ints = np.empty(0, np.intp)  # the turn that brought each token
+        self._turns = 0
+
+    @property
+    def count(self) -> int:
+        """Number of tokens so far."""
+        return len(self._born)
 
     def after(
         self,
@@ -145,19 +135,14 @@ class HeadEviction:
         and of the new tokens; the features (N, ...) those of each token so far, as far as known, as
         of `fdkvc.lm.tokens.Tokens.features`.
         """
-        heads, vectors = self._deciding, vectors[: self._deciding.layers]
+        heads = self._deciding
         layers, kv_heads = heads.layers, heads.kv_heads
         rows = layers * heads.heads
         slots = self.held.shape[2] + self.second_tier.shape[2]
-        shape = (layers, kv_heads, new)
         turn_tokens = np.arange(self.count, self.count + new)
-        held, tier = (old[:layers, :kv_heads] for old in (self.held, self.second_tier))
-        ids = _joined(held, tier, np.broadcast_to(turn_tokens, shape))
-        born = _joined(self._born, np.broadcast_to(self.turns, shape))
+        old = (tokens[:layers, :kv_heads] for tokens in (self.held, self.second_tier))
+        ids = np.concatenate([*old, np.broadcast_to(turn_tokens, (layers, kv_heads, new))], axis=2)
         arrivals = np.broadcast_to(np.arange(slots, slots + new), (rows, new))
-
-        def of_rows(column: NDArray[Any]) -> NDArray[Any]:
-            return np.repeat(column, heads.group, axis=1).reshape(rows, -1)
 
         def of_kv_heads(column: NDArray[Any]) -> NDArray[Any]:
             return column.reshape(layers, kv_heads, heads.group, -1)[:, :, 0]
@@ -166,14 +151,22 @@ class HeadEviction:
             every = self.heads.layers // layers, self.heads.kv_heads // kv_heads, 1
             return np.tile(column, every) if max(every) > 1 else column
 
-        token_ids = of_rows(ids)
-        of_tokens = {name: column[token_ids] for name, column in features.items()}
+        after = copy.copy(self)
+        after._born = np.append(self._born, np.full(new, self._turns))
+        after._turns = self._turns + 1
+        token_ids = np.repeat(ids, heads.group, axis=1).reshape(rows, -1)
         tokens = HeadTokens(
-            vectors, arrivals, token_ids, of_rows(born), of_tokens, self._layers, self._first_layer
+            vectors[:layers],
+            arrivals,
+            positions=token_ids,
+            born=after._born[token_ids],
+            features={name: column[token_ids] for name, column in features.items()},
+            layers=self._layers,
+            first_layer=self._first_layer,
         )
         turn = Observation(0, arrivals, tokens)
-        capacity = self.policy.capacity(self.budget, self.count + new)
-        state = self._state.with_tier(self.policy.tier_places(self.budget, self.count + new))
+        capacity = self.policy.capacity(self.budget, after.count)
+        state = self._state.with_tier(self.policy.tier_places(self.budget, after.count))
         result = take_turn(self._together, state, turn, capacity)
 
         token, rule = of_all(of_kv_heads(result.token)), of_all(of_kv_heads(result.rule))
@@ -182,38 +175,25 @@ class HeadEviction:
         cache, tier = result.after.cache, result.after.tier
         kept = of_kv_heads(cache.token)
         used = (kept >= 0).any(axis=(0, 1))
-        sources = _joined(kept[:, :, used], of_kv_heads(tier))
-        there = sources >= 0
-        after = copy.copy(self)
-        stayed = np.where(there, np.take_along_axis(ids, sources, axis=2), EMPTY)
         size = int(used.sum())
-        after.held, after.second_tier = of_all(stayed[:, :, :size]), of_all(stayed[:, :, size:])
-        after._born = np.where(there, np.take_along_axis(born, sources, axis=2), EMPTY)
-        after.count, after.turns = self.count + new, self.turns + 1
+        sources = np.concatenate([kept[:, :, used], of_kv_heads(tier)], axis=2)
+        stayed = of_all(np.where(sources >= 0, np.take_along_axis(ids, sources, axis=2), EMPTY))
+        after.held, after.second_tier = stayed[:, :, :size], stayed[:, :, size:]
         # The next turn's observation comes from the model, so the state keeps none.
         after._state = dataclasses.replace(
             self._state,
-            cache=dataclasses.replace(cache, token=_renumbered(cache.token, np.cumsum(used) - 1)),
-            tier=_renumbered(tier, size + np.arange(tier.shape[1])),
+            cache=dataclasses.replace(
+                cache, token=np.where(cache.token >= 0, np.cumsum(used) - 1, EMPTY)
+            ),
+            tier=np.where(tier >= 0, size + np.arange(tier.shape[1]), EMPTY),
         )
         rules = rule[layer, head, slot]
-        return after, EvictionStep(
-            after.held, after.second_tier, of_all(sources), layer, head, evicted, rules
-        )
+        return after, EvictionStep(of_all(sources), layer, head, evicted, rules)
 
 
 def equal_budgets(policy: Policy, budget: int) -> bool:
     """Whether each head may hold the budget, which heads or layers do not share."""
     return policy.slots(budget, 2, 2) == budget
-
-
-def _joined(*columns: Ints) -> Ints:
-    return np.concatenate(columns, axis=2)
-
-
-def _renumbered(token: Ints, number: Ints) -> Ints:
-    """Replace the token in each slot (R, C) by the number of the slot (C,)."""
-    return np.where(token >= 0, number, EMPTY)
 
 
 def check_eviction(policy: Policy, budget: int, decides: str) -> None:

@@ -7,6 +7,7 @@ embeddings are the hidden states that enter the layer, as in `fdkvc.live.recorde
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -36,60 +37,53 @@ class Vectors(Protocol):
         """Return those of the turn's tokens (heads, n, ·)."""
 
 
+@dataclass(eq=False)
 class HeadTokens:
-    """The slots of a model's caches, followed by the tokens of a turn; computed on demand.
+    """The slots of a model's caches, followed by the tokens of a turn; computed on demand."""
 
-    `vectors` are those of each layer. `new` (L·H, n) are the turn's tokens, the same in every row;
-    positions, born and features (L·H, S + n, ...) are those of all, as of
-    `fdkvc.lm.tokens.Tokens.features`. They are the `layers` of a model from its `first_layer` on,
-    or one that all decide as.
-    """
+    vectors: Sequence[Vectors]
+    """Those of each layer."""
+    new: Ints
+    """Shape (L·H, n). The turn's tokens, the same in every row."""
+    positions: Ints
+    born: Ints
+    features: Mapping[str, NDArray[Any]]
+    """Shape (L·H, S + n, ...). Of all tokens, as of `fdkvc.lm.tokens.Tokens.features`."""
+    layers: int = 1
+    """Of a model, from `first_layer` on, or 1 if all decide as one."""
+    first_layer: int = 0
 
-    def __init__(
-        self,
-        vectors: Sequence[Vectors],
-        new: Ints,
-        positions: Ints,
-        born: Ints,
-        features: Mapping[str, NDArray[Any]],
-        layers: int = 1,
-        first_layer: int = 0,
-    ) -> None:
-        self._layers, self._new, self._features = vectors, new, features
-        self.positions, self.born = positions, born
-        self.surprisal: Floats | None = features.get("surprisal")
-        self.words: Ints | None = features.get("words")
-        self.spoken_by: Ints | None = features.get("speakers")
-        self.traits: Floats | None = features.get("traits")
-        self.layers, self.first_layer = layers, first_layer
-        self._group = len(new) // len(vectors)
-        self.heads = self._group if layers > 1 else len(new)
+    def __post_init__(self) -> None:
+        self.surprisal: Floats | None = self.features.get("surprisal")
+        self.words: Ints | None = self.features.get("words")
+        self.spoken_by: Ints | None = self.features.get("speakers")
+        self.traits: Floats | None = self.features.get("traits")
+        self._group = len(self.new) // len(self.vectors)
+        self.heads = self._group if self.layers > 1 else len(self.new)
 
     def parts(self) -> Iterator[tuple[slice, HeadTokens]]:
         """Yield the rows of each layer if they decide as one, or else of as many as memory allows.
 
         That is, at most `PART_NUMBERS` products of the turn's queries, or of one layer.
         """
-        tokens = max(self._new.shape[1], LEAST_NEW) * self.positions.shape[1]
+        tokens = max(self.new.shape[1], LEAST_NEW) * self.positions.shape[1]
         some = max(1, PART_NUMBERS // (self._group * tokens)) if self.layers > 1 else 1
-        if some >= len(self._layers):  # this keeps what it has computed
+        if some >= len(self.vectors):  # this keeps what it has computed
             yield slice(None), self
             return
-        for first in range(0, len(self._layers), some):
+        for first in range(0, len(self.vectors), some):
             rows = slice(first * self._group, (first + some) * self._group)
-            features = {name: column[rows] for name, column in self._features.items()}
-            yield (
-                rows,
-                HeadTokens(
-                    self._layers[first : first + some],
-                    *(self._new[rows], self.positions[rows], self.born[rows], features),
-                    *(self.layers, self.first_layer + first),
-                ),
+            part = HeadTokens(
+                self.vectors[first : first + some],
+                *(self.new[rows], self.positions[rows], self.born[rows]),
+                {name: column[rows] for name, column in self.features.items()},
+                *(self.layers, self.first_layer + first),
             )
+            yield rows, part
 
     def new_tokens(self, turn: int) -> Ints:
         """Return the tokens of the turn (R, n)."""
-        return self._new
+        return self.new
 
     def products(self, name: Product, turn: int) -> tuple[Floats, int]:
         """Return those of the turn, the only one."""
@@ -97,7 +91,7 @@ class HeadTokens:
 
     def _by_layer(self, of_layer: Callable[[Vectors], Floats]) -> Floats:
         """Return what is computed of one layer after the other, for all rows."""
-        return np.concatenate([of_layer(vectors) for vectors in self._layers])
+        return np.concatenate([of_layer(vectors) for vectors in self.vectors])
 
     @cached_property
     def logits(self) -> Floats:
@@ -139,7 +133,7 @@ class HeadTokens:
             held, new = layer.held("hidden"), layer.new("hidden")
             return np.concatenate([held, np.broadcast_to(new, (len(held), *new.shape[1:]))], axis=1)
 
-        hidden = list(map(of_layer, self._layers))
+        hidden = list(map(of_layer, self.vectors))
         if len({len(states) for states in hidden}) == 1:  # equally many rows share them
             return np.concatenate(hidden)
         return np.concatenate([self._per_row(states) for states in hidden])

@@ -39,9 +39,6 @@ SPARE = 32
 _WRITING = Lock()
 
 
-NO_TOKENS: Ints = np.empty(0, np.intp)
-
-
 class Reader(Protocol):
     """A model that reads texts: a `Decoder`, or a model of *transformers*."""
 
@@ -54,17 +51,22 @@ class Reader(Protocol):
 
 
 class ModelCache(Protocol):
-    """The cache of one text: a `TextCache`, or one of *transformers*."""
+    """The cache of one text, of any engine."""
 
+    decoder: Reader
+    """The model that reads the text."""
     ids: list[int]
-
-    @property
-    def decoder(self) -> Reader:
-        """The model that reads the text."""
+    """The tokens read so far."""
 
     @property
     def count(self) -> int:
         """Number of tokens read so far."""
+        return len(self.ids)
+
+    @property
+    def whole(self) -> bool:
+        """Whether it computes what a full cache does, so that it can `follow` one."""
+        return False
 
     def end_turn(self) -> None:
         """End the turn: the policy, if any, evicts."""
@@ -73,15 +75,14 @@ class ModelCache(Protocol):
         """Return an independent copy, as of now or of an earlier point of this turn."""
 
 
-class TextCache:
+class TextCache(ModelCache):
     """A cache that evicts nothing; it stores hidden states and queries of some `layers`, or all."""
 
     whole = True
-    """Whether it computes what a full cache does, so that it can `follow` one."""
 
     def __init__(self, decoder: Decoder, layers: Sequence[int] | None = None) -> None:
         shape = decoder.shape
-        self.decoder = decoder
+        self.decoder: Decoder = decoder
         self.layers = range(shape.layers) if layers is None else layers
         self.ids: list[int] = []
         self.turn_start = 0  # the first token of this turn, whose tokens are all attended to
@@ -101,11 +102,6 @@ class TextCache:
         self._first_query = 0  # the first token whose queries are stored
         self._end = 0  # of the tokens whose vectors are stored
         self._sharing = WeakSet([self])  # caches with the same vectors, which one of them extends
-
-    @property
-    def count(self) -> int:
-        """Number of tokens read so far."""
-        return len(self.ids)
 
     @property
     def token_bytes(self) -> Mapping[str, int]:
@@ -302,10 +298,10 @@ class TextCache:
         if read_again and first < end:
             other._recompute(first, end, np.where(attended < first, attended, EMPTY))
             other.turn_start = self.turn_start
-        other._set_attended(_with_tokens(attended, np.arange(first, end)))
+        other._set_attended(_with_tokens(attended, range(first, end)))
         return other
 
-    def before_turn(self, turn: int, also: Ints = NO_TOKENS) -> TextCache:
+    def before_turn(self, turn: int, also: Sequence[int] = ()) -> TextCache:
         """Return what a turn began with, attending `also` to these earlier tokens.
 
         It evicts no more, and stores keys and values only. Raises a ValueError if there was no such
@@ -321,7 +317,7 @@ class TextCache:
         other._evicted_in = np.where(gone < turn, gone, EMPTY)
         other._evicted_by = np.where(gone < turn, self._evicted_by[:, :, :count], Rule.none)
         if turn and (attended := self.attended_by_turn[turn - 1]) is not None:
-            other.attended = _with_tokens(attended, also) if len(also) else attended
+            other.attended = _with_tokens(attended, also)
         return other
 
     def _recompute(self, first: int, end: int, attended: Ints) -> None:
@@ -384,12 +380,13 @@ class EvictingCache(TextCache):
         evicted = step.layer, step.head, step.token
         self._evicted_in[evicted] = len(self.ends)
         self._evicted_by[evicted] = step.rule
-        if step.second_tier.shape[2]:  # what came back from there is no longer evicted
-            layer, head, slot = np.nonzero(step.held >= 0)
-            back = layer, head, step.held[layer, head, slot]
+        held = self._eviction.held
+        if self._eviction.second_tier.size:  # what came back from there is no longer evicted
+            layer, head, slot = np.nonzero(held >= 0)
+            back = layer, head, held[layer, head, slot]
             self._evicted_in[back] = -1
             self._evicted_by[back] = Rule.none
-        self._set_attended(step.held)
+        self._set_attended(held)
 
 
 class OneHead(EvictingCache):
@@ -459,9 +456,15 @@ class RetrievalCache(TextCache):
         if start <= self.budget:
             return super()._mask(layer, queries, end)
         keys = self._vectors["keys"][layer, :, :start]
-        nearness = self._page_bounds(queries.transpose(1, 0, 2, 3), keys).max(axis=2)
         size = min(self.policy.size, self.budget)
-        pages = self.budget // size
+        low, high = (
+            extreme.reduceat(keys, np.arange(0, start, size), axis=1).swapaxes(1, 2)[:, None]
+            for extreme in (np.minimum, np.maximum)
+        )
+        queries = queries.transpose(1, 0, 2, 3)
+        # What no key of a page (K, m, pages) exceeds with any query of a token.
+        bounds = np.maximum(queries, 0) @ high + np.minimum(queries, 0) @ low
+        nearness, pages = bounds.max(axis=2), self.budget // size
         last = np.partition(nearness, -pages, axis=2)[:, :, -pages, None]
         # Among pages as near as the last, the older are read.
         above, tied = nearness > last, nearness == last
@@ -471,16 +474,6 @@ class RetrievalCache(TextCache):
         mask[:, 0, :, :start] = ~np.repeat(read, size, axis=2)[:, :, :start]
         mask[..., -m:] |= later_tokens(m)
         return mask
-
-    def _page_bounds(self, queries: Floats, keys: Floats) -> Floats:
-        """Return an upper bound of each page's products with each query (K, m, G, pages)."""
-        size = min(self.policy.size, self.budget)
-        first = np.arange(0, keys.shape[1], size)
-        low, high = (
-            extreme.reduceat(keys, first, axis=1).swapaxes(1, 2)[:, None]
-            for extreme in (np.minimum, np.maximum)
-        )
-        return np.asarray(np.maximum(queries, 0) @ high + np.minimum(queries, 0) @ low)
 
 
 def read(caches: Sequence[ModelCache], ids: ArrayLike, last: int | None = None) -> Floats:
@@ -507,9 +500,9 @@ def check_length(decoder: Reader, tokens: int) -> None:
         raise ValueError(f"the text has {tokens:,} tokens, but the model holds at most {most:,}")
 
 
-def _with_tokens(attended: Ints, tokens: Ints) -> Ints:
+def _with_tokens(attended: Ints, tokens: Sequence[int]) -> Ints:
     """Return what each head attends to (L, K, S), and tokens that it does not."""
-    also = np.broadcast_to(tokens, (*attended.shape[:2], len(tokens)))
+    also = np.broadcast_to(np.array(tokens, np.intp), (*attended.shape[:2], len(tokens)))
     there = (attended[..., None] == also[..., None, :]).any(axis=2)
     return np.concatenate([attended, np.where(there, EMPTY, also)], axis=2)
 

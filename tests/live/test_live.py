@@ -146,7 +146,7 @@ def read_in_turns(model: Any, cache: Any, ids: Any, lengths: Sequence[int]) -> A
 
 
 def what_was_seen(cache: Any, lengths: Sequence[int]) -> dict[int, Any]:
-    """Return whether each token saw each other in every KV head (K, N, N), by the decisions."""
+    """Return whether each token saw each other in every KV head (K, N, N), by `held_by_turn`."""
     n, turns = sum(lengths), [length for length in lengths if length]
     heads = cache.held.shape[1]
     found = {layer: np.zeros((heads, n, n + 1), bool) for layer in cache.decided}
@@ -156,7 +156,7 @@ def what_was_seen(cache: Any, lengths: Sequence[int]) -> dict[int, Any]:
         for at, layer in enumerate(cache.decided):
             sees = found[layer]
             if turn:
-                held = np.repeat(cache.decisions[turn - 1].held[at][:, None], end - began, axis=1)
+                held = np.repeat(cache.held_by_turn[turn - 1][at][:, None], end - began, axis=1)
                 np.put_along_axis(sees[:, began:end], held, True, axis=2)  # −1 is beyond
             sees[:, began:end, began:end] |= np.tri(end - began, dtype=bool)
     return {layer: sees[..., :-1] for layer, sees in found.items()}
@@ -216,7 +216,7 @@ def test_an_eviction_is_the_full_cache_with_the_evicted_masked(shape: str, atten
         assert np.abs(ours - plain).max() > 0.01 * np.abs(plain).max(), "it has evicted something"
         for layer in cache.decided:
             assert cache.layers[layer].keys.shape[2] <= 5
-        empty = any((decision.held < 0).any() for decision in cache.decisions)
+        empty = any((held < 0).any() for held in cache.held_by_turn)
         assert empty == (policy == RAGGED)
 
     whole = PolicyCache(policy_named("h2o"), sum(LENGTHS), model)
@@ -240,8 +240,7 @@ def test_so_it_is_for_any_policy_budget_and_whoever_decides(
     ours = read_in_turns(llama, cache, ids, lengths)
 
     assert_same_logits(ours, masked(llama, ids, what_was_seen(cache, lengths)))
-    for decision in cache.decisions:
-        left = decision.held
+    for left in cache.held_by_turn:
         if policy.bounded:
             assert left.shape[2] <= budget
         if decides != "head":
@@ -257,8 +256,8 @@ def test_so_it_is_for_policies_around_policies(llama: Any, wrapper: str) -> None
         cache = PolicyCache(policy, 5, llama, decides=decides, record=True, tokenizer=Numbers())
         ours = read_in_turns(llama, cache, ids, LENGTHS)
         assert_same_logits(ours, masked(llama, ids, what_was_seen(cache, LENGTHS)))
-        for decision in cache.decisions:
-            assert (decision.held >= 0).sum() <= 5 * 3 * 2, "heads and layers share their budgets"
+        for held in cache.held_by_turn:
+            assert (held >= 0).sum() <= 5 * 3 * 2, "heads and layers share their budgets"
 
 
 # ------------------------------------------------------------------------------- generate
@@ -323,7 +322,7 @@ def test_what_was_written_ends_its_turn_before_the_next_prompt_is_read(llama: An
         logits = llama(ids[:, first:end], **{CACHE: by_hand}).logits[0, -1]
         by_hand.end_turn()
     assert logits.argmax() == ids[0, cache.ends[-1]]
-    np.testing.assert_array_equal(by_hand.held, cache.decisions[-1].held)
+    np.testing.assert_array_equal(by_hand.held, cache.held_by_turn[-1])
 
 
 def test_a_streamer_ends_the_turn_when_generate_has_ended(llama: Any) -> None:
@@ -391,7 +390,7 @@ def test_a_fork_goes_on_by_itself(llama: Any) -> None:
 
     alone = PolicyCache(policy_named("fd-kvc"), 6, llama)
     np.testing.assert_array_equal(read_in_turns(llama, alone, ids, [10, 10, 10])[20:], after)
-    assert (other.seen, cache.seen, len(cache.decisions)) == (29, 30, 3)
+    assert (other.seen, cache.seen, len(cache.held_by_turn)) == (29, 30, 3)
     assert other.recorded("keys").shape == (3, 2, 29, 6)
 
 
@@ -510,13 +509,13 @@ def test_the_bundled_model_decides_in_the_library_as_in_numpy() -> None:
             for memory in caches:
                 read([memory], passage.ids, last=0)
                 memory.end_turn()
-        for decision, left in zip(
-            caches[0].cache.decisions, caches[1].attended_by_turn, strict=True
+        for held, left in zip(
+            caches[0].cache.held_by_turn, caches[1].attended_by_turn, strict=True
         ):
             assert left is not None
-            assert decision.held.shape == left.shape
+            assert held.shape == left.shape
             decided += left[..., 0].size
-            same += int((np.sort(decision.held) == np.sort(left)).all(axis=-1).sum())
+            same += int((np.sort(held) == np.sort(left)).all(axis=-1).sum())
     # Where scores are within rounding of each other, one processor may keep another entry.
     assert same > 0.99 * decided > 500
 
@@ -559,9 +558,9 @@ def test_a_replay_of_the_trace_evicts_what_the_cache_did(policy: str) -> None:
     ]
     for layer, recording in enumerate(again):
         trace = simulate(Together(known, group), recording.dialogs, 24)
-        for turn, decision in enumerate(memory.cache.decisions):
+        for turn, held in enumerate(memory.cache.held_by_turn):
             kept = trace.kept[::group, turn]
-            np.testing.assert_array_equal(np.sort(kept), np.sort(decision.held[layer]))
+            np.testing.assert_array_equal(np.sort(kept), np.sort(held[layer]))
         said = [turn.text for turn in recording.transcript.turns]
         assert said == [passage.passage.text for passage in encoded]
         calls = [each for each in recording.transcript.demands if each.kind == "call"]

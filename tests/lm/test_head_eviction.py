@@ -44,8 +44,8 @@ def evicted(state: HeadEviction, vectors: list[dict[str, Any]], lengths: list[in
         slots = np.concatenate([state.held, state.second_tier], axis=2)
         turn = slice(first, first + n)
         layers = [OfALayer(*each, turn) for each in zip(vectors, slots, strict=True)]
-        state, step = state.after(n, layers, {})
-        found.append([{*head.tolist()} - {-1} for layer in step.held for head in layer])
+        state, _ = state.after(n, layers, {})
+        found.append([{*head.tolist()} - {-1} for layer in state.held for head in layer])
         first += n
     return found
 
@@ -107,7 +107,7 @@ def test_one_head_decides_for_all_what_all_would(
         for n in filter(None, lengths):
             features = {"surprisal": surprisal[: state.count + n]}
             state, step = state.after(n, vectors, features)
-            found.append(asdict(step))
+            found.append({**asdict(step), "held": state.held, "tier": state.second_tier})
         return found
 
     alone = steps()
