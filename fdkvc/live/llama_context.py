@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import llama_cpp
@@ -27,29 +28,26 @@ def llama_tokens(llama: Any) -> Tokens:
     bos = llama_cpp.llama_vocab_bos(vocabulary)
     first = (bos,) if llama_cpp.llama_vocab_get_add_bos(vocabulary) else ()
     template = str(llama.metadata.get("tokenizer.chat_template", ""))
-
-    def ids(text: str) -> tuple[int, ...]:
-        return tuple(llama.tokenize(text.encode(), add_bos=False, special=True))
-
-    return marked_tokens(_Tokenizer(llama), first, template, ids)
+    return marked_tokens(_Tokenizer(llama), first, template)
 
 
 class _Tokenizer:
-    """The methods of a tokenizer that `Tokens` uses; typed text cannot contain a mark."""
+    """What `Tokens` uses of a tokenizer of the package *tokenizers*."""
+
+    encode_special_tokens = True
 
     def __init__(self, llama: Any) -> None:
-        self._llama, self.ids, self.offsets = llama, list[int](), list[tuple[int, int]]()
+        self._llama = llama
 
-    def encode(self, text: str, *, add_special_tokens: bool) -> _Tokenizer:
-        encoded, content = _Tokenizer(self._llama), text.encode()
-        encoded.ids = self._llama.tokenize(content, add_bos=False, special=add_special_tokens)
-        sizes = [len(self._llama.detokenize([token], special=True)) for token in encoded.ids]
+    def encode(self, text: str, *, add_special_tokens: bool) -> SimpleNamespace:
+        content, marks = text.encode(), not self.encode_special_tokens
+        ids = self._llama.tokenize(content, add_bos=add_special_tokens, special=marks)
+        sizes = [len(self._llama.detokenize([token], special=True)) for token in ids]
         ends = np.maximum(np.cumsum([0, *sizes]) + len(content) - sum(sizes), 0)
         starts = np.cumsum([0, *(len(character.encode()) for character in text)])
         first = np.searchsorted(starts, ends[:-1], side="right") - 1
         last = np.searchsorted(starts, ends[1:])
-        encoded.offsets = [*zip(first.tolist(), last.tolist(), strict=True)]
-        return encoded
+        return SimpleNamespace(ids=ids, offsets=[*zip(first.tolist(), last.tolist(), strict=True)])
 
     def decode(self, ids: list[int], *, skip_special_tokens: bool = True) -> str:
         return str(self._llama.detokenize(ids).decode(errors="replace"))

@@ -52,31 +52,20 @@ def read_dialog(
         tokens = ids[first : first + AT_ONCE]
         read([cache], tokens, last=0)
         on_read(len(tokens))
-    recordings = head_recordings(cache, transcript, passages, model.tokens.surprisal(ids), layers)
-    heads = [(layer, head) for layer in layers for head in range(model.decoder.shape.kv_heads)]
-    return [
-        replace(
-            recording,
-            source=f"the {model.name} model, layer {layer}, KV head {head}{transcript.source_note}",
-        )
-        for recording, (layer, head) in zip(recordings, heads, strict=True)
-    ]
+    return head_recordings(model, cache, transcript, passages)
 
 
 def head_recordings(
+    model: LanguageModel,
     cache: TextCache,
     transcript: Transcript,
     passages: Sequence[EncodedPassage],
-    surprisal: Sequence[float] | None = None,
-    layers: Sequence[int] | None = None,
 ) -> list[Recording]:
     """Return a recording for each KV head, layer by layer; its heads are the query heads of it.
 
     The passages are all that the cache has read, after the tokenizer's prefix. The tokens of a call
     belong to the turn that makes it, and to no words of that turn, as do those of tools that a chat
     template lists in its own way. Names are the dialog's with layer and KV head: ``visit, 0.1``.
-    `surprisal` is that of each token, in nats, if needed; `layers` are those whose hidden states
-    and queries the cache stores, if not all.
     """
     turns: list[list[Token]] = [[] for _ in transcript.turns]
     prefix = cache.count - sum(len(encoded.ids) for encoded in passages)
@@ -86,10 +75,10 @@ def head_recordings(
         worded = not passage.call and passage.text == transcript.turns[passage.turn].text
         spans = encoded.spans if worded else [(0, 0)] * len(encoded.spans)
         turns[passage.turn] += [Token(passage.text[low:high], low, high) for low, high in spans]
-    shape, tokens = cache.decoder.shape, tuple(map(tuple, turns))
-    layers = range(shape.layers) if layers is None else layers
+    shape, layers, tokens = cache.decoder.shape, cache.layers, tuple(map(tuple, turns))
     hidden, queries = cache.vectors("hidden"), cache.vectors("queries")
     keys, values = (cache.vectors(name)[[*layers]] for name in ("keys", "values"))
+    surprisal, note = model.tokens.surprisal(cache.ids), transcript.source_note
     recordings = []
     for at, head in np.ndindex(len(layers), shape.kv_heads):
         heads = range(head * shape.group, (head + 1) * shape.group)
@@ -103,8 +92,8 @@ def head_recordings(
                 np.broadcast_to(keys[at, head], shared),
                 np.broadcast_to(values[at, head], shared),
                 heads=tuple(heads),
-                source="",
-                surprisal=None if surprisal is None else np.array(surprisal, np.float32),
+                source=f"the {model.name} model, layer {layers[at]}, KV head {head}{note}",
+                surprisal=np.array(surprisal, np.float32),
             )
         )
     return recordings

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from fdkvc.corpora.model_text import CALL_TAGS, Passage, Writer, model_text
 from fdkvc.corpora.token_traits import token_traits, word_surprisal
 from fdkvc.corpora.transcripts import Transcript, word_ids, word_spans
 from fdkvc.limits import MAX_MODEL_JSON_BYTES
-from fdkvc.lm.chat_template import ChatTemplate, chat_template, tools_prompt
+from fdkvc.lm.chat_template import chat_template, tools_prompt
 
 MARKS: Mapping[Writer, str] = {"user": "<user>", "system": "<system>", "call": "<call>"}
 END = "<end>"
@@ -66,10 +66,14 @@ class Tokens:
     """Marks of a system prompt (``system``) and a tool's result, if not those of the writer."""
     result_end: tuple[int, ...] = ()
     """Between the text of a tool's result and the end."""
-    calls_as_json: bool = False
     template: str = ""
     """The chat template, if any."""
     _surprisal: dict[int, float] = field(default_factory=dict, repr=False)
+
+    @property
+    def calls_as_json(self) -> bool:
+        """Whether calls are JSON, or lines."""
+        return bool(self.template)
 
     def encode(self, text: str) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
         """Return the ids of a text, none of them a mark, and the characters of each."""
@@ -96,7 +100,7 @@ class Tokens:
         if passage.kind == "result":
             close = self.result_end + close
         spans = (*none * len(mark), *spans, *none * len(close))
-        return EncodedPassage(passage, (*mark, *ids, *close), spans, len(mark), len(self.tail))
+        return EncodedPassage(passage, (*mark, *ids, *close), spans, len(mark))
 
     @property
     def closing(self) -> tuple[int, ...]:
@@ -191,8 +195,6 @@ class EncodedPassage:
     it has none."""
     start: int
     """Tokens of its mark, and of the prompt before it."""
-    tail: int
-    """Tokens after its end, which no model writes."""
 
     def tokens_of(self, start: int, end: int) -> tuple[int, ...]:
         """Return the indices of the tokens that cover any of these characters."""
@@ -220,45 +222,34 @@ def load_tokens(stored: Path | GgufFile, vocabulary: int) -> Tokens:
     highest = max(vocabulary_ids.values(), default=0)
     if highest >= vocabulary:
         raise ValueError(f"{TOKENIZER} has the token {highest}, but there are {vocabulary:,}")
-
-    def ids(text: str) -> Any:
-        return tuple(tokenizer.encode(text, add_special_tokens=False).ids)
-
     with stderr_silenced(), as_value_error(f"{TOKENIZER} cannot be used"):
         tokenizer.encode_special_tokens = True  # so that typed text cannot contain a mark
         tokenizer.no_padding()
         tokenizer.no_truncation()
-        ids("a")
+        _encoded(tokenizer, "a")
         for token in range(min(vocabulary, 1000)):
             tokenizer.decode([token])
         first = tuple(tokenizer.encode("").ids)
         if vocabulary_ids.keys() >= {*MARKS.values(), END}:
             marks = {writer: (vocabulary_ids[mark],) for writer, mark in MARKS.items()}
             return Tokens(tokenizer, first, marks, vocabulary_ids[END])
-        tokenizer.encode_special_tokens = False
-        tokens = marked_tokens(tokenizer, first, _template(stored), ids)
-        tokenizer.encode_special_tokens = True
-    return tokens
+        return marked_tokens(tokenizer, first, _template(stored))
 
 
-def marked_tokens(
-    tokenizer: Any, first: tuple[int, ...], template: str, ids: Callable[[str], tuple[int, ...]]
-) -> Tokens:
+def marked_tokens(tokenizer: Any, first: tuple[int, ...], template: str) -> Tokens:
     """Return the tokens of a chat model with a template, or of another without.
 
-    `ids` encodes a text with marks. Raises a ValueError if a tokenizer cannot encode lines.
+    Raises a ValueError if a tokenizer cannot encode lines.
     """
-    marks: dict[Writer, tuple[int, ...]]
-    more: dict[str, Any] = {}
-    if parts := chat_template(template):
-        marks, end, more = _of_template(parts, ids)
-        more["template"] = template
-    else:
-        marks = {writer: ids(f"{writer.capitalize()}:") for writer in MARKS}
-        end = ids("\n")[-1:]
-    if not (end and all(marks.values())):
+    tokenizer.encode_special_tokens = False
+    tokens = _template_tokens(tokenizer, first, template)
+    if tokens is None:
+        marks = {writer: _encoded(tokenizer, f"{writer.capitalize()}:") for writer in MARKS}
+        tokens = Tokens(tokenizer, first, marks, (-1, *_encoded(tokenizer, "\n"))[-1])
+    tokenizer.encode_special_tokens = True  # so that typed text cannot contain a mark
+    if tokens.end < 0 or not all(tokens.marks.values()):
         raise ValueError("its tokenizer cannot encode a line that begins with a name")
-    return Tokens(tokenizer, first, marks, end[0], **more)
+    return tokens
 
 
 def library_tokens(tokenizer: Any, *, speakers: bool) -> Tokens:
@@ -267,29 +258,39 @@ def library_tokens(tokenizer: Any, *, speakers: bool) -> Tokens:
     With `speakers`, also the marks of its chat template, by which they are known.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
-    written = getattr(tokenizer, "chat_template", None)
-    parts = chat_template(written) if backend and speakers and isinstance(written, str) else None
-    if not (backend and parts):
-        return Tokens(backend or tokenizer, (), {}, 0)
-    marks, end, more = _of_template(
-        parts, lambda text: tuple(backend.encode(text, add_special_tokens=False).ids)
-    )
-    return Tokens(backend, (), marks, end[0] if end else -1, **more)
+    template = getattr(tokenizer, "chat_template", None)
+    if backend and speakers and isinstance(template, str):
+        tokens = _template_tokens(backend, (), template)
+        if tokens is not None:
+            return tokens
+    return Tokens(backend or tokenizer, (), {}, 0)
 
 
-def _of_template(
-    template: ChatTemplate, ids: Callable[[str], tuple[int, ...]]
-) -> tuple[dict[Writer, tuple[int, ...]], tuple[int, ...], dict[str, Any]]:
-    """Return the marks, the end and what else `Tokens` has of a template."""
+def _template_tokens(tokenizer: Any, first: tuple[int, ...], template: str) -> Tokens | None:
+    """Return the tokens of a chat model, None if its template cannot be read; −1 for no end."""
+    texts = chat_template(template)
+    if texts is None:
+        return None
     user, assistant, system, tool = (
-        ids(template.starts[role]) for role in ("user", "assistant", "system", "tool")
+        _encoded(tokenizer, texts.starts[role]) for role in ("user", "assistant", "system", "tool")
     )
-    closing = ids(template.end)
-    marks: dict[Writer, tuple[int, ...]] = {"user": user, "system": assistant}
-    marks["call"] = assistant + ids(CALL_TAGS[0])
-    more = {"tail": closing[1:], "prompt": ids(template.prompt), "calls_as_json": True}
-    more |= {"result_end": ids(template.result_end)}
-    return marks, closing[:1], more | {"kinds": {"system": system, "result": tool}}
+    closing = _encoded(tokenizer, texts.end)
+    call = assistant + _encoded(tokenizer, CALL_TAGS[0])
+    return Tokens(
+        tokenizer,
+        first,
+        {"user": user, "system": assistant, "call": call},
+        closing[0] if closing else -1,
+        tail=closing[1:],
+        prompt=_encoded(tokenizer, texts.prompt),
+        kinds={"system": system, "result": tool},
+        result_end=_encoded(tokenizer, texts.result_end),
+        template=template,
+    )
+
+
+def _encoded(tokenizer: Any, text: str) -> tuple[int, ...]:
+    return tuple(tokenizer.encode(text, add_special_tokens=False).ids)
 
 
 def _template(stored: Path | GgufFile) -> str:

@@ -210,7 +210,7 @@ def test_tokens_of_listed_tools_belong_to_no_words(with_template: Any) -> None:
     model = with_template(WITH_TOOLS)
     passages = model.tokens.encode_dialog(begun)
     read([cache := model.full()], np.concatenate([part.ids for part in passages]))
-    (recording, *_) = head_recordings(cache, begun, passages)
+    (recording, *_) = head_recordings(model, cache, begun, passages)
     assert len(recording.tokens[0]) == len(passages[0].ids)
     assert {token.text for token in recording.tokens[0]} == {""}
     assert "".join(token.text for token in recording.tokens[1]) == dialog.turns[0].text

@@ -30,7 +30,7 @@ def test_a_few_layers_are_recorded_as_all_are_without_their_memory(model: Langua
     passages, cache = encode_dialog(model, DIALOG), TextCache(model.decoder)
     for passage in passages:
         read([cache], passage.ids)
-    every = head_recordings(cache, DIALOG, passages)
+    every = head_recordings(model, cache, DIALOG, passages)
     expected = [every[layer * 2 + head] for layer in LAYERS for head in range(2)]
 
     assert sum(seen) == cache.count
