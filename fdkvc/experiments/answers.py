@@ -37,13 +37,13 @@ from fdkvc.experiments.workers import DaemonThreads, ThisThread
 from fdkvc.explain.answer_causes import grade_call
 from fdkvc.limits import MAX_CHUNK_NUMBERS
 from fdkvc.lm.chat import generate_passages
-from fdkvc.lm.head_eviction import DECIDES, EVERY, check_no_future
+from fdkvc.lm.head_eviction import DECIDES, check_no_future
 from fdkvc.lm.head_recordings import count_tokens, encode_dialog
 from fdkvc.lm.language_model import AnyModel
 from fdkvc.lm.losses import losses
 from fdkvc.lm.text_cache import ModelCache, TextCache, read
 from fdkvc.lm.tokens import EncodedPassage, Tokens
-from fdkvc.parameters import BUDGET, check_parameter, option
+from fdkvc.parameters import BUDGET, check_count, option
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.run.evidence import AGES
 from fdkvc.run.metrics import metrics_of
@@ -109,7 +109,7 @@ class Answers:
             check_no_future(policy)
         DECIDES.check(self.decides, "decides")
         if self.every is not None:
-            check_parameter("every", EVERY, self.every, int)
+            check_count("every", self.every)
         if not (self.budgets and (self.policies or self.controls)):
             raise ValueError("answers need at least one policy and one budget")
         check_different("policy", self.names)
@@ -303,7 +303,7 @@ class _Reader:
                     self.ages.append(ages[came])
         if call:
             # The model writes neither the mark nor what follows the end.
-            stop = len(passage.ids) - passage.tail
+            stop = len(passage.ids) - len(self.model.tokens.tail)
             rest = passage.ids[passage.start : stop]
             at = stop - len(passage.ids) + sum(part.shape[1] for part in best)
             likeliest = np.concatenate(best, axis=1)[:, at - len(rest) : at]
@@ -334,7 +334,7 @@ class _Reader:
         """
         full, *others = self.caches
         same = [cache for cache in others if cache.count == full.count]
-        whole: list[Any] = [cache for cache in same if getattr(cache, "whole", False)]
+        whole: list[Any] = [cache for cache in same if cache.whole]
         alone = [cache not in whole for cache in self.caches]
         logits = read([*compress(self.caches, alone)], ids)
         for cache in whole:

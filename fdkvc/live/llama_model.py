@@ -5,6 +5,7 @@ It has the interface of the bundled model's class, so `fdkvc.experiments.answers
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ from fdkvc.live.llama import SURPRISAL, LlamaText
 from fdkvc.live.llama_context import check_model, llama_tokens
 from fdkvc.lm.decoder import ModelSizes
 from fdkvc.lm.head_eviction import DECIDES, POSITIONS
-from fdkvc.lm.language_model import model_digest, model_name
+from fdkvc.lm.language_model import AnyModel, model_digest, model_name
+from fdkvc.lm.text_cache import ModelCache
 from fdkvc.lm.tokens import Tokens
 from fdkvc.policies import Policy, policy_named
 from fdkvc.run.sinks import FirstTokensWarning
@@ -30,24 +32,23 @@ CONTEXT = 8192
 
 
 @dataclass(frozen=True, eq=False)
-class LlamaModel:
-    """A model in llama.cpp; options are those of `fdkvc.live.llama.LlamaText`.
+class LlamaModel(AnyModel):
+    """A model in llama.cpp, which is its own `fdkvc.lm.text_cache.Reader`.
 
-    Implements `fdkvc.lm.language_model.AnyModel` and `fdkvc.lm.text_cache.Reader`.
+    Options are those of `fdkvc.live.llama.LlamaText`.
     """
 
     name: str
     llama: Any
     tokens: Tokens
     digest: str
-    """SHA-256 of its file."""
     shape: ModelSizes
     positions: str = POSITIONS.default
     surprisal: str = SURPRISAL.default
 
     @property
-    def decoder(self) -> LlamaModel:
-        """The model itself, which reads texts."""
+    def decoder(self) -> LlamaModel:  # type: ignore[override]
+        """The model itself."""
         return self
 
     @property
@@ -84,18 +85,13 @@ class LlamaModel:
         return LlamaCache(self, text)
 
 
-class LlamaCache:
-    """The cache of a text in llama.cpp; implements `fdkvc.lm.text_cache.ModelCache`."""
+class LlamaCache(ModelCache):
+    """The cache of a text in llama.cpp."""
 
     def __init__(self, decoder: LlamaModel, text: LlamaText) -> None:
-        self.decoder, self.text = decoder, text
+        self.decoder: LlamaModel = decoder
+        self.text = text
         self.ids: list[int] = []
-        """The tokens read so far."""
-
-    @property
-    def count(self) -> int:
-        """Tokens read so far."""
-        return len(self.ids)
 
     @property
     def whole(self) -> bool:
@@ -113,8 +109,8 @@ class LlamaCache:
 
     def fork(self, count: int | None = None) -> Self:
         """Return an independent copy, as of now or of an earlier point of this turn."""
-        other = type(self).__new__(type(self))
-        vars(other).update(vars(self), text=self.text.fork(), ids=self.ids[:count])
+        other = copy.copy(self)
+        other.text, other.ids = self.text.fork(), self.ids[:count]
         other.text.go_back(self.count if count is None else count)
         return other
 

@@ -31,7 +31,8 @@ from fdkvc.live.rotary import head_width
 from fdkvc.live.side_by_side import SideBySide, can_join
 from fdkvc.lm.decoder import ModelSizes
 from fdkvc.lm.head_eviction import DECIDES, POSITIONS
-from fdkvc.lm.language_model import model_digest, model_name
+from fdkvc.lm.language_model import AnyModel, model_digest, model_name
+from fdkvc.lm.text_cache import ModelCache
 from fdkvc.lm.tokens import Tokens, load_tokens
 from fdkvc.policies import Policy, policy_named
 
@@ -40,24 +41,20 @@ TOKENS_AT_ONCE = 2**14
 
 
 @dataclass(frozen=True, eq=False)
-class LiveModel:
-    """A *transformers* model.
-
-    Implements `fdkvc.lm.language_model.AnyModel` and `fdkvc.lm.text_cache.Reader`.
-    `positions` is as for `fdkvc.live.PolicyCache`.
-    """
+class LiveModel(AnyModel):
+    """A *transformers* model, which is its own `fdkvc.lm.text_cache.Reader`."""
 
     name: str
     """That of its folder."""
     model: Any
     tokens: Tokens
     digest: str
-    """SHA-256 of its files."""
     positions: str = POSITIONS.default
+    """As for `fdkvc.live.PolicyCache`."""
 
     @property
-    def decoder(self) -> LiveModel:
-        """The model itself, which reads texts."""
+    def decoder(self) -> LiveModel:  # type: ignore[override]
+        """The model itself."""
         return self
 
     @cached_property
@@ -125,22 +122,17 @@ def _neighbours(caches: Sequence[LiveTextCache], new: int) -> Iterator[slice]:
             yield slice(first, first := min(end, first + max(joined, 1)))
 
 
-class LiveTextCache:
-    """The cache of a text under a policy; implements `fdkvc.lm.text_cache.ModelCache`.
+class LiveTextCache(ModelCache):
+    """The cache of a text under a policy.
 
     It wraps a new `PolicyCache` with ``by_itself=False``, and ends its turns if it evicts.
     """
 
     def __init__(self, decoder: LiveModel, cache: PolicyCache, evicts: bool = True) -> None:
-        self.decoder, self.cache, self.evicts = decoder, cache, evicts
+        self.decoder: LiveModel = decoder
+        self.cache, self.evicts = cache, evicts
         self.ids: list[int] = []
-        """The tokens read so far."""
         self._began = 0, cache.fork()
-
-    @property
-    def count(self) -> int:
-        """Tokens read so far."""
-        return len(self.ids)
 
     def end_turn(self) -> None:
         """End the turn: the policy evicts, if there is one."""

@@ -22,13 +22,7 @@ from fdkvc.corpora.transcripts import clean_name, different_names
 from fdkvc.lm import BUNDLED
 from fdkvc.lm.decoder import Decoder, Layer, Shape
 from fdkvc.lm.head_eviction import DECIDES
-from fdkvc.lm.text_cache import (
-    EvictingCache,
-    ModelCache,
-    Reader,
-    RetrievalCache,
-    TextCache,
-)
+from fdkvc.lm.text_cache import EvictingCache, ModelCache, Reader, RetrievalCache, TextCache
 from fdkvc.lm.tokens import Tokens, load_tokens
 from fdkvc.parameters import Parameter, check_parameter
 from fdkvc.policies import Policy
@@ -43,8 +37,25 @@ OWN_MODELS = "FDKVC_MODELS"
 _POSITIVE = Parameter("", "", low=0, high=1e9, open_low=True)
 
 
+class AnyModel(Protocol):
+    """A model of any engine, with its tokens."""
+
+    name: str
+    decoder: Reader
+    """What reads texts."""
+    tokens: Tokens
+    digest: str
+    """SHA-256 of its files."""
+
+    def full(self) -> ModelCache:
+        """Return a new cache that evicts nothing."""
+
+    def evicting(self, policy: Policy, budget: int, decides: str = ...) -> ModelCache:
+        """Return a new cache under a policy."""
+
+
 @dataclass(frozen=True, eq=False)
-class LanguageModel:
+class LanguageModel(AnyModel):
     """A decoder and its tokens."""
 
     name: str
@@ -63,34 +74,8 @@ class LanguageModel:
         return EvictingCache(self.decoder, policy, budget, decides)
 
 
-class AnyModel(Protocol):
-    """A `LanguageModel`, or a model of *transformers*."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-
-    @property
-    def decoder(self) -> Reader:
-        """The model that reads texts."""
-
-    @property
-    def tokens(self) -> Tokens:
-        """Its tokenizer and marks."""
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of its files."""
-
-    def full(self) -> ModelCache:
-        """Return a new cache that evicts nothing."""
-
-    def evicting(self, policy: Policy, budget: int, decides: str = ...) -> ModelCache:
-        """Return a new cache under a policy."""
-
-
 def load_language_model(
-    name: str | Path, on_progress: Callable[[float], object] | None = None
+    name: str | Path, on_progress: Callable[[float], object] = lambda share: None
 ) -> LanguageModel:
     """Read a model: a folder, a GGUF file, or one of `fdkvc.corpora.gguf_file.NAMED_MODELS`.
 
@@ -115,7 +100,7 @@ _LOADING = Lock()
 
 
 def shared_language_model(
-    name: str | Path, on_progress: Callable[[float], object] | None = None
+    name: str | Path, on_progress: Callable[[float], object] = lambda share: None
 ) -> LanguageModel:
     """Return a model that is loaded on first use, and then shared by the whole process."""
     with _LOADING:
@@ -155,7 +140,7 @@ def model_digest(path: Path) -> str:
 
 
 def load_decoder(
-    stored: Path | GgufFile, on_progress: Callable[[float], object] | None = None
+    stored: Path | GgufFile, on_progress: Callable[[float], object] = lambda share: None
 ) -> Decoder:
     """Read a decoder from a folder or file; errors name the file and the problem."""
     arrays: Mapping[str, Floats]
@@ -182,8 +167,7 @@ def load_decoder(
         return np.ascontiguousarray((np.concatenate(parts) * take(norm, wide)).T)
 
     def layer(number: int) -> Layer:
-        if on_progress is not None:
-            on_progress(number / shape.layers)
+        on_progress(number / shape.layers)
         place, keys = f"model.layers.{number}", shape.kv_heads
         heads = f"{place}.self_attn"
         return Layer(
