@@ -34,7 +34,7 @@ from fdkvc.live.llama_context import (
     state_of,
     vocabulary_of,
 )
-from fdkvc.lm.head_eviction import POSITIONS, TEXT, check_no_future
+from fdkvc.lm.head_eviction import POSITIONS, TEXT, check_no_future, with_new
 from fdkvc.lm.losses import losses
 from fdkvc.parameters import Field, check_count
 from fdkvc.policies import POLICIES, Policy
@@ -121,8 +121,7 @@ class LlamaText:
         self.held: Ints = np.empty(0, np.intp)
         self._places: Ints = np.empty(0, np.intp)  # the position of each token held
         self._cache = OnlineCache(policy, budget)
-        self._seen: list[dict[str, Any]] = []  # what the policy saw of each turn
-        self._ahead: dict[str, Any] = {}  # the same of a passage that is read in parts
+        self._features: dict[str, Any] = {}  # of ended turns, and of a passage read in parts
         self._nats: list[float] = []  # surprisal of the turn's tokens, by the model
         self._logits: Floats | None = None  # after the last token, for the surprisal of the next
         self._state: bytes | None = None  # of a text that is not in the context
@@ -142,8 +141,9 @@ class LlamaText:
         """
         skipped = 0 if last is None else max(len(ids) - last, 0)
         if len(ids) > self._room:
-            passage = [*self.ids[self._turn_start :], *ids]
-            self._ahead = self.tokens.features(passage, self.policy.looks_at)
+            self._note(self._turn_start, [*self.ids[self._turn_start :], *ids])
+        else:  # nothing that could not be read, or was forgotten
+            self._features = self._features_of(0, len(self.ids))
         logits, done = [np.empty((0, self.llama.n_vocab()), np.float32)], 0
         while done < len(ids):
             if not self._room:
@@ -199,12 +199,16 @@ class LlamaText:
 
     def end_turn(self) -> list[int]:
         """End the turn: the policy evicts. Return the places of the evicted tokens in the text."""
-        ids = self.ids[self._turn_start :]
-        if not ids:
+        start, end = self._turn_start, len(self.ids)
+        if start == end:
             return []
-        seen = self._observed(ids)
+        if (noted := len(next(iter(self._features.values()), ()))) < end:
+            self._note(noted, self.ids[noted:])
+        if self._nats:
+            self._features["surprisal"][start:end] = self._nats
         cache = copy.copy(self._cache)
-        kept = cache.feed(**_vectors(self.policy, ids), **seen).kept
+        vectors = _vectors(self.policy, self.ids[start:])
+        kept = cache.feed(**vectors, **self._features_of(start, end)).kept
         goes = ~np.isin(self.held, kept)
         if goes.any():
             self._bring()
@@ -214,26 +218,19 @@ class LlamaText:
         evicted: list[int] = self.held[goes].tolist()
         self.held, self._places = self.held[~goes], self._places[~goes]
         self._cache, self._nats = cache, []
-        self._seen.append(seen)
-        self.ends.append(len(self.ids))
+        self.ends.append(end)
         return evicted
 
-    def _observed(self, ids: Sequence[int]) -> dict[str, Any]:
-        """Return what the policy may see of the text of the turn's tokens, of each (n, ...)."""
-        ahead = len(next(iter(self._ahead.values()), ()))
-        parts = (
-            [{name: column[: len(ids)] for name, column in self._ahead.items()}] if ahead else []
-        )
-        self._ahead = {name: column[len(ids) :] for name, column in self._ahead.items()}
-        if ahead < len(ids):
-            parts.append(self.tokens.features(ids[ahead:], self.policy.looks_at))
-        seen = _joined(parts)
-        if "speakers" in seen and self._seen:  # the next part of a passage has no mark
-            speakers = seen["speakers"]
-            seen["speakers"] = np.where(speakers < 0, self._seen[-1]["speakers"][-1], speakers)
-        if self._nats:
-            seen["surprisal"] = np.array(self._nats, np.float32)
-        return seen
+    def _note(self, first: int, ids: Sequence[int]) -> None:
+        """Note what the policy may see of the text of tokens, which are those from a place on."""
+        known = self._features_of(0, first)
+        new = self.tokens.features(ids, self.policy.looks_at)
+        if first and "speakers" in new:  # the next part of a passage has no mark
+            new["speakers"] = np.where(new["speakers"] < 0, known["speakers"][-1], new["speakers"])
+        self._features = with_new(known, new)
+
+    def _features_of(self, first: int, end: int) -> dict[str, Any]:
+        return {name: column[first:end] for name, column in self._features.items()}
 
     def _close_gaps(self) -> None:
         """Shift what is held to the positions from 0 on."""
@@ -261,7 +258,7 @@ class LlamaText:
         ``simulate(chat.policy, chat.dialog(), chat.budget)`` decides again about all of them, and
         `fdkvc.explain.explain` says why.
         """
-        columns = _joined(self._seen)
+        columns = self._features_of(0, self._turn_start)
         speakers = columns.pop("speakers", None)
         vectors = _vectors(self.policy, self.ids[: self._turn_start])
         lengths: list[int] = np.diff([0, *self.ends]).tolist()
@@ -276,8 +273,7 @@ class LlamaText:
         """Return an independent copy, which may continue differently."""
         self._bring()
         other = copy.copy(self)
-        other.ids, other.ends = [*self.ids], [*self.ends]
-        other._seen, other._nats = [*self._seen], [*self._nats]
+        other.ids, other.ends, other._nats = [*self.ids], [*self.ends], [*self._nats]
         other._state = state_of(self.llama)
         return other
 
@@ -382,24 +378,15 @@ def check_by_text(policy: Policy) -> None:
 
 
 def _vectors(policy: Policy, ids: Sequence[int]) -> dict[str, Any]:
-    """Return vectors of tokens (n, ·): of their identity, where the policy compares them."""
-    none = np.zeros((len(ids), 1), np.float32)
-    embeddings = _identities(ids) if "similarity" in policy.looks_at else none
+    """Return vectors of tokens (n, ·): random ones of each id, where the policy compares them."""
+    embeddings = none = np.zeros((len(ids), 1), np.float32)
+    if "similarity" in policy.looks_at:
+        of_token = {
+            token: np.random.default_rng(token).standard_normal(_IDENTITY_WIDTH, np.float32)
+            for token in {*ids}
+        }
+        embeddings = np.stack([of_token[token] for token in ids])
     return {"queries": none, "keys": none, "values": none, "embeddings": embeddings}
-
-
-def _identities(ids: Sequence[int]) -> Floats:
-    """Return a random vector of each token's id (n, d)."""
-    vectors = {
-        token: np.random.default_rng(token).standard_normal(_IDENTITY_WIDTH, np.float32)
-        for token in {*ids}
-    }
-    return np.stack([vectors[token] for token in ids])
-
-
-def _joined(seen: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    names = seen[0] if seen else {}
-    return {name: np.concatenate([turn[name] for turn in seen]) for name in names}
 
 
 def _runs(places: Ints) -> Iterator[tuple[int, int]]:
