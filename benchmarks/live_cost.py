@@ -54,8 +54,7 @@ def measure(case: dict[str, Any]) -> list[float]:
     import transformers
     from transformers import DynamicCache
 
-    from fdkvc.live import PolicyCache
-    from fdkvc.live.cache import bytes_of
+    from fdkvc.live.cache import PolicyCache, bytes_of
     from fdkvc.live.cost import read_and_write
     from fdkvc.policies import read_policy
 

@@ -1,19 +1,7 @@
 """Conformance checks for any KV cache that evicts.
 
-A cache is adapted by two methods; see `fdkvc.conformance.subject`.
-
-Examples
---------
-A test file for your own cache::
-
-    import pytest
-    from fdkvc.conformance import Subject, checks
-
-    MINE = Subject(begin=..., model=..., budget=24)
-
-    @pytest.mark.parametrize("check", checks(MINE), ids=lambda check: check.__name__)
-    def test_my_cache(check):
-        check(MINE)
+A cache is adapted by two methods; see `fdkvc.conformance.subject`. The guide beside this file has a
+test file for a cache of your own.
 """
 
 from fdkvc.conformance.checks import Fault as Fault

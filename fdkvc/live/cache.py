@@ -112,11 +112,6 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     FirstTokensWarning
         If the policy can evict the first tokens of a text, which pretrained models attend to.
 
-    Notes
-    -----
-    A policy sees logits as q·k/√h with the model's scaling, but without logit caps or attention
-    sinks that are not tokens.
-
     Examples
     --------
     ``model.generate(**turn, cache=PolicyCache(policy, budget=256, model=model))``

@@ -315,14 +315,7 @@ class LlamaText:
 
 
 class PolicyChat(LlamaText):
-    """A chat in the template of the model; parameters are those of `LlamaText`.
-
-    Examples
-    --------
-    ``chat = PolicyChat(Llama("model.gguf", n_ctx=2048), policy_named("learned"), budget=1024)``
-
-    ``print(*chat.say("Where is Piran?"), sep="")``
-    """
+    """A chat in the template of the model; parameters are those of `LlamaText`."""
 
     def say(
         self,

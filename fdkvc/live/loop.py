@@ -50,7 +50,7 @@ class LiveModel(AnyModel):
     tokens: Tokens
     digest: str
     positions: str = POSITIONS.default
-    """As for `fdkvc.live.PolicyCache`."""
+    """As for `fdkvc.PolicyCache`."""
 
     @property
     def decoder(self) -> LiveModel:  # type: ignore[override]

@@ -15,7 +15,6 @@ import numpy as np
 
 from fdkvc.corpora.recordings import Recording, Token
 from fdkvc.corpora.transcripts import Demand, Transcript, Turn, clean_name
-from fdkvc.live.cache import PolicyCache
 from fdkvc.live.loop import LiveModel, LiveTextCache
 from fdkvc.lm.head_recordings import encode_dialog
 from fdkvc.lm.text_cache import read
@@ -47,7 +46,7 @@ def record_layer(
 
 def record_dialog(memory: LiveTextCache, transcript: Transcript) -> list[Recording]:
     """Record a model that reads a dialog with a new cache that records, each passage a turn."""
-    model, passages = memory.decoder, encode_dialog(memory.decoder, transcript)
+    model, cache, passages = memory.decoder, memory.cache, encode_dialog(memory.decoder, transcript)
     if model.tokens.first:
         read([memory], model.tokens.first, last=0)
     for passage in passages:
@@ -58,14 +57,29 @@ def record_dialog(memory: LiveTextCache, transcript: Transcript) -> list[Recordi
         text, turn = passage.passage.text, transcript.turns[passage.passage.turn]
         kind, called = (None, len(text)) if passage.passage.call else (turn.kind, 0)
         turns.append(Turn(passage.passage.writer, text, turn.topic, kind, called))
-        tokens.append([Token(text[low:high], low, high) for low, high in passage.spans])
-    tokens[0] = [Token("", 0, 0)] * len(model.tokens.first) + tokens[0]
+        tokens.append(tuple(Token(text[low:high], low, high) for low, high in passage.spans))
+    tokens[0] = (Token("", 0, 0),) * len(model.tokens.first) + tokens[0]
     demands = tuple(_demands(transcript.demands, passages))
     by_passage = Transcript(
         transcript.name, tuple(turns), demands, transcript.missing, cluster=transcript.cluster
     )
-    nats = model.tokens.surprisal(memory.ids)
-    return _recordings(memory.cache, by_passage, tokens, model.name, nats)
+    hidden, queries, keys, values = map(cache.recorded, ("hidden", "queries", "keys", "values"))
+    heads = queries.shape[1]
+    keys, values = (np.repeat(x, heads // x.shape[1], axis=1) for x in (keys, values))
+    return [
+        Recording(
+            replace(by_passage, name=f"{transcript.name}, layer {number}"),
+            tuple(tokens),
+            hidden[at, 0],
+            queries[at],
+            keys[at],
+            values[at],
+            tuple(range(heads)),
+            clean_name(f"{model.name} under {cache.policy.name}, budget {cache.budget}"),
+            np.array(model.tokens.surprisal(memory.ids), np.float32),
+        )
+        for at, number in enumerate(cache.recorded_layers)
+    ]
 
 
 def _demands(demands: Sequence[Demand], passages: Sequence[EncodedPassage]) -> Iterator[Demand]:
@@ -81,29 +95,3 @@ def _demands(demands: Sequence[Demand], passages: Sequence[EncodedPassage]) -> I
         )
         if mentions:
             yield replace(demand, turn=bisect_left(needed, demand.turn), mentions=mentions)
-
-
-def _recordings(
-    cache: PolicyCache,
-    transcript: Transcript,
-    tokens: Sequence[Sequence[Token]],
-    source: str,
-    surprisal: Sequence[float],
-) -> list[Recording]:
-    hidden, queries, keys, values = map(cache.recorded, ("hidden", "queries", "keys", "values"))
-    heads = queries.shape[1]
-    keys, values = (np.repeat(x, heads // x.shape[1], axis=1) for x in (keys, values))
-    return [
-        Recording(
-            replace(transcript, name=f"{transcript.name}, layer {number}"),
-            tuple(map(tuple, tokens)),
-            hidden[at, 0],
-            queries[at],
-            keys[at],
-            values[at],
-            tuple(range(heads)),
-            clean_name(f"{source} under {cache.policy.name}, budget {cache.budget}"),
-            np.array(surprisal, np.float32),
-        )
-        for at, number in enumerate(cache.recorded_layers)
-    ]

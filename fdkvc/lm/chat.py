@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 
@@ -173,11 +174,11 @@ class Chat:
                 yield sum(cache.count for cache in self.caches.values())
         self.steps = text.steps
 
-    def answer(self, most: int = MAX_WRITTEN_TOKENS) -> Generator[dict[str, tuple[Writer, int]]]:
+    def answer(self, most: int = MAX_WRITTEN_TOKENS) -> Generator[dict[str, int]]:
         """Let the model answer under every cache, or go on with its answers: calls, then words.
 
         A passage ends after `most` tokens, or when it repeats itself; see `is_looping`. Yields the
-        next token under each cache that is still writing, and the writer of its passage.
+        next token under each cache that is still writing.
         """
         names = self._open or (*self.caches,)
         while names:
@@ -197,23 +198,22 @@ class Chat:
 
     def _calls(self, name: str) -> int:
         """Return the number of calls at the end of a text."""
-        writers = [writer for writer, *_ in reversed(self.passages[name])]
-        return next((at for at, writer in enumerate(writers) if writer != "call"), len(writers))
+        passages = reversed(self.passages[name])
+        return len([*takewhile(lambda passage: passage[0] == "call", passages)])
 
     def _begin_answers(self, names: Sequence[str]) -> None:
         """Read the mark with which the model begins its next passage under each cache."""
         tokens = self.model.tokens
-        writers = {
-            name: "system"
-            if self._calls(name) >= MAX_CALLS
-            else first_writer(tokens, self._logits[name])
+        calls = [
+            name
             for name in names
-        }
-        for writer in sorted({*writers.values()}):
-            some = [name for name in names if writers[name] == writer]
-            self._begin(some, writer, tokens.marks[writer])
+            if self._calls(name) < MAX_CALLS and first_writer(tokens, self._logits[name]) == "call"
+        ]
+        self._begin(calls, "call", tokens.marks["call"])
+        words = [name for name in names if name not in calls]
+        self._begin(words, "system", tokens.marks["system"])
 
-    def _write(self, names: Sequence[str], most: int) -> Iterator[dict[str, tuple[Writer, int]]]:
+    def _write(self, names: Sequence[str], most: int) -> Iterator[dict[str, int]]:
         tokens, caches = self.model.tokens, [self.caches[name] for name in names]
         logits = np.stack([self._logits[name] for name in names])
         self._logits |= zip(names, logits, strict=True)
@@ -225,30 +225,30 @@ class Chat:
                 writer, first, _ = passages[-1]
                 begun = tuple(ids[first : first + len(call)])
                 passages[-1] = "call" if begun == call else writer, first, len(ids)
-            yield {
-                names[at]: (self.passages[names[at]][-1][0], token) for at, token in step.items()
-            }
+            yield {names[at]: token for at, token in step.items()}
 
     def _begin(self, names: Sequence[str], writer: Writer, ids: Sequence[int]) -> None:
         """Read the first tokens of a passage."""
-        caches = [self.caches[name] for name in names]
-        logits = read(caches, ids, last=1)[:, 0]
-        self._logits |= zip(names, logits, strict=True)
-        for name, cache in zip(names, caches, strict=True):
-            self.passages[name].append((writer, cache.count - len(ids), cache.count))
+        self._read(names, ids)
+        for name in names:
+            count = self.caches[name].count
+            self.passages[name].append((writer, count - len(ids), count))
         self._open = tuple(name for name in self.caches if name in {*self._open, *names})
 
     def _close(self, names: Sequence[str], rest: Sequence[int]) -> None:
         """Read the last tokens of open passages, and end the turn."""
-        caches = {name: self.caches[name] for name in names}
-        if names and rest:
-            logits = read([*caches.values()], rest, last=1)[:, 0]
-            self._logits |= zip(names, logits, strict=True)
-        for name, cache in caches.items():
-            cache.end_turn()
+        self._read(names, rest)
+        for name in names:
+            self.caches[name].end_turn()
             writer, first, _ = self.passages[name][-1]
-            self.passages[name][-1] = writer, first, cache.count
+            self.passages[name][-1] = writer, first, self.caches[name].count
         self._open = tuple(name for name in self._open if name not in names)
+
+    def _read(self, names: Sequence[str], ids: Sequence[int]) -> None:
+        """Read tokens under some caches, and note the logits after the last."""
+        if names and ids:
+            logits = read([self.caches[name] for name in names], ids, last=1)[:, 0]
+            self._logits |= zip(names, logits, strict=True)
 
     def text(self, name: str, passage: int = -1) -> str:
         """Return the text of a passage of a cache."""

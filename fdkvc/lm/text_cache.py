@@ -97,7 +97,7 @@ class TextCache(ModelCache):
             sizes["queries"] = len(self.layers), heads, 0, h
         self._vectors = {name: np.zeros(size, np.float32) for name, size in sizes.items()}
         self._evicted_in: Ints = np.empty((shape.layers, kv_heads, 0), np.intp)
-        self._evicted_by: Codes = np.empty(self._evicted_in.shape, np.uint8)
+        self._evicted_by: Codes = self._evicted_in.astype(np.uint8)
         self._gathered: dict[str, Floats] = {}
         self._first_query = 0  # the first token whose queries are stored
         self._end = 0  # of the tokens whose vectors are stored
@@ -112,12 +112,12 @@ class TextCache(ModelCache):
     @property
     def evicted_in(self) -> Ints:
         """The turn that evicted each token (L, K, N), −1 for none."""
-        return self._evicted_in[:, :, : self.count]
+        return _extended(self._evicted_in, self.count, -1)
 
     @property
     def evicted_by(self) -> Codes:
         """The `Rule` that evicted each token (L, K, N)."""
-        return self._evicted_by[:, :, : self.count]
+        return _extended(self._evicted_by, self.count, Rule.none)
 
     def vectors(self, name: str) -> Floats:
         """Return the queries, keys, values or hidden states of all tokens so far (L, ·, N, ·).
@@ -188,7 +188,7 @@ class TextCache(ModelCache):
 
     def reserve(self, end: int) -> None:
         """Allocate what so many tokens need, but for queries; it grows anyway, in steps."""
-        size = self._evicted_in.shape[2]
+        size = self._vectors["keys"].shape[2]
         if end > size:
             self._copy(max(end + SPARE, size + size // 8))
 
@@ -214,29 +214,25 @@ class TextCache(ModelCache):
             taken = any(each._end > self.count for each in self._sharing if each is not self)
             self._end = end
         if taken:
-            self._copy(self._evicted_in.shape[2])
+            self._copy(self._vectors["keys"].shape[2])
         queries = self._vectors.get("queries")
         if queries is not None and end > (size := queries.shape[2] + self._first_query):
-            grown = self._copied("queries", queries, max(end + SPARE, size + size // 8))
-            self._vectors = {**self._vectors, "queries": grown}
+            self._copy_of("queries", max(end + SPARE, size + size // 8))
 
     def _copy(self, size: int) -> None:
         """Store the vectors so far, with room for so many tokens, apart from other caches'."""
         for name, array in [*self._vectors.items()]:
-            end = array.shape[2] + self._first_query if name == "queries" else size
-            self._vectors = {**self._vectors, name: self._copied(name, array, end)}
-        self._evicted_in = self._copied("", self._evicted_in, size)
-        self._evicted_by = self._copied("", self._evicted_by, size)
-        self._evicted_in[:, :, self.count :] = -1
+            own = array.shape[2] + self._first_query
+            self._copy_of(name, own if name == "queries" else size)
         self._sharing.discard(self)
         self._sharing = WeakSet([self])
 
-    def _copied(self, name: str, array: NDArray[Any], end: int) -> NDArray[Any]:
-        """Return what an array has of the tokens so far, with room up to an end."""
-        first = self._first(name)
-        made = np.zeros((*array.shape[:2], end - first, *array.shape[3:]), array.dtype)
-        made[:, :, : self.count - first] = array[:, :, : self.count - first]
-        return made
+    def _copy_of(self, name: str, end: int) -> None:
+        """Store a copy of some vectors of the tokens so far, with room up to an end."""
+        vectors, first = self.vectors(name), self._first(name)
+        copied = np.zeros((*vectors.shape[:2], end - first, vectors.shape[3]), np.float32)
+        copied[:, :, : vectors.shape[2]] = vectors
+        self._vectors = {**self._vectors, name: copied}
 
     def end_turn(self) -> None:
         """End the turn: the policy, if any, evicts."""
@@ -258,7 +254,6 @@ class TextCache(ModelCache):
         """Take over what another `whole` cache of the same text has read since."""
         self._vectors = {name: other._vectors[name] for name in self._vectors}
         self._first_query = other._first_query
-        self._evicted_in, self._evicted_by = other._evicted_in.copy(), other._evicted_by.copy()
         self.ids = [*other.ids]
         with _WRITING:
             self._sharing.discard(self)
@@ -276,7 +271,6 @@ class TextCache(ModelCache):
         other = copy.copy(self)
         other.ids, other.ends = self.ids[:count], [*self.ends]
         other.attended_by_turn = [*self.attended_by_turn]
-        other._evicted_in, other._evicted_by = self._evicted_in.copy(), self._evicted_by.copy()
         with _WRITING:
             other._end = count
             self._sharing.add(other)
@@ -304,25 +298,21 @@ class TextCache(ModelCache):
     def before_turn(self, turn: int, also: Sequence[int] = ()) -> TextCache:
         """Return what a turn began with, attending `also` to these earlier tokens.
 
-        It evicts no more, and stores keys and values only. Raises a ValueError if there was no such
-        turn.
+        It can be read with, evicts no more, and stores keys and values only. Raises a ValueError if
+        there was no such turn.
         """
         check_count("the turn", turn, 0, len(self.ends))
         other = TextCache(self.decoder, ())
-        count = self.ends[turn - 1] if turn else 0
-        other.ids, other.ends, other.turn_start = self.ids[:count], self.ends[:turn], count
-        other.attended_by_turn = self.attended_by_turn[:turn]
+        other.turn_start = count = self.ends[turn - 1] if turn else 0
+        other.ids = self.ids[:count]
         other._vectors = {name: self._vectors[name][:, :, :count] for name in other._vectors}
-        gone = self._evicted_in[:, :, :count]
-        other._evicted_in = np.where(gone < turn, gone, EMPTY)
-        other._evicted_by = np.where(gone < turn, self._evicted_by[:, :, :count], Rule.none)
         if turn and (attended := self.attended_by_turn[turn - 1]) is not None:
             other.attended = _with_tokens(attended, also)
         return other
 
     def _recompute(self, first: int, end: int, attended: Ints) -> None:
         """Compute the entries of tokens again, from attended tokens before them."""
-        self._copy(self._evicted_in.shape[2])  # other caches may hold them as they were
+        self._copy(self._vectors["keys"].shape[2])  # other caches may hold them as they were
         ids = self.ids
         self.ids, self.turn_start = ids[:first], first
         self._set_attended(attended)
@@ -378,6 +368,7 @@ class EvictingCache(TextCache):
         vectors = [_SlotVectors(self, layer, held) for layer, held in enumerate(slots)]
         self._eviction, step = before.after(len(new), vectors, self._features)
         evicted = step.layer, step.head, step.token
+        self._evicted_in, self._evicted_by = self.evicted_in, self.evicted_by
         self._evicted_in[evicted] = len(self.ends)
         self._evicted_by[evicted] = step.rule
         held = self._eviction.held
@@ -498,6 +489,12 @@ def check_length(decoder: Reader, tokens: int) -> None:
     most = decoder.shape.positions
     if tokens > most:
         raise ValueError(f"the text has {tokens:,} tokens, but the model holds at most {most:,}")
+
+
+def _extended(column: NDArray[Any], count: int, value: int) -> NDArray[Any]:
+    """Return a copy that has a value for so many tokens (L, K, N)."""
+    more = count - column.shape[2]
+    return np.pad(column, [(0, 0), (0, 0), (0, more)], constant_values=value)
 
 
 def _with_tokens(attended: Ints, tokens: Sequence[int]) -> Ints:

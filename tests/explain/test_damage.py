@@ -245,13 +245,12 @@ def test_a_turn_begins_again_with_what_it_had(model: LanguageModel, text: Text) 
     assert isinstance(cache, EvictingCache)
     states = []
     for part in text.parts:
-        states.append((cache.count, cache.attended, cache.evicted_in.copy()))
+        states.append((cache.count, cache.attended))
         last = read([cache], text.ids[part.first : part.end])
         cache.end_turn()
-    for turn, (count, attended, evicted_in) in enumerate(states):
+    for turn, (count, attended) in enumerate(states):
         before = cache.before_turn(turn)
         assert before.count == count
-        np.testing.assert_array_equal(before.evicted_in, evicted_in)
         assert (before.attended is None) == (attended is None)
         if attended is not None:
             np.testing.assert_array_equal(before.attended, attended)

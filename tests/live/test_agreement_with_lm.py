@@ -41,7 +41,7 @@ else:
     torch = pytest.importorskip("torch", reason=NO_TRANSFORMERS)
     transformers = pytest.importorskip("transformers", reason=NO_TRANSFORMERS)
 
-from fdkvc.live import PolicyCache
+from fdkvc.live.cache import PolicyCache
 from tests.live.test_live import CACHE
 
 BY_TEXT = (

@@ -36,7 +36,7 @@ from fdkvc.lm.tokens import Tokens
 from fdkvc.policies import WRAPPERS, Policy, policy_named, read_policy
 from fdkvc.policies.together import Together
 from fdkvc.run.simulate import simulate
-from fdkvc.run.sinks import PROTECT
+from fdkvc.run.sinks import PROTECT, FirstTokensWarning
 from tests.corpora.test_agent_formats import TALKS, encoded
 from tests.experiments.test_answers import shortened
 from tests.library import Numbers
@@ -51,7 +51,8 @@ else:
     torch = pytest.importorskip("torch", reason=NO_TRANSFORMERS)
     transformers = pytest.importorskip("transformers", reason=NO_TRANSFORMERS)
 
-from fdkvc.live import FirstTokensWarning, PolicyCache, loop
+from fdkvc.live import loop
+from fdkvc.live.cache import PolicyCache
 from fdkvc.live.cost import COST
 from fdkvc.live.loop import LiveModel, load_live
 from fdkvc.live.recorded import record_dialog, record_layer

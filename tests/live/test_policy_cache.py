@@ -24,7 +24,7 @@ else:
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fdkvc.live import PolicyCache
+from fdkvc.live.cache import PolicyCache
 from tests.library import Numbers
 from tests.live.test_live import (
     CACHE,

@@ -18,7 +18,8 @@ if os.environ.get("FDKVC_REQUIRE_CAPTURE") != "1":
     pytest.importorskip("torch", reason=NO_TRANSFORMERS)
     pytest.importorskip("transformers", reason=NO_TRANSFORMERS)
 
-from fdkvc.live import PolicyCache, loop
+from fdkvc.live import loop
+from fdkvc.live.cache import PolicyCache
 from fdkvc.live.loop import LiveModel, LiveTextCache
 from fdkvc.live.side_by_side import SideBySide
 from tests.live.test_live import (
@@ -35,7 +36,7 @@ from tests.live.test_live import (
 
 pytestmark = [
     NO_OLD_NAME,
-    pytest.mark.filterwarnings("ignore::fdkvc.live.FirstTokensWarning"),
+    pytest.mark.filterwarnings("ignore::fdkvc.run.sinks.FirstTokensWarning"),
 ]
 
 POLICIES = (

@@ -112,7 +112,7 @@ def test_an_answer_that_is_stopped_ends_there_and_the_talk_goes_on(model: Langua
     answer.close()
 
     for name, cache in stopped.caches.items():
-        own = [step[name][1] for step in seen if name in step]
+        own = [step[name] for step in seen if name in step]
         _, first, end = stopped.passages[name][-1]
         assert cache.ids[first + 1 : end] == [token for token in own if token != 4]
     assert stopped.steps == 2

@@ -283,7 +283,7 @@ def test_a_call_begins_as_words_do(folder: Path, monkeypatch: pytest.MonkeyPatch
     model = load_language_model(folder)
     chat = Chat(model, {"full": model.full()})
     chat.add_message("hello")
-    writers = [step["full"][0] for step in chat.answer()]
+    writers = [chat.passages["full"][-1][0] for _ in chat.answer()]
 
     assert [writer for writer, *_ in chat.passages["full"]] == ["user", "call", "system"]
     assert writers[0] == writers[-1] == "system"
