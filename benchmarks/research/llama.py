@@ -139,7 +139,7 @@ def engine_rows(model: LlamaModel, data: Path) -> Iterator[tuple[object, ...]]:
                 text.end_turn()
                 held = cache.attended
                 kept = np.arange(cache.count) if held is None else np.unique(held[held >= 0])
-                same_kept.append(float(np.isin(text.text.held, kept).mean()))
+                same_kept.append(float(np.isin(text.held, kept).mean()))
             for metric, values in (("kl", kls), ("same_best", same_best), (SAME, same_kept)):
                 value = float(np.mean(values))
                 yield *dialog, name, ENGINES.context, metric, value, len(values)

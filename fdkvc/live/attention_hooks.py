@@ -30,12 +30,8 @@ HIDDEN = "fdkvc_hidden"
 
 NO_INTERFACE = "this model's attention does not go through the interface of the library"
 
-Attention = Callable[..., tuple[Any, Any]]
-
 Before = Callable[..., Any]
 """Takes query and mask, `scaling=` and `hidden=`, and returns the mask to use."""
-
-After = Callable[[], None]
 
 
 class _Pass(threading.local):
@@ -43,7 +39,7 @@ class _Pass(threading.local):
 
     ids: Any = None
     """Its tokens (B, n), or those of one text of it; None if it began with embeddings."""
-    expected: tuple[Before, After, Any, Any] | None = None
+    expected: tuple[Before, Callable[[], None], Any, Any] | None = None
     """What to call around the next attention, and the keys and values that it is over."""
 
 
@@ -119,7 +115,7 @@ def _enter(attention: Any, layer: Any, given: tuple[Any, ...], named: dict[str, 
 
 
 def _attend(
-    attention: Attention | None,
+    attention: Callable[..., tuple[Any, Any]] | None,
     module: Any,
     query: Any,
     key: Any,

@@ -11,7 +11,6 @@ import copy
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -159,9 +158,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             self.layers[number] = PolicyLayer(carried)
         self._tokens: Tokens | None = None
         if TOKEN_FEATURES & {*policy.looks_at}:
-            speakers = not {"speakers", "traits"}.isdisjoint(policy.looks_at)
             ready = isinstance(tokenizer, Tokens)
-            self._tokens = tokenizer if ready else library_tokens(tokenizer, speakers=speakers)
+            self._tokens = tokenizer if ready else library_tokens(tokenizer)
         self.ends: list[int] = []
         self.held_by_turn: list[Ints] = []
         self._states: list[list[HeadEviction]] = []  # of each text and group of layers
@@ -355,14 +353,14 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
 
     def _evict(self, layers: Sequence[PolicyLayer], text: int, new: int) -> list[tuple[Any, int]]:
         """Let the policy decide for a text; return what `PolicyLayer.keep` takes, of each layer."""
-        vectors = [_LayerVectors(layer, text) for layer in layers]
+        vectors = [partial(_vectors, layer, text) for layer in layers]
         states, features = self._states[text], self._features[text]
         groups = [vectors] if len(states) == 1 else [[layer] for layer in vectors]
         pairs = zip(states, groups, strict=True)
         after = [state.after(new, group, features) for state, group in pairs]
         self._states[text] = [state for state, _ in after]
         return [
-            (torch.from_numpy(places).to(layers[0].keys.device), state.held.shape[2])
+            (torch.from_numpy(places).to(layers[0].keys.device), state.size)
             for state, step in after
             for places in step.sources
         ]
@@ -476,21 +474,9 @@ class _TurnEnd(BaseStreamer):  # type: ignore[misc]
             self._more.end()
 
 
-@dataclass(frozen=True, eq=False)
-class _LayerVectors:
-    """The `fdkvc.lm.head_tokens.Vectors` of a text in a layer."""
-
-    layer: PolicyLayer
-    text: int
-
-    def held(self, name: str) -> Floats:
-        return _in_numpy(self.layer.slots(name, self.text))
-
-    def new(self, name: str) -> Floats:
-        return _in_numpy(self.layer.new(name, self.text))
-
-
-def _in_numpy(tensor: Any) -> Floats:
+def _vectors(layer: PolicyLayer, text: int, name: str, where: str) -> Floats:
+    """Return vectors of a text in a layer; `fdkvc.lm.head_tokens.Vectors`."""
+    tensor = (layer.slots if where == "slots" else layer.new)(name, text)
     return np.asarray(tensor.float().cpu())
 
 

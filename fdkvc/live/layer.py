@@ -6,11 +6,7 @@ from typing import Any
 
 import torch
 from torch.nn.functional import pad
-from transformers.cache_utils import (
-    DynamicLayer,
-    DynamicSlidingWindowLayer,
-    LinearAttentionLayer,
-)
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer, LinearAttentionLayer
 
 KEYS_VALUES = ("keys", "values")
 

@@ -5,7 +5,6 @@ It has the interface of the bundled model's class, so `fdkvc.experiments.answers
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -63,7 +62,7 @@ class LlamaModel(AnyModel):
     def read(self, ids: Ints, caches: Sequence[LlamaCache], *, last: int | None = None) -> Floats:
         """Read the next tokens of texts; see `fdkvc.lm.decoder.Decoder.read`."""
         pairs = zip(ids.tolist(), caches, strict=True)
-        return np.stack([cache.text.read(tokens, last=last) for tokens, cache in pairs])
+        return np.stack([cache.read(tokens, last=last) for tokens, cache in pairs])
 
     def full(self) -> LlamaCache:
         """Return the cache of a new text that evicts nothing."""
@@ -79,39 +78,26 @@ class LlamaModel(AnyModel):
                 f"llama.cpp holds the same tokens in all heads, so {DECIDES.name} must be model"
             )
         with warnings.catch_warnings(action="ignore", category=FirstTokensWarning):
-            text = LlamaText(
-                *(self.llama, policy, budget), positions=self.positions, surprisal=self.surprisal
-            )
-        return LlamaCache(self, text)
+            return LlamaCache(self, policy, budget)
 
 
-class LlamaCache(ModelCache):
+class LlamaCache(LlamaText, ModelCache):
     """The cache of a text in llama.cpp."""
 
-    def __init__(self, decoder: LlamaModel, text: LlamaText) -> None:
+    def __init__(self, decoder: LlamaModel, policy: Policy, budget: int) -> None:
+        how = {"positions": decoder.positions, "surprisal": decoder.surprisal}
+        super().__init__(decoder.llama, policy, budget, **how)
         self.decoder: LlamaModel = decoder
-        self.text = text
-        self.ids: list[int] = []
 
     @property
     def whole(self) -> bool:
         """Whether it computes what a full cache does, so that it can `follow` one."""
-        return len(self.text.held) == self.count and self.text.surprisal != "model"
-
-    def follow(self, other: LlamaCache) -> None:
-        """Take over what another `whole` cache of the same text has read since."""
-        self.ids = [*other.ids]
-        self.text.follow(other.text)
-
-    def end_turn(self) -> None:
-        """End the turn: the policy evicts."""
-        self.text.end_turn()
+        return len(self.held) == self.count and self.surprisal != "model"
 
     def fork(self, count: int | None = None) -> Self:
         """Return an independent copy, as of now or of an earlier point of this turn."""
-        other = copy.copy(self)
-        other.text, other.ids = self.text.fork(), self.ids[:count]
-        other.text.go_back(self.count if count is None else count)
+        other = super().fork()
+        other.go_back(self.count if count is None else count)
         return other
 
 

@@ -20,12 +20,7 @@ from transformers.utils.logging import disable_progress_bar, set_verbosity_error
 
 from fdkvc.attention import Floats, Ints
 from fdkvc.corpora.gguf_file import as_folder, find_model
-from fdkvc.corpora.model_folder import (
-    as_value_error,
-    cache_name,
-    check_loaded,
-    check_model_folder,
-)
+from fdkvc.corpora.model_folder import as_value_error, cache_name, check_loaded, check_model_folder
 from fdkvc.live.cache import PolicyCache
 from fdkvc.live.rotary import head_width
 from fdkvc.live.side_by_side import SideBySide, can_join

@@ -112,9 +112,9 @@ class HeadEviction:
             layers=self._layers,
             heads=rows if decides == "model" else deciding.heads,
         )
-        # The tokens in each KV head (L, K, S) and its second tier (L, K, R), −1 for none.
-        self.held: Ints = np.empty((heads.layers, heads.kv_heads, 0), np.intp)
-        self.second_tier = self.held
+        # The tokens in each KV head and then in its second tier (L, K, S + R), −1 for none.
+        self.slots: Ints = np.empty((heads.layers, heads.kv_heads, 0), np.intp)
+        self.size = 0  # slots of the first tier
         self._born: Ints = np.empty(0, np.intp)  # the turn that brought each token
         self._turns = 0
 
@@ -123,11 +123,13 @@ class HeadEviction:
         """Number of tokens so far."""
         return len(self._born)
 
+    @property
+    def held(self) -> Ints:
+        """The tokens in each KV head (L, K, S), −1 for none."""
+        return self.slots[:, :, : self.size]
+
     def after(
-        self,
-        new: int,
-        vectors: Sequence[Vectors],
-        features: Mapping[str, NDArray[Any]],
+        self, new: int, vectors: Sequence[Vectors], features: Mapping[str, NDArray[Any]]
     ) -> tuple[HeadEviction, EvictionStep]:
         """Return the state after a turn of `new` tokens, at least 1, and what the turn evicted.
 
@@ -137,11 +139,10 @@ class HeadEviction:
         """
         heads = self._deciding
         layers, kv_heads = heads.layers, heads.kv_heads
-        rows = layers * heads.heads
-        slots = self.held.shape[2] + self.second_tier.shape[2]
+        rows, slots = layers * heads.heads, self.slots.shape[2]
         turn_tokens = np.arange(self.count, self.count + new)
-        old = (tokens[:layers, :kv_heads] for tokens in (self.held, self.second_tier))
-        ids = np.concatenate([*old, np.broadcast_to(turn_tokens, (layers, kv_heads, new))], axis=2)
+        turn_tokens = np.broadcast_to(turn_tokens, (layers, kv_heads, new))
+        ids = np.concatenate([self.slots[:layers, :kv_heads], turn_tokens], axis=2)
         arrivals = np.broadcast_to(np.arange(slots, slots + new), (rows, new))
 
         def of_kv_heads(column: NDArray[Any]) -> NDArray[Any]:
@@ -175,17 +176,17 @@ class HeadEviction:
         cache, tier = result.after.cache, result.after.tier
         kept = of_kv_heads(cache.token)
         used = (kept >= 0).any(axis=(0, 1))
-        size = int(used.sum())
+        after.size = int(used.sum())
         sources = np.concatenate([kept[:, :, used], of_kv_heads(tier)], axis=2)
-        stayed = of_all(np.where(sources >= 0, np.take_along_axis(ids, sources, axis=2), EMPTY))
-        after.held, after.second_tier = stayed[:, :, :size], stayed[:, :, size:]
+        stayed = np.where(sources >= 0, np.take_along_axis(ids, sources, axis=2), EMPTY)
+        after.slots = of_all(stayed)
         # The next turn's observation comes from the model, so the state keeps none.
         after._state = dataclasses.replace(
             self._state,
             cache=dataclasses.replace(
                 cache, token=np.where(cache.token >= 0, np.cumsum(used) - 1, EMPTY)
             ),
-            tier=np.where(tier >= 0, size + np.arange(tier.shape[1]), EMPTY),
+            tier=np.where(tier >= 0, after.size + np.arange(tier.shape[1]), EMPTY),
         )
         rules = rule[layer, head, slot]
         return after, EvictionStep(of_all(sources), layer, head, evicted, rules)

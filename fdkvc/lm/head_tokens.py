@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,18 +23,13 @@ LEAST_NEW = 2**8
 """Tokens that a turn is taken to have at least, since vectors are in memory, too."""
 
 
-class Vectors(Protocol):
-    """Vectors of a layer, for S slots and the n tokens of a turn.
+Vectors = Callable[[str, Literal["slots", "turn"]], Floats]
+"""Returns vectors of a layer: of its slots (heads, S, ·), whose empty ones may contain anything, or
+of the turn's tokens (heads, n, ·).
 
-    Names are ``queries`` (H heads), ``keys`` and ``values`` (K, each shared by a group of query
-    heads) and ``hidden`` (one per new token; for the slots, one per KV head).
-    """
-
-    def held(self, name: str) -> Floats:
-        """Return those of the slots (heads, S, ·); empty slots may contain anything."""
-
-    def new(self, name: str) -> Floats:
-        """Return those of the turn's tokens (heads, n, ·)."""
+Names are ``queries`` (H heads), ``keys`` and ``values`` (K, each shared by a group of query heads)
+and ``hidden`` (one per new token; for the slots, one per KV head).
+"""
 
 
 @dataclass(eq=False)
@@ -97,19 +92,19 @@ class HeadTokens:
     def logits(self) -> Floats:
         """Scaled products of the turn's mean query with all keys (R, 1, N + 1), then −inf."""
         return self._by_layer(
-            lambda layer: _products(layer, layer.new("queries").mean(axis=1, keepdims=True))
+            lambda layer: _products(layer, layer("queries", "turn").mean(axis=1, keepdims=True))
         )
 
     def query_logits(self, turn: int) -> Floats:
         """Return scaled products of the turn's queries with all keys (R, n, N + 1), then −inf."""
-        return self._by_layer(lambda layer: _products(layer, layer.new("queries")))
+        return self._by_layer(lambda layer: _products(layer, layer("queries", "turn")))
 
     @cached_property
     def similarities(self) -> Floats:
         """Cosines of the turn's mean hidden state with all (R, 1, N + 1), then 0."""
 
         def of_layer(layer: Vectors) -> Floats:
-            held, new = layer.held("hidden"), layer.new("hidden")
+            held, new = layer("hidden", "slots"), layer("hidden", "turn")
             mean = new.mean(axis=1, keepdims=True)
 
             def cosines(hidden: Floats) -> Floats:
@@ -130,13 +125,10 @@ class HeadTokens:
         """Hidden states that enter the layer (R, N, d), or once for rows that share them."""
 
         def of_layer(layer: Vectors) -> Floats:
-            held, new = layer.held("hidden"), layer.new("hidden")
+            held, new = layer("hidden", "slots"), layer("hidden", "turn")
             return np.concatenate([held, np.broadcast_to(new, (len(held), *new.shape[1:]))], axis=1)
 
-        hidden = list(map(of_layer, self.vectors))
-        if len({len(states) for states in hidden}) == 1:  # equally many rows share them
-            return np.concatenate(hidden)
-        return np.concatenate([self._per_row(states) for states in hidden])
+        return self._by_layer(of_layer)
 
     @property
     def keys(self) -> Floats:
@@ -160,7 +152,7 @@ class HeadTokens:
 
 
 def _all(vectors: Vectors, name: str) -> Floats:
-    return np.concatenate([vectors.held(name), vectors.new(name)], axis=1)
+    return np.concatenate([vectors(name, "slots"), vectors(name, "turn")], axis=1)
 
 
 def _products(vectors: Vectors, queries: Floats) -> Floats:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Protocol, Self
 from weakref import WeakSet
@@ -68,7 +67,7 @@ class ModelCache(Protocol):
         """Whether it computes what a full cache does, so that it can `follow` one."""
         return False
 
-    def end_turn(self) -> None:
+    def end_turn(self) -> object:
         """End the turn: the policy, if any, evicts."""
 
     def fork(self, count: int | None = None) -> Self:
@@ -360,24 +359,32 @@ class EvictingCache(TextCache):
 
     def _evict(self) -> None:
         before = self._eviction
-        slots = np.concatenate([before.held, before.second_tier], axis=2)
         new = self.ids[self.turn_start :]
         if self.decoder.features is not None:
             features = self.decoder.features(new, before.policy.looks_at)
             self._features = with_new(self._features, features)
-        vectors = [_SlotVectors(self, layer, held) for layer, held in enumerate(slots)]
+        vectors = [functools.partial(self._of_layer, *slots) for slots in enumerate(before.slots)]
         self._eviction, step = before.after(len(new), vectors, self._features)
         evicted = step.layer, step.head, step.token
         self._evicted_in, self._evicted_by = self.evicted_in, self.evicted_by
         self._evicted_in[evicted] = len(self.ends)
         self._evicted_by[evicted] = step.rule
         held = self._eviction.held
-        if self._eviction.second_tier.size:  # what came back from there is no longer evicted
+        if self._eviction.slots.size > held.size:  # what came back from there is no longer evicted
             layer, head, slot = np.nonzero(held >= 0)
             back = layer, head, held[layer, head, slot]
             self._evicted_in[back] = -1
             self._evicted_by[back] = Rule.none
         self._set_attended(held)
+
+    def _of_layer(self, layer: int, slots: Ints, name: str, where: str) -> Floats:
+        """Return `fdkvc.lm.head_tokens.Vectors` of the slots before this turn, or of it."""
+        vectors = self.vectors(name)
+        if where == "turn":
+            return vectors[layer, :, self.turn_start - self.count :]
+        token = np.repeat(slots, max(vectors.shape[1] // len(slots), 1), axis=0)
+        head = np.minimum(np.arange(len(token)), vectors.shape[1] - 1)
+        return np.asarray(vectors[layer, head[:, None], token])
 
 
 class OneHead(EvictingCache):
@@ -405,25 +412,6 @@ class OneHead(EvictingCache):
             attended[self.layer, self.head] = EMPTY
             attended[self.layer, self.head, : len(kept)] = kept
         super()._set_attended(attended)
-
-
-@dataclass(frozen=True, eq=False)
-class _SlotVectors:
-    """The `fdkvc.lm.head_tokens.Vectors` of a layer's slots before this turn, and of the turn."""
-
-    cache: TextCache
-    layer: int
-    slots: Ints
-
-    def held(self, name: str) -> Floats:
-        vectors = self.cache.vectors(name)[self.layer]
-        token = np.repeat(self.slots, max(len(vectors) // len(self.slots), 1), axis=0)
-        head = np.minimum(np.arange(len(token)), len(vectors) - 1)
-        of_rows: Floats = vectors[head[:, None], token]
-        return of_rows
-
-    def new(self, name: str) -> Floats:
-        return self.cache.vectors(name)[self.layer, :, self.cache.turn_start - self.cache.count :]
 
 
 class RetrievalCache(TextCache):
@@ -475,12 +463,13 @@ def read(caches: Sequence[ModelCache], ids: ArrayLike, last: int | None = None) 
     """
     decoder = caches[0].decoder
     new = np.broadcast_to(np.asarray(ids, np.intp), (len(caches), np.shape(ids)[-1]))
-    check_length(decoder, max(cache.count for cache in caches) + new.shape[1])
+    counts = [cache.count for cache in caches]
+    check_length(decoder, max(counts) + new.shape[1])
     if new.size and not 0 <= new.min() <= new.max() < decoder.shape.vocabulary:
         raise ValueError(f"a token is not one of the {decoder.shape.vocabulary:,} of the model")
     logits = decoder.read(new, caches, last=last)
-    for cache, tokens in zip(caches, new.tolist(), strict=True):
-        cache.ids += tokens
+    for cache, count, tokens in zip(caches, counts, new.tolist(), strict=True):
+        cache.ids[count:] = tokens  # some note them as they read
     return logits
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from itertools import chain
 from typing import Any
 from unittest.mock import patch
@@ -20,30 +21,24 @@ LAYERS, HEADS, KV_HEADS, WIDTH = 4, 4, 2, 6
 NAMES = {"queries": HEADS, "keys": KV_HEADS, "values": KV_HEADS, "hidden": 1}
 
 
-class OfALayer:
-    """The vectors of a layer, of all tokens, as those of its slots and of a turn."""
-
-    def __init__(self, vectors: dict[str, Any], slots: Any, new: slice) -> None:
-        self.vectors, self.slots, self.turn = vectors, slots, new
-
-    def held(self, name: str) -> Any:
-        vectors = self.vectors[name]
-        if name == "hidden":
-            return vectors[0][self.slots]
-        slots = np.repeat(self.slots, len(vectors) // KV_HEADS, axis=0)
-        return np.take_along_axis(vectors, slots[..., None], axis=1)
-
-    def new(self, name: str) -> Any:
-        return self.vectors[name][:, self.turn]
+def of_a_layer(vectors: dict[str, Any], slots: Any, turn: slice, name: str, where: str) -> Any:
+    """Return the vectors of a layer's slots or of a turn, from those of all tokens."""
+    if where == "turn":
+        return vectors[name][:, turn]
+    if name == "hidden":
+        return vectors[name][0][slots]
+    slots = np.repeat(slots, len(vectors[name]) // KV_HEADS, axis=0)
+    return np.take_along_axis(vectors[name], slots[..., None], axis=1)
 
 
 def evicted(state: HeadEviction, vectors: list[dict[str, Any]], lengths: list[int]) -> list[Any]:
     """Return the tokens that each head of the layers holds after every turn."""
     found, first = [], 0
     for n in filter(None, lengths):
-        slots = np.concatenate([state.held, state.second_tier], axis=2)
         turn = slice(first, first + n)
-        layers = [OfALayer(*each, turn) for each in zip(vectors, slots, strict=True)]
+        layers = [
+            partial(of_a_layer, *each, turn) for each in zip(vectors, state.slots, strict=True)
+        ]
         state, _ = state.after(n, layers, {})
         found.append([{*head.tolist()} - {-1} for layer in state.held for head in layer])
         first += n
@@ -107,7 +102,7 @@ def test_one_head_decides_for_all_what_all_would(
         for n in filter(None, lengths):
             features = {"surprisal": surprisal[: state.count + n]}
             state, step = state.after(n, vectors, features)
-            found.append({**asdict(step), "held": state.held, "tier": state.second_tier})
+            found.append({**asdict(step), "slots": state.slots, "size": state.size})
         return found
 
     alone = steps()
