@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fdkvc.corpora.transcripts import Tool
 from fdkvc.limits import MAX_TEMPLATE_CHARACTERS, MAX_TEMPLATE_SECONDS
@@ -18,30 +18,20 @@ from fdkvc.limits import MAX_TEMPLATE_CHARACTERS, MAX_TEMPLATE_SECONDS
 _A, _B, _C = "\ue000a\ue001", "\ue000b\ue001", "\ue000c\ue001"
 
 
-class ChatTemplate(NamedTuple):
-    """The texts around messages."""
-
-    prompt: str
-    """Before the first message, unless that is a system prompt."""
-    starts: Mapping[str, str]
-    """Before a message: of the roles user, assistant, system (the prompt) and tool."""
-    end: str
-    """After any message."""
-    result_end: str = ""
-    """Between the text of a tool's result and that."""
-
-
 @functools.lru_cache(maxsize=8)
-def chat_template(template: str) -> ChatTemplate | None:
+def chat_template(template: str) -> Mapping[str, str] | None:
     """Return the texts around messages, None if the template cannot be read message by message.
 
-    It is rendered in a sandbox, in a process that is killed after `MAX_TEMPLATE_SECONDS`.
+    By name: those before a message of the roles ``user``, ``assistant``, ``system`` (its prompt)
+    and ``tool``; ``prompt`` before the first message, unless that is a system prompt; ``end`` after
+    any message, and ``result_end`` between the text of a tool's result and that. It is rendered in
+    a sandbox, in a process that is killed after `MAX_TEMPLATE_SECONDS`.
 
     Examples
     --------
     >>> turns = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}"
     >>> texts = chat_template(turns + "{% if add_generation_prompt %}<assistant>{% endif %}")
-    >>> texts.starts["user"], texts.starts["tool"], texts.end
+    >>> texts["user"], texts["tool"], texts["end"]
     ('<user>', '<tool>', '</>')
     """
     if not template or len(template) > MAX_TEMPLATE_CHARACTERS:
@@ -65,14 +55,15 @@ def chat_template(template: str) -> ChatTemplate | None:
     users = after.removeprefix(end)
     if not end or before != begun or after == users or last != end or not prompt.endswith(users):
         return None
-    starts = {"user": users, "assistant": start, "tool": users, "system": start}
-    result_end, earlier = "", several[: -len(users + _C + end)]
+    texts = {"user": users, "assistant": start, "tool": users, "system": start}
+    texts |= {"prompt": prompt.removesuffix(users), "end": end, "result_end": ""}
+    earlier = several[: -len(users + _C + end)]
     if tool is not None and _C in tool and tool.startswith(earlier) and tool.endswith(end):
-        starts["tool"], _, last = tool.removeprefix(earlier).partition(_C)
-        result_end = last.removesuffix(end)
+        texts["tool"], _, last = tool.removeprefix(earlier).partition(_C)
+        texts["result_end"] = last.removesuffix(end)
     if system is not None and system.endswith(_B + end + users + _A + end):
-        starts["system"] = system.partition(_B)[0]
-    return ChatTemplate(prompt.removesuffix(users), starts, end, result_end)
+        texts["system"] = system.partition(_B)[0]
+    return texts
 
 
 @functools.lru_cache(maxsize=1024)
@@ -81,8 +72,8 @@ def tools_prompt(template: str, tools: tuple[Tool, ...], prompted: bool = False)
 
     It is without the model's own prompt if that of a dialog follows (`prompted`).
     """
-    parts = chat_template(template) if "tools" in template else None
-    if parts is None:
+    texts = chat_template(template) if "tools" in template else None
+    if texts is None:
         return None
     functions = [
         {"name": tool.method, "parameters": {"type": "object", "properties": slots}}
@@ -92,7 +83,7 @@ def tools_prompt(template: str, tools: tuple[Tool, ...], prompted: bool = False)
     listed = [{"type": "function", "function": function} for function in functions]
     messages = [{"role": "system", "content": ""}] * prompted + [{"role": "user", "content": _A}]
     (text,) = _rendered(template, [(messages, False)], listed)
-    start, end = parts.starts["system"], parts.end + parts.starts["user"]
+    start, end = texts["system"], texts["end"] + texts["user"]
     prompt = (text or "").partition(_A)[0]
     if not (prompt.startswith(start) and prompt.endswith(end)):
         return None

@@ -252,18 +252,15 @@ def marked_tokens(tokenizer: Any, first: tuple[int, ...], template: str) -> Toke
     return tokens
 
 
-def library_tokens(tokenizer: Any, *, speakers: bool) -> Tokens:
+def library_tokens(tokenizer: Any) -> Tokens:
     """Return the tokens of a *transformers* tokenizer, or of any with its `decode`.
 
-    With `speakers`, also the marks of its chat template, by which they are known.
+    Those of a chat template have its marks, by which speakers are known.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     template = getattr(tokenizer, "chat_template", None)
-    if backend and speakers and isinstance(template, str):
-        tokens = _template_tokens(backend, (), template)
-        if tokens is not None:
-            return tokens
-    return Tokens(backend or tokenizer, (), {}, 0)
+    template = template if backend and isinstance(template, str) else ""
+    return _template_tokens(backend, (), template) or Tokens(backend or tokenizer, (), {}, 0)
 
 
 def _template_tokens(tokenizer: Any, first: tuple[int, ...], template: str) -> Tokens | None:
@@ -271,20 +268,17 @@ def _template_tokens(tokenizer: Any, first: tuple[int, ...], template: str) -> T
     texts = chat_template(template)
     if texts is None:
         return None
-    user, assistant, system, tool = (
-        _encoded(tokenizer, texts.starts[role]) for role in ("user", "assistant", "system", "tool")
-    )
-    closing = _encoded(tokenizer, texts.end)
-    call = assistant + _encoded(tokenizer, CALL_TAGS[0])
+    ids = {name: _encoded(tokenizer, text) for name, text in texts.items()}
+    call = ids["assistant"] + _encoded(tokenizer, CALL_TAGS[0])
     return Tokens(
         tokenizer,
         first,
-        {"user": user, "system": assistant, "call": call},
-        closing[0] if closing else -1,
-        tail=closing[1:],
-        prompt=_encoded(tokenizer, texts.prompt),
-        kinds={"system": system, "result": tool},
-        result_end=_encoded(tokenizer, texts.result_end),
+        {"user": ids["user"], "system": ids["assistant"], "call": call},
+        (*ids["end"], -1)[0],
+        tail=ids["end"][1:],
+        prompt=ids["prompt"],
+        kinds={"system": ids["system"], "result": ids["tool"]},
+        result_end=ids["result_end"],
         template=template,
     )
 

@@ -39,10 +39,10 @@ MARKS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 def test_chatml_is_taken_apart() -> None:
     found = chat_template(CHATML)
     assert found is not None
-    assert found.prompt == "<|im_start|>system\nBe brief.<|im_end|>\n"
-    assert found.end == "<|im_end|>\n"
-    roles = ("user", "assistant", "system", "tool")
-    assert found.starts == {role: f"<|im_start|>{role}\n" for role in roles}
+    assert found["prompt"] == "<|im_start|>system\nBe brief.<|im_end|>\n"
+    assert found["end"] == "<|im_end|>\n"
+    for role in ("user", "assistant", "system", "tool"):
+        assert found[role] == f"<|im_start|>{role}\n"
 
 
 def test_a_role_that_the_template_refuses_is_the_nearest_other() -> None:
@@ -50,8 +50,8 @@ def test_a_role_that_the_template_refuses_is_the_nearest_other() -> None:
     check += "{{ raise_exception('no') }}{% endif %}<|im_start|>{{"
     found = chat_template(CHATML.replace("<|im_start|>{{", check))
     assert found is not None
-    assert found.starts["tool"] == found.starts["user"]
-    assert found.starts["system"] == found.starts["assistant"]
+    assert found["tool"] == found["user"]
+    assert found["system"] == found["assistant"]
 
 
 ENDLESS = "{% for a in range(99999) %}" * 4 + "{% endfor %}" * 4

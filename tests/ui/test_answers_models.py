@@ -14,7 +14,6 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from fdkvc.corpora import gguf_file
-from fdkvc.corpora.model_text import Writer
 from fdkvc.lm import language_model as loading
 from fdkvc.lm.chat import Chat
 from fdkvc.lm.decoder import Decoder
@@ -118,7 +117,7 @@ def test_two_people_chat_in_turn_and_no_answer_is_written_twice(
     monkeypatch.setattr(Decoder, "large", True)
     answer, begun = Chat.answer, list[int]()
 
-    def counting(chat: Chat, most: int) -> Iterator[dict[str, tuple[Writer, int]]]:
+    def counting(chat: Chat, most: int) -> Iterator[dict[str, int]]:
         begun.append(chat.steps)
         yield from answer(chat, most)
 

@@ -18,7 +18,7 @@ from streamlit.testing.v1 import AppTest
 
 from fdkvc.commands.main import main
 from fdkvc.corpora.formats import EXAMPLES
-from fdkvc.corpora.model_text import WRITERS, Writer
+from fdkvc.corpora.model_text import WRITERS
 from fdkvc.explain.answer_causes import grade_call
 from fdkvc.limits import MAX_TURNS, MAX_WRITTEN_TOKENS
 from fdkvc.lm.chat import Chat
@@ -216,7 +216,7 @@ def test_an_answer_is_stopped_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> No
     forget_answers(monkeypatch)
     answer, clicks, stops = Chat.answer, list[Thread](), list[Answered | None]()
 
-    def stopping(chat: Chat, most: int) -> Iterator[dict[str, tuple[Writer, int]]]:
+    def stopping(chat: Chat, most: int) -> Iterator[dict[str, int]]:
         for step in answer(chat, most):
             yield step
             if chat.steps == 3:  # a click, and the next run
