@@ -63,7 +63,8 @@ class Story:
         self._turn = self._written = 0
         # The tokens held after each call, and as those of the call were read (C, L, K, S).
         self.held, self.before = list[Ints](), list[Ints]()
-        self._outputs: list[Floats] = []
+        # The logits after each token.
+        self.outputs: Floats = np.empty((samples, 0, subject.model.vocabulary), np.float32)
 
     def feed(self, *lengths: int, shift: int = 0) -> None:
         """Let the cache read turns of so many tokens, each id shifted within the vocabulary."""
@@ -101,17 +102,12 @@ class Story:
         self.tokens = np.concatenate([self.tokens, tokens], axis=1)
         self._turn_of += [self._turn] * n
         self.ends.append(self.tokens.shape[1])
-        self._outputs.append(np.asarray(turn.outputs))
+        self.outputs = np.concatenate([self.outputs, turn.outputs], axis=1)
         held, before = np.asarray(turn.held), turn.before
         if before is None:
             before = self.held[-1] if self.held else held[..., :0]
         self.before.append(np.asarray(before))
         self.held.append(held)
-
-    @property
-    def outputs(self) -> Floats:
-        """The logits so far (C, N, V)."""
-        return np.concatenate(self._outputs, axis=1)
 
     def most_held(self) -> int:
         """Return the most tokens that a head of any text holds now."""
@@ -249,8 +245,7 @@ def compresses_only_the_first_text(subject: Subject) -> None:
         raise Fault("it takes one text at a time, but does not refuse two")
     story = Story(subject, min(SAMPLES, subject.samples))
     story.feed(*lengths)
-    for text, held in enumerate(story.held[-1]):
-        most = int((held >= 0).sum(axis=-1).max())
+    for text, most in enumerate((story.held[-1] >= 0).sum(axis=-1).max(axis=(1, 2)).tolist()):
         if most > subject.budget:
             raise Fault(f"text {text} of several holds {most} entries of {subject.budget}")
     story.check("of several texts read together, the outputs are {} from those of what is held")

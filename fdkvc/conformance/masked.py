@@ -22,25 +22,14 @@ def mixed(
     frequencies: NDArray[np.float64] | None = None,
     stored: tuple[Pairs, Floats, Bools] | None = None,
 ) -> Floats:
-    """Return the output of attention (H, N, h).
+    """Return the output of attention (H, N, h), of values (K, N, h).
 
-    Parameters
-    ----------
-    queries, keys : array (H, N, h / 2) and (K, N, h / 2)
-        After positional rotation.
-    values : array (K, N, h)
-    sees : array (K, N, N) of bool
-        Which tokens each token attends to, in every KV head; at least itself.
-    scaling : float
-        Of the logits.
-    distances : array (K, N, N), optional
-        How far before each token the others are; by their places in the text if None. A ValueError
-        if they differ from these without frequencies.
-    frequencies : array (h / 2,), optional
-        Angles by which a distance of 1 rotates; None if positions are not rotary.
-    stored : tuple, optional
-        Keys and values as they come back from where they are stored, and which tokens each token
-        sees so (N, N).
+    Queries (H, N, h / 2) and keys (K, N, h / 2) are rotated to their positions. `sees` (K, N, N)
+    marks which tokens each token attends to, in every KV head; at least itself. `distances`
+    (K, N, N) say how far before it the others are, by default by their places in the text, and
+    `frequencies` (h / 2,) by which angles a distance of 1 rotates. Raises a ValueError for other
+    distances if positions are not rotary. `stored` has keys and values as they come back from where
+    they are stored, and which tokens each token sees so (N, N).
     """
     turned = None if distances is None else _turned(distances, frequencies)
     group = len(queries) // len(keys)
