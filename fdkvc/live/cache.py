@@ -380,14 +380,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         at_once = self._decides == "model" or (self._decides == "head" and few)
         groups = 1 if at_once else len(layers)
         heads = Heads(len(layers) // groups, self._heads, kv_heads, width)
-        begun = [
-            HeadEviction(
-                *(self.policy, self.budget, heads, self._decides),
-                layers=len(layers),
-                first_layer=number,
-            )
-            for number in range(groups)
-        ]
+        new = partial(HeadEviction, self.policy, self.budget, heads, self._decides, len(layers))
+        begun = [new(first_layer=number) for number in range(groups)]
         texts = len(layers[0].keys)
         self._states = [[*begun] for _ in range(texts)]
         self._features = [{} for _ in range(texts)]

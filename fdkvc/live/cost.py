@@ -62,11 +62,9 @@ def measure_cost(
     while len(rounds) < REPEATS and (not rounds or perf_counter() - began < ENOUGH):
         timed = np.zeros((len(cases), 2))
         for at, case in enumerate(cases):
-            cache = (
-                DynamicCache(config=model.model.config)
-                if case is None
-                else model.evicting(*case, decides).cache
-            )
+            cache: Any = DynamicCache(config=model.model.config)
+            if case is not None:
+                cache = model.evicting(*case, decides).cache
             held[at], *timed[at] = read_and_write(model.model, cache, turns, writes, every)
             on_case(len(rounds) * len(cases) + at + 1, REPEATS * len(cases))
         rounds.append(timed)

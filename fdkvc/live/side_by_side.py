@@ -54,11 +54,8 @@ class SideBySide(DynamicCache):  # type: ignore[misc]
             row = slice(text, text + 1)
             this_pass.ids = None if ids is None else ids[row]
             of_text = None if mask is None else mask[row if len(mask) > 1 else slice(None)]
-            masks.append(
-                cache.before_attention(
-                    layer, query[row], of_text, scaling=scaling, hidden=hidden[row]
-                )
-            )
+            given = {"scaling": scaling, "hidden": hidden[row]}
+            masks.append(cache.before_attention(layer, query[row], of_text, **given))
         this_pass.ids = ids
         if all(of_text is None for of_text in masks) and len({*sizes}) == 1:
             return None

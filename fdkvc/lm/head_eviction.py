@@ -104,14 +104,8 @@ class HeadEviction:
         self._layers = 1 if one or decides == "model" else layers or heads.layers
         self._first_layer = first_layer
         self._together = Together(policy, together)
-        self._state = initial_state(
-            self._together,
-            rows,
-            budget,
-            heads.head_width,
-            layers=self._layers,
-            heads=rows if decides == "model" else deciding.heads,
-        )
+        of_layer = {"layers": self._layers, "heads": rows if decides == "model" else deciding.heads}
+        self._state = initial_state(self._together, rows, budget, heads.head_width, **of_layer)
         # The tokens in each KV head and then in its second tier (L, K, S + R), −1 for none.
         self.slots: Ints = np.empty((heads.layers, heads.kv_heads, 0), np.intp)
         self.size = 0  # slots of the first tier
