@@ -74,8 +74,10 @@ class TransformersModel:
                 back = stored and (_pairs(stored[0](keys)), stored[0](values), stored[1])
                 mixture = mixed(*pairs, values, sees[at], scaling, apart, self._frequencies, back)
             else:
-                window = _window(len(keys), keys.shape[1], sliding_window)
-                mixture = mixed(*pairs, values, window, scaling)
+                n = keys.shape[1]
+                near = ~np.tri(n, k=-(sliding_window or n), dtype=np.bool_)
+                seen = np.broadcast_to(np.tri(n, dtype=np.bool_) & near, (len(keys), n, n))
+                mixture = mixed(*pairs, values, seen, scaling)
             return torch.from_numpy(mixture.swapaxes(0, 1)[None]), None
 
         AttentionInterface.register(INTERFACE, attend)
@@ -85,14 +87,6 @@ class TransformersModel:
         noted_layers = (noted[layer] for layer in self._layers)
         queries_keys = map(np.stack, zip(*noted_layers, strict=True))
         return Reading(output.logits[0].float().numpy(), *queries_keys)
-
-
-def _window(heads: int, tokens: int, window: int | None) -> Bools:
-    """Return the mask of a layer that is left to the model."""
-    seen = np.tri(tokens, dtype=np.bool_)
-    if window is not None:
-        seen &= ~np.tri(tokens, k=-window, dtype=np.bool_)
-    return np.broadcast_to(seen, (heads, tokens, tokens))
 
 
 def _pairs(vectors: Floats) -> Pairs:

@@ -293,7 +293,7 @@ def damage_by_head(
     """Return the mean KL of the tokens if only one KV head evicts (L, K)."""
     shape = model.decoder.shape
     places = list(np.ndindex(shape.layers, shape.kv_heads))
-    alone = [OneHead(model.decoder, policy, budget, layer, head, decides) for layer, head in places]
+    alone = [OneHead(place, model.decoder, policy, budget, decides) for place in places]
     _, kl = read_losses([model.full(), *alone], text)
     return np.asarray(kl[1:, 1:].mean(axis=1).reshape(shape.layers, shape.kv_heads))
 

@@ -388,29 +388,21 @@ class EvictingCache(TextCache):
 
 
 class OneHead(EvictingCache):
-    """A cache whose policy decides for every KV head, but evicts from one head only.
+    """A cache whose policy decides for every KV head, but evicts from one head (layer, head) only.
 
-    All other heads keep the whole text.
+    All other heads keep the whole text. `eviction` is what `EvictingCache` takes.
     """
 
-    def __init__(
-        self,
-        decoder: Decoder,
-        policy: Policy,
-        budget: int,
-        layer: int,
-        head: int,
-        decides: str = DECIDES.default,
-    ) -> None:
-        super().__init__(decoder, policy, budget, decides)
-        self.layer, self.head = layer, head
+    def __init__(self, alone: tuple[int, int], *eviction: Any) -> None:
+        super().__init__(*eviction)
+        self._alone = alone
 
     def _set_attended(self, attended: Ints | None) -> None:
         if attended is not None:
-            kept = attended[self.layer, self.head]
+            kept = attended[self._alone]
             attended = np.tile(np.arange(self.count), (*attended.shape[:2], 1))
-            attended[self.layer, self.head] = EMPTY
-            attended[self.layer, self.head, : len(kept)] = kept
+            attended[self._alone] = EMPTY
+            attended[(*self._alone, slice(len(kept)))] = kept
         super()._set_attended(attended)
 
 

@@ -209,7 +209,7 @@ def test_a_cache_that_holds_everything_hurts_no_word(model: LanguageModel, text:
 
 
 def test_damage_by_head_is_that_of_one_head_which_forgets(model: LanguageModel, text: Text) -> None:
-    alone = OneHead(model.decoder, FIFO, BUDGET, layer=1, head=0)
+    alone = OneHead((1, 0), model.decoder, FIFO, BUDGET)
     _, kl = read_losses([model.full(), alone], text)
     everything = {*range(len(text.ids))}
     assert alone.attended is not None
