@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -49,13 +49,9 @@ def _pairs(vectors: Floats) -> Pairs:
 
 
 class DecoderCache(TurnCache):
-    """Caches of a decoder made by `begin`, one for each of `samples` texts."""
+    """New caches of a decoder, one for each text; `every` as for `TurnCache`."""
 
-    def __init__(
-        self, begin: Callable[[], TextCache], samples: int, every: int | None = None
-    ) -> None:
-        caches = [begin() for _ in range(samples)]
-
+    def __init__(self, caches: Sequence[TextCache], every: int | None = None) -> None:
         def end_turn() -> None:
             for cache in caches:
                 cache.end_turn()
@@ -63,11 +59,7 @@ class DecoderCache(TurnCache):
         def held() -> Ints:
             return np.stack(padded([*map(_held, caches)]))
 
-        def fork() -> DecoderCache:
-            copies = iter([cache.fork() for cache in caches])
-            return DecoderCache(lambda: next(copies), samples, every)
-
-        self.fork = fork
+        self.fork = lambda: DecoderCache([cache.fork() for cache in caches], every)
         super().__init__(lambda tokens: read(caches, tokens), held, end_turn, every)
 
 

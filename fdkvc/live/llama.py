@@ -1,9 +1,7 @@
 """Policies in llama.cpp: a chat of any length in a fixed context.
 
-A `llama_cpp.Llama` holds the same tokens in all layers and heads, and can remove any of them. So a
-policy decides for the whole model, and by text alone: llama.cpp gives out no attention, keys or
-hidden states. The next token of a sequence must follow its last one, so where a policy evicts the
-newest tokens, later ones come nearer to those before.
+A `llama_cpp.Llama` holds the same tokens in all layers and heads, so a policy decides for the whole
+model, and by text alone: llama.cpp gives out no attention, keys or hidden states.
 
 Closing gaps between positions is as in Xiao et al. 2024, *Efficient Streaming Language Models with
 Attention Sinks*.

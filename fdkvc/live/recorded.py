@@ -1,9 +1,7 @@
 """The text that a policy's cache read, as recordings that the pages open.
 
-There is one per recorded layer, with a row per query head. Vectors are those that the model
-computed from the entries kept, and turns are the cache's. So a replay of the same policy, with
-heads that share keys deciding together, evicts the same entries; it may not if layers depended on
-each other, heads were pooled by their maximum, or positions closed up.
+There is one per recorded layer, with a row per query head; vectors are those that the model
+computed from the entries kept, and turns are the cache's.
 """
 
 from bisect import bisect_left

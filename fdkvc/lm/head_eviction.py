@@ -68,10 +68,8 @@ class EvictionStep:
     sources: Ints
     """Shape (L, K, S + R). The slot that each token in the cache and its second tier had before:
     the old slots (first tier, then second), followed by the turn's tokens; −1 for none."""
-    layer: Ints
-    head: Ints
-    token: Ints
-    """Shape (E,). The evicted entries."""
+    evicted: tuple[Ints, Ints, Ints]
+    """Shape (E,) each. Layer, KV head and token of the evicted entries."""
     rule: Codes
     """Shape (E,). The `Rule` that evicted each."""
 
@@ -166,7 +164,6 @@ class HeadEviction:
 
         token, rule = of_all(of_kv_heads(result.token)), of_all(of_kv_heads(result.rule))
         layer, head, slot = np.nonzero(rule)
-        evicted = of_all(ids)[layer, head, token[layer, head, slot]]
         cache, tier = result.after.cache, result.after.tier
         kept = of_kv_heads(cache.token)
         used = (kept >= 0).any(axis=(0, 1))
@@ -182,8 +179,8 @@ class HeadEviction:
             ),
             tier=np.where(tier >= 0, after.size + np.arange(tier.shape[1]), EMPTY),
         )
-        rules = rule[layer, head, slot]
-        return after, EvictionStep(of_all(sources), layer, head, evicted, rules)
+        evicted = layer, head, of_all(ids)[layer, head, token[layer, head, slot]]
+        return after, EvictionStep(of_all(sources), evicted, rule[layer, head, slot])
 
 
 def equal_budgets(policy: Policy, budget: int) -> bool:

@@ -365,10 +365,9 @@ class EvictingCache(TextCache):
             self._features = with_new(self._features, features)
         vectors = [functools.partial(self._of_layer, *slots) for slots in enumerate(before.slots)]
         self._eviction, step = before.after(len(new), vectors, self._features)
-        evicted = step.layer, step.head, step.token
         self._evicted_in, self._evicted_by = self.evicted_in, self.evicted_by
-        self._evicted_in[evicted] = len(self.ends)
-        self._evicted_by[evicted] = step.rule
+        self._evicted_in[step.evicted] = len(self.ends)
+        self._evicted_by[step.evicted] = step.rule
         held = self._eviction.held
         if self._eviction.slots.size > held.size:  # what came back from there is no longer evicted
             layer, head, slot = np.nonzero(held >= 0)

@@ -38,7 +38,8 @@ def decoder(tmp_path_factory: pytest.TempPathFactory) -> Decoder:
 def our_own(decoder: Decoder, key: str, decides: str = "head", **promises: Any) -> Subject:
     def begin(samples: int) -> DecoderCache:
         policy = read_policy(key)
-        return DecoderCache(lambda: EvictingCache(decoder, policy, BUDGET, decides), samples, EVERY)
+        caches = [EvictingCache(decoder, policy, BUDGET, decides) for _ in range(samples)]
+        return DecoderCache(caches, EVERY)
 
     model = DecoderModel(decoder)
     return Subject(begin, model, BUDGET, every=EVERY, samples=3, forks=True, **promises)
@@ -504,7 +505,7 @@ def test_a_turn_that_sees_what_was_evicted_before_is_a_fault(decoder: Decoder) -
 
 def test_of_a_cache_that_evicts_nothing_every_check_says_so(decoder: Decoder) -> None:
     full = Subject(
-        lambda samples: DecoderCache(lambda: TextCache(decoder), samples),
+        lambda samples: DecoderCache([TextCache(decoder) for _ in range(samples)]),
         DecoderModel(decoder),
         12,
         samples=3,
