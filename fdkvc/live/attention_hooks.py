@@ -25,9 +25,6 @@ FLASH = ("flash_attention_2", "flash_attention_3", "flash_attention_4")
 HOOKED = "fdkvc_hooked"
 """The attribute of a model that has the hooks."""
 
-HIDDEN = "fdkvc_hidden"
-"""The attribute of an attention module with the hidden states that enter its layer."""
-
 NO_INTERFACE = "this model's attention does not go through the interface of the library"
 
 Before = Callable[..., Any]
@@ -39,6 +36,8 @@ class _Pass(threading.local):
 
     ids: Any = None
     """Its tokens (B, n), or those of one text of it; None if it began with embeddings."""
+    hidden: Any = None
+    """The hidden states (B, n, d) that enter a layer, until its attention has taken them."""
     expected: tuple[Before, Callable[[], None], Any, Any] | None = None
     """What to call around the next attention, and the keys and values that it is over."""
 
@@ -76,9 +75,9 @@ def attach(model: Any) -> bool:
     vars(model)[HOOKED] = True
     model.register_forward_pre_hook(_forget_ids)
     model.get_input_embeddings().register_forward_pre_hook(_enter_embeddings)
-    for name, module in attention_modules(model).items():
+    for name in attention_modules(model):
         layer = model.get_submodule(name.rpartition(".")[0])
-        layer.register_forward_pre_hook(partial(_enter, module), with_kwargs=True)
+        layer.register_forward_pre_hook(_enter_layer, with_kwargs=True)
     return flash
 
 
@@ -109,9 +108,8 @@ def _enter_embeddings(_: Any, given: tuple[Any, ...]) -> None:
     this_pass.ids = given[0] if given else None
 
 
-def _enter(attention: Any, layer: Any, given: tuple[Any, ...], named: dict[str, Any]) -> None:
-    """Store a layer's input on its attention module."""
-    vars(attention)[HIDDEN] = given[0] if given else named["hidden_states"]
+def _enter_layer(_: Any, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+    this_pass.hidden = given[0] if given else named["hidden_states"]
 
 
 def _attend(
@@ -125,7 +123,7 @@ def _attend(
 ) -> tuple[Any, Any]:
     """Attend by an implementation, by default the module's eager one, between the two calls."""
     call, this_pass.expected = this_pass.expected, None
-    hidden = vars(module).pop(HIDDEN, None)  # so that it is not kept until the next pass
+    hidden, this_pass.hidden = this_pass.hidden, None
     attention = attention or sys.modules[type(module).__module__].eager_attention_forward
     if call is None or call[2] is not key:
         return attention(module, query, key, value, attention_mask, **settings)

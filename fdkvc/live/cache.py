@@ -366,7 +366,6 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         ]
 
     def _begin(self, layers: Sequence[PolicyLayer]) -> None:
-        """Make the states of all texts."""
         if not self._heads:
             raise ValueError(NO_INTERFACE)
         ((kv_heads, width), *others) = {
