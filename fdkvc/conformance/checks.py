@@ -22,9 +22,6 @@ class NothingEvicted(Fault):
     """More tokens than the budget were all kept, so nothing can be checked."""
 
 
-SAMPLES = 3
-"""Texts to read at once, if a cache takes several."""
-
 ROUNDS = 40
 """Turns over which keys must not drift."""
 
@@ -243,7 +240,7 @@ def compresses_only_the_first_text(subject: Subject) -> None:
         except ValueError:
             return
         raise Fault("it takes one text at a time, but does not refuse two")
-    story = Story(subject, min(SAMPLES, subject.samples))
+    story = Story(subject, min(3, subject.samples))
     story.feed(*lengths)
     for text, most in enumerate((story.held[-1] >= 0).sum(axis=-1).max(axis=(1, 2)).tolist()):
         if most > subject.budget:

@@ -8,9 +8,6 @@ from typing import Literal, Protocol
 from fdkvc.attention import Bools, Floats, Ints
 from fdkvc.parameters import check_count
 
-LEAST = 8
-"""The smallest budget to which the checks apply."""
-
 Scores = Callable[[Floats, Floats], Floats]
 """Scores of tokens for a KV head (S,), from the turn's queries (G, n, h) of the heads that share it
 and the keys (S, h) present, of which the last n are the turn's."""
@@ -147,5 +144,5 @@ class Subject:
     """Allowed deviation of its outputs, relative to the largest or to 1."""
 
     def __post_init__(self) -> None:
-        check_count("the budget of a subject", self.budget, LEAST)
+        check_count("the budget of a subject", self.budget, 8)
         check_count("the sinks of a subject", self.sinks, 0, self.budget // 2)

@@ -1,8 +1,7 @@
 """A policy's cache for the ``generate`` of any causal *transformers* model.
 
 Every layer holds the entries that the policy kept and those of the current turn. Heads that keep
-fewer entries than others of their layer have empty slots, which are masked; where all heads of a
-layer decide together there are none. Positions count the tokens seen, so entries keep theirs.
+fewer entries than others of their layer have empty slots, which are masked.
 """
 
 from __future__ import annotations

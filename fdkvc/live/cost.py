@@ -21,9 +21,6 @@ REPEATS = 3
 ENOUGH = 60.0
 """Seconds after which no further round begins."""
 
-FULL = "full"
-"""The library's own cache."""
-
 WRITTEN = 16
 """Tokens written after the text has been read."""
 
@@ -73,7 +70,7 @@ def measure_cost(
     ratio = np.median(seconds[:, :1] / seconds, axis=0)
     rows: list[tuple[Any, ...]] = []
     for at, case in enumerate(cases):
-        name, of = (FULL, budgets) if case is None else (case[0].name, (case[1],))
+        name, of = ("full", budgets) if case is None else (case[0].name, (case[1],))
         both = np.stack([speed[at], ratio[at]], axis=1).ravel().tolist()
         numbers = int(held[at]), float(held[at] / held[0]), *both
         rows += [(name, budget, *numbers) for budget in of]

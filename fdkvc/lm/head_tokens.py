@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,7 @@ class HeadTokens:
     born: Ints
     features: Mapping[str, NDArray[Any]]
     """Shape (L·H, S + n, ...). Of all tokens, as of `fdkvc.lm.tokens.Tokens.features`."""
+    future_attention: ClassVar[Any] = None  # a policy that looks at it is refused
     layers: int = 1
     """Of a model, from `first_layer` on, or 1 if all decide as one."""
     first_layer: int = 0
@@ -144,11 +145,6 @@ class HeadTokens:
     def token_queries(self) -> Floats:
         """Each token's own query (R, N, h)."""
         return self._by_layer(lambda layer: self._per_row(_all(layer, "queries")))
-
-    @property
-    def future_attention(self) -> Floats:
-        """Unknown while the model is writing."""
-        raise LookupError("the tokens that a model has yet to write are unknown")
 
 
 def _all(vectors: Vectors, name: str) -> Floats:
