@@ -211,8 +211,8 @@ def verdict(
         who = "the other" if one else "the others" if ties else "all others"
         verb = f"differ{'s' * one}" if more else f"hold{'s' * one} less"
         less = f"{who} {verb}" * (ties != rivals)
-        tied = listed([titles[row] for row in ties]) if ties else ""
-        same = f"it is not distinguishable from {tied}" if ties else ""
+        alike = listed([titles[row] for row in ties]) if ties else ""
+        same = f"it is not distinguishable from {alike}" if ties else ""
         parts.append(f"At this budget {'; '.join(filter(None, (same, less)))}.")
     if enough:
         parts.append(_others_need(needed[rivals] / budget, titles, target, largest))
