@@ -98,7 +98,7 @@ def test_without_its_package_a_model_says_how_to_get_it(monkeypatch: pytest.Monk
     monkeypatch.setattr(gguf_file, "NAMED_MODELS", {"smollm2": "no_such_package"})
     app = open_page("answers", model="smollm2")
 
-    assert [each.value for each in app.error] == [
+    assert [error.value for error in app.error] == [
         plain("The model 'smollm2' cannot be loaded: " + gguf_file.NO_MODEL + ".")
     ]
     assert len(lanes(choose(app, "bundled"))) == 5

@@ -38,15 +38,15 @@ def headline(app: AppTest) -> str:
 
 def lanes(app: AppTest) -> dict[str, str]:
     """Return what stands under each cache's name."""
-    shown = next(each for each in html(app).split("\n") if each.startswith('<div class="answers"'))
-    found = re.findall(r'<section aria-label="([^"]*)">(.*?)</section>', shown)
-    return {name: re.sub("<[^>]*>", " ", content) for name, content in found}
+    shown = next(line for line in html(app).split("\n") if line.startswith('<div class="answers"'))
+    sections = re.findall(r'<section aria-label="([^"]*)">(.*?)</section>', shown)
+    return {name: re.sub("<[^>]*>", " ", content) for name, content in sections}
 
 
 def earlier(app: AppTest) -> str:
     """Return the folded earlier turns."""
-    (found,) = re.findall('<details class="earlier">.*?</details>', html(app))
-    return str(found)
+    (details,) = re.findall('<details class="earlier">.*?</details>', html(app))
+    return str(details)
 
 
 def say(app: AppTest, text: str) -> AppTest:
@@ -80,7 +80,9 @@ def test_why_says_what_a_word_would_have_looked_at_and_when_that_was_evicted() -
     app = open_page("answers", section="why", look="fifo")
 
     told = next(
-        each.value for each in app.markdown if "of its attention would have gone" in each.value
+        markdown.value
+        for markdown in app.markdown
+        if "of its attention would have gone" in markdown.value
     )
     assert told.startswith("FIFO wrote *")
     assert "they received 0 %" in told
@@ -111,9 +113,9 @@ def test_what_was_evicted_is_restored_and_the_call_is_right() -> None:
 
     assert (
         "**The call failed because *San Jose* was evicted in turn 14: with its original "
-        "entries restored, the call is right.**" in [each.value for each in app.markdown]
+        "entries restored, the call is right.**" in [markdown.value for markdown in app.markdown]
     )
-    table = next(each for each in html(app).split("\n") if "scrolls back" in each)
+    table = next(line for line in html(app).split("\n") if "scrolls back" in line)
     assert table.count("<tr>") == 1 + 1 + 8 + 1  # names, nothing, eight spans, all together
     assert "recomputed entries" in table
 
@@ -154,18 +156,18 @@ def test_the_folder_of_a_live_run_is_opened(tmp_path: Path) -> None:
     assert "<td>4,321</td>" in shown
     damage = damage_rows(pd.read_csv(out / "answers_paired.csv"), "calls_exact")
     assert (damage["mean"] >= 0).all(), "fewer exact calls are damage"
-    for each in specs(app):
-        json.dumps({**each, "datasets": {}}, allow_nan=False)
+    for spec in specs(app):
+        json.dumps({**spec, "datasets": {}}, allow_nan=False)
 
 
 def test_damage_is_shown_over_turns_and_by_layer_and_head() -> None:
     app = open_page("answers", section="damage", policies="fifo", budget=64)
 
-    table = next(each for each in html(app).split("\n") if "scrolls heat" in each)
+    table = next(line for line in html(app).split("\n") if "scrolls heat" in line)
     assert table.count("<td style") == 8
     assert len(app.get("vega_lite_chart")) == 1
     check_specs(app)
-    labels = {each.proto.label for each in app.get("download_button")}
+    labels = {button.proto.label for button in app.get("download_button")}
     files = ("answers.csv", "damage.csv", "damage_by_head.csv")
     assert labels >= {plain(name) for name in files}
 
@@ -303,7 +305,7 @@ def test_a_link_to_what_these_answers_do_not_have_is_told() -> None:
     app = open_page("answers", turn=2, look="snapkv", word=5000, layer=77, head=4)
 
     wrong = "This link has an error: "
-    assert [each.value for each in app.error] == [
+    assert [error.value for error in app.error] == [
         wrong + "Cache is 'snapkv', but must be one of all, fifo, h2o, fd-kvc, keydiff. "
         "Using fifo instead.",
         wrong + "Word is 5000, but must be a whole number from 0 to 23 in this answer. "
@@ -366,7 +368,7 @@ def test_tools_that_make_every_dialog_too_long_are_left_out_and_said() -> None:
     settled(app.text_area(key="answers/pasted").set_value(content).run(timeout=60))
 
     assert not app.exception
-    (error,) = [each.value for each in app.error if each.value.startswith("long: ")]
+    (error,) = [alert.value for alert in app.error if alert.value.startswith("long: ")]
     assert error.startswith("long: it has 2,049 turns, but at most 2,048 are allowed")
     assert error.endswith("The dialogs are shown without their tools.")
 
@@ -376,7 +378,7 @@ def test_where_the_full_cache_fails_nothing_is_marked_against_it() -> None:
 
     assert "is wrong with the full cache" in headline(app)
     assert "✗" in lanes(app)["Full cache"]
-    shown = next(each for each in html(app).split("\n") if '<div class="answers"' in each)
+    shown = next(line for line in html(app).split("\n") if '<div class="answers"' in line)
     assert "<mark>" not in shown
 
 

@@ -73,8 +73,8 @@ def open_dialogs(brought: DialogFile | None = None, **link: object) -> AppTest:
         return open_page("dialogs", **{"file": "dialogues"} | link)
     key = (brought.name, brought.digest)
     UPLOADS.put(key, brought)
-    own = {"file": "own", "sha": brought.digest[:16]}
-    return open_page("dialogs", {"dialogs/uploaded": key}, **own, **link)
+    upload_link = {"file": "own", "sha": brought.digest[:16]}
+    return open_page("dialogs", {"dialogs/uploaded": key}, **upload_link, **link)
 
 
 def replayed(settings: Replay, file: DialogFile) -> Replayed:
@@ -91,13 +91,13 @@ def words_of(app: AppTest) -> str:
 
 def text_of(app: AppTest) -> dict[str, Any]:
     """Return what the transcript has got to show."""
-    found: dict[str, Any] = stage_of(app)["text"]
-    return found
+    transcript: dict[str, Any] = stage_of(app)["text"]
+    return transcript
 
 
 def shown_turn(app: AppTest) -> int:
     """Return the turn that the stage is told to show."""
-    (view,) = [each for each in told(app) if each.get("what") == "view"]
+    (view,) = [message for message in told(app) if message.get("what") == "view"]
     return int(view["turn"])
 
 
@@ -117,12 +117,12 @@ def test_the_transcript_says_what_was_said_and_what_is_needed_later() -> None:
         pieces += [text[e - n : e] for n, e in zip(lengths, ends, strict=True) if n > 0]
     assert pieces == [token.text for turn in RECORDING.tokens for token in turn]
     calls = [mentions for demand, mentions in RECORDING.evidence if demand.kind == "call"]
-    assert words["needed"] == sorted({at for each in calls for one in each for at in one})
+    assert words["needed"] == sorted({at for mentions in calls for one in mentions for at in one})
 
 
 def test_the_stage_says_of_a_word_why_each_policy_let_it_go() -> None:
     app = open_dialogs(policies="h2o,fifo", turn=19, entry=3)
-    (view,) = [each for each in told(app) if each.get("what") == "view"]
+    (view,) = [message for message in told(app) if message.get("what") == "view"]
 
     trace = simulate(policy_named("fifo"), RECORDING.dialogs, 48)
     why = explain(trace, RECORDING.dialogs, 0, 19, 3)
@@ -159,9 +159,9 @@ def test_a_turn_says_what_it_needed_and_what_each_policy_had_lost_of_it(kind: st
     file = DialogFile("one.json", kind[0] * 64, (dataclasses.replace(DIALOG, demands=demands),))
     asked = text_of(open_dialogs(file, policies="fifo,fd-kvc"))["demands"]
     told_of = [
-        (each["turn"], each["source"], what, *lost, mentions[-1][0])
-        for each in asked
-        for what, lost, mentions in each["values"]
+        (shown_demand["turn"], shown_demand["source"], what, *lost, mentions[-1][0])
+        for shown_demand in asked
+        for what, lost, mentions in shown_demand["values"]
     ]
 
     recording = lexical_recording(file.transcripts[0])
@@ -185,11 +185,11 @@ def test_it_opens_where_the_first_demand_failed_with_a_word_that_was_lacking() -
 
     trace = simulate(policy_named("fd-kvc"), RECORDING.dialogs, 48)
     demand, mentions = next(
-        (each, mentions)
-        for (each, mentions), turn in zip(
+        (candidate, mentions)
+        for (candidate, mentions), turn in zip(
             RECORDING.evidence, Evidence(trace, RECORDING).lost, strict=True
         )
-        if each.kind == "call" and turn[0] >= 0
+        if candidate.kind == "call" and turn[0] >= 0
     )
     assert shown_turn(app) == demand.turn
     assert link_of(app)["entry"] == str(mentions[-1][0])
@@ -210,9 +210,11 @@ def test_the_first_failed_call_is_a_headline(key: str) -> None:
 
     trace = simulate(policy_named(key), RECORDING.dialogs, 48)
     demand, gone = next(
-        (each, int(turn[0]))
-        for (each, _), turn in zip(RECORDING.evidence, Evidence(trace, RECORDING).lost, strict=True)
-        if each.kind == "call" and turn[0] >= 0
+        (candidate, int(turn[0]))
+        for (candidate, _), turn in zip(
+            RECORDING.evidence, Evidence(trace, RECORDING).lost, strict=True
+        )
+        if candidate.kind == "call" and turn[0] >= 0
     )
     last = demand.mentions[-1].turn
     when = "at once" if gone == last else f"in turn {gone}"
@@ -233,7 +235,7 @@ def test_the_page_opens_on_the_call_of_an_agent_that_failed() -> None:
         "evicted it at once, by the budget"
     )
     assert shown_turn(app) == 2
-    (view,) = [each for each in told(app) if each.get("what") == "view"]
+    (view,) = [message for message in told(app) if message.get("what") == "view"]
     assert view["sentences"][-1].startswith(
         "Token 208 (topic member, from turn 1) was evicted by the "
     )
@@ -418,7 +420,9 @@ def several_heads(heads: int, group: int = 1) -> bytes:
 
 def held_at_the_end(app: AppTest) -> set[int]:
     """Return what the first lane of the stage holds after the last turn."""
-    (packed,) = [each.proto.bytes for each in app.get("bidi_component") if each.proto.bytes]
+    (packed,) = [
+        component.proto.bytes for component in app.get("bidi_component") if component.proto.bytes
+    ]
     head, (difference, flags, *_) = unpacked(packed)
     last = head["lanes"][0]["counts"][-1]
     token = np.cumsum(difference, dtype=np.uint32)[-last:]
@@ -472,8 +476,8 @@ def test_the_card_has_every_figure_for_those_who_ask() -> None:
     settled(app.run())
 
     done: Any = shared_jobs().find(app.session_state["dialogs/verdict"])
-    found = done.result.verdict(SHAPES[SHAPE.default], 0.95)
-    assert f"Recall of call arguments with {found.budget} entries" in html(app)
+    verdict = done.result.verdict(SHAPES[SHAPE.default], 0.95)
+    assert f"Recall of call arguments with {verdict.budget} entries" in html(app)
     assert "more than 6 turns ago" in html(app)
     assert "budget 128" in html(app)
     assert PROTECT in words_of(app)
@@ -495,7 +499,7 @@ def test_the_head_of_the_page_opens_a_file_of_ones_own() -> None:
     assert "Upload a file or paste a dialog above" in words_of(app)
     assert link_of(app)["file"] == "own"
     assert len(app.main.get("file_uploader")) == 1
-    assert "My file" not in [each.label for each in app.button]
+    assert "My file" not in [button.label for button in app.button]
 
 
 def test_a_plain_text_has_a_headline() -> None:
@@ -509,10 +513,10 @@ def test_the_work_of_a_file_is_the_command_lines() -> None:
     file = shipped_file("dialogues")
     settings = Replay((policy_named("fifo"), policy_named("h2o")), (32, 48))
     done = replayed(settings, file)
-    own = replay(settings, [lexical_recording(said) for said in file.transcripts])
+    recomputed = replay(settings, [lexical_recording(said) for said in file.transcripts])
 
     files = files_of(done)
-    assert files["replay.csv"] == csv_text(own)
+    assert files["replay.csv"] == csv_text(recomputed)
     assert list(files) == [*done.tables, "run.json"]
     about = json.loads(files["run.json"])["parameters"]
     assert (about["file"], about["source"]) == (file.digest, RECORDING.source)
@@ -543,7 +547,7 @@ def test_an_agent_conversation_opens_on_the_call_that_failed_and_shows_its_spans
 def card(app: AppTest) -> AppTest:
     """Rerun the page until its card has the verdict on the whole file."""
     deadline = time.monotonic() + SECONDS
-    while not any("--plan" in each.value for each in app.code):
+    while not any("--plan" in block.value for block in app.code):
         assert time.monotonic() < deadline
         time.sleep(0.1)
         settled(app.run())
@@ -557,22 +561,24 @@ def test_a_file_is_judged_by_itself_as_the_command_does(
 
     done: Any = shared_jobs().find(app.session_state["dialogs/verdict"])
     shape = SHAPES[SHAPE.default]
-    found = done.result.verdict(shape, 0.95)
-    assert plain(found.rest) in words_of(app)
-    assert plain(found.lead) in words_of(app)
-    assert plain(found.caution) in words_of(app)
+    verdict = done.result.verdict(shape, 0.95)
+    assert plain(verdict.rest) in words_of(app)
+    assert plain(verdict.lead) in words_of(app)
+    assert plain(verdict.caution) in words_of(app)
     assert {row.name for row in done.content.replay.policies} > {*JUDGED}
-    buttons = [each.label for each in app.button if (each.key or "").startswith("dialogs/loss/")]
-    lost = done.result.lost(found.policy, found.budget)
+    buttons = [
+        button.label for button in app.button if (button.key or "").startswith("dialogs/loss/")
+    ]
+    lost = done.result.lost(verdict.policy, verdict.budget)
     assert 0 < len(buttons) == min(5, lost.value.nunique())
 
-    (command,) = [each.value for each in app.code if "--plan" in each.value]
+    (command,) = [block.value for block in app.code if "--plan" in block.value]
     words = shlex.split(command)
     words[words.index("rental.json")] = str(EXAMPLES / "rental.json")
     assert main(words[3 : words.index("--out")]) == 0
     printed = capsys.readouterr().out
-    assert found.sentence in printed
-    assert found.caution in printed
+    assert verdict.sentence in printed
+    assert verdict.caution in printed
 
     settled(app.selectbox(key="dialogs/target").set_value("90").run())
     assert link_of(app)["target"] == "90"
@@ -582,7 +588,7 @@ def test_a_file_is_judged_by_itself_as_the_command_does(
 
     config = json.dumps({"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 32})
     loaders: list[Any] = list(app.get("file_uploader"))
-    uploader = next(each for each in loaders if "config.json" in each.label)
+    uploader = next(loader for loader in loaders if "config.json" in loader.label)
     uploader.upload("config.json", config.encode(), "application/json").run()
     none = easier.lead.startswith("No policy tried")
     assert "in config.json, for a dialog of the mean length" in words_of(app) or none
@@ -598,12 +604,12 @@ def test_a_model_checks_the_verdict_in_the_background(monkeypatch: pytest.Monkey
     assert sentence.startswith("Checked with bundled on 2 dialogs")
     settled(app.run())
     assert plain(sentence) in words_of(app)
-    assert any("--model" in each.value for each in app.code)
+    assert any("--model" in block.value for block in app.code)
     settled(app.selectbox(key="dialogs/target").set_value("90").run())
     other: Any = checks.find(app.session_state["dialogs/check"])
     done: Any = shared_jobs().find(app.session_state["dialogs/verdict"])
-    found = done.result.verdict(SHAPES[SHAPE.default], 0.9)
-    assert other.content[1:] == (found.policy, found.budget)
+    verdict = done.result.verdict(SHAPES[SHAPE.default], 0.9)
+    assert other.content[1:] == (verdict.policy, verdict.budget)
 
 
 def test_larger_budgets_are_a_click_away() -> None:
@@ -627,9 +633,9 @@ def test_a_verdict_is_partial_then_whole() -> None:
     assert [part.table.dialog.nunique() for part in parts] == sorted(
         part.table.dialog.nunique() for part in parts
     )
-    own = replay(settings, [lexical_recording(text) for text in texts])
+    recomputed = replay(settings, [lexical_recording(text) for text in texts])
     assert whole is not None
-    pd.testing.assert_frame_equal(whole.table, own)
+    pd.testing.assert_frame_equal(whole.table, recomputed)
 
 
 def test_a_new_file_opens_with_a_tenth_of_its_text_and_a_link_with_its_own() -> None:
@@ -717,7 +723,7 @@ def test_a_dialog_can_be_pasted() -> None:
     assert not app.error
     too_large = "User: a table\nSystem: at six?\n---\nUser: " + "a " * 32_769
     settled(app.text_area(key="dialogs/pasted").set_value(too_large).run())
-    (warning,) = [each.value for each in app.warning if "left out" in each.value]
+    (warning,) = [alert.value for alert in app.warning if "left out" in alert.value]
     assert "1 dialog is left out: dialog 1, turn 0: it has 32,769 tokens" in warning
 
 
@@ -765,7 +771,7 @@ def test_a_verdict_without_the_text_of_calls_is_no_verdict_with_it() -> None:
     silent = app.session_state["dialogs/verdict"]
     said = card(settled(app.selectbox(key="dialogs/calls").set_value("said").run()))
     assert said.session_state["dialogs/verdict"] != silent
-    assert "--calls" in next(each.value for each in said.code if "--plan" in each.value)
+    assert "--calls" in next(block.value for block in said.code if "--plan" in block.value)
 
 
 def test_a_dialog_that_is_too_large_with_its_calls_is_left_out_and_said() -> None:
@@ -797,7 +803,7 @@ def test_values_that_nobody_said_are_told_beside_the_evidence() -> None:
     chat[1]["tool_calls"].append({"function": {"name": "pay", "arguments": "{"}})
     settled(app.text_area(key="dialogs/pasted").set_value(json.dumps(chat)).run())
     assert "need 2 values, but the text never contains them" in app.info[0].value
-    assert [each.value for each in app.warning] == [
+    assert [warning.value for warning in app.warning] == [
         "The arguments of 1 tool call are not a JSON object: they are read as text, and none of "
         "them is checked."
     ]
@@ -828,4 +834,4 @@ def words_said(app: AppTest) -> str:
 
 
 def no_stage(app: AppTest) -> bool:
-    return not any(each.proto.bytes for each in app.get("bidi_component"))
+    return not any(component.proto.bytes for component in app.get("bidi_component"))

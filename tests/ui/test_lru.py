@@ -131,17 +131,17 @@ def test_a_file_does_not_live_on_because_something_was_made_of_it() -> None:
 
 
 def test_what_values_share_counts_once_and_values_are_dropped() -> None:
-    shared, own = np.zeros(MEGABYTE // 2, np.int8), np.zeros(MEGABYTE // 4, np.int8)
+    shared, unshared = np.zeros(MEGABYTE // 2, np.int8), np.zeros(MEGABYTE // 4, np.int8)
     stored: ByteLRU[object] = ByteLRU(MEGABYTE)
     for name in "abc":
         stored.put(name, [shared, name])
     assert stored.size < 0.51 * MEGABYTE
-    stored.put("b", own)  # a and c still hold it
+    stored.put("b", unshared)  # a and c still hold it
     stored.put("a", None)
     assert 0.75 * MEGABYTE < stored.size < 0.76 * MEGABYTE
     stored.put("c", None)
     assert stored.size < 0.26 * MEGABYTE
-    assert stored.get("b") is own
+    assert stored.get("b") is unshared
     stored.put("b", None)
     assert 0 <= stored.size <= 100
 

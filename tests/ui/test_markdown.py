@@ -80,8 +80,8 @@ def is_shown(node: ast.expr | None, ours: bool = False) -> bool:
 def unshown(source: str) -> Iterator[str]:
     """Yield each place where Streamlit is given Markdown that is neither ours nor shown as text."""
     tree = ast.parse(source)
-    imports = (each for each in ast.walk(tree) if isinstance(each, ast.Import | ast.ImportFrom))
-    imported = {name.asname or name.name for each in imports for name in each.names} - {"st"}
+    imports = (stmt for stmt in ast.walk(tree) if isinstance(stmt, ast.Import | ast.ImportFrom))
+    imported = {name.asname or name.name for stmt in imports for name in stmt.names} - {"st"}
     for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Name(id="Markdown"), args=parts):
@@ -97,9 +97,11 @@ def unshown(source: str) -> Iterator[str]:
         function = function or getattr(st, name, None)
         if function is None or inspect.isclass(function):
             continue
-        names = [each for each in inspect.signature(function).parameters if each != "self"]
+        names = [
+            parameter for parameter in inspect.signature(function).parameters if parameter != "self"
+        ]
         given = dict(zip(names, node.args, strict=False))
-        given |= {each.arg: each.value for each in node.keywords if each.arg}
+        given |= {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
         checked = {key: value for key, value in given.items() if key in SHOWN_AS_MARKDOWN}
         if name in NO_MARKDOWN:
             checked.pop("body", None)
@@ -118,9 +120,9 @@ def test_streamlit_is_given_literals_and_what_went_through_plain() -> None:
     sources = {path: path.read_text("utf-8") for path in every if path.name != "markdown.py"}
     assert len(sources) > 50
 
-    found = {path: list(unshown(source)) for path, source in sources.items()}
+    places_by_file = {path: list(unshown(source)) for path, source in sources.items()}
 
-    assert {path: places for path, places in found.items() if places} == {}
+    assert {path: places for path, places in places_by_file.items() if places} == {}
 
 
 RIGHT = """
@@ -138,11 +140,11 @@ st.markdown("<b>", unsafe_allow_html=True)
 """
 
 
-@pytest.mark.parametrize(("sources", "found"), [(RIGHT, 0), (WRONG, 1)])
-def test_what_is_not_shown_as_text_is_noticed(sources: str, found: int) -> None:
+@pytest.mark.parametrize(("sources", "count"), [(RIGHT, 0), (WRONG, 1)])
+def test_what_is_not_shown_as_text_is_noticed(sources: str, count: int) -> None:
     for source in sources.replace("; ", "\n").split("\n"):
         places = list(unshown(f"from fdkvc.ui import fields\nimport streamlit as st\n{source}"))
-        assert len(places) == (found if source else 0), source
+        assert len(places) == (count if source else 0), source
 
 
 # ------------------------------------------------------------------------------- one function
@@ -176,24 +178,24 @@ def texts(message: Any) -> Iterator[tuple[str, str, str]]:
     """Yield every text of an element: of what kind, under which name, and the text."""
     for known, value in message.ListFields():
         one = isinstance(value, str | bytes) or not isinstance(value, Iterable)
-        for each in [value] if one else value:
-            if hasattr(each, "ListFields"):
-                yield from texts(each)
-            elif isinstance(each, str):
-                yield message.DESCRIPTOR.name, known.name, each
+        for item in [value] if one else value:
+            if hasattr(item, "ListFields"):
+                yield from texts(item)
+            elif isinstance(item, str):
+                yield message.DESCRIPTOR.name, known.name, item
 
 
 def hostile_texts(app: AppTest) -> list[str]:
     """Return what stands on the page as Markdown with hostile words; none of it is alive."""
-    found = [
+    shown_texts = [
         (kind, name, text)
         for node in settled(app)._tree
         if hasattr(getattr(node, "proto", None), "ListFields")
         for kind, name, text in texts(node.proto)
         if HOST in text.lower() and (kind, name) not in NOT_MARKDOWN
     ]
-    assert [each for each in found if ALIVE.search(each[2])] == []
-    return [text for _, _, text in found]
+    assert [row for row in shown_texts if ALIVE.search(row[2])] == []
+    return [text for _, _, text in shown_texts]
 
 
 @pytest.mark.parametrize("page", ["step", "compare", "dialogs", "answers", "policies"])
@@ -228,7 +230,7 @@ def test_what_a_person_types_is_text(page: str, link: dict[str, str]) -> None:
 def test_what_a_file_says_is_text() -> None:
     app = open_page("dialogs", file="own")
     bring(app, hostile_dialogs())
-    assert "Dialog" in [each.label for each in app.selectbox]
+    assert "Dialog" in [selectbox.label for selectbox in app.selectbox]
     hostile_texts(app)
 
     bring(app, refused_dialogs())

@@ -262,8 +262,8 @@ def test_without_its_package_a_model_is_seen_in_its_recording(
 
 
 def test_the_last_scene_says_what_to_use_from_the_shipped_results() -> None:
-    found, use, still = story_chapters()[6].sentences
-    assert found == verdict()
+    finding, use, still = story_chapters()[6].sentences
+    assert finding == verdict()
     stored = json.loads(SHIPPED.read_text("utf-8"))["damages"]
     healed, alone = (np.mean(stored[name]["kl"]) for name in ("sinks(surprisal)", "surprisal"))
     assert f"off by {healed:.2f} nats per token, without sinks by {alone:.2f}" in use
