@@ -123,7 +123,7 @@ def test_a_run_is_kept_and_downloaded(page: Page, tmp_path: Path) -> None:
     assert set(files) == set(expected)
     for name in json.loads(expected["run.json"])["digests"]:
         assert files[name] == expected[name].encode(), name
-    ran, again = (json.loads(each) for each in (files["run.json"], expected["run.json"]))
+    ran, again = (json.loads(content) for content in (files["run.json"], expected["run.json"]))
     assert (ran["parameters"], ran["digests"]) == (again["parameters"], again["digests"])
     assert len(pd.read_csv(io.BytesIO(files["claims.csv"]))) > 30
 

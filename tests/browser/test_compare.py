@@ -49,7 +49,7 @@ def kept(page: Page, number: int) -> set[int]:
         .evaluate_all("all => all.map(each => each.getAttribute('aria-label'))")
     )
     told = (KEPT.search(name) for name in names)
-    return {int(each[1]) for each in told if each and each[2]}
+    return {int(match[1]) for match in told if match and match[2]}
 
 
 def entry(page: Page, number: int, token: int) -> Locator:
@@ -70,8 +70,8 @@ def expect_turn(page: Page, turn: int) -> None:
     """Expect that slider, link and every lane stand at this turn."""
     expect_linked(page, turn=turn)
     expect(page.get_by_role("slider", name="Turn")).to_have_value(f"{turn}")
-    for each in lanes(page).all():
-        expect(each.locator(".options")).to_have_attribute("data-turn", f"{turn}")
+    for locator in lanes(page).all():
+        expect(locator.locator(".options")).to_have_attribute("data-turn", f"{turn}")
 
 
 def test_four_policies_are_compared_in_step(page: Page) -> None:

@@ -78,20 +78,20 @@ def amiss(page: Page, everything: bool, inside: str = "body") -> list[Any]:
     settled(page)
     page.wait_for_function(GLIDED)
     page.wait_for_function(NAMED)
-    found: list[Any] = page.evaluate(CHECK, [not everything, inside])
-    return [each for each in found if each[1] != STREAMLITS]
+    violations: list[Any] = page.evaluate(CHECK, [not everything, inside])
+    return [violation for violation in violations if violation[1] != STREAMLITS]
 
 
 def amiss_in_popovers(page: Page, everything: bool) -> list[Any]:
     """Return the same of each popover of the page, opened one after the other."""
-    found = []
+    violations = []
     for button in page.locator("[data-testid=stPopover] button").all():
         button.click()
         page.locator(POPOVER).wait_for()
-        found += amiss(page, everything, POPOVER)
+        violations += amiss(page, everything, POPOVER)
         page.keyboard.press("Escape")
         page.locator(POPOVER).wait_for(state="detached")
-    return found
+    return violations
 
 
 def test_every_page_has_the_same_frame_and_can_be_heard_and_read_in_either_theme(

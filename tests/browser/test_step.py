@@ -61,7 +61,7 @@ def statuses(page: Page) -> dict[int, str]:
         .evaluate_all("all => all.map(each => each.getAttribute('aria-label'))")
     )
     told = (ENTRY.search(name) for name in names)
-    return {int(each[1]): each[2].replace(", ", "_") for each in told if each}
+    return {int(match[1]): match[2].replace(", ", "_") for match in told if match}
 
 
 def expect_statuses(page: Page, decided: dict[int, str]) -> None:
