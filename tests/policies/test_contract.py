@@ -343,7 +343,7 @@ def test_the_largest_numbers_that_are_accepted_do_no_harm(name: str) -> None:
     for largest in (1e10, LARGEST):
         scaled = np.clip(draws * largest, -LARGEST, LARGEST)
         large = dict(zip(vectors, [*scaled, np.abs(scaled[0, :, 0])], strict=True))
-        large |= {each: large[each][:, :4] for each in ("queries", "keys", "values")}
+        large |= {field: large[field][:, :4] for field in ("queries", "keys", "values")}
         batch = stack([one_dialog(**large, turn_lengths=lengths), usual])
 
         trace = simulate(policy, batch, 7)
@@ -496,7 +496,7 @@ def test_it_looks_at_what_it_declares(name: str, dialogs: DialogBatch) -> None:
         turn = Spy(plain.turn, plain.new, plain.tokens)
         budget = policy.capacity(BUDGET, 144)
         state = take_turn(policy, state, turn, budget).after
-    looked = {LOOKS[each] for each in Spy.asked if each in LOOKS}
+    looked = {LOOKS[attribute] for attribute in Spy.asked if attribute in LOOKS}
 
     assert policy.looks_at
     if "chance" in policy.looks_at:
@@ -525,7 +525,7 @@ def test_variant_changes_one_and_leaves_the_rest(key: str, name: str) -> None:
     assert getattr(changed, name) == other
     assert getattr(policy, name) == default
     unchanged = set(parameters_of(policy)) - {name}
-    assert all(getattr(changed, each) == getattr(policy, each) for each in unchanged)
+    assert all(getattr(changed, parameter) == getattr(policy, parameter) for parameter in unchanged)
 
 
 def candidates(known: Parameter, kind: type) -> list[Any]:

@@ -20,7 +20,7 @@ def test_the_weights_shift_as_the_query_moves() -> None:
     entries = all_entries(trace)
     recency = by_token(entries, entries.channels["recency"], 0, 2)
     assert by_token(entries, entries.terms["recency"], 0, 2) == pytest.approx(
-        {token: 0.8 * each for token, each in recency.items()}
+        {token: 0.8 * value for token, value in recency.items()}
     )
 
 
@@ -33,5 +33,5 @@ def test_without_a_shift_it_is_fd_kvc() -> None:
 
     np.testing.assert_array_equal(fixed.kept, paper.kept)
     np.testing.assert_allclose(fixed.output, paper.output, atol=1e-6)
-    own = {step.name for step in fixed.policy.steps if step not in paper.policy.steps}
-    assert own == {"Adaptive channel weights", "Eviction and insertion"}
+    added_steps = {step.name for step in fixed.policy.steps if step not in paper.policy.steps}
+    assert added_steps == {"Adaptive channel weights", "Eviction and insertion"}

@@ -216,7 +216,7 @@ def test_features_that_are_fitted_are_those_that_the_policy_scores() -> None:
         age = turn - dialogs.born[0, :end]
         scores = (text_features(traits, token, age, int(end)) - mean) / spread @ weight
         scored = by_token(entries, entries.score, 0, turn)
-        assert scores == pytest.approx([scored[each] for each in token.tolist()], abs=1e-5)
+        assert scores == pytest.approx([scored[index] for index in token.tolist()], abs=1e-5)
 
 
 def test_at_the_fit_the_gradient_of_the_likelihood_vanishes() -> None:
@@ -230,7 +230,7 @@ def test_at_the_fit_the_gradient_of_the_likelihood_vanishes() -> None:
         score = x @ weight + constant
         return float((np.exp(score) - labels * score).sum() + weight @ weight / 2)
 
-    constant = min(np.linspace(-3, 0, 3001), key=lambda each: loss(fitted.weight, each))
+    constant = min(np.linspace(-3, 0, 3001), key=lambda candidate: loss(fitted.weight, candidate))
     least = loss(fitted.weight, constant)
     for at in range(len(FEATURES)):
         for step in (-0.02, 0.02):

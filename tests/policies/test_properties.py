@@ -77,7 +77,7 @@ def test_every_entry_is_kept_or_evicted_by_a_rule(
         for turn in range(batch.turns):
             token = entries.token[row, turn]
             status, rule = entries.status[row, turn], entries.rule[row, turn]
-            new = [int(each) for each in batch.new_tokens(turn)[row] if each >= 0]
+            new = [int(index) for index in batch.new_tokens(turn)[row] if index >= 0]
             if turn > 0:  # what came back counts as cached
                 waited = set(trace.tier[row, turn - 1].tolist()) - {-1}
                 cached = sorted({*cached, *(waited & set(token.tolist()))})
@@ -87,9 +87,9 @@ def test_every_entry_is_kept_or_evicted_by_a_rule(
             assert sorted([*cached, *new]) == sorted([*kept, *gone])
             assert token[status != Status.empty].tolist() == [*cached, *new]
             assert token[status == Status.kept].tolist() == [
-                each for each in kept if each in cached
+                index for index in kept if index in cached
             ]
-            assert token[status == Status.new].tolist() == [each for each in kept if each in new]
+            assert token[status == Status.new].tolist() == [index for index in kept if index in new]
             assert (token[status == Status.empty] == -1).all()
             evicted = (status == Status.evicted) | (status == Status.new_evicted)
             np.testing.assert_array_equal(evicted, rule != Rule.none)

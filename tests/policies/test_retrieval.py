@@ -59,7 +59,10 @@ def test_it_reads_the_nearest_of_all_that_was_said(size: int) -> None:
         pages = [range(first, min(first + size, end)) for first in range(0, end, size)]
         bounds = [
             max(
-                sum(max(q * k for k in each) for q, each in zip(query, keys[page].T, strict=True))
+                sum(
+                    max(q * k for k in column)
+                    for q, column in zip(query, keys[page].T, strict=True)
+                )
                 for query in queries[end - length : end]
             )
             for page in pages

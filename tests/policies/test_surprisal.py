@@ -49,7 +49,8 @@ def test_neither_attention_nor_similarity_decides() -> None:
     other = lexical_recording(recording.transcript, seed=5)  # other vectors of the same words
 
     kept, others = [
-        simulate(policy_named("surprisal"), each.dialogs, 48).kept for each in (recording, other)
+        simulate(policy_named("surprisal"), version.dialogs, 48).kept
+        for version in (recording, other)
     ]
     np.testing.assert_array_equal(kept, others)
 
@@ -159,5 +160,5 @@ def test_what_is_less_alike_than_the_threshold_repeats_nothing() -> None:
         policy = policy_named("surprisal", window=0, decay=1, redundancy=threshold)
         assert kept_tokens(simulate(policy, dialog, 2), 0, 2) == kept
     entries = all_entries(simulate(policy, dialog, 3))
-    found = by_token(entries, entries.channels["redundancy"], 0, 2)
-    assert found == pytest.approx({0: 0.6, 1: 0.8, 2: 0})
+    redundancies = by_token(entries, entries.channels["redundancy"], 0, 2)
+    assert redundancies == pytest.approx({0: 0.6, 1: 0.8, 2: 0})

@@ -81,7 +81,7 @@ def test_a_counterfactual_speaks_of_both() -> None:
     trace = simulate(read_policy("recall(sink, tier=0.5)"), dialogs, 56)
     token = 40
 
-    changes = {each.name: each for each in counterfactual(trace, dialogs, 0, 2, token)}
+    changes = {change.name: change for change in counterfactual(trace, dialogs, 0, 2, token)}
 
     assert list(changes) == ["sinks", "tier", "page_match", "budget"]
     sinks = changes["sinks"].after
@@ -212,7 +212,7 @@ def test_any_parentheses_are_refused_in_a_sentence(inside: str) -> None:
 
 
 def _escaped(message: str) -> str:
-    return "".join(f"\\{each}" if each in "()+" else each for each in message)
+    return "".join(f"\\{character}" if character in "()+" else character for character in message)
 
 
 # ------------------------------------------------------------------------------- by hand
@@ -388,13 +388,13 @@ def test_a_threshold_evicts_whole_pages_only() -> None:
 def heads(*keys: list[float], lengths: list[int]) -> DialogBatch:
     rows = [
         one_dialog(
-            embeddings=np.array(each)[:, None],
-            queries=np.ones((len(each), 1)),
-            keys=np.array(each)[:, None],
-            values=np.ones((len(each), 1)),
+            embeddings=np.array(head_keys)[:, None],
+            queries=np.ones((len(head_keys), 1)),
+            keys=np.array(head_keys)[:, None],
+            values=np.ones((len(head_keys), 1)),
             turn_lengths=lengths,
         )
-        for each in keys
+        for head_keys in keys
     ]
     return dataclasses.replace(stack(rows), heads=len(keys))
 
