@@ -103,7 +103,7 @@ def compare(trace: Trace, dialogs: DialogBatch, row: int = 0) -> Tally:
         assert kept_tokens(trace, row, number) == turn.kept, at
         assert evictions(entries, row, number) == turn.evicted, at
         for rule in ("budget", "threshold"):
-            count = sum(each == rule for each in turn.evicted.values())
+            count = sum(cause == rule for cause in turn.evicted.values())
             assert trace.evicted[rule][row, number] == count, at
         slots = live(entries, row, number)
         protected = entries.token[row, number, slots[entries.protected[row, number, slots]]]
@@ -118,7 +118,10 @@ def compare(trace: Trace, dialogs: DialogBatch, row: int = 0) -> Tally:
             "attention after": (entries.attention_after, turn.after),
         }
         for name, channel in entries.channels.items():
-            columns[name] = channel, {token: each[name] for token, each in turn.channels.items()}
+            columns[name] = (
+                channel,
+                {token: channels[name] for token, channels in turn.channels.items()},
+            )
         if has_tokens:  # without tokens nothing was scored
             columns["score"] = entries.score, turn.scores
             for name, term in entries.terms.items():

@@ -41,12 +41,12 @@ def test_recall_by_hand() -> None:
     recording = lexical_recording(Transcript("own", turns, demands))
     # FIFO of 3 keeps a b; b c d; c d e; d e f.
     trace = run(recording, "fifo", 3)
-    found = Evidence(trace, recording)
+    evidence = Evidence(trace, recording)
 
-    assert found.recall_by_head(Demands("call")).tolist() == pytest.approx([(1 + 1 / 2 + 0) / 3])
-    assert found.recall_by_head(Demands("call", 2)).tolist() == [0]  # only a, for the call at 3
-    assert [int(turn[0]) for turn in found.lost] == [-1, 1, -1, 3]
-    assert math.isnan(found.recall(Demands("state")))
+    assert evidence.recall_by_head(Demands("call")).tolist() == pytest.approx([(1 + 1 / 2 + 0) / 3])
+    assert evidence.recall_by_head(Demands("call", 2)).tolist() == [0]  # only a, for the call at 3
+    assert [int(turn[0]) for turn in evidence.lost] == [-1, 1, -1, 3]
+    assert math.isnan(evidence.recall(Demands("state")))
     assert measure(trace, recording)["token_age"] == pytest.approx((0 * 2 + 1 + 2 + 3) / 11)
 
 
@@ -88,17 +88,17 @@ def test_recall_is_that_of_a_plain_reading(key: str) -> None:
     recordings = [lexical_recording(dialog) for dialog in DIALOGS]
     trace = simulate(policy_named(key), stack_recordings(recordings), 64, entries=False)
     for row, recording in enumerate(recordings):
-        found = measure(trace, recording, row)
-        assert found["call_recall"] == pytest.approx(plain(trace, recording, row, 0), nan_ok=True)
-        assert found["old_call_recall"] == pytest.approx(plain(trace, recording, row, OLD))
+        metrics = measure(trace, recording, row)
+        assert metrics["call_recall"] == pytest.approx(plain(trace, recording, row, 0), nan_ok=True)
+        assert metrics["old_call_recall"] == pytest.approx(plain(trace, recording, row, OLD))
 
 
 @pytest.mark.parametrize("key", ["fifo", "sink", "h2o", "random", "full"])
 def test_a_cache_with_room_for_everything_knows_everything(key: str) -> None:
     recording = lexical_recording(DIALOGS[0])
-    found = measure(run(recording, key, 512), recording)
+    metrics = measure(run(recording, key, 512), recording)
 
-    assert [found["call_recall"], found["old_call_recall"]] == [1, 1]
+    assert [metrics["call_recall"], metrics["old_call_recall"]] == [1, 1]
 
 
 def test_heads_count_each_for_itself() -> None:

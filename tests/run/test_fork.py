@@ -42,7 +42,9 @@ every_policy = pytest.mark.parametrize("key", POLICIES)
 def forkable(draw: st.DrawFn, least: int = 1) -> tuple[Trace, DialogBatch, int]:
     """Draw a run of one dialog, and a turn after which `least` entries or more are cached."""
     dialog = draw(
-        dialogs().map(lambda each: each[0]).filter(lambda one: one.turns > 1 and one.bounds[0, 1])
+        dialogs()
+        .map(lambda batches: batches[0])
+        .filter(lambda one: one.turns > 1 and one.bounds[0, 1])
     )
     trace = simulate(draw(any_policy), dialog, draw(st.integers(least, 24)))
     turns = [turn for turn in range(dialog.turns - 1) if len(kept_tokens(trace, 0, turn)) >= least]

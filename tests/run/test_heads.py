@@ -27,15 +27,15 @@ HEADS = 3
 
 def recordings() -> list[Recording]:
     """Record two dialogs with three heads whose queries, keys and values are their own."""
-    found = []
+    recorded = []
     for dialog in read_file(EXAMPLES / "dialogues.json"):
         alone = [lexical_recording(dialog, seed) for seed in range(HEADS)]
         vectors: dict[str, Any] = {
             name: np.concatenate([getattr(one, name) for one in alone])
             for name in ("queries", "keys", "values")
         }
-        found.append(dataclasses.replace(alone[0], heads=tuple(range(HEADS)), **vectors))
-    return found
+        recorded.append(dataclasses.replace(alone[0], heads=tuple(range(HEADS)), **vectors))
+    return recorded
 
 
 RECORDINGS = recordings()
@@ -63,10 +63,10 @@ def test_one_head_together_is_the_policy_itself(key: str) -> None:
 @pytest.mark.parametrize("key", ["h2o", "fd-kvc"])
 def test_heads_that_agree_decide_as_each_would(key: str) -> None:
     dialogs = stack([RECORDINGS[0].dialogs.row(0)] * HEADS)
-    each = simulate(policy_named(key), dialogs, 32, entries=False)
+    separate = simulate(policy_named(key), dialogs, 32, entries=False)
     joined = simulate(Together(policy_named(key), HEADS), dialogs, 32, entries=False)
 
-    np.testing.assert_array_equal(each.kept, joined.kept)
+    np.testing.assert_array_equal(separate.kept, joined.kept)
 
 
 @pytest.mark.parametrize("key", ["tova", "fd-kvc"])
@@ -100,8 +100,8 @@ def test_the_score_is_the_mean_of_the_heads_scores() -> None:
 
 
 def test_a_replay_shows_the_difference() -> None:
-    found = replay(Replay((policy_named("tova"),), (48,), ("each", "together")), RECORDINGS)
-    recall = found[found.metric == "call_recall"].groupby("heads", sort=False).value.mean()
+    table = replay(Replay((policy_named("tova"),), (48,), ("each", "together")), RECORDINGS)
+    recall = table[table.metric == "call_recall"].groupby("heads", sort=False).value.mean()
 
     assert list(recall.index) == ["each", "together"]
     assert recall["each"] != recall["together"]
@@ -109,27 +109,31 @@ def test_a_replay_shows_the_difference() -> None:
 
 def sharing(groups: tuple[int, ...]) -> list[Recording]:
     """Return recordings of six heads, of which these groups in their order have the same keys."""
-    found = []
+    recorded = []
     for recording in recordings():
-        own = np.repeat(np.arange(len(groups)), groups)
-        found.append(
+        group_of_head = np.repeat(np.arange(len(groups)), groups)
+        recorded.append(
             dataclasses.replace(
                 recording,
                 queries=np.concatenate([recording.queries, -recording.queries]),
-                keys=recording.keys[own],
-                values=recording.values[own],
+                keys=recording.keys[group_of_head],
+                values=recording.values[group_of_head],
                 heads=tuple(range(6)),
             )
         )
-    return found
+    return recorded
 
 
 def test_heads_that_share_keys_keep_the_same_tokens() -> None:
     grouped = sharing((2, 2, 2))
     assert grouped[0].groups == (2, 2, 2)
-    assert [default_heads(each) for each in (*grouped, RECORDINGS[0])] == ["kv", "kv", "each"]
+    assert [default_heads(recording) for recording in (*grouped, RECORDINGS[0])] == [
+        "kv",
+        "kv",
+        "each",
+    ]
     modes = ("each", "together", "kv")
-    found = replay(Replay((policy_named("tova"),), (48,), modes), grouped)
+    table = replay(Replay((policy_named("tova"),), (48,), modes), grouped)
 
     def recall(deciding: Policy) -> float:
         shares = []
@@ -139,10 +143,10 @@ def test_heads_that_share_keys_keep_the_same_tokens() -> None:
         return float(np.mean(shares))
 
     tova = policy_named("tova")
-    of_tova = found[(found.metric == "call_recall") & (found.policy == tova.name)]
+    of_tova = table[(table.metric == "call_recall") & (table.policy == tova.name)]
     means = of_tova.groupby("heads", sort=False).value.mean()
     of_modes = (tova, Together(tova, 6), Together(tova, 2))
-    np.testing.assert_allclose(means[list(modes)], [recall(each) for each in of_modes])
+    np.testing.assert_allclose(means[list(modes)], [recall(policy) for policy in of_modes])
     assert len(set(means)) == 3
 
 

@@ -82,7 +82,9 @@ def test_repetition_is_the_largest_cosine_with_a_newer_token_of_the_turn(
 
 
 def test_the_last_queries_alone_attend_as_among_all() -> None:
-    recordings = [lexical_recording(each) for each in read_file(EXAMPLES / "dialogues.json")]
+    recordings = [
+        lexical_recording(transcript) for transcript in read_file(EXAMPLES / "dialogues.json")
+    ]
     turn = stack_recordings(recordings).observe(4)
     token = np.concatenate([np.arange(40) + 0 * turn.new[:, :1], turn.new], axis=1)
     count = turn.query_count
@@ -92,9 +94,9 @@ def test_the_last_queries_alone_attend_as_among_all() -> None:
     every, some = turn.attention_of_each(token), turn.attention_of_each(token, last)
     assert some.shape == (len(count), last.max(), token.shape[1])
     for row, n in enumerate(count):
-        own = every[row, n - last[row, 0] : n]
-        np.testing.assert_array_equal(some[row, : len(own)], own)
-        assert not some[row, len(own) :].any()
+        expected = every[row, n - last[row, 0] : n]
+        np.testing.assert_array_equal(some[row, : len(expected)], expected)
+        assert not some[row, len(expected) :].any()
 
 
 @pytest.mark.parametrize("key", ["fd-kvc", "surprisal"])

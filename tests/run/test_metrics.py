@@ -332,11 +332,11 @@ def test_a_cache_that_is_not_full_takes_what_it_holds(key: str) -> None:
     dialogs = generate(SCENARIOS["shift"])
     trace = simulate(policy_named(key), dialogs, 56)
 
-    each = [cache_bytes(trace, dialogs, turn) for turn in range(3)]
-    assert [(now.keys, now.full_cache) for now in each] == [
+    sizes = [cache_bytes(trace, dialogs, turn) for turn in range(3)]
+    assert [(now.keys, now.full_cache) for now in sizes] == [
         (64 * held, 128 * said) for held, said in ((32, 32), (56, 64), (56, 96))
     ]
-    assert [now.keys + now.values <= now.full_cache for now in each] == [True] * 3
+    assert [now.keys + now.values <= now.full_cache for now in sizes] == [True] * 3
 
 
 @pytest.mark.parametrize("key", POLICIES)

@@ -196,7 +196,7 @@ def test_who_says_which_word_is_told_with_each_turn() -> None:
     for turn, speaker in enumerate((0, 1, 1)):
         vectors = dict.fromkeys(("queries", "keys", "values", "embeddings"), np.eye(2))
         known = {"words": np.array([code * (turn == 0), 0]), "speakers": np.full(2, speaker)}
-        kept = [each.feed(**vectors, **known).kept.tolist() for each in (cache, marked)]
+        kept = [online.feed(**vectors, **known).kept.tolist() for online in (cache, marked)]
     assert SPEAKERS[0] == "user"
     assert kept == [[0, 1, 4, 5], [0, 3, 4, 5]]
     with pytest.raises(ValueError, match="words must be 2 whole numbers"):

@@ -77,7 +77,7 @@ def test_the_others_evict_them_in_some_dialog(key: str) -> None:
 
 
 def test_a_note_names_the_policies_at_any_of_the_budgets() -> None:
-    named = [read_policy(each) for each in ("fifo", "whitelist(h2o)", "sink", "full")]
+    named = [read_policy(name) for name in ("fifo", "whitelist(h2o)", "sink", "full")]
     assert sinks_notes(named, [128]) == [
         f"The first tokens of a text are not protected under FIFO. {PROTECT}"
     ]
