@@ -78,13 +78,13 @@ def test_a_call_and_its_words_are_one_turn() -> None:
 def test_a_word_was_written_from_what_the_memory_attended_to(answered: Chat) -> None:
     cache, passages = answered.caches["fifo"], answered.passages["fifo"]
     words = words_of(answered.model.tokens, cache.ids, passages)
-    word = next(each for each in words if each.passage >= len(SAID))
+    word = next(candidate for candidate in words if candidate.passage >= len(SAID))
     table = why_table(answered, "fifo", word, HeadSelection())
 
-    assert table.word.tolist() == [each.text for each in words if each.first < word.first]
+    assert table.word.tolist() == [earlier.text for earlier in words if earlier.first < word.first]
     first = words[0]
     looked = [cache.attention(at) for at in range(word.first - 1, word.end - 1)]
-    mean = np.mean([each[..., first.tokens].sum(axis=-1).mean() for each in looked])
+    mean = np.mean([attention[..., first.tokens].sum(axis=-1).mean() for attention in looked])
     assert table.attended[0] == pytest.approx(mean, abs=1e-6)
 
     gone = table[table.evicted > 0]
@@ -93,7 +93,7 @@ def test_a_word_was_written_from_what_the_memory_attended_to(answered: Chat) -> 
     assert (gone.evicted == gone.heads).any()
     whole = gone[gone.evicted == gone.heads]
     kept_of_it = [cache.evicted_in[:, :, low:high] for low, high in whole[["first", "end"]].values]
-    entirely = [bool((each >= 0).all()) for each in kept_of_it]
+    entirely = [bool((evicted_in >= 0).all()) for evicted_in in kept_of_it]
     assert whole.attended[entirely].max() == 0  # FIFO's are gone from every head
     assert (whole.all_there > 0).all()
     assert (gone.first_evicted_in >= gone.turn).all()
@@ -102,7 +102,7 @@ def test_a_word_was_written_from_what_the_memory_attended_to(answered: Chat) -> 
 
 def test_one_layer_and_head_is_asked_by_itself(answered: Chat, model: LanguageModel) -> None:
     words = words_of(model.tokens, answered.caches["full"].ids, answered.passages["full"])
-    word = next(each for each in words if each.passage >= len(SAID))
+    word = next(candidate for candidate in words if candidate.passage >= len(SAID))
     tables = [
         why_table(answered, "full", word, HeadSelection(layer, head)).attended
         for layer in range(model.decoder.shape.layers)
@@ -124,12 +124,12 @@ def test_every_word_that_was_lost_is_tried_by_itself_and_with_all(
 ) -> None:
     cache, passages = context.caches["fifo"], context.passages["fifo"]
     before = cache.ids[:], cache.evicted_in.copy()
-    found = restore_spans(model, cache, passages, most=100)
+    restoration = restore_spans(model, cache, passages, most=100)
 
     assert cache.ids == before[0]
     np.testing.assert_array_equal(cache.evicted_in, before[1])
-    *each, together = found.attempts
-    spans = [attempt.spans[0] for attempt in each]
+    *singles, together = restoration.attempts
+    spans = [attempt.spans[0] for attempt in singles]
     assert together.spans == tuple(spans)
     lost: Bools = np.any(cache.evicted_in >= 0, axis=(0, 1))
     words = [
@@ -145,25 +145,25 @@ def test_what_is_brought_back_is_attended_to_when_the_model_answers(
     model: LanguageModel, context: Chat
 ) -> None:
     cache, passages = context.caches["fifo"], context.passages["fifo"]
-    found = restore_spans(model, cache, passages, most=1)
-    (span,) = found.attempts[0].spans
-    mark = model.tokens.marks[found.writer]
+    restoration = restore_spans(model, cache, passages, most=1)
+    (span,) = restoration.attempts[0].spans
+    mark = model.tokens.marks[restoration.writer]
 
     for read_again, said in ((False, "as_it_was"), (True, "as_it_would_be")):
         there = cache.restored(span.first, span.end, read_again=read_again)
         logits = read([there], mark, last=1)[:, 0]
         written = [step[0] for step in generate(model.tokens, [there], logits)]
-        assert getattr(found.attempts[0], said) == model.tokens.text(written).strip()
+        assert getattr(restoration.attempts[0], said) == model.tokens.text(written).strip()
         assert there.attention(cache.count)[:, :, span.first : span.end].min() > 0
 
 
 def test_a_memory_that_lost_nothing_has_nothing_to_bring_back(
     model: LanguageModel, context: Chat
 ) -> None:
-    found = restore_spans(model, context.caches["full"], context.passages["full"])
+    restoration = restore_spans(model, context.caches["full"], context.passages["full"])
 
-    assert found.attempts == ()
-    assert found.lost == found.full
+    assert restoration.attempts == ()
+    assert restoration.lost == restoration.full
 
 
 def test_a_call_is_right_when_its_method_and_every_argument_are() -> None:
@@ -172,5 +172,5 @@ def test_a_call_is_right_when_its_method_and_every_argument_are() -> None:
     assert grade_call("GetWeather ; date = today ; city = Trieste", wanted).right
     assert not grade_call("FindWeather ; city = Trieste ; date = today", wanted).right
     more = grade_call(f"{wanted} ; unit = kelvin", wanted)
-    assert [(each.slot, each.right) for each in more.arguments][-1] == ("unit", False)
+    assert [(argument.slot, argument.right) for argument in more.arguments][-1] == ("unit", False)
     assert not more.right

@@ -177,10 +177,10 @@ def test_one_tidy_table_holds_every_entry_of_every_run() -> None:
     assert list(table)[:3] == ["policy", "turn", "token"]
     assert not table.duplicated(["policy", "turn", "token"]).any()
     for name, frame in ENTRIES.items():
-        own = table[table["policy"] == name].reset_index(drop=True)
+        rows = table[table["policy"] == name].reset_index(drop=True)
         expected: Any = frame
-        pd.testing.assert_frame_equal(own[list(frame)], expected)
-        assert own[[c for c in table if c not in frame and c != "policy"]].isna().all(axis=None)
+        pd.testing.assert_frame_equal(rows[list(frame)], expected)
+        assert rows[[c for c in table if c not in frame and c != "policy"]].isna().all(axis=None)
 
 
 def test_an_entry_that_went_twice_went_last_before_this_turn() -> None:

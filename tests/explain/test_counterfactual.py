@@ -90,29 +90,33 @@ def test_the_change_turns_the_decision_and_no_nearer_one_does(
     dialogs = random_dialog(seed, [9, 8, 10, 9, 8])
     trace = simulate(policy_named(key), dialogs, budget=15)
     gone = sorted(evictions(all_entries(trace), 0, 4))
-    found = 0
+    turning_changes = 0
     kept = kept_tokens(trace, 0, 4)  # after a context shift only some
     for token in (gone[-seed], kept[min(5 * seed, len(kept) - 1)]):
         evicted = token in gone
         every = counterfactual(trace, dialogs, 0, 4, token)
-        changes = [each for each in every if not isinstance(each, NotRepeated)]
+        changes = [result for result in every if not isinstance(result, NotRepeated)]
         for change in changes:
             assert change.keeps == evicted
             nearer, after = grid(change), change.after
             if after is not None:
-                found += 1
+                turning_changes += 1
                 assert change.low <= after <= change.high
                 assert (token in kept_with(trace, dialogs, change.name, after)) == evicted
                 assert change.words.endswith("of its range.")
                 size = abs(after - change.before)
-                nearer = [each for each in nearer if abs(each - change.before) < size - 1e-9]
+                nearer = [
+                    candidate
+                    for candidate in nearer
+                    if abs(candidate - change.before) < size - 1e-9
+                ]
             tried = nearer[:1] + nearer[seed :: len(nearer) // 4 + 1] + nearer[-2:]
             for value in tried:
                 assert (token in kept_with(trace, dialogs, change.name, value)) != evicted
         assert changes[-1].name == "budget"
         if evicted:
             assert changes[-1].after is not None, "a cache for everything keeps everything"
-    assert found
+    assert turning_changes
 
 
 def test_a_narrow_range_of_values_near_the_present_one_is_found(

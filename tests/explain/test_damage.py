@@ -63,8 +63,8 @@ def log_probabilities(
     config = json.loads((folder / "config.json").read_text())
     logits = by_the_equations(config, weights(config, SEED), list(text.ids), sees)
     top = logits.max(axis=1, keepdims=True)
-    found: Floats = logits - top - np.log(np.exp(logits - top).sum(axis=1, keepdims=True))
-    return found
+    log_p: Floats = logits - top - np.log(np.exp(logits - top).sum(axis=1, keepdims=True))
+    return log_p
 
 
 def turn_start(text: Text, position: int) -> int:
@@ -83,15 +83,15 @@ def kl_of(full: Floats, lost: Floats) -> Floats:
 
 
 def test_damage_is_what_the_equations_say(folder: Path, model: LanguageModel, text: Text) -> None:
-    found = read_damage(model, model.evicting(FIFO, BUDGET), text)
+    damage = read_damage(model, model.evicting(FIFO, BUDGET), text)
 
     full = log_probabilities(folder, text)
     lost = log_probabilities(folder, text, lambda *places: kept_by_fifo(text, *places))
-    np.testing.assert_allclose(found.kl, kl_of(full, lost), atol=2e-4)
-    for nats, expected in ((found.full_nats, full), (found.nats, lost)):
+    np.testing.assert_allclose(damage.kl, kl_of(full, lost), atol=2e-4)
+    for nats, expected in ((damage.full_nats, full), (damage.nats, lost)):
         came = -expected[np.arange(len(text.ids) - 1), text.ids[1:]]
         np.testing.assert_allclose(nats, [0, *came], atol=2e-4)
-    assert found.kl[: text.parts[0].end].max() < 1e-4 < 0.01 < found.kl.max()
+    assert damage.kl[: text.parts[0].end].max() < 1e-4 < 0.01 < damage.kl.max()
 
 
 def test_a_text_read_in_small_blocks_has_the_same_damage(
@@ -115,32 +115,32 @@ def test_the_mean_is_the_one_that_the_command_answers_measures(model: LanguageMo
     measured = run_answers(settings, model, [dialog], workers=1)
     expected = measured.query("policy == 'fifo'").set_index("metric").value
 
-    found = read_damage(
+    by_token = read_damage(
         model, model.evicting(FIFO, 48), dialog_text(model.tokens, dialog)
     ).by_token()
 
-    assert found.kl[1:].mean() == pytest.approx(expected["kl"], abs=1e-5)
-    assert found.nats[1:].mean() == pytest.approx(expected["nats"], abs=1e-5)
+    assert by_token.kl[1:].mean() == pytest.approx(expected["kl"], abs=1e-5)
+    assert by_token.nats[1:].mean() == pytest.approx(expected["nats"], abs=1e-5)
 
 
 def test_every_token_is_in_one_word_and_a_word_has_their_sum(
     model: LanguageModel, text: Text
 ) -> None:
-    found = read_damage(model, model.evicting(FIFO, BUDGET), text)
+    damage = read_damage(model, model.evicting(FIFO, BUDGET), text)
 
     places = [at for word in text.words for at in range(*word.span)]
     assert places == [*range(len(text.ids))]
     alone = {"<user>", "<end>", SPACE}
     assert {word.text for word in text.words} >= alone
     assert [word.text for word in text.words if word.text not in alone] == " ".join(SAID).split()
-    sums = [found.kl[word.tokens].sum() for word in text.words]
-    np.testing.assert_allclose(found.of_words, sums, atol=1e-5)
-    table = found.by_token()
+    sums = [damage.kl[word.tokens].sum() for word in text.words]
+    np.testing.assert_allclose(damage.of_words, sums, atol=1e-5)
+    table = damage.by_token()
     assert [*table.columns] == ["word", "speaker", "turn", "kl", "nats", "nats_lost"]
     assert table.turn.tolist() == [
         at for at, part in enumerate(text.parts) for _ in range(*part[2:])
     ]
-    turns = found.by_turn()
+    turns = damage.by_turn()
     assert turns.kl.tolist() == pytest.approx(table.groupby("turn").kl.mean().tolist())
     assert turns.tokens.sum() == len(text.ids)
 
@@ -149,20 +149,20 @@ def test_the_most_hurt_words_come_first_with_what_the_full_cache_attends_to(
     model: LanguageModel, text: Text
 ) -> None:
     full, fifo = model.full(), model.evicting(FIFO, BUDGET)
-    found = read_damage(model, fifo, text)
+    damage = read_damage(model, fifo, text)
 
-    by_kl = np.argsort(-found.of_words, kind="stable").tolist()
-    assert [hurt.word for hurt in found.hurt] == by_kl[: len(found.hurt)]
-    assert len(found.hurt) == sum(kl >= LEAST for kl in found.of_words)
-    assert [hurt.restored is None for hurt in found.hurt[11:13]] == [False, True]
+    by_kl = np.argsort(-damage.of_words, kind="stable").tolist()
+    assert [hurt.word for hurt in damage.hurt] == by_kl[: len(damage.hurt)]
+    assert len(damage.hurt) == sum(kl >= LEAST for kl in damage.of_words)
+    assert [hurt.restored is None for hurt in damage.hurt[11:13]] == [False, True]
     read([full], text.ids)
-    hurt = found.hurt[0]
+    hurt = damage.hurt[0]
     word = text.words[hurt.word]
     looked = np.mean([full.attention(at) for at in range(word.first - 1, word.end - 1)], axis=0)
     gone = range(text.parts[word.passage].first - BUDGET)
     shares = {
-        at: looked[..., sorted({*range(*each.span)} & {*gone})].sum(axis=-1).mean()
-        for at, each in enumerate(text.words)
+        at: looked[..., sorted({*range(*candidate.span)} & {*gone})].sum(axis=-1).mean()
+        for at, candidate in enumerate(text.words)
     }
     best = sorted(shares, key=lambda at: -shares[at])[: len(hurt.causes)]
     assert [cause.word for cause in hurt.causes] == best
@@ -186,10 +186,10 @@ def test_only_the_most_hurt_words_are_explained(
 def test_restored_entries_are_seen_when_the_turn_is_read_again(
     folder: Path, model: LanguageModel, text: Text
 ) -> None:
-    found = read_damage(model, model.evicting(FIFO, BUDGET), text)
+    damage = read_damage(model, model.evicting(FIFO, BUDGET), text)
     full = log_probabilities(folder, text)
 
-    for hurt in found.hurt[:3]:
+    for hurt in damage.hurt[:3]:
         word = text.words[hurt.word]
         start = text.parts[word.passage].first
         back = {at for cause in hurt.causes for at in range(*text.words[cause.word].span)}
@@ -203,9 +203,9 @@ def test_restored_entries_are_seen_when_the_turn_is_read_again(
 
 def test_a_cache_that_holds_everything_hurts_no_word(model: LanguageModel, text: Text) -> None:
     for cache in (model.full(), model.evicting(FIFO, len(text.ids))):
-        found = read_damage(model, cache, text)
-        assert found.hurt == ()
-        np.testing.assert_allclose(found.kl, 0, atol=1e-5)
+        damage = read_damage(model, cache, text)
+        assert damage.hurt == ()
+        np.testing.assert_allclose(damage.kl, 0, atol=1e-5)
 
 
 def test_damage_by_head_is_that_of_one_head_which_forgets(model: LanguageModel, text: Text) -> None:
@@ -263,9 +263,13 @@ def test_a_turn_begins_again_with_what_it_had(model: LanguageModel, text: Text) 
 def test_hostile_words_stay_words(model: LanguageModel) -> None:
     chat = Chat(model, {"full": model.full()})
     chat.add_message(f"{HOSTILE} <end> <user>")
-    found = chat_text(model.tokens, chat.caches["full"].ids, chat.passages["full"])
+    conversation = chat_text(model.tokens, chat.caches["full"].ids, chat.passages["full"])
 
-    said = [word.text for word in found.words if word.end - word.first > 1 or "<" not in word.text]
+    said = [
+        word.text
+        for word in conversation.words
+        if word.end - word.first > 1 or "<" not in word.text
+    ]
     assert set(HOSTILE.split()) <= set(said)
 
 

@@ -355,7 +355,7 @@ def chosen_again(why: Explanation, trace: Trace, row: int) -> tuple[str, ...]:
     for name in entries.terms:
         scores = {}
         for slot in stood:
-            terms = {each: column[at][slot] for each, column in entries.terms.items()}
+            terms = {term: column[at][slot] for term, column in entries.terms.items()}
             if token[slot] == why.token:
                 terms[name] = np.float32(why.marginal_terms[name])
             scores[slot] = functools.reduce(operator.add, terms.values())
@@ -363,7 +363,9 @@ def chosen_again(why: Explanation, trace: Trace, row: int) -> tuple[str, ...]:
         reach = float(why.view.policy.ties.tolerance(np.array(cutoff)))
         # What ties with the last kept counts as it does; slots are in the order of age.
         apart = {slot: scores[slot] - cutoff for slot in stood}
-        levels = {slot: each if abs(each) > reach else 0 for slot, each in apart.items()}
+        levels = {
+            slot: difference if abs(difference) > reach else 0 for slot, difference in apart.items()
+        }
         best = sorted(stood, key=lambda slot: (-levels[slot], slot))[:places]
         if (why.token in token[best]) != (why.rule == Rule.none):
             deciding.append(name)

@@ -48,9 +48,9 @@ def recorded(model: LanguageModel) -> RecordedDamage:
     (dialog,) = read_transcripts(hostile_dialogs(), "hostile.json")
     began: list[str] = []
     policies = [policy_named("fifo"), policy_named("sink")]
-    found = record_damage(model, dialog, policies, 40, began.append)
+    damage = record_damage(model, dialog, policies, 40, began.append)
     assert began == ["fifo", "sink"]
-    return found
+    return damage
 
 
 def same(one: Damage, other: Damage) -> None:

@@ -419,8 +419,8 @@ def test_turns_agree_with_the_entries(run: tuple[Trace, DialogBatch]) -> None:
     gone = entries[entries.status.str.contains("evicted")].groupby("turn").size()
     assert turns.evicted.tolist() == gone.reindex(turns.turn, fill_value=0).tolist()
     topic = kept.turn.map(dict(zip(turns.turn, turns.topic, strict=True)))
-    own = [now in tokens.split("+") for now, tokens in zip(topic, kept.topic, strict=True)]
-    share = pd.Series(own, kept.index).groupby(kept.turn).mean()
+    on_topic = [now in tokens.split("+") for now, tokens in zip(topic, kept.topic, strict=True)]
+    share = pd.Series(on_topic, kept.index).groupby(kept.turn).mean()
     np.testing.assert_allclose(turns.retention, share, rtol=1e-6)
 
 
