@@ -133,7 +133,7 @@ def choose_model(page: str) -> str:
     """Choose the model; another one begins with its own defaults."""
 
     def use_defaults() -> None:
-        fields.reset(page, (each for each in fields_of(page, {}) if each.name in PRETRAINED))
+        fields.reset(page, (field for field in fields_of(page, {}) if field.name in PRETRAINED))
 
     return str(fields.choice(page, MODEL, on_change=use_defaults))
 

@@ -120,11 +120,11 @@ def begin(
 
     Raises a ValueError if it is longer than the model or the memory can hold.
     """
-    if found := answer_of(conversation) or _read_again(conversation, before, on_progress):
-        if found.complete and found.conversation == conversation:
-            return found
-        more = conversation.steps is None or found.chat.steps <= conversation.steps
-        context, chat = found.context, found.chat if more else found.context
+    if answer := answer_of(conversation) or _read_again(conversation, before, on_progress):
+        if answer.complete and answer.conversation == conversation:
+            return answer
+        more = conversation.steps is None or answer.chat.steps <= conversation.steps
+        context, chat = answer.context, answer.chat if more else answer.context
     else:
         context = chat = before.chat.fork() if before else _read_dialog(conversation, on_progress)
         if conversation.messages:
@@ -139,9 +139,9 @@ def answer_of(conversation: Conversation) -> Answered | None:
 
     A click starts the next run while the one before still writes its last token.
     """
-    if found := ANSWERS.get(conversation.key):
-        with found.writing:
-            return ANSWERS.get(conversation.key) or found
+    if stored := ANSWERS.get(conversation.key):
+        with stored.writing:
+            return ANSWERS.get(conversation.key) or stored
     return None
 
 
@@ -178,7 +178,7 @@ def _new_chat(conversation: Conversation) -> Chat:
 
 def _read_dialog(conversation: Conversation, on_progress: Callable[[float], object]) -> Chat:
     chat = _new_chat(conversation)
-    passages = [each for each in conversation.passages if each.turn < conversation.turn]
+    passages = [earlier for earlier in conversation.passages if earlier.turn < conversation.turn]
     for at, passage in enumerate(passages):
         on_progress(at / len(passages))
         _add(chat, passage)

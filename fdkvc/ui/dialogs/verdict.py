@@ -69,8 +69,8 @@ def show_verdict(page: str, chosen: Chosen) -> None:
             if job.result is None:  # a check of another file would slow this one down
                 cancel_other(f"{page}/check", _checks())
             else:
-                found = _verdict(job.result, shape, target)
-                check = _check(page, job.result, found)
+                verdict = _verdict(job.result, shape, target)
+                check = _check(page, job.result, verdict)
                 planned = replace(job.result, shape=shape, target=target)
                 _offer(page, planned, _command(run, compared, model, target, check is not None))
     under_way = [row for row in (job, check) if row is not None and not row.finished]
@@ -90,16 +90,16 @@ def _checks() -> Jobs:
     return Jobs(running=1)
 
 
-def _check(page: str, done: Replayed, found: Verdict) -> Job | None:
+def _check(page: str, done: Replayed, verdict: Verdict) -> Job | None:
     """Return the job that checks a verdict with a model; None where that is not installed."""
     try:
         find_model(CHECKED_WITH)
     except ValueError:
         return None
-    if not found.policy:
+    if not verdict.policy:
         return None
-    work = partial(check_file, found, done.tokens, done.file)
-    content = done.file.key, found.policy, found.budget
+    work = partial(check_file, verdict, done.tokens, done.file)
+    content = done.file.key, verdict.policy, verdict.budget
     return session_job(f"{page}/check", _checks(), work, content)
 
 
@@ -143,22 +143,22 @@ def _draw(page: str, job: Job, check: Job | None, shape: ModelShape, target: flo
     done = job.latest
     if done is None:
         return
-    found = _verdict(done, shape, target)
+    verdict = _verdict(done, shape, target)
     with side_by_side("verdict"):
         with panel("verdict-words"):
             begun = "" if job.finished else "Not final: "
-            st.markdown(Markdown("**{}{}**").format(begun, found.lead))
-            if found.policy:
-                st.markdown(plain(found.rest))
-                _show_losses(page, done, found)
+            st.markdown(Markdown("**{}{}**").format(begun, verdict.lead))
+            if verdict.policy:
+                st.markdown(plain(verdict.rest))
+                _show_losses(page, done, verdict)
                 if check is not None:
                     _show_check(check)
-                st.caption(plain(f"{_so_far(done)}{found.caution}"))
-        if found.policy:
+                st.caption(plain(f"{_so_far(done)}{verdict.caution}"))
+        if verdict.policy:
             with panel("verdict-curve"):
-                show_chart(page, "verdict", _chart(done, found, page_theme()))
+                show_chart(page, "verdict", _chart(done, verdict, page_theme()))
     if job.finished:
-        _show_figures(page, done, found)
+        _show_figures(page, done, verdict)
 
 
 def _show_check(job: Job) -> None:
@@ -189,26 +189,26 @@ def _so_far(done: Replayed) -> str:
 
 
 @cached
-def _chart(done: Replayed, found: Verdict, theme: Theme) -> Spec:
+def _chart(done: Replayed, verdict: Verdict, theme: Theme) -> Spec:
     """Return recall by budget, of the chosen policy and of those without a pinned prompt."""
     means = mean_table(done.table)
     means = means[(means.metric == "call_recall") & (means.heads == done.settings.heads[0])]
     titles = {policy.name: policy.title for policy in done.settings.policies}
-    unpinned = [name for name in titles if unpinned_name(name) in (name, found.policy)]
-    names = [*dict.fromkeys((found.policy, *unpinned))][:MAX_DRAWN_POLICIES]
+    unpinned = [name for name in titles if unpinned_name(name) in (name, verdict.policy)]
+    names = [*dict.fromkeys((verdict.policy, *unpinned))][:MAX_DRAWN_POLICIES]
     drawn = means[means.policy.isin(names)]
     return budgets_chart(
         drawn.assign(policy=drawn.policy.map(titles)),
         "Recall of the values that calls need",
         theme,
         policies=tuple(titles[name] for name in titles if name in names),
-        chosen=(titles[found.policy], found.budget),
+        chosen=(titles[verdict.policy], verdict.budget),
     )
 
 
-def _show_losses(page: str, done: Replayed, found: Verdict) -> None:
+def _show_losses(page: str, done: Replayed, verdict: Verdict) -> None:
     """Offer the worst losses, each of which leads to its moment on the stage."""
-    losses = worst_losses(done.lost(found.policy, found.budget))
+    losses = worst_losses(done.lost(verdict.policy, verdict.budget))
     if losses.empty:
         return
     with st.container(horizontal=True, key="losses", vertical_alignment="center"):
@@ -246,17 +246,17 @@ def go_to(page: str, done: Replayed, row: Mapping[Any, Any]) -> None:
     fields.hold_and_rerun(page, values)
 
 
-def _show_figures(page: str, done: Replayed, found: Verdict) -> None:
+def _show_figures(page: str, done: Replayed, verdict: Verdict) -> None:
     """Offer recall by source and age, and every metric by policy and budget."""
     figures = st.expander("All figures", key=f"{page}/figures", on_change="rerun")
     if not figures.open:
         return
     with figures:
-        if found.policy:
-            grid = sources_grid(done.sources, done.settings, found.budget)
-            show_grid(grid, f"Recall of call arguments with {found.budget:,} entries")
+        if verdict.policy:
+            grid = sources_grid(done.sources, done.settings, verdict.budget)
+            show_grid(grid, f"Recall of call arguments with {verdict.budget:,} entries")
             by = "by the kind of span that mentioned the value last, and how many turns ago"
-            st.caption(plain(f"With {found.budget:,} entries, in percent: {by}."))
+            st.caption(plain(f"With {verdict.budget:,} entries, in percent: {by}."))
         titles = {key: late_metric(key).title for key in dict.fromkeys(done.table.metric)}
         key = pick(f"{page}/figures/metric", "Table of", titles)
         show_grid(_by_budget(done, key), titles[key])
