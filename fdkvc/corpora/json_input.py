@@ -12,7 +12,7 @@ from fdkvc.parameters import check_most
 WORDS: Mapping[type, str] = {
     dict: "an object",
     list: "a list",
-    str: "a string",
+    str: "a text",
     int: "a whole number",
     float: "a number",
     bool: "true or false",

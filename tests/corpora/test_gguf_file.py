@@ -142,7 +142,7 @@ HUGE = 2**62
 COUNTS = b"GGUF" + struct.pack("<I", 3)
 EMBEDDINGS = b"token_embd.weight" + struct.pack("<I", 2)
 BROKEN: dict[str, tuple[Callable[[Parts], bytes], str]] = {
-    "nothing": (lambda parts: b"", "is truncated or no GGUF file"),
+    "nothing": (lambda parts: b"", "is truncated or not a GGUF file"),
     "no file of the kind": (patched(b"GGUF", b"GGML"), "it is no GGUF file of version 2 or 3"),
     "another version": (patched(COUNTS, b"GGUF" + struct.pack("<I", 1)), "of version 2 or 3"),
     "a cut header": (cut(3_000), "its header is truncated"),
