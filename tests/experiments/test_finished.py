@@ -183,7 +183,7 @@ def test_a_line_that_was_cut_short_is_computed_again(tmp_path: Path) -> None:
 
 def test_another_file_of_this_name_is_left_alone(tmp_path: Path) -> None:
     (path := tmp_path / "out.unfinished").write_text("my own notes")
-    with pytest.raises(ValueError, match=r"out\.unfinished is of no earlier run"):
+    with pytest.raises(ValueError, match=r"out\.unfinished is not from an earlier run"):
         Finished(tmp_path / "out", "key")
     assert path.read_text() == "my own notes"
     path.unlink()

@@ -192,7 +192,7 @@ def test_a_report_on_dialogs_reads_the_text_of_calls_where_it_is_asked_for(tmp_p
     ("arguments", "sentence"),
     [
         (["--out", "report.pdf"], "--out must name a file that ends in .html, not 'report.pdf'"),
-        (["--dialogs", "x", "--out", "r.html"], "--dialogs goes with --run"),
+        (["--dialogs", "x", "--out", "r.html"], "--dialogs needs --run"),
     ],
 )
 def test_a_mistake_in_the_command_is_one_sentence(
