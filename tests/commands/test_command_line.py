@@ -200,6 +200,7 @@ def test_without_a_terminal_lines_come_while_nothing_is_reported(
 ) -> None:
     monkeypatch.setattr(console_module, "SECONDS_PER_LINE", 0.05)
     monkeypatch.setattr(console_module, "monotonic", lambda: 100 * time.monotonic())
+    monkeypatch.setattr(console_module, "_last_line", 0.0)  # which later tests would wait for
     with console_module.progress() as show:
         time.sleep(0.2)
         show(Progress(1, 4, "1 of 4 dialogs", 30.0))
