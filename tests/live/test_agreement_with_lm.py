@@ -149,7 +149,7 @@ def kl(first: Any, second: Any) -> float:
 
 def test_a_message_is_the_same_tokens_by_the_template(tiny: Pair) -> None:
     encoded = tiny.lm.tokens.encode_dialog(read_file(EXAMPLES / "chat.json")[0])[:9]
-    assert [tuple(ids) for ids in tiny.turns(9)] == [each.ids for each in encoded]
+    assert [tuple(ids) for ids in tiny.turns(9)] == [passage.ids for passage in encoded]
 
 
 @pytest.fixture(scope="module")

@@ -117,8 +117,8 @@ LENGTHS = [7, 1, 9, 4, 6]
 def made(shape: str = "llama", attention: str = "sdpa", **sizes: Any) -> Any:
     """Make a model of random weights."""
     torch.manual_seed(0)
-    name, own = SHAPES[shape]
-    known = {**SIZES, **own, **sizes}
+    name, options = SHAPES[shape]
+    known = {**SIZES, **options, **sizes}
     if shape == "gpt2":
         del known["head_dim"], known["num_key_value_heads"], known["intermediate_size"]
     config = getattr(transformers, name)(**known)
@@ -137,30 +137,30 @@ def text(tokens: int, seed: int = 0) -> Any:
 
 def read_in_turns(model: Any, cache: Any, ids: Any, lengths: Sequence[int]) -> Any:
     """Read a text turn by turn, and return all logits (N, V)."""
-    found = []
+    logits = []
     for first, end in pairwise(np.cumsum([0, *lengths]).tolist()):
         if end > first:
-            found.append(model(ids[:, first:end], **{CACHE: cache}).logits[0])
+            logits.append(model(ids[:, first:end], **{CACHE: cache}).logits[0])
         if isinstance(cache, PolicyCache):
             cache.end_turn()
-    return torch.cat(found).numpy()
+    return torch.cat(logits).numpy()
 
 
 def what_was_seen(cache: Any, lengths: Sequence[int]) -> dict[int, Any]:
     """Return whether each token saw each other in every KV head (K, N, N), by `held_by_turn`."""
     n, turns = sum(lengths), [length for length in lengths if length]
     heads = cache.held.shape[1]
-    found = {layer: np.zeros((heads, n, n + 1), bool) for layer in cache.decided}
+    seen_by_layer = {layer: np.zeros((heads, n, n + 1), bool) for layer in cache.decided}
     ends = np.cumsum(turns)
     for turn, end in enumerate(ends):
         began = end - turns[turn]
         for at, layer in enumerate(cache.decided):
-            sees = found[layer]
+            sees = seen_by_layer[layer]
             if turn:
                 held = np.repeat(cache.held_by_turn[turn - 1][at][:, None], end - began, axis=1)
                 np.put_along_axis(sees[:, began:end], held, True, axis=2)  # −1 is beyond
             sees[:, began:end, began:end] |= np.tri(end - began, dtype=bool)
-    return {layer: sees[..., :-1] for layer, sees in found.items()}
+    return {layer: sees[..., :-1] for layer, sees in seen_by_layer.items()}
 
 
 def masked(model: Any, ids: Any, sees: dict[int, Any]) -> Any:
@@ -168,7 +168,7 @@ def masked(model: Any, ids: Any, sees: dict[int, Any]) -> Any:
 
     def attend(module: Any, query: Any, key: Any, value: Any, mask: Any, **given: Any) -> Any:
         group = query.shape[1] // key.shape[1]
-        keys, values = (each.repeat_interleave(group, dim=1) for each in (key, value))
+        keys, values = (vectors.repeat_interleave(group, dim=1) for vectors in (key, value))
         logits = query.double() @ keys.double().mT * given["scaling"]
         if given.get("softcap") is not None:
             logits = torch.tanh(logits / given["softcap"]) * given["softcap"]
@@ -295,7 +295,7 @@ def test_generate_holds_the_budget_after_every_turn_and_while_it_writes(
         whole(self, layer)
         if layer == self.decided[-1]:
             sizes.append(self.held.shape[2])
-            assert {each.keys.shape[2] for each in self.layers} == {sizes[-1]}
+            assert {cache_layer.keys.shape[2] for cache_layer in self.layers} == {sizes[-1]}
 
     monkeypatch.setattr(type(cache), "after_attention", recording)
     for turn, ids in enumerate(turns_of(llama, cache, (9, 4, 12), do_sample=False)):
@@ -357,8 +357,8 @@ def test_closed_up_positions_are_turned_from_keys_without_any(llama: Any) -> Non
     unturned: dict[int, list[Any]] = {layer: [] for layer in range(3)}
 
     def listen(layer: int) -> Any:
-        def hook(module: Any, given: Any, found: Any) -> None:
-            unturned[layer].append(found[0].unflatten(-1, (2, 6)).transpose(0, 1))
+        def hook(module: Any, given: Any, projected: Any) -> None:
+            unturned[layer].append(projected[0].unflatten(-1, (2, 6)).transpose(0, 1))
 
         return llama.model.layers[layer].self_attn.k_proj.register_forward_hook(hook)
 
@@ -492,7 +492,7 @@ def test_a_model_that_cannot_be_listened_to_is_refused(llama: Any) -> None:
 
 def passages(model: Any, turns: int) -> list[Any]:
     dialog = read_file(EXAMPLES / "dialogues.json")[0]
-    said = [each for each in model_text(dialog) if each.turn < turns]
+    said = [passage for passage in model_text(dialog) if passage.turn < turns]
     return [model.tokens.encode_passage(passage) for passage in said]
 
 
@@ -554,7 +554,7 @@ def test_a_replay_of_the_trace_evicts_what_the_cache_did(policy: str) -> None:
         read([memory], passage.ids, last=0)
         memory.end_turn()
     group = model.decoder.shape.group
-    assert [each.transcript.name for each in again] == [
+    assert [recorded.transcript.name for recorded in again] == [
         f"{dialog.name}, layer {layer}" for layer in memory.cache.decided
     ]
     for layer, recording in enumerate(again):
@@ -564,7 +564,7 @@ def test_a_replay_of_the_trace_evicts_what_the_cache_did(policy: str) -> None:
             np.testing.assert_array_equal(np.sort(kept), np.sort(held[layer]))
         said = [turn.text for turn in recording.transcript.turns]
         assert said == [passage.passage.text for passage in encoded]
-        calls = [each for each in recording.transcript.demands if each.kind == "call"]
+        calls = [call for call in recording.transcript.demands if call.kind == "call"]
         assert calls
         for demand in calls:
             assert recording.transcript.turns[demand.turn].speaker == "call"
@@ -636,7 +636,7 @@ def test_the_command_writes_what_its_document_says(
     assert run("live", *files, *how, "--out", out) == 0
 
     said, beside = capsys.readouterr()
-    (line,) = [each for each in beside.splitlines() if "first tokens" in each]
+    (line,) = [stderr_line for stderr_line in beside.splitlines() if "first tokens" in stderr_line]
     assert line == f"The first tokens of a text are not protected under FIFO and H2O. {PROTECT}"
     assert said.startswith("a model\n\nMeans over 2 dialogs by budget")
     document = (BUNDLED.parents[1] / "live" / "README.md").read_text("utf-8")
@@ -689,8 +689,8 @@ def test_the_command_shows_its_progress_from_the_start_and_no_warning_of_the_lib
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("Preparing, after ")
     left = re.compile(r" *\d+%  ([012] of 2 dialogs|of the timing), about ")
-    found = [match[1] for line in lines if (match := left.match(line))]
-    assert [*dict.fromkeys(found)] == [*(f"{n} of 2 dialogs" for n in range(3)), "of the timing"]
+    progress = [match[1] for line in lines if (match := left.match(line))]
+    assert [*dict.fromkeys(progress)] == [*(f"{n} of 2 dialogs" for n in range(3)), "of the timing"]
 
 
 def test_the_command_reads_an_agents_conversation(tmp_path: Path) -> None:
@@ -704,11 +704,15 @@ def test_the_command_reads_an_agents_conversation(tmp_path: Path) -> None:
     assert {*answers.dialog} == {dialog.name}
     assert {*answers.services} == {"task 4"}
     for recording in record_dialog(load_live(tmp_path / "model").full(record=True), dialog):
-        found = recording.transcript
-        assert [turn.speaker for turn in found.turns].count("call") == len(dialog.calls) == 3
+        transcript = recording.transcript
+        assert [turn.speaker for turn in transcript.turns].count("call") == len(dialog.calls) == 3
         assert {kind for _, kind in recording.spans} == {*SPAN_KINDS}
         said = [
-            (demand.source, demand.slot, found.texts[mention.turn][mention.start : mention.end])
+            (
+                demand.source,
+                demand.slot,
+                transcript.texts[mention.turn][mention.start : mention.end],
+            )
             for demand, _ in recording.evidence
             for mention in demand.mentions[-1:]
         ]
@@ -770,7 +774,7 @@ def test_the_documents_example_answers_turn_after_turn(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "model", tokenizer_class="PreTrainedTokenizerFast")
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     tokenizer.chat_template = (
-        "{% for each in messages %}{{ each.role }}: {{ each.content }}<end>{% endfor %}"
+        "{% for message in messages %}{{ message.role }}: {{ message.content }}<end>{% endfor %}"
     )
     model = transformers.AutoModelForCausalLM.from_pretrained(folder)
     model.generation_config.max_new_tokens = 12
@@ -780,6 +784,6 @@ def test_the_documents_example_answers_turn_after_turn(tmp_path: Path) -> None:
     example = doctest.DocTestParser().get_doctest(text, names, document.name, str(document), 0)
     with warnings.catch_warnings():
         warnings.simplefilter("error", FirstTokensWarning)
-        found = doctest.DocTestRunner().run(example)
-    assert found.attempted > 4
-    assert found.failed == 0
+        outcome = doctest.DocTestRunner().run(example)
+    assert outcome.attempted > 4
+    assert outcome.failed == 0

@@ -204,7 +204,7 @@ def test_a_failed_decode_leaves_nothing_half_done(
 
 def test_a_long_prompt_goes_through_a_small_context(small: Any, model: LanguageModel) -> None:
     dialogs = read_file(EXAMPLES / "dialogues.json")
-    encoded, _ = model.tokens.encode(" ".join(text for each in dialogs for text in each.texts))
+    encoded, _ = model.tokens.encode(" ".join(text for dialog in dialogs for text in dialog.texts))
     ids = encoded[:700]
     for positions in ("kept", "slots"):
         text = LlamaText(small, read_policy(KEEPER), BUDGET, positions=positions)
@@ -263,8 +263,8 @@ def test_options_of_the_context_stay_those_of_the_user(
     other = new_llama(flash_attn=True, type_k=q8, type_v=q8, n_ubatch=16)
     for positions in ("kept", "slots"):
         texts = [
-            LlamaText(each, read_policy(KEEPER), BUDGET, positions=positions)
-            for each in (llama, other)
+            LlamaText(context, read_policy(KEEPER), BUDGET, positions=positions)
+            for context in (llama, other)
         ]
         ours, theirs = (read_turns(text, turns[:5]) for text in texts)
         assert texts[0].held.tolist() == texts[1].held.tolist()

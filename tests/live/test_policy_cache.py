@@ -77,7 +77,7 @@ class Largest(TorchDispatchMode):  # type: ignore[misc]
     ],
 )
 def test_vectors_are_copied_of_one_layer_at_a_time(policy: str, decides: str, most: float) -> None:
-    found = []
+    peaks = []
     for layers in (2, 6):
         deep = made(num_hidden_layers=layers, head_dim=64, hidden_size=256)
         how: Any = {"decides": decides, "by_itself": False}
@@ -86,11 +86,11 @@ def test_vectors_are_copied_of_one_layer_at_a_time(policy: str, decides: str, mo
         deep(text(8), **{CACHE: cache})
         with Largest() as largest:
             cache.end_turn()
-        found.append(largest.most)
+        peaks.append(largest.most)
     of_one_layer = 2 * (48 + 8) * 64 * 4  # keys, in single precision
-    assert max(found) <= most * of_one_layer
+    assert max(peaks) <= most * of_one_layer
     if "pyramid" not in policy:
-        assert found[0] == found[1], "no more of a deeper model"
+        assert peaks[0] == peaks[1], "no more of a deeper model"
 
 
 # ------------------------------------------------------------------------------- kernels
@@ -115,9 +115,9 @@ def test_layers_that_decide_together_hold_no_empty_slots(attention: str) -> None
     assert len(sizes) > 1
     for layer, held in zip(cache.layers, cache.held, strict=True):
         assert layer.empty is None
-        own = held[0][held[0] >= 0]
-        assert (np.diff(own) > 0).all(), "in order"
-        assert len(own) == layer.keys.shape[2]
+        tokens = held[0][held[0] >= 0]
+        assert (np.diff(tokens) > 0).all(), "in order"
+        assert len(tokens) == layer.keys.shape[2]
 
 
 @pytest.mark.parametrize("backend", [SDPBackend.MATH, SDPBackend.FLASH_ATTENTION])
@@ -132,7 +132,7 @@ def test_each_kernel_of_sdpa_reads_them(llama: Any, backend: Any) -> None:
 def flash(module: Any, query: Any, key: Any, value: Any, mask: Any, **given: Any) -> Any:
     """Attend as flash attention does: causal from the last token back, by text without padding."""
     group = query.shape[1] // key.shape[1]
-    keys, values = (each.repeat_interleave(group, dim=1) for each in (key, value))
+    keys, values = (vectors.repeat_interleave(group, dim=1) for vectors in (key, value))
     n, total = query.shape[2], key.shape[2]
     seen = torch.ones(n, total, dtype=torch.bool).tril(total - n)[None, None]
     if mask is not None:
@@ -156,17 +156,17 @@ def test_flash_attention_gets_no_mask_but_padding(
     assert_one_sentence(caught.value)
     ids, mask = (text(40).reshape(2, 20), torch.ones(2, 20, dtype=torch.long))
     mask[0, :3] = 0 if padded else 1
-    found = []
-    for each in (plain, model):
-        cache = PolicyCache(read_policy(RAGGED), 6, each, decides="layer")
+    outputs = []
+    for network in (plain, model):
+        cache = PolicyCache(read_policy(RAGGED), 6, network, decides="layer")
         both = []
         for first, end in ((0, 9), (9, 10), (10, 20)):
             given = {"attention_mask": mask[:, :end], CACHE: cache}
             positions = (mask.cumsum(1) - 1).clamp(min=0)[:, first:end]
-            logits = each(ids[:, first:end], position_ids=positions, **given).logits
+            logits = network(ids[:, first:end], position_ids=positions, **given).logits
             both.append(logits[:, 3 if padded and not first else 0 :])
-        found.append(torch.cat(both, dim=1).numpy())
-    assert_same_logits(*found)
+        outputs.append(torch.cat(both, dim=1).numpy())
+    assert_same_logits(*outputs)
 
 
 # ------------------------------------------------------------------------------- batches
@@ -295,8 +295,8 @@ HYBRIDS: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("name", HYBRIDS)
 def test_hybrids_are_managed_where_they_attend_to_the_whole_text(name: str) -> None:
-    own, left = HYBRIDS[name]
-    config = getattr(transformers, name)(**{**SIZES, "head_dim": 8, **own})
+    options, left = HYBRIDS[name]
+    config = getattr(transformers, name)(**{**SIZES, "head_dim": 8, **options})
     torch.manual_seed(0)
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
     model.eval()
@@ -314,7 +314,7 @@ def test_hybrids_are_managed_where_they_attend_to_the_whole_text(name: str) -> N
         assert_same_logits(ours, masked(model, ids, what_was_seen(cache, lengths)), rounding)
         assert np.abs(ours[15:] - plain[15:]).max() > 1e-3 * np.abs(plain).max()
         other = cache.fork()
-        one, two = (model(text(3, 4), **{CACHE: each}).logits for each in (cache, other))
+        one, two = (model(text(3, 4), **{CACHE: branch}).logits for branch in (cache, other))
         assert torch.equal(one, two)
 
 
@@ -352,14 +352,14 @@ def test_a_model_in_half_precision_is_served_where_it_is(decides: str) -> None:
 @pytest.mark.parametrize("decides", ["head", "layer"])
 def test_cost_is_measured_of_any_shape(monkeypatch: pytest.MonkeyPatch, decides: str) -> None:
     same = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")
-    own = {name: SIZES[name] for name in same}
-    monkeypatch.setitem(live_cost.SHAPES, "tiny", own)
+    tiny = {name: SIZES[name] for name in same}
+    monkeypatch.setitem(live_cost.SHAPES, "tiny", tiny)
     monkeypatch.setattr(live_cost, "TURN", 16)
     case: dict[str, Any] = {"shape": "tiny", "device": "cpu", "tokens": 40}
     case |= {"decides": decides}
     for cache in ("DynamicCache", "h2o"):
         measured = live_cost.measure({**case, "cache": cache, "budget": 8})
-        found = dict(zip(live_cost.COLUMNS[3:], measured, strict=True))
-        assert found["read tokens/s"] > 0
-        assert found["written tokens/s"] > 0
-        assert found["cache at its peak MB"] >= found["cache at the end MB"] > 0
+        cost = dict(zip(live_cost.COLUMNS[3:], measured, strict=True))
+        assert cost["read tokens/s"] > 0
+        assert cost["written tokens/s"] > 0
+        assert cost["cache at its peak MB"] >= cost["cache at the end MB"] > 0
