@@ -83,9 +83,9 @@ def test_each_memory_answers_by_itself_as_it_would_alone(model: LanguageModel) -
     alone = Chat(model, {"fifo": EvictingCache(model.decoder, policy_named("fifo"), 8)})
     for words in ("hello", "a train to Trieste, please", "thank you"):
         streamed: dict[str, int] = {}
-        for each in (together, alone):
-            each.add_message(words)
-            for step in each.answer(most=12):
+        for conversation in (together, alone):
+            conversation.add_message(words)
+            for step in conversation.answer(most=12):
                 for name in step:
                     streamed[name] = streamed.get(name, 0) + 1
         assert set(streamed) == {"full", "fifo"}
@@ -112,9 +112,9 @@ def test_an_answer_that_is_stopped_ends_there_and_the_talk_goes_on(model: Langua
     answer.close()
 
     for name, cache in stopped.caches.items():
-        own = [step[name] for step in seen if name in step]
+        tokens = [step[name] for step in seen if name in step]
         _, first, end = stopped.passages[name][-1]
-        assert cache.ids[first + 1 : end] == [token for token in own if token != 4]
+        assert cache.ids[first + 1 : end] == [token for token in tokens if token != 4]
     assert stopped.steps == 2
     stopped.add_message("and now?")
     assert stopped.steps == 0
@@ -125,8 +125,8 @@ def test_an_answer_that_is_stopped_ends_there_and_the_talk_goes_on(model: Langua
 
 def test_an_answer_goes_on_where_it_was_cut(model: LanguageModel) -> None:
     whole, cut = chat(model), chat(model)
-    for each in (whole, cut):
-        each.add_message("hello")
+    for conversation in (whole, cut):
+        conversation.add_message("hello")
     steps = sum(1 for _ in whole.answer(most=40))
     for _ in islice(cut.answer(most=40), 3):
         pass

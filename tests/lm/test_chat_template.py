@@ -37,21 +37,21 @@ MARKS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 
 
 def test_chatml_is_taken_apart() -> None:
-    found = chat_template(CHATML)
-    assert found is not None
-    assert found["prompt"] == "<|im_start|>system\nBe brief.<|im_end|>\n"
-    assert found["end"] == "<|im_end|>\n"
+    template = chat_template(CHATML)
+    assert template is not None
+    assert template["prompt"] == "<|im_start|>system\nBe brief.<|im_end|>\n"
+    assert template["end"] == "<|im_end|>\n"
     for role in ("user", "assistant", "system", "tool"):
-        assert found[role] == f"<|im_start|>{role}\n"
+        assert template[role] == f"<|im_start|>{role}\n"
 
 
 def test_a_role_that_the_template_refuses_is_the_nearest_other() -> None:
     check = "{% if message.role not in ('user', 'assistant') %}"
     check += "{{ raise_exception('no') }}{% endif %}<|im_start|>{{"
-    found = chat_template(CHATML.replace("<|im_start|>{{", check))
-    assert found is not None
-    assert found["tool"] == found["user"]
-    assert found["system"] == found["assistant"]
+    template = chat_template(CHATML.replace("<|im_start|>{{", check))
+    assert template is not None
+    assert template["tool"] == template["user"]
+    assert template["system"] == template["assistant"]
 
 
 ENDLESS = "{% for a in range(99999) %}" * 4 + "{% endfor %}" * 4
@@ -104,21 +104,21 @@ def test_a_dialog_reads_as_the_template_writes_it(tokens: Tokens) -> None:
     (dialog, *_) = read_file(EXAMPLES / "rental.json")
     encoded = tokens.encode_dialog(dialog)
     messages = []
-    for each in model_text(dialog, as_json=True):
-        role = {"system": "system", "result": "tool", None: "assistant"}[each.kind]
-        role = "user" if each.writer == "user" else role
-        called = "<tool_call>" if each.call else ""
-        messages.append({"role": role, "content": called + each.text})
+    for passage in model_text(dialog, as_json=True):
+        role = {"system": "system", "result": "tool", None: "assistant"}[passage.kind]
+        role = "user" if passage.writer == "user" else role
+        called = "<tool_call>" if passage.call else ""
+        messages.append({"role": role, "content": called + passage.text})
     plain = Environment().from_string(CHATML.replace(" | trim", "")).render(messages=messages)
     assert messages[0]["role"] == "system"
-    assert {"user", "assistant", "system", "tool"} == {each["role"] for each in messages}
-    assert whole(tokens, [token for each in encoded for token in each.ids]) == plain
+    assert {"user", "assistant", "system", "tool"} == {message["role"] for message in messages}
+    assert whole(tokens, [token for piece in encoded for token in piece.ids]) == plain
     # Its own system prompt stands before a dialog without one, in its first turn.
-    (own, *_) = tokens.encode_dialog(read_file(EXAMPLES / "dialogues.json")[0])
-    assert whole(tokens, own.ids).startswith(
+    (opening, *_) = tokens.encode_dialog(read_file(EXAMPLES / "dialogues.json")[0])
+    assert whole(tokens, opening.ids).startswith(
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHello!"
     )
-    assert tokens.features(own.ids, {"words"})["speakers"].tolist() == [0] * len(own.ids)
+    assert tokens.features(opening.ids, {"words"})["speakers"].tolist() == [0] * len(opening.ids)
 
 
 WITH_TOOLS = (
@@ -226,17 +226,17 @@ def test_text_of_a_dialog_never_becomes_a_control_token(tokens: Tokens) -> None:
 
 def test_a_call_is_json_with_the_characters_of_each_value(tokens: Tokens) -> None:
     (dialog, *_) = read_file(EXAMPLES / "dialogues.json")
-    calls = [each for each in tokens.encode_dialog(dialog) if each.passage.call]
+    calls = [passage for passage in tokens.encode_dialog(dialog) if passage.passage.call]
     assert calls
-    for each in calls:
-        call = each.passage.call
+    for encoded in calls:
+        call = encoded.passage.call
         assert call is not None
-        method, values = read_call(each.passage.text)
+        method, values = read_call(encoded.passage.text)
         assert method == call.method
         assert values == {one.slot: dialog.wording(one) for one in call.arguments}
-        for argument, (low, high) in zip(call.arguments, each.passage.spans, strict=True):
-            assert json.loads(f'"{each.passage.text[low:high]}"') == dialog.wording(argument)
-            covered = tokens.text([each.ids[at] for at in each.tokens_of(low, high)])
+        for argument, (low, high) in zip(call.arguments, encoded.passage.spans, strict=True):
+            assert json.loads(f'"{encoded.passage.text[low:high]}"') == dialog.wording(argument)
+            covered = tokens.text([encoded.ids[at] for at in encoded.tokens_of(low, high)])
             assert covered.strip('" ') == dialog.wording(argument)
 
 
@@ -297,7 +297,7 @@ def test_values_of_json_are_graded(folder: Path, monkeypatch: pytest.MonkeyPatch
     """A model that knows the text gets every value and call right."""
     model = load_language_model(folder)
     (dialog, *_) = read_file(EXAMPLES / "dialogues.json")
-    text = [token for each in model.tokens.encode_dialog(dialog) for token in each.ids]
+    text = [token for passage in model.tokens.encode_dialog(dialog) for token in passage.ids]
     whole_read = type(model.decoder).read
 
     def knows(decoder: Any, ids: Any, caches: Any, **settings: Any) -> Any:

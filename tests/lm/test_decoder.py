@@ -42,7 +42,7 @@ def by_the_equations(
         return out
 
     seen: list[list[tuple[Any, Any]]] = [[] for _ in range(config["num_hidden_layers"])]
-    found = []
+    logits = []
     for position, token in enumerate(ids):
         x = w["model.embed_tokens"][token]
         for number, entries in enumerate(seen):
@@ -62,8 +62,8 @@ def by_the_equations(
             passed = gate / (1 + np.exp(-gate)) * (w[f"{layer}.mlp.up_proj"] @ y)
             x = x + w[f"{layer}.mlp.down_proj"] @ passed
         head_matrix = "model.embed_tokens" if config["tie_word_embeddings"] else "lm_head"
-        found.append(w[head_matrix] @ norm(x, "model.norm"))
-    return np.array(found)
+        logits.append(w[head_matrix] @ norm(x, "model.norm"))
+    return np.array(logits)
 
 
 @pytest.mark.parametrize(

@@ -33,16 +33,17 @@ def of_a_layer(vectors: dict[str, Any], slots: Any, turn: slice, name: str, wher
 
 def evicted(state: HeadEviction, vectors: list[dict[str, Any]], lengths: list[int]) -> list[Any]:
     """Return the tokens that each head of the layers holds after every turn."""
-    found, first = [], 0
+    held_by_turn, first = [], 0
     for n in filter(None, lengths):
         turn = slice(first, first + n)
         layers = [
-            partial(of_a_layer, *each, turn) for each in zip(vectors, state.slots, strict=True)
+            partial(of_a_layer, *arguments, turn)
+            for arguments in zip(vectors, state.slots, strict=True)
         ]
         state, _ = state.after(n, layers, {})
-        found.append([{*head.tolist()} - {-1} for layer in state.held for head in layer])
+        held_by_turn.append([{*head.tolist()} - {-1} for layer in state.held for head in layer])
         first += n
-    return found
+    return held_by_turn
 
 
 @given(
@@ -74,7 +75,10 @@ def test_a_layer_alone_decides_as_beside_the_others(
         return HeadEviction(policy, budget, heads, decides, **of)
 
     together = evicted(begun(LAYERS), vectors, lengths)
-    alone = [evicted(begun(1, layer), [own], lengths) for layer, own in enumerate(vectors)]
+    alone = [
+        evicted(begun(1, layer), [layer_vectors], lengths)
+        for layer, layer_vectors in enumerate(vectors)
+    ]
     assert together == [list(chain(*turn)) for turn in zip(*alone, strict=True)]
 
 
@@ -98,12 +102,12 @@ def test_one_head_decides_for_all_what_all_would(
 
     def steps() -> list[dict[str, Any]]:
         heads = Heads(LAYERS, HEADS, KV_HEADS, WIDTH)
-        state, found = HeadEviction(read_policy(name), budget, heads, decides), []
+        state, records = HeadEviction(read_policy(name), budget, heads, decides), []
         for n in filter(None, lengths):
             features = {"surprisal": surprisal[: state.count + n]}
             state, step = state.after(n, vectors, features)
-            found.append({**asdict(step), "slots": state.slots, "size": state.size})
-        return found
+            records.append({**asdict(step), "slots": state.slots, "size": state.size})
+        return records
 
     alone = steps()
     with patch.object(head_eviction, "TEXT", frozenset({None})):  # each head decides

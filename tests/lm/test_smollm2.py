@@ -42,8 +42,8 @@ def path() -> Path:
 
 def example_texts() -> list[str]:
     """Return the lines of the example dialogs and of the README."""
-    dialogs = [each for file in sorted(EXAMPLES.glob("*.json")) for each in read_file(file)]
-    texts = [text for each in dialogs for text in each.texts]
+    dialogs = [dialog for file in sorted(EXAMPLES.glob("*.json")) for dialog in read_file(file)]
+    texts = [text for dialog in dialogs for text in dialog.texts]
     return [line for text in [*texts, README.read_text("utf-8")] for line in text.splitlines()]
 
 
@@ -80,7 +80,7 @@ def test_its_tokenizer_is_the_reference(model: LanguageModel, path: Path) -> Non
 
 def test_text_never_becomes_a_control_token(model: LanguageModel) -> None:
     tokens = model.tokens
-    control = {token for token, each in tokens.tokenizer.get_added_tokens_decoder().items()}
+    control = {token for token, added_token in tokens.tokenizer.get_added_tokens_decoder().items()}
     assert len(control) == 17
     for token in sorted(control):
         text = tokens.tokenizer.id_to_token(token)

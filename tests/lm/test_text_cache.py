@@ -46,12 +46,12 @@ def text(decoder: Decoder, tokens: int, seed: int = 0) -> list[int]:
 
 def read_in_turns(cache: TextCache, ids: Sequence[int], lengths: Sequence[int]) -> Any:
     """Read a text turn by turn, and return all logits (N, V)."""
-    found, bounds = [], np.cumsum([0, *lengths])
+    logits, bounds = [], np.cumsum([0, *lengths])
     for first, end in pairwise(bounds):
         if end > first:
-            found.append(read([cache], ids[first:end])[0])
+            logits.append(read([cache], ids[first:end])[0])
         cache.end_turn()
-    return np.concatenate(found)
+    return np.concatenate(logits)
 
 
 class Masked(TextCache):
@@ -109,7 +109,7 @@ def test_tokens_of_a_model_are_as_surprising_as_their_words_are_rare() -> None:
     texts = [model.tokens.text([token]) for token in ids]
 
     assert texts[:2] == ["in", " the"]
-    rare = [word_surprisal(each.strip()) for each in texts]
+    rare = [word_surprisal(word.strip()) for word in texts]
     read = [*model.tokens.marks["user"], *ids]
     assert model.tokens.surprisal(read) == pytest.approx([0, *rare])
     features = model.tokens.features(read, policy_named("surprisal").looks_at)
@@ -225,7 +225,7 @@ def test_a_head_keeps_what_a_stream_of_its_vectors_keeps(tmp_path: Path, key: st
         ):
             turn = stream.feed(
                 embeddings=cache.vectors("hidden")[layer, 0, first:end],
-                **{name: each[layer, head, first:end] for name, each in vectors.items()},
+                **{name: array[layer, head, first:end] for name, array in vectors.items()},
                 **decoder.features(cache.ids[first:end], ("surprisal", "traits")),
             )
             assert left is not None
@@ -366,7 +366,7 @@ def test_a_memory_that_retrieves_reads_what_is_nearest(decoder: Decoder, size: i
     lengths, budget = [7, 5, 9, 4], 6
     ids, shape = text(decoder, sum(lengths), seed=4), decoder.shape
     cache = RetrievalCache(decoder, Retrieval(size=size), budget)
-    found = read_in_turns(cache, ids, lengths)
+    logits = read_in_turns(cache, ids, lengths)
 
     sees = np.zeros((shape.layers, shape.kv_heads, len(ids), len(ids)), bool)
     queries, keys = (cache.vectors(name).astype(float) for name in ("queries", "keys"))
@@ -386,7 +386,7 @@ def test_a_memory_that_retrieves_reads_what_is_nearest(decoder: Decoder, size: i
             sees[layer, head, position, [*read_now, *range(began, position + 1)]] = True
     assert (~np.tril(np.ones(len(ids), bool)) | sees.all(axis=(0, 1))).mean() < 0.9
     wanted = read_in_turns(Masked(decoder, sees), ids, lengths)
-    np.testing.assert_allclose(found, wanted, atol=NEAR * np.abs(wanted).max())
+    np.testing.assert_allclose(logits, wanted, atol=NEAR * np.abs(wanted).max())
     assert (cache.evicted_in == -1).all()
 
 
