@@ -47,17 +47,17 @@ def our_own(decoder: Decoder, key: str, decides: str = "head", **promises: Any) 
 
 def faults(subject: Subject) -> dict[str, Fault]:
     """Return what the checks find, by the name of each that finds something."""
-    found = {}
+    by_check = {}
     for check in checks(subject):
         try:
             check(subject)
         except Fault as error:
-            found[check.__name__] = error
-    return found
+            by_check[check.__name__] = error
+    return by_check
 
 
-def run(subject: Subject, found: Iterable[Check]) -> None:
-    for check in found:
+def run(subject: Subject, chosen_checks: Iterable[Check]) -> None:
+    for check in chosen_checks:
         check(subject)
 
 
@@ -126,19 +126,19 @@ class Simple:
 
     def attend(self, layer: int, hidden: Any, queries: Any, keys: Any, values: Any) -> Any:
         n, held = len(queries), self.ids.shape[2]
-        asked, *new = (each.swapaxes(0, 1) for each in (queries, keys, values))
+        asked, *new = (array.swapaxes(0, 1) for array in (queries, keys, values))
         self.queries[layer], self.new[layer] = asked, new
         known = np.concatenate([self.placed(layer), new[0]], axis=1)
         group, width = self.decoder.shape.group, queries.shape[2]
-        found = []
-        for head, own in enumerate(asked):
-            logits = own @ known[head // group].T / np.sqrt(width)
+        outputs = []
+        for head, head_queries in enumerate(asked):
+            logits = head_queries @ known[head // group].T / np.sqrt(width)
             logits[:, held:] = np.where(np.tri(n), logits[:, held:], -np.inf)
             weights = np.exp(logits - logits.max(axis=1, keepdims=True))
             weights /= weights.sum(axis=1, keepdims=True)
             seen = np.concatenate([self.values[layer], new[1]], axis=1)[head // group]
-            found.append(weights @ seen)
-        return np.stack(found, axis=1).reshape(n, -1).astype(np.float32)
+            outputs.append(weights @ seen)
+        return np.stack(outputs, axis=1).reshape(n, -1).astype(np.float32)
 
     def placed(self, layer: int) -> Any:
         """Return the keys that are held, at their positions (K, S, h)."""
@@ -162,20 +162,20 @@ class Simple:
             keys = self.turned(keys, -np.arange(start, start + n))
         self.keys = np.concatenate([self.keys, keys], axis=2)
         self.values = np.concatenate([self.values, values], axis=2)
-        own = np.broadcast_to(np.arange(self.seen, self.seen + n), (*self.ids.shape[:2], n))
-        self.ids = np.concatenate([self.ids, own], axis=2)
+        new_ids = np.broadcast_to(np.arange(self.seen, self.seen + n), (*self.ids.shape[:2], n))
+        self.ids = np.concatenate([self.ids, new_ids], axis=2)
         self.seen += n
         return outputs
 
     def scores(self) -> Any:
         """What each entry is worth (L, K, S)."""
         shape = self.decoder.shape
-        found = np.empty(self.ids.shape)
-        for layer, head in np.ndindex(*found.shape[:2]):
+        entry_scores = np.empty(self.ids.shape)
+        for layer, head in np.ndindex(*entry_scores.shape[:2]):
             group = slice(head * shape.group, (head + 1) * shape.group)
             keys = self.keys[layer, head]
-            found[layer, head] = last_attention(self.queries[layer][group], keys)
-        return found
+            entry_scores[layer, head] = last_attention(self.queries[layer][group], keys)
+        return entry_scores
 
     def places(self, budget: int) -> Any:
         """Return which entries stay, in their order (L, K, budget)."""
@@ -194,7 +194,8 @@ class Simple:
     def keep(self, places: Any) -> None:
         self.ids = np.take_along_axis(self.ids, places, axis=2)
         self.keys, self.values = (
-            np.take_along_axis(each, places[..., None], axis=2) for each in (self.keys, self.values)
+            np.take_along_axis(array, places[..., None], axis=2)
+            for array in (self.keys, self.values)
         )
 
     def feed(self, tokens: Any) -> Any:
@@ -227,7 +228,7 @@ class Several:
 
     def _turn(self, tokens: Any, call: str) -> Turn:
         outputs = [
-            getattr(cache, call)(own) for cache, own in zip(self.caches, tokens, strict=True)
+            getattr(cache, call)(ids) for cache, ids in zip(self.caches, tokens, strict=True)
         ]
         held = np.stack(padded([cache.told for cache in self.caches]))
         before = [cache.before for cache in self.caches if cache.before is not None]
@@ -356,12 +357,12 @@ class Peeking(Simple):
     def scores(self) -> Any:
         queries, keys = (self.full.vectors(name) for name in ("queries", "keys"))
         shape = self.decoder.shape
-        found = np.empty(self.ids.shape)
-        for layer, head in np.ndindex(*found.shape[:2]):
+        entry_scores = np.empty(self.ids.shape)
+        for layer, head in np.ndindex(*entry_scores.shape[:2]):
             group = slice(head * shape.group, (head + 1) * shape.group)
             there = keys[layer, head, self.ids[layer, head]]
-            found[layer, head] = last_attention(queries[layer, group, -1:], there)
-        return found
+            entry_scores[layer, head] = last_attention(queries[layer, group, -1:], there)
+        return entry_scores
 
 
 class Foreseeing(Simple):
@@ -468,14 +469,18 @@ def test_every_check_has_a_cache_that_it_finds_wrong(decoder: Decoder) -> None:
 def test_a_check_finds_the_fault_that_it_is_named_after(decoder: Decoder, name: str) -> None:
     kind, slots, sentence = WRONG[name]
     wrong = subject(decoder, kind, slots)
-    (check,) = (each for each in checks(wrong) if each.__name__ == name)
+    (check,) = (candidate for candidate in checks(wrong) if candidate.__name__ == name)
     with pytest.raises(Fault, match=sentence):
         check(wrong)
 
 
 def test_one_text_at_a_time_is_refused_in_words_or_it_is_a_fault(decoder: Decoder) -> None:
     alone = dataclasses.replace(subject(decoder), samples=1)
-    (check,) = (each for each in checks(alone) if each.__name__ == "compresses_only_the_first_text")
+    (check,) = (
+        candidate
+        for candidate in checks(alone)
+        if candidate.__name__ == "compresses_only_the_first_text"
+    )
     with pytest.raises(Fault, match="but does not refuse two"):
         check(alone)
 
@@ -493,14 +498,14 @@ def test_a_cache_that_looks_ahead_is_found_where_its_scores_are_unknown(decoder:
 
 
 def test_sinks_lost_while_the_model_writes_are_found(decoder: Decoder) -> None:
-    found = faults(subject(decoder, NoSinksWhileWriting))
-    assert "to which pretrained models attend" in str(found["evicts_sinks"])
-    assert "was evicted by the time 23 were read" in str(found["evicts_sinks"])
+    by_check = faults(subject(decoder, NoSinksWhileWriting))
+    assert "to which pretrained models attend" in str(by_check["evicts_sinks"])
+    assert "was evicted by the time 23 were read" in str(by_check["evicts_sinks"])
 
 
 def test_a_turn_that_sees_what_was_evicted_before_is_a_fault(decoder: Decoder) -> None:
-    found = faults(subject(decoder, Hiding))
-    assert "was evicted, but the next turn sees it" in str(found["decides_by_the_next_turn"])
+    by_check = faults(subject(decoder, Hiding))
+    assert "was evicted, but the next turn sees it" in str(by_check["decides_by_the_next_turn"])
 
 
 def test_of_a_cache_that_evicts_nothing_every_check_says_so(decoder: Decoder) -> None:
@@ -510,9 +515,9 @@ def test_of_a_cache_that_evicts_nothing_every_check_says_so(decoder: Decoder) ->
         12,
         samples=3,
     )
-    found = faults(full)
-    assert len(found) == len(checks(full))
-    for fault in found.values():
+    by_check = faults(full)
+    assert len(by_check) == len(checks(full))
+    for fault in by_check.values():
         assert isinstance(fault, NothingEvicted)
         assert "though the budget is 12; this cache does not evict, or was made" in str(fault)
 

@@ -45,9 +45,9 @@ def subject(model: Any, key: str = "h2o", promises: Any = None, **options: Any) 
     return Subject(begin, full, BUDGET, samples=3, every=EVERY, **promises)
 
 
-def run(found: Subject) -> None:
-    for check in checks(found):
-        check(found)
+def run(tested: Subject) -> None:
+    for check in checks(tested):
+        check(tested)
 
 
 @pytest.mark.parametrize("implementation", ["sdpa", "eager"])
@@ -83,7 +83,7 @@ def in_bits(bits: int) -> Restored:
 
     def restored(vectors: Any) -> Any:
         wide = vectors.astype(np.float32)
-        low, high = (each(axis=-1, keepdims=True) for each in (wide.min, wide.max))
+        low, high = (extreme(axis=-1, keepdims=True) for extreme in (wide.min, wide.max))
         step = (high - low) / (2**bits - 1)
         return np.rint((wide - low) / np.where(step > 0, step, 1)) * step + low
 
@@ -140,6 +140,6 @@ def test_other_bits_than_promised_are_found(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3"])
 def test_positions_that_close_up_neither_shift_nor_drift(kind: str) -> None:
-    found = subject(model_of(kind), "sink", {"sinks": 4, "positions": "slots"}, positions="slots")
-    assert "drifts_as_positions_change" in [check.__name__ for check in checks(found)]
-    run(found)
+    tested = subject(model_of(kind), "sink", {"sinks": 4, "positions": "slots"}, positions="slots")
+    assert "drifts_as_positions_change" in [check.__name__ for check in checks(tested)]
+    run(tested)

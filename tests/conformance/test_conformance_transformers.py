@@ -103,12 +103,12 @@ def subject(model: Any, layer: Any, layers: tuple[int, ...] = (0, 1)) -> Subject
     return Subject(begin, full, BUDGET, samples=3, sinks=SINKS)
 
 
-def faults(found: Subject) -> dict[str, str]:
+def faults(tested: Subject) -> dict[str, str]:
     """Return what the checks say, by the name of each that finds its fault."""
     said = {}
-    for check in checks(found):
+    for check in checks(tested):
         try:
-            check(found)
+            check(tested)
         except Fault as error:
             said[check.__name__] = str(error)
     return said
@@ -121,10 +121,10 @@ def test_a_plain_cache_of_the_library_passes(kind: str) -> None:
 
 
 def test_a_cache_that_counts_what_it_holds_is_found() -> None:
-    found = faults(subject(model_of("llama"), CountsHeld))
-    assert "counts the entries held as tokens seen" in found["counts_other_positions"]
-    assert "attends_to_what_was_evicted" in found
-    assert "holds_more_than_the_budget" not in found
+    by_check = faults(subject(model_of("llama"), CountsHeld))
+    assert "counts the entries held as tokens seen" in by_check["counts_other_positions"]
+    assert "attends_to_what_was_evicted" in by_check
+    assert "holds_more_than_the_budget" not in by_check
 
 
 def test_a_cache_that_is_right_for_the_first_text_alone_is_found() -> None:
@@ -141,8 +141,8 @@ def test_the_full_model_is_the_model_itself_where_everything_is_seen() -> None:
         sees = np.broadcast_to(np.tri(8, dtype=np.bool_), (2, heads, 8, 8))
         with torch.inference_mode():
             wanted = model(input_ids=torch.tensor(tokens)[None]).logits[0].numpy()
-        found = TransformersModel(model).read(tokens, sees)
-        np.testing.assert_allclose(found.outputs, wanted, atol=1e-4)
+        reading = TransformersModel(model).read(tokens, sees)
+        np.testing.assert_allclose(reading.outputs, wanted, atol=1e-4)
 
 
 def test_positions_that_are_not_rotary_cannot_be_changed() -> None:
