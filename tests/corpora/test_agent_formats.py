@@ -54,8 +54,8 @@ CHAT: list[dict[str, Any]] = [
 def tau_calls(message: Mapping[str, Any], requestor: str = "assistant") -> dict[str, Any]:
     """Return a message with the calls of τ²-bench: no `function`, and arguments as objects."""
     calls = []
-    for each in message.get("tool_calls", ()):
-        function = each["function"]
+    for call in message.get("tool_calls", ()):
+        function = call["function"]
         arguments = function["arguments"]
         parsed = json.loads(arguments) if isinstance(arguments, str) else arguments
         calls.append({"id": "1", "name": function["name"], "arguments": parsed})
@@ -171,13 +171,15 @@ def encoded(value: Any) -> bytes:
 @pytest.mark.parametrize("key", TALKS)
 def test_every_layout_gives_the_same_turns_spans_and_evidence(key: str) -> None:
     for calls in (False, True):
-        (found, *_), _ = read_dialogs(encoded(TALKS[key]), calls=calls)
+        (dialog, *_), _ = read_dialogs(encoded(TALKS[key]), calls=calls)
         (chat,), _ = read_dialogs(encoded(CHAT), calls=calls)
 
-        assert found.texts == chat.texts
-        assert [spans(found, turn) for turn in range(8)] == [spans(chat, turn) for turn in range(8)]
-        assert found.demands == chat.demands
-        assert found.calls == chat.calls
+        assert dialog.texts == chat.texts
+        assert [spans(dialog, turn) for turn in range(8)] == [
+            spans(chat, turn) for turn in range(8)
+        ]
+        assert dialog.demands == chat.demands
+        assert dialog.calls == chat.calls
 
 
 def spans(dialog: Transcript, turn: int) -> list[str]:
@@ -199,10 +201,12 @@ def test_spans_and_sources_of_evidence() -> None:
         ["result"],
         ["assistant"],
     ]
-    found = {(each.turn, each.source, each.slot): each.mentions for each in dialog.demands}
+    evidence = {
+        (demand.turn, demand.source, demand.slot): demand.mentions for demand in dialog.demands
+    }
     kinds = {
         key: [dialog.span_kind(mention.turn, mention.start) for mention in mentions]
-        for key, mentions in found.items()
+        for key, mentions in evidence.items()
     }
     assert kinds == {
         (2, "look", "order_id"): ["user"],
@@ -212,9 +216,9 @@ def test_spans_and_sources_of_evidence() -> None:
         (5, "refund", "total"): ["result"],
     }
     # An id is one mention with all its characters, and a number is found as the result writes it.
-    (said,) = found[5, "refund", "items.0"]
+    (said,) = evidence[5, "refund", "items.0"]
     assert dialog.texts[3][said.start : said.end] == "K-9"
-    (said,) = found[5, "refund", "total"]
+    (said,) = evidence[5, "refund", "total"]
     assert dialog.texts[3][said.start : said.end] == "1250.0"
 
 
@@ -222,14 +226,14 @@ def test_a_trace_file_keeps_spans_and_clusters() -> None:
     (dialog,), _ = read_dialogs(encoded(TALKS["tau-bench"]), calls=True)
     recording = lexical_recording(dialog)
     content = trace_bytes([recording])
-    (found,) = read_trace_file(content)
+    (reread,) = read_trace_file(content)
 
-    assert found.transcript.services == "task 4"
-    assert found.transcript.turns == dialog.turns
-    assert found.spans == recording.spans
-    ends = (*(start for start, _ in found.spans[1:]), len(found.words))
-    spans = zip(found.spans, ends, strict=True)
-    kinds = {word: kind for (at, kind), end in spans for word in found.words[at:end]}
+    assert reread.transcript.services == "task 4"
+    assert reread.transcript.turns == dialog.turns
+    assert reread.spans == recording.spans
+    ends = (*(start for start, _ in reread.spans[1:]), len(reread.words))
+    spans = zip(reread.spans, ends, strict=True)
+    kinds = {word: kind for (at, kind), end in spans for word in reread.words[at:end]}
     assert {word: kinds[word] for word in ("days", "look", "moment", "gold", "please")} == {
         "days": "system",
         "look": "call",
@@ -247,12 +251,12 @@ def test_a_trace_file_keeps_spans_and_clusters() -> None:
 
 def test_tasks_and_suites_are_clusters_and_empty_trials_are_left_out() -> None:
     dialogs, skipped = read_dialogs(encoded(TAU2_RESULTS))
-    assert [(each.name, each.services) for each in dialogs] == [("task 4, trial 1", "task 4")]
+    assert [(dialog.name, dialog.services) for dialog in dialogs] == [("task 4, trial 1", "task 4")]
     assert skipped == ("task 4, trial 2: it has no words",)
 
     trials = [{"task_id": 1, "trial": at, "traj": CHAT * (1 - at)} for at in range(2)]
     dialogs, skipped = read_dialogs(encoded(trials))
-    assert ([each.name for each in dialogs], skipped) == (
+    assert ([dialog.name for dialog in dialogs], skipped) == (
         ["task 1, trial 0"],
         ("task 1, trial 1: it has no words",),
     )
@@ -283,10 +287,12 @@ def test_what_is_not_read_is_counted() -> None:
 @pytest.mark.parametrize("long", [1, 200])
 def test_a_name_that_is_given_again_is_numbered(long: int) -> None:
     name = "a" * long
-    chats = [{"id": each, "messages": CHAT} for each in (name, f"{name} (2)", name, name, "b")]
+    chats = [
+        {"id": chat_id, "messages": CHAT} for chat_id in (name, f"{name} (2)", name, name, "b")
+    ]
     dialogs, skipped = read_dialogs(encoded(chats))
 
-    names = [each.name for each in dialogs]
+    names = [dialog.name for dialog in dialogs]
     assert len({*names}) == 5
     assert not skipped
     assert max(map(len, names)) <= MAX_NAME_CHARACTERS
@@ -336,8 +342,8 @@ def test_tooltalk_has_each_response_before_the_next_call() -> None:
             "Done",
         )
         assert (dialog.name, dialog.services) == ("Alarm-easy", "Alarm + Messages")
-        found = [(each.turn, each.slot, each.mentions[0].turn) for each in dialog.demands]
-        assert found == [(2, "session_token", 0), (2, "time", 1), (4, "id", 3)]
+        demands = [(demand.turn, demand.slot, demand.mentions[0].turn) for demand in dialog.demands]
+        assert demands == [(2, "session_token", 0), (2, "time", 1), (4, "id", 3)]
 
 
 def test_speech_in_ticks_is_joined_to_messages() -> None:
@@ -368,7 +374,7 @@ def test_speech_in_ticks_is_joined_to_messages() -> None:
         ("user", "!"),
         ("assistant", "Found."),
     ]
-    assert [(each.turn, each.value) for each in dialog.demands] == [(1, "#W12")]
+    assert [(demand.turn, demand.value) for demand in dialog.demands] == [(1, "#W12")]
     assert dialog.unread == (("message between the simulated user and its own tools", 1),)
 
 
@@ -399,7 +405,7 @@ def test_a_value_is_found_as_results_write_it(value: str, text: str) -> None:
     (demand,) = dialog.demands
     (mention,) = demand.mentions
     said = text[mention.start : mention.end]
-    assert " ".join(said.split()) in [" ".join(each.split()) for each in wordings_of(value)]
+    assert " ".join(said.split()) in [" ".join(wording.split()) for wording in wordings_of(value)]
 
 
 def test_values_that_prove_nothing_are_no_evidence() -> None:
@@ -408,9 +414,9 @@ def test_values_that_prove_nothing_are_no_evidence() -> None:
         called("f", insurance="no", price="free", city="Oslo", note="", more="None"),
     ]
     (dialog,) = read_transcripts(encoded(talk))
-    assert [each.slot for each in dialog.demands] == ["city"]
+    assert [demand.slot for demand in dialog.demands] == ["city"]
     assert dialog.missing == 0
-    assert [each.slot for each in dialog.calls[0].arguments] == [
+    assert [argument.slot for argument in dialog.calls[0].arguments] == [
         *("city", "insurance", "more", "note", "price")
     ]
 
@@ -418,21 +424,24 @@ def test_values_that_prove_nothing_are_no_evidence() -> None:
 def test_a_number_too_large_for_any_is_no_word() -> None:
     talk = encoded([{"role": "user", "content": "inf, 2"}, called("f", x=2, y=0, z=10**400)])
     (dialog,) = read_transcripts(talk.replace(b'"y": 0', b'"y": 1e999'))
-    assert [each.slot for each in dialog.demands] == ["x"]
+    assert [demand.slot for demand in dialog.demands] == ["x"]
 
 
 def test_parallel_calls_of_one_method_are_several_calls() -> None:
-    calls = [{"function": {"name": "f", "arguments": {"x": each}}} for each in ("ab", "cd")]
+    calls = [{"function": {"name": "f", "arguments": {"x": value}}} for value in ("ab", "cd")]
     talk = [{"role": "user", "content": "ab cd"}, {"role": "assistant", "tool_calls": calls}]
     (dialog,) = read_transcripts(encoded(talk))
-    assert [(each.value, each.call_number) for each in dialog.demands] == [("ab", 0), ("cd", 1)]
+    assert [(demand.value, demand.call_number) for demand in dialog.demands] == [
+        ("ab", 0),
+        ("cd", 1),
+    ]
     assert Demands("call").weights(dialog.demands).tolist() == [0.5, 0.5]
     two = replace(dialog.demands[1], call_number=0)
     three = (*dialog.demands, replace(dialog.demands[0], slot="y"))
     assert Demands("call").weights(three).tolist() == [0.25, 0.5, 0.25]
     assert Demands("call").weights((dialog.demands[0], two)).tolist() == [0.5, 0.5]
-    (found,) = read_trace_file(trace_bytes([lexical_recording(dialog)]))
-    assert found.transcript.demands == dialog.demands
+    (reread,) = read_trace_file(trace_bytes([lexical_recording(dialog)]))
+    assert reread.transcript.demands == dialog.demands
 
 
 def called(method: str, **arguments: object) -> dict[str, Any]:

@@ -209,9 +209,9 @@ def test_of_many_annotated_spans_the_newest_count() -> None:
 def known(dialog: Transcript, turn: int) -> dict[str, tuple[list[int], bool]]:
     """Return the slots of a state that a turn needs: where each was said, and if of others."""
     return {
-        each.slot: ([mention.turn for mention in each.mentions], each.carried)
-        for each in dialog.demands
-        if each.turn == turn
+        demand.slot: ([mention.turn for mention in demand.mentions], demand.carried)
+        for demand in dialog.demands
+        if demand.turn == turn
     }
 
 
@@ -285,7 +285,7 @@ def test_values_of_a_state_that_nobody_said_are_counted_once_each() -> None:
     }
     (dialog,) = read_transcripts(encoded(dialogue))
 
-    assert [(each.turn, each.slot) for each in dialog.demands] == [(3, "stars")]
+    assert [(demand.turn, demand.slot) for demand in dialog.demands] == [(3, "stars")]
     assert dialog.missing == 1  # the centre, though twice; the stars are said later
 
 
@@ -307,8 +307,8 @@ def test_chat_is_read_in_every_arrangement(content: bytes, name: str) -> None:
     assert dialog.name == "repair"
     assert [turn.text for turn in dialog.turns] == ["Code E4 at 12 Harrow Close", "I see", ""]
     assert [turn.topic for turn in dialog.turns] == ["boiler", None, None]
-    found = {demand.slot: demand.mentions for demand in dialog.demands}
-    assert found == {
+    mentions = {demand.slot: demand.mentions for demand in dialog.demands}
+    assert mentions == {
         "place.street": (Mention(0, 14, 26),),
         "code.0": (Mention(0, 5, 7),),
         "number": (Mention(0, 11, 13),),
@@ -418,9 +418,11 @@ def test_calls_of_a_chat_are_among_its_words_if_that_is_asked_for() -> None:
         )
         assert dialog.spoken_by == silent.spoken_by
         # A call's own words say nothing before it, and a later one finds them there.
-        assert {each.slot for each in silent.demands} == {"to"}
-        found = [(each.turn, each.slot, each.mentions[-1].turn) for each in dialog.demands]
-        assert found == [(1, "to", 0), (3, "to", 0), (3, "seats", 1), (3, "ref", 1)]
+        assert {demand.slot for demand in silent.demands} == {"to"}
+        demands = [
+            (demand.turn, demand.slot, demand.mentions[-1].turn) for demand in dialog.demands
+        ]
+        assert demands == [(1, "to", 0), (3, "to", 0), (3, "seats", 1), (3, "ref", 1)]
         assert (silent.missing, dialog.missing) == (4, 2)
 
 
@@ -433,8 +435,8 @@ def test_calls_of_sharegpt_demand_their_arguments_and_may_be_among_the_words() -
     assert dialog.texts == (said[0], FLY, "done", FLY.replace("Oslo", "Rome"), "Both")
     assert dialog.turns[1].speaker == "assistant"
     assert [(call.turn, call.method) for call in silent.calls] == [(1, "fly"), (3, "fly")]
-    assert [(each.turn, each.slot) for each in silent.demands] == [(1, "to"), (3, "to")]
-    assert [(each.turn, each.slot) for each in dialog.demands] == [
+    assert [(demand.turn, demand.slot) for demand in silent.demands] == [(1, "to"), (3, "to")]
+    assert [(demand.turn, demand.slot) for demand in dialog.demands] == [
         (1, "to"),
         (3, "to"),
         (3, "seats"),
@@ -464,11 +466,11 @@ def test_service_calls_of_sgd_may_be_among_the_words_and_spans_stay_where_they_a
     assert dialog.texts[:5] == silent.texts[:5]
     assert [turn.topic for turn in dialog.turns] == [turn.topic for turn in silent.turns]
     first = len(call) + 1
-    done, klass = (each for each in dialog.demands if each.turn == 7)
+    done, klass = (demand for demand in dialog.demands if demand.turn == 7)
     assert done.mentions == (Mention(5, first, first + 4),)
     assert (klass.slot, dialog.texts[5][slice(*klass.mentions[0][1:])]) == ("klass", "First")
-    known = [each for each in silent.demands if each.kind == "call"]
-    assert [each for each in dialog.demands if each.kind == "call"] == known
+    known = [demand for demand in silent.demands if demand.kind == "call"]
+    assert [demand for demand in dialog.demands if demand.kind == "call"] == known
     assert (silent.missing, dialog.missing) == (2, 1)
 
 
@@ -515,11 +517,14 @@ def test_requests_of_a_batch_are_read() -> None:
         }
         for number in range(2)
     ]
-    found = read_transcripts(b"\n".join(map(encoded, requests)), "batch.jsonl")
+    transcripts = read_transcripts(b"\n".join(map(encoded, requests)), "batch.jsonl")
 
-    assert [dialog.name for dialog in found] == ["request-0", "request-1"]
+    assert [dialog.name for dialog in transcripts] == ["request-0", "request-1"]
     (chat,) = read_transcripts(encoded(CHAT))
-    assert all((each.turns, each.demands) == (chat.turns, chat.demands) for each in found)
+    assert all(
+        (transcript.turns, transcript.demands) == (chat.turns, chat.demands)
+        for transcript in transcripts
+    )
 
 
 def test_requests_for_responses_are_read() -> None:
@@ -582,10 +587,10 @@ def test_a_line_of_a_turn_may_have_a_colon_and_a_speaker_a_part_in_brackets() ->
 
 
 def test_the_projects_own_dialogs_have_topics_that_return_and_old_evidence() -> None:
-    found = [dialog for path in sorted(EXAMPLES.iterdir()) for dialog in read_file(path)]
+    dialogs = [dialog for path in sorted(EXAMPLES.iterdir()) for dialog in read_file(path)]
 
-    assert len(found) == 6
-    for dialog in found:
+    assert len(dialogs) == 6
+    for dialog in dialogs:
         assert len(dialog.topics) >= 2
         changes = [one.topic != other.topic for one, other in pairwise(dialog.turns)]
         assert sum(changes) >= len(dialog.topics)
@@ -752,9 +757,9 @@ def test_a_file_that_is_not_right_gets_one_sentence(content: bytes, sentence: st
     ],
 )
 def test_a_dialog_that_is_too_large_is_left_out_and_said(content: bytes) -> None:
-    found, left = read_dialogs(content)
+    dialogs, left = read_dialogs(content)
 
-    assert [(dialog.name, *dialog.texts) for dialog in found] == [
+    assert [(dialog.name, *dialog.texts) for dialog in dialogs] == [
         ("dialog 0", "hi"),
         ("dialog 2", "there"),
     ]
@@ -917,10 +922,10 @@ def test_every_format_stands_in_the_documentation_and_the_help(
     documented = (ROOT / "fdkvc/corpora/README.md").read_text("utf-8").splitlines()
     heading = next(at for at, line in enumerate(documented) if line.startswith("|"))
     table = list(takewhile(lambda line: line.startswith("|"), documented[heading:]))
-    assert len(table[2:]) == len({each.label for each in FORMATS.values()})
+    assert len(table[2:]) == len({file_format.label for file_format in FORMATS.values()})
     main(["dialogs", "--help"])
     said = " ".join(capsys.readouterr().out.split())
-    assert all(each.label in said for each in FORMATS.values())
+    assert all(file_format.label in said for file_format in FORMATS.values())
 
 
 def test_a_new_format_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -935,8 +940,8 @@ def test_a_new_format_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
         Format("tabs", "tables", ("tsv",), None, read_tabs),
         Format("pairs", "pairs of a name and words", ("json",), "exchange", read_pairs),
     )
-    for each in new:
-        monkeypatch.setitem(FORMATS, each.key, each)
+    for file_format in new:
+        monkeypatch.setitem(FORMATS, file_format.key, file_format)
 
     for content, name in (
         (b"User\thello", "own.tsv"),

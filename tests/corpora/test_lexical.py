@@ -43,9 +43,13 @@ def test_recordings_of_a_file_are_made_when_they_are_asked_for_and_only_the_last
 
     assert len(made) == len(DIALOGS) > 1
     for one, transcript in zip(made[:], DIALOGS, strict=True):
-        own = lexical_recording(transcript, 3)
-        assert (one.transcript, one.tokens, one.source) == (transcript, own.tokens, own.source)
-        np.testing.assert_array_equal(one.keys, own.keys)
+        expected = lexical_recording(transcript, 3)
+        assert (one.transcript, one.tokens, one.source) == (
+            transcript,
+            expected.tokens,
+            expected.source,
+        )
+        np.testing.assert_array_equal(one.keys, expected.keys)
     kept = [ref() is not None for ref in list(map(weakref.ref, made))]
     assert kept == [False] * (len(made) - 1) + [True]
     parts = [made[at : at + 1] for at in range(len(made))]  # as jobs that all stay in a list
@@ -56,7 +60,7 @@ def test_recordings_of_a_file_are_made_when_they_are_asked_for_and_only_the_last
     policies = (policy_named("fifo"),)
     pd.testing.assert_frame_equal(
         replay(Replay(policies), made),
-        replay(Replay(policies), [lexical_recording(each, 3) for each in DIALOGS]),
+        replay(Replay(policies), [lexical_recording(dialog, 3) for dialog in DIALOGS]),
     )
 
 
@@ -160,10 +164,10 @@ def test_tokens_of_a_mention_are_found_in_any_order(
     recording = lexical_recording(said(" ".join("a" for _ in spans)))
     tokens = tuple(Token("a", *span) for span in spans)
 
-    found = dataclasses.replace(recording, tokens=(tokens,)).tokens_of(Mention(0, *mention))
+    indexes = dataclasses.replace(recording, tokens=(tokens,)).tokens_of(Mention(0, *mention))
 
     places = range(mention[0], mention[1])
-    assert found == tuple(at for at, span in enumerate(spans) if {*range(*span)} & {*places})
+    assert indexes == tuple(at for at, span in enumerate(spans) if {*range(*span)} & {*places})
 
 
 def test_tokens_may_overlap_or_stand_for_nothing() -> None:

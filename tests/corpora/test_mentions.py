@@ -20,10 +20,10 @@ TEXT = st.text(st.sampled_from("aB2é .:\nİ-"), max_size=12)
 def test_a_mention_is_the_wording_where_it_stands(
     texts: list[str], wording: str, before: int
 ) -> None:
-    found = MentionFinder(texts).mentions([wording], before)
+    mentions = MentionFinder(texts).mentions([wording], before)
 
-    assert list(found) == sorted(set(found))
-    for mention in found:
+    assert list(mentions) == sorted(set(mentions))
+    for mention in mentions:
         assert mention.turn < before
         text = texts[mention.turn][mention.start : mention.end]
         assert text.lower().split() == wording.lower().split() or "İ" in text
@@ -37,9 +37,9 @@ def test_words_are_found_as_a_regular_expression_finds_them(texts: list[str]) ->
         pattern = rf"(?:(?<!\w)|(?<=\\n))(?=({escaped})(?!\w))"
         for before in range(len(texts) + 1):
             expected = [
-                Mention(turn, *found.span(1))
+                Mention(turn, *match.span(1))
                 for turn, text in enumerate(texts[:before])
-                for found in re.finditer(pattern, text, re.IGNORECASE)
+                for match in re.finditer(pattern, text, re.IGNORECASE)
             ]
             assert list(finder.mentions([wording], before)) == expected[-MAX_MENTIONS:]
 
@@ -66,13 +66,13 @@ def test_the_most_values_in_the_longest_texts_are_found_soon(case: str) -> None:
     turns = [text] if len(text) > 300_000 else [text] * 3
     began = process_time()
     finder = MentionFinder(turns)
-    found = [finder.mentions(wordings_of(value), len(turns)) for value in values]
+    mentions = [finder.mentions(wordings_of(value), len(turns)) for value in values]
     assert process_time() - began < 5
-    assert len(found[0]) <= MAX_MENTIONS
+    assert len(mentions[0]) <= MAX_MENTIONS
 
 
 @pytest.mark.parametrize(
-    ("text", "wording", "found"),
+    ("text", "wording", "expected"),
     [
         ("at 2:30, for 2.", "2", [(13, 14)]),
         ("1,200 or 200", "200", [(9, 12)]),
@@ -101,10 +101,10 @@ def test_the_most_values_in_the_longest_texts_are_found_soon(case: str) -> None:
     ],
 )
 def test_what_is_within_another_word_number_or_id_is_no_mention(
-    text: str, wording: str, found: list[tuple[int, int]]
+    text: str, wording: str, expected: list[tuple[int, int]]
 ) -> None:
     mentions = MentionFinder([text]).mentions([wording], 1)
-    assert [(mention.start, mention.end) for mention in mentions] == found
+    assert [(mention.start, mention.end) for mention in mentions] == expected
 
 
 def test_the_newest_mentions_before_the_turn_are_returned() -> None:

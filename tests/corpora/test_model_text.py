@@ -37,7 +37,7 @@ def test_an_argument_is_written_as_it_was_said_last() -> None:
 
     passages = model_text(transcript)
 
-    assert [(each.writer, each.turn) for each in passages] == [
+    assert [(passage.writer, passage.turn) for passage in passages] == [
         ("user", 0),
         ("system", 1),
         ("user", 2),
@@ -67,7 +67,7 @@ def test_a_call_that_is_read_again_has_its_arguments(name: str) -> None:
             method, arguments = read_call(passage.text)
             assert method == passage.call.method
             assert arguments == {
-                each.slot: transcript.wording(each) for each in passage.call.arguments
+                argument.slot: transcript.wording(argument) for argument in passage.call.arguments
             }
 
 

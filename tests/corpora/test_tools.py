@@ -61,9 +61,9 @@ def test_listed_tools_begin_the_dialog(tool: dict[str, Any]) -> None:
     ]
     (call,), (before,) = begun.calls, dialog.calls
     assert call.turn == before.turn + 1
-    assert [begun.wording(each) for each in call.arguments] == ["Friday", "Trieste"]
-    assert [(each.turn, each.age, each.slot) for each in begun.demands] == [
-        (each.turn + 1, each.age, each.slot) for each in dialog.demands
+    assert [begun.wording(argument) for argument in call.arguments] == ["Friday", "Trieste"]
+    assert [(demand.turn, demand.age, demand.slot) for demand in begun.demands] == [
+        (demand.turn + 1, demand.age, demand.slot) for demand in dialog.demands
     ]
     assert begun.source_note == ", beginning with its tools"
 
@@ -99,7 +99,10 @@ def test_a_dialog_that_its_tools_make_too_long_is_left_out_and_said() -> None:
     dialogs = read_transcripts(json.dumps([long, short, none]).encode())
 
     begun, skipped = with_tools(dialogs)
-    assert [(each.name, each.tools_in_text) for each in begun] == [("short", True), ("none", False)]
+    assert [(dialog.name, dialog.tools_in_text) for dialog in begun] == [
+        ("short", True),
+        ("none", False),
+    ]
     assert skipped == ("long: it has 2,049 turns, but at most 2,048 are allowed",)
     with pytest.raises(ValueError, match=r"^long: it has 2,049 turns"):
         with_tools(dialogs[:1])
@@ -110,7 +113,7 @@ def test_a_dialog_that_its_tools_make_too_long_is_left_out_and_said() -> None:
 def test_a_policy_evicts_the_tools_and_the_whitelist_keeps_them() -> None:
     model = load_language_model(BUNDLED)
     dialog = begin_with_tools(read_file(EXAMPLES / "errands.json")[0])
-    passages = [model.tokens.encode_passage(each) for each in model_text(dialog)]
+    passages = [model.tokens.encode_passage(unencoded) for unencoded in model_text(dialog)]
     budget, tools = 96, len(passages[0].ids)
 
     for spec, kept in (("fifo", 0), ("whitelist(fifo,first=1,most=1)", tools)):

@@ -63,7 +63,7 @@ def archive(members: dict[str, Any], compression: int = zipfile.ZIP_DEFLATED) ->
 def encrypted(content: bytes) -> bytes:
     """Mark every member of an archive as encrypted, in its central directory."""
     head, entries = content[: (at := content.index(b"PK\x01\x02"))], content[at:]
-    return head + re.sub(rb"(?s)(PK\x01\x02.{4}).", lambda found: found[1] + b"\x01", entries)
+    return head + re.sub(rb"(?s)(PK\x01\x02.{4}).", lambda match: match[1] + b"\x01", entries)
 
 
 def changed(**members: Any) -> bytes:
@@ -87,17 +87,17 @@ def header(shape: str, descr: str = "<f4", data: bytes = b"", order: str = "Fals
         SMALL,
         [
             dataclasses.replace(
-                each, transcript=dataclasses.replace(each.transcript, demands=(CARRIED,))
+                recording, transcript=dataclasses.replace(recording.transcript, demands=(CARRIED,))
             )
-            for each in SMALL
+            for recording in SMALL
         ],
     ],
 )
 def test_what_was_written_is_read_again(recordings: list[Recording]) -> None:
-    found = read(trace_bytes(recordings))
+    reread = read(trace_bytes(recordings))
 
-    assert len(found) == len(recordings)
-    for one, other in zip(recordings, found, strict=True):
+    assert len(reread) == len(recordings)
+    for one, other in zip(recordings, reread, strict=True):
         # The file has what calls demand, and not the calls, which only a model writes.
         assert dataclasses.replace(one.transcript, calls=()) == other.transcript
         assert one.tokens == other.tokens
@@ -141,18 +141,18 @@ def test_a_file_may_lack_surprisal_and_a_policy_that_weighs_it_says_so() -> None
 
 def shared(groups: tuple[int, ...], values_too: bool = True) -> list[Recording]:
     """Return recordings with heads of which these groups have the same keys."""
-    found = []
+    copies = []
     for recording in RECORDINGS:
-        own = np.repeat(np.arange(len(groups), dtype=np.float32), groups)[:, None, None] + 1
-        every = np.arange(len(own), dtype=np.float32)[:, None, None] + 1
+        factors = np.repeat(np.arange(len(groups), dtype=np.float32), groups)[:, None, None] + 1
+        every = np.arange(len(factors), dtype=np.float32)[:, None, None] + 1
         vectors: dict[str, Any] = {
             "queries": recording.queries * every,
-            "keys": recording.keys * own,
-            "values": recording.values * (own if values_too else every),
+            "keys": recording.keys * factors,
+            "values": recording.values * (factors if values_too else every),
         }
-        heads = tuple(range(len(own)))
-        found.append(dataclasses.replace(recording, heads=heads, **vectors))
-    return found
+        heads = tuple(range(len(factors)))
+        copies.append(dataclasses.replace(recording, heads=heads, **vectors))
+    return copies
 
 
 @pytest.mark.parametrize(
@@ -220,10 +220,12 @@ def nudged(name: str, at: tuple[int, ...], value: int) -> np.ndarray[Any, Any]:
 
 
 def test_a_name_that_is_given_again_is_numbered_as_in_other_files() -> None:
-    found = [each.transcript for each in read(changed(dialog_names=np.array(["a", "a"])))]
+    transcripts = [
+        recording.transcript for recording in read(changed(dialog_names=np.array(["a", "a"])))
+    ]
 
-    assert [each.name for each in found] == ["a", "a (2)"]
-    assert not_read_notes(found) == ["Dialogs of the same name are numbered: a (2)."]
+    assert [transcript.name for transcript in transcripts] == ["a", "a (2)"]
+    assert not_read_notes(transcripts) == ["Dialogs of the same name are numbered: a (2)."]
 
 
 @pytest.mark.parametrize(
