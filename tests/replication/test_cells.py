@@ -74,9 +74,9 @@ def test_every_printed_cell_stands_beside_a_measured_one(number: int) -> None:
 
 def test_nothing_is_published_where_the_paper_prints_nothing() -> None:
     blank = {
-        (each.number, row, column)
-        for each in paper_tables()
-        for (row, column), cell in each.cells.items()
+        (paper_table.number, row, column)
+        for paper_table in paper_tables()
+        for (row, column), cell in paper_table.cells.items()
         if cell.published is None
     }
     assert (3, "fd-kvc", "gradual") in blank
@@ -187,8 +187,8 @@ def by_rule(
 def verdicts_at(gap: float, dialogs: int, runs: int = 4000) -> dict[str, float]:
     """Return how often each verdict comes out where the truth is `gap` standard deviations away."""
     means = np.random.default_rng(5).normal(0.5 + gap * 0.1, 0.1 / math.sqrt(dialogs), runs)
-    found = [by_rule(mean, 0.5, rounding=0.0, dialogs=dialogs) for mean in means]
-    return {name: found.count(name) / runs for name in SIGNS}
+    verdicts = [by_rule(mean, 0.5, rounding=0.0, dialogs=dialogs) for mean in means]
+    return {name: verdicts.count(name) / runs for name in SIGNS}
 
 
 @pytest.mark.parametrize("dialogs", [100, 600, 2000])
@@ -291,7 +291,7 @@ def test_a_variant_stands_beside_the_papers_policy_without_published_figures() -
 def test_all_cells_as_a_tidy_table() -> None:
     tables = paper_tables()
     frame = cells_table(tables)
-    assert len(frame) == sum(len(each.cells) for each in tables)
+    assert len(frame) == sum(len(paper_table.cells) for paper_table in tables)
     row = frame[(frame.table == 3) & (frame.row == "fifo") & (frame.column == "mixed")].iloc[0]
     assert row.published == 0.444
     assert row.difference == pytest.approx(4 / 9 - 0.444, abs=1e-6)

@@ -73,33 +73,35 @@ def study() -> Study:
     rows = {"fd-kvc gamma=0.7": 0.9, "fd-kvc gamma=0.8": 0.9001, "fd-kvc gamma=0.9": 0.4}
     noise = RANDOM.normal(0, 0.1, (3, N))
     swept = {
-        name: PolicyScores({"late_alignment": (mean + each).astype(np.float32)}, {})
-        for (name, mean), each in zip(rows.items(), noise, strict=True)
+        name: PolicyScores({"late_alignment": (mean + errors).astype(np.float32)}, {})
+        for (name, mean), errors in zip(rows.items(), noise, strict=True)
     }
     return made(measured, {"gamma": Results(sweep, {"mixed": swept}, 1.0)})
 
 
 def taken(kind: str, study: Study, **facts: object) -> Measurement:
     facts = {"metric": "late_alignment", "scenario": "mixed", **facts}
-    found = measure(Measure(kind, **facts), study)  # type: ignore[arg-type]
-    assert found is not None
-    return found
+    measurement = measure(Measure(kind, **facts), study)  # type: ignore[arg-type]
+    assert measurement is not None
+    return measurement
 
 
 def test_value_is_the_mean_with_its_interval(study: Study) -> None:
     row = ALIGNMENT["fd-kvc"].astype(float)
     low, high = stats.t.interval(0.95, N - 1, row.mean(), stats.sem(row))
-    found = taken("value", study)
-    assert (found.value, found.low, found.high) == pytest.approx((row.mean(), low, high))
-    assert found.n == N
+    measurement = taken("value", study)
+    assert (measurement.value, measurement.low, measurement.high) == pytest.approx(
+        (row.mean(), low, high)
+    )
+    assert measurement.n == N
 
 
 def test_difference_t_and_p_are_those_of_the_paired_test(study: Study) -> None:
     one, other = ALIGNMENT["fd-kvc"].astype(float), ALIGNMENT["h2o"].astype(float)
     test = stats.ttest_rel(one, other)
     interval = test.confidence_interval()
-    found = taken("difference", study, baseline="h2o")
-    assert (found.value, found.low, found.high) == pytest.approx(
+    measurement = taken("difference", study, baseline="h2o")
+    assert (measurement.value, measurement.low, measurement.high) == pytest.approx(
         ((one - other).mean(), interval.low, interval.high), rel=1e-5
     )
     assert taken("t", study, baseline="h2o").value == pytest.approx(test.statistic, rel=1e-5)
@@ -128,14 +130,14 @@ def test_ratio_and_change_cover_the_truth_as_often_as_they_say() -> None:
 
 def test_share_counts_the_dialogs_in_which_the_policy_is_above(study: Study) -> None:
     above = ALIGNMENT["fd-kvc"] > ALIGNMENT["h2o"]
-    found = taken("share", study, baseline="h2o")
-    assert found.value == pytest.approx(above.mean())
-    assert found.low < found.value < found.high
+    measurement = taken("share", study, baseline="h2o")
+    assert measurement.value == pytest.approx(above.mean())
+    assert measurement.low < measurement.value < measurement.high
 
 
 def test_rank_is_the_place_and_its_interval_what_paired_tests_leave_open(study: Study) -> None:
-    found = taken("rank", study)  # FIFO is clearly above, H2O below, Sink+Window close
-    assert (found.value, found.low, found.high) in ((2, 2, 3), (3, 2, 3))
+    measurement = taken("rank", study)  # FIFO is clearly above, H2O below, Sink+Window close
+    assert (measurement.value, measurement.low, measurement.high) in ((2, 2, 3), (3, 2, 3))
     assert taken("rank", study, policy="fifo").high == 1
 
 
@@ -149,8 +151,8 @@ def peak_study(means: Mapping[float, float]) -> Study:
     noise = np.random.default_rng(11).normal(0, 0.1, (len(means), N))
     noise -= noise.mean(axis=1, keepdims=True)
     swept = {
-        policy.name: PolicyScores({"late_alignment": (mean + each).astype(np.float32)}, {})
-        for policy, mean, each in zip(sweep.policies, means.values(), noise, strict=True)
+        policy.name: PolicyScores({"late_alignment": (mean + errors).astype(np.float32)}, {})
+        for policy, mean, errors in zip(sweep.policies, means.values(), noise, strict=True)
     }
     measured = {key: PolicyScores({"late_alignment": row}, {}) for key, row in ALIGNMENT.items()}
     return made(measured, {"gamma": Results(sweep, {"mixed": swept}, 1.0)})
@@ -197,11 +199,11 @@ def test_of_a_run(study: Study) -> None:
     assert taken("value", study, metric="same_entries").value == pytest.approx(0.25)
 
 
-@pytest.mark.parametrize("each", CLAIMS, ids=lambda each: each.key)
-def test_what_was_not_run_is_not_measured(each: object) -> None:
+@pytest.mark.parametrize("paper_claim", CLAIMS, ids=lambda paper_claim: paper_claim.key)
+def test_what_was_not_run_is_not_measured(paper_claim: object) -> None:
     benchmark = Benchmark(scenarios=(SCENARIOS["gradual"],), dialogs=3)
     empty = Study(Results(benchmark, {}, 0.1))
-    (judged,) = judged_claims(empty, [each])  # type: ignore[list-item]
+    (judged,) = judged_claims(empty, [paper_claim])  # type: ignore[list-item]
     alone = {"parameters"}  # needs no run
     if judged.claim.measure.metric not in alone:
         assert (judged.measured, judged.verdict, measured_words(judged)) == (None, None, "")
@@ -229,11 +231,11 @@ def test_a_claim_of_a_figure_is_judged_as_a_cell_of_it_is(
 
 def test_every_claim_is_measured_by_a_study_of_the_papers() -> None:
     judged = judged_claims(paper_study())
-    assert [each.claim for each in judged] == list(CLAIMS)
-    for each in judged:
-        assert each.measured is not None, each.claim.key
-        assert (each.verdict is None) == (each.claim.measure.metric in TIMES), each.claim.key
-        assert measured_words(each)
+    assert [claim_result.claim for claim_result in judged] == list(CLAIMS)
+    for result in judged:
+        assert result.measured is not None, result.claim.key
+        assert (result.verdict is None) == (result.claim.measure.metric in TIMES), result.claim.key
+        assert measured_words(result)
 
 
 @pytest.mark.parametrize(
@@ -270,8 +272,8 @@ def test_verdicts(key: str, verdict: str | None) -> None:
 
 def test_too_few_dialogs_give_no_verdict_on_anything() -> None:
     judged = judged_claims(few_dialogs())
-    assert all(each.measured is not None for each in judged)
-    assert {each.verdict for each in judged} == {None}
+    assert all(result.measured is not None for result in judged)
+    assert {result.verdict for result in judged} == {None}
 
 
 def test_no_claim_can_only_fail_or_only_hold() -> None:
@@ -284,7 +286,7 @@ def test_no_claim_can_only_fail_or_only_hold() -> None:
 
 
 def test_another_budget_judges_nothing() -> None:
-    assert {each.verdict for each in judged_claims(other_budget())} == {None}
+    assert {result.verdict for result in judged_claims(other_budget())} == {None}
 
 
 def test_the_claims_as_a_table() -> None:

@@ -44,8 +44,8 @@ def late_values() -> Late:
                 values[scenario, key, metric] = known.late(trace, dialogs).astype(float)
     for key in PAPER_POLICIES:
         for metric in default_metrics():
-            each = [values[scenario, key, metric] for scenario in BENCHMARK_SCENARIOS]
-            values["composite", key, metric] = np.mean(each, axis=0)
+            by_scenario = [values[scenario, key, metric] for scenario in BENCHMARK_SCENARIOS]
+            values["composite", key, metric] = np.mean(by_scenario, axis=0)
     return values
 
 
