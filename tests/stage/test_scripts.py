@@ -111,9 +111,9 @@ def test_numbers_are_written_as_python_writes_them(look: Look, tmp_path: Path) -
 
 def check_entry(run: Run, turn: int, token: int, seen: Mapping[str, Any]) -> None:
     """Hold the numbers that the panel shows of an entry in a turn against `explain`."""
-    own = run.at(turn)
-    why = explain(own.trace, own.dialogs, 0, turn, token)
-    digits = turn_view(own.trace, own.dialogs, 0, turn).digits
+    turn_run = run.at(turn)
+    why = explain(turn_run.trace, turn_run.dialogs, 0, turn, token)
+    digits = turn_view(turn_run.trace, turn_run.dialogs, 0, turn).digits
     fate, gone = seen["fate"], why.rule != Rule.none
     assert fate["fate"] == ("evicted" if gone else "kept")
     assert fate["left"] == (turn if gone else None)
@@ -123,7 +123,7 @@ def check_entry(run: Run, turn: int, token: int, seen: Mapping[str, Any]) -> Non
     topic = why.topic or "none"
     rank = f"rank {why.rank} of {stood}" if why.rank else "below the threshold"
     status = why.status.name.replace("_", ", ")
-    size = own.trace.policy.page_size
+    size = turn_run.trace.policy.page_size
     parts = ["protected"] * why.protected + [f"page {token // size}"] * (size > 1) + [rank]
     name = f"token {token}, topic {topic}, from turn {why.born}, {status}, {', '.join(parts)}"
     assert seen["name"] == name
@@ -142,7 +142,7 @@ def check_entry(run: Run, turn: int, token: int, seen: Mapping[str, Any]) -> Non
         assert {row["margin"] for row in seen["rows"]} == {"–"}
         return
     assert why.cutoff is not None
-    them = explain(own.trace, own.dialogs, 0, turn, seen["rival"])
+    them = explain(turn_run.trace, turn_run.dialogs, 0, turn, seen["rival"])
     if token == why.marginal:
         assert (them.rule, them.score) == (Rule.budget, why.view.best_evicted)
     else:
@@ -193,7 +193,9 @@ def test_river_and_path_follow_what_is_kept(name: str, runs: Mapping[str, Run], 
     river = []
     for turn, tokens in enumerate(kept):
         low = 0
-        for hue, same in groupby(int(dialogs.current[0, dialogs.born[0, each]]) for each in tokens):
+        for hue, same in groupby(
+            int(dialogs.current[0, dialogs.born[0, entry]]) for entry in tokens
+        ):
             high = low + len(list(same))
             river.append({"turn": turn, "low": low, "high": high, "hue": hue})
             low = high
@@ -219,9 +221,9 @@ def test_what_is_not_in_the_turn_went_before_it_or_was_taken_out(
 
     for run, lane in zip((trunk, fork), seen["lanes"], strict=True):
         for turn, entries in enumerate(lane["turns"]):
-            own = run.at(turn)
+            turn_run = run.at(turn)
             for token, told in enumerate(entries):
-                fate, why = told["fate"], explain(own.trace, own.dialogs, 0, turn, token)
+                fate, why = told["fate"], explain(turn_run.trace, turn_run.dialogs, 0, turn, token)
                 if why.status != Status.empty:
                     assert (fate["fate"] == "kept") == (why.rule == Rule.none)
                 elif why.left:
@@ -232,10 +234,10 @@ def test_what_is_not_in_the_turn_went_before_it_or_was_taken_out(
                     assert fate["left"] is not None
                     assert fate["left"] <= 4
     both = [
-        set(trunk.trace.kept[0, turn].tolist()) & set(own.trace.kept[0, turn - first].tolist())
+        set(trunk.trace.kept[0, turn].tolist()) & set(lane_run.trace.kept[0, turn - first].tolist())
         for turn in range(trunk.dialogs.turns)
-        for own in [fork.at(turn)]
-        for first in [own.trace.first_turn]
+        for lane_run in [fork.at(turn)]
+        for first in [lane_run.trace.first_turn]
     ]
     for turn, (shared, said) in enumerate(zip(both, seen["headlines"], strict=True)):
         topic = trunk.dialogs.topic_label(trunk.dialogs.current[0, turn])
@@ -336,9 +338,9 @@ def test_a_lane_of_a_long_dialog_has_the_fates_of_a_recorded_one(
     long = replace(run, trace=simulate_long(run.trace.policy, run.dialogs, BUDGET))
     assert long.long
     files = []
-    for each in (run, long):
-        files.append(tmp_path / f"{each.long}.packed")
-        files[-1].write_bytes(pack_lanes([each], [LaneHead(name, BUDGET, "", ())], None, "run"))
+    for source in (run, long):
+        files.append(tmp_path / f"{source.long}.packed")
+        files[-1].write_bytes(pack_lanes([source], [LaneHead(name, BUDGET, "", ())], None, "run"))
 
     recorded, recomputed = look("runs", *files)
 
@@ -346,7 +348,7 @@ def test_a_lane_of_a_long_dialog_has_the_fates_of_a_recorded_one(
     (one,), (other,) = recorded["lanes"], recomputed["lanes"]
     assert one["river"] == other["river"]
     for before, after in zip(one["turns"], other["turns"], strict=True):
-        for token, (own, same) in enumerate(zip(before, after, strict=True)):
-            assert own["path"] == same["path"], token
+        for token, (entry, same) in enumerate(zip(before, after, strict=True)):
+            assert entry["path"] == same["path"], token
             for part in ("fate", "left", "at"):
-                assert own["fate"][part] == same["fate"][part], (token, part)
+                assert entry["fate"][part] == same["fate"][part], (token, part)
