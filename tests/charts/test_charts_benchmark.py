@@ -75,10 +75,10 @@ CHARTS: dict[str, Callable[[Theme], Spec]] = {
 def fields_of(node: Any) -> set[str]:
     """Return every field that a spec reads."""
     if isinstance(node, dict):
-        own = {node["field"]} if isinstance(node.get("field"), str) else set()
-        return own.union(*(fields_of(each) for each in node.values()))
+        fields = {node["field"]} if isinstance(node.get("field"), str) else set()
+        return fields.union(*(fields_of(value) for value in node.values()))
     if isinstance(node, list):
-        return set().union(*(fields_of(each) for each in node))
+        return set().union(*(fields_of(item) for item in node))
     return set()
 
 
