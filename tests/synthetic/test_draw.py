@@ -58,12 +58,12 @@ def test_gradual_blends_over_turns_2_to_8() -> None:
 
 
 def test_a_schedule_of_ones_own() -> None:
-    own = custom_scenario(" aac\tc\nB ")
+    scenario = custom_scenario(" aac\tc\nB ")
 
-    assert own.schedule == "AACCB"
-    assert own.topic_names == ("A", "B", "C")
-    assert own.current.tolist() == [0, 0, 2, 2, 1]
-    np.testing.assert_array_equal(own.mixture, np.eye(3)[[0, 0, 2, 2, 1]])
+    assert scenario.schedule == "AACCB"
+    assert scenario.topic_names == ("A", "B", "C")
+    assert scenario.current.tolist() == [0, 0, 2, 2, 1]
+    np.testing.assert_array_equal(scenario.mixture, np.eye(3)[[0, 0, 2, 2, 1]])
 
 
 @pytest.mark.parametrize("schedule", ["", "   ", "AA1B", "A-B", "ÄB", "A🂡"])
@@ -205,7 +205,9 @@ def test_schedules_with_the_same_beginning_give_dialogs_with_the_same_beginning(
 
 
 def test_letters_are_names_only() -> None:
-    ab, ba = (generate(custom_scenario(each), seed=7, world=SMALL) for each in ("AAB", "QQC"))
+    ab, ba = (
+        generate(custom_scenario(schedule), seed=7, world=SMALL) for schedule in ("AAB", "QQC")
+    )
 
     np.testing.assert_array_equal(ab.embeddings, ba.embeddings)
     assert (ab.topic_names, ba.topic_names) == (("A", "B"), ("C", "Q"))
@@ -317,10 +319,10 @@ def test_labels_and_the_papers_cosine_rule_agree_in_the_papers_world(
 
 def test_the_cosine_rule_parts_from_the_labels_with_more_noise() -> None:
     dialogs = generate(SCENARIOS["shift"], dialogs=10, seed=12, world=World(noise=0.3))
-    own = by_cosine(dialogs).topic_bits & dialogs.topic_bits
+    common_bits = by_cosine(dialogs).topic_bits & dialogs.topic_bits
 
     # 0.8 against a noise of length 0.3·√64: 56 % of a topic's own tokens pass.
-    assert (own > 0).mean() == pytest.approx(0.56, abs=0.03)
+    assert (common_bits > 0).mean() == pytest.approx(0.56, abs=0.03)
 
 
 def test_a_token_of_a_blend_is_of_both_its_topics_while_its_cosine_with_both_is_enough() -> None:
@@ -341,7 +343,7 @@ def test_a_token_of_a_blend_is_of_both_its_topics_while_its_cosine_with_both_is_
 
 
 def test_projections_need_what_a_dialog_of_ones_own_has_not() -> None:
-    own = random_dialog(0, [3, 2])
+    dialog = random_dialog(0, [3, 2])
 
     with pytest.raises(ValueError, match="come without projection matrices"):
-        own.projection("value")
+        dialog.projection("value")
