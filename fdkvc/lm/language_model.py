@@ -117,8 +117,8 @@ def offered_models() -> dict[str, str | Path]:
     >>> [*offered_models()][:2]
     ['bundled', 'smollm2']
     """
-    own = (path for path in os.environ.get(OWN_MODELS, "").splitlines() if path)
-    paths: dict[str | Path, None] = dict.fromkeys([BUNDLED, *NAMED_MODELS, *own])
+    own_paths = (path for path in os.environ.get(OWN_MODELS, "").splitlines() if path)
+    paths: dict[str | Path, None] = dict.fromkeys([BUNDLED, *NAMED_MODELS, *own_paths])
     names = different_names(model_name(Path(path)) for path in paths)
     return dict(zip(names, paths, strict=True))
 

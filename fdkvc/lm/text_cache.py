@@ -106,7 +106,9 @@ class TextCache(ModelCache):
     def token_bytes(self) -> Mapping[str, int]:
         """Bytes of a token's vectors, by name; see `vectors`."""
         arrays = self._vectors.items()
-        return {name: 4 * each.shape[0] * each.shape[1] * each.shape[3] for name, each in arrays}
+        return {
+            name: 4 * array.shape[0] * array.shape[1] * array.shape[3] for name, array in arrays
+        }
 
     @property
     def evicted_in(self) -> Ints:
@@ -193,7 +195,7 @@ class TextCache(ModelCache):
 
     def without_hidden(self) -> Self:
         """Return itself, which from now on stores no hidden states: few policies need them."""
-        self._vectors = {name: each for name, each in self._vectors.items() if name != "hidden"}
+        self._vectors = {name: array for name, array in self._vectors.items() if name != "hidden"}
         return self
 
     def forget_queries(self) -> None:
@@ -210,7 +212,7 @@ class TextCache(ModelCache):
         """Make room for tokens up to an end, where no other cache has stored its own."""
         self.reserve(end)
         with _WRITING:
-            taken = any(each._end > self.count for each in self._sharing if each is not self)
+            taken = any(cache._end > self.count for cache in self._sharing if cache is not self)
             self._end = end
         if taken:
             self._copy(self._vectors["keys"].shape[2])
@@ -221,8 +223,8 @@ class TextCache(ModelCache):
     def _copy(self, size: int) -> None:
         """Store the vectors so far, with room for so many tokens, apart from other caches'."""
         for name, array in [*self._vectors.items()]:
-            own = array.shape[2] + self._first_query
-            self._copy_of(name, own if name == "queries" else size)
+            query_size = array.shape[2] + self._first_query
+            self._copy_of(name, query_size if name == "queries" else size)
         self._sharing.discard(self)
         self._sharing = WeakSet([self])
 

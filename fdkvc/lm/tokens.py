@@ -160,12 +160,12 @@ class Tokens:
         first = 0
         for before in (self.closing, self.first, self.prompt):  # a written passage is closed later
             first += len(before) * (tuple(ids[first : first + len(before)]) == before)
-        found = [
+        matches = [
             (first + len(mark), writer)
             for writer, mark in (*self.marks.items(), *self.kinds.items())
             if tuple(ids[first : first + len(mark)]) == mark
         ]
-        return max(found, default=(0, ""))[0], [writer for _, writer in found]
+        return max(matches, default=(0, ""))[0], [writer for _, writer in matches]
 
     def _speaker(self, ids: Sequence[int]) -> int:
         """Return the speaker of a passage by the mark that it begins with."""
