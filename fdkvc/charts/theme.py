@@ -121,8 +121,8 @@ def looks(names: Sequence[str]) -> list[Look]:
     """
     taken: list[Look] = []
     for name in names:
-        found = _NAMED.search(name)
-        known = found.group() if found else ""
+        match = _NAMED.search(name)
+        known = match.group() if match else ""
         place = list(POLICIES).index(known)
         at = place if known else crc32(name.encode())
         first = at // len(SHAPES) % 3 + 2 * (known != name and bool(known))
