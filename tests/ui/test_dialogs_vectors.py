@@ -198,7 +198,7 @@ def test_layers_are_words_or_numbers(text: str, layers: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "x", "1 -2", "1.5", "99999", "²", "٣"])
 def test_other_layers_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="layers are few, all, or numbers from 0"):
+    with pytest.raises(ValueError, match="layers must be few, all, or numbers from 0"):
         read_layers(text)
 
 

@@ -226,9 +226,9 @@ def test_the_scene_of_the_first_token_is_told_from_its_recording() -> None:
     kl, nats = lost["fifo"]
     assert f"room for {budget} entries in each head, FIFO evicts it in turn {turn};" in evicted
     assert f"off by {kl:.2f} nats per token" in evicted
-    assert evicted.endswith(f"less likely by {nats:.2f}.")
+    assert evicted.endswith(f"falls by {nats:.2f} nats per token.")
     kl, nats = lost["sink"]
-    assert "keeps the first 4 tokens" in healed
+    assert "with the first 4 tokens protected" in healed
     assert f"off by {kl:.2f}, and the text loses {nats:.2f};" in healed
     assert lost["sink"][0] < 0.6 * lost["fifo"][0]
 
@@ -266,8 +266,9 @@ def test_the_last_scene_says_what_to_use_from_the_shipped_results() -> None:
     assert finding == verdict()
     stored = json.loads(SHIPPED.read_text("utf-8"))["damages"]
     healed, alone = (np.mean(stored[name]["kl"]) for name in ("sinks(surprisal)", "surprisal"))
-    assert f"off by {healed:.2f} nats per token, without sinks by {alone:.2f}" in use
-    assert still.startswith("Open: ")
+    off = f"off by {healed:.2f} nats per token with sinks(surprisal) and by {alone:.2f}"
+    assert off in use
+    assert still.startswith("Still open: ")
     assert len(specs(open_page("story", scene=7))) == 1
 
 
