@@ -1,5 +1,6 @@
 """The cost of a policy's cache in bytes and time, relative to one that evicts nothing."""
 
+import math
 from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
@@ -43,7 +44,8 @@ def measure_cost(
     """Let a model read a text turn by turn and continue it, under each policy and budget.
 
     `turns` has the tokens of each turn; `decides` and `every` are as for
-    `fdkvc.experiments.answers.Answers`. `on_case` gets the number of timings done, and of all.
+    `fdkvc.experiments.answers.Answers`. `on_case` gets the number of timings done, and of all that
+    are likely.
 
     Returns
     -------
@@ -63,7 +65,10 @@ def measure_cost(
             if case is not None:
                 cache = model.evicting(*case, decides).cache
             held[at], *timed[at] = read_and_write(model.model, cache, turns, writes, every)
-            on_case(len(rounds) * len(cases) + at + 1, REPEATS * len(cases))
+            done = len(rounds) * len(cases) + at + 1
+            of_round = (perf_counter() - began) / done * len(cases)
+            likely = max(len(rounds) + 1, math.ceil(ENOUGH / of_round))
+            on_case(done, min(likely, REPEATS) * len(cases))
         rounds.append(timed)
     seconds = np.stack(rounds)
     speed = (reads, writes) / np.median(seconds, axis=0)
