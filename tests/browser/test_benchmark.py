@@ -130,6 +130,7 @@ def test_a_run_is_kept_and_downloaded(page: Page, tmp_path: Path) -> None:
     assert json.loads(downloaded(page, "run.json", tmp_path))["digests"] == ran["digests"]
 
 
+@pytest.mark.long
 def test_a_run_begins_as_typed_goes_on_unseen_and_may_be_cancelled(page: Page) -> None:
     open_page(page, "Benchmark", budget=300)  # takes longer, also where there are many cores
     field = page.get_by_role("spinbutton", name=re.compile("Dialogs per scenario"))

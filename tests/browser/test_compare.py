@@ -140,6 +140,7 @@ def test_a_run_is_forked_and_its_future_laid_beside_it(page: Page) -> None:
     expect(lane(page, 3)).not_to_be_attached()
 
 
+@pytest.mark.long
 def test_an_entry_is_picked_in_one_lane_followed_in_all_and_pinned(page: Page) -> None:
     open_compare(page, scenario="shift", seed=7, policies="fifo,h2o", turn=2)
 
@@ -193,6 +194,7 @@ def downloaded(page: Page, name: str, folder: Path) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_the_link_of_a_comparison_opens_it_in_another_window_where_it_downloads_as_one_table(
     page: Page, tmp_path: Path
 ) -> None:

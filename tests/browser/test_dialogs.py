@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+import pytest
 from playwright.sync_api import Locator, Page, TimeoutError, expect
 
 from benchmarks.live_app import settled
@@ -128,6 +129,7 @@ def test_a_person_steps_through_a_conversation_and_sees_what_was_forgotten(page:
     expect(why).to_contain_text(re.compile(r"The last kept entry scored [\d.]+, [\d.]+ more\."))
 
 
+@pytest.mark.long
 def test_entries_of_an_agents_cache_are_coloured_by_kind_of_span(page: Page) -> None:
     open_dialogs(page, file="rental", view="lanes", policies="fifo,fd-kvc", budget=128, turn=20)
     legend = page.locator(".stage .kinds")
@@ -233,6 +235,7 @@ def test_a_broken_file_is_told_in_a_sentence_and_nothing_is_lost(
     assert told.evaluate("told => told.offsetHeight > 10 && told.offsetWidth > 100")
 
 
+@pytest.mark.long
 def test_each_piece_of_a_value_has_the_verdict_of_the_value(page: Page) -> None:
     recording = lexical_recording(read_file(EXAMPLES / "rental.json")[0])
     trace = simulate(policy_named("surprisal"), recording.dialogs, 48)
@@ -284,6 +287,7 @@ def choose_file(page: Page, label: str) -> None:
     return option.click()
 
 
+@pytest.mark.long
 def test_going_from_file_to_file_and_on(page: Page) -> None:
     """What is chosen is shown by the words of the file that is open, and the page goes on."""
     chats = read_file(EXAMPLES / "chat.json")
@@ -310,6 +314,7 @@ WORDLESS = """rows => rows.filter((row) => {
 }).map(row => row.dataset.row)"""
 
 
+@pytest.mark.long
 def test_a_long_dialog_has_elements_for_the_words_near_the_view_and_groups_small_cells(
     page: Page, tmp_path: Path
 ) -> None:

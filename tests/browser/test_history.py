@@ -14,6 +14,8 @@ from fdkvc.policies import POLICIES
 from fdkvc.synthetic.scenarios import SCENARIOS
 from tests.browser.address import expect_linked
 
+pytestmark = pytest.mark.long
+
 # The browser names its session when it comes again; here it does not, so that the server begins
 # another, as it does after a restart.
 FORGET = """
@@ -123,7 +125,6 @@ def test_back_and_forward_move_between_what_was_chosen_also_after_a_reload(page:
     expect_view(page, 6, "mixed", "h2o")
 
 
-@pytest.mark.long
 def test_back_and_forward_go_from_page_to_page(page: Page) -> None:
     page.goto("/step?scenario=shift&policy=h2o&turn=3")
     expect_view(page, 3, "shift", "h2o")

@@ -6,6 +6,7 @@ import re
 import time
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.live_app import settled
@@ -72,6 +73,7 @@ def expect_statuses(page: Page, decided: dict[int, str]) -> None:
     assert statuses(page) == decided
 
 
+@pytest.mark.long
 def test_at_the_last_turn_the_page_shows_what_the_engine_decided(page: Page) -> None:
     """One policy chosen after the other; that it gets the run of every one is in `test_stage`."""
     scenario = scenario_named("complex")
@@ -137,6 +139,7 @@ def test_keys_buttons_and_the_slider_step(page: Page) -> None:
     expect_turn(page, 7, 7)
 
 
+@pytest.mark.long
 def test_the_link_of_a_view_opens_it_in_another_window_where_its_entries_download(
     page: Page, tmp_path: Path
 ) -> None:

@@ -116,6 +116,7 @@ def test_both_questions_are_answered_within_three_actions_and_without_scrolling(
     assert "built up over 4 turns" in text
 
 
+@pytest.mark.long
 def test_every_entry_is_reached_by_keys_says_what_it_is_and_why_it_went(page: Page) -> None:
     trace = simulate(policy_named("fd-kvc"), DIALOG, 56)
     token = 11
@@ -162,6 +163,7 @@ def test_every_entry_is_reached_by_keys_says_what_it_is_and_why_it_went(page: Pa
     expect_turn(page, 5, 11)
 
 
+@pytest.mark.long
 def test_another_dialog_and_policy_after_an_entry_was_picked(page: Page) -> None:
     """Every view follows, also where a policy has no states: as in a page opened anew."""
     open_step(page, scenario="complex", seed=7, policy="snapkv", turn=5, entry=100)
