@@ -228,9 +228,15 @@ def test_pages_leave_the_session_state_to_the_controls(path: Path) -> None:
     assert "session_state" not in names
 
 
-def test_the_command_line_loads_nothing_before_it_is_needed() -> None:
-    heavy = ("pandas", "scipy", "altair", "streamlit", "numpy")
-    script = f"import sys, fdkvc.commands.main; print([n for n in {heavy} if n in sys.modules])"
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("fdkvc.commands.main", ("pandas", "scipy", "altair", "streamlit", "numpy")),
+        ("fdkvc.kinds", ("altair", "streamlit")),
+    ],
+)
+def test_nothing_is_loaded_before_it_is_needed(module: str, heavy: tuple[str, ...]) -> None:
+    script = f"import sys, {module}; print([n for n in {heavy} if n in sys.modules])"
 
     result = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True

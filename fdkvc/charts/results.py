@@ -5,11 +5,8 @@ from collections.abc import Sequence
 import altair as alt
 import pandas as pd
 
-from fdkvc.charts.theme import (
-    FD_KVC,
+from fdkvc.charts.parts import (
     Panel,
-    Spec,
-    Theme,
     axis_between,
     dashed_rule,
     look_scale,
@@ -19,12 +16,12 @@ from fdkvc.charts.theme import (
     policy_legend,
     policy_lines,
     policy_scale,
-    policy_tints,
     single,
     tips,
     top_legend,
     unchecked,
 )
+from fdkvc.charts.theme import FD_KVC, Spec, Theme, policy_tints
 
 BUDGETS_HEIGHT, NAME_HEIGHT, NAMES_SHARE = 280, 13, 0.5
 """Pixels of a chart and of a name, and the width of names as a share of the axis."""

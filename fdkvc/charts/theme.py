@@ -1,4 +1,4 @@
-"""Colours, and what all charts share.
+"""Colours, marks and dashes; no chart, so that what only names a colour loads no library of charts.
 
 The colours of charts, topics, policies and verdicts are here; other colours of a page are in
 `ui/kit/page.css` and `fdkvc.report.page`. Topics have hues: those of Okabe and Ito (2008, *Color
@@ -9,25 +9,13 @@ of their own. A letter, a dash, a shape or a pattern repeats what a colour says.
 """
 
 import re
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial, wraps
 from itertools import product
-from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple
 from zlib import crc32
 
-import altair as alt
-import pandas as pd
-from altair.utils.schemapi import debug_mode
-
 Spec = dict[str, Any]
-Panel = Any  # an Altair chart; its methods promise no closer type
-Ends = Sequence[float]  # the lowest and the highest value of an axis
-Channel = TypeVar("Channel", alt.X, alt.Y)
-Arguments = ParamSpec("Arguments")
-
-_building = threading.RLock()
 
 TOPICS = (
     "#0072B2",  # blue
@@ -197,166 +185,3 @@ def letter_ink(colour: str) -> str:
 def policy_tints(policies: Sequence[str], theme: Theme) -> list[str]:
     """Return the colour of each of these policies."""
     return [theme.policies[place] for place, *_ in looks(policies)]
-
-
-def policy_scale(policies: Sequence[str], theme: Theme) -> alt.Scale:
-    """Return the scale of these policies' colours."""
-    return alt.Scale(domain=list(policies), range=policy_tints(policies, theme))
-
-
-def look_scale(policies: Sequence[str], part: Literal["shape", "dash"]) -> alt.Scale:
-    """Return the scale of these policies' shapes or dashes."""
-    return alt.Scale(domain=list(policies), range=[getattr(look, part) for look in looks(policies)])
-
-
-NARROWEST = 350
-"""Pixels of a chart in a window of 390."""
-
-
-def policy_legend(policies: Sequence[str], **options: Any) -> alt.Legend:
-    """Return the legend that `policy_lines` and their bands share, which fits a narrow window."""
-    widest = 30 + 6.5 * max(map(len, policies))
-    return top_legend(
-        columns=max(1, min(4, int(NARROWEST / widest))),
-        symbolSize=70,
-        symbolStrokeWidth=0,  # a stroke would show a dash in the symbols
-        symbolOpacity=1,
-        labelLimit=260,
-        **options,
-    )
-
-
-def policy_lines(
-    base: Panel,
-    policies: Sequence[str],
-    tints: alt.Scale,
-    tooltip: Sequence[str | alt.Tooltip],
-    size: int,
-    legend: alt.Legend | None,
-    field: str = "policy",
-) -> list[Panel]:
-    """Return a line for each policy and, on it, points of the policy's shape with a tooltip.
-
-    `base` has its axes, for data with a column `field`.
-    """
-    kind = f"{field}:N"
-    base = base.encode(color=alt.Color(kind, scale=tints, legend=legend))
-    dash = alt.StrokeDash(kind, scale=look_scale(policies, "dash"), legend=legend)
-    shape = alt.Shape(kind, scale=look_scale(policies, "shape"), legend=legend)
-    return [
-        base.mark_line(strokeWidth=2, aria=False).encode(strokeDash=dash),
-        base.mark_point(filled=True, size=size, opacity=1).encode(
-            shape=shape, tooltip=list(tooltip)
-        ),
-    ]
-
-
-def tips(form: str, **titles: str) -> list[str | alt.Tooltip]:
-    """Return the lines of a tooltip for these numbers, by their fields."""
-    return [alt.Tooltip(f"{field}:Q", title=title, format=form) for field, title in titles.items()]
-
-
-def mean_tips(form: str, interval: bool = True) -> list[str | alt.Tooltip]:
-    """Return the lines of a tooltip that have a mean and its interval."""
-    ends = {"ci_low": "interval from", "ci_high": "to"} if interval else {}
-    return [alt.Tooltip("mean:Q", format=form), *tips(form, **ends)]
-
-
-def mean_band(base: Panel, ends: Ends, **looks: Any) -> Panel:
-    """Return the intervals of means as an area on a y axis with these ends."""
-    y = alt.Y("ci_low:Q", scale=between(ends))
-    return base.mark_area(aria=False, **looks).encode(y=y, y2="ci_high")
-
-
-def between(ends: Ends) -> alt.Scale:
-    """Return a scale with exactly these ends."""
-    return alt.Scale(domain=list(ends), nice=False)
-
-
-def axis_between(kind: type[Channel], field: str, ends: Ends, **axis: Any) -> Channel:
-    """Return the x or y channel of a number, on an axis with exactly these ends."""
-    return kind(f"{field}:Q", scale=between(ends), axis=alt.Axis(**{"title": None, **axis}))
-
-
-def dashed_rule(value: float, ends: Ends, theme: Theme) -> Panel:
-    """Return a dashed rule at a value of an x axis with these ends."""
-    # Altair gathers other kinds of inline data under names, which a page's own data would replace.
-    chart = alt.Chart(alt.Data(values=[{"place": value}]))  # type: ignore[no-untyped-call]
-    rule = chart.mark_rule(color=theme.ink, strokeDash=[4, 3], opacity=0.6, aria=False)
-    return rule.encode(x=alt.X("place:Q", scale=between(ends)))
-
-
-top_legend = partial(alt.Legend, orient="top", title=None, columns=4, offset=4, padding=0)
-"""Returns a legend above the plot, in as many rows as its entries need."""
-
-
-def panel_title(text: str, subtitle: str = "") -> alt.TitleParams:
-    """Return a panel's title, above it and to the left."""
-    return alt.TitleParams(
-        text,
-        anchor="start",
-        fontSize=13,
-        fontWeight=600,
-        offset=6,
-        subtitle=subtitle or alt.Undefined,
-        subtitleFontSize=11,
-    )
-
-
-def unchecked(build: Callable[Arguments, Spec]) -> Callable[Arguments, Spec]:
-    """Let a function build its charts without Altair's checks, which take as long as all the rest.
-
-    Tests check a spec of every kind instead. Whether Altair checks holds for all threads, so one
-    spec is built at a time.
-    """
-
-    @wraps(build)
-    def quick(*arguments: Arguments.args, **options: Arguments.kwargs) -> Spec:
-        with _building, debug_mode(False):
-            return build(*arguments, **options)
-
-    return quick
-
-
-def layered(*layers: Panel, **options: Any) -> Panel:
-    """Layer marks, the first at the bottom; options are those of `alt.layer`.
-
-    `alt.layer` itself copies every layer several times. For what is built `unchecked` only:
-    Altair's check would take each layer for a whole chart.
-    """
-    return alt.LayerSpec(layer=list(layers), **options)
-
-
-def column(panels: Sequence[Panel], theme: Theme) -> Spec:
-    """Stack panels into one chart of the full width: it updates faster than many charts."""
-    return {
-        "vconcat": [_part(panel) for panel in panels],
-        "spacing": 14,
-        "resolve": {"scale": dict.fromkeys(("color", "shape", "strokeDash"), "independent")},
-        "autosize": {"type": "pad", "contains": "padding"},
-        "padding": {"left": 1, "right": 4, "top": 2, "bottom": 2},
-        # Without these, a chart of many marks would be drawn so that no mark can be read out.
-        "config": {**_inked(theme), "aria": True},
-        "usermeta": {"embedOptions": {"renderer": "svg"}},
-    }
-
-
-def single(theme: Theme, data: Mapping[str, pd.DataFrame], *layers: Panel, **options: Any) -> Spec:
-    """Layer marks into one chart of the full width with its data; options as of `alt.layer`."""
-    return {
-        **_part(layered(*layers, **options)),
-        "autosize": {"type": "fit-x", "contains": "padding"},
-        "config": _inked(theme),
-        "datasets": dict(data),
-    }
-
-
-def _part(panel: Panel) -> Spec:
-    spec: Spec = panel.to_dict(validate=False, context={"top_level": False})
-    return spec
-
-
-def _inked(theme: Theme) -> Spec:
-    """Return the colours of words: on a light page, Streamlit's own have too little contrast."""
-    words = {"labelColor": theme.ink, "titleColor": theme.ink}
-    return {"axis": words, "legend": words, "title": {"subtitleColor": theme.ink}}

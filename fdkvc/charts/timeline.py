@@ -8,20 +8,18 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from fdkvc.charts.theme import (
+from fdkvc.charts.parts import (
     Panel,
-    Spec,
-    Theme,
     axis_between,
     column,
     layered,
     panel_title,
     policy_legend,
     policy_lines,
-    policy_tints,
     tips,
     unchecked,
 )
+from fdkvc.charts.theme import Spec, Theme, policy_tints
 from fdkvc.words import decimal, percent
 
 _INSIDE = {

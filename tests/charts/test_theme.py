@@ -11,7 +11,7 @@ from itertools import combinations
 import pytest
 from altair.utils import schemapi
 
-from fdkvc.charts import theme
+from fdkvc.charts import parts, theme
 from fdkvc.charts.results import curve_chart
 from fdkvc.policies import POLICIES, policy_named, read_policy
 from tests.app_pages import ROOT, open_page, settled, specs
@@ -130,7 +130,7 @@ def test_a_sweep_of_a_policy_has_the_policys_colour(seen: theme.Theme) -> None:
 
 
 def test_specs_that_are_built_at_once_do_not_disturb_each_other() -> None:
-    @theme.unchecked
+    @parts.unchecked
     def build(number: int) -> theme.Spec:
         time.sleep(0.002 * number)
         return {"unchecked": not schemapi.DEBUG_MODE}
