@@ -42,6 +42,7 @@ def contrast(button: Locator) -> float:
     return float((light + 0.05) / (dark + 0.05))
 
 
+@pytest.mark.long
 def test_step_shows_its_metrics_and_why_does_not_move_when_its_search_ends(page: Page) -> None:
     page.set_viewport_size(SCREEN)
     page.goto("/step")

@@ -26,6 +26,7 @@ from tests.ui.test_step_page import WRONG
 DIALOG = generate(scenario_named("mixed"), 1, 7)
 
 
+@pytest.mark.long
 def test_playing_shows_every_turn_and_makes_no_entries_of_the_history(
     context: BrowserContext,
 ) -> None:
@@ -81,6 +82,7 @@ def seen(page: Page) -> str:
     return text
 
 
+@pytest.mark.long
 def test_both_questions_are_answered_within_three_actions_and_without_scrolling(page: Page) -> None:
     """Why was this entry evicted, and what would have kept it? Why did H2O keep the stale topic?"""
     page.set_viewport_size({"width": 1440, "height": 900})
@@ -248,6 +250,7 @@ def test_a_wrong_link_is_explained_and_the_page_works(page: Page) -> None:
     expect_turn(page, 4, 11)
 
 
+@pytest.mark.long
 def test_what_is_changed_is_marked_and_what_is_wrong_is_explained_at_its_control(
     page: Page,
 ) -> None:
