@@ -325,7 +325,7 @@ def _read_arrays(content: bytes, most_bytes: int) -> dict[str, NDArray[Any]]:
             arrays = {name: _read_array(archive, info, name) for name, info in members.items()}
     except (zipfile.BadZipFile, UnicodeDecodeError) as error:
         raise ValueError(f"the file is not an .npz archive: {error_reason(error)}") from None
-    except (EOFError, OSError, NotImplementedError, zlib.error) as error:
+    except (EOFError, NotImplementedError, zlib.error) as error:
         raise ValueError(f"the archive is broken: {error_reason(error)}") from None
     for name in {*OPTIONAL} - {*arrays, "surprisal"}:
         kind, (axis,) = SHAPES[name]

@@ -203,7 +203,9 @@ class LlamaText:
         if (noted := len(next(iter(self._features.values()), ()))) < end:
             self._note(noted, self.ids[noted:])
         if self._nats:
-            self._features["surprisal"][start:end] = self._nats
+            surprisal = self._features["surprisal"].copy()  # which a fork may share
+            surprisal[start:end] = self._nats
+            self._features = {**self._features, "surprisal": surprisal}
         cache = copy.copy(self._cache)
         vectors = _vectors(self.policy, self.ids[start:])
         kept = cache.feed(**vectors, **self._features_of(start, end)).kept
