@@ -12,7 +12,6 @@ import pandas as pd
 
 from fdkvc.charts.theme import hue_of
 from fdkvc.experiments.summary import CASE, FIRST, INTERVAL, TIED
-from fdkvc.replication.rules import RULES
 from fdkvc.run.metrics import late_metric
 
 DIFFERS = "≠"
@@ -94,10 +93,11 @@ class Grid:
 
     def latex(self, caption: str, label: str) -> str:
         """Return the table as LaTeX, for the package booktabs."""
-        frame = pd.DataFrame([*map(list, self.rows)], columns=[*map(_tex, self.heads)]).map(_tex)
+        heads = [*map(as_tex, self.heads)]
+        frame = pd.DataFrame([*map(list, self.rows)], columns=heads).map(as_tex)
         left, right = "l" * self.names, "r" * (len(self.heads) - self.names)
         looks: Any = {"index": False, "escape": False, "column_format": left + right}
-        return str(frame.to_latex(**looks, caption=_tex(caption), label=label))
+        return str(frame.to_latex(**looks, caption=as_tex(caption), label=label))
 
 
 def pivot(
@@ -182,7 +182,9 @@ _TEX = {
     "−": "$-$",
     FIRST: r"$\bigstar$",
     TIED: r"$\star$",
-    **{rule.sign: f"${rule.tex}$" for rule in RULES},
+    "○": r"$\circ$",
+    "✓": r"$\checkmark$",
+    DIFFERS: r"$\neq$",
     "γ": r"$\gamma$",
     "α₀": r"$\alpha_0$",
     "τ": r"$\tau$",
@@ -194,5 +196,6 @@ _TEX = {
 _TEX_SIGNS = re.compile("|".join(map(re.escape, sorted(_TEX, key=len, reverse=True))))
 
 
-def _tex(text: str) -> str:
+def as_tex(text: str) -> str:
+    """Return a text with its special characters and symbols in LaTeX."""
     return _TEX_SIGNS.sub(lambda sign: _TEX[sign[0]], text)

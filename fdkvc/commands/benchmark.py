@@ -3,8 +3,9 @@
 from argparse import Namespace
 
 from fdkvc.commands.console import finish, running, warn_no_effect
-from fdkvc.experiments.benchmark import Benchmark, baseline_of, start_workers
+from fdkvc.experiments.benchmark import Benchmark, start_workers
 from fdkvc.files.options import settings_from
+from fdkvc.policies import baseline_of
 
 
 def benchmark(options: Namespace) -> None:

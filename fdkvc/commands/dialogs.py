@@ -18,7 +18,6 @@ from fdkvc.commands.console import (
 )
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.trace_file import trace_bytes, trace_size
-from fdkvc.experiments.benchmark import baseline_of
 from fdkvc.experiments.checked import check_verdict
 from fdkvc.experiments.jobs import Progress
 from fdkvc.experiments.model_shape import read_shape
@@ -30,7 +29,7 @@ from fdkvc.files.write import check_folder, write_files
 from fdkvc.kinds.replay import ReplayRun
 from fdkvc.kinds.sources import Sources, skipped_text
 from fdkvc.lm.language_model import load_language_model
-from fdkvc.policies import with_pinned_prompts
+from fdkvc.policies import baseline_of, with_pinned_prompts
 from fdkvc.words import count
 
 NO_TRANSFORMERS = "install requirements-capture.txt, or the extra transformers"

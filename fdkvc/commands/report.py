@@ -13,10 +13,14 @@ from fdkvc.experiments.study import run_study
 from fdkvc.files.repeat import compare, comparison_sentence
 from fdkvc.files.write import check_folder, write_files
 from fdkvc.kinds import KINDS, read_run
+from fdkvc.kinds.answers import AnswersRun
+from fdkvc.kinds.replay import ReplayRun
 from fdkvc.kinds.sources import Sources
 from fdkvc.limits import MAX_RUN_JSON_BYTES
-from fdkvc.report.document import dialogs_report, papers_report, study_report
+from fdkvc.report.answers import answers_report
 from fdkvc.report.gallery import gallery_files
+from fdkvc.report.paper import papers_report, study_report
+from fdkvc.report.replay import replay_report
 
 REPORTED = ("benchmark", "study", "replay", "answers")
 """Kinds of run that have a report."""
@@ -57,7 +61,10 @@ def _html(options: Namespace, how: Execution) -> str:
     if record.kind in ("benchmark", "study"):
         return study_report(run_study(record.benchmark, **how), _examples())
     again = KINDS[record.kind].again(record, read_sources(options), **how)
-    return dialogs_report(again)
+    if isinstance(again, AnswersRun):
+        return answers_report(again)
+    assert isinstance(again, ReplayRun)
+    return replay_report(again)
 
 
 def _examples() -> Sequence[Recording]:

@@ -23,7 +23,6 @@ from fdkvc.limits import (
     MAX_TURNS,
 )
 from fdkvc.parameters import check_most
-from fdkvc.synthetic.scenarios import custom_scenario
 
 DemandKind = Literal["call", "state"]
 SpanKind = Literal["system", "user", "assistant", "call", "result"]
@@ -257,7 +256,7 @@ class Transcript:
         Examples
         --------
         >>> dialog = Transcript("example", (Turn("User", "hello"), Turn("System", "hi")))
-        >>> dialog.services, dialog.with_schedule("BA").services
+        >>> dialog.services, dialog.with_topics(["B", "A"]).services
         ('example', 'A + B')
         """
         return self.cluster or " + ".join(sorted(self.topics)) or self.name
@@ -282,16 +281,6 @@ class Transcript:
         """Return the same dialog with another topic for each turn."""
         turns = (replace(turn, topic=topic) for turn, topic in zip(self.turns, topics, strict=True))
         return replace(self, turns=tuple(turns))
-
-    def with_schedule(self, schedule: str) -> Transcript:
-        """Return the same dialog with topics by letter A to Z, one a turn; ValueError otherwise."""
-        letters = custom_scenario(schedule).schedule
-        if len(letters) != len(self.turns):
-            raise ValueError(
-                f"the schedule has {len(letters)} letters, but the dialog has "
-                f"{len(self.turns)} turns: give one letter for each"
-            )
-        return self.with_topics(list(letters))
 
 
 def check_turns(name: str, turns: int) -> None:

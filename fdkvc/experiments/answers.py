@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from fdkvc.attention import Bools, Floats
 from fdkvc.corpora.model_text import SEPARATOR
 from fdkvc.corpora.transcripts import SPAN_KINDS, Argument, Call, Transcript
-from fdkvc.experiments.benchmark import RUN_POLICIES
 from fdkvc.experiments.jobs import (
     Execution,
     Progress,
@@ -35,6 +34,7 @@ from fdkvc.experiments.jobs import (
 from fdkvc.experiments.replay import TRIED
 from fdkvc.experiments.workers import DaemonThreads, ThisThread
 from fdkvc.explain.answer_causes import grade_call
+from fdkvc.files.options import RUN_POLICIES
 from fdkvc.limits import MAX_CHUNK_NUMBERS
 from fdkvc.lm.chat import generate_passages
 from fdkvc.lm.head_eviction import DECIDES, check_no_future

@@ -21,8 +21,8 @@ from fdkvc.experiments.jobs import (
     worker_count,
 )
 from fdkvc.experiments.workers import shared_workers
+from fdkvc.files.options import HELD, RUN_METRICS, RUN_POLICIES
 from fdkvc.limits import MAX_CHUNK_NUMBERS, MAX_RESULT_NUMBERS
-from fdkvc.paper.tables import BASELINE
 from fdkvc.parameters import BUDGET, DIALOGS, SEED, check_count, number, option
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.run.metrics import (
@@ -57,11 +57,7 @@ LATENCY_DIALOGS = (LATENCY_REPEATS + 1) * (CHUNK + 1)
 
 Values = NDArray[np.float32]
 
-RUN_POLICIES = "policies to run, or variants such as fd-kvc:gamma=0.8; default: the paper's four"
-RUN_METRICS = "metrics to compute; attention_loss is slower"
 PAPERS_METRICS = f"{RUN_METRICS}; default: the paper's three"
-HELD = "most entries in the cache after a turn"
-"""Help of options that settings share."""
 
 
 @dataclass(frozen=True)
@@ -341,21 +337,6 @@ def measure_latency(
         )
         for policy in policies
     ]
-
-
-def baseline_of(policies: Sequence[Policy], chosen: str | None = None) -> str:
-    """Return the policy to compare others with: the chosen one, else H2O, or else the first.
-
-    Raises a ValueError if the chosen one is not among the policies.
-    """
-    names = [policy.name for policy in policies]
-    if chosen is None:
-        return BASELINE if BASELINE in names else names[0]
-    if chosen not in names:
-        raise ValueError(
-            f"baseline {chosen!r} is not among the policies: choose from {', '.join(names)}"
-        )
-    return chosen
 
 
 def matches_paper(benchmark: Benchmark) -> bool:

@@ -20,7 +20,6 @@ from fdkvc.attention import BLOCK
 from fdkvc.corpora.lexical import LexicalRecordings
 from fdkvc.corpora.recordings import Recording, stack_recordings
 from fdkvc.corpora.transcripts import Transcript
-from fdkvc.experiments.benchmark import RUN_METRICS, RUN_POLICIES
 from fdkvc.experiments.jobs import (
     Execution,
     check_different,
@@ -28,6 +27,7 @@ from fdkvc.experiments.jobs import (
     run_jobs,
     worker_count,
 )
+from fdkvc.files.options import RUN_METRICS, RUN_POLICIES
 from fdkvc.parameters import BUDGET, Field, option
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.policies.together import Together

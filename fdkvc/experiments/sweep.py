@@ -9,7 +9,8 @@ from itertools import product
 
 import numpy as np
 
-from fdkvc.experiments.benchmark import ADAPTATION, HELD, PAPERS_METRICS, Benchmark
+from fdkvc.experiments.benchmark import ADAPTATION, PAPERS_METRICS, Benchmark
+from fdkvc.files.options import HELD
 from fdkvc.limits import MAX_RUN_NAMES
 from fdkvc.paper.tables import ABLATED_POLICY, ABLATED_SCENARIO, published_sweep
 from fdkvc.parameters import BUDGET, DIALOGS, SEED, check_most, number, option, read_number

@@ -17,6 +17,10 @@ from fdkvc.synthetic.scenarios import Scenario, scenario_named
 
 Settings = TypeVar("Settings")
 
+RUN_POLICIES = "policies to run, or variants such as fd-kvc:gamma=0.8; default: the paper's four"
+RUN_METRICS = "metrics to compute; attention_loss is slower"
+HELD = "most entries in the cache after a turn"
+"""Help of options that settings share."""
 
 WORDS: Mapping[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     **dict.fromkeys((int, float, str, bool), (lambda word: word, lambda word: word)),

@@ -15,14 +15,13 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 from types import NoneType
-from typing import Any, NoReturn, cast, get_args, get_origin, get_type_hints
+from typing import Any, NoReturn, get_args, get_origin, get_type_hints
 
 import fdkvc
 from fdkvc.corpora.json_input import WORDS
-from fdkvc.experiments.benchmark import Benchmark, baseline_of
 from fdkvc.experiments.workers import processor
 from fdkvc.limits import MAX_RUN_JSON_BYTES
-from fdkvc.policies import Policy, as_record, recorded_policy
+from fdkvc.policies import Policy, as_record, baseline_of, recorded_policy
 
 FORMAT = 1
 """Of ``run.json``; raised when a later version writes what this one could misread."""
@@ -49,9 +48,9 @@ class Record:
     """Those of its files that are available."""
 
     @property
-    def benchmark(self) -> Benchmark:
-        """The benchmark that ran, of a benchmark, a study or a sweep."""
-        return cast("Benchmark", self.settings.benchmark if self.kind == "sweep" else self.settings)
+    def benchmark(self) -> Any:
+        """The benchmark that ran: a sweep's own, otherwise the settings."""
+        return getattr(self.settings, "benchmark", self.settings)
 
     @property
     def baseline(self) -> str:

@@ -9,14 +9,15 @@ from typing import Any, ClassVar, Unpack
 
 import pandas as pd
 
-from fdkvc.experiments.benchmark import ADAPTATION, Benchmark, Results, baseline_of, run_benchmark
+from fdkvc.experiments.benchmark import ADAPTATION, Benchmark, Results, run_benchmark
 from fdkvc.experiments.jobs import Execution
 from fdkvc.experiments.study import Study, run_study
 from fdkvc.experiments.summary import FIRST, TIED
 from fdkvc.files.record import Record
-from fdkvc.grid import PLACES, Grid, pivot
+from fdkvc.grid import PLACES, Grid, as_tex, pivot
 from fdkvc.kinds.base import Run
 from fdkvc.kinds.sources import Sources
+from fdkvc.policies import baseline_of
 from fdkvc.replication import tables
 from fdkvc.replication.cells import (
     MeasuredTable,
@@ -202,7 +203,8 @@ def markdown(measured: list[MeasuredTable]) -> str:
 
 def latex(measured: list[MeasuredTable]) -> str:
     """Return the measured tables as LaTeX, with published figures in brackets."""
-    signs = ", ".join(rule.tex.removeprefix("\\") + f" {rule.verdict}" for rule in RULES)
+    named = {rule.verdict: as_tex(rule.sign).strip("$\\") for rule in RULES}
+    signs = ", ".join(f"{name} {verdict}" for verdict, name in named.items())
     parts = [
         r"% Needs \usepackage{booktabs,amssymb}.",
         f"% Measured, half-width of the 95 % interval (published, verdict): {signs}.",

@@ -19,7 +19,6 @@ from fdkvc.experiments.arguments import (
     source_recall,
     worst_losses,
 )
-from fdkvc.experiments.benchmark import baseline_of
 from fdkvc.experiments.jobs import Execution
 from fdkvc.experiments.model_shape import ModelShape
 from fdkvc.experiments.plan import (
@@ -38,7 +37,7 @@ from fdkvc.grid import Grid, figures, marked, marks_sentence, pivot
 from fdkvc.kinds.base import Run
 from fdkvc.kinds.sources import OTHER_FILE, Sources
 from fdkvc.parameters import SEED
-from fdkvc.policies import read_policy, usable
+from fdkvc.policies import baseline_of, read_policy, usable
 from fdkvc.run.metrics import late_metric
 from fdkvc.words import count
 

@@ -9,7 +9,7 @@ Touvron et al. 2023, *LLaMA: Open and Efficient Foundation Language Models*; Su 
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,6 +91,9 @@ class Layer:
 @dataclass(frozen=True, eq=False)
 class Decoder:
     """A language model."""
+
+    counted_elsewhere: ClassVar[bool] = True
+    """Models are loaded once, and are no part of what a page keeps."""
 
     shape: Shape
     embeddings: Floats

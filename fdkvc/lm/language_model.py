@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -57,6 +57,9 @@ class AnyModel(Protocol):
 @dataclass(frozen=True, eq=False)
 class LanguageModel(AnyModel):
     """A decoder and its tokens."""
+
+    counted_elsewhere: ClassVar[bool] = True
+    """As `Decoder` is."""
 
     name: str
     decoder: Decoder

@@ -21,9 +21,6 @@ latency; the same number is assumed."""
 ABLATION_DIALOGS = 200
 """Dialogs of the ablations, all on Mixed (Section 6)."""
 
-BASELINE = "h2o"
-"""The paper's baseline."""
-
 LATENCY_BASELINE = "fifo"
 """The baseline of latency ratios."""
 

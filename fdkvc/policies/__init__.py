@@ -67,6 +67,9 @@ POLICIES: dict[str, type[Policy]] = {
 }
 """Every policy by its key, in display order."""
 
+BASELINE = "h2o"
+"""What others are compared with, as in the paper."""
+
 PAPER_POLICIES = ("fifo", "sink", "h2o", "fd-kvc")
 """What the paper compares."""
 
@@ -264,6 +267,21 @@ def recorded_policy(key: str, policy: Mapping[str, Any] | None = None, **values:
     if policy is None:
         return policy_named(key, **values)
     return wrapped(key, recorded_policy(**{"key": "", **policy}), **values)
+
+
+def baseline_of(policies: Sequence[Policy], chosen: str | None = None) -> str:
+    """Return the policy to compare others with: the chosen one, else H2O, or else the first.
+
+    Raises a ValueError if the chosen one is not among the policies.
+    """
+    names = [policy.name for policy in policies]
+    if chosen is None:
+        return BASELINE if BASELINE in names else names[0]
+    if chosen not in names:
+        raise ValueError(
+            f"baseline {chosen!r} is not among the policies: choose from {', '.join(names)}"
+        )
+    return chosen
 
 
 register_installed("fdkvc.policies", register)

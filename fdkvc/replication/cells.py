@@ -11,9 +11,9 @@ import pandas as pd
 
 from fdkvc.experiments.benchmark import ADAPTATION, COMPOSITE
 from fdkvc.experiments.study import Study
-from fdkvc.paper.tables import ABLATED_POLICY, ABLATIONS, BASELINE, HYPERPARAMETERS
+from fdkvc.paper.tables import ABLATED_POLICY, ABLATIONS, HYPERPARAMETERS
 from fdkvc.parameters import parameters_of
-from fdkvc.policies import POLICIES, read_policy
+from fdkvc.policies import BASELINE, POLICIES, read_policy
 from fdkvc.replication.judge import BENCHMARK, DEFAULT, DIFFERENCE, TIME, Fact, Spread, facts
 from fdkvc.replication.rules import REPRODUCED, SIGNS
 from fdkvc.run.metrics import late_metric, metric_named

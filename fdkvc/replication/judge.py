@@ -32,13 +32,12 @@ from fdkvc.experiments.summary import FIRST, TIED
 from fdkvc.paper.tables import (
     ABLATED_POLICY,
     ABLATED_SCENARIO,
-    BASELINE,
     HYPERPARAMETERS,
     Published,
     published,
     published_ablation,
 )
-from fdkvc.policies import policy_named, read_policy, usable
+from fdkvc.policies import BASELINE, policy_named, read_policy, usable
 from fdkvc.replication.rules import (
     TWO_SIDED,
     mean_case,

@@ -12,7 +12,8 @@ import pandas as pd
 
 from fdkvc.experiments.benchmark import Results
 from fdkvc.experiments.statistics import paired, summarize
-from fdkvc.paper.tables import ABLATED_POLICY, BASELINE
+from fdkvc.paper.tables import ABLATED_POLICY
+from fdkvc.policies import BASELINE
 from fdkvc.replication.judge import DIFFERENCE, printed, unrelated_spread
 from fdkvc.replication.rules import t_of_difference
 

@@ -7,7 +7,8 @@ from typing import Literal, NamedTuple
 
 from fdkvc.experiments.benchmark import Values
 from fdkvc.experiments.statistics import FUZZ
-from fdkvc.paper.tables import ABLATED_POLICY, BASELINE, LATE_ALIGNMENT, T_TESTS, Published
+from fdkvc.paper.tables import ABLATED_POLICY, LATE_ALIGNMENT, T_TESTS, Published
+from fdkvc.policies import BASELINE
 
 FEWEST_DIALOGS = 100
 """With fewer dialogs a published figure is not judged."""
@@ -42,8 +43,7 @@ class Rule(NamedTuple):
     verdict: str
     applies: Callable[[Case], bool]
     sign: str
-    tex: str
-    """Its symbol, as text and in LaTeX."""
+    """Its symbol; `fdkvc.grid` writes it in LaTeX."""
     tone: Literal["neutral", "good", "bad", "open"]
     """Its colour in `fdkvc.charts.theme.TINTS`."""
     meaning: str
@@ -82,7 +82,6 @@ RULES: tuple[Rule, ...] = (
         "indistinguishable from zero",
         lambda case: case.chance,
         "○",
-        r"\circ",
         "neutral",
         "the published difference of two alignments may be due to chance, which leaves nothing to "
         "confirm. The paper's own t-tests decide (Section 5.6); where it prints none, the "
@@ -93,7 +92,6 @@ RULES: tuple[Rule, ...] = (
         REPRODUCED,
         by_equivalence,
         "✓",
-        r"\checkmark",
         "good",
         "statistically equivalent within a margin: the rounding of the printed figure + "
         "1.96·s/√n_published, half of its own 95 % interval, where s is the standard deviation "
@@ -105,7 +103,6 @@ RULES: tuple[Rule, ...] = (
         "differs",
         by_difference,
         "≠",
-        r"\neq",
         "bad",
         "|measured − published| exceeds the rounding of the printed figure + "
         "1.96·s·√(1/n + 1/n_published): a significant difference at 5 %.",
@@ -113,7 +110,6 @@ RULES: tuple[Rule, ...] = (
     Rule(
         OPEN,
         lambda case: True,
-        "?",
         "?",
         "open",
         "neither equivalence nor a difference is shown, which is no evidence against the figure. "

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fdkvc.experiments.benchmark import ADAPTATION, Results, baseline_of, late_metrics
+from fdkvc.experiments.benchmark import ADAPTATION, Results, late_metrics
 from fdkvc.experiments.statistics import Paired, holm, paired, summarize
 from fdkvc.experiments.study import Study
 from fdkvc.experiments.sweep import Sweep
-from fdkvc.paper.tables import BASELINE, LATENCY_BASELINE, RETENTION_AND_LATENCY
+from fdkvc.paper.tables import LATENCY_BASELINE, RETENTION_AND_LATENCY
+from fdkvc.policies import BASELINE, baseline_of
 from fdkvc.replication.judge import BENCHMARK, TIME, judge
 from fdkvc.run.metrics import CacheBytes
 

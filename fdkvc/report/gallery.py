@@ -7,9 +7,9 @@ from fdkvc.corpora.recordings import Recording
 from fdkvc.explain.recorded_damage import shipped_damage
 from fdkvc.report.answer import answer_page
 from fdkvc.report.damage import recorded_page
-from fdkvc.report.document import papers_report
 from fdkvc.report.judged import TITLE, judged_report
 from fdkvc.report.page import css, page
+from fdkvc.report.paper import papers_report
 from fdkvc.report.scene import moment_html
 from fdkvc.stage.story import HEALING, LOSING, TITLES, story
 

@@ -201,6 +201,8 @@ def kind_of(page: str) -> Kind:
         link_fields,
         _described,
         shipped=[SweepRun(sweep, results) for sweep, results in papers_run().sweeps.items()],
+        made=papers_run().made,
+        version=papers_run().version,
     )
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fdkvc.corpora.transcripts import Transcript, Turn, clean, word_spans
+from fdkvc.stage.moments import with_schedule
 
 TEXT = st.text(st.sampled_from("aB2é .:\nİ-"), max_size=12)
 
@@ -32,11 +33,11 @@ def test_cleaned_text_has_the_same_places_and_can_be_written(text: str) -> None:
 
 
 def test_a_person_marks_topics_by_a_letter_a_turn() -> None:
-    marked = dialog("a", "b", "c").with_schedule("a B a")
+    marked = with_schedule(dialog("a", "b", "c"), "a B a")
 
     assert [turn.topic for turn in marked.turns] == ["A", "B", "A"]
     assert marked.topics == ("A", "B")
     with pytest.raises(ValueError, match="the schedule has 2 letters, but the dialog has 3 turns"):
-        marked.with_schedule("AB")
+        with_schedule(marked, "AB")
     with pytest.raises(ValueError, match="must be letters A to Z"):
-        marked.with_schedule("A1B")
+        with_schedule(marked, "A1B")

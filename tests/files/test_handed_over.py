@@ -32,9 +32,10 @@ from fdkvc.replication.claims import judged_claims
 from fdkvc.replication.tables import series_table
 from fdkvc.report import scene
 from fdkvc.report.claims import claims_html, line_html
-from fdkvc.report.document import drawing, report_html, study_report
+from fdkvc.report.document import drawing, report_html
 from fdkvc.report.figures import series_chart, titled_charts
 from fdkvc.report.page import page
+from fdkvc.report.paper import study_report
 from fdkvc.report.scene import scene_html, sentences_of
 from fdkvc.report.tables import measured_html
 from fdkvc.stage.moments import failed_call, nearly_kept, rescued

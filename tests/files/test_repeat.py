@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from fdkvc.commands.main import main
 from fdkvc.experiments.answers import Answers
-from fdkvc.experiments.benchmark import Benchmark, baseline_of, run_benchmark
+from fdkvc.experiments.benchmark import Benchmark, run_benchmark
 from fdkvc.experiments.model_shape import ModelShape
 from fdkvc.experiments.replay import Replay
 from fdkvc.experiments.study import Study
@@ -29,7 +29,7 @@ from fdkvc.kinds import KINDS, read_run
 from fdkvc.kinds.benchmark import BenchmarkRun, StudyRun
 from fdkvc.kinds.sweep import SweepRun
 from fdkvc.limits import MAX_RUN_JSON_BYTES
-from fdkvc.policies import policy_named, read_policy
+from fdkvc.policies import baseline_of, policy_named, read_policy
 from fdkvc.synthetic.scenarios import SCENARIOS, World, custom_scenario
 from tests.refusals import any_json
 from tests.studies import few_dialogs

@@ -21,6 +21,7 @@ from fdkvc.experiments.study import Study, run_study
 from fdkvc.experiments.sweep import Sweep
 from fdkvc.files.export import as_zip
 from fdkvc.files.record import digest
+from fdkvc.grid import as_tex
 from fdkvc.kinds.benchmark import BenchmarkRun, StudyRun, latex, markdown
 from fdkvc.kinds.sweep import SweepRun
 from fdkvc.paper.claims import CLAIMS
@@ -165,7 +166,7 @@ def test_every_verdict_has_its_sign_wherever_tables_are_told() -> None:
     for rule in RULES:
         assert f"{rule.sign} {rule.verdict}" in markdown(paper_tables())
         assert f"**{rule.verdict.capitalize()}**: {rule.meaning}" in markdown(paper_tables())
-        named = rule.tex.removeprefix("\\")
+        named = as_tex(rule.sign).strip("$\\")
         assert f"{named} {rule.verdict}" in latex(paper_tables()).split("\n")[1]
 
 

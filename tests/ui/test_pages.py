@@ -21,7 +21,7 @@ from fdkvc.policies import POLICIES, policy_named, read_policy, synthetic_polici
 from fdkvc.run.metrics import metrics_of
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import scenario_named
-from fdkvc.ui.dialogs.choices import FILE
+from fdkvc.ui.dialogs.file_choice import FILE
 from fdkvc.ui.dialogs.files import shipped_file
 from fdkvc.ui.kit.frame import FIRST, PAGES
 from fdkvc.ui.kit.lanes import POLICIES as LANES

@@ -14,7 +14,7 @@ from fdkvc.policies import Policy
 from fdkvc.policies.base import Available
 from fdkvc.run.metrics import metrics_of
 from fdkvc.ui.answers.conversation import FULL, Conversation, steps_of
-from fdkvc.ui.dialogs import choices as dialogs
+from fdkvc.ui.dialogs import file_choice as dialogs
 from fdkvc.ui.dialogs.files import SHIPPED
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold, problems
@@ -146,7 +146,7 @@ def choose_conversation(
     policies = _choose_policies(page, here[POLICIES.name], model)
     file, transcript, turn = None, None, 0
     if fields.choice(page, here[BEGINNING.name]) != NOTHING:
-        file = dialogs.chosen_file(page)
+        file = dialogs.chosen_file(page, (dialogs.DIALOG,))
         if file is None:
             return None
         file = dialogs.choose_tools(page, file)

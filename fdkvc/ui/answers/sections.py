@@ -15,7 +15,7 @@ from fdkvc.ui.answers.measured import show_measured
 from fdkvc.ui.answers.restore import show_restored
 from fdkvc.ui.answers.scene import answers_table
 from fdkvc.ui.answers.why import show_why
-from fdkvc.ui.dialogs.choices import FILE, OWN
+from fdkvc.ui.dialogs.file_choice import FILE, OWN
 from fdkvc.ui.kit.downloads import download_files, show_address
 from fdkvc.ui.kit.fields import held
 from fdkvc.ui.kit.frame import open_section_of

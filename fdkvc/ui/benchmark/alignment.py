@@ -7,8 +7,8 @@ from fdkvc.experiments.benchmark import matches_paper
 from fdkvc.experiments.statistics import holm
 from fdkvc.experiments.study import Study
 from fdkvc.grid import figures, pivot
-from fdkvc.paper.tables import ABLATED_POLICY, BASELINE
-from fdkvc.policies import read_policy
+from fdkvc.paper.tables import ABLATED_POLICY
+from fdkvc.policies import BASELINE, read_policy
 from fdkvc.replication.cells import scenario_label
 from fdkvc.replication.projections import PUBLISHED, alignments_table, differences_table
 from fdkvc.ui.kit.fields import pick

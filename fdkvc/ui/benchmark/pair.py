@@ -5,7 +5,7 @@ import streamlit as st
 
 from fdkvc.experiments.study import Study
 from fdkvc.grid import figures
-from fdkvc.paper.tables import BASELINE
+from fdkvc.policies import BASELINE
 from fdkvc.replication.cells import scenario_label
 from fdkvc.replication.tables import comparison_table
 from fdkvc.run.metrics import late_metric

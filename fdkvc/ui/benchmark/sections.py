@@ -8,7 +8,7 @@ from streamlit.delta_generator import DeltaGenerator
 from fdkvc.experiments.study import Study
 from fdkvc.files.shipped import papers_run
 from fdkvc.kinds.sources import Sources
-from fdkvc.report.document import papers_report, study_report
+from fdkvc.report.paper import papers_report, study_report
 from fdkvc.ui.benchmark.alignment import show_alignment
 from fdkvc.ui.benchmark.choices import kind_of
 from fdkvc.ui.benchmark.claims import show_answer, show_claims

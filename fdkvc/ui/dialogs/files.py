@@ -32,7 +32,7 @@ from fdkvc.policies.together import Together
 from fdkvc.run.long import simulate_long
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Trace
-from fdkvc.stage.moments import Spoken, lettered
+from fdkvc.stage.moments import Spoken, lettered, with_schedule
 from fdkvc.ui.kit.lru import ByteLRU, cached
 
 SHIPPED: Mapping[str, str] = {
@@ -204,7 +204,7 @@ def shown_recording(
     recording = read or file.recording(dialog)
     transcript = recording.transcript
     if way == "marked":
-        transcript = transcript.with_schedule(schedule)
+        transcript = with_schedule(transcript, schedule)
     shown = lettered(recording, transcript)
     _ = shown.dialogs  # computed here, so that the cache counts them
     return shown, transcript.topics

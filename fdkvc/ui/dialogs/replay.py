@@ -16,7 +16,7 @@ from fdkvc.experiments.plan import Verdict
 from fdkvc.experiments.replay import Replay, replay_arguments, replay_tables
 from fdkvc.kinds.replay import ReplayRun
 from fdkvc.lm.language_model import shared_language_model
-from fdkvc.report.document import dialogs_report
+from fdkvc.report.replay import replay_report
 from fdkvc.ui.dialogs.files import DialogFile
 from fdkvc.ui.dialogs.vectors import ReadRecordings, Vectors, read_file
 
@@ -115,4 +115,4 @@ def report_of(done: Replayed) -> str:
     """Return a run as a report with its first failed call."""
     every, requested = len(done.file.transcripts), len(done.recordings)
     some = [f"These are {requested} of {every} dialogs of a file."] if requested < every else []
-    return dialogs_report(done, some)
+    return replay_report(done, some)

@@ -14,7 +14,8 @@ from fdkvc.run.evidence import Evidence
 from fdkvc.stage.payload import DialogText
 from fdkvc.stage.run import Run
 from fdkvc.ui.compare import scenes
-from fdkvc.ui.dialogs.choices import FIELDS, FILE, OWN
+from fdkvc.ui.dialogs.choices import FIELDS
+from fdkvc.ui.dialogs.file_choice import FILE, OWN
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.lru import cached

@@ -27,6 +27,7 @@ from fdkvc.run.metrics import late_metric
 from fdkvc.run.sinks import PROTECT
 from fdkvc.ui.dialogs import choices
 from fdkvc.ui.dialogs.choices import COMPARED, LARGER, Chosen
+from fdkvc.ui.dialogs.file_choice import DIALOG
 from fdkvc.ui.dialogs.files import DialogFile
 from fdkvc.ui.dialogs.replay import (
     CHECKED_WITH,
@@ -53,7 +54,7 @@ from fdkvc.words import command_line, count
 
 def show_verdict(page: str, chosen: Chosen) -> None:
     """Show the card with the verdict on a file, whose run starts by itself."""
-    dialog, heads = held(page, choices.DIALOG), default_heads(chosen.head.recording)
+    dialog, heads = held(page, DIALOG), default_heads(chosen.head.recording)
     with st.container(border=True, key="verdict"):
         card = st.container()
         with st.container(horizontal=True, key="verdict-controls"):
@@ -239,7 +240,7 @@ def go_to(page: str, done: Replayed, row: Mapping[Any, Any]) -> None:
     )
     model, layers = done.model or (LETTERS, LAYERS.default)
     values: list[tuple[Field, Any]] = [(VECTORS, model), (LAYERS, layers)]
-    values += [(choices.DIALOG, dialog), (choices.POLICIES, policies)]
+    values += [(DIALOG, dialog), (choices.POLICIES, policies)]
     values += [(choices.WHOSE, row["policy"]), (choices.BUDGET, int(row["budget"]))]
     values += [(TURN, int(row["turn"])), (ENTRY, token)]
     arrive(page, choices.which_dialog(page, dialog, model))

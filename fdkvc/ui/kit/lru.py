@@ -14,15 +14,16 @@ import pandas as pd
 
 from fdkvc.corpora.recordings import Token
 from fdkvc.limits import MAX_COMPUTED_MEGABYTES
-from fdkvc.lm.decoder import Decoder
-from fdkvc.lm.language_model import LanguageModel
 
 Value = TypeVar("Value")
 Arguments = TypeVarTuple("Arguments")
 
 
 def size_of(value: object) -> int:
-    """Return the bytes of a value and of all that it holds, each once; no code, and no models."""
+    """Return the bytes of a value and of all that it holds, each once.
+
+    Code does not count, nor what says that it is `counted_elsewhere`, such as a model.
+    """
     return sum(_sizes(value).values())
 
 
@@ -38,7 +39,9 @@ def _sizes(value: object) -> dict[int, int]:
         if type(part) is Token:  # of which there are many: not looked up one by one
             rest += sys.getsizeof(part) + sum(map(sys.getsizeof, part))
             continue
-        if isinstance(part, type | ModuleType | Decoder | LanguageModel) or callable(part):
+        if isinstance(part, type | ModuleType) or callable(part):
+            continue
+        if getattr(part, "counted_elsewhere", False):
             continue
         if isinstance(part, pd.DataFrame | pd.Series | pd.Index):
             rest += int(np.sum(part.memory_usage(deep=True)))

@@ -14,7 +14,6 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from fdkvc.files.record import version_words
-from fdkvc.files.shipped import papers_run
 from fdkvc.parameters import Field
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.jobs import Job
@@ -43,6 +42,9 @@ class Kind:
     link_fields: Callable[[str, Mapping[str, str]], Sequence[Field]]
     describe: Callable[[Any], str]
     shipped: Sequence[Any]
+    made: str
+    version: str
+    """The date, as 2026-01-31, and the project's version of the shipped runs."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class Past:
 
     name: str
     result: Any
+    made: str
+    """The date of a shipped run."""
     job: Job | None = None
 
     @property
@@ -62,7 +66,7 @@ class Past:
     def time(self) -> str:
         """When it was requested, on the reader's clock."""
         if self.job is None:
-            return papers_run().made
+            return self.made
         zone = timezone(timedelta(minutes=-(st.context.timezone_offset or 0)))
         return f"{self.job.requested.astimezone(zone):%d %b %H:%M:%S}"
 
@@ -107,15 +111,15 @@ def _available_runs(kind: Kind) -> dict[str, Past]:
     # One that ends while the page is drawn is shown, and listed, when it is drawn again.
     running = st.session_state.get(job_key(kind.page))
     ended = (job for job in shared_jobs().results(kind.settings_type) if job.name != running)
-    runs = [Past(f"shipped {kind.describe(run.settings)}", run) for run in kind.shipped]
-    runs += [Past(job.name, job.result, job) for job in ended]
+    runs = [Past(f"shipped {kind.describe(run.settings)}", run, kind.made) for run in kind.shipped]
+    runs += [Past(job.name, job.result, kind.made, job) for job in ended]
     return {past.name: past for past in runs}
 
 
 def _describe(kind: Kind, past: Past, settings: Any) -> None:
     """Describe the run that is shown: what ran, whether it was cancelled, and changed settings."""
     if past.job is None:
-        version = version_words(papers_run().version)
+        version = version_words(kind.version)
         origin = f". Measured on {past.time} with {version}, and shipped."
     else:
         origin = f", run at {past.time}, took {past.job.seconds:.1f} s."
