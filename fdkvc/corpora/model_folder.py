@@ -29,6 +29,7 @@ from fdkvc.limits import (
     MAX_UNIGRAM_CHARACTERS,
 )
 from fdkvc.parameters import Parameter, check_most, check_parameter
+from fdkvc.words import error_reason
 
 TOKENIZER, WEIGHTS = "tokenizer.json", "model.safetensors"
 
@@ -168,13 +169,6 @@ def stderr_silenced() -> Iterator[None]:
         os.dup2(kept, 2)
         os.close(kept)
         os.close(nowhere)
-
-
-def error_reason(error: BaseException) -> str:
-    """Return the message of an error in one line."""
-    message = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    reason = " ".join(message.split()) or type(error).__name__
-    return f"there is no {reason}"[:200] if isinstance(error, KeyError) else reason[:200]
 
 
 def check_tokenizer(tokenizer: Mapping[str, Any]) -> None:

@@ -105,7 +105,9 @@ def run_json(
         "seconds": seconds,
         "digests": {name: digest(text) for name, text in files.items()},
     }
-    return json.dumps(run, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    text = json.dumps(run, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    # The bytes of a file's name that are no UTF-8, which JSON can only write as \udc80 to \udcff.
+    return text.encode(errors="backslashreplace").decode()
 
 
 def as_values(settings: Any) -> Any:

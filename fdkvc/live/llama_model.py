@@ -25,6 +25,7 @@ from fdkvc.lm.text_cache import ModelCache
 from fdkvc.lm.tokens import Tokens
 from fdkvc.policies import Policy, policy_named
 from fdkvc.run.sinks import FirstTokensWarning
+from fdkvc.words import error_reason
 
 CONTEXT = 8192
 """Longest text in tokens, unless the model's is shorter."""
@@ -122,7 +123,8 @@ def load_llama(
         check_model(llama.model)
         tokens = llama_tokens(llama)
     except (OSError, ValueError) as error:
-        raise ValueError(f"llama.cpp cannot load the model {str(path)!r}: {error}") from None
+        reason = error_reason(error) if isinstance(error, OSError) else str(error)
+        raise ValueError(f"llama.cpp cannot load the model {str(path)!r}: {reason}") from None
     model = llama.model
     heads = llama_cpp.llama_model_n_head(model)
     shape = ModelSizes(

@@ -27,6 +27,7 @@ from fdkvc.lm.tokens import Tokens, load_tokens
 from fdkvc.parameters import Parameter, check_parameter
 from fdkvc.policies import Policy
 from fdkvc.policies.retrieval import Retrieval
+from fdkvc.words import error_reason
 
 PRECISIONS = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 """Supported types of *safetensors*, and their NumPy types in a file."""
@@ -90,7 +91,7 @@ def load_language_model(
         decoder = replace(decoder, features=tokens.features)
         digest = model_digest(path)
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
+        reason = error_reason(error) if isinstance(error, OSError) else str(error)
         raise ValueError(f"the model {str(name)!r} cannot be loaded: {reason}") from None
     return LanguageModel(model_name(path), decoder, tokens, digest)
 

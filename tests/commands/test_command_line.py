@@ -364,6 +364,7 @@ LONG = {
     "{letters}": "A" * 3000,
     "{turns}": "A" * 300,
     "{long}": "x" * 256,
+    "{longest}": "x" * 250,
     "{many}": " ".join(str(percent / 100) for percent in range(1, 51)),
 }
 MISTAKES = {
@@ -498,7 +499,18 @@ MISTAKES = {
     "sweep --parameter gamma --second gamma --out {tmp}/out": (
         "the swept hyperparameters are gamma, gamma, but must be one or two different ones"
     ),
-    "repeat {tmp}/none": "the file '{tmp}/none' cannot be read: No such file or directory",
+    "answers --out {tmp}/{longest}": (
+        "the file '{tmp}/{longest}.unfinished' cannot be written: file name too long"
+    ),
+    "app --model {long}": "the model '{long}' does not exist",
+    "report --run {long} --out {tmp}/a.html": (
+        "the file '{long}' cannot be read: file name too long"
+    ),
+    "repeat {long}": "the file '{long}' cannot be read: file name too long",
+    "answers --model {long} --out {tmp}/out": (
+        "the model '{long}' cannot be loaded: file name too long"
+    ),
+    "repeat {tmp}/none": "the file '{tmp}/none' cannot be read: no such file or directory",
     "repeat {tmp}/file": (
         "the file is not a run.json: it is not JSON (Expecting value: line 1 column 1 (char 0))"
     ),

@@ -98,8 +98,8 @@ def test_a_trace_whose_heads_share_keys_is_replayed_as_its_cache_must(
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--dialogs", "no.json"], "the file 'no.json' cannot be read: No such file or directory"),
-        (["--trace", "no.npz"], "the file 'no.npz' cannot be read: No such file or directory"),
+        (["--dialogs", "no.json"], "the file 'no.json' cannot be read: no such file or directory"),
+        (["--trace", "no.npz"], "the file 'no.npz' cannot be read: no such file or directory"),
         (["--trace", "broken"], "the file is not an .npz archive: File is not a zip file"),
         (["--dialogs", "broken"], "line 1 has no speaker: begin it with a name and a colon"),
         (["--dialogs", "a", "--trace", "b"], "--dialogs and --trace cannot be combined"),
