@@ -632,6 +632,32 @@ def test_a_disk_that_fills_up_ends_in_a_sentence(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (
+            OSError(36, "File name too long", "x" * 300),
+            f"the operating system refused '{'x' * 300}': file name too long",
+        ),
+        (OSError(12, "Cannot allocate memory"), "the operating system refused: cannot allocate "),
+        (SystemExit(0), "something other than this project ended the run (SystemExit: 0)"),
+        (SystemExit("bye"), "something other than this project ended the run (SystemExit: bye)"),
+    ],
+)
+def test_an_error_of_the_system_is_a_sentence_wherever_it_comes_from(
+    monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED, error: BaseException, sentence: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(benchmark_module, "run_job", fail)
+    assert run("benchmark", "--dialogs", "2") == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"fdkvc: {sentence}")
+    assert said.err.count("\n") == 1
+
+
 def test_ctrl_c_ends_in_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
 ) -> None:
