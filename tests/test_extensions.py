@@ -152,7 +152,7 @@ def test_what_ends_the_process_is_named_and_left_out(
     monkeypatch.syspath_prepend(tmp_path)
     exit_now, registered = os._exit, []
 
-    with pytest.warns(UserWarning) as caught:
+    with pytest.warns(UserWarning, match="is left out") as caught:
         register_installed("a.group", registered.append)
 
     assert str(caught.pop().message) == f"a.group 'ends' is left out, {reason}"
@@ -166,7 +166,8 @@ def test_a_signal_while_an_extension_is_imported_ends_the_command(
     def signalled(policy: object) -> None:
         ENDINGS(signal.SIGTERM)
 
-    monkeypatch.setattr(ENDINGS, "number", 0)
+    for name in ("number", "held", "written"):
+        monkeypatch.setattr(ENDINGS, name, 0)
     points = [EntryPoint("slow", "fdkvc.policies.fifo:Fifo", "a.group")]
     monkeypatch.setattr(extensions, "entry_points", lambda group: points)
     with pytest.raises(KeyboardInterrupt):

@@ -104,13 +104,11 @@ def test_a_file_whose_name_is_no_utf_8_is_replayed_repeated_and_reported(
     dialogs.write_text("User: hello\nAssistant: hello to you\n")
 
     assert run("dialogs", "--dialogs", dialogs, *few) == 0
-    assert read_run((tmp_path / "out\udcfe" / "run.json").read_bytes()).about["name"] == str(
-        dialogs
-    )
-    assert run("repeat", tmp_path / "out\udcfe" / "run.json") == 0
+    written = tmp_path / "out\udcfe" / "run.json"
+    assert read_run(written.read_bytes()).about["name"] == str(dialogs)
+    assert run("repeat", written) == 0
     assert "the numbers are the same, byte for byte" in capsys.readouterr().out
-    report = ("--run", tmp_path / "out\udcfe" / "run.json", "--out", tmp_path / "\udcff.html")
-    assert run("report", *report) == 0
+    assert run("report", "--run", written, "--out", tmp_path / "\udcff.html") == 0
 
 
 def test_a_name_that_no_file_can_have_is_said_to_be_missing(

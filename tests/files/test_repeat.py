@@ -24,8 +24,8 @@ from fdkvc.experiments.model_shape import ModelShape
 from fdkvc.experiments.replay import Replay
 from fdkvc.experiments.study import Study
 from fdkvc.experiments.sweep import Sweep
-from fdkvc.files.export import csv_text
 from fdkvc.files import record as record_module
+from fdkvc.files.export import csv_text
 from fdkvc.files.record import INFORMATIVE, MAX_GROWTH, Record, digest, run_json
 from fdkvc.files.repeat import Comparison, compare, comparison_sentence, difference
 from fdkvc.kinds import KINDS, read_run
