@@ -25,7 +25,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from fdkvc.attention import Floats
-from fdkvc.corpora.model_folder import TOKENIZER, WEIGHTS
+from fdkvc.corpora.model_folder import TOKENIZER, WEIGHTS, check_memory
 from fdkvc.limits import MAX_GGUF_MEMORY, MAX_GGUF_NAMES, MAX_GGUF_VALUES
 from fdkvc.parameters import Parameter, check_count, check_most, check_parameter
 
@@ -165,6 +165,11 @@ class GgufFile(Mapping[str, Floats]):
             array = halves.swapaxes(1, 2).reshape(array.shape)
         return array
 
+    @property
+    def numbers(self) -> int:
+        """How many its arrays have."""
+        return sum(math.prod(tensor.shape) for tensor in self.tensors.values())
+
     @cached_property
     def config(self) -> dict[str, Any]:
         """The content of ``config.json``."""
@@ -209,11 +214,18 @@ class GgufFile(Mapping[str, Floats]):
                 f"'gpt2' with one of {', '.join(map(repr, _SPLITS))}"
             )
         tokens, types = listed("tokens", str), listed("token_type", int)
-        merges = [tuple(merge.split(" ")) for merge in listed("merges", str)]
+        merges = listed("merges", str)
         if len(types) != len(tokens) or len({*tokens}) != len(tokens):
             raise ValueError("tokens of its tokenizer have no type, or occur twice")
-        if any(len(merge) != 2 for merge in merges):
+        if len(tokens) > self.config["vocab_size"]:
+            raise ValueError(
+                f"its tokenizer has {len(tokens):,} tokens, but its embeddings are of "
+                f"{self.config['vocab_size']:,}"
+            )
+        if any(merge.count(" ") != 1 for merge in merges):
             raise ValueError("a merge of its tokenizer does not name two tokens")
+        if any(merge.startswith("#version") for merge in merges):  # for the library a comment
+            merges = [merge.split(" ") for merge in merges]  # which takes five times as much memory
         added = [
             {"id": at, "content": token, "special": kind == _CONTROL, "normalized": False}
             | dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
@@ -427,6 +439,7 @@ def as_folder(path: Path) -> Iterator[Path]:
     from safetensors.numpy import save_file
 
     file = read_gguf(path)
+    check_memory(4 * file.numbers)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / path.stem
         folder.mkdir()

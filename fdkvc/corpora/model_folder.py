@@ -12,7 +12,7 @@ import inspect
 import math
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +82,26 @@ def check_loaded(loaded: Mapping[str, Any]) -> None:
         raise ValueError(f"its weights and config.json differ in the size of {key}")
     if missing := sorted(loaded["missing_keys"]):
         raise ValueError(f"its weights lack {missing[0]} ({len(missing)} missing in all)")
+
+
+def check_memory(size: int) -> None:
+    """Raise a ValueError if what takes so many bytes is over the memory of this machine."""
+    most = machine_memory()
+    if size > most:
+        raise ValueError(
+            f"it takes {size / 1e9:,.1f} GB of memory, but this machine has {most / 1e9:,.1f}"
+        )
+
+
+def machine_memory() -> int | float:
+    """Return the bytes of memory of this machine, or of its container; infinity if unknown."""
+    known = [math.inf]
+    with suppress(AttributeError, OSError, ValueError):  # Windows has no sysconf
+        known.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):  # the latter of an older Linux
+        with suppress(OSError, ValueError):  # such as "max"
+            known.append(int((Path("/sys/fs/cgroup") / name).read_text()))
+    return min(known)
 
 
 def cache_name(model: Any) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 
 from fdkvc.attention import Floats, Ints
 from fdkvc.corpora.gguf_file import find_model, is_gguf
+from fdkvc.corpora.model_folder import check_memory
 from fdkvc.live.llama import SURPRISAL, LlamaText
 from fdkvc.live.llama_context import check_model, llama_tokens
 from fdkvc.lm.decoder import ModelSizes
@@ -118,6 +119,7 @@ def load_llama(
         file = find_model(str(path))
         if not is_gguf(file):
             raise ValueError("it is no GGUF file")
+        check_memory(file.stat().st_size)
         options = {"n_ctx": CONTEXT, "verbose": False, **options}
         llama = llama_cpp.Llama(str(file), **options)
         check_model(llama.model)
