@@ -150,7 +150,8 @@ def test_what_ends_the_process_is_named_and_left_out(
     ]
     monkeypatch.setattr(extensions, "entry_points", lambda group: points)
     monkeypatch.syspath_prepend(tmp_path)
-    exit_now, registered = os._exit, []
+    exit_now = os._exit
+    registered: list[object] = []
 
     with pytest.warns(UserWarning, match="is left out") as caught:
         register_installed("a.group", registered.append)

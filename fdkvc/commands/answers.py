@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from fdkvc.commands.console import (
     finish,
@@ -29,8 +29,10 @@ from fdkvc.lm.tokens import MARKED
 from fdkvc.policies import read_policy
 from fdkvc.run.sinks import sinks_notes
 
+Command = TypeVar("Command", bound=Callable[[Namespace], None])
 
-def _alone(command: Callable[[Namespace], None]) -> Callable[[Namespace], None]:
+
+def _alone(command: Command) -> Command:
     """Give a command the `Finished` of its ``--out`` as an option, while no other run has it."""
 
     @wraps(command)
@@ -39,7 +41,7 @@ def _alone(command: Callable[[Namespace], None]) -> Callable[[Namespace], None]:
         with Finished(options.out) as options.finished:
             command(options)
 
-    return run
+    return cast("Command", run)
 
 
 @_alone

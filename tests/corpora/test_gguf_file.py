@@ -294,9 +294,12 @@ def test_a_list_that_is_too_long_is_refused_before_its_first_text(
 ) -> None:
     texts: list[str] = []
     known = gguf_file._Header.text
-    monkeypatch.setattr(
-        gguf_file._Header, "text", lambda self: texts.append(known(self)) or texts[-1]
-    )
+
+    def counted(header: Any) -> str:
+        texts.append(known(header))
+        return texts[-1]
+
+    monkeypatch.setattr(gguf_file._Header, "text", counted)
     monkeypatch.setattr(gguf_file, "MAX_GGUF_VALUES", 1_000)
     (tmp_path / "made.gguf").write_bytes(gguf_bytes({"a": ["b"] * 1_001}, parts[1]))
     with pytest.raises(ValueError, match="its header has 1,001 values, but at most 1,000"):
