@@ -1,4 +1,4 @@
-"""Format numbers, lists and commands for text."""
+"""Format numbers, lists, commands and errors for text."""
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -231,3 +231,20 @@ def command_line(command: str, options: Mapping[str, object]) -> str:
         words += [f"--{name.replace('_', '-')}"]
         words += [shlex.quote(str(text).replace(", ", ",").replace(" ", ":")) for text in values]
     return " ".join(["python -m fdkvc", command, *words])
+
+
+def error_reason(error: BaseException) -> str:
+    """Return the message of an error in one line; the operating system's without its number.
+
+    Examples
+    --------
+    >>> error_reason(FileNotFoundError(2, "No such file or directory", "a.json"))
+    'no such file or directory'
+    >>> error_reason(KeyError("vocab"))
+    "there is no 'vocab'"
+    """
+    message = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        message = error.strerror[:1].lower() + error.strerror[1:]
+    reason = " ".join(message.split()) or type(error).__name__
+    return f"there is no {reason}"[:200] if isinstance(error, KeyError) else reason[:200]

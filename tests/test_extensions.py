@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tomllib
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
+from fdkvc import extensions
 from fdkvc.corpora.formats import FORMATS
 from fdkvc.corpora.formats import register as register_format
+from fdkvc.extensions import register_installed
+from fdkvc.files.endings import ENDINGS
 from fdkvc.policies import POLICIES, register
 from fdkvc.policies.fifo import Fifo
 from tests.app_pages import ROOT
@@ -105,11 +110,69 @@ def test_the_guides_policy_works_on_pages(installed: Path) -> None:
 
 def test_an_extension_that_fails_is_left_out_with_a_warning(installed: Path) -> None:
     (installed / "nearest.py").write_text("raise OSError('no disk')")
+    (installed / "tab_dialogs.py").write_text("import sys; sys.exit(0)")
 
     done = run(installed, "-m", "fdkvc", "benchmark", "--policies", "nearest", "--out", "out")
 
+    assert done.returncode == 2
     assert "fdkvc.policies 'nearest' is left out, OSError: no disk" in done.stderr
     assert "policy 'nearest' is unknown" in done.stderr
+    done = run(installed, "-m", "fdkvc", "dialogs", "--dialogs", "nowhere")
+    assert done.returncode == 2
+    assert "is left out, SystemExit: 0" in done.stderr
+    assert "the file 'nowhere' cannot be read" in done.stderr
+
+
+class Unusual(BaseException):
+    """What is no `Exception`."""
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("raise SystemExit('bye')", "SystemExit: bye"),
+        ("import sys; sys.exit(0)", "SystemExit: 0"),
+        ("exit()", "SystemExit: None"),
+        ("import os; os._exit(0)", r"SystemExit: os._exit(0,)"),
+        ("import os; os.abort()", "SystemExit: os.abort()"),
+        ("from tests.test_extensions import Unusual; raise Unusual('odd')", "Unusual: odd"),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt: "),
+        ("raise GeneratorExit", "GeneratorExit: "),
+    ],
+)
+def test_what_ends_the_process_is_named_and_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, reason: str
+) -> None:
+    (tmp_path / "ending_one.py").write_text(code)
+    points = [
+        EntryPoint("ends", "ending_one:P", "a.group"),
+        EntryPoint("works", "fdkvc.policies.fifo:Fifo", "a.group"),
+    ]
+    monkeypatch.setattr(extensions, "entry_points", lambda group: points)
+    monkeypatch.syspath_prepend(tmp_path)
+    exit_now = os._exit
+    registered: list[object] = []
+
+    with pytest.warns(UserWarning, match="is left out") as caught:
+        register_installed("a.group", registered.append)
+
+    assert str(caught.pop().message) == f"a.group 'ends' is left out, {reason}"
+    assert registered == [Fifo]
+    assert os._exit is exit_now
+
+
+def test_a_signal_while_an_extension_is_imported_ends_the_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def signalled(policy: object) -> None:
+        ENDINGS(signal.SIGTERM)
+
+    for name in ("number", "held", "written"):
+        monkeypatch.setattr(ENDINGS, name, 0)
+    points = [EntryPoint("slow", "fdkvc.policies.fifo:Fifo", "a.group")]
+    monkeypatch.setattr(extensions, "entry_points", lambda group: points)
+    with pytest.raises(KeyboardInterrupt):
+        register_installed("a.group", signalled)
 
 
 @pytest.mark.parametrize(

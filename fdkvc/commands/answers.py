@@ -1,9 +1,11 @@
 """``answers`` and ``live``: what a model's answers lose when policies evict from its cache."""
 
 from argparse import Namespace
+from collections.abc import Callable
 from dataclasses import replace
+from functools import wraps
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from fdkvc.commands.console import (
     finish,
@@ -27,7 +29,22 @@ from fdkvc.lm.tokens import MARKED
 from fdkvc.policies import read_policy
 from fdkvc.run.sinks import sinks_notes
 
+Command = TypeVar("Command", bound=Callable[[Namespace], None])
 
+
+def _alone(command: Command) -> Command:
+    """Give a command the `Finished` of its ``--out`` as an option, while no other run has it."""
+
+    @wraps(command)
+    def run(options: Namespace) -> None:
+        check_folder(options.out)
+        with Finished(options.out) as options.finished:
+            command(options)
+
+    return cast("Command", run)
+
+
+@_alone
 def answers(options: Namespace) -> None:
     """Measure the answers of a small language model."""
     settings, baseline = _settings(options)
@@ -36,13 +53,13 @@ def answers(options: Namespace) -> None:
     available = {"heads": shape.heads, "layers": shape.layers}
     warn_no_effect(settings.policies, speakers=MARKED, words=True, **available)
     with running(options) as how:
-        run, _, finished = _measured(options, settings, baseline, model, how)
+        run, _ = _measured(options, settings, baseline, model, how)
     if options.model is not None:  # the bundled one has no sinks
         _warn_of_sinks(settings)
     finish(options, run)
-    finished.remove()
 
 
+@_alone
 @without_library_warnings()
 def live(options: Namespace) -> None:
     """Measure the answers of any model that transformers runs, and what its caches cost."""
@@ -69,7 +86,7 @@ def live(options: Namespace) -> None:
         warn_no_effect(settings.policies, speakers=MARKED, words=True, **available)
         how: Execution = {"workers": 1, "on_progress": on_progress}
         about = {"more": model.about, "note": model.full().cache.left}
-        run, transcripts, finished = _measured(options, settings, baseline, model, how, **about)
+        run, transcripts = _measured(options, settings, baseline, model, how, **about)
         turns = [[turn.ids for turn in encode_dialog(model, dialog)] for dialog in transcripts]
         longest = max(turns, key=lambda dialog: sum(map(len, dialog)))
         began = perf_counter()
@@ -85,7 +102,6 @@ def live(options: Namespace) -> None:
             ),
         )
     finish(options, replace(run, cost=cost))
-    finished.remove()
 
 
 def _live_llama(options: Namespace, settings: Answers, baseline: str) -> None:
@@ -104,9 +120,8 @@ def _live_llama(options: Namespace, settings: Answers, baseline: str) -> None:
         model.evicting(settings.policies[0], 1, settings.decides)
         _warn_of_sinks(settings)
         how: Execution = {"workers": 1, "on_progress": on_progress}
-        run, _, finished = _measured(options, settings, baseline, model, how, more=model.about)
+        run, _ = _measured(options, settings, baseline, model, how, more=model.about)
     finish(options, run)
-    finished.remove()
 
 
 def _measured(
@@ -116,14 +131,15 @@ def _measured(
     model: AnyModel,
     how: Execution,
     **about: Any,
-) -> tuple[AnswersRun, list[Transcript], Finished]:
-    """Measure a model's answers; return also the dialogs that it read, and what is finished."""
+) -> tuple[AnswersRun, list[Transcript]]:
+    """Measure a model's answers; return also the dialogs that it read."""
     dialogs, digest = readable_dialogs(model, read_sources(options))
     about |= {"digest": digest, "baseline": baseline}
-    how["finished"] = finished = Finished(options.out, answers_key(settings, model, dialogs, about))
+    how["finished"] = finished = options.finished
+    finished.take_over(answers_key(settings, model, dialogs, about))
     if finished.results:
         warn("Going on where an earlier run of the same command ended.")
-    return AnswersRun.measure(settings, model, dialogs, about, **how), dialogs, finished
+    return AnswersRun.measure(settings, model, dialogs, about, **how), dialogs
 
 
 def _settings(options: Namespace) -> tuple[Answers, str]:
@@ -137,7 +153,6 @@ def _settings(options: Namespace) -> tuple[Answers, str]:
     if baseline not in settings.names:
         names = ", ".join(settings.names)
         raise ValueError(f"baseline {baseline!r} is not among the policies: choose from {names}")
-    check_folder(options.out)
     return settings, baseline
 
 

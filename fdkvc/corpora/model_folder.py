@@ -12,7 +12,7 @@ import inspect
 import math
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from fdkvc.limits import (
     MAX_UNIGRAM_CHARACTERS,
 )
 from fdkvc.parameters import Parameter, check_most, check_parameter
+from fdkvc.words import error_reason
 
 TOKENIZER, WEIGHTS = "tokenizer.json", "model.safetensors"
 
@@ -81,6 +82,26 @@ def check_loaded(loaded: Mapping[str, Any]) -> None:
         raise ValueError(f"its weights and config.json differ in the size of {key}")
     if missing := sorted(loaded["missing_keys"]):
         raise ValueError(f"its weights lack {missing[0]} ({len(missing)} missing in all)")
+
+
+def check_memory(size: int) -> None:
+    """Raise a ValueError if what takes so many bytes is over the memory of this machine."""
+    most = machine_memory()
+    if size > most:
+        raise ValueError(
+            f"it takes {size / 1e9:,.1f} GB of memory, but this machine has {most / 1e9:,.1f}"
+        )
+
+
+def machine_memory() -> int | float:
+    """Return the bytes of memory of this machine, or of its container; infinity if unknown."""
+    known = [math.inf]
+    with suppress(AttributeError, OSError, ValueError):  # Windows has no sysconf
+        known.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):  # the latter of an older Linux
+        with suppress(OSError, ValueError):  # such as "max"
+            known.append(int((Path("/sys/fs/cgroup") / name).read_text()))
+    return min(known)
 
 
 def cache_name(model: Any) -> str:
@@ -168,13 +189,6 @@ def stderr_silenced() -> Iterator[None]:
         os.dup2(kept, 2)
         os.close(kept)
         os.close(nowhere)
-
-
-def error_reason(error: BaseException) -> str:
-    """Return the message of an error in one line."""
-    message = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    reason = " ".join(message.split()) or type(error).__name__
-    return f"there is no {reason}"[:200] if isinstance(error, KeyError) else reason[:200]
 
 
 def check_tokenizer(tokenizer: Mapping[str, Any]) -> None:

@@ -21,7 +21,6 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from fdkvc.corpora.model_folder import error_reason
 from fdkvc.corpora.recordings import Recording, Token
 from fdkvc.corpora.transcripts import (
     Demand,
@@ -34,6 +33,7 @@ from fdkvc.corpora.transcripts import (
 )
 from fdkvc.limits import MAX_DIALOGS, MAX_TRACE_BYTES, MAX_TRACE_DIMENSIONS, MAX_TRACE_HEADS
 from fdkvc.parameters import check_most
+from fdkvc.words import error_reason
 
 VERSION = 1
 

@@ -45,7 +45,10 @@ def dask_cluster(address: str) -> Iterator[tuple[Executor, int]]:
     with Client(address, timeout=TIMEOUT, set_as_default=False) as client:
         workers = sum(client.nthreads().values())
         if not workers:
-            raise ValueError(f"the Dask scheduler at {address!r} has no workers: start one first")
+            raise ValueError(
+                f"the Dask scheduler at {address!r} has no workers: start one first, with "
+                f"`python -m dask worker {address}` in the project's folder"
+            )
         _check_workers(client, address)
         ended, abandoned = threading.Event(), threading.Event()
         watch = threading.Thread(target=_watch, args=(client, ended, abandoned), daemon=True)
@@ -107,6 +110,7 @@ def _check_workers(client: Any, address: str) -> None:
     except Exception as error:
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ValueError(
-            f"the Dask cluster at {address!r} cannot run a dialog: start its scheduler and workers "
-            f"in the project's folder, with requirements.txt installed ({reason[:200]})"
+            f"the Dask cluster at {address!r} cannot run a dialog: in the project's folder, with "
+            "requirements.txt installed, start `python -m dask scheduler` and "
+            f"`python -m dask worker {address}` ({reason[:200]})"
         ) from None

@@ -4,9 +4,9 @@ Only layers that attend to all tokens count: no policy shrinks a layer that keep
 state of fixed size.
 """
 
+import os
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
@@ -91,10 +91,9 @@ def read_shape(name: str) -> ModelShape:
         layers, heads, width, bits = map(int, match.groups())
         return ModelShape(name, layers, 2 * heads * width, bits)
     path = Path(name)
-    with suppress(OSError):  # too long a name
-        path = path / "config.json" if path.is_dir() else path
-        if path.name == "config.json":
-            return shape_of(read_json(path))
+    path = path / "config.json" if os.path.isdir(path) else path  # also too long a name
+    if path.name == "config.json":
+        return shape_of(read_json(path))
     raise ValueError(
         f"shape {name[:80]!r} is unknown: choose from {', '.join(SHAPES)}, give {IN_NUMBERS} (with "
         "2, 3, 4, 8, 16 or 32 bits), or the config.json of a model"

@@ -11,6 +11,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -18,6 +19,7 @@ from types import NoneType
 from typing import Any, NoReturn, get_args, get_origin, get_type_hints
 
 import fdkvc
+from fdkvc.corpora.formats import read_bytes
 from fdkvc.corpora.json_input import WORDS
 from fdkvc.experiments.workers import processor
 from fdkvc.limits import MAX_RUN_JSON_BYTES
@@ -28,6 +30,10 @@ FORMAT = 1
 
 INFORMATIVE = ("versions", "processor", "seconds")
 """What does not affect the repeated run; reported where numbers differ."""
+
+
+MAX_GROWTH = 8
+"""How many times as long a table can be by its digits: 0.12345678901234567 for 0.1."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,16 +77,19 @@ class Record:
         }
         return dataclasses.replace(self, texts={**self.texts, **matching})
 
-    def with_folder(self, folder: Path) -> Record:
-        """Add those of its files that are in a folder."""
-        paths = {name: folder / Path(name).name for name in self.digests}
-        return self.with_texts(
-            {
-                name: path.read_text("utf-8", "replace")
-                for name, path in paths.items()
-                if path.is_file()
-            }
-        )
+    def with_folder(self, folder: Path, again: Mapping[str, str]) -> Record:
+        """Add those of its files that are in a folder, given those that the run wrote `again`.
+
+        No more of a file is read than `MAX_GROWTH` times what was written: beyond, it has other
+        rows.
+        """
+        texts = {}
+        for name in self.digests.keys() & again.keys():
+            with suppress(ValueError):  # it is missing or cannot be read
+                most = MAX_GROWTH * len(again[name].encode())
+                content = read_bytes(folder / Path(name).name, most)
+                texts[name] = content.decode(errors="replace")
+        return self.with_texts(texts)
 
 
 # ------------------------------------------------------------------------------- written
@@ -104,7 +113,9 @@ def run_json(
         "seconds": seconds,
         "digests": {name: digest(text) for name, text in files.items()},
     }
-    return json.dumps(run, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    text = json.dumps(run, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    # The bytes of a file's name that are no UTF-8, which JSON can only write as \udc80 to \udcff.
+    return text.encode(errors="backslashreplace").decode()
 
 
 def as_values(settings: Any) -> Any:

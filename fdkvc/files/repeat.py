@@ -130,8 +130,8 @@ def comparison_sentence(record: Record, comparison: Comparison) -> str:
         parts.append(f"the numbers are the same, byte for byte, in {', '.join(same)}")
     if unknown:
         parts.append(
-            f"not identical: {', '.join(unknown)} (the original files are missing, so their "
-            "numbers cannot be compared)"
+            f"not identical: {', '.join(unknown)} (the original files are missing or far larger, "
+            "so their numbers cannot be compared)"
         )
     if record.finished:
         low, high = min(record.finished.values()), max(record.finished.values())

@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fdkvc.files.endings import ENDINGS
+from fdkvc.words import error_reason
 
 Files = Mapping[str, str | bytes]
 
@@ -74,8 +75,7 @@ def _prepared(folder: str | os.PathLike[str]) -> Iterator[tuple[Path, Path]]:
             ENDINGS.held = ENDINGS.written
         ENDINGS.check()
     except OSError as error:
-        reason = error.strerror or str(error)
-        reason = reason[:1].lower() + reason[1:]
+        reason = error_reason(error)
         raise ValueError(f"the folder {str(path)!r} cannot be written: {reason}") from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -98,7 +99,7 @@ class Sources:
         """
         if getattr(self, kind) is not None or name is None:
             return self
-        if not Path(name).is_file():
+        if not os.path.isfile(name):  # also where no file can have such a name
             raise ValueError(
                 f"the run read the file {name!r}, which is missing here: name it with --{kind}"
             )

@@ -16,6 +16,7 @@ import numpy as np
 
 from fdkvc.attention import Floats, Ints
 from fdkvc.corpora.gguf_file import find_model, is_gguf
+from fdkvc.corpora.model_folder import check_memory
 from fdkvc.live.llama import SURPRISAL, LlamaText
 from fdkvc.live.llama_context import check_model, llama_tokens
 from fdkvc.lm.decoder import ModelSizes
@@ -25,6 +26,7 @@ from fdkvc.lm.text_cache import ModelCache
 from fdkvc.lm.tokens import Tokens
 from fdkvc.policies import Policy, policy_named
 from fdkvc.run.sinks import FirstTokensWarning
+from fdkvc.words import error_reason
 
 CONTEXT = 8192
 """Longest text in tokens, unless the model's is shorter."""
@@ -117,12 +119,14 @@ def load_llama(
         file = find_model(str(path))
         if not is_gguf(file):
             raise ValueError("it is no GGUF file")
+        check_memory(file.stat().st_size)
         options = {"n_ctx": CONTEXT, "verbose": False, **options}
         llama = llama_cpp.Llama(str(file), **options)
         check_model(llama.model)
         tokens = llama_tokens(llama)
     except (OSError, ValueError) as error:
-        raise ValueError(f"llama.cpp cannot load the model {str(path)!r}: {error}") from None
+        reason = error_reason(error) if isinstance(error, OSError) else str(error)
+        raise ValueError(f"llama.cpp cannot load the model {str(path)!r}: {reason}") from None
     model = llama.model
     heads = llama_cpp.llama_model_n_head(model)
     shape = ModelSizes(

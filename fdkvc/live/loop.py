@@ -20,7 +20,13 @@ from transformers.utils.logging import disable_progress_bar, set_verbosity_error
 
 from fdkvc.attention import Floats, Ints
 from fdkvc.corpora.gguf_file import as_folder, find_model
-from fdkvc.corpora.model_folder import as_value_error, cache_name, check_loaded, check_model_folder
+from fdkvc.corpora.model_folder import (
+    as_value_error,
+    cache_name,
+    check_loaded,
+    check_memory,
+    check_model_folder,
+)
 from fdkvc.live.cache import PolicyCache
 from fdkvc.live.rotary import head_width
 from fdkvc.live.side_by_side import SideBySide, can_join
@@ -159,6 +165,10 @@ def load_live(folder: str | Path, *, positions: str = POSITIONS.default) -> Live
     failed = f"the model {str(folder)!r} cannot be loaded"
     with as_value_error(failed), as_folder(file := find_model(str(folder))) as path:
         check_model_folder(path)
+        with torch.device("meta"):  # where numbers take no memory
+            config = transformers.AutoConfig.from_pretrained(path, local_files_only=True)
+            sizes = transformers.AutoModelForCausalLM.from_config(config).parameters()
+        check_memory((2 if gpu else 4) * sum(numbers.numel() for numbers in sizes))
         model, loaded = transformers.AutoModelForCausalLM.from_pretrained(
             path,
             dtype="auto" if gpu else torch.float32,

@@ -17,7 +17,13 @@ import numpy as np
 from fdkvc.attention import Floats
 from fdkvc.corpora.gguf_file import NAMED_MODELS, GgufFile, find_model, is_gguf, read_gguf
 from fdkvc.corpora.json_input import check_object
-from fdkvc.corpora.model_folder import RANGES, check_model_folder, read_json, weight_files
+from fdkvc.corpora.model_folder import (
+    RANGES,
+    check_memory,
+    check_model_folder,
+    read_json,
+    weight_files,
+)
 from fdkvc.corpora.transcripts import clean_name, different_names
 from fdkvc.lm import BUNDLED
 from fdkvc.lm.decoder import Decoder, Layer, Shape
@@ -27,6 +33,7 @@ from fdkvc.lm.tokens import Tokens, load_tokens
 from fdkvc.parameters import Parameter, check_parameter
 from fdkvc.policies import Policy
 from fdkvc.policies.retrieval import Retrieval
+from fdkvc.words import error_reason
 
 PRECISIONS = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 """Supported types of *safetensors*, and their NumPy types in a file."""
@@ -93,7 +100,7 @@ def load_language_model(
         decoder = replace(decoder, features=tokens.features)
         digest = model_digest(path)
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
+        reason = error_reason(error) if isinstance(error, OSError) else str(error)
         raise ValueError(f"the model {str(name)!r} cannot be loaded: {reason}") from None
     return LanguageModel(model_name(path), decoder, tokens, digest)
 
@@ -137,8 +144,10 @@ def model_digest(path: Path) -> str:
     joined, files = hashlib.sha256(), [path]
     if path.is_dir():
         files = [path / "config.json", *weight_files(path), path / "tokenizer.json"]
-    for file in files:
-        joined.update(file.read_bytes())
+    for path in files:
+        with path.open("rb") as file:
+            while part := file.read(2**20):
+                joined.update(part)
     return joined.hexdigest()
 
 
@@ -148,9 +157,10 @@ def load_decoder(
     """Read a decoder from a folder or file; errors name the file and the problem."""
     arrays: Mapping[str, Floats]
     if isinstance(stored, Path):
-        check_model_folder(stored)
+        check_memory(8 * check_model_folder(stored))  # as they are stored, and as they are used
         shape, arrays = _shape(read_json(stored / "config.json")), _arrays(stored)
     else:
+        check_memory(4 * stored.numbers)
         shape, arrays = _shape(stored.config), stored
     h, wide = shape.head_width, shape.width
 

@@ -364,6 +364,7 @@ LONG = {
     "{letters}": "A" * 3000,
     "{turns}": "A" * 300,
     "{long}": "x" * 256,
+    "{longest}": "x" * 250,
     "{many}": " ".join(str(percent / 100) for percent in range(1, 51)),
 }
 MISTAKES = {
@@ -498,7 +499,18 @@ MISTAKES = {
     "sweep --parameter gamma --second gamma --out {tmp}/out": (
         "the swept hyperparameters are gamma, gamma, but must be one or two different ones"
     ),
-    "repeat {tmp}/none": "the file '{tmp}/none' cannot be read: No such file or directory",
+    "answers --out {tmp}/{longest}": (
+        "the file '{tmp}/{longest}.unfinished' cannot be written: file name too long"
+    ),
+    "app --model {long}": "the model '{long}' does not exist",
+    "report --run {long} --out {tmp}/a.html": (
+        "the file '{long}' cannot be read: file name too long"
+    ),
+    "repeat {long}": "the file '{long}' cannot be read: file name too long",
+    "answers --model {long} --out {tmp}/out": (
+        "the model '{long}' cannot be loaded: file name too long"
+    ),
+    "repeat {tmp}/none": "the file '{tmp}/none' cannot be read: no such file or directory",
     "repeat {tmp}/file": (
         "the file is not a run.json: it is not JSON (Expecting value: line 1 column 1 (char 0))"
     ),
@@ -618,6 +630,32 @@ def test_a_disk_that_fills_up_ends_in_a_sentence(
         f"fdkvc: the folder '{tmp_path}/out' cannot be written: no space left on device\n"
     )
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (
+            OSError(36, "File name too long", "x" * 300),
+            f"the operating system refused '{'x' * 300}': file name too long",
+        ),
+        (OSError(12, "Cannot allocate memory"), "the operating system refused: cannot allocate "),
+        (SystemExit(0), "something other than this project ended the run (SystemExit: 0)"),
+        (SystemExit("bye"), "something other than this project ended the run (SystemExit: bye)"),
+    ],
+)
+def test_an_error_of_the_system_is_a_sentence_wherever_it_comes_from(
+    monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED, error: BaseException, sentence: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(benchmark_module, "run_job", fail)
+    assert run("benchmark", "--dialogs", "2") == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"fdkvc: {sentence}")
+    assert said.err.count("\n") == 1
 
 
 def test_ctrl_c_ends_in_a_sentence(

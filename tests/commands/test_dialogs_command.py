@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import warnings
 from dataclasses import replace
@@ -95,11 +96,41 @@ def test_a_trace_whose_heads_share_keys_is_replayed_as_its_cache_must(
     assert "by KV head" not in capsys.readouterr().out
 
 
+def test_a_file_whose_name_is_no_utf_8_is_replayed_repeated_and_reported(
+    tmp_path: Path, capsys: CAPTURED
+) -> None:
+    few = ("--policies", "fifo", "h2o", "--budgets", "40", "--out", tmp_path / "out\udcfe")
+    dialogs = tmp_path / os.fsdecode(b"t\xe4\xff.txt")
+    dialogs.write_text("User: hello\nAssistant: hello to you\n")
+
+    assert run("dialogs", "--dialogs", dialogs, *few) == 0
+    written = tmp_path / "out\udcfe" / "run.json"
+    assert read_run(written.read_bytes()).about["name"] == str(dialogs)
+    assert run("repeat", written) == 0
+    assert "the numbers are the same, byte for byte" in capsys.readouterr().out
+    assert run("report", "--run", written, "--out", tmp_path / "\udcff.html") == 0
+
+
+def test_a_name_that_no_file_can_have_is_said_to_be_missing(
+    tmp_path: Path, capsys: CAPTURED
+) -> None:
+    few = ("--policies", "fifo", "h2o", "--budgets", "40", "--out", tmp_path)
+    assert run("dialogs", "--dialogs", EXAMPLES / "chat.json", *few) == 0
+    about = json.loads((tmp_path / "run.json").read_text())
+    for name in ("a" * 256, "a/" * 3000, "a\0b", "\udcff\ud800"):
+        about["parameters"]["name"] = name
+        (tmp_path / "run.json").write_text(json.dumps(about))
+        assert run("repeat", tmp_path / "run.json") == 2
+        said = capsys.readouterr().err
+        assert said.startswith("fdkvc: the run read the file '")
+        assert said.endswith("missing here: name it with --dialogs\n")
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--dialogs", "no.json"], "the file 'no.json' cannot be read: No such file or directory"),
-        (["--trace", "no.npz"], "the file 'no.npz' cannot be read: No such file or directory"),
+        (["--dialogs", "no.json"], "the file 'no.json' cannot be read: no such file or directory"),
+        (["--trace", "no.npz"], "the file 'no.npz' cannot be read: no such file or directory"),
         (["--trace", "broken"], "the file is not an .npz archive: File is not a zip file"),
         (["--dialogs", "broken"], "line 1 has no speaker: begin it with a name and a colon"),
         (["--dialogs", "a", "--trace", "b"], "--dialogs and --trace cannot be combined"),

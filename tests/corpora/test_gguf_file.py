@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fdkvc.corpora import gguf_file
-from fdkvc.corpora.gguf_file import as_folder, find_model, read_gguf
+from fdkvc.corpora import gguf_file, model_folder
+from fdkvc.corpora.gguf_file import GgufFile, as_folder, find_model, read_gguf
+from fdkvc.lm import language_model
 from fdkvc.lm.language_model import load_language_model
 from fdkvc.lm.text_cache import read
 from tests.models import gguf_bytes, gguf_parts, write_model
@@ -148,10 +150,10 @@ BROKEN: dict[str, tuple[Callable[[Parts], bytes], str]] = {
     "a cut header": (cut(3_000), "its header is truncated"),
     "cut numbers": (cut(-4_000), "it is truncated: the tensor"),
     "many tensors": (lying(COUNTS, "Q", HUGE), "its header has 4,611,686,018,427,"),
-    "many fields": (lying(COUNTS + struct.pack("<Q", 21), "Q", 2_000_000), "size beyond the end"),
+    "many fields": (lying(COUNTS + struct.pack("<Q", 21), "Q", 15_000), "size beyond the end"),
     "a long name": (lying(b"general.architecture" + struct.pack("<I", 8), "Q", HUGE), "beyond the"),
     "a long array": (
-        lying(b"tokenizer.ggml.tokens" + struct.pack("<II", 9, 8), "Q", 4_000_000),
+        lying(b"tokenizer.ggml.tokens" + struct.pack("<II", 9, 8), "Q", 900_000),
         "a size beyond the end of the file",
     ),
     "many numbers": (
@@ -207,6 +209,15 @@ BROKEN: dict[str, tuple[Callable[[Parts], bytes], str]] = {
     ),
     "no tokens": (with_field(**{"tokenizer.ggml.tokens": None}), "tokens is missing or of another"),
     "other tokens": (with_field(**{"tokenizer.ggml.tokens": ["a", "a"]}), "occur twice"),
+    "more tokens than embeddings": (
+        with_field(
+            **{
+                "tokenizer.ggml.tokens": [f"a{number}" for number in range(400)],
+                "tokenizer.ggml.token_type": [1] * 400,
+            }
+        ),
+        "its tokenizer has 400 tokens, but its embeddings are of 300",
+    ),
     "other merges": (with_field(**{"tokenizer.ggml.merges": ["a"]}), "does not name two tokens"),
     "merges of nothing": (
         with_field(**{"tokenizer.ggml.merges": ["ab cd"]}),
@@ -237,6 +248,111 @@ def test_numbers_that_are_not_finite_are_refused(parts: Parts, tmp_path: Path) -
     (tmp_path / "made.gguf").write_bytes(gguf_bytes(fields, changed))
     with pytest.raises(ValueError, match=r"model\.norm\.weight holds a number that is not finite"):
         load_language_model(tmp_path / "made.gguf")
+
+
+@pytest.mark.parametrize(
+    ("more", "allowed"),
+    [
+        ({"more": ["ab"] * 5_000}, True),
+        ({"more": ["ab"] * 12_000}, False),
+        ({"more": ["é\U0001f600"] * 9_000}, False),
+        ({"more": [1.5] * 12_000}, True),
+        ({"more": [1.5] * 50_000}, False),
+        ({"more": "\U0001f600" + "a" * 100_000}, True),
+        ({"more": "\U0001f600" + "a" * 1_000_000}, False),
+        ({f"field {number}": number for number in range(3_000)}, False),
+        ({f"list {number}": ["a b", "b c"] for number in range(900)}, True),
+    ],
+)
+def test_a_header_takes_no_more_memory_than_is_counted(
+    parts: Parts,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    more: dict[str, Any],
+    allowed: bool,
+) -> None:
+    most = 600_000
+    monkeypatch.setattr(gguf_file, "MAX_GGUF_MEMORY", most)
+    monkeypatch.setattr(gguf_file, "MAX_GGUF_VALUES", 30_000)
+    monkeypatch.setattr(gguf_file, "MAX_GGUF_NAMES", 1_000)
+    (tmp_path / "made.gguf").write_bytes(gguf_bytes({**more, **parts[0]}, parts[1]))
+    tracemalloc.start()
+    try:
+        if allowed:
+            read_gguf(tmp_path / "made.gguf")
+        else:
+            with pytest.raises(ValueError, match=r"its header .* but at most") as caught:
+                read_gguf(tmp_path / "made.gguf")
+            assert_one_sentence(caught.value)
+        assert tracemalloc.get_traced_memory()[1] < 1.5 * most
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_list_that_is_too_long_is_refused_before_its_first_text(
+    parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts: list[str] = []
+    known = gguf_file._Header.text
+
+    def counted(header: Any) -> str:
+        texts.append(known(header))
+        return texts[-1]
+
+    monkeypatch.setattr(gguf_file._Header, "text", counted)
+    monkeypatch.setattr(gguf_file, "MAX_GGUF_VALUES", 1_000)
+    (tmp_path / "made.gguf").write_bytes(gguf_bytes({"a": ["b"] * 1_001}, parts[1]))
+    with pytest.raises(ValueError, match="its header has 1,001 values, but at most 1,000"):
+        read_gguf(tmp_path / "made.gguf")
+    assert texts == ["a"]
+
+
+def test_a_file_that_is_cut_off_while_it_is_read_gets_a_sentence(
+    parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "made.gguf"
+    content = gguf_bytes(*parts)
+    read = gguf_file._Header.read
+
+    def cut_off(header: Any) -> Any:
+        os.truncate(path, 2_000)
+        return read(header)
+
+    path.write_bytes(content)
+    with monkeypatch.context() as patched:
+        patched.setattr(gguf_file._Header, "read", cut_off)
+        with pytest.raises(ValueError, match="it was cut off while it was read"):
+            load_language_model(path)
+    path.write_bytes(content)
+    file = read_gguf(path)
+    os.truncate(path, len(content) // 2)
+    with pytest.raises(ValueError, match=r"made\.gguf is truncated"):
+        dict(file)
+
+
+def test_a_merge_that_looks_like_a_comment_is_a_merge(parts: Parts, tmp_path: Path) -> None:
+    fields, tensors = parts
+    tokens = [*fields["tokenizer.ggml.tokens"]]
+    tokens[-2:] = ["#version", "#versions"]
+    changed = {**fields, "tokenizer.ggml.tokens": tokens}
+    changed["tokenizer.ggml.merges"] = ["#version s"]
+    (tmp_path / "made.gguf").write_bytes(gguf_bytes(changed, tensors))
+    assert read_gguf(tmp_path / "made.gguf").tokenizer["model"]["merges"] == [["#version", "s"]]
+
+
+def test_a_model_over_the_machines_memory_is_refused_before_it_is_read(
+    folder: Path, parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_folder, "machine_memory", lambda: 50_000)
+    monkeypatch.setattr(GgufFile, "__getitem__", None)
+    monkeypatch.setattr(language_model, "_arrays", None)
+    (tmp_path / "made.gguf").write_bytes(gguf_bytes(*parts))
+    for path in (folder, tmp_path / "made.gguf"):
+        with pytest.raises(ValueError, match=r"it takes 0\.0 GB of memory, but ") as caught:
+            load_language_model(path)
+        assert_one_sentence(caught.value)
+    with pytest.raises(ValueError, match="it takes"), as_folder(tmp_path / "made.gguf"):
+        pass
 
 
 def test_a_pipe_is_no_model(tmp_path: Path) -> None:

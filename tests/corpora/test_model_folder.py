@@ -82,7 +82,7 @@ def piped(name: str) -> Callable[[Path], object]:
 UNREADABLE = "model.safetensors cannot be read: Error while deserializing header"
 
 BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
-    "no config": (lambda folder: (folder / "config.json").unlink(), "No such file or directory"),
+    "no config": (lambda folder: (folder / "config.json").unlink(), "no such file or directory"),
     "a deep config": (holds("config.json", "[" * 100_000), "config.json cannot be read: line 1 is"),
     "a null config": (holds("config.json", "null"), "its content is not an object"),
     "a list as config": (holds("config.json", "[]"), "its content is not an object"),

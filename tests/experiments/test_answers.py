@@ -495,7 +495,7 @@ def test_a_dialog_that_the_model_cannot_hold_is_left_out_and_named(
         (["--baseline", "tova"], "baseline 'tova' is not among the policies: choose from full"),
         (["--workers", "0"], "workers is 0, but must be a whole number from 1 to 256"),
         (["--model", "nowhere"], "the model 'nowhere' cannot be loaded: there is no such folder"),
-        (["--dialogs", "nowhere"], "the file 'nowhere' cannot be read: No such file"),
+        (["--dialogs", "nowhere"], "the file 'nowhere' cannot be read: no such file"),
     ],
 )
 def test_a_mistake_is_one_sentence(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -36,6 +37,9 @@ ROOT = Path(__file__).parents[2]
 
 BENCHMARK = Benchmark(dialogs=24, seed=2)
 CHUNK = 4
+
+SCHEDULER, WORKER = "python -m dask scheduler", "python -m dask worker"
+"""As a person starts them, in the project's folder: `dask worker` alone does not import from it."""
 
 
 def numbers(results: Results) -> dict[str, bytes]:
@@ -158,14 +162,19 @@ def test_a_cluster_that_cannot_run_a_dialog_is_told_so(
 
     monkeypatch.setattr(cluster_module, "run_job", broken)
 
-    assert refusal(cluster.scheduler_address).endswith("(No module named 'fdkvc')")
+    address = cluster.scheduler_address
+    told = refusal(address)
+    assert told.endswith("(No module named 'fdkvc')")
+    assert re.findall(r"`(.+?)`", told) == [SCHEDULER, f"{WORKER} {address}"]
+    guide = (ROOT / "fdkvc" / "files" / "README.md").read_text("utf-8")
+    assert f"\n{SCHEDULER}\n{WORKER} tcp://" in guide
 
 
 def test_a_scheduler_without_workers_or_gone_is_named() -> None:
     settings = {"processes": False, "protocol": "tcp", "dashboard_address": ":0"}
     with distributed.LocalCluster(n_workers=0, **settings) as small:
         address = small.scheduler_address
-        assert refusal(address).endswith("has no workers: start one first")
+        assert f"has no workers: start one first, with `{WORKER} {address}`" in refusal(address)
         small.scale(1)
         small.wait_for_workers(1)
 
@@ -173,7 +182,9 @@ def test_a_scheduler_without_workers_or_gone_is_named() -> None:
             run_on(address, lambda _: small.close())
 
 
-PROGRAM = (sys.executable, "-m")
+def begun(command: str) -> list[str]:
+    """Return the words of a command, with this Python."""
+    return [sys.executable, *command.split()[1:]]
 
 
 @pytest.fixture
@@ -185,8 +196,8 @@ def processes(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[str], subp
     where: dict[str, Any] = {"cwd": ROOT, "stderr": subprocess.DEVNULL, "text": True}
     one = ("--nworkers", "1", "--nthreads", "2", "--no-nanny", "--local-directory", str(tmp_path))
     with (
-        subprocess.Popen([*PROGRAM, "dask", "scheduler", "--port", port, quiet], **where) as first,
-        subprocess.Popen([*PROGRAM, "dask", "worker", address, *one, quiet], **where) as second,
+        subprocess.Popen([*begun(SCHEDULER), "--port", port, quiet], **where) as first,
+        subprocess.Popen([*begun(WORKER), address, *one, quiet], **where) as second,
     ):
         yield address, first, second
         second.kill()

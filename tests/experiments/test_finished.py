@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +22,9 @@ from fdkvc.corpora.formats import EXAMPLES
 from fdkvc.experiments import answers
 from fdkvc.experiments.finished import Finished
 from tests.models import write_model
+from tests.refusals import assert_one_sentence
+
+CAPTURED = pytest.CaptureFixture[str]
 
 ROOT = Path(__file__).parents[2]
 
@@ -164,29 +171,134 @@ def finished_numbers(folder: Path) -> list[int]:
     return [json.loads(line)[0] for line in lines]
 
 
+@contextmanager
+def finished_of(out: Path, key: str = "key") -> Iterator[Finished]:
+    """Yield what a run has of an earlier one, and end it before it is done."""
+    with suppress(KeyboardInterrupt), Finished(out) as finished:
+        finished.take_over(key)
+        yield finished
+        raise KeyboardInterrupt
+
+
 def test_a_line_that_was_cut_short_is_computed_again(tmp_path: Path) -> None:
     value = [[["näme", 0.1 + 0.2, float("inf"), 3]], []]
-    finished = Finished(tmp_path / "out", "key")
-    finished.add(0, value)
-    finished.add(2, value)
+    with finished_of(tmp_path / "out") as finished:
+        finished.add(0, value)
+        finished.add(2, value)
     whole = finished.path.read_bytes()
     for end in range(len(whole), whole.index(b"\n[2"), -1):
         finished.path.write_bytes(whole[:end])
-        again = Finished(tmp_path / "out", "key")
-        assert again.results == ({0: value, 2: value} if end == len(whole) else {0: value})
-        again.add(3, value)
-        assert Finished(tmp_path / "out", "key").results == {**again.results, 3: value}
-    assert Finished(tmp_path / "out", "other").results == {}
-    finished.remove()
+        with finished_of(tmp_path / "out") as again:
+            assert again.results == ({0: value, 2: value} if end == len(whole) else {0: value})
+            again.add(3, value)
+        with finished_of(tmp_path / "out") as once_more:
+            assert once_more.results == {**again.results, 3: value}
+    with finished_of(tmp_path / "out", "other") as other:
+        assert other.results == {}
+    assert finished.path.read_bytes().startswith(whole[:end]), "kept until another job is finished"
+    with Finished(tmp_path / "out"):
+        pass
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.parametrize(
+    "left",
+    [
+        *(b"", b"\n", b"\n[", b"\n[12", b'\n[0, {"a": 1}]\n[1, [[], []]]', b"[1, [[]]]\n"),
+        *(b"fdk", b"fdkvc ", b"fdkvc 12", b"fdkvc 12\n[3, [[], []]]"),
+    ],
+)
+def test_what_an_earlier_run_left_never_blocks_the_next(tmp_path: Path, left: bytes) -> None:
+    (tmp_path / "out.unfinished").write_bytes(left)
+    with finished_of(tmp_path / "out") as finished:
+        assert finished.results == {}
+        finished.add(1, [2])
+    with finished_of(tmp_path / "out") as again:
+        assert again.results == {1: [2]}
+
+
+def test_a_run_that_finished_nothing_leaves_nothing(tmp_path: Path) -> None:
+    with finished_of(tmp_path / "new" / "folder" / "out"):
+        assert (tmp_path / "new" / "folder" / "out.unfinished").exists()
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_second_run_with_the_same_folder_is_told_so_before_it_begins(
+    case: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
+) -> None:
+    names = counted(monkeypatch)
+    (tmp_path / "same").symlink_to(tmp_path / "out")
+    with finished_of(tmp_path / "out") as finished:
+        finished.add(0, [])
+        for name in ("out", "same"):
+            line = ["answers", "--model", "nowhere", "--out", str(tmp_path / name)]
+            assert main(line) == 2
+            assert capsys.readouterr().err == (
+                f"fdkvc: another run has {finished.path} now: wait for its end, or choose another "
+                "--out\n"
+            )
+        finished.add(1, [])
+    with finished_of(tmp_path / "out") as again:
+        assert again.results == {0: [], 1: []}
+    assert not names
+
+
+HELD = """
+import sys
+from fdkvc.experiments.finished import Finished
+with Finished(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no SIGKILL")
+def test_a_run_that_was_killed_holds_nothing(tmp_path: Path) -> None:
+    line = [sys.executable, "-c", HELD, str(tmp_path / "out")]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(line, cwd=ROOT, **pipes) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        with pytest.raises(ValueError, match="another run has"):
+            Finished(tmp_path / "out")
+        process.kill()
+    with finished_of(tmp_path / "out") as finished:
+        finished.add(0, [])
+
+
+@pytest.mark.parametrize("reason", [errno.EROFS, errno.EACCES, errno.ENAMETOOLONG])
+def test_where_nothing_can_be_written_beside_the_folder_the_file_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: int
+) -> None:
+    (tmp_path / "out").mkdir()
+    opened = Path.open
+
+    def refuse(path: Path, *how: Any, **more: Any) -> Any:
+        if path.parent == tmp_path:
+            raise OSError(reason, os.strerror(reason), str(path))
+        return opened(path, *how, **more)
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with finished_of(tmp_path / "out") as finished:
+        finished.add(0, [])
+    assert finished.path == tmp_path / "out" / "out.unfinished"
+    with finished_of(tmp_path / "out") as again:
+        assert again.results == {0: []}
+    with pytest.raises(ValueError, match=r"new\.unfinished' cannot be written: ") as caught:
+        Finished(tmp_path / "new")
+    assert_one_sentence(caught.value)
+
+
 def test_another_file_of_this_name_is_left_alone(tmp_path: Path) -> None:
-    (path := tmp_path / "out.unfinished").write_text("my own notes")
-    with pytest.raises(ValueError, match=r"out\.unfinished is not from an earlier run"):
-        Finished(tmp_path / "out", "key")
-    assert path.read_text() == "my own notes"
+    path = tmp_path / "out.unfinished"
+    for text in ("my own notes", "\nmy own notes", "[1, 2]", "fdk!", "\n\n["):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=r"out\.unfinished is not from an earlier run"):
+            Finished(tmp_path / "out")
+        assert path.read_text() == text
     path.unlink()
-    path.mkdir()
-    with pytest.raises(ValueError, match=r"out\.unfinished: Is a directory"):
-        Finished(tmp_path / "out", "key")
+    for make in (path.mkdir, partial(os.mkfifo, path)):
+        make()
+        with pytest.raises(ValueError, match=r"out\.unfinished is not from an earlier run"):
+            Finished(tmp_path / "out")
+        (path.rmdir if path.is_dir() else path.unlink)()

@@ -6,6 +6,7 @@ import dataclasses
 import io
 import json
 import math
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,14 +17,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fdkvc.commands.main import main
+from fdkvc.corpora.formats import read_bytes
 from fdkvc.experiments.answers import Answers
 from fdkvc.experiments.benchmark import Benchmark, run_benchmark
 from fdkvc.experiments.model_shape import ModelShape
 from fdkvc.experiments.replay import Replay
 from fdkvc.experiments.study import Study
 from fdkvc.experiments.sweep import Sweep
+from fdkvc.files import record as record_module
 from fdkvc.files.export import csv_text
-from fdkvc.files.record import INFORMATIVE, Record, digest, run_json
+from fdkvc.files.record import INFORMATIVE, MAX_GROWTH, Record, digest, run_json
 from fdkvc.files.repeat import Comparison, compare, comparison_sentence, difference
 from fdkvc.kinds import KINDS, read_run
 from fdkvc.kinds.benchmark import BenchmarkRun, StudyRun
@@ -173,9 +176,37 @@ def test_tables_are_read_beside_run_json(tmp_path: Path) -> None:
     assert "not identical: summary.csv (the original" in comparison_sentence(bare, comparison)
 
     (tmp_path / "summary.csv").write_text("another run's")
-    assert compare(bare.with_folder(tmp_path), files).unknown == ("summary.csv",)
+    assert compare(bare.with_folder(tmp_path, files), files).unknown == ("summary.csv",)
     (tmp_path / "summary.csv").write_text(summary)
-    assert list(compare(bare.with_folder(tmp_path), files).close) == ["summary.csv"]
+    assert list(compare(bare.with_folder(tmp_path, files), files).close) == ["summary.csv"]
+
+
+def test_no_more_is_read_beside_run_json_than_the_run_wrote_or_a_few_times_as_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record, files = rounded(3e-9)
+    huge = "1\n" * MAX_GROWTH * len(files["summary.csv"])
+    names = {"summary.csv": huge, "../../etc/other.csv": "2", "b" * 300: "3", "a\0b": "4"}
+    digests = {name: digest(text) for name, text in names.items()}
+    bare = dataclasses.replace(record, texts={}, digests=digests)
+    for name in ("summary.csv", "other.csv"):
+        (tmp_path / name).write_text(names["summary.csv"])
+    read: list[int] = []
+
+    def counting(path: Path, most: int) -> bytes:
+        content = read_bytes(path, most)
+        read.append(len(content))
+        return content
+
+    monkeypatch.setattr(record_module, "read_bytes", counting)
+    comparison = compare(bare.with_folder(tmp_path, files), files)
+
+    assert comparison.unknown == ("summary.csv",)
+    assert set(comparison.other) == digests.keys() - {"summary.csv"}
+    assert read == [MAX_GROWTH * len(files["summary.csv"].encode()) + 1]
+    (tmp_path / "summary.csv").unlink()
+    os.mkfifo(tmp_path / "summary.csv")
+    assert compare(bare.with_folder(tmp_path, files), files).unknown == ("summary.csv",)
 
 
 def test_without_digests_nothing_was_compared() -> None:

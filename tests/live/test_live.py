@@ -754,6 +754,10 @@ def test_a_mistake_is_one_sentence(
             {"intermediate_size": 24},
             "differ in the size of model.layers.0.mlp",
         ),
+        (
+            {"hidden_size": 1_000_000, "intermediate_size": 1_000_000},
+            "it takes [0-9,.]+ GB of memory, but this machine has",
+        ),
         ({"model_type": "none"}, "model type `none`"),
         ({"vocab_size": 2}, "differ in the size of|there are 2"),
     ],

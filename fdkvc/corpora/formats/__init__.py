@@ -19,6 +19,7 @@ from fdkvc.corpora.transcripts import SkippedError, Transcript, different_names
 from fdkvc.extensions import register_installed
 from fdkvc.limits import MAX_DIALOG_FILE_BYTES, MAX_DIALOG_FILE_LINES, MAX_DIALOGS
 from fdkvc.parameters import check_most
+from fdkvc.words import error_reason
 
 FORMATS: dict[str, Format] = {
     format.key: format
@@ -144,7 +145,7 @@ def read_bytes(path: str | Path, most: int) -> bytes:
     except IsADirectoryError:
         pass
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason = error_reason(error)
     raise ValueError(f"the file {str(path)!r} cannot be read: {reason}")
 
 
