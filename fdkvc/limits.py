@@ -33,6 +33,7 @@ MAX_DEMANDS = 4096  # of a dialog
 MAX_DEMAND_CHARACTERS = 4_000_000  # of the values that a dialog demands, and their mentions
 MAX_WORDINGS = 8  # of a demanded value; the rest is ignored
 MAX_MENTIONS = 32  # of a wording, the newest
+MAX_UNREAD_KINDS = 24  # of fields and parts that are not read, each named; the rest is summed
 
 # Runs
 MAX_POLICY_CHARACTERS = 1000  # of a policy with hyperparameters and wrappers

@@ -7,7 +7,6 @@ A message may name its topic in a field ``topic``. An assistant's ``tool_calls``
 
 import json
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
@@ -33,6 +32,7 @@ from fdkvc.corpora.transcripts import (
     clean,
     clean_name,
 )
+from fdkvc.corpora.unread import Unread
 from fdkvc.limits import MAX_NAME_CHARACTERS
 
 Placed = tuple[Mapping[str, Any], str]
@@ -41,10 +41,15 @@ Placed = tuple[Mapping[str, Any], str]
 CONTENT_FIELDS = frozenset(("content", "refusal", "audio", "tool_calls", "function_call"))
 """Fields of which a message must have at least one."""
 
+MESSAGE_FIELDS = CONTENT_FIELDS | {"role", "topic"}
+"""Fields that are read of a message."""
+
+DIALOG_FIELDS = frozenset(("tools", "id"))
+"""Fields that are read of any dialog's object."""
+
 TEXTS = {
-    **dict.fromkeys(("text", "input_text", "output_text", "reasoning_text"), "text"),
+    **dict.fromkeys(("text", "input_text", "output_text"), "text"),
     "refusal": "refusal",
-    "thinking": "thinking",
 }
 """Types of a message's parts that have text, and its field."""
 
@@ -68,27 +73,44 @@ def chat_format(
     key: str,
     label: str,
     field: str,
-    messages: Callable[[Mapping[str, Any], str, Counter[str]], Iterable[Placed]] | None = None,
+    messages: Callable[[Mapping[str, Any], str, Unread], Iterable[Placed]] | None = None,
     *,
+    reads: Iterable[str] = (),
     named: Callable[[Mapping[str, Any]], Any] = lambda value: value.get("id"),
     cluster: Callable[[Mapping[str, Any], str], str] = lambda value, place: "",
     recognizes: Callable[[Mapping[str, Any]], bool] | None = None,
 ) -> Format:
     """Return a format of JSON whose dialogs are restated as chat messages.
 
-    `messages` gets a dialog's object, its place in the file, and a counter for parts that are not
-    read; by default, they are those in the field. `cluster` gets the first two.
+    `messages` gets a dialog's object, its place in the file, and a counter for what is not read; by
+    default, they are those in the field. `restated` keeps what is not read of a message, so that it
+    is counted. `reads` are the fields of the object that are read besides the
+    `field`, the name and `DIALOG_FIELDS`. `cluster` gets the object and its place.
     """
 
     def read(
         value: Mapping[str, Any], number: int, calls: bool = False
     ) -> Iterator[Transcript | SkippedError]:
-        place, unread = f"dialog {number}", Counter[str]()
+        place, unread = f"dialog {number}", Unread()
+        name = named(value)
+        names = (key for key, inner in value.items() if inner == name)
+        unread.fields(value, {field, *DIALOG_FIELDS, *reads, *names})
         listed = messages_of(value, field, place)
         placed = [*(messages(value, place, unread) if messages else listed)]
-        yield transcript_of(placed, named(value), place, calls, cluster(value, place), unread)
+        yield transcript_of(placed, name, place, calls, cluster(value, place), unread)
 
     return Format(key, label, ("json", "jsonl"), field, read, recognizes)
+
+
+def restated(message: Mapping[str, Any], *read: str, **fields: Any) -> dict[str, Any]:
+    """Return a message with other fields in place of those that are read.
+
+    Examples
+    --------
+    >>> restated({"from": "human", "says": "hello", "mood": "glad"}, "from", "says", role="user")
+    {'mood': 'glad', 'role': 'user'}
+    """
+    return {name: value for name, value in message.items() if name not in read} | fields
 
 
 def messages_of(
@@ -104,13 +126,13 @@ def transcript_of(
     place: str,
     calls_in_text: bool,
     cluster: str,
-    unread: Counter[str],
+    unread: Unread,
 ) -> Transcript:
     """Make a transcript of untrusted chat messages, those of ShareGPT too.
 
     Each has its place in the file, which begins errors about it. `named` is the dialog's name, if
     it is a text, or else `place` is. `cluster` is the `Transcript`'s, and
-    `unread` counts its unread parts, here too.
+    `unread` counts what is not read, here too.
     """
     name = clean_name(named) if isinstance(named, str) else ""
     turns: list[Turn] = []
@@ -121,8 +143,9 @@ def transcript_of(
         message = _in_chat_terms(sent, where)
         topic = clean_name(optional(message, "topic", str, where))
         role = clean_name(require(message, "role", str, where))
-        called = list(_calls(message, where))
+        called = list(_calls(message, where, unread))
         text = clean(_content(message, where, unread))
+        unread.fields(message, MESSAGE_FIELDS)
         words = with_calls(text, called if calls_in_text else [])
         kind = KINDS.get(role.casefold())
         turns.append(Turn(role, words, topic or None, kind, len(words) - len(text)))
@@ -157,7 +180,7 @@ def transcript_of(
         calls_in_text,
         malformed,
         cluster,
-        tuple((+unread).items()),
+        tuple(unread.items()),
     )
 
 
@@ -184,15 +207,15 @@ def _json_calls(text: str) -> list[dict[str, Any]]:
     return calls
 
 
-def _content(message: Mapping[str, Any], place: str, unread: Counter[str]) -> str:
+def _content(message: Mapping[str, Any], place: str, unread: Unread) -> str:
     """Return the text of a message, its textual parts joined; count other parts."""
     if not message.keys() & CONTENT_FIELDS:
         require(message, "content", str, place)
     audio = message.get("audio")
     spoken = optional(audio, "transcript", str, place) if isinstance(audio, dict) else ""
     texts = [optional(message, "refusal", str, place), spoken]
-    unread[part_name("audio")] += bool(audio) and not spoken
-    unread[part_name("reasoning_content")] += bool(message.get("reasoning_content"))
+    if audio and not spoken:
+        unread.part("audio")
     content = message.get("content")
     is_result = KINDS.get(message["role"].casefold()) == "result"
     if is_result and not isinstance(content, str | list | None):
@@ -203,32 +226,30 @@ def _content(message: Mapping[str, Any], place: str, unread: Counter[str]) -> st
             kind = str(check_object(part, where).get("type"))
             if kind in TEXTS:
                 texts.append(require(part, TEXTS[kind], str, where))
+                unread.fields(part, {TEXTS[kind]})
             else:
-                unread[part_name(kind)] += 1
+                unread.part(kind)
     else:
         texts.insert(0, optional(message, "content", str, place))
     return "\n".join(filter(None, texts))
 
 
-def part_name(kind: str) -> str:
-    """Return the description of a part that is not read."""
-    return f"part of type {clean_name(kind)!r}"
-
-
-def _calls(message: Mapping[str, Any], place: str) -> Iterator[tuple[str, Any]]:
+def _calls(message: Mapping[str, Any], place: str, unread: Unread) -> Iterator[tuple[str, Any]]:
     """Yield method and arguments of each call; malformed arguments stay text."""
     called = []
     if message.get("function_call") is not None:
         called.append(require(message, "function_call", dict, place))
     for item in optional(message, "tool_calls", list, place):
         call = check_object(item, f"{place}: a call")
+        unread.fields(call, {"function", "custom"})
         if call.get("type") == "custom":  # its input is free text
             custom = require(call, "custom", dict, place)
             arguments = {"input": require(custom, "input", str, place)}
-            called.append({"name": custom.get("name"), "arguments": arguments})
+            called.append(restated(custom, "input", arguments=arguments))
         else:
             called.append(require(call, "function", dict, place))
     for function in called:
+        unread.fields(function, {"name", "arguments"})
         method = clean_name(require(function, "name", str, place))
         arguments = function.get("arguments")
         parsed = _parsed(arguments) if isinstance(arguments, str) else arguments
