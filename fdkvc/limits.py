@@ -6,6 +6,7 @@ MAX_DIALOG_FILE_LINES = 1_000_000  # of plain text or JSON Lines
 MAX_JSON_DEPTH = 32  # nested lists and objects; the supported formats need 12
 MAX_JSON_VALUES = 3_000_000  # a parsed value takes about 100 bytes
 MAX_JSON_TEXT_BYTES = 12_000_000  # of one text; a dialog of a million characters fits, escaped too
+MAX_LITERAL_CHARACTERS = 20_000  # of a call written in Python: a parsed value takes about 1 kB
 MAX_MODEL_JSON_BYTES = 50_000_000  # also of a GGUF header; large tokenizers take 34 million
 MAX_MODEL_JSON_VALUES = 5_000_000  # large tokenizers list a million words and merges
 MAX_TOKENIZER_PARTS = 32  # of a processing step; known tokenizers have 5

@@ -53,7 +53,7 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 _UNSAFE = re.compile("[\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 
-_USERS = frozenset(("user", "human", "customer", "client"))
+USERS = frozenset(("user", "human", "customer", "client"))
 _ASSISTANTS = frozenset(("assistant", "system", "agent", "ai", "bot", "model", "gpt"))
 
 
@@ -199,7 +199,7 @@ class Transcript:
             for speaker, turn in zip(speakers, self.turns, strict=True)
             if turn.kind is None and speaker not in _ASSISTANTS
         ]
-        users = _USERS & {*speakers} or {*others[:1]}
+        users = USERS & {*speakers} or {*others[:1]}
         return tuple("user" if speaker in users else "system" for speaker in speakers)
 
     @property
@@ -221,9 +221,9 @@ class Transcript:
     def unknown_speakers(self) -> tuple[str, ...]:
         """Names that are neither a user's nor an assistant's, such as a role with a typo."""
         names = {turn.speaker.casefold(): turn.speaker for turn in self.turns if turn.kind is None}
-        if _USERS.isdisjoint(names):
+        if USERS.isdisjoint(names):
             return ()
-        return tuple(name for key, name in names.items() if key not in _USERS | _ASSISTANTS)
+        return tuple(name for key, name in names.items() if key not in USERS | _ASSISTANTS)
 
     def span_kind(self, turn: int, character: int) -> SpanKind:
         """Return the kind of the span that a character of a turn belongs to.

@@ -11,10 +11,11 @@ from typing import Any
 
 from fdkvc.corpora.formats.chat import (
     MESSAGE_FIELDS,
+    SYSTEM_FIELDS,
     Placed,
     chat_format,
-    messages_of,
     restated,
+    with_system,
 )
 from fdkvc.corpora.json_input import check_object
 from fdkvc.corpora.unread import Unread
@@ -25,9 +26,7 @@ BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "server_to
 
 def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
     """Yield chat messages: a user's tool results become turns."""
-    if value.get("system") is not None:
-        yield {"role": "system", "content": value["system"]}, f"{place}, system prompt"
-    for message, where in messages_of(value, "messages", place, "message"):
+    for message, where in with_system(value, "messages", place):
         blocks = message.get("content")
         if not isinstance(blocks, list):
             yield message, where
@@ -65,7 +64,7 @@ FORMAT = chat_format(
     "Anthropic messages",
     "messages",
     _messages,
-    reads=("system",),
+    reads=SYSTEM_FIELDS,
     named=lambda value: value.get("id", value.get("title")),
     recognizes=recognizes,
 )

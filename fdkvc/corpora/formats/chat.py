@@ -11,16 +11,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 from fdkvc.corpora.formats.base import Format, with_calls
-from fdkvc.corpora.json_input import (
-    check_object,
-    check_structure,
-    objects,
-    optional,
-    parse_json,
-    require,
+from fdkvc.corpora.formats.calls import (
+    UNKNOWN_CALL,
+    as_call,
+    calls_in,
+    cut_calls,
+    cut_thinking,
+    parse_within,
 )
+from fdkvc.corpora.json_input import check_object, objects, optional, require
 from fdkvc.corpora.mentions import NO_EVIDENCE, MentionFinder, wordings_of
 from fdkvc.corpora.transcripts import (
+    USERS,
     Argument,
     Call,
     Demand,
@@ -32,7 +34,7 @@ from fdkvc.corpora.transcripts import (
     clean,
     clean_name,
 )
-from fdkvc.corpora.unread import Unread
+from fdkvc.corpora.unread import THINKING, Unread, has_words, is_thinking
 from fdkvc.limits import MAX_NAME_CHARACTERS
 
 Placed = tuple[Mapping[str, Any], str]
@@ -44,7 +46,10 @@ CONTENT_FIELDS = frozenset(("content", "refusal", "audio", "tool_calls", "functi
 MESSAGE_FIELDS = CONTENT_FIELDS | {"role", "topic"}
 """Fields that are read of a message."""
 
-DIALOG_FIELDS = frozenset(("tools", "id"))
+SYSTEM_FIELDS = ("system", "system_prompt", "system_message")
+"""Fields with a system prompt beside the messages."""
+
+DIALOG_FIELDS = frozenset(("functions", "id", "tools"))
 """Fields that are read of any dialog's object."""
 
 TEXTS = {
@@ -54,19 +59,21 @@ TEXTS = {
 """Types of a message's parts that have text, and its field."""
 
 KINDS: Mapping[str, Literal["system", "result"]] = {
-    "system": "system",
-    "developer": "system",
-    "tool": "result",
-    "function": "result",
-    "observation": "result",
+    **dict.fromkeys(("system", "developer", "system_prompt"), "system"),
+    **dict.fromkeys(("tool", "function", "observation", "environment", "ipython"), "result"),
+    **{
+        f"{called}_{result}": "result"
+        for called in ("tool", "function", "tool_call", "function_call")
+        for result in ("response", "responses", "result", "results", "output", "outputs")
+    },
 }
-"""Kinds of span by roles, those of ShareGPT too, in lower case."""
+"""Kinds of span by roles, those of ShareGPT too; see `role_key`."""
 
-CALL_ROLE = "function_call"
-"""The sender of ShareGPT's calls."""
+CALL_ROLES = frozenset(("function_call", "function_calls", "tool_call", "tool_calls"))
+"""Roles whose words are calls."""
 
-ROLES = {"human": "user", "gpt": "assistant", CALL_ROLE: "assistant"}
-"""Roles of ShareGPT's senders."""
+ROLES = {"human": "user", "gpt": "assistant", **dict.fromkeys(CALL_ROLES, "assistant")}
+"""Roles that are given another name."""
 
 
 def chat_format(
@@ -83,7 +90,7 @@ def chat_format(
     """Return a format of JSON whose dialogs are restated as chat messages.
 
     `messages` gets a dialog's object, its place in the file, and a counter for what is not read; by
-    default, they are those in the field. `restated` keeps what is not read of a message, so that it
+    default, they are those of `with_system`. `restated` keeps what is not read of a message, so that it
     is counted. `reads` are the fields of the object that are read besides the
     `field`, the name and `DIALOG_FIELDS`. `cluster` gets the object and its place.
     """
@@ -94,8 +101,9 @@ def chat_format(
         place, unread = f"dialog {number}", Unread()
         name = named(value)
         names = (key for key, inner in value.items() if inner == name)
-        unread.fields(value, {field, *DIALOG_FIELDS, *reads, *names})
-        listed = messages_of(value, field, place)
+        more = reads if messages else SYSTEM_FIELDS
+        unread.fields(value, {field, *DIALOG_FIELDS, *more, *names})
+        listed = with_system(value, field, place)
         placed = [*(messages(value, place, unread) if messages else listed)]
         yield transcript_of(placed, name, place, calls, cluster(value, place), unread)
 
@@ -116,8 +124,22 @@ def restated(message: Mapping[str, Any], *read: str, **fields: Any) -> dict[str,
 def messages_of(
     value: Mapping[str, Any], field: str, place: str, noun: str = "turn"
 ) -> Iterator[Placed]:
-    """Yield the objects of a list that is required, each with its place."""
-    yield from objects(require(value, field, list, place), noun, place)
+    """Yield the objects of a list that is required, which may be a text of JSON, with places."""
+    listed = value.get(field)
+    parsed = parse_within(listed) if isinstance(listed, str) else None
+    values = parsed if isinstance(parsed, list) else require(value, field, list, place)
+    yield from objects(values, noun, place)
+
+
+def with_system(value: Mapping[str, Any], field: str, place: str) -> Iterator[Placed]:
+    """Yield the system prompts beside messages, then these."""
+    messages = [*messages_of(value, field, place)]
+    first = next((message for message, _ in messages), {})
+    for name in SYSTEM_FIELDS:
+        prompt = value.get(name)
+        if prompt and prompt not in (first.get("content"), first.get("value")):
+            yield {"role": "system", "content": prompt}, f"{place}, system prompt"
+    yield from messages
 
 
 def transcript_of(
@@ -139,17 +161,21 @@ def transcript_of(
     found_calls: list[tuple[int, str, Any]] = []
     placed = [*messages]
     check_turns(name or place, len(placed))
-    for at, (sent, where) in enumerate(placed):
-        message = _in_chat_terms(sent, where)
-        topic = clean_name(optional(message, "topic", str, where))
-        role = clean_name(require(message, "role", str, where))
-        called = list(_calls(message, where, unread))
-        text = clean(_content(message, where, unread))
-        unread.fields(message, MESSAGE_FIELDS)
-        words = with_calls(text, called if calls_in_text else [])
-        kind = KINDS.get(role.casefold())
-        turns.append(Turn(role, words, topic or None, kind, len(words) - len(text)))
-        found_calls += [(at, *call) for call in called]
+    for sent, at in placed:
+        for message, where in _in_chat_terms(sent, at, unread):
+            topic = clean_name(optional(message, "topic", str, where))
+            role, text = message["role"], _content(message, where, unread)
+            kind = KINDS.get(role_key(role))
+            functions = _functions(message, where, unread)
+            if kind is None and role_key(role) not in USERS:
+                text, in_words = cut_calls(cut_thinking(text, unread), unread)
+                functions += in_words
+            called = [_call(function, where, unread) for function in functions]
+            unread.fields(message, MESSAGE_FIELDS)
+            text = clean(text)
+            words = with_calls(text, called if calls_in_text else [])
+            found_calls += [(len(turns), *call) for call in called]
+            turns.append(Turn(role, words, topic or None, kind, len(words) - len(text)))
 
     texts, name = [turn.text for turn in turns], name or place
     check_texts(name, texts)
@@ -184,27 +210,72 @@ def transcript_of(
     )
 
 
-def _in_chat_terms(message: Mapping[str, Any], place: str) -> Mapping[str, Any]:
-    """Return a message with ``role`` and ``content`` where it has ``from`` and ``value``."""
-    if "role" in message or "from" not in message:
-        return message
-    who, text = (require(message, field, str, place) for field in ("from", "value"))
-    called = _json_calls(text) if who == CALL_ROLE else []
-    if called:
-        return {"role": ROLES[who], "tool_calls": [{"function": call} for call in called]}
-    return {"role": ROLES.get(who, who), "content": text}
+def role_key(role: str) -> str:
+    """Return a role as `KINDS` has it.
+
+    Examples
+    --------
+    >>> role_key("Tool-Response")
+    'tool_response'
+    """
+    return "_".join(role.casefold().replace("-", " ").split())
 
 
-def _json_calls(text: str) -> list[dict[str, Any]]:
-    """Return the calls in a JSON text, each a name and arguments; none if it is anything else."""
-    parsed = _parsed(text)
-    calls = parsed if isinstance(parsed, list) else [parsed]
-    for call in calls:
-        match call:
-            case {"name": str(), "arguments": dict()}:
-                continue
-        return []
-    return calls
+def _in_chat_terms(sent: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
+    """Yield a message with ``role`` and ``content``: the calls of a message may be several."""
+    message = dict(sent)
+    if "role" not in message and "from" in message:
+        message["role"] = require(message, "from", str, place)
+        del message["from"]
+    role = clean_name(require(message, "role", str, place))
+    for field in ("value", "text"):
+        if not message.keys() & CONTENT_FIELDS and (field in message or "from" in sent):
+            known = isinstance(message.get(field), list | dict)
+            content = message.get(field) if known else require(message, field, str, place)
+            message = restated(message, field, content=content)
+    key = role_key(role)
+    if is_thinking(key):
+        unread.add(THINKING)
+        return
+    name = message.get("name")
+    message["role"] = ROLES.get(key, role)
+    if key not in KINDS and isinstance(name, str) and name.strip() and role_key(name) != key:
+        message["role"] = clean_name(f"{message['role']} ({clean_name(name)})")
+        del message["name"]
+    if key in CALL_ROLES:
+        message = _of_calls(message, unread)
+    done = message.get("toolInvocations")
+    if isinstance(done, list):
+        message = restated(message, "toolInvocations", tool_calls=[], content=None)
+        results = []
+        for item, where in objects(done, "tool invocation", place):
+            call = restated(item, "toolName", "args", "result", "state")
+            call |= {"name": item.get("toolName"), "arguments": item.get("args")}
+            message["tool_calls"].append({"function": call})
+            result = item.get("result")
+            if result is not None:
+                text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+                results.append(({"role": "tool", "content": text}, where))
+        if not results:
+            message["content"] = sent.get("content")
+        yield message, place
+        yield from results
+        if results and sent.get("content"):
+            yield {"role": message["role"], "content": sent["content"]}, place
+    else:
+        yield message, place
+
+
+def _of_calls(message: dict[str, Any], unread: Unread) -> dict[str, Any]:
+    """Return a message whose words are calls with these; what has no known form stays text."""
+    content = message.get("content")
+    if isinstance(content, str) and (calls := calls_in(content)):
+        return restated(message, "content", tool_calls=[{"function": call} for call in calls])
+    call = as_call(content if isinstance(content, dict) else message)
+    if call is not None:
+        return {"role": message["role"], "tool_calls": [{"function": call}]}
+    unread.add(UNKNOWN_CALL, has_words(content))
+    return message
 
 
 def _content(message: Mapping[str, Any], place: str, unread: Unread) -> str:
@@ -217,52 +288,67 @@ def _content(message: Mapping[str, Any], place: str, unread: Unread) -> str:
     if audio and not spoken:
         unread.part("audio")
     content = message.get("content")
-    is_result = KINDS.get(message["role"].casefold()) == "result"
+    is_result = KINDS.get(role_key(message["role"])) == "result"
     if is_result and not isinstance(content, str | list | None):
         return json.dumps(content, ensure_ascii=False)
-    if isinstance(content, list):
-        for part in content:
-            where = f"{place}: a part of 'content'"
-            kind = str(check_object(part, where).get("type"))
-            if kind in TEXTS:
-                texts.append(require(part, TEXTS[kind], str, where))
-                unread.fields(part, {TEXTS[kind]})
-            else:
-                unread.part(kind)
+    if isinstance(content, list | dict):
+        for part in content if isinstance(content, list) else [content]:
+            kind = check_object(part, f"{place}: a part of 'content'").get("type")
+            texts += _part(part, "text" if kind is None else str(kind), is_result, place, unread)
     else:
         texts.insert(0, optional(message, "content", str, place))
     return "\n".join(filter(None, texts))
 
 
-def _calls(message: Mapping[str, Any], place: str, unread: Unread) -> Iterator[tuple[str, Any]]:
-    """Yield method and arguments of each call; malformed arguments stay text."""
-    called = []
+def _part(
+    part: Mapping[str, Any], kind: str, is_result: bool, place: str, unread: Unread
+) -> Iterator[str]:
+    """Yield the text of a part; count one that has none."""
+    field = TEXTS.get(kind)
+    if field is not None and (field in part or "type" in part):
+        yield require(part, field, str, f"{place}: a part of 'content'")
+        unread.fields(part, {field})
+    elif "type" in part:
+        unread.part(kind)
+    elif is_result:
+        yield json.dumps(part, ensure_ascii=False)
+    else:
+        unread.fields(part, ())
+
+
+def _functions(message: Mapping[str, Any], place: str, unread: Unread) -> list[Mapping[str, Any]]:
+    """Return the calls beside a message's words, each with ``name`` and ``arguments``."""
+    functions: list[Mapping[str, Any]] = []
     if message.get("function_call") is not None:
-        called.append(require(message, "function_call", dict, place))
-    for item in optional(message, "tool_calls", list, place):
+        functions.append(require(message, "function_call", dict, place))
+    items = message.get("tool_calls")
+    if isinstance(items, str):
+        items = parse_within(items)
+        unread.add(UNKNOWN_CALL, not isinstance(items, list))
+    for item in items if isinstance(items, list) else optional(message, "tool_calls", list, place):
         call = check_object(item, f"{place}: a call")
-        unread.fields(call, {"function", "custom"})
         if call.get("type") == "custom":  # its input is free text
             custom = require(call, "custom", dict, place)
             arguments = {"input": require(custom, "input", str, place)}
-            called.append(restated(custom, "input", arguments=arguments))
+            functions.append(restated(custom, "input", arguments=arguments))
+        elif "function" not in call and (flat := as_call(call)) is not None:
+            functions.append(flat)
+            continue
         else:
-            called.append(require(call, "function", dict, place))
-    for function in called:
-        unread.fields(function, {"name", "arguments"})
-        method = clean_name(require(function, "name", str, place))
-        arguments = function.get("arguments")
-        parsed = _parsed(arguments) if isinstance(arguments, str) else arguments
-        yield method, parsed if isinstance(parsed, dict) else arguments
+            functions.append(require(call, "function", dict, place))
+        unread.fields(call, {"function", "custom"})
+    return functions
 
 
-def _parsed(text: str) -> Any:
-    """Parse JSON, an empty text as an object; return None if it is invalid."""
-    try:
-        check_structure(text.encode("utf-8", "replace"))
-        return parse_json(text.strip() or "{}")
-    except ValueError:
-        return None
+def _call(function: Mapping[str, Any], place: str, unread: Unread) -> tuple[str, Any]:
+    """Return method and arguments of a call; malformed arguments stay text."""
+    unread.fields(function, {"name", "arguments"})
+    method = clean_name(require(function, "name", str, place))
+    arguments = parsed = function.get("arguments")
+    for _ in range(2):  # a text of JSON, also within another
+        if isinstance(parsed, str):
+            parsed = parse_within(parsed)
+    return method, parsed if isinstance(parsed, dict) else arguments
 
 
 def _values(value: Any, name: str) -> Iterator[tuple[str, str]]:
