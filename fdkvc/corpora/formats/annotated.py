@@ -91,7 +91,7 @@ def read_dialogue(
         framed.append(frames)
         services.append(_services(frames, services[-1] if services else frozenset()))
     texts, name = [turn.text for turn in turns], name or f"dialog {number}"
-    check_texts(name, texts)
+    check_texts(name, texts, [*unread.items()])
     every = [frame for frames in framed for frame in frames]
     spanned = sum(end - start for frame in every for _, start, end in frame.spans)
     check_most(

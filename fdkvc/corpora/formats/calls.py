@@ -1,12 +1,10 @@
 """Calls as files write them: under several names, and in the words of an assistant."""
 
-import ast
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fdkvc.corpora.json_input import check_structure, parse_json
+from fdkvc.corpora.json_input import parse_within
 from fdkvc.corpora.unread import THINKING, Unread, has_words
-from fdkvc.limits import MAX_LITERAL_CHARACTERS
 
 METHODS = ("name", "tool", "tool_name", "toolName", "function_name", "action")
 ARGUMENTS = ("arguments", "parameters", "args", "input", "tool_input", "action_input", "kwargs")
@@ -29,38 +27,6 @@ THINKING_TAGS = (
     ("[THINK]", "[/THINK]"),
 )
 """What is around thinking in an assistant's words."""
-
-
-def parse_within(text: str) -> Any:
-    """Parse a text of JSON, an empty one as an object, or a short Python literal; else None.
-
-    Examples
-    --------
-    >>> parse_within("{'name': 'book', 'seats': 2}"), parse_within("book 2 seats")
-    ({'name': 'book', 'seats': 2}, None)
-    """
-    try:
-        check_structure(text.encode("utf-8", "replace"))
-        return parse_json(text.strip() or "{}")
-    except ValueError:
-        pass
-    if not text.lstrip().startswith(("{", "[")) or len(text) > MAX_LITERAL_CHARACTERS:
-        return None
-    try:
-        return _json_only(ast.literal_eval(text.strip()))
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        return None
-
-
-def _json_only(value: Any) -> Any:
-    """Return a Python literal that JSON could hold; a ValueError otherwise."""
-    if isinstance(value, dict) and all(isinstance(name, str) for name in value):
-        return {name: _json_only(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [*map(_json_only, value)]
-    if value is None or isinstance(value, str | int | float):
-        return value
-    raise ValueError("it is no value of JSON")
 
 
 def as_call(value: Any) -> Mapping[str, Any] | None:

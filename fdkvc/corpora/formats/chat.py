@@ -17,10 +17,10 @@ from fdkvc.corpora.formats.calls import (
     calls_in,
     cut_calls,
     cut_thinking,
-    parse_within,
 )
-from fdkvc.corpora.json_input import check_object, objects, optional, require
+from fdkvc.corpora.json_input import check_object, objects, optional, parse_within, require
 from fdkvc.corpora.mentions import NO_EVIDENCE, MentionFinder, wordings_of
+from fdkvc.corpora.tools import LISTS
 from fdkvc.corpora.transcripts import (
     USERS,
     Argument,
@@ -44,12 +44,12 @@ CONTENT_FIELDS = frozenset(("content", "refusal", "audio", "tool_calls", "functi
 """Fields of which a message must have at least one."""
 
 MESSAGE_FIELDS = CONTENT_FIELDS | {"role", "topic"}
-"""Fields that are read of a message."""
+"""Fields that are read of a message; of a system prompt also `LISTS`."""
 
 SYSTEM_FIELDS = ("system", "system_prompt", "system_message")
 """Fields with a system prompt beside the messages."""
 
-DIALOG_FIELDS = frozenset(("functions", "id", "tools"))
+DIALOG_FIELDS = frozenset(("id", *LISTS))
 """Fields that are read of any dialog's object."""
 
 TEXTS = {
@@ -90,8 +90,8 @@ def chat_format(
     """Return a format of JSON whose dialogs are restated as chat messages.
 
     `messages` gets a dialog's object, its place in the file, and a counter for what is not read; by
-    default, they are those of `with_system`. `restated` keeps what is not read of a message, so that it
-    is counted. `reads` are the fields of the object that are read besides the
+    default, they are those of `with_system`. `restated` keeps what is not read of a message, so
+    that it is counted. `reads` are the fields of the object that `messages` reads besides the
     `field`, the name and `DIALOG_FIELDS`. `cluster` gets the object and its place.
     """
 
@@ -171,14 +171,15 @@ def transcript_of(
                 text, in_words = cut_calls(cut_thinking(text, unread), unread)
                 functions += in_words
             called = [_call(function, where, unread) for function in functions]
-            unread.fields(message, MESSAGE_FIELDS)
+            unread.fields(message, {*MESSAGE_FIELDS, *(LISTS if kind == "system" else ())})
             text = clean(text)
             words = with_calls(text, called if calls_in_text else [])
             found_calls += [(len(turns), *call) for call in called]
             turns.append(Turn(role, words, topic or None, kind, len(words) - len(text)))
 
     texts, name = [turn.text for turn in turns], name or place
-    check_texts(name, texts)
+    beside = [("call", len(found_calls))] if found_calls else []
+    check_texts(name, texts, [*unread.items(), *beside])
     finder = MentionFinder(texts, name)
     demands: list[Demand] = []
     calls: list[Call] = []

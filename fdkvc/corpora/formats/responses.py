@@ -7,25 +7,38 @@ The ``body`` of a batch request has such an ``input``, or chat messages.
 See https://platform.openai.com/docs/api-reference/responses.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from fdkvc.corpora.formats.chat import Placed, chat_format, messages_of, restated
+from fdkvc.corpora.formats.chat import (
+    SYSTEM_FIELDS,
+    Placed,
+    chat_format,
+    messages_of,
+    restated,
+    with_system,
+)
 from fdkvc.corpora.json_input import objects, optional, require
-from fdkvc.corpora.unread import Unread
+from fdkvc.corpora.tools import LISTS
+from fdkvc.corpora.transcripts import clean_name
+from fdkvc.corpora.unread import Unread, has_words, is_thinking
 
-BODY_FIELDS = frozenset(("input", "instructions", "messages", "output", "tools"))
+_KNOWN = re.compile(r"(?:\w+_)?(?:call|output)|mcp_\w+|compaction\w*|item_reference")
+"""Types of items that are not read."""
+
+BODY_FIELDS = frozenset(("input", "instructions", "messages", "output", *LISTS))
 """Fields that are read of a request or a response."""
 
 
 def _request(value: Mapping[str, Any], place: str, unread: Unread) -> Iterable[Placed]:
     """Return the messages of a request of a batch: chat messages, or the input of a response."""
     body = require(value, "body", dict, place)
-    unread.fields(body, BODY_FIELDS)
+    unread.fields(body, {*BODY_FIELDS, *SYSTEM_FIELDS})
     if "input" in body and "messages" not in body:
         return _messages(body, f"{place}, body", unread)
-    return messages_of(body, "messages", f"{place}, body")
+    return with_system(body, "messages", f"{place}, body")
 
 
 def _messages(body: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
@@ -63,13 +76,24 @@ def _turns(items: Iterable[Placed], unread: Unread) -> Iterator[Placed]:
                 yield restated(item, "output", role="tool", content=item.get("output")), where
             case {"role": "assistant"}:
                 turn = {**item, "tool_calls": [*optional(item, "tool_calls", list, where)]}
-            case {"type": str(kind)} if kind != "message":  # such as a web search
+            case {"type": str(kind)} if kind != "message" and "role" not in item:
+                _check_known(kind, item, where)  # such as a web search
                 unread.part(kind)
                 yield {"role": "assistant", "content": None}, where
             case _:
                 yield item, where
     if turn is not None:
         yield turn, begun
+
+
+def _check_known(kind: str, item: Mapping[str, Any], place: str) -> None:
+    """Raise a ValueError if an item that has words is of a type that the API does not have."""
+    worded = [name for name, inner in item.items() if name != "type" and has_words(inner, name)]
+    if worded and not (_KNOWN.fullmatch(kind) or is_thinking(kind)):
+        raise ValueError(
+            f"{place} is of the type {clean_name(kind)!r}, which is not known, but has words in "
+            f"{clean_name(worded[0])!r}: a message needs 'role' and 'content'"
+        )
 
 
 REQUESTS = chat_format(
@@ -80,6 +104,13 @@ REQUESTS = chat_format(
     named=lambda value: value.get("custom_id"),
 )
 
-FORMAT = chat_format("responses", "OpenAI responses", "input", _messages, reads=BODY_FIELDS)
+FORMAT = chat_format(
+    "responses",
+    "OpenAI responses",
+    "input",
+    _messages,
+    reads=BODY_FIELDS,
+    recognizes=lambda value: not ("instruction" in value or isinstance(value.get("output"), str)),
+)
 
 OUTPUT = replace(FORMAT, key="response", field="output")
