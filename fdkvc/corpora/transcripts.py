@@ -228,13 +228,13 @@ class Transcript:
     def unknown_speakers(self) -> tuple[str, ...]:
         """Names that are neither a user's nor an assistant's, such as a role with a typo.
 
-        Without such names, those after the first two speakers.
+        Without any such name, those of three or more speakers after the first.
         """
         names = {role_of(turn.speaker): turn.speaker for turn in self.turns if turn.kind is None}
         unknown = [name for key, name in names.items() if key not in USERS | _ASSISTANTS]
         if not USERS.isdisjoint(names):
             return tuple(unknown)
-        return tuple(unknown[2:]) if len(unknown) == len(names) else ()
+        return tuple(unknown[1:]) if len(unknown) == len(names) > 2 else ()
 
     def span_kind(self, turn: int, character: int) -> SpanKind:
         """Return the kind of the span that a character of a turn belongs to.
@@ -339,12 +339,10 @@ def check_size(name: str, tokens: Sequence[int], unread: Sequence[tuple[str, int
     check_most(f"{name}: it has", sum(tokens), "tokens", MAX_TOKENS, TooLargeError)
     if not sum(tokens):
         kinds = ", ".join(f"{kind} ({times:,}×)" for kind, times in unread[:3])
-        raise SkippedError(
-            f"{name}: its words are not read, for it has only {kinds}: a message needs 'role' and "
-            "'content'"
-            if kinds
-            else f"{name}: it has no words"
+        only = (
+            f"its words are not read: there is only {kinds}; a message needs 'role' and 'content'"
         )
+        raise SkippedError(f"{name}: {only if kinds else 'it has no words'}")
 
 
 def word_spans(text: str) -> list[tuple[int, int]]:

@@ -83,11 +83,23 @@ def missing_value_notes(transcripts: Sequence[Transcript]) -> list[str]:
     return [note for note, applies in notes.items() if applies]
 
 
+def unread_kinds(transcripts: Sequence[Transcript]) -> dict[str, int]:
+    """Return how many fields and parts of each kind are not read of these dialogs.
+
+    Examples
+    --------
+    >>> from fdkvc.corpora.formats import read_transcripts
+    >>> unread_kinds(read_transcripts(b'[{"role": "user", "content": "hi", "mood": "glad"}]'))
+    {"field 'mood'": 1}
+    """
+    kinds = Unread.of(chain(*(transcript.unread for transcript in transcripts)))
+    return dict(sorted(kinds.items()))
+
+
 def not_read_notes(transcripts: Sequence[Transcript]) -> list[str]:
     """Count calls and parts that are not read, and name unknown roles and repeated names."""
     malformed = sum(transcript.malformed_calls for transcript in transcripts)
-    unread = Unread.of(chain(*(transcript.unread for transcript in transcripts)))
-    parts = [f"{part} ({times:,}×)" for part, times in sorted(unread.items())]
+    parts = [f"{part} ({times:,}×)" for part, times in unread_kinds(transcripts).items()]
     roles = dict.fromkeys(chain(*(transcript.unknown_speakers for transcript in transcripts)))
     numbered = [transcript.name for transcript in transcripts if transcript.numbered]
     notes = {

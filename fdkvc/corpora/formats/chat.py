@@ -178,7 +178,7 @@ def transcript_of(
             turns.append(Turn(role, words, topic or None, kind, len(words) - len(text)))
 
     texts, name = [turn.text for turn in turns], name or place
-    beside = [("call", len(found_calls))] if found_calls else []
+    beside = [("call, which is text on request", len(found_calls))] if found_calls else []
     check_texts(name, texts, [*unread.items(), *beside])
     finder = MentionFinder(texts, name)
     demands: list[Demand] = []
@@ -240,11 +240,11 @@ def _in_chat_terms(sent: Mapping[str, Any], place: str, unread: Unread) -> Itera
         return
     name = message.get("name")
     message["role"] = ROLES.get(key, role)
-    if key not in KINDS and isinstance(name, str) and name.strip() and role_key(name) != key:
-        message["role"] = clean_name(f"{message['role']} ({clean_name(name)})")
-        del message["name"]
     if key in CALL_ROLES:
         message = _of_calls(message, unread)
+    elif key not in KINDS and isinstance(name, str) and name.strip() and role_key(name) != key:
+        message["role"] = clean_name(f"{message['role']} ({clean_name(name)})")
+        del message["name"]
     done = message.get("toolInvocations")
     if isinstance(done, list):
         message = restated(message, "toolInvocations", tool_calls=[], content=None)

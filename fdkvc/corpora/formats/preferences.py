@@ -36,12 +36,21 @@ def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
     for name in SYSTEM_FIELDS:
         if value.get(name):
             yield {"role": "system", "content": value[name]}, f"{place}, {name}"
+    prompts = [name for name in PROMPTS if value.get(name)]
     first = answered[0][0] if answered else {}
-    if str(first.get("role", first.get("from"))).casefold() not in ("user", "human", "system"):
-        for name in PROMPTS:
-            if value.get(name):
-                yield from _said(value, name, "user", place)
+    if str(first.get("role", first.get("from"))).casefold() in ("user", "human", "system"):
+        said = [_words(message) for message, _ in answered]
+        for name in prompts:  # which the answer repeats
+            repeated = all(_words(one) in said for one, _ in _said(value, name, "user", place))
+            unread.fields({} if repeated else {name: value[name]}, ())
+        prompts = []
+    for name in prompts:
+        yield from _said(value, name, "user", place)
     yield from answered
+
+
+def _words(message: Mapping[str, Any]) -> Any:
+    return message.get("content", message.get("value"))
 
 
 def _said(value: Mapping[str, Any], name: str, role: str, place: str) -> Iterator[Placed]:

@@ -77,8 +77,9 @@ def _turns(items: Iterable[Placed], unread: Unread) -> Iterator[Placed]:
             case {"role": "assistant"}:
                 turn = {**item, "tool_calls": [*optional(item, "tool_calls", list, where)]}
             case {"type": str(kind)} if kind != "message" and "role" not in item:
-                _check_known(kind, item, where)  # such as a web search
-                unread.part(kind)
+                if not _is_known(kind, item, where):
+                    continue
+                unread.part(kind)  # such as a web search
                 yield {"role": "assistant", "content": None}, where
             case _:
                 yield item, where
@@ -86,14 +87,17 @@ def _turns(items: Iterable[Placed], unread: Unread) -> Iterator[Placed]:
         yield turn, begun
 
 
-def _check_known(kind: str, item: Mapping[str, Any], place: str) -> None:
-    """Raise a ValueError if an item that has words is of a type that the API does not have."""
-    worded = [name for name, inner in item.items() if name != "type" and has_words(inner, name)]
-    if worded and not (_KNOWN.fullmatch(kind) or is_thinking(kind)):
-        raise ValueError(
-            f"{place} is of the type {clean_name(kind)!r}, which is not known, but has words in "
-            f"{clean_name(worded[0])!r}: a message needs 'role' and 'content'"
-        )
+def _is_known(kind: str, item: Mapping[str, Any], place: str) -> bool:
+    """Whether the API has items of a type; a ValueError if it does not, and this one has words."""
+    if _KNOWN.fullmatch(kind) or is_thinking(kind):
+        return True
+    for name, inner in item.items():
+        if name != "type" and has_words(inner, name):
+            raise ValueError(
+                f"{place} is of the type {clean_name(kind)!r}, which is not known, but has words "
+                f"in {clean_name(name)!r}: a message needs 'role' and 'content'"
+            )
+    return False
 
 
 REQUESTS = chat_format(

@@ -65,7 +65,9 @@ and 'content'
     )
     to_do = f"give what {clean_name(inside)[:30]!r} holds alone" if inside else AS_MESSAGES
     room = MAX_SENTENCE - len(begin) - len(to_do)
-    ordered = [*map(repr, sorted(fields, key=lambda field: (field != "messages", field)))]
+    ordered = [
+        *map(repr, sorted({*fields} - {*value}, key=lambda field: (field != "messages", field)))
+    ]
     while len(" nor ".join(ordered)) > room:
         ordered[-2:] = ["another field that is read"]
     return f"{begin}{' nor '.join(ordered)}: {to_do}"
