@@ -339,10 +339,9 @@ def check_size(name: str, tokens: Sequence[int], unread: Sequence[tuple[str, int
     check_most(f"{name}: it has", sum(tokens), "tokens", MAX_TOKENS, TooLargeError)
     if not sum(tokens):
         kinds = ", ".join(f"{kind} ({times:,}×)" for kind, times in unread[:3])
-        only = (
-            f"its words are not read: there is only {kinds}; a message needs 'role' and 'content'"
-        )
-        raise SkippedError(f"{name}: {only if kinds else 'it has no words'}")
+        instead = "a message needs 'role' and 'content', a text or parts with 'text'"
+        why = f"its words are not read: {kinds}; {instead}" if kinds else "it has no words"
+        raise SkippedError(f"{name}: {why}")
 
 
 def word_spans(text: str) -> list[tuple[int, int]]:

@@ -13,12 +13,12 @@ THINKING = "thinking"
 
 THINKING_NAMES = frozenset(
     (
-        *("chain_of_thought", "cot", "reasoning", "reasoning_content", "reasoning_details"),
-        *("reasoning_text", "redacted_thinking", "think", "thinking", "thinking_blocks"),
-        *("thinking_content", "thought", "thoughts"),
+        *("chainofthought", "cot", "reasoning", "reasoningcontent", "reasoningdetails"),
+        *("reasoningtext", "redactedthinking", "think", "thinking", "thinkingblocks"),
+        *("thinkingcontent", "thought", "thoughts"),
     )
 )
-"""Names of fields, and types of parts and items, that hold thinking; in lower case, with `_`."""
+"""Names of fields, and types of parts and items, that hold thinking; see `bare`."""
 
 OTHERS = "others"
 """The kind of all kinds beyond `MAX_UNREAD_KINDS`."""
@@ -33,7 +33,7 @@ LABELS = frozenset(
 )
 """Fields in which a single word says what something is, and is not said by anybody."""
 
-_WORD = re.compile(r"[^\W\d_]{2,}|[\u0e00-\U0003ffff]")
+_WORD = re.compile(r"[^\W\d_]{2,}|(?=\w)[\u0e00-\U0003ffff]")
 _ID = re.compile(r"(?:^|[_-])(?:uu)?ids?$|[a-z]I[dD]s?$")
 
 
@@ -79,9 +79,20 @@ class Unread(Counter[str]):
         return together
 
 
+def bare(name: str) -> str:
+    """Return the letters and digits of a name in lower case, as its spellings share them.
+
+    Examples
+    --------
+    >>> bare("Tool-Response") == bare("tool_response") == bare("toolResponse")
+    True
+    """
+    return "".join(filter(str.isalnum, name.casefold()))
+
+
 def is_thinking(name: str) -> bool:
     """Whether a field, or the type of a part, holds what a model thought."""
-    return name.casefold().replace("-", "_") in THINKING_NAMES
+    return bare(name) in THINKING_NAMES
 
 
 def has_words(value: Any, name: str = "") -> bool:

@@ -34,7 +34,7 @@ from fdkvc.corpora.transcripts import (
     clean,
     clean_name,
 )
-from fdkvc.corpora.unread import THINKING, Unread, has_words, is_thinking
+from fdkvc.corpora.unread import THINKING, Unread, bare, has_words, is_thinking
 from fdkvc.limits import MAX_NAME_CHARACTERS
 
 Placed = tuple[Mapping[str, Any], str]
@@ -59,18 +59,18 @@ TEXTS = {
 """Types of a message's parts that have text, and its field."""
 
 KINDS: Mapping[str, Literal["system", "result"]] = {
-    **dict.fromkeys(("system", "developer", "system_prompt"), "system"),
+    **dict.fromkeys(("system", "developer", "systemprompt"), "system"),
     **dict.fromkeys(("tool", "function", "observation", "environment", "ipython"), "result"),
     **{
-        f"{called}_{result}": "result"
-        for called in ("tool", "function", "tool_call", "function_call")
+        f"{called}{result}": "result"
+        for called in ("tool", "function", "toolcall", "functioncall")
         for result in ("response", "responses", "result", "results", "output", "outputs")
     },
 }
-"""Kinds of span by roles, those of ShareGPT too; see `role_key`."""
+"""Kinds of span by roles, those of ShareGPT too, as `bare` writes them."""
 
-CALL_ROLES = frozenset(("function_call", "function_calls", "tool_call", "tool_calls"))
-"""Roles whose words are calls."""
+CALL_ROLES = frozenset(("functioncall", "functioncalls", "toolcall", "toolcalls", "tooluse"))
+"""Roles whose words are calls, as `bare` writes them."""
 
 ROLES = {"human": "user", "gpt": "assistant", **dict.fromkeys(CALL_ROLES, "assistant")}
 """Roles that are given another name."""
@@ -161,13 +161,13 @@ def transcript_of(
     found_calls: list[tuple[int, str, Any]] = []
     placed = [*messages]
     check_turns(name or place, len(placed))
-    for sent, at in placed:
-        for message, where in _in_chat_terms(sent, at, unread):
+    for sent, sent_at in placed:
+        for message, where in _in_chat_terms(sent, sent_at, unread):
             topic = clean_name(optional(message, "topic", str, where))
             role, text = message["role"], _content(message, where, unread)
-            kind = KINDS.get(role_key(role))
+            kind = KINDS.get(bare(role))
             functions = _functions(message, where, unread)
-            if kind is None and role_key(role) not in USERS:
+            if kind is None and bare(role) not in USERS:
                 text, in_words = cut_calls(cut_thinking(text, unread), unread)
                 functions += in_words
             called = [_call(function, where, unread) for function in functions]
@@ -211,17 +211,6 @@ def transcript_of(
     )
 
 
-def role_key(role: str) -> str:
-    """Return a role as `KINDS` has it.
-
-    Examples
-    --------
-    >>> role_key("Tool-Response")
-    'tool_response'
-    """
-    return "_".join(role.casefold().replace("-", " ").split())
-
-
 def _in_chat_terms(sent: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
     """Yield a message with ``role`` and ``content``: the calls of a message may be several."""
     message = dict(sent)
@@ -234,15 +223,15 @@ def _in_chat_terms(sent: Mapping[str, Any], place: str, unread: Unread) -> Itera
             known = isinstance(message.get(field), list | dict)
             content = message.get(field) if known else require(message, field, str, place)
             message = restated(message, field, content=content)
-    key = role_key(role)
-    if is_thinking(key):
+    key = bare(role)
+    if is_thinking(key) or message.get("channel") == "analysis":
         unread.add(THINKING)
         return
     name = message.get("name")
     message["role"] = ROLES.get(key, role)
     if key in CALL_ROLES:
         message = _of_calls(message, unread)
-    elif key not in KINDS and isinstance(name, str) and name.strip() and role_key(name) != key:
+    elif key not in KINDS and isinstance(name, str) and name.strip() and bare(name) != key:
         message["role"] = clean_name(f"{message['role']} ({clean_name(name)})")
         del message["name"]
     done = message.get("toolInvocations")
@@ -251,7 +240,7 @@ def _in_chat_terms(sent: Mapping[str, Any], place: str, unread: Unread) -> Itera
         results = []
         for item, where in objects(done, "tool invocation", place):
             call = restated(item, "toolName", "args", "result", "state")
-            call |= {"name": item.get("toolName"), "arguments": item.get("args")}
+            call |= {"name": require(item, "toolName", str, where), "arguments": item.get("args")}
             message["tool_calls"].append({"function": call})
             result = item.get("result")
             if result is not None:
@@ -289,7 +278,7 @@ def _content(message: Mapping[str, Any], place: str, unread: Unread) -> str:
     if audio and not spoken:
         unread.part("audio")
     content = message.get("content")
-    is_result = KINDS.get(role_key(message["role"])) == "result"
+    is_result = KINDS.get(bare(message["role"])) == "result"
     if is_result and not isinstance(content, str | list | None):
         return json.dumps(content, ensure_ascii=False)
     if isinstance(content, list | dict):
@@ -320,12 +309,15 @@ def _part(
 def _functions(message: Mapping[str, Any], place: str, unread: Unread) -> list[Mapping[str, Any]]:
     """Return the calls beside a message's words, each with ``name`` and ``arguments``."""
     functions: list[Mapping[str, Any]] = []
-    if message.get("function_call") is not None:
-        functions.append(require(message, "function_call", dict, place))
+    if (called := message.get("function_call")) is not None:
+        parsed = parse_within(called) if isinstance(called, str) else called
+        known = isinstance(parsed, dict) and parsed
+        functions.append(parsed if known else require(message, "function_call", dict, place))
     items = message.get("tool_calls")
     if isinstance(items, str):
-        items = parse_within(items)
-        unread.add(UNKNOWN_CALL, not isinstance(items, list))
+        parsed = parse_within(items)
+        unread.add(UNKNOWN_CALL, parsed is None and has_words(items))
+        items = parsed if isinstance(parsed, list) else []
     for item in items if isinstance(items, list) else optional(message, "tool_calls", list, place):
         call = check_object(item, f"{place}: a call")
         if call.get("type") == "custom":  # its input is free text

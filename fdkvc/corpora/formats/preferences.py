@@ -49,6 +49,13 @@ def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
     yield from answered
 
 
+def _has_answer(value: Mapping[str, Any]) -> bool:
+    """Whether an answer is a text, a message or a list; not a mark, or a response of an API."""
+    given = next(value[name] for name in ANSWERS if name in value)
+    message = isinstance(given, dict) and bool(given.keys() & {"role", "from"})
+    return message or isinstance(given, str | list)
+
+
 def _words(message: Mapping[str, Any]) -> Any:
     return message.get("content", message.get("value"))
 
@@ -76,6 +83,7 @@ FORMAT = chat_format(
     "chosen",
     _messages,
     reads=(*SYSTEM_FIELDS, *PROMPTS, *ANSWERS, *REJECTED),
+    recognizes=_has_answer,
 )
 
 PREFERRED = replace(FORMAT, key="preferred", field="preferred_output")
