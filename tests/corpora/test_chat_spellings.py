@@ -96,7 +96,8 @@ def test_what_is_no_call_stays_text_and_is_said_where_it_is_marked_as_one(
 def test_words_around_calls_stay() -> None:
     words = f"Gladly. <tool_call>{TEXT}</tool_call><tool_call>{TEXT}</tool_call> Wait."
     assert cut_calls(words, Unread()) == ("Gladly.  Wait.", [CALL, CALL])
-    assert read({"role": "user", "content": words}).texts == (words,)  # a user calls nothing
+    for more in ({}, {"name": "Anna"}):  # a user calls nothing
+        assert read({"role": "user", "content": words, **more}).texts == (words,)
 
 
 @pytest.mark.parametrize(
@@ -201,6 +202,8 @@ def test_results_of_invocations_are_turns_before_the_words() -> None:
     assert kinds == [(None, ""), ("result", "[7]"), (None, "Rented.")]
     assert called(dialog) == [("rent", GIVEN)]
     assert dialog.unread == (("field 'mood'", 1),)
+    both = read(ASKED, {**said, "tool_calls": [{"function": {"name": "look", "arguments": {}}}]})
+    assert [method for method, _ in called(both)] == ["look", "rent"]
     for wrong, sentence in (
         ([3], r"turn 1, tool invocation 0 is not an object$"),
         ([{"args": {}}], r"turn 1, tool invocation 0: 'toolName' is missing or not a text$"),

@@ -33,6 +33,7 @@ from fdkvc.corpora.transcripts import (
     check_turns,
     clean,
     clean_name,
+    role_of,
 )
 from fdkvc.corpora.unread import THINKING, Unread, bare, has_words, is_thinking
 from fdkvc.limits import MAX_NAME_CHARACTERS
@@ -167,7 +168,7 @@ def transcript_of(
             role, text = message["role"], _content(message, where, unread)
             kind = KINDS.get(bare(role))
             functions = _functions(message, where, unread)
-            if kind is None and bare(role) not in USERS:
+            if kind is None and role_of(role) not in USERS:
                 text, in_words = cut_calls(cut_thinking(text, unread), unread)
                 functions += in_words
             called = [_call(function, where, unread) for function in functions]
@@ -234,26 +235,29 @@ def _in_chat_terms(sent: Mapping[str, Any], place: str, unread: Unread) -> Itera
     elif key not in KINDS and isinstance(name, str) and name.strip() and bare(name) != key:
         message["role"] = clean_name(f"{message['role']} ({clean_name(name)})")
         del message["name"]
-    done = message.get("toolInvocations")
-    if isinstance(done, list):
-        message = restated(message, "toolInvocations", tool_calls=[], content=None)
-        results = []
-        for item, where in objects(done, "tool invocation", place):
-            call = restated(item, "toolName", "args", "result", "state")
-            call |= {"name": require(item, "toolName", str, where), "arguments": item.get("args")}
-            message["tool_calls"].append({"function": call})
-            result = item.get("result")
-            if result is not None:
-                text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
-                results.append(({"role": "tool", "content": text}, where))
-        if not results:
-            message["content"] = sent.get("content")
-        yield message, place
-        yield from results
-        if results and sent.get("content"):
-            yield {"role": message["role"], "content": sent["content"]}, place
+    if isinstance(message.get("toolInvocations"), list):
+        yield from _invocations(message, place)
     else:
         yield message, place
+
+
+def _invocations(message: Mapping[str, Any], place: str) -> Iterator[Placed]:
+    """Yield a message with the calls of its ``toolInvocations``, their results, and its words."""
+    calls = [*optional(message, "tool_calls", list, place)]
+    results = []
+    for item, where in objects(message["toolInvocations"], "tool invocation", place):
+        named = {"name": require(item, "toolName", str, where), "arguments": item.get("args")}
+        calls.append({"function": restated(item, "toolName", "args", "result", "state", **named)})
+        result = item.get("result")
+        if result is not None:
+            text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+            results.append(({"role": "tool", "content": text}, where))
+    content = message.get("content")
+    now = None if results else content
+    yield restated(message, "toolInvocations", tool_calls=calls, content=now), place
+    yield from results
+    if results and content:
+        yield {"role": message["role"], "content": content}, place
 
 
 def _of_calls(message: dict[str, Any], unread: Unread) -> dict[str, Any]:
@@ -261,8 +265,9 @@ def _of_calls(message: dict[str, Any], unread: Unread) -> dict[str, Any]:
     content = message.get("content")
     if isinstance(content, str) and (calls := calls_in(content)):
         return restated(message, "content", tool_calls=[{"function": call} for call in calls])
-    call = as_call(content if isinstance(content, dict) else message)
-    if call is not None:
+    if isinstance(content, dict) and (call := as_call(content)):
+        return restated(message, "content", tool_calls=[{"function": call}])
+    if content is None and (call := as_call(message)):
         return {"role": message["role"], "tool_calls": [{"function": call}]}
     unread.add(UNKNOWN_CALL, has_words(content))
     return message
