@@ -1,8 +1,9 @@
 """Chat messages: objects with ``role`` and ``content``, and calls of tools where there are any.
 
-A message may name its topic in a field ``topic``. An assistant's ``tool_calls``, and the older
-``function_call``, demand the texts and numbers of their arguments. ShareGPT's messages have
-``from`` and ``value`` instead. Formats of agents restate their messages as these.
+A message may name its topic in a field ``topic``. An assistant's ``tool_calls``, the older
+``function_call``, and calls in other forms (`calls`) demand the texts and numbers of their
+arguments. ShareGPT's messages have ``from`` and ``value`` instead. Formats of agents restate their
+messages as these. What is not read is counted.
 """
 
 import json
