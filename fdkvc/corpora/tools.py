@@ -93,11 +93,13 @@ def _tool(value: Any) -> Tool | None:
         case _:
             return None
     schema = _parsed(schema)
-    slots: Any = schema.get("properties") if isinstance(schema, dict) else None
-    if slots is None and isinstance(schema, dict) and "type" not in schema:
-        slots = [slot for slot, inner in schema.items() if isinstance(inner, dict)]
-    slots = slots if isinstance(slots, dict | list) else ()
-    return Tool(clean_name(name), tuple(sorted(map(clean_name, slots))))
+    slots: Any = {}
+    if isinstance(schema, dict) and "properties" in schema:
+        slots = schema["properties"]
+    elif isinstance(schema, dict) and "type" not in schema:  # the slots themselves
+        slots = {slot: inner for slot, inner in schema.items() if isinstance(inner, dict)}
+    names = slots if isinstance(slots, dict) else ()
+    return Tool(clean_name(name), tuple(sorted(map(clean_name, names))))
 
 
 def _is_described(value: Any) -> bool:

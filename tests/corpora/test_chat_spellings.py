@@ -240,6 +240,12 @@ def test_tools_may_be_a_text_and_have_their_old_name(beside: dict[str, Any]) -> 
         assert [*dict(dialog.unread)] == ["description of a tool"]
 
 
+@pytest.mark.parametrize("properties", [[3], [["a"]], 3, None, "place"])
+def test_a_tool_whose_properties_are_no_object_has_no_slots(properties: Any) -> None:
+    dialog = read(ASKED, tools=[{"name": "rent", "parameters": {"properties": properties}}])
+    assert dialog.tools == (Tool("rent", ()),)
+
+
 @pytest.mark.parametrize("tools", ['[{"name": "rent"', "rent bikes", {"rent": {"place": "a text"}}])
 def test_tools_of_no_known_form_are_said(tools: Any) -> None:
     dialog = read(ASKED, tools=tools)
@@ -453,7 +459,7 @@ CHAT = any_json(
     *("messages", "conversations", "role", "from", "content", "value", "text", "type", "name"),
     *("tool_calls", "function", "arguments", "toolInvocations", "toolName", "args", "result"),
     *("chosen", "rejected", "prompt", "input", "preferred_output", "completion", "system", "tools"),
-    *("functions", "thinking", "channel", "payload", "message"),
+    *("functions", "thinking", "channel", "payload", "message", "parameters", "properties"),
 )
 
 
