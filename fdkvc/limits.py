@@ -6,6 +6,7 @@ MAX_DIALOG_FILE_LINES = 1_000_000  # of plain text or JSON Lines
 MAX_JSON_DEPTH = 32  # nested lists and objects; the supported formats need 12
 MAX_JSON_VALUES = 3_000_000  # a parsed value takes about 100 bytes
 MAX_JSON_TEXT_BYTES = 12_000_000  # of one text; a dialog of a million characters fits, escaped too
+MAX_LITERAL_CHARACTERS = 20_000  # of a call written in Python: a parsed value takes about 1 kB
 MAX_MODEL_JSON_BYTES = 50_000_000  # large tokenizers take 34 million
 MAX_MODEL_JSON_VALUES = 5_000_000  # large tokenizers list a million words and merges
 MAX_GGUF_NAMES = 20_000  # of fields and tensors; a model of 1024 layers has 9,300
@@ -36,6 +37,7 @@ MAX_DEMANDS = 4096  # of a dialog
 MAX_DEMAND_CHARACTERS = 4_000_000  # of the values that a dialog demands, and their mentions
 MAX_WORDINGS = 8  # of a demanded value; the rest is ignored
 MAX_MENTIONS = 32  # of a wording, the newest
+MAX_UNREAD_KINDS = 24  # of fields and parts that are not read, each named; the rest is summed
 
 # Runs
 MAX_POLICY_CHARACTERS = 1000  # of a policy with hyperparameters and wrappers

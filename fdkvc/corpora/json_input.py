@@ -1,12 +1,19 @@
 """Untrusted JSON: bounded before it is parsed, and checked field by field."""
 
+import ast
 import json
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
 
-from fdkvc.limits import MAX_JSON_DEPTH, MAX_JSON_TEXT_BYTES, MAX_JSON_VALUES
+from fdkvc.limits import (
+    MAX_JSON_DEPTH,
+    MAX_JSON_TEXT_BYTES,
+    MAX_JSON_VALUES,
+    MAX_LITERAL_CHARACTERS,
+)
 from fdkvc.parameters import check_most
 
 WORDS: Mapping[type, str] = {
@@ -90,6 +97,40 @@ def check_structure(content: bytes, most_values: int | None = None) -> None:
         raise ValueError(
             f"line {line} is nested too deeply: at most {MAX_JSON_DEPTH} levels are allowed"
         )
+
+
+def parse_within(text: str) -> Any:
+    """Parse a text of JSON, an empty one as an object, or a short Python literal; else None.
+
+    Examples
+    --------
+    >>> parse_within("{'name': 'book', 'seats': 2}"), parse_within("book 2 seats")
+    ({'name': 'book', 'seats': 2}, None)
+    """
+    try:
+        check_structure(text.encode("utf-8", "replace"))
+        return parse_json(text.strip() or "{}")
+    except ValueError:
+        pass
+    if not text.lstrip().startswith(("{", "[")) or len(text) > MAX_LITERAL_CHARACTERS:
+        return None
+    try:
+        with warnings.catch_warnings():  # of escapes
+            warnings.simplefilter("ignore")
+            return _json_only(ast.literal_eval(text.strip()))
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return None
+
+
+def _json_only(value: Any) -> Any:
+    """Return a Python literal that JSON could hold; a ValueError otherwise."""
+    if isinstance(value, dict) and all(isinstance(name, str) for name in value):
+        return {name: _json_only(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [*map(_json_only, value)]
+    if value is None or isinstance(value, str | int | float):
+        return value
+    raise ValueError("it is no value of JSON")
 
 
 def require(owner: Mapping[str, Any], name: str, kind: type, place: str) -> Any:

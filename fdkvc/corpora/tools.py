@@ -5,41 +5,110 @@
 The text is a turn of the system: a model reads it, and a policy may evict it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from fdkvc.corpora.json_input import parse_within
 from fdkvc.corpora.transcripts import Mention, SkippedError, Tool, Transcript, Turn, clean_name
+from fdkvc.corpora.unread import Unread, has_words
+
+SCHEMAS = ("parameters", "input_schema", "inputSchema")
+"""Fields of a tool with the schema of its arguments."""
+
+KNOWN = {*SCHEMAS, "description"}
+"""Fields of which a tool of no type has one."""
+
+LISTS = ("tools", "functions")
+"""Fields that list tools, of a dialog, a request or a system prompt."""
 
 
-def listed_tools(value: Mapping[str, Any]) -> tuple[Tool, ...]:
+def listed_tools(value: Mapping[str, Any], unread: Unread) -> tuple[Tool, ...]:
     """Return the tools that a conversation or request lists, in the layout of OpenAI or Anthropic.
 
-    Built-in tools, which have no layout of a function, are left out, as is what is not a tool.
+    The list, or a tool in it, may be a text of JSON. Built-in tools, which have no layout of a
+    function, are left out, as is what is not a tool; `unread` counts these, and descriptions.
 
     Examples
     --------
     >>> weather = {"name": "GetWeather", "input_schema": {"properties": {"date": {}, "city": {}}}}
-    >>> listed_tools({"tools": [weather, {"type": "web_search"}]})
+    >>> unread = Unread()
+    >>> listed_tools({"tools": [weather, {"type": "web_search"}]}, unread)
     (Tool(method='GetWeather', slots=('city', 'date')),)
+    >>> dict(unread)
+    {"tool of type 'web_search'": 1}
     """
-    body = value.get("body")
-    listed = (body if isinstance(body, dict) else value).get("tools")
     tools = []
-    for tool in listed if isinstance(listed, list) else ():
-        match tool:
-            case {"function": {"name": str(name)} as function}:
-                schema = function.get("parameters")
-            case {"type": "function", "name": str(name)} | {"name": str(name), "parameters": _}:
-                schema = tool.get("parameters")
-            case {"name": str(name), "input_schema": schema}:
-                pass
-            case _:
+    for owner in _owners(value):
+        for name in LISTS:
+            listed = _parsed(owner.get(name))
+            if not isinstance(listed, list):
+                unread.add(f"field {name!r}", has_words(listed))
                 continue
-        properties = schema.get("properties") if isinstance(schema, dict) else None
-        slots = properties if isinstance(properties, dict) else ()
-        tools.append(Tool(clean_name(name), tuple(sorted(map(clean_name, slots)))))
-    return tuple(tools)
+            for entry in listed:
+                item = _parsed(entry)
+                tool = _tool(item)
+                if tool is not None:
+                    tools.append(tool)
+                    unread.add("description of a tool", _is_described(item))
+                elif isinstance(item, dict) and isinstance(item.get("type"), str):
+                    unread.add(f"tool of type {clean_name(item['type'])!r}")
+                else:
+                    unread.add("tool of an unknown form", has_words(item))
+    return tuple(dict.fromkeys(tools))
+
+
+def _owners(value: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the objects that may list tools: a request or a dialog, and its system prompts."""
+    body = value.get("body")
+    owner = body if isinstance(body, dict) else value
+    yield owner
+    for field in ("messages", "conversations"):
+        messages = owner.get(field)
+        for message in messages if isinstance(messages, list) else ():
+            if isinstance(message, dict) and "system" in (message.get("role"), message.get("from")):
+                yield message
+
+
+def _parsed(value: Any) -> Any:
+    """Return what a text of JSON holds; other values, and other texts, as they are."""
+    parsed = parse_within(value) if isinstance(value, str) else None
+    return value if parsed is None else parsed
+
+
+def _tool(value: Any) -> Tool | None:
+    """Return a tool, or None for what is none."""
+    match value:
+        case {"function": {"name": str(name)} as function}:
+            schema = function.get("parameters")
+        case {"type": "function", "name": str(name)} | {"name": str(name), "parameters": _}:
+            schema = value.get("parameters")
+        case {"name": str(name), "input_schema": schema} | {
+            "name": str(name),
+            "inputSchema": schema,
+        }:
+            pass
+        case {"name": str(name), "description": str()} if "type" not in value:
+            schema = None
+        case _:
+            return None
+    schema = _parsed(schema)
+    slots: Any = {}
+    if isinstance(schema, dict) and "properties" in schema:
+        slots = schema["properties"]
+    elif isinstance(schema, dict) and "type" not in schema:  # the slots themselves
+        slots = {slot: inner for slot, inner in schema.items() if isinstance(inner, dict)}
+    names = slots if isinstance(slots, dict) else ()
+    return Tool(clean_name(name), tuple(sorted(map(clean_name, names))))
+
+
+def _is_described(value: Any) -> bool:
+    """Whether a tool, or something in it, has a description in words."""
+    if isinstance(value, list):
+        return any(map(_is_described, value))
+    return isinstance(value, dict) and (
+        has_words(value.get("description")) or any(map(_is_described, value.values()))
+    )
 
 
 def tools_text(tools: Sequence[Tool]) -> str:

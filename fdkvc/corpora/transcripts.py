@@ -52,8 +52,10 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 _UNSAFE = re.compile("[\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 
-_USERS = frozenset(("user", "human", "customer", "client"))
-_ASSISTANTS = frozenset(("assistant", "system", "agent", "ai", "bot", "model", "gpt"))
+USERS = frozenset(("user", "human", "customer", "client"))
+_ASSISTANTS = frozenset(
+    ("assistant", "system", "agent", "ai", "bot", "model", "gpt", "chatgpt", "chatbot", "claude")
+)
 
 
 class SkippedError(ValueError):
@@ -174,7 +176,7 @@ class Transcript:
     """Whether its file gives its name twice, and a number tells this one apart."""
 
     def __post_init__(self) -> None:
-        check_texts(self.name, self.texts)
+        check_texts(self.name, self.texts, self.unread)
         it_has = f"{self.name}: it has"
         check_most(it_has, len(self.topics), "topics", MAX_TOPICS, TooLargeError)
         check_most(it_has, len(self.demands), "demands", MAX_DEMANDS, TooLargeError)
@@ -190,15 +192,17 @@ class Transcript:
     def spoken_by(self) -> tuple[Literal["user", "system"], ...]:
         """The role of each turn's speaker, by its name.
 
-        Without the name of a user, it is the first speaker who has no assistant's name.
+        Without the name of a user, all are users beside one who has an assistant's name; without
+        that too, the first speaker is.
         """
-        speakers = [turn.speaker.casefold() for turn in self.turns]
-        others = [
-            speaker
+        speakers = [role_of(turn.speaker) for turn in self.turns]
+        spoken = {
+            speaker: None
             for speaker, turn in zip(speakers, self.turns, strict=True)
-            if turn.kind is None and speaker not in _ASSISTANTS
-        ]
-        users = _USERS & {*speakers} or {*others[:1]}
+            if turn.kind is None
+        }
+        others = [speaker for speaker in spoken if speaker not in _ASSISTANTS]
+        users = USERS & {*speakers} or {*others[: None if len(others) < len(spoken) else 1]}
         return tuple("user" if speaker in users else "system" for speaker in speakers)
 
     @property
@@ -211,18 +215,25 @@ class Transcript:
         ('user', 'assistant')
         """
         kinds = (self.span_kind(at, turn.call_characters) for at, turn in enumerate(self.turns))
+        unknown = self.unknown_speakers
         return tuple(
-            turn.speaker if turn.speaker in self.unknown_speakers else SPAN_KINDS[kind]
+            turn.speaker
+            if turn.speaker in unknown or (turn.kind is None and " (" in turn.speaker)
+            else SPAN_KINDS[kind]
             for turn, kind in zip(self.turns, kinds, strict=True)
         )
 
     @property
     def unknown_speakers(self) -> tuple[str, ...]:
-        """Names that are neither a user's nor an assistant's, such as a role with a typo."""
-        names = {turn.speaker.casefold(): turn.speaker for turn in self.turns if turn.kind is None}
-        if _USERS.isdisjoint(names):
-            return ()
-        return tuple(name for key, name in names.items() if key not in _USERS | _ASSISTANTS)
+        """Names that are neither a user's nor an assistant's, such as a role with a typo.
+
+        Without any such name, those of three or more speakers after the first.
+        """
+        names = {role_of(turn.speaker): turn.speaker for turn in self.turns if turn.kind is None}
+        unknown = [name for key, name in names.items() if key not in USERS | _ASSISTANTS]
+        if not USERS.isdisjoint(names):
+            return tuple(unknown)
+        return tuple(unknown[1:]) if len(unknown) == len(names) > 2 else ()
 
     def span_kind(self, turn: int, character: int) -> SpanKind:
         """Return the kind of the span that a character of a turn belongs to.
@@ -283,26 +294,43 @@ class Transcript:
         return replace(self, turns=tuple(turns))
 
 
+def role_of(speaker: str) -> str:
+    """Return a speaker's role in lower case: what is before a name in brackets.
+
+    Examples
+    --------
+    >>> role_of("User (Ann)")
+    'user'
+    """
+    return speaker.casefold().partition(" (")[0]
+
+
 def check_turns(name: str, turns: int) -> None:
     """Raise a TooLargeError if a dialog has too many turns."""
     check_most(f"{name}: it has", turns, "turns", MAX_TURNS, TooLargeError)
 
 
-def check_texts(name: str, texts: Sequence[str]) -> None:
+def check_texts(name: str, texts: Sequence[str], unread: Sequence[tuple[str, int]] = ()) -> None:
     """Raise a TooLargeError if the texts of a dialog's turns are too long, as `check_size`."""
     characters = sum(map(len, texts))
     check_most(f"{name}: it has", characters, "characters", MAX_DIALOG_CHARACTERS, TooLargeError)
-    check_size(name, [len(_WORD.findall(text)) for text in texts])
+    check_size(name, [len(_WORD.findall(text)) for text in texts], unread)
 
 
-def check_size(name: str, tokens: Sequence[int]) -> None:
-    """Raise a TooLargeError if a dialog's turns have too many tokens; a SkippedError if none."""
+def check_size(name: str, tokens: Sequence[int], unread: Sequence[tuple[str, int]] = ()) -> None:
+    """Raise a TooLargeError if a dialog's turns have too many tokens; a SkippedError if none.
+
+    `unread` is what is not read, which may have words.
+    """
     check_turns(name, len(tokens))
     for turn, count in enumerate(tokens):
         check_most(f"{name}, turn {turn}: it has", count, "tokens", MAX_TURN_TOKENS, TooLargeError)
     check_most(f"{name}: it has", sum(tokens), "tokens", MAX_TOKENS, TooLargeError)
     if not sum(tokens):
-        raise SkippedError(f"{name}: it has no words")
+        kinds = ", ".join(f"{kind} ({times:,}×)" for kind, times in unread[:3])
+        instead = "a message needs 'role' and 'content', a text or parts with 'text'"
+        why = f"its words are not read: {kinds}; {instead}" if kinds else "it has no words"
+        raise SkippedError(f"{name}: {why}")
 
 
 def word_spans(text: str) -> list[tuple[int, int]]:

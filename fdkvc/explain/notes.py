@@ -1,11 +1,11 @@
 """Notes on settings that have no effect, and on needed values that are not checked."""
 
-from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
 
 from fdkvc.attention import SPEAKERS
 from fdkvc.corpora.transcripts import Transcript, word_spans
+from fdkvc.corpora.unread import Unread
 from fdkvc.dialogs import DialogBatch
 from fdkvc.policies import Policy
 from fdkvc.policies.base import Available
@@ -83,13 +83,23 @@ def missing_value_notes(transcripts: Sequence[Transcript]) -> list[str]:
     return [note for note, applies in notes.items() if applies]
 
 
+def unread_kinds(transcripts: Sequence[Transcript]) -> dict[str, int]:
+    """Return how many fields and parts of each kind are not read of these dialogs.
+
+    Examples
+    --------
+    >>> from fdkvc.corpora.formats import read_transcripts
+    >>> unread_kinds(read_transcripts(b'[{"role": "user", "content": "hi", "mood": "glad"}]'))
+    {"field 'mood'": 1}
+    """
+    kinds = Unread.of(chain(*(transcript.unread for transcript in transcripts)))
+    return dict(sorted(kinds.items()))
+
+
 def not_read_notes(transcripts: Sequence[Transcript]) -> list[str]:
     """Count calls and parts that are not read, and name unknown roles and repeated names."""
     malformed = sum(transcript.malformed_calls for transcript in transcripts)
-    unread = Counter[str]()
-    for transcript in transcripts:
-        unread.update(dict(transcript.unread))
-    parts = [f"{part} ({times}×)" for part, times in sorted(unread.items()) if times]
+    parts = [f"{part} ({times:,}×)" for part, times in unread_kinds(transcripts).items()]
     roles = dict.fromkeys(chain(*(transcript.unknown_speakers for transcript in transcripts)))
     numbered = [transcript.name for transcript in transcripts if transcript.numbered]
     notes = {

@@ -15,6 +15,7 @@ from fdkvc.experiments.answers import FULL, Answers, readable, run_answers
 from fdkvc.experiments.jobs import Execution
 from fdkvc.experiments.statistics import over_clusters
 from fdkvc.experiments.summary import first_places, mean_table, paired_differences
+from fdkvc.explain.notes import unread_kinds
 from fdkvc.files.record import Record, digest, run_json
 from fdkvc.grid import Grid, marked, marks_sentence, pivot
 from fdkvc.kinds.base import Run
@@ -31,7 +32,10 @@ class AnswersRun(Run):
 
     kind = "answers"
     settings_type = Answers
-    depends: ClassVar = {"model": dict[str, Any], "file": str, "dialogs": int, "baseline": str}
+    depends: ClassVar = {
+        **{"model": dict[str, Any], "file": str, "dialogs": int, "baseline": str},
+        "unread": dict[str, int] | None,
+    }
 
     settings: Answers
     model: AnyModel
@@ -43,6 +47,8 @@ class AnswersRun(Run):
     baseline: str = FULL
     more: Mapping[str, object] = field(default_factory=dict)
     """What else the numbers depend on, as values of JSON."""
+    unread: Mapping[str, int] = field(default_factory=dict)
+    """What is not read of the dialogs, by kind."""
     note: str = ""
     """What the cache of the model leaves out, in words."""
     cost: pd.DataFrame | None = None
@@ -60,6 +66,7 @@ class AnswersRun(Run):
         """Let a model answer dialogs; `about` has the other fields by name."""
         began = perf_counter()
         scores = run_answers(settings, model, transcripts, **how)
+        about = {**about, "unread": unread_kinds(transcripts)}
         return cls(settings, model, scores, perf_counter() - began, **about)
 
     @classmethod
@@ -80,6 +87,7 @@ class AnswersRun(Run):
             "file": self.digest,
             "dialogs": int(self.scores.dialog.nunique()),
             "baseline": self.baseline,
+            "unread": self.unread or None,
         }
 
     @cached_property

@@ -31,7 +31,7 @@ from fdkvc.experiments.plan import (
 from fdkvc.experiments.replay import Replay, replay_arguments, transcripts_of
 from fdkvc.experiments.statistics import over_clusters
 from fdkvc.experiments.summary import first_places, mean_table, paired_differences
-from fdkvc.explain.notes import missing_value_notes
+from fdkvc.explain.notes import missing_value_notes, unread_kinds
 from fdkvc.files.record import Record
 from fdkvc.grid import Grid, figures, marked, marks_sentence, pivot
 from fdkvc.kinds.base import Run
@@ -60,6 +60,7 @@ class ReplayRun(Run):
     depends: ClassVar = {
         **{"source": str, "name": str | None, "file": str, "seed": int, "dialogs": int},
         **{"baseline": str, "shape": ModelShape | None, "vectors": str | None},
+        "unread": dict[str, int] | None,
     }
 
     settings: Replay
@@ -136,6 +137,7 @@ class ReplayRun(Run):
             "baseline": self.baseline,
             "shape": self.shape,
             "vectors": self.vectors,
+            "unread": unread_kinds(transcripts_of(self.recordings)) or None,
         }
 
     @cached_property

@@ -47,6 +47,24 @@ def test_dialogs_replays_the_projects_own_by_default(tmp_path: Path, capsys: CAP
     assert about["parameters"]["dialogs"] == 2
 
 
+def test_what_is_not_read_is_said_once_and_is_in_the_record(
+    tmp_path: Path, capsys: CAPTURED
+) -> None:
+    said = {"role": "user", "content": "to Trieste", "mood": "in a hurry"}
+    thought = {"role": "assistant", "content": "When?", "reasoning": "No day yet."}
+    file, out = tmp_path / "chat.json", tmp_path / "out"
+    file.write_text(json.dumps([said, thought, thought]))
+    few = ("--dialogs", file, "--policies", "fifo", "--budgets", 8)
+    kinds = {"field 'mood'": 1, "thinking": 2}
+
+    for command in ("answers", "dialogs"):
+        assert run(command, *few, "--out", out) == 0
+        assert capsys.readouterr().err.count("Not read: field 'mood' (1×), thinking (2×).") == 1
+        record = read_run((out / "run.json").read_bytes())
+        assert record.about["unread"] == kinds
+    assert run("repeat", out / "run.json") == 0
+
+
 def test_a_trace_file_gives_the_numbers_of_its_recordings(tmp_path: Path) -> None:
     chat = EXAMPLES / "chat.json"
     (tmp_path / "trace.npz").write_bytes(

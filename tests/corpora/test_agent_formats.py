@@ -68,7 +68,7 @@ def tau_calls(message: Mapping[str, Any], requestor: str = "assistant") -> dict[
 
 TAU2 = [
     {"role": "user", "content": ASKED, "tool_calls": None},
-    {"role": "user", "content": None, "tool_calls": [{"name": "plug", "arguments": {"a": "b"}}]},
+    {"role": "user", "content": "plug", "tool_calls": [{"name": "plug", "arguments": {"a": "b"}}]},
     {"role": "tool", "content": "plugged", "requestor": "user", "id": "0"},
     tau_calls(CHAT[2]),
     {"role": "tool", "tool_messages": [tau_calls(CHAT[3]), tau_calls(CHAT[4])]},
@@ -76,7 +76,7 @@ TAU2 = [
 ]
 TAU2_RESULTS = {
     "timestamp": "now",
-    "info": {"environment_info": {"domain_name": "retail", "policy": POLICY}},
+    "info": {"environment_info": {"domain_name": "9", "policy": POLICY}},
     "tasks": [{"id": "4"}],
     "simulations": [
         {
@@ -116,7 +116,8 @@ ANTHROPIC = {
             "role": "assistant",
             "content": [
                 {"type": "redacted_thinking", "data": "…"},
-                {"type": "thinking", "thinking": "One moment.", "signature": "s"},
+                {"type": "thinking", "thinking": "They want one.", "signature": "s"},
+                {"type": "text", "text": "One moment."},
                 {"type": "tool_use", "id": "3", "name": "refund", "input": REFUND},
             ],
         },
@@ -152,8 +153,31 @@ ITEMS: list[dict[str, Any]] = [
     {"type": "function_call_output", "call_id": "3", "output": "ok"},
     {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": DONE}]},
 ]
+SHARED = [
+    {"from": "human", "value": ASKED},
+    {
+        "from": "function-call",
+        "value": "".join(
+            f"<tool_call>{json.dumps({'name': name, 'arguments': json.dumps(given)})}</tool_call>"
+            for name, given in (("look", LOOK), ("check", CHECK))
+        ),
+    },
+    {"from": "observation", "value": json.dumps(ORDER)},
+    {"from": "Function Response", "value": "gold"},
+    {
+        "from": "gpt",
+        "value": "<think>Two of them.</think>One moment.\n<tool_call>\n"
+        f"{json.dumps({'name': 'refund', 'parameters': REFUND})}\n</tool_call>",
+    },
+    {"from": "toolResult", "value": "ok"},
+    {"from": "gpt", "value": DONE},
+]
 TALKS: dict[str, Any] = {
     "chat": CHAT,
+    "chat in a text": {"messages": json.dumps(CHAT)},
+    "shared": {"conversations": SHARED, "system": POLICY},
+    "preferences": {"prompt": CHAT[:-1], "chosen": CHAT[-1], "rejected": "No."},
+    "preferred": {"input": {"messages": CHAT[:-1]}, "preferred_output": CHAT[-1:]},
     "tau-bench": [{"task_id": 4, "trial": 1, "reward": 1.0, "info": {}, "traj": CHAT}],
     "tau2-bench": TAU2_RESULTS,
     "tau2-simulation": {**TAU2_RESULTS["simulations"][0], "policy": POLICY},  # type: ignore[index]
@@ -161,6 +185,55 @@ TALKS: dict[str, Any] = {
     "responses": ITEMS,
     "request": {"input": ITEMS[1:], "instructions": POLICY},
     "response": {"input": ITEMS[1:5], "instructions": [ITEMS[0]], "output": ITEMS[5:]},
+}
+
+
+TOOLTALK: dict[str, Any] = {
+    "name": "Alarm-easy",
+    "suites_used": ["Messages", "Alarm"],
+    "metadata": {"location": "New York", "session_token": "98a5-b404", "username": None},
+    "conversation": [
+        {"index": 0, "role": "user", "text": "Wake me at 6:30"},
+        {
+            "index": 1,
+            "role": "assistant",
+            "text": "Done",
+            "apis": [
+                {
+                    "request": {
+                        "api_name": "Add",
+                        "parameters": {"session_token": "98a5-b404", "time": "6:30"},
+                    },
+                    "response": {"alarm_id": "5bff-dd80"},
+                    "exception": None,
+                },
+                {
+                    "request": {"api_name": "Ring", "parameters": {"id": "5bff-dd80"}},
+                    "response": None,
+                    "exception": "no such bell",
+                },
+            ],
+        },
+    ],
+}
+ANNOTATED = {
+    "dialogue_id": "1",
+    "services": ["Boats"],
+    "turns": [
+        {
+            "speaker": "USER",
+            "utterance": "to Elba",
+            "frames": [
+                {
+                    "service": "Boats",
+                    "slots": [{"slot": "to", "start": 3, "exclusive_end": 7}],
+                    "actions": [{"act": "INFORM", "slot": "to", "values": ["Elba"]}],
+                    "state": {"active_intent": "Find", "slot_values": {"to": ["Elba"]}},
+                    "service_call": {"method": "Find", "parameters": {"to": "Elba"}},
+                }
+            ],
+        }
+    ],
 }
 
 
@@ -262,6 +335,44 @@ def test_tasks_and_suites_are_clusters_and_empty_trials_are_left_out() -> None:
     )
 
 
+COUNTED = frozenset(("image", "redacted_thinking", "thinking", "plug", "plugged", "error"))
+"""Values of objects that are counted as a whole, or of a dialog that is left out."""
+
+
+def planted(value: Any, name: str) -> list[Any]:
+    """Return the value again and again, each time with words in another of its objects."""
+    if isinstance(value, list):
+        return [
+            [*value[:at], other, *value[at + 1 :]]
+            for at, inner in enumerate(value)
+            for other in planted(inner, name)
+        ]
+    if not isinstance(value, dict) or COUNTED.intersection(map(str, value.values())):
+        return []
+    inside = [
+        {**value, key: other}
+        for key, inner in value.items()
+        if key != "slot_values"  # whose values are demands
+        for other in planted(inner, name)
+    ]
+    return [{**value, name: "words of nobody else"}, *inside]
+
+
+@pytest.mark.parametrize("key", [*TALKS, "tooltalk", "annotated"])
+def test_words_in_any_field_are_read_or_counted(key: str) -> None:
+    """Whatever object has a field of its own: its words are in a turn or a call, or in the note."""
+    talk = {**TALKS, "tooltalk": TOOLTALK, "annotated": ANNOTATED}[key]
+    values = planted(talk, "own_words")
+    assert values
+    before = not_read_notes(read_dialogs(encoded(talk))[0])
+    for value in values:
+        dialogs, _ = read_dialogs(encoded(value))
+        notes = not_read_notes(dialogs)
+        calls = [argument.value for call in dialogs[0].calls for argument in call.arguments]
+        said = [*dialogs[0].texts, *calls]
+        assert any("words of nobody else" in text for text in said) != (notes != before)
+
+
 def test_what_is_not_read_is_counted() -> None:
     (tau2, *_), _ = read_dialogs(encoded(TAU2_RESULTS))
     (claude,), _ = read_dialogs(encoded(ANTHROPIC))
@@ -276,10 +387,10 @@ def test_what_is_not_read_is_counted() -> None:
         "Not read: message between the simulated user and its own tools (2×)."
     ]
     assert not_read_notes([claude, claude]) == [
-        "Not read: part of type 'image' (2×), part of type 'redacted_thinking' (2×)."
+        "Not read: part of type 'image' (2×), thinking (4×)."
     ]
     assert not_read_notes([items]) == [
-        "Not read: part of type 'reasoning' (1×), part of type 'web_search_call' (1×)."
+        "Not read: part of type 'web_search_call' (1×), thinking (1×)."
     ]
     assert not_read_notes(read_transcripts(encoded(CHAT))) == []
 
@@ -302,35 +413,7 @@ def test_a_name_that_is_given_again_is_numbered(long: int) -> None:
 
 
 def test_tooltalk_has_each_response_before_the_next_call() -> None:
-    talk = {
-        "name": "Alarm-easy",
-        "suites_used": ["Messages", "Alarm"],
-        "metadata": {"location": "New York", "session_token": "98a5-b404", "username": None},
-        "conversation": [
-            {"index": 0, "role": "user", "text": "Wake me at 6:30"},
-            {
-                "index": 1,
-                "role": "assistant",
-                "text": "Done",
-                "apis": [
-                    {
-                        "request": {
-                            "api_name": "Add",
-                            "parameters": {"session_token": "98a5-b404", "time": "6:30"},
-                        },
-                        "response": {"alarm_id": "5bff-dd80"},
-                        "exception": None,
-                    },
-                    {
-                        "request": {"api_name": "Ring", "parameters": {"id": "5bff-dd80"}},
-                        "response": None,
-                        "exception": "no such bell",
-                    },
-                ],
-            },
-        ],
-    }
-    for value in (talk, [talk]):
+    for value in (TOOLTALK, [TOOLTALK]):
         (dialog,) = read_transcripts(encoded(value))
         assert dialog.texts == (
             "location: New York\nsession_token: 98a5-b404",
@@ -489,10 +572,7 @@ def test_what_is_spoken_is_read_and_what_is_not_read_is_counted() -> None:
     ]
     (dialog,) = read_transcripts(encoded(talk))
     assert dialog.texts == ("hi", "hello", "", "so")
-    assert dict(dialog.unread) == {
-        "part of type 'audio'": 1,
-        "part of type 'reasoning_content'": 1,
-    }
+    assert dict(dialog.unread) == {"part of type 'audio'": 1, "thinking": 1}
 
 
 @pytest.mark.parametrize(

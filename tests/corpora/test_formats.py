@@ -635,7 +635,7 @@ HERE = r"dialogue 0 \(7_00001\)"
     [
         (b"", "the file is empty"),
         (b"[]", "the file has no dialogs"),
-        (b"{}", "neither 'body' nor .* nor 'messages' nor .* nor 'turns'"),
+        (b"{}", "neither 'messages' nor 'body' nor .* nor .*: give each dialog as 'messages', a"),
         (encoded([{"body": 3}]), "dialog 0: 'body' is missing or not an object"),
         (encoded([{"body": {}}]), "dialog 0, body: 'messages' is missing or not a list"),
         (encoded([{"conversations": 3}]), "dialog 0: 'conversations' is missing or not a list"),
@@ -951,7 +951,7 @@ def test_a_new_format_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         (dialog,) = read_transcripts(content, name)
         assert dialog.turns == (Turn("User", "hello"),)
-    with pytest.raises(ValueError, match=r"neither 'body' nor .* nor 'exchange' nor"):
+    with pytest.raises(ValueError, match=r"neither 'messages' nor .* nor 'exchange' nor"):
         read_transcripts(b"{}")
     assert endings() == ["json", "jsonl", "txt", "tsv"]
     app = open_page("dialogs", file="own")

@@ -799,13 +799,14 @@ def test_values_that_nobody_said_are_told_beside_the_evidence() -> None:
     settled(app.text_area(key="dialogs/pasted").set_value(json.dumps(chat)).run())
     assert "Not found in the text: 1 more value." in words_of(app)
 
-    chat[0]["content"] = "a bed, downtown"
+    chat[0] |= {"content": "a bed, downtown", "mood": "in a hurry"}
     chat[1]["tool_calls"].append({"function": {"name": "pay", "arguments": "{"}})
     settled(app.text_area(key="dialogs/pasted").set_value(json.dumps(chat)).run())
     assert "need 2 values, but the text never contains them" in app.info[0].value
     assert [warning.value for warning in app.warning] == [
         "The arguments of 1 tool call are not a JSON object: they are read as text, and none of "
-        "them is checked."
+        "them is checked.",
+        "Not read: field 'mood' (1×).",
     ]
 
 

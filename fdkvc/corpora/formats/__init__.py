@@ -11,11 +11,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fdkvc.corpora.formats import annotated, anthropic, chat, plain, responses, tau_bench, tooltalk
+from fdkvc.corpora.formats import (
+    annotated,
+    anthropic,
+    chat,
+    plain,
+    preferences,
+    responses,
+    tau_bench,
+    tooltalk,
+)
 from fdkvc.corpora.formats.base import Format
+from fdkvc.corpora.formats.unknown import check_known_lines, unknown_sentence
 from fdkvc.corpora.json_input import check_object, check_structure, parse_json
 from fdkvc.corpora.tools import listed_tools
 from fdkvc.corpora.transcripts import SkippedError, Transcript, different_names
+from fdkvc.corpora.unread import Unread
 from fdkvc.extensions import register_installed
 from fdkvc.limits import MAX_DIALOG_FILE_BYTES, MAX_DIALOG_FILE_LINES, MAX_DIALOGS
 from fdkvc.parameters import check_most
@@ -29,6 +40,9 @@ FORMATS: dict[str, Format] = {
         tau_bench.RESULTS,
         tau_bench.SIMULATION,
         tooltalk.FORMAT,
+        preferences.FORMAT,
+        preferences.PREFERRED,
+        preferences.COMPLETION,
         anthropic.FORMAT,
         chat.FORMAT,
         chat.SHARED,
@@ -151,11 +165,17 @@ def read_bytes(path: str | Path, most: int) -> bytes:
 
 def _conversations(text: str, by_line: bool, calls: bool) -> Iterator[Transcript | SkippedError]:
     values = _lines(text) if by_line or _is_lines(text) else parse_json(text)
+    beside = Unread()
     if isinstance(values, dict):
         inner = values.get("conversations", [values])
         if not isinstance(inner, list):
             raise ValueError("'conversations' is not a list")
-        values = [values] if _are_messages(inner) else inner
+        if values.keys() & {*preferences.ANSWERS} or _are_messages(inner):
+            values = [values]
+        else:
+            beside.fields({} if inner == [values] else values, {"conversations"})
+            values = inner
+    check_known_lines(values)
     if _are_messages(values):
         values = [values]  # one conversation
     check_most("the file has", len(values), "dialogs", MAX_DIALOGS)
@@ -166,9 +186,14 @@ def _conversations(text: str, by_line: bool, calls: bool) -> Iterator[Transcript
         value = check_object(value, f"dialog {number}")
         format = _format_of(value, number)
         try:
-            tools = listed_tools(value)
+            listed = Unread()
+            tools = listed_tools(value, listed)
             for dialog in format.read(value, number, calls):
-                yield replace(dialog, tools=tools) if isinstance(dialog, Transcript) else dialog
+                if isinstance(dialog, Transcript):
+                    unread = Unread.of((*dialog.unread, *listed.items(), *beside.items()))
+                    dialog = replace(dialog, tools=tools, unread=tuple(unread.items()))
+                    beside = Unread()
+                yield dialog
         except SkippedError as error:
             yield error
 
@@ -190,7 +215,17 @@ def _format_of(value: Mapping[str, Any], number: int) -> Format:
         if format.field in value and (format.recognizes is None or format.recognizes(value)):
             return format
     fields = sorted({format.field for format in FORMATS.values() if format.field is not None})
-    raise ValueError(f"dialog {number}: it has neither {' nor '.join(map(repr, fields))}")
+    inside = next((name for name, inner in value.items() if _has_dialogs(inner)), None)
+    raise ValueError(unknown_sentence(f"dialog {number}", value, fields, inside))
+
+
+def _has_dialogs(value: Any) -> bool:
+    """Whether a field holds dialogs, or one, in a known format."""
+    first = value[0] if isinstance(value, list) and value else value
+    return isinstance(first, dict) and any(
+        format.field in first and (format.recognizes is None or format.recognizes(first))
+        for format in FORMATS.values()
+    )
 
 
 def _is_lines(text: str) -> bool:

@@ -33,6 +33,7 @@ from fdkvc.corpora.transcripts import (
     clean,
     clean_name,
 )
+from fdkvc.corpora.unread import Unread
 from fdkvc.limits import MAX_DIALOG_CHARACTERS, MAX_MENTIONS, MAX_TOPICS, MAX_WORDINGS
 from fdkvc.parameters import check_most
 
@@ -73,12 +74,15 @@ def read_dialogue(
     turns: list[Turn] = []
     framed: list[list[Frame]] = []
     services: list[frozenset[str]] = []
+    unread = Unread()
+    unread.fields(value, {"dialogue_id", "services", "turns"})
     listed = require(value, "turns", list, place)
     check_turns(place, len(listed))
     for turn, where in objects(listed, "turn", place):
         text = require(turn, "utterance", str, where)
         annotated = optional(turn, "frames", list, where)
-        frames = [_frame(*frame, text) for frame in objects(annotated, "frame", where)]
+        unread.fields(turn, {"frames", "speaker", "utterance"})
+        frames = [_frame(*frame, text, unread) for frame in objects(annotated, "frame", where)]
         topic = _topic(frames, turns[-1].topic if turns else None)
         called = [frame.call for frame in frames if frame.call is not None] if calls else []
         words = with_calls(clean(text), called)
@@ -87,7 +91,7 @@ def read_dialogue(
         framed.append(frames)
         services.append(_services(frames, services[-1] if services else frozenset()))
     texts, name = [turn.text for turn in turns], name or f"dialog {number}"
-    check_texts(name, texts)
+    check_texts(name, texts, [*unread.items()])
     every = [frame for frames in framed for frame in frames]
     spanned = sum(end - start for frame in every for _, start, end in frame.spans)
     check_most(
@@ -106,6 +110,7 @@ def read_dialogue(
         demands.missing + len(demands.missing_values),
         tuple(demands.calls),
         calls,
+        unread=tuple(unread.items()),
     )
 
 
@@ -210,10 +215,12 @@ class _Demands:
 # ------------------------------------------------------------------------------- frames
 
 
-def _frame(value: Mapping[str, Any], place: str, text: str) -> Frame:
+def _frame(value: Mapping[str, Any], place: str, text: str, unread: Unread) -> Frame:
+    unread.fields(value, {"actions", "service", "service_call", "slots", "state"})
     service = clean_name(require(value, "service", str, place))
     spans, copies = [], {}
     for slot, where in objects(optional(value, "slots", list, place), "slot", place):
+        unread.fields(slot, {"copy_from", "slot", "value"})
         name = clean_name(require(slot, "slot", str, where))
         if slot.get("copy_from") is not None:
             copies[name] = clean_name(require(slot, "copy_from", str, where))
@@ -226,14 +233,17 @@ def _frame(value: Mapping[str, Any], place: str, text: str) -> Frame:
                 )
             spans.append((name, start, end))
     actions = list(objects(optional(value, "actions", list, place), "action", place))
+    for action, _ in actions:
+        unread.fields(action, {"act", "canonical_values", "slot", "values"})
     state = optional(value, "state", dict, place)
+    unread.fields(state, {"active_intent", "requested_slots", "slot_values"})
     active = state.get("active_intent") not in (None, NO_INTENT, "")
     values = {
         clean_name(slot): tuple(_texts(wordings, f"{place}, slot_values {slot[:40]!r}"))
         for slot, wordings in optional(state, "slot_values", dict, place).items()
         if active and wordings
     }
-    call = _service_call(value, place)
+    call = _service_call(value, place, unread)
     return Frame(
         service,
         tuple(spans),
@@ -258,11 +268,14 @@ def _canonical(
             yield (slot, value.lower()), tuple(wordings)
 
 
-def _service_call(value: Mapping[str, Any], place: str) -> tuple[str, Mapping[str, str]] | None:
+def _service_call(
+    value: Mapping[str, Any], place: str, unread: Unread
+) -> tuple[str, Mapping[str, str]] | None:
     if value.get("service_call") is None:
         return None
     where = f"{place}, service_call"
     call = require(value, "service_call", dict, place)
+    unread.fields(call, {"method", "parameters"})
     arguments = {}
     for slot, argument in require(call, "parameters", dict, where).items():
         (arguments[clean_name(slot)],) = _texts([argument], f"{where}, parameters {slot[:40]!r}")

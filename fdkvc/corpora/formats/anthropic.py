@@ -1,7 +1,7 @@
 """Requests of Anthropic's Messages API: messages of blocks, with the system prompt beside them.
 
-``tool_use`` blocks are calls, and each ``tool_result`` block of a user's message is a turn. The
-text of ``thinking`` is among the assistant's words. Other blocks, such as images, are counted.
+``tool_use`` blocks are calls, and each ``tool_result`` block of a user's message is a turn. Other
+blocks, such as thinking and images, are counted.
 See https://docs.anthropic.com/en/api/messages.
 """
 
@@ -9,30 +9,39 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
-from fdkvc.corpora.formats.chat import Placed, chat_format, messages_of
+from fdkvc.corpora.formats.chat import (
+    MESSAGE_FIELDS,
+    SYSTEM_FIELDS,
+    Placed,
+    chat_format,
+    restated,
+    with_system,
+)
 from fdkvc.corpora.json_input import check_object
+from fdkvc.corpora.unread import Unread
 
 BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use")
 """Types of blocks by which the messages are recognized."""
 
 
-def _messages(value: Mapping[str, Any], place: str, _: object) -> Iterator[Placed]:
+def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
     """Yield chat messages: a user's tool results become turns."""
-    if value.get("system") is not None:
-        yield {"role": "system", "content": value["system"]}, f"{place}, system prompt"
-    for message, where in messages_of(value, "messages", place, "message"):
+    for message, where in with_system(value, "messages", place):
         blocks = message.get("content")
         if not isinstance(blocks, list):
             yield message, where
             continue
         blocks = [check_object(block, f"{where}: a block of 'content'") for block in blocks]
+        unread.fields(message, MESSAGE_FIELDS)
+        message = {"role": message.get("role"), "topic": message.get("topic")}
         for is_result, group in groupby(blocks, lambda block: block.get("type") == "tool_result"):
             said: dict[str, Any] = {**message, "content": [], "tool_calls": []}
             for block in group:
                 if is_result:
-                    yield {**message, "role": "tool", "content": block.get("content")}, where
+                    topic = message["topic"]
+                    yield restated(block, role="tool", topic=topic), where
                 elif block.get("type") == "tool_use":
-                    call = {"name": block.get("name"), "arguments": block.get("input")}
+                    call = restated(block, "input", arguments=block.get("input"))
                     said["tool_calls"].append({"function": call})
                 else:
                     said["content"].append(block)
@@ -55,6 +64,7 @@ FORMAT = chat_format(
     "Anthropic messages",
     "messages",
     _messages,
+    reads=SYSTEM_FIELDS,
     named=lambda value: value.get("id", value.get("title")),
     recognizes=recognizes,
 )

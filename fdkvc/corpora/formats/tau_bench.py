@@ -12,19 +12,22 @@ Yao et al. 2024, *τ-bench: A Benchmark for Tool-Agent-User Interaction in Real-
 a Dual-Control Environment* (``sierra-research/tau2-bench``, ``src/tau2/data_model``).
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from fdkvc.corpora.formats.base import Format
-from fdkvc.corpora.formats.chat import Placed, chat_format, messages_of, transcript_of
+from fdkvc.corpora.formats.chat import Placed, chat_format, messages_of, restated, transcript_of
 from fdkvc.corpora.json_input import check_object, objects, optional, require
 from fdkvc.corpora.transcripts import SkippedError, Transcript, clean_name
+from fdkvc.corpora.unread import Unread
 from fdkvc.limits import MAX_DIALOGS
 from fdkvc.parameters import check_most
 
 OF_USER = "message between the simulated user and its own tools"
+REPEATED = ("audio_script_gold", "raw_data")
+"""Fields of τ²-bench's messages that repeat the content, or have it instead."""
+
 SPEECH = "message of speech without a transcript"
 
 
@@ -50,21 +53,31 @@ def read_results(
     simulations = require(value, "simulations", list, "the file")
     check_most("the file has", len(simulations), "simulations", MAX_DIALOGS)
     info = optional(value, "info", dict, "info")
-    policy = optional(optional(info, "environment_info", dict, "info"), "policy", str, "info")
+    environment = optional(info, "environment_info", dict, "info")
+    policy = optional(environment, "policy", str, "info")
+    unread = Unread()
+    for owner, read in (value, "simulations"), (info, "environment_info"), (environment, "policy"):
+        unread.fields(owner, {read, "info"})
     for at, simulation in enumerate(simulations, start=number):
         checked = check_object(simulation, f"simulation {at}")
         try:
-            yield from read_simulation(checked, at, calls, policy)
+            yield from read_simulation(checked, at, calls, policy, unread)
+            unread = Unread()  # what is beside the simulations counts once
         except SkippedError as error:
             yield error
 
 
 def read_simulation(
-    value: Mapping[str, Any], number: int, calls: bool = False, policy: str = ""
+    value: Mapping[str, Any],
+    number: int,
+    calls: bool = False,
+    policy: str = "",
+    beside: Unread | None = None,
 ) -> Iterator[Transcript]:
-    """Read one simulation; `policy` is the environment's."""
+    """Read one simulation; `policy` is the environment's, `beside` what is not read of the file."""
     place = f"simulation {number}"
-    unread: Counter[str] = Counter()
+    unread = Unread() if beside is None else beside
+    unread.fields(value, {"messages", "ticks", "policy", "simulations"})
     if value.get("messages") is None:
         listed = _from_ticks(value, place)
     else:
@@ -77,12 +90,13 @@ def read_simulation(
     yield transcript_of(messages, name or value.get("id"), place, calls, task, unread)
 
 
-def _messages(listed: Iterable[Placed], unread: Counter[str]) -> Iterator[Placed]:
+def _messages(listed: Iterable[Placed], unread: Unread) -> Iterator[Placed]:
     """Yield the messages that the agent reads, as chat messages."""
     for message, where in listed:
         role = require(message, "role", str, where)
         parts = message.get("tool_messages")
         if parts is not None:  # the results of parallel calls
+            unread.fields(message, {"tool_messages"})
             yield from _messages(messages_of(message, "tool_messages", where, "message"), unread)
             continue
         called = [
@@ -90,14 +104,14 @@ def _messages(listed: Iterable[Placed], unread: Counter[str]) -> Iterator[Placed
             for call in optional(message, "tool_calls", list, where)
         ]
         if message.get("requestor") == "user" or (role == "user" and called):
-            unread[OF_USER] += 1
+            unread.add(OF_USER)
             continue
         content = message.get("content")
         if message.get("is_audio") and content is not None:  # base64
             content = optional(message, "audio_script_gold", str, where)
-            unread[SPEECH] += not content
+            unread.add(SPEECH, not content)
         calls = [{"function": call.get("function", call)} for call in called]
-        yield {"role": role, "content": content, "tool_calls": calls}, where
+        yield restated(message, *REPEATED, content=content, tool_calls=calls), where
 
 
 def _from_ticks(value: Mapping[str, Any], place: str) -> Iterator[Placed]:

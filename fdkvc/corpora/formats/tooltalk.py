@@ -10,9 +10,10 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fdkvc.corpora.formats.chat import Placed, chat_format, messages_of
+from fdkvc.corpora.formats.chat import Placed, chat_format, messages_of, restated
 from fdkvc.corpora.json_input import objects, optional, require
 from fdkvc.corpora.transcripts import clean_name
+from fdkvc.corpora.unread import Unread
 
 USER_DATA = ("location", "timestamp", "username", "session_token")
 """What the system prompt says of the user."""
@@ -24,19 +25,22 @@ def _suites(value: Mapping[str, Any], place: str) -> str:
     return clean_name(" + ".join(sorted(suite for suite in suites if isinstance(suite, str))))
 
 
-def _messages(value: Mapping[str, Any], place: str, _: object) -> Iterator[Placed]:
+def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
     data = optional(value, "metadata", dict, place)
     lines = [f"{name}: {data[name]}" for name in USER_DATA if data.get(name) is not None]
+    unread.fields(data, USER_DATA)
     if lines:
         yield {"role": "system", "content": "\n".join(lines)}, f"{place}, metadata"
     for turn, where in messages_of(value, "conversation", place):
         for api, inside in objects(optional(turn, "apis", list, where), "api", where):
             request = require(api, "request", dict, inside)
-            call = {"name": request.get("api_name"), "arguments": request.get("parameters")}
+            unread.fields(api, {"request", "response", "exception"})
+            named = {"name": request.get("api_name"), "arguments": request.get("parameters")}
+            call = restated(request, "api_name", "parameters", **named)
             yield {"role": "assistant", "tool_calls": [{"function": call}]}, inside
             answer = {"response": api.get("response"), "exception": api.get("exception")}
             yield {"role": "tool", "content": json.dumps(answer, ensure_ascii=False)}, inside
-        yield {"role": turn.get("role"), "content": optional(turn, "text", str, where)}, where
+        yield restated(turn, "apis", "text", content=optional(turn, "text", str, where)), where
 
 
 FORMAT = chat_format(
@@ -44,6 +48,7 @@ FORMAT = chat_format(
     "ToolTalk",
     "conversation",
     _messages,
+    reads=("metadata", "suites_used"),
     named=lambda value: value.get("name") or value.get("conversation_id"),
     cluster=_suites,
 )
