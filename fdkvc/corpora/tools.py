@@ -7,6 +7,7 @@ The text is a turn of the system: a model reads it, and a policy may evict it.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from fdkvc.corpora.json_input import parse_within
@@ -24,7 +25,7 @@ LISTS = ("tools", "functions")
 
 
 def listed_tools(value: Mapping[str, Any], unread: Unread) -> tuple[Tool, ...]:
-    """Return the tools that a conversation or request lists, in the layout of OpenAI or Anthropic.
+    """Return the tools that a request lists, in the layout of OpenAI, Anthropic, Gemini or Bedrock.
 
     The list, or a tool in it, may be a text of JSON. Built-in tools, which have no layout of a
     function, are left out, as is what is not a tool; `unread` counts these, and descriptions.
@@ -42,11 +43,12 @@ def listed_tools(value: Mapping[str, Any], unread: Unread) -> tuple[Tool, ...]:
     for owner in _owners(value):
         for name in LISTS:
             listed = _parsed(owner.get(name))
+            if isinstance(listed, dict) and [*_declared(listed)] != [listed]:
+                listed = [listed]
             if not isinstance(listed, list):
                 unread.add(f"field {name!r}", has_words(listed))
                 continue
-            for entry in listed:
-                item = _parsed(entry)
+            for item in chain(*(_declared(_parsed(entry)) for entry in listed)):
                 tool = _tool(item)
                 if tool is not None:
                     tools.append(tool)
@@ -63,6 +65,8 @@ def _owners(value: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     body = value.get("body")
     owner = body if isinstance(body, dict) else value
     yield owner
+    if isinstance(owner.get("toolConfig"), dict):
+        yield owner["toolConfig"]
     for field in ("messages", "conversations"):
         messages = owner.get(field)
         for message in messages if isinstance(messages, list) else ():
@@ -80,7 +84,7 @@ def _tool(value: Any) -> Tool | None:
     """Return a tool, or None for what is none."""
     match value:
         case {"function": {"name": str(name)} as function}:
-            schema = function.get("parameters")
+            schema = function.get("parameters") or function.get("parametersJsonSchema")
         case {"type": "function", "name": str(name)} | {"name": str(name), "parameters": _}:
             schema = value.get("parameters")
         case {"name": str(name), "input_schema": schema} | {
@@ -98,7 +102,8 @@ def _tool(value: Any) -> Tool | None:
         slots = schema["properties"]
     elif isinstance(schema, dict) and "type" not in schema:  # the slots themselves
         slots = {slot: inner for slot, inner in schema.items() if isinstance(inner, dict)}
-    names = slots if isinstance(slots, dict) else ()
+    listed = slots if isinstance(slots, dict | list) else ()
+    names = (slot for slot in listed if isinstance(slot, str))
     return Tool(clean_name(name), tuple(sorted(map(clean_name, names))))
 
 
@@ -109,6 +114,17 @@ def _is_described(value: Any) -> bool:
     return isinstance(value, dict) and (
         has_words(value.get("description")) or any(map(_is_described, value.values()))
     )
+
+
+def _declared(tool: Any) -> Iterator[Any]:
+    """Yield the functions that a tool of Gemini declares, or Bedrock's tool, or it as it is."""
+    match tool:
+        case {"functionDeclarations": [*functions]} | {"function_declarations": [*functions]}:
+            yield from ({"function": function} for function in functions)
+        case {"toolSpec": {"inputSchema": {"json": schema}} as spec}:
+            yield {**spec, "inputSchema": schema}
+        case _:
+            yield tool
 
 
 def tools_text(tools: Sequence[Tool]) -> str:

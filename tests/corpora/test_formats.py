@@ -953,10 +953,10 @@ def test_a_new_format_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
         assert dialog.turns == (Turn("User", "hello"),)
     with pytest.raises(ValueError, match=r"neither 'messages' nor .* nor 'exchange' nor"):
         read_transcripts(b"{}")
-    assert endings() == ["json", "jsonl", "txt", "tsv"]
+    assert endings() == ["json", "jsonl", "traj", "txt", "tsv"]
     app = open_page("dialogs", file="own")
     upload = app.get("file_uploader")[0].proto
-    assert list(upload.type) == [".json", ".jsonl", ".txt", ".tsv", ".npz"]
+    assert list(upload.type) == [".json", ".jsonl", ".traj", ".txt", ".tsv", ".npz"]
     assert "tables (.tsv), pairs of a name and words (.json), or a trace" in upload.help
 
 

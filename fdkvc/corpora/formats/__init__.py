@@ -12,12 +12,21 @@ from pathlib import Path
 from typing import Any
 
 from fdkvc.corpora.formats import (
+    ai_sdk,
     annotated,
     anthropic,
+    bedrock,
     chat,
+    chatgpt,
+    claude,
+    gemini,
+    inspect_log,
+    langchain,
+    lmsys,
     plain,
     preferences,
     responses,
+    swe_agent,
     tau_bench,
     tooltalk,
 )
@@ -39,7 +48,20 @@ FORMATS: dict[str, Format] = {
         tau_bench.TRIAL,
         tau_bench.RESULTS,
         tau_bench.SIMULATION,
+        inspect_log.FORMAT,
+        inspect_log.SAMPLE,
+        swe_agent.FORMAT,
+        lmsys.FORMAT,
+        lmsys.ARENA,
         tooltalk.FORMAT,
+        chatgpt.FORMAT,
+        claude.FORMAT,
+        gemini.FORMAT,
+        gemini.CONTENTS,
+        bedrock.FORMAT,
+        ai_sdk.FORMAT,
+        langchain.FORMAT,
+        langchain.MESSAGES,
         preferences.FORMAT,
         preferences.PREFERRED,
         preferences.COMPLETION,
@@ -191,7 +213,9 @@ def _conversations(text: str, by_line: bool, calls: bool) -> Iterator[Transcript
             for dialog in format.read(value, number, calls):
                 if isinstance(dialog, Transcript):
                     unread = Unread.of((*dialog.unread, *listed.items(), *beside.items()))
-                    dialog = replace(dialog, tools=tools, unread=tuple(unread.items()))
+                    dialog = replace(
+                        dialog, tools=dialog.tools or tools, unread=tuple(unread.items())
+                    )
                     beside = Unread()
                 yield dialog
         except SkippedError as error:

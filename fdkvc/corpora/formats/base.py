@@ -27,6 +27,15 @@ class Format:
     """Whether an object with the field has this format; by default, each has."""
 
 
+def parts_in(messages: Any, field: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the parts in a field of all messages, of whatever may be messages."""
+    for message in messages if isinstance(messages, list) else ():
+        parts = message.get(field) if isinstance(message, dict) else None
+        yield from filter(
+            lambda part: isinstance(part, dict), parts if isinstance(parts, list) else ()
+        )
+
+
 def with_calls(text: str, calls: Sequence[tuple[str, Any]]) -> str:
     """Return the words of a turn after its calls, each a line of JSON as in chat templates.
 
