@@ -79,7 +79,7 @@ def test_beyond_it_decisions_are_those_of_double_precision(
 
 def distance(turn: reference.Turn, budget: int) -> float:
     """Return how far the nearest other score is from the cutoff, as a share of it above 1."""
-    free = sorted((turn.scores[token] for token in turn.scores.keys() - turn.protected))[::-1]
+    free = sorted(turn.scores[token] for token in turn.scores.keys() - turn.protected)[::-1]
     cutoff = free[budget - len(turn.protected) - 1]
     return min(abs(score - cutoff) for score in free if score != cutoff) / max(cutoff, 1)
 
