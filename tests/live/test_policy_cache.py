@@ -301,7 +301,7 @@ def test_queries_are_scaled_so_that_they_give_the_models_attention() -> None:
     expected = model(ids, output_attentions=True, use_cache=False).attentions
     model(ids, **{CACHE: cache})
     queries, keys = (torch.from_numpy(cache.recorded(name)) for name in ("queries", "keys"))
-    logits = queries @ keys.repeat_interleave(2, dim=1).mT / SIZES["head_dim"] ** 0.5
+    logits = queries @ keys.repeat_interleave(2, dim=1).mT / np.sqrt(queries.shape[-1])
     later = torch.ones(7, 7, dtype=torch.bool).triu(1)
     weights = logits.masked_fill(later, -torch.inf).softmax(dim=-1)
     for at, layer in enumerate(cache.decided):

@@ -485,13 +485,13 @@ class KeyedPolicy(Policy):
         return budget
 
     def recalls(self, cache: Cache, tier: Ints, turn: Observation) -> Bools:
-        return turn.keys(tier)[:, :, 0] == self.BACK
+        return np.asarray(turn.keys(tier)[:, :, 0] == self.BACK)
 
     def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
         return Update(cache, stale=turn.keys(cache.token)[:, :, 0] == self.STALE)
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
-        return turn.keys(cache.token)[:, :, 0] == self.KEPT
+        return np.asarray(turn.keys(cache.token)[:, :, 0] == self.KEPT)
 
     def terms(self, cache: Cache, turn: Observation) -> dict[str, Floats]:
         return {"age": -turn.position(cache.token).astype(np.float32)}
