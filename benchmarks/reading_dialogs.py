@@ -29,7 +29,7 @@ def main() -> None:
     call = {"type": "function_call", "name": "f", "arguments": "{}"}
     calls = {"input": [call] * 60_000, "output": [{"role": "user", "content": "hi"}]}
     needed = {f"s{at}": "a " * 30 + str(at) for at in range(4000)}
-    values = [{"role": "user", "content": "a " * 32_000} for _ in range(3)]
+    values: list[Any] = [{"role": "user", "content": "a " * 32_000} for _ in range(3)]
     values.append(
         {
             "role": "user",
