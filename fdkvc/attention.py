@@ -16,7 +16,8 @@ longest dialog of its batch has tokens. Numbers of a turn then agree to about 2e
 absolute. Metrics of a run agree to `TOLERANCE`, as long as the same entries stay.
 
 **Decisions** are the same everywhere, unless a score is within rounding of a cutoff. Scores that
-differ by rounding alone tie, and the older entry stays; see `fdkvc.cache.select`.
+differ by rounding alone tie, and the older entry stays; see `fdkvc.cache.select`. They are those of
+double precision unless a score is within 3e-6 of the cutoff; see `fdkvc.cache.Ties`.
 """
 
 from __future__ import annotations

@@ -52,6 +52,9 @@ def test_without_an_interval_equal_figures_are_tied() -> None:
     rows = rows_of({"fifo": 0.9, "h2o": 0.9, "sink": 0.5}, "call_recall", dialogs=2)
 
     assert marks(rows.assign(value=rows.value.round(1))) == {"fifo": "☆", "h2o": "☆"}
+    # 90.00 % and 90.001 % are the same figure.
+    close = rows.value.round(1) + 1e-5 * (rows.policy == "h2o")
+    assert marks(rows.assign(value=close)) == {"fifo": "☆", "h2o": "☆"}
     assert len(marks(rows.assign(value=rows.value.round(1) + 0.1 * (rows.policy == "h2o")))) == 1
 
 

@@ -44,6 +44,31 @@ def test_every_data_file_of_the_package_is_included() -> None:
         assert any(PurePath(file.name).match(PurePath(pattern).name) for pattern in patterns), file
 
 
+def test_what_is_made_from_the_work_of_others_is_named_with_its_terms() -> None:
+    notice = (ROOT / "NOTICE").read_text("utf-8")
+    named = {
+        (ROOT / folder / name).relative_to(ROOT)
+        for folder, names in re.findall(r"^  ([\w/]+/)(\S.*)$", notice, re.MULTILINE)
+        for name in names.split(", ")
+    }
+    assert len(named) > 8
+    assert all((ROOT / path).is_file() for path in named)
+    terms = re.compile("CC BY-SA|Apache|schema-guided", re.IGNORECASE)
+    data = {".json", ".jsonl", ".safetensors", ".tsv", ".csv", ".npz"}
+    for path in (path for path in (ROOT / "fdkvc").rglob("*") if path.suffix in data):
+        if path.parent.name == "bundled" or terms.search(path.read_text("utf-8", "replace")):
+            assert path.relative_to(ROOT) in named, path
+
+
+def test_licences_are_shipped_and_said() -> None:
+    project = PROJECT["project"]
+    assert project["license"] == "MIT AND CC-BY-SA-4.0"
+    assert project["license-files"] == ["LICENSE", "NOTICE"]
+    assert (ROOT / "LICENSE").read_text("utf-8").startswith("MIT License\n\nCopyright (c) ")
+    assert "https://creativecommons.org/licenses/by-sa/4.0/" in (ROOT / "NOTICE").read_text("utf-8")
+    assert "CONTRIBUTING.md" in (ROOT / "MANIFEST.in").read_text("utf-8").split()
+
+
 def test_dependencies_are_those_of_the_requirements_files() -> None:
     dynamic = PROJECT["tool"]["setuptools"]["dynamic"]
     listed = [dynamic["dependencies"], *dynamic["optional-dependencies"].values()]

@@ -38,6 +38,7 @@ DOCUMENTS = (
     ROOT / "fdkvc" / "results.md",
     ROOT / "tests" / "README.md",
     ROOT / "benchmarks" / "README.md",
+    ROOT / "CONTRIBUTING.md",
 )
 README = "\n".join(document.read_text(encoding="utf-8") for document in DOCUMENTS)
 APP_COMMAND = "pip install -r requirements.txt && streamlit run app.py"
@@ -142,6 +143,12 @@ def test_the_first_document_is_short_and_links_to_all_others() -> None:
     assert len(first.splitlines()) <= 130
     assert linked == set(DOCUMENTS[1:])
     assert all(len(row["answer"].split()) <= 40 for row in table("question"))
+
+
+def test_what_a_contributor_reads_is_one_page() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    assert len(page.split()) <= 600
+    assert {"LICENSE", "NOTICE"} <= {*re.findall(r"\]\((\w+)\)", page)}
 
 
 def test_every_link_between_documents_leads_somewhere() -> None:

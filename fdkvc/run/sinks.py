@@ -58,7 +58,7 @@ def sinks_of(policy: Policy, budget: int) -> int:
     if not policy.bounded:
         return SINKS
     budget = min(budget, MAX_TRIED)
-    tokens = 2 * SINKS + budget  # so that a window of the newest has none of the first
+    tokens = SINKS + budget  # so that a window of the newest has none of the first
     vectors = np.zeros((tokens, 1), np.float32)
     arrays: Any = dict.fromkeys(("embeddings", "queries", "keys", "values"), vectors)
     dialog = one_dialog(**arrays, turn_lengths=[SINKS, tokens - SINKS])

@@ -2,9 +2,8 @@
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from time import process_time
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from fdkvc.corpora.transcripts import Transcript
 from fdkvc.explain.notes import not_read_notes
 from fdkvc.limits import MAX_NAME_CHARACTERS
 from fdkvc.run.evidence import Demands
+from tests.growth import LINEAR, growth
 
 POLICY = "Refund within 30 days."
 ASKED = "Refund order #W12 of ann_lee_7, please."
@@ -601,17 +601,25 @@ def test_a_file_that_is_not_right_gets_one_sentence(value: Any, sentence: str) -
         read_transcripts(encoded(value))
 
 
-def test_joined_calls_and_ticks_take_linear_time() -> None:
-    calls = [{"type": "function_call", "name": "f", "arguments": "{}"}] * 60_000
-    ticks = [
-        {"agent_chunk": {"content": "so ", "utterance_ids": [at, *range(4000)]}}
-        for at in (1, 2)
-        for _ in range(200)
-    ] + [{"agent_chunk": {"content": "so ", "utterance_ids": [1]}}] * 30_000
-    began = process_time()
-    hello = {"role": "user", "content": "hi"}
-    (called,) = read_transcripts(encoded({"input": calls, "output": [hello]}))
-    (spoken,) = read_transcripts(encoded({"simulations": [{"ticks": ticks}]}))
-    assert process_time() - began < 10
-    assert len(called.calls) == 60_000
-    assert spoken.texts == ("so " * 30_400,)
+def of_calls(count: int) -> bytes:
+    calls = [{"type": "function_call", "name": "f", "arguments": "{}"}] * count
+    return encoded({"input": calls, "output": [{"role": "user", "content": "hi"}]})
+
+
+def of_ticks(count: int) -> bytes:
+    many = [*range(count // 10)]
+    ids = [[at, *many] for at in (1, 2) for _ in range(20)] + [[1]] * count
+    ticks = [{"agent_chunk": {"content": "so ", "utterance_ids": some}} for some in ids]
+    return encoded({"simulations": [{"ticks": ticks}]})
+
+
+@pytest.mark.parametrize("content", [of_calls, of_ticks])
+def test_joined_calls_and_ticks_take_linear_time(content: Callable[[int], bytes]) -> None:
+    assert growth(read_transcripts, content, 2000) < LINEAR
+
+
+def test_joined_calls_and_ticks_are_all_there() -> None:
+    (called,) = read_transcripts(of_calls(600))
+    (spoken,) = read_transcripts(of_ticks(300))
+    assert len(called.calls) == 600
+    assert spoken.texts == ("so " * 340,)

@@ -6,9 +6,8 @@ import copy
 import json
 import os
 import stat
-import time
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from itertools import pairwise, takewhile
 from pathlib import Path
@@ -44,6 +43,7 @@ from fdkvc.limits import (
     MAX_TURNS,
 )
 from tests.app_pages import ROOT, open_page
+from tests.growth import LINEAR, growth
 from tests.refusals import any_json, assert_one_sentence, assert_read_or_refused
 
 
@@ -783,20 +783,20 @@ def test_a_file_is_not_parsed_beyond_its_bounds(monkeypatch: pytest.MonkeyPatch)
             read_transcripts(content)
 
 
-def test_looking_for_evidence_takes_a_while_at_most() -> None:
-    """Many demands of wordings that stand nearly everywhere do not hang."""
-    arguments = {f"s{at}": "a " * 30 + str(at) for at in range(1000)} | {"found": "a"}
+def of_many_arguments(count: int) -> bytes:
+    """Return a dialog with a call whose arguments' wordings stand nearly everywhere."""
+    arguments = {f"s{at}": "a " * 30 + str(at) for at in range(count)} | {"found": "a"}
     calls = [{"function": {"name": "f", "arguments": arguments}}]
-    messages = [{"role": "user", "content": "a " * 1000} for _ in range(8)]
-    began = time.perf_counter()
+    messages = [{"role": "user", "content": "a " * count} for _ in range(8)]
+    return encoded([*messages, {"role": "user", "content": "", "tool_calls": calls}])
 
-    (dialog,) = read_transcripts(
-        encoded([*messages, {"role": "user", "content": "", "tool_calls": calls}])
-    )
+
+def test_evidence_of_many_wordings_is_found_in_linear_time() -> None:
+    (dialog,) = read_transcripts(of_many_arguments(1000))
 
     assert (len(dialog.demands), dialog.missing) == (1, 1000)
-    assert time.perf_counter() - began < 5
     assert sum(len(text.split()) for text in dialog.texts) <= MAX_TOKENS
+    assert growth(read_transcripts, of_many_arguments, 500) < LINEAR
 
 
 def test_sizes_are_checked_before_values_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -835,10 +835,26 @@ def test_sizes_are_checked_before_values_are_looked_for(monkeypatch: pytest.Monk
     ],
 )
 def test_work_has_a_bound(content: bytes, sentence: str) -> None:
-    began = time.process_time()
     with pytest.raises(ValueError, match=sentence):
         read_transcripts(content)
-    assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        lambda count: changed("turns.0.frames.0.slots", [span("a", 0, 9)] * (4 * count)),
+        lambda count: chatted(
+            tool_calls=[{"function": {"name": "f", "arguments": {"a": "b" * (1000 * count)}}}]
+        ),
+        lambda count: chatted(
+            tool_calls=[{"function": {"name": "f", "arguments": {"k" * count: [1] * count}}}]
+        ),
+        lambda count: b"\n" * (1000 * count) + chatted(content="a"),
+    ],
+    ids=["slots", "characters", "values", "lines"],
+)
+def test_up_to_it_work_is_linear(content: Callable[[int], bytes]) -> None:
+    assert growth(read_transcripts, content, 500) < LINEAR
 
 
 @pytest.mark.parametrize(

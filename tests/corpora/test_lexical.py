@@ -7,7 +7,6 @@ import hashlib
 import math
 import pickle
 import struct
-import time
 import weakref
 from typing import Any
 
@@ -18,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.random import SFC64, Generator, SeedSequence
 
+from fdkvc.corpora import lexical
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.lexical import LexicalRecordings, lexical_recording, word_vectors
 from fdkvc.corpora.recordings import Recording, Token, stack_recordings
@@ -89,12 +89,27 @@ def test_a_vector_is_drawn_by_the_hash_of_its_word(
         np.testing.assert_array_equal(vector, drawn / np.linalg.norm(drawn))
 
 
-def test_a_long_dialog_of_different_words_takes_seconds() -> None:
-    texts = [" ".join(f"w{turn}x{word}" for word in range(60)) for turn in range(2000)]
-    began = time.process_time()
-    batch = lexical_recording(said(*texts)).dialogs
-    assert time.process_time() - began < 8
-    assert batch.embeddings.shape == (1, 120_000, 64)
+def test_each_different_word_is_drawn_and_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[object] = []
+    surprising: list[str] = []
+
+    def counted(seed: SeedSequence) -> SFC64:
+        drawn.append(seed)
+        return SFC64(seed)
+
+    def noted(word: str) -> float:
+        surprising.append(word)
+        return word_surprisal(word)
+
+    lexical_recording(said("any"))  # the projections, which are drawn once for all dialogs
+    monkeypatch.setattr(lexical, "SFC64", counted)
+    monkeypatch.setattr(lexical, "word_surprisal", noted)
+    texts = [f"first{turn} second{turn} FIRST{turn} third first{turn}" for turn in range(50)]
+    lexical_recording(said(*texts))
+    assert len(drawn) == 101
+    assert sorted(surprising) == sorted({word for text in texts for word in text.split()})
+    lexical_recording(said(*texts))
+    assert len(drawn) == 101, "a vector serves all dialogs"
 
 
 def test_words_are_unit_vectors_in_random_directions() -> None:

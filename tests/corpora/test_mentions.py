@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from time import process_time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from fdkvc.corpora.mentions import MentionFinder, wordings_of
 from fdkvc.corpora.transcripts import Mention
-from fdkvc.limits import MAX_DEMANDS, MAX_MENTIONS
+from fdkvc.limits import MAX_MENTIONS
+from tests.growth import LINEAR, growth
 
 TEXT = st.text(st.sampled_from("aB2é .:\nİ-"), max_size=12)
 
@@ -44,31 +45,34 @@ def test_words_are_found_as_a_regular_expression_finds_them(texts: list[str]) ->
             assert list(finder.mentions([wording], before)) == expected[-MAX_MENTIONS:]
 
 
-WORST = {
-    "letters": ("a" * 990_000, ["a" * (2 + at) for at in range(700)]),
-    "words": ("a " * 32_768, [("a " * (1 + at)).strip() for at in range(340)]),
-    "rarely whole": ("1." * 16_384, [("1." * (1 + at)) + "1" for at in range(700)]),
-    "one value": ("a " * 32_768, ["a"] * MAX_DEMANDS),
-    "two words": (
-        " ".join(f"{at:015b}"[-at % 7 :].replace("", " ") for at in range(2900))[:65_000],
-        [" ".join(f"{at:012b}") for at in range(MAX_DEMANDS)],
+WORST: dict[str, Callable[[int], tuple[str, list[str]]]] = {
+    "letters": lambda n: ("a" * (1400 * n), ["a" * (2 + at) for at in range(n)]),
+    "words": lambda n: ("a " * (100 * n), [("a " * (1 + at)).strip() for at in range(n)]),
+    "rarely whole": lambda n: ("1." * (24 * n), [("1." * (1 + at)) + "1" for at in range(n)]),
+    "one value": lambda n: ("a " * (80 * n), ["a"] * (10 * n)),
+    "two words": lambda n: (
+        " ".join(f"{at:015b}"[-at % 7 :].replace("", " ") for at in range(7 * n)),
+        [" ".join(f"{at:012b}") for at in range(10 * n)],
     ),
-    "numbers": ("2:2.0:2.00:" * 3270, ["2"] * MAX_DEMANDS),
-    "escaped": (r'é"a é\"a \u00e9\"a é\\\"a \\u00e9\\\"a ' * 1500, ['é"'] * MAX_DEMANDS),
-    "long": ("a b " * 16_384, [("a b " * 120).strip() + f" c{at}" for at in range(4000)]),
+    "numbers": lambda n: ("2:2.0:2.00:" * (8 * n), ["2"] * (10 * n)),
+    "escaped": lambda n: (r'é"a é\"a \u00e9\"a é\\\"a \\u00e9\\\"a ' * (4 * n), ['é"'] * (10 * n)),
+    "long": lambda n: (
+        "a b " * (40 * n),
+        [("a b " * (n // 4)).strip() + f" c{at}" for at in range(10 * n)],
+    ),
 }
-"""The text of a turn, and the values that a later one needs."""
+"""The text of a turn, and the values that a later one needs: so many times as many of each."""
 
 
 @pytest.mark.parametrize("case", WORST)
-def test_the_most_values_in_the_longest_texts_are_found_soon(case: str) -> None:
-    text, values = WORST[case]
-    turns = [text] if len(text) > 300_000 else [text] * 3
-    began = process_time()
-    finder = MentionFinder(turns)
-    mentions = [finder.mentions(wordings_of(value), len(turns)) for value in values]
-    assert process_time() - began < 5
-    assert len(mentions[0]) <= MAX_MENTIONS
+def test_more_values_in_longer_texts_take_linear_time(case: str) -> None:
+    def find(text_and_values: tuple[str, list[str]]) -> list[tuple[Mention, ...]]:
+        text, values = text_and_values
+        finder = MentionFinder([text] * 3)
+        return [finder.mentions(wordings_of(value), 3) for value in values]
+
+    assert len(find(WORST[case](25))[0]) <= MAX_MENTIONS
+    assert growth(find, WORST[case], 25) < LINEAR
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from fdkvc.experiments.plan import (
     verdict,
 )
 from fdkvc.experiments.replay import ARGUMENTS, REPLAYED, Replay
+from fdkvc.experiments.statistics import FEW_CLUSTERS
 from fdkvc.policies import JUDGED, policy_named, read_policy
 from fdkvc.run.sinks import RECALL_ONLY
 from tests.refusals import assert_one_sentence
@@ -96,6 +97,20 @@ def arguments(**lost: int) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(ARGUMENTS))
 
 
+def test_half_of_the_lost_values_are_not_most_of_them() -> None:
+    table = arguments(surprisal=6)
+    sources = ["user", "result"] * (len(table) // 2)
+    advice = verdict(SETTINGS, replayed(), table.assign(source=sources), TOKENS, SHAPE)
+    assert "6 of 10 values, most of them more than 6 turns ago." in advice.rest
+
+
+def test_intervals_of_enough_clusters_are_not_too_narrow() -> None:
+    for clusters, narrow in ((FEW_CLUSTERS - 1, True), (FEW_CLUSTERS, False)):
+        caution = verdict_of(replayed(clusters)).caution
+        assert f"in {clusters} clusters." in caution
+        assert ("may make intervals too narrow" in caution) == narrow
+
+
 def verdict_of(table: pd.DataFrame, target: float = 0.95, tokens: Any = TOKENS) -> Verdict:
     return verdict(SETTINGS, table, arguments(surprisal=6), tokens, SHAPE, target)
 
@@ -134,6 +149,16 @@ def test_of_tied_policies_one_is_named_that_protects_the_first_tokens() -> None:
         table = table[table.policy.isin(["fifo", "sink", "h2o"])]
         advice = verdict(settings, table, arguments(), TOKENS, SHAPE)
         assert (advice.policy, advice.budget) == (named, 200)
+
+
+def test_of_those_that_protect_the_first_tokens_the_best_is_named() -> None:
+    names = ("fifo", "sinks(fifo)", "sink", "h2o")
+    settings = Replay(tuple(map(read_policy, names)), SETTINGS.budgets)
+    for means in ((0.9595, 0.9599), (0.9599, 0.9595)):
+        recalls: Any = dict(zip(names[1:3], ((0.5, mean, 0.97) for mean in means), strict=True))
+        table = replayed(fifo=(0.5, 0.96, 0.97), **recalls)
+        advice = verdict(settings, table[table.policy.isin(names)], arguments(), TOKENS, SHAPE)
+        assert advice.policy == names[1 + int(np.argmax(means))]
 
 
 def test_one_cluster_has_neither_interval_nor_comparison() -> None:

@@ -16,6 +16,7 @@ from fdkvc.experiments.statistics import (
     cluster_interval,
     holm,
     paired,
+    share_interval,
     summarize,
 )
 
@@ -344,3 +345,12 @@ def test_a_value_that_is_no_number_is_named(wrong: float) -> None:
 def test_a_wrong_shape_is_named(wrong: Any) -> None:
     with pytest.raises(ValueError, match=r"has shape .*, but must hold one number"):
         summarize(wrong)
+
+
+@pytest.mark.parametrize("n", [1, 15, 16, 100])
+def test_the_interval_of_all_or_none_ends_there_exactly(n: int) -> None:
+    low, high = share_interval(n, n)
+    assert 0 < low < high == 1
+    none = share_interval(0, n)
+    assert none[0] == 0
+    assert none[1] == pytest.approx(1 - low)

@@ -271,6 +271,43 @@ def test_rare_words_stay_and_hidden_ids_are_refused(llama: Any) -> None:
     assert_one_sentence(caught.value)
 
 
+def test_a_fork_knows_the_words_of_its_own_text(llama: Any) -> None:
+    policy = read_policy("surprisal redundancy=1")
+    first, words = [3, 0, 0, 0], [[0, 5, 0, 0, 0, 0], [0, 0, 0, 5, 0, 0]]
+    cache = PolicyCache(policy, 4, llama, tokenizer=Numbers())
+    llama(torch.tensor([first]), **{CACHE: cache})
+    forks = cache.fork(), cache
+    for fork, its in zip(forks, words, strict=True):
+        llama(torch.tensor([its]), **{CACHE: fork})
+    for fork, its in zip(forks, words, strict=True):
+        alone = PolicyCache(policy, 4, llama, tokenizer=Numbers())
+        for ids in (first, its):
+            llama(torch.tensor([ids]), **{CACHE: alone})
+        np.testing.assert_array_equal(fork.held, alone.held)
+    assert (forks[0].held != forks[1].held).any()
+
+
+def test_a_layer_has_no_more_slots_than_its_budget(llama: Any) -> None:
+    cache = PolicyCache(read_policy("pyramid(fifo, last=0.5)"), 6, llama)
+    read_in_turns(llama, cache, text(24), [12, 12])
+    slots = [layer.keys.shape[2] for layer in cache.layers]
+    assert slots == [(held >= 0).sum(axis=1).max() for held in cache.held]
+    assert slots[0] > slots[1] > slots[2]
+
+
+def test_queries_are_scaled_so_that_they_give_the_models_attention() -> None:
+    model = made("gemma3", "eager")  # its logits are not divided by the root of the width
+    cache, ids = PolicyCache(read_policy("h2o"), 4, model, record=True), text(7)
+    expected = model(ids, output_attentions=True, use_cache=False).attentions
+    model(ids, **{CACHE: cache})
+    queries, keys = (torch.from_numpy(cache.recorded(name)) for name in ("queries", "keys"))
+    logits = queries @ keys.repeat_interleave(2, dim=1).mT / np.sqrt(queries.shape[-1])
+    later = torch.ones(7, 7, dtype=torch.bool).triu(1)
+    weights = logits.masked_fill(later, -torch.inf).softmax(dim=-1)
+    for at, layer in enumerate(cache.decided):
+        np.testing.assert_allclose(weights[at], expected[layer][0], atol=1e-5)
+
+
 # ------------------------------------------------------------------------------- hybrids
 
 LINEAR = {

@@ -22,7 +22,7 @@ from fdkvc.lm import BUNDLED
 from fdkvc.lm.decoder import Decoder
 from fdkvc.lm.head_tokens import HeadTokens
 from fdkvc.lm.language_model import load_language_model
-from fdkvc.lm.text_cache import EvictingCache, RetrievalCache, TextCache, read
+from fdkvc.lm.text_cache import EvictingCache, OneHead, RetrievalCache, TextCache, read
 from fdkvc.policies import policy_named, read_policy
 from fdkvc.policies.retrieval import Retrieval
 from fdkvc.run.online import OnlineCache
@@ -192,6 +192,30 @@ def test_a_cache_that_evicted_nothing_can_follow_the_full_one_bit_for_bit(
         assert (following.vectors(name) == reading.vectors(name)).all()
 
 
+def test_who_follows_a_cache_that_forgot_queries_has_its_last(decoder: Decoder) -> None:
+    full, following = TextCache(decoder), TextCache(decoder)
+    ids = text(decoder, 12)
+    read([full], ids[:8])
+    full.forget_queries()
+    read([full], ids[8:])
+    following.follow(full)
+
+    np.testing.assert_array_equal(following.vectors("queries"), full.vectors("queries"))
+    assert following.vectors("queries").shape[2] == 5  # the last of the first eight, and four
+
+
+@pytest.mark.parametrize("name", ["fifo", "ada-heads(knorm, safe=0)"])
+def test_a_cache_of_which_one_head_holds_everything_is_not_whole(
+    decoder: Decoder, name: str
+) -> None:
+    cache = OneHead((1, 0), decoder, read_policy(name), 3)
+    read_in_turns(cache, text(decoder, 6), [6])
+
+    assert cache.attended is not None
+    assert sorted(cache.attended[0, 0].tolist()) == [*range(6)]
+    assert not cache.whole
+
+
 @pytest.mark.parametrize(
     "key", [key for key in STREAMING_POLICIES if not policy_named(key).reads_afresh]
 )  # what comes back is evicted no more
@@ -246,7 +270,9 @@ def test_what_comes_back_from_a_second_tier_is_attended_to_again(decoder: Decode
     assert_same_logits(ours, read([Masked(decoder, sees)], ids)[0])
     assert cache.attended is not None
     layer, head, slot = np.nonzero(cache.attended >= 0)
-    assert (cache.evicted_in[layer, head, cache.attended[layer, head, slot]] == -1).all()
+    held = layer, head, cache.attended[layer, head, slot]
+    assert (cache.evicted_in[held] == -1).all()
+    assert (cache.evicted_by[held] == Rule.none).all()
 
 
 def test_a_policy_of_the_future_is_refused(decoder: Decoder) -> None:
@@ -361,11 +387,14 @@ def test_a_text_ends_where_the_positions_do(tmp_path: Path) -> None:
         read([cache], [1])
 
 
-@pytest.mark.parametrize("size", [1, 3])
-def test_a_memory_that_retrieves_reads_what_is_nearest(decoder: Decoder, size: int) -> None:
-    lengths, budget = [7, 5, 9, 4], 6
+@pytest.mark.parametrize(("size", "budget"), [(1, 6), (3, 6), (16, 6), (5, 7)])
+def test_a_memory_that_retrieves_reads_what_is_nearest(
+    decoder: Decoder, size: int, budget: int
+) -> None:
+    lengths = [7, 5, 9, 4]
     ids, shape = text(decoder, sum(lengths), seed=4), decoder.shape
     cache = RetrievalCache(decoder, Retrieval(size=size), budget)
+    size = min(size, budget)  # as much of a page as there is room for
     logits = read_in_turns(cache, ids, lengths)
 
     sees = np.zeros((shape.layers, shape.kv_heads, len(ids), len(ids)), bool)

@@ -7,6 +7,7 @@ import pytest
 
 from fdkvc.cache import Cache
 from fdkvc.corpora.arrays import one_dialog
+from fdkvc.dialogs import stack
 from fdkvc.policies import policy_named
 from fdkvc.policies.base import Update, total
 from fdkvc.run.simulate import simulate
@@ -90,6 +91,16 @@ def test_the_threshold_evicts_before_new_tokens_come_in() -> None:
     assert entries.channels["recency"][0, 2, 1] == pytest.approx(0.5)
     assert np.isnan(entries.score[0, 2, 1])
     assert entries.rank[0, 2].tolist() == [1, 0, 2]
+
+
+def test_no_threshold_evicts_in_a_turn_without_tokens() -> None:
+    quiet, talking = plain_dialog([[1, 2, -3], [], [4]]), plain_dialog([[1, 2, -3], [5], [4]])
+    policy = policy_named("fd-kvc", tau=1, w_c=0)
+    trace = simulate(policy, stack([quiet, talking]), budget=4)
+
+    assert trace.evicted["threshold"][:, 1].tolist() == [0, 1]
+    assert evictions(all_entries(trace), 0, 1) == {}
+    assert kept_tokens(trace, 0, 1) == [0, 1, 2]
 
 
 def test_a_new_entry_unlike_its_turn_starts_without_recency() -> None:

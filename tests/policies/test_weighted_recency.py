@@ -50,3 +50,15 @@ def test_a_large_base_is_recency_alone() -> None:
     large = policy_named("weighted-recency", base=1000, decay=0.5, window=0)
     trace = said(WORDS, SURPRISAL, LENGTHS, large, 3)
     assert kept_tokens(trace, 0, 3) == [5, 6, 7]
+
+
+def test_its_tuned_defaults_decide() -> None:
+    """A quarter for the newest, a tenth of worth lost each turn, 24 nats to begin with."""
+    trace = said(WORDS, [0.0, 3, *[1] * 6], [2, 6], policy_named("weighted-recency"), 4)
+    entries = all_entries(trace)
+
+    worth = [by_token(entries, entries.channels["worth"], 0, turn) for turn in range(2)]
+    assert worth[0] == {0: 24, 1: 27}
+    assert worth[1] == pytest.approx({0: 21.6, 1: 24.3, **dict.fromkeys(range(2, 8), 25)})
+    assert entries.token[0, 1, entries.protected[0, 1]].tolist() == [7]
+    assert kept_tokens(trace, 0, 1) == [2, 3, 4, 7]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fdkvc.attention import SPEAKERS, Observation, word_id
+from fdkvc.attention import SPEAKERS, Bools, Floats, Ints, Observation, word_id
+from fdkvc.cache import Cache
 from fdkvc.corpora.arrays import one_dialog
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.lexical import lexical_recording
@@ -21,7 +23,7 @@ from fdkvc.explain.counterfactual import counterfactual
 from fdkvc.explain.explain import explain, sentences, turn_view
 from fdkvc.explain.narrate import narrate
 from fdkvc.lm.tokens import MARKED
-from fdkvc.parameters import Field
+from fdkvc.parameters import Field, share
 from fdkvc.policies import (
     Policy,
     as_record,
@@ -30,9 +32,10 @@ from fdkvc.policies import (
     recorded_policy,
     wrapped,
 )
-from fdkvc.policies.base import Available
+from fdkvc.policies.base import Available, Score, Update
 from fdkvc.policies.recall import Recall
 from fdkvc.policies.together import Together
+from fdkvc.policies.wrapper import Wrapper
 from fdkvc.run.fork import Fork
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Rule
@@ -235,6 +238,13 @@ def test_a_window_around_a_policy_worked_by_hand() -> None:
     assert kept_by("window(fd-kvc w_c=1)", alike, 3) == [[0, 1, 4]]  # half of three is one
 
 
+def test_a_window_beside_sinks_gets_all_that_they_leave() -> None:
+    keys = [9.0, 9, 1, 1, 1, 1, 8, 7]  # the shortest stay where nothing is protected
+    dialog = plain_dialog([keys])
+    assert kept_by("sinks(knorm, n=2)", dialog, 4) == [[0, 1, 2, 3]]
+    assert kept_by("sinks(window(knorm, share=1), n=2)", dialog, 4) == [[0, 1, 6, 7]]
+
+
 def test_a_whitelist_worked_by_hand() -> None:
     dialog = plain_dialog([[1, 1, 1], [1], [1, 1]])
 
@@ -353,6 +363,22 @@ def test_turns_are_judged_once_worked_by_hand() -> None:
     assert narrate(trace, dialog, 0, 1)[0].step.name == "Compression of the turn"
 
 
+def test_turns_are_picked_with_the_ties_of_the_policy_inside() -> None:
+    dialog = plain_dialog([[1 + 2**-23, 1]])  # by rounding alone the second is the shorter
+    assert kept_by("knorm", dialog, 1) == [[0]]
+    assert kept_by("turns(knorm, picks=0.5)", dialog, 1) == [[0]]
+
+
+def test_turns_leave_eviction_to_the_budget() -> None:
+    dialogs = generate(SCENARIOS["shift"], seed=3)
+    thresholds = [
+        simulate(read_policy(name), dialogs, 56).evicted["threshold"].sum()
+        for name in ("fd-kvc tau=0.9", "turns(fd-kvc tau=0.9)")
+    ]
+    assert thresholds[0] > 0
+    assert thresholds[1] == 0
+
+
 def test_pages_leave_as_wholes_worked_by_hand() -> None:
     dialog = plain_dialog([[6, 1, 3], [3, 4], [2, 2]])
 
@@ -444,6 +470,60 @@ def test_heads_that_share_keep_the_best_of_all() -> None:
         assert [set(kept_tokens(trace, row, turn)) for row in range(3)] == held
 
 
+@dataclass(frozen=True)
+class KeyedPolicy(Policy):
+    """Keep the oldest, except for what the key of an entry says."""
+
+    key = "keyed"
+    label = "Keyed"
+    KEPT, STALE, BACK = 1, 2, 3
+
+    def initial_state(self) -> dict[str, float]:
+        return {"moves": 0.0}
+
+    def tier_places(self, budget: int, tokens: int) -> int:
+        return budget
+
+    def recalls(self, cache: Cache, tier: Ints, turn: Observation) -> Bools:
+        return np.asarray(turn.keys(tier)[:, :, 0] == self.BACK)
+
+    def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
+        return Update(cache, stale=turn.keys(cache.token)[:, :, 0] == self.STALE)
+
+    def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
+        return np.asarray(turn.keys(cache.token)[:, :, 0] == self.KEPT)
+
+    def terms(self, cache: Cache, turn: Observation) -> dict[str, Floats]:
+        return {"age": -turn.position(cache.token).astype(np.float32)}
+
+
+@pytest.mark.parametrize(
+    ("keys", "lengths", "kept"),
+    [
+        # A threshold evicts what it evicts in all heads: 1, not 0.
+        (([2, 2, 0], [2, 2, 0], [0, 2, 0]), [2, 1], [0, 2]),
+        # What all heads protect stays, though younger: 3, not 2.
+        (([0, 0, 1, 1], [0, 0, 0, 1]), [4], [0, 3]),
+        # Once 0 and 1 are below the threshold, 3 comes back, that most heads bring back.
+        (([2, 2, 3, 3, 0], [2, 2, 0, 3, 0]), [4, 1], [3, 4]),
+    ],
+)
+def test_heads_together_do_what_all_or_most_of_them_do(
+    keys: tuple[list[float], ...], lengths: list[int], kept: list[int]
+) -> None:
+    dialogs = heads(*keys, lengths=lengths)
+    trace = simulate(Together(KeyedPolicy(), len(keys)), dialogs, 2)
+    for row in range(len(keys)):
+        assert kept_tokens(trace, row, len(lengths) - 1) == kept
+
+
+def test_groups_of_heads_share_slots_as_so_many_heads() -> None:
+    policy = read_policy("ada-heads(knorm)")
+    four, two = (heads(*[[1.0, 2, 3]] * count, lengths=[3]) for count in (4, 2))
+    groups = simulate(Together(policy, 2), four, 2).last.cache.token
+    assert groups.shape[1] == simulate(policy, two, 2).last.cache.token.shape[1]
+
+
 def test_layers_have_budgets_of_their_own_worked_by_hand() -> None:
     policy = read_policy("pyramid(fifo, last=0.5)")
 
@@ -457,6 +537,17 @@ def test_layers_have_budgets_of_their_own_worked_by_hand() -> None:
     assert budgets(2, first_layer=2) == [8, 8]
     assert policy.slots(10, 4, 2) >= 15
     assert policy.slots(10, 1, 2) == 10
+
+
+def test_a_name_that_the_policy_inside_has_is_refused() -> None:
+    @dataclass(frozen=True)
+    class Again(Wrapper):
+        key = "again"
+        window: float = share(0.5, "Window", "As the policy inside has one.")
+
+    assert Again(policy_named("fifo")).name == "again(fifo)"
+    with pytest.raises(ValueError, match=r"^h2o has 'window' already, so again cannot wrap it$"):
+        Again(policy_named("h2o"))
 
 
 # ------------------------------------------------------------------------------- changed

@@ -49,6 +49,9 @@ ROOT = Path(__file__).parents[2]
         ("blocks(sink, size=8)", 128, 4),
         ("recall(sink)", 128, 4),
         ("recall(fifo)", 128, 0),
+        # At some lengths of a dialog there is room for one more, but not at all.
+        ("whitelist(shift keep=3)", 9, 3),
+        ("whitelist(shift)", 7, 2),
     ],
 )
 def test_a_policy_is_asked_what_it_keeps(name: str, budget: int, kept: int) -> None:

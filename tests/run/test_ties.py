@@ -12,13 +12,19 @@ from fdkvc.attention import Floats, Observation
 from fdkvc.cache import Cache, Ties, top_k
 from fdkvc.corpora.arrays import one_dialog
 from fdkvc.explain.explain import explain
-from fdkvc.policies import policy_named
+from fdkvc.policies import POLICIES, policy_named
 from fdkvc.policies.base import EVICTION, Policy
 from fdkvc.run.simulate import simulate
-from tests.worlds import plain_dialog
+from fdkvc.synthetic.draw import generate
+from fdkvc.synthetic.scenarios import SCENARIOS
+from tests import reference
+from tests.worlds import kept_tokens, oracle, plain_dialog
 
 A_LITTLE = 1 + 2**-23
 """The next number after 1 in single precision."""
+
+NEAR = 3e-6
+"""Scores that are nearer to the cutoff may tie with it: as a share of it, if it is above 1."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,41 @@ def test_a_term_decides_if_with_it_the_entry_would_have_tied() -> None:
 
     # With 1 in place of 0 token 0 would be behind by rounding alone, and it is the older.
     assert explain(trace, dialog, 0, 0, token=0).deciding_terms == ("one",)
+
+
+@pytest.mark.parametrize("key", POLICIES)
+def test_scores_tie_within_a_stated_distance(key: str) -> None:
+    cutoff = np.array([[0.0], [0.5], [1.0], [40.0]], np.float32)
+    reach = policy_named(key).ties.tolerance(cutoff)
+
+    assert (reach <= np.float32(NEAR) * np.maximum(cutoff, 1)).all()
+
+
+@pytest.mark.parametrize(
+    ("scenario", "number"), [("shift", 96), ("mixed", 112), ("complex", 20), ("gradual", 0)]
+)
+def test_beyond_it_decisions_are_those_of_double_precision(
+    scenario: str, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reference, "TIES", dict.fromkeys(reference.TIES, (0.0, 0.0)))
+    monkeypatch.setattr(reference, "RELATIVE", (0.0, 0.0))
+    dialogs = generate(SCENARIOS[scenario], range(number, number + 1))
+    otherwise = 0
+    for key in ("fd-kvc", "h2o"):
+        trace = simulate(policy_named(key), dialogs, budget=56)
+        for at, turn in enumerate(oracle(dialogs, 0, trace.policy, 56)):
+            if kept_tokens(trace, 0, at) != turn.kept:
+                otherwise += 1
+                assert distance(turn, 56) <= NEAR
+                break  # what follows is another cache
+    assert otherwise == (scenario != "gradual")
+
+
+def distance(turn: reference.Turn, budget: int) -> float:
+    """Return how far the nearest other score is from the cutoff, as a share of it above 1."""
+    free = sorted(turn.scores[token] for token in turn.scores.keys() - turn.protected)[::-1]
+    cutoff = free[budget - len(turn.protected) - 1]
+    return min(abs(score - cutoff) for score in free if score != cutoff) / max(cutoff, 1)
 
 
 def test_a_threshold_leaves_what_ties_with_it() -> None:
