@@ -247,7 +247,7 @@ def test_the_scene_of_the_first_token_shows_the_words_that_it_cost() -> None:
 def test_without_its_package_a_model_is_seen_in_its_recording(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(loading, "_LOADED", {})
+    monkeypatch.setattr(loading, "_SHARED", {})
     monkeypatch.setattr(gguf_file, "NAMED_MODELS", {"smollm2": "no_such_package"})
     tried = open_page("answers", **story_chapters()[5].link)
 
