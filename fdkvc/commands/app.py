@@ -14,7 +14,7 @@ from fdkvc.parameters import PORT
 
 
 def app(options: Namespace) -> None:
-    """Serve the app until it is interrupted, in this process: no signal can leave a server behind."""
+    """Serve the app until it is interrupted: in this process, so that no signal leaves a server."""
     package = Path(fdkvc.__file__).parent
     # An installed package has the app inside, a checkout beside it.
     scripts = (folder / "app.py" for folder in (package / "app", package.parent))

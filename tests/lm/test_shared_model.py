@@ -68,7 +68,7 @@ def test_a_model_that_fails_is_loaded_again_only_when_its_files_have_changed(
 
     monkeypatch.setattr(loading, "load_language_model", load)
     for _ in range(3):
-        with pytest.raises(ValueError, match="^try 1 failed$"):
+        with pytest.raises(ValueError, match=r"^try 1 failed$"):
             shared_language_model(tmp_path)
     assert len(tries) == 1
 

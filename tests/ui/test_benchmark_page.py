@@ -297,14 +297,6 @@ def test_changed_settings_are_pointed_out(ran: AppTest) -> None:
     assert not any("settings differ from this run's" in info.value for info in ran.info)
 
 
-def test_nothing_chosen_gets_a_sentence_and_the_default() -> None:
-    app = open_page("benchmark")
-    app.session_state["benchmark/scenarios"] = []
-    app.run()
-    assert [error.value for error in app.error] == ["Scenarios: choose at least one."]
-    assert not app.exception
-
-
 def test_a_failed_run_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     import fdkvc.kinds.benchmark
 
