@@ -1,4 +1,4 @@
-// Writes the page's address, and tells the server where Back and Forward go.
+// Writes the page's address, tells the server where Back and Forward go, and keeps this browser's name in a cookie.
 //
 // These variables live as long as the window, whichever page it shows and however often the server
 // loses its session. Streamlit also listens: it changes pages by itself, but on a visit to the page
@@ -59,6 +59,9 @@ scheme();
 /** @param {{ data: Data, setStateValue: typeof tell }} component */
 export default function ({ data, setStateValue }) {
   path = location.pathname;
+  if (!/(^|; )fdkvc=/.test(document.cookie)) {
+    document.cookie = `fdkvc=${data.session}; path=/; max-age=31536000; samesite=strict`;
+  }
   if (data.session !== session) {
     lost = session !== undefined;
     session = data.session;
