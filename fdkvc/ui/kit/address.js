@@ -1,4 +1,5 @@
-// Writes the page's address, tells the server where Back and Forward go, and keeps this browser's name in a cookie.
+// Writes the page's address, tells the server where Back and Forward go, keeps this browser's name in a cookie, and
+// tells a click from a Tab.
 //
 // These variables live as long as the window, whichever page it shows and however often the server
 // loses its session. Streamlit also listens: it changes pages by itself, but on a visit to the page
@@ -36,6 +37,9 @@ addEventListener('popstate', (event) => {
   event.stopImmediatePropagation();
   visit();
 }, true);
+
+addEventListener('pointerdown', () => document.body.classList.add('clicked'), true);
+addEventListener('keydown', ({ key }) => { if (key === 'Tab') document.body.classList.remove('clicked'); }, true);
 
 function write(/** @type {Data} */ data) {
   const link = new URLSearchParams([...Object.entries(data.link ?? {}), ...parts().filter(embeds)]);
