@@ -118,11 +118,10 @@ def _advise(running: Job | None, settings: Any, why: str) -> None:
     """Say what to do for results of these settings, which are not shown."""
     if running is not None and running.content == settings:
         words = "These settings are being measured: the results will be shown here."
-        st.info(words, icon=":material/hourglass_empty:")
-        return
-    now = "another run is going on" if running else "press Run to measure them"
-    why = why or "There are no results of these settings"
-    st.info(f"{why}: {now}.", icon=f":material/{'hourglass_empty' if running else 'play_arrow'}:")
+    else:
+        now = "another run is going on" if running else "press Run to measure them"
+        words = f"{why or 'There are no results of these settings'}: {now}."
+    st.info(plain(words), icon=f":material/{'hourglass_empty' if running else 'play_arrow'}:")
 
 
 def _describe(kind: Kind, past: Past) -> None:
