@@ -149,8 +149,15 @@ class Field(Parameter):
             return self.default
         check_most(f"{self.label} has", len(text), "characters", MAX_LINK_CHARACTERS)
         if isinstance(self.default, tuple):
-            return list(dict.fromkeys(map(self._parse_one, split_list(text))))
+            parts = filter(None, split_list(text))
+            return self.check_several(list(dict.fromkeys(map(self._parse_one, parts))))
         return self._parse_one(text)
+
+    def check_several(self, values: list[Any]) -> list[Any]:
+        """Return several choices, or raise a ValueError if there must be one and there is none."""
+        if not values and self.default:
+            raise ValueError(f"{self.label} is empty: choose at least one")
+        return values
 
     def _parse_one(self, text: str) -> Any:
         if self.read is not None:

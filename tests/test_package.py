@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-import subprocess
+import runpy
 import sys
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path, PurePath
 
 import pytest
@@ -83,21 +83,22 @@ def test_dependencies_are_those_of_the_requirements_files() -> None:
 def test_the_app_is_started_on_its_port(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    calls: list[list[str]] = []
-    models: list[str | None] = []
+    run = ["run", str(ROOT / "app.py")]
+    monkeypatch.setattr(sys, "argv", ["fdkvc"])
+    monkeypatch.setenv(OWN_MODELS, "")
 
-    def call(command: list[str], env: Mapping[str, str]) -> int:
-        calls.append(command)
-        models.append(env.get(OWN_MODELS))
-        return 3
+    def serve(module: str, **_: object) -> None:
+        assert module == "streamlit"
+        raise SystemExit(3)
 
-    monkeypatch.setattr(subprocess, "call", call)
+    monkeypatch.setattr(runpy, "run_module", serve)
 
     assert main(["app", "--port", "8765"]) == 3  # as the server ended
-    run = [sys.executable, "-m", "streamlit", "run", str(ROOT / "app.py")]
-    assert calls == [[*run, "--server.port", "8765"]]
+    assert sys.argv[1:] == [*run, "--server.port", "8765"]
+    assert os.environ[OWN_MODELS] == ""
     assert main(["app", "--model", str(BUNDLED), str(ROOT)]) == 3
-    assert models == [None, f"{BUNDLED}\n{ROOT}"]
+    assert sys.argv[1:] == run
+    assert os.environ[OWN_MODELS] == f"{BUNDLED}\n{ROOT}"
 
     assert main(["app", "--model", "no-such-folder"]) == 2
     assert "the model 'no-such-folder' does not exist" in capsys.readouterr().err

@@ -1,9 +1,10 @@
 """``app``: the dashboard in a browser."""
 
 import os
-import subprocess
+import runpy
 import sys
 from argparse import Namespace
+from contextlib import suppress
 from pathlib import Path
 
 import fdkvc
@@ -13,21 +14,18 @@ from fdkvc.parameters import PORT
 
 
 def app(options: Namespace) -> None:
-    """Serve the app until it is interrupted."""
+    """Serve the app until it is interrupted: in this process, so that no signal leaves a server."""
     package = Path(fdkvc.__file__).parent
     # An installed package has the app inside, a checkout beside it.
     scripts = (folder / "app.py" for folder in (package / "app", package.parent))
     script = next(script for script in scripts if script.is_file())
-    command = [sys.executable, "-m", "streamlit", "run", str(script)]
-    if options.port is not None:
-        command += ["--server.port", str(PORT.check(options.port, "port"))]
     models = options.model or ()
     for name in models:
         if not os.path.exists(find_model(name)):
             raise ValueError(f"the model {name!r} does not exist")
-    environment = os.environ | ({OWN_MODELS: "\n".join(models)} if models else {})
-    try:
-        code = subprocess.call(command, env=environment)
-    except KeyboardInterrupt:
-        code = 0
-    raise SystemExit(code)
+    if models:
+        os.environ[OWN_MODELS] = "\n".join(models)
+    port = () if options.port is None else ("--server.port", f"{PORT.check(options.port, 'port')}")
+    sys.argv[1:] = ["run", str(script), *port]
+    with suppress(KeyboardInterrupt):
+        runpy.run_module("streamlit", run_name="__main__", alter_sys=True)

@@ -1,6 +1,6 @@
 """Recordings: a tokenized transcript with the attention vectors of its tokens, per head."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import chain, pairwise
@@ -166,6 +166,19 @@ class Recording:
             for demand in self.transcript.demands
         )
         return tuple(pair for pair in pairs if pair[1])
+
+    @cached_property
+    def value_of(self) -> Mapping[int, tuple[str, tuple[tuple[int, ...], ...]]]:
+        """The last needed value that a token is a piece of, with the tokens of its mentions.
+
+        A value that a call needs comes before one of the dialog's state.
+        """
+        by_kind = sorted(self.evidence, key=lambda needs: needs[0].kind == "call")
+        return {
+            token: (demand.value, mentions)
+            for demand, mentions in by_kind
+            for token in chain.from_iterable(mentions)
+        }
 
     @cached_property
     def needed(self) -> tuple[Ints, list[tuple[Ints, Ints]]]:

@@ -99,24 +99,60 @@ def load_language_model(
         tokens = load_tokens(stored, decoder.shape.vocabulary)
         decoder = replace(decoder, features=tokens.features)
         digest = model_digest(path)
+    except MemoryError:
+        raise ValueError(
+            f"the model {str(name)!r} cannot be loaded: it needs more memory than is available"
+        ) from None
     except (OSError, ValueError) as error:
         reason = error_reason(error) if isinstance(error, OSError) else str(error)
         raise ValueError(f"the model {str(name)!r} cannot be loaded: {reason}") from None
     return LanguageModel(model_name(path), decoder, tokens, digest)
 
 
-_LOADED: dict[str, LanguageModel] = {}
-_LOADING = Lock()
+class _Shared:
+    """A place in the process for one model, and what was wrong with which files of it."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.model: LanguageModel | None = None
+        self.failed: tuple[object, str] | None = None
+
+
+_SHARED: dict[str, _Shared] = {}
 
 
 def shared_language_model(
     name: str | Path, on_progress: Callable[[float], object] = lambda share: None
 ) -> LanguageModel:
-    """Return a model that is loaded on first use, and then shared by the whole process."""
-    with _LOADING:
-        if str(name) not in _LOADED:
-            _LOADED[str(name)] = load_language_model(name, on_progress)
-        return _LOADED[str(name)]
+    """Return a model that is loaded on first use, and then shared by the whole process.
+
+    Who uses another model does not wait for it. One that failed is loaded again only once its files
+    have changed; until then the same ValueError is raised at once.
+    """
+    shared = _SHARED.setdefault(str(name), _Shared())
+    if shared.model is None:
+        on_progress(0)  # also while another session loads it
+    with shared.lock:
+        if shared.model is None:
+            files = _files_of(name)
+            if shared.failed and shared.failed[0] == files:
+                raise ValueError(shared.failed[1])
+            try:
+                shared.model = load_language_model(name, on_progress)
+            except ValueError as error:
+                shared.failed = files, str(error)
+                raise
+        return shared.model
+
+
+def _files_of(name: str | Path) -> object:
+    """Return the size and time of a model's files, by which a change is noticed."""
+    try:
+        path = find_model(str(name))
+        files = [path, *sorted(path.iterdir())] if path.is_dir() else [path]
+        return [(file, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    except (OSError, ValueError):
+        return None
 
 
 def offered_models() -> dict[str, str | Path]:

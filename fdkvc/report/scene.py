@@ -9,8 +9,8 @@ from html import escape
 from fdkvc.limits import MAX_EXPLAINED_ENTRIES
 from fdkvc.report.page import css, page
 from fdkvc.stage.drawn import script, style
-from fdkvc.stage.moments import why_sentences
-from fdkvc.stage.payload import DialogText, pack
+from fdkvc.stage.moments import value_sentences, why_sentences
+from fdkvc.stage.payload import pack
 from fdkvc.stage.run import Run
 
 Sentences = Mapping[str, Sequence[str]]
@@ -18,12 +18,12 @@ Sentences = Mapping[str, Sequence[str]]
 
 
 def sentences_of(
-    runs: Sequence[Run], entry: int | None, *, every: bool = True, text: DialogText | None = None
+    runs: Sequence[Run], entry: int | None, *, every: bool = True, lanes: bool = False
 ) -> Sentences:
-    """Return the sentences of every entry and turn, joined over the runs.
+    """Return the sentences of every entry and turn of a run; of `lanes`, those of each joined.
 
-    Of a large run, or unless `every`, those of `entry` only; of a long run, none. With a `text`, a
-    piece of a value that is needed later has those of the value.
+    Of a large run, or unless `every`, those of `entry` only; of a long run, none. In lanes, a piece
+    of a value that is needed later has the sentences of the value.
     """
     if any(run.long for run in runs):
         return {}
@@ -38,10 +38,11 @@ def sentences_of(
         pairs |= {(turn, entry) for turn in range(runs[0].dialogs.turns)}
     sentences = {}
     for turn, token in sorted(pairs):
-        mentions = text.mentions(token) if text else ()
-        by_run = [why_sentences(run, turn, token, mentions) for run in runs]
-        joined = [" ".join(words) for words in by_run]
-        sentences[f"{turn} {token}"] = by_run[0] if len(runs) == 1 else joined
+        sentences[f"{turn} {token}"] = (
+            [" ".join(value_sentences(run, turn, token)) for run in runs]
+            if lanes
+            else why_sentences(runs[0], turn, token)
+        )
     return sentences
 
 

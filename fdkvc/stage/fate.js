@@ -38,14 +38,26 @@ export function fateWords(lane, turn, token) {
   return { words: !gone ? kept : left === turn ? 'evicted in this turn' : `evicted in turn ${left}`, below: lane.long ? '' : ranked, gone };
 }
 
+/** What became of the value that a token is a piece of; null where that is what became of the token.
+ * @param {Lane} lane @param {number} turn @param {number} token */
+export function fateOfValue(lane, turn, token) {
+  const { born, words } = lane.dialog;
+  const decides = decidingToken(lane, turn, token);
+  if (decides === token) return null;
+  const { below, ...fate } = fateWords(lane, turn, decides);
+  const by = `decided by “${words[decides]}”, token ${decides} of turn ${born[decides]}`;
+  return { ...fate, below: [by, below].filter(Boolean).join(' · ') };
+}
+
 /** The token that says what became of a value, as `deciding_token` in moments.py.
- * @param {Lane} lane @param {number} turn @param {number} token @param {number[][]} mentions */
-export function decidingToken(lane, turn, token, mentions) {
+ * @param {Lane} lane @param {number} turn @param {number} token */
+function decidingToken(lane, turn, token) {
+  const { mentions } = lane.dialog.valueOf.get(token) ?? { mentions: [] };
   const begun = lane.dialog.bounds[turn + 1];
-  if (token >= begun) return token;
   let [last, decides] = [-1, token];
   const holds = (/** @type {number[]} */ tokens) => tokens.includes(token);
   const read = mentions.filter(([first]) => first < begun);
+  if (!read.length) return !mentions.length || holds(mentions[0]) ? token : mentions[0][0];
   for (const tokens of [...read.filter((mention) => !holds(mention)), ...read.filter(holds)]) {
     const ends = tokens.map((piece) => fateOf(lane, turn, piece)).map(({ fate, left }) => (fate === 'kept' ? turn + 1 : left ?? turn));
     const end = Math.min(...ends);

@@ -144,11 +144,12 @@ def deciding_token(run: Run, turn: int, token: int, mentions: Sequence[Sequence[
 
     A value is held if all tokens of one of its `mentions` are. Then it is `token`, or else the
     first of a whole mention; if none is whole, what was evicted first of the one that broke last.
+    Before it is mentioned, it is its first mention that says so.
     """
     read = run.dialogs.bounds[0, turn + 1]
     begun = [tokens for tokens in mentions if tokens[0] < read]
-    if token >= read or not begun:
-        return token
+    if not begun:
+        return next((min(first) for first in mentions[:1] if token not in first), token)
     kept, born, pieces = run.trace.kept[0, : turn + 1], run.dialogs.born[0], []
     for tokens in sorted(begun, key=lambda tokens: token in tokens):
         ends = {piece: _left(kept, int(born[piece]), piece) for piece in tokens}
@@ -163,14 +164,15 @@ def _left(kept: Ints, born: int, token: int) -> int:
     return 1 + max(np.flatnonzero((kept == token).any(axis=1)).tolist(), default=born - 1)
 
 
-def why_sentences(
-    run: Run, turn: int, token: int, mentions: Sequence[Sequence[int]] = ()
-) -> list[str]:
-    """Explain why a turn kept or evicted an entry; for one evicted earlier, why that turn did.
+def value_sentences(run: Run, turn: int, token: int) -> list[str]:
+    """Explain what became of the value that a token is a piece of; else of the token."""
+    recording = run.dialog.recording
+    _, mentions = recording.value_of.get(token, ("", ())) if recording else ("", ())
+    return why_sentences(run, turn, deciding_token(run, turn, token, mentions))
 
-    With the `mentions` of a value that it is a piece of, explain what became of the value.
-    """
-    token = deciding_token(run, turn, token, mentions)
+
+def why_sentences(run: Run, turn: int, token: int) -> list[str]:
+    """Explain why a turn kept or evicted an entry; for one evicted earlier, why that turn did."""
     run = run.at(turn)
     why = explain(run.trace, run.dialogs, 0, turn, token)
     if why.left is not None and why.left[0] < turn:

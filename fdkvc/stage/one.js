@@ -64,7 +64,7 @@ export class One {
     listenToKeys(stage, cells, (token, key) => this.cells.beside(token, key));
   }
 
-  layOut() { for (const chart of this.charts) chart.layOut(); }
+  layOut() { for (const chart of [...this.charts, this.why]) chart.layOut(); }
 
   show(/** @type {Shown} */ shown) {
     const { lane } = this;

@@ -61,8 +61,8 @@ class DialogText:
 
     `turns` has each turn's text with its `Recording.piece_lengths`. `needed` are tokens that a
     `source`, such as a service call, needs later. `demands` has the turn, the source and the values
-    of each; a value has words on every lane, empty where the lane held it, and the tokens of its
-    mentions. Words are underlined `of` a lane at first.
+    of each; a value has words on every lane, empty where the lane held it, and the first token of
+    its last mention. Words are underlined `of` a lane at first.
     """
 
     speakers: tuple[str, ...]
@@ -71,11 +71,6 @@ class DialogText:
     source: str
     of: int
     demands: Sequence[Mapping[str, Any]]
-
-    def mentions(self, token: int) -> Sequence[Sequence[int]]:
-        """Return the mentions of the last needed value that the token is a piece of, or none."""
-        values = (value for demand in reversed(self.demands) for value in demand["values"][::-1])
-        return next((some for *_, some in values if any(token in mention for mention in some)), ())
 
 
 def pack_lanes(
@@ -137,6 +132,8 @@ def _dialog(dialogs: DialogBatch, choice: ChosenDialog) -> Mapping[str, Any]:
     which, recording = order[pattern], choice.recording
     evidence = recording.evidence if recording else ()
     said = {tokens: demand.value for demand, places in evidence for tokens in places}
+    value_of = recording.value_of if recording else {}
+    needed = {value: place for place, value in enumerate(dict.fromkeys(value_of.values()))}
     return {
         "topics": [*dialogs.topic_names, dialogs.topic_label(-1)],
         "titles": choice.topic_names if choice.topic_names != dialogs.topic_names else (),
@@ -147,6 +144,8 @@ def _dialog(dialogs: DialogBatch, choice: ChosenDialog) -> Mapping[str, Any]:
         "named": which.tolist() if len(topics) > len(dialogs.topic_names) else None,
         "words": list(choice.words),
         "values": [(said[tokens], tokens) for tokens in sorted(said, key=len)],
+        "needed": list(needed),
+        "pieces": [(token, needed[value]) for token, value in value_of.items()],
         "spans": recording.spans if recording else (),
     }
 

@@ -33,7 +33,7 @@ const BY_KIND = 1000; // the first hue of a kind of span; those before are of to
 
 export class Dialog {
   /** @param {DialogHead} head @param {Paint[]} palette @param {Paint} topicless */
-  constructor({ topics, titles, current, bounds, changes, names, named, words, values, spans }, palette, topicless) {
+  constructor({ topics, titles, current, bounds, changes, names, named, words, values, needed, pieces, spans }, palette, topicless) {
     this.topics = topics;
     this.titles = titles;
     this.current = current;
@@ -43,6 +43,7 @@ export class Dialog {
     this.topicless = topicless;
     this.words = words.map((word) => word.trim());
     this.values = new Map(values.flatMap(([text, tokens]) => tokens.map((token) => [token, { text, tokens }])));
+    this.valueOf = new Map(pieces.map(([token, place]) => [token, { text: needed[place][0], mentions: needed[place][1] }]));
     this.turns = current.length;
     this.born = new Uint16Array(bounds[this.turns]);
     current.forEach((_, turn) => this.born.fill(turn, bounds[turn], bounds[turn + 1]));

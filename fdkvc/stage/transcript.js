@@ -27,10 +27,7 @@ export class Transcript {
     this.words = /** @type {Map<number, HTMLElement[]>} */ (new Map());
     this.marked = /** @type {Map<number, string>} */ (new Map());
     this.ringed = /** @type {HTMLElement[]} */ ([]);
-    // Of each piece of a needed value, the value's mentions.
-    this.mentions = new Map(text.demands.flatMap(({ values }) =>
-      values.flatMap(([, , mentions]) => mentions.flat().map((token) => /** @type {const} */ ([token, mentions])))));
-    this.why = new WhyInAll(this.lanes, () => stage.choose(null), this.mentions);
+    this.why = new WhyInAll(this.lanes, () => stage.choose(null));
     this.shown = 0;
     this.arriving = false; // at a turn that has yet to be brought into view
     this.turns = text.turns.map(([text], turn) => this.#turn(text, turn));
@@ -138,9 +135,9 @@ export class Transcript {
   /** What a turn needed, and whether a lane held it. It is a figure of the page, and no word of the transcript.
    * @param {Demands} demands */
   #demands({ source, values }) {
-    const chips = values.flatMap(([what, lost, mentions]) => lost.map((words, k) => make('span', {
+    const chips = values.flatMap(([what, lost, token]) => lost.map((words, k) => make('span', {
       className: words ? 'unmet' : 'met', title: 'Where it was last mentioned, and why it was kept or evicted',
-      'data-lane': k, 'data-token': mentions[mentions.length - 1][0],
+      'data-lane': k, 'data-token': token,
     }, make('b', {}, what), words ? ` ✗ ${words}` : ' ✓ held')));
     return make('div', { className: 'demands', role: 'none', hidden: '' }, make('b', {}, source), ...chips);
   }
@@ -264,7 +261,8 @@ export class Transcript {
     const [word] = (token !== null && this.words.get(token)) || [];
     if (token === null || !word) return void this.box.removeAttribute('aria-activedescendant');
     const fates = this.lanes.map((lane) => `${lane.label}: ${this.why.fate(lane, this.stage.state.turn, token).words}`);
-    word.setAttribute('aria-label', [`“${word.textContent}”`, `token ${token}`, ...fates].join(', '));
+    const value = this.dialog.valueOf.get(token);
+    word.setAttribute('aria-label', [`“${word.textContent}”`, `token ${token}`, ...(value ? [`of the value “${value.text}”`] : []), ...fates].join(', '));
     this.box.setAttribute('aria-activedescendant', word.id);
   }
 }

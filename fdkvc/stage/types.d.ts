@@ -37,6 +37,8 @@ interface DialogHead {
   named: number[] | null;
   words: string[];
   values: [text: string, tokens: number[]][]; // each value that is needed later, with its tokens where it is said
+  needed: [text: string, mentions: number[][]][];
+  pieces: [token: number, value: number][]; // of each token in a mention, the place of its value in `needed`
   spans: [token: number, kind: string][];
 }
 
@@ -61,7 +63,7 @@ interface LaneHead {
 
 interface Term { name: string; remembers: boolean; gained: string; shares: { name: string; values: number[] }[] }
 interface State { label: string; low: number; high: number; start: number | null; digits: number; values: (number | null)[] }
-interface Demands { turn: number; source: string; values: [what: string, lost: string[], mentions: number[][]][] }
+interface Demands { turn: number; source: string; values: [what: string, lost: string[], token: number][] }
 
 interface DialogText {
   speakers: string[];

@@ -2,23 +2,23 @@
 
 import { drawCourse } from './course.js';
 import { make, tile } from './dom.js';
-import { comparison, fateOf, fateWords, rivalOf } from './fate.js';
+import { comparison, fateOf, fateOfValue, fateWords, rivalOf } from './fate.js';
 import { hub } from './hub.js';
 import { theme } from './marks.js';
 import { number, signed } from './numbers.js';
 import { EVICTED, SPANS } from './record.js';
 
-/** The entry, its topic and turn; beside it what became of it, and whether it is pinned.
- * @param {Dialog} dialog @param {number} token @param {boolean} chosen
+/** The entry, or the `value` that it is a piece of; beside it what became of it, and whether it is pinned.
+ * @param {Dialog} dialog @param {number} token @param {string | undefined} value @param {boolean} chosen
  * @param {{ words: string, below: string, gone: boolean }} fate @param {() => void} unpin */
-export function heading(dialog, token, chosen, { words, below, gone }, unpin) {
-  const word = dialog.words.length ? `“${dialog.phrase(dialog.values.get(token)?.tokens ?? [token])}” · ` : '';
+export function heading(dialog, token, value, chosen, { words, below, gone }, unpin) {
+  const word = dialog.words.length ? `“${dialog.words[token]}” · ` : '';
   const close = chosen ? make('button', { className: 'close', 'aria-label': 'Unpin this entry', title: 'Unpin (Esc)' }, '×') : null;
   close?.addEventListener('click', unpin);
-  const origin = [`topic ${dialog.topicOf(token) || 'none'}`, `from turn ${dialog.born[token]}`, SPANS[dialog.kindOf(token)]];
+  const origin = [value && `token ${token}`, `topic ${dialog.topicOf(token) || 'none'}`, `from turn ${dialog.born[token]}`, SPANS[dialog.kindOf(token)]];
   return make('header', {},
     tile(dialog, dialog.hueOf(token), 'large'),
-    make('div', {}, make('b', {}, `${word}token ${token}`), make('span', {}, origin.filter(Boolean).join(' · '))),
+    make('div', {}, make('b', {}, value ? `“${value}” · value` : `${word}token ${token}`), make('span', {}, origin.filter(Boolean).join(' · '))),
     make('div', { className: `fate ${gone ? 'gone' : ''}` }, make('b', {}, words), make('span', {}, below)),
     close);
 }
@@ -70,6 +70,10 @@ export class Why {
     this.token = token;
     this.box.replaceChildren(...(token === null ? this.#turn(turn) : this.#entry(turn, token, chosen, sentences, answer)));
     this.box.scrollTop = scrolled;
+    this.layOut();
+  }
+
+  layOut() {
     const canvas = this.box.querySelector('canvas');
     if (canvas) drawCourse(canvas, this.lane, ...this.course);
   }
@@ -106,7 +110,9 @@ export class Why {
     const { lane } = this;
     const fate = fateOf(lane, turn, token);
     const here = fate.i !== undefined;
-    const parts = [heading(lane.dialog, token, chosen, fateWords(lane, turn, token), this.unpin)];
+    const parts = [heading(lane.dialog, token, undefined, chosen, fateWords(lane, turn, token), this.unpin)];
+    const value = fateOfValue(lane, turn, token);
+    if (value) parts.push(make('p', { className: 'hint' }, `value “${lane.dialog.valueOf.get(token)?.text}”: ${value.words}, ${value.below}`));
     const scored = here && fate.rule !== 'threshold';
     const course = scored ? lane.course(fate.at, token) : [];
     if (scored) parts.push(this.#numbers(fate, course));

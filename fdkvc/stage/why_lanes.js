@@ -1,15 +1,13 @@
 // Why an entry stays or goes in several runs, a section for each.
 
 import { make, tile } from './dom.js';
-import { decidingToken, fateWords } from './fate.js';
+import { fateOfValue, fateWords } from './fate.js';
 import { theme } from './marks.js';
 import { column, heading, table } from './why.js';
 
 export class WhyInAll {
-  /** @param {Lane[]} lanes @param {() => void} unpin
-   * @param {Map<number, number[][]>} [mentions] of the value that a token is a piece of */
-  constructor(lanes, unpin, mentions = new Map()) {
-    this.mentions = mentions;
+  /** @param {Lane[]} lanes @param {() => void} unpin */
+  constructor(lanes, unpin) {
     this.box = make('aside', { className: 'panel why', 'aria-label': 'Why' });
     this.lanes = lanes;
     this.unpin = unpin;
@@ -17,14 +15,12 @@ export class WhyInAll {
     this.shown = '';
   }
 
-  /** What became of an entry, or of the value that it is a piece of.
+  /** What became of the value that an entry is a piece of, and of the entry beside it; else of the entry.
    * @param {Lane} lane @param {number} turn @param {number} token */
   fate(lane, turn, token) {
-    const decides = decidingToken(lane, turn, token, this.mentions.get(token) ?? []);
-    const fate = fateWords(lane, turn, decides);
-    if (decides === token) return fate;
-    const by = `decided by “${lane.dialog.words[decides]}” of turn ${lane.dialog.born[decides]}`;
-    return { ...fate, below: [by, fate.below].filter(Boolean).join(' · ') };
+    const entry = fateWords(lane, turn, token);
+    const value = fateOfValue(lane, turn, token);
+    return value ? { ...value, beside: `token ${token}: ${entry.words}` } : { ...entry, beside: '' };
   }
 
   /** `chosen` says whether the entry is pinned, and `sentences` has the server's explanation for each lane.
@@ -64,9 +60,10 @@ export class WhyInAll {
       make('h2', { 'data-policy': lane.hued }, lane.label),
       make('div', { className: `fate ${fates[k].gone ? 'gone' : ''}` }, make('b', {}, fates[k].words)),
       make('span', { className: 'how' }, fates[k].below),
+      fates[k].beside ? make('span', { className: 'how' }, fates[k].beside) : null,
       chosen && (!sentences || sentences.length) ? make('p', { className: 'hint' }, sentences?.[k] ?? '…') : null));
     const hint = chosen ? [] : [make('p', { className: 'hint' }, 'Click to pin it.')];
-    const head = heading(dialog, token, chosen, { words: `${held}\u00a0of\u00a0${lanes.length}`, below: 'keep\u00a0it', gone: false }, this.unpin);
+    const head = heading(dialog, token, dialog.valueOf.get(token)?.text, chosen, { words: `${held}\u00a0of\u00a0${lanes.length}`, below: 'keep\u00a0it', gone: false }, this.unpin);
     if (chosen) head.lastElementChild?.before(this.#unfold());
     return [head, ...sections, ...hint];
   }

@@ -7,10 +7,11 @@ import json
 import re
 import zipfile
 from pathlib import Path
+from urllib.parse import urljoin
 
 import pandas as pd
 import pytest
-from playwright.sync_api import Download, Locator, Page, expect
+from playwright.sync_api import Browser, Download, Locator, Page, expect
 
 from benchmarks.live_app import settled
 from fdkvc.experiments.benchmark import Benchmark
@@ -131,7 +132,9 @@ def test_a_run_is_kept_and_downloaded(page: Page, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_run_begins_as_typed_goes_on_unseen_and_may_be_cancelled(page: Page) -> None:
+def test_a_run_begins_as_typed_goes_on_unseen_and_may_be_cancelled(
+    page: Page, chromium: Browser
+) -> None:
     open_page(page, "Benchmark", budget=300)  # takes longer, also where there are many cores
     field = page.get_by_role("spinbutton", name=re.compile("Dialogs per scenario"))
     field.fill("2000")
@@ -148,11 +151,20 @@ def test_a_run_begins_as_typed_goes_on_unseen_and_may_be_cancelled(page: Page) -
     expect(progress).not_to_have_text(seen, timeout=SECONDS)
     expect(field).to_have_value("2000")
 
+    page.reload()
+    expect(page.get_by_text("These settings are being measured")).to_be_visible(timeout=SECONDS)
+    expect(progress).to_be_visible(timeout=SECONDS)
     page.get_by_role("button", name="Cancel").click()
     cut_short = re.compile(r"Cancelled: results of [\d,]+ of 2,000 dialogs of each scenario")
     page.get_by_text(cut_short).wait_for(timeout=SECONDS)
     expect(page.get_by_role("tab", name="Tables")).to_be_visible()
     expect(run_button(page)).to_be_enabled()
+    expect(page.get_by_role("button", name="Runs (2)")).to_be_visible()
+
+    anothers = chromium.new_context(base_url=urljoin(page.url, "/")).new_page()
+    open_page(anothers, "Benchmark")
+    expect(anothers.get_by_role("button", name="Runs (1)")).to_be_visible()
+    anothers.context.close()
 
 
 @pytest.mark.long

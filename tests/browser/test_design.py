@@ -20,6 +20,24 @@ CUT_OFF = "(all) => Math.max(...all.map((each) => each.scrollWidth - each.client
 TOP = "(part) => part.getBoundingClientRect().top"
 PLACES = """(panel) => [...panel.querySelectorAll('h3, .in-words, canvas')].map(
   (part) => part.getBoundingClientRect().top)"""
+DRAWN = """() => {
+  const canvas = document.querySelector('canvas.course');
+  return canvas.clientWidth && canvas.width === Math.round(canvas.clientWidth * devicePixelRatio);
+}"""
+BOX = """(part) => {
+  const {x, y, width, height} = part.getBoundingClientRect();
+  return [x, y, width, height];
+}"""
+FRAMES = """() => ['', '::before'].map((part) => {
+  const {outlineStyle, boxShadow} = getComputedStyle(document.activeElement, part);
+  return `${document.activeElement.id} ${outlineStyle} ${boxShadow}`;
+})"""
+RUNNING = """(header) => {
+  const mark = document.createElement('div');
+  mark.dataset.testid = 'stStatusWidget';
+  mark.style.cssText = 'width: 92px; height: 26px';
+  header.lastElementChild.lastElementChild.prepend(mark);
+}"""
 COLOURS = """(button) => {
   const {color, backgroundColor} = getComputedStyle(button);
   return [color, backgroundColor].map((colour) => colour.match(/[\\d.]+/g).slice(0, 3).map(Number));
@@ -75,6 +93,49 @@ def test_step_shows_its_metrics_and_why_does_not_move_when_its_search_ends(page:
         page.emulate_media(color_scheme=scheme)
         page.wait_for_function(f"getComputedStyle({APP}).colorScheme === '{scheme}'")
         assert contrast(button) >= 4.5, scheme
+
+
+def overlap(one: Locator, other: Locator) -> bool:
+    (x, y, wide, high), (left, top, width, height) = one.evaluate(BOX), other.evaluate(BOX)
+    return bool(x < left + width and left < x + wide and y < top + height and top < y + high)
+
+
+@pytest.mark.long
+def test_nothing_covers_what_is_beside_it_and_nothing_keeps_an_old_size(page: Page) -> None:
+    page.set_viewport_size({"width": 1024, "height": 768})
+    page.goto("/step?entry=3&turn=4")
+    course = page.locator("canvas.course")
+    for width in (1024, 2200, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        expect(course).to_be_visible()
+        page.wait_for_function(DRAWN)
+
+    page.set_viewport_size(SCREEN)
+    page.goto("/dialogs?policies=fifo&entry=30&view=lanes")
+    header = page.locator(".stage .why header")
+    expect(header.get_by_text("of\u00a01")).to_be_visible()
+    for width in (390, 1024, 1440, 2200):
+        page.set_viewport_size({"width": width, "height": 900})
+        settled(page)
+        assert not overlap(header.locator(".close"), header.locator(".fate b"))
+
+    page.set_viewport_size(SCREEN)
+    page.get_by_test_id("stHeader").evaluate(RUNNING)
+    mark = page.get_by_test_id("stStatusWidget")
+    for button in page.locator(".st-key-page-head button").all():
+        assert not overlap(mark.first, button)
+
+    page.mouse.click(310, SCREEN["height"] - 10)
+    page.keyboard.press("x")
+    assert page.evaluate(FRAMES) == ["stMain none none"] * 2
+
+    page.set_viewport_size(SMALL[0])
+    page.goto("/benchmark")
+    settled(page).get_by_role("tab", name="Tables").click()
+    table = page.get_by_role("region", name="Table 1")
+    assert table.evaluate("(table) => table.scrollWidth > table.clientWidth")
+    shadows = table.evaluate("(table) => getComputedStyle(table).backgroundAttachment")
+    assert shadows == "local, local, scroll, scroll"
 
 
 @pytest.mark.long

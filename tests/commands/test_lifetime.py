@@ -1,10 +1,11 @@
-"""Workers end with their command however it ends, without a traceback."""
+"""Workers and the app's server end with their command however it ends, without a traceback."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 from collections import Counter
@@ -101,3 +102,24 @@ def test_workers_end_with_their_command(ending: signal.Signals, moment: list[str
     else:
         assert told == "fdkvc: interrupted; files are written whole or not at all\n"
         assert process.returncode == 128 + ending
+
+
+def test_the_server_ends_with_the_command_that_started_it() -> None:
+    """Not even SIGKILL leaves a server behind, as it would if it were another process."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    with subprocess.Popen(
+        [sys.executable, "-m", "fdkvc", "app", "--port", str(port)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert any(f"localhost:{port}" in line for line in process.stdout)
+            socket.create_connection(("localhost", port)).close()
+        finally:
+            process.kill()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("localhost", port)).close()

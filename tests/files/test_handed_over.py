@@ -307,7 +307,7 @@ def test_of_a_large_run_only_the_held_entry_is_told_and_of_a_small_one_all(
     pairs = zip(small.entries["turn"], small.entries["token"], strict=True)
     assert set(sentences_of([small], None)) == {f"{turn} {token}" for turn, token in pairs}
     monkeypatch.setattr(scene, "MAX_EXPLAINED_ENTRIES", 10)
-    both = sentences_of([run, run_of("h2o")], 3)
+    both = sentences_of([run, run_of("h2o")], 3, lanes=True)
     assert {len(sentences) for sentences in both.values()} == {2}
 
 

@@ -1,7 +1,7 @@
 // Prints as JSON what the stage's modules make of packed runs: `node look.js FILE …`, in order.
 
 import { readFileSync } from 'node:fs';
-import { comparison, entryName, fateOf, rivalOf } from '../../fdkvc/stage/fate.js';
+import { comparison, entryName, fateOf, fateOfValue, rivalOf } from '../../fdkvc/stage/fate.js';
 import { number, signed } from '../../fdkvc/stage/numbers.js';
 import { lanesOf } from '../../fdkvc/stage/long.js';
 import { Dialog, Lane, unpack } from '../../fdkvc/stage/record.js';
@@ -11,10 +11,12 @@ function seen(lane, turn) {
   const { born } = lane.dialog;
   return [...born.keys()].filter((token) => born[token] <= turn).map((token) => {
     const fate = fateOf(lane, turn, token);
-    if (fate.i === undefined) return { fate };
+    const value = fateOfValue(lane, turn, token);
+    if (fate.i === undefined) return { fate, value };
     const rival = rivalOf(lane, fate);
     return {
       fate,
+      value,
       name: fate.at === turn ? entryName(lane, turn, token) : null,
       rival: rival === undefined ? null : lane.token[rival],
       rows: comparison(lane, fate, rival),

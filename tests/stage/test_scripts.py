@@ -25,9 +25,11 @@ from fdkvc.run.fork import Fork
 from fdkvc.run.long import simulate_long
 from fdkvc.run.trace import Rule, Status
 from fdkvc.stage.drawn import script
+from fdkvc.stage.moments import Spoken, deciding_token
 from fdkvc.stage.payload import LaneHead, pack, pack_lanes
 from fdkvc.stage.run import DialogChoice, Run, build_run, continue_run
 from fdkvc.synthetic.scenarios import SCENARIOS
+from fdkvc.ui.dialogs.files import shipped_file
 from fdkvc.words import minus, number
 from tests.policies.test_contract import BUDGET, OPTIONS, SMALL
 
@@ -244,6 +246,33 @@ def test_what_is_not_in_the_turn_went_before_it_or_was_taken_out(
         n = len(shared - {-1})
         entries = "No entry is" if not n else "1 entry is" if n == 1 else f"{n} entries are"
         assert said == f"Turn {turn}: topic {topic}. {entries} in all caches."
+
+
+def test_the_fate_of_a_value_is_that_of_the_token_which_decides(look: Look, tmp_path: Path) -> None:
+    """Of every piece, in every turn, whichever view shows it."""
+    recording = shipped_file("rental").recording(0)
+    run = build_run(Spoken("dialog", recording), read_policy("fd-kvc"), 48)
+    alone, lane = tmp_path / "alone.packed", tmp_path / "lane.packed"
+    alone.write_bytes(pack(run, "alone"))
+    lane.write_bytes(pack_lanes([run], [LaneHead("FD-KVC", 48, "", ())], None, "lane"))
+    ((one,), (other,)) = (seen["lanes"] for seen in look("runs", alone, lane))
+    words, born, bounds = run.dialog.words, run.dialogs.born[0], run.dialogs.bounds[0]
+    apart = 0
+    for turn, (entries, same) in enumerate(zip(one["turns"], other["turns"], strict=True)):
+        for token, (told, again) in enumerate(zip(entries, same, strict=True)):
+            assert told["value"] == again["value"]
+            _, mentions = recording.value_of.get(token, ("", ()))
+            decides = deciding_token(run, turn, token, mentions)
+            if told["value"] is None:
+                assert decides == token
+                continue
+            fate = entries[decides]["fate"]
+            by = f"decided by “{words[decides].strip()}”, token {decides} of turn {born[decides]}"
+            assert told["value"]["below"].startswith(by)
+            assert told["value"]["gone"] == (fate["fate"] == "evicted")
+            assert decides < bounds[turn + 1]
+            apart += fate["fate"] != told["fate"]["fate"] or fate["left"] != told["fate"]["left"]
+    assert apart > 100
 
 
 def test_topics_have_their_colours_and_the_ninth_the_first_with_a_pattern(seen: Any) -> None:

@@ -94,7 +94,7 @@ def test_a_link_loads_no_file_that_the_process_was_not_started_with(folder: Path
 
 
 def test_without_its_package_a_model_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "_LOADED", {})
+    monkeypatch.setattr(loading, "_SHARED", {})
     monkeypatch.setattr(gguf_file, "NAMED_MODELS", {"smollm2": "no_such_package"})
     app = open_page("answers", model="smollm2")
 

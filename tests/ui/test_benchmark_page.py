@@ -201,8 +201,11 @@ def listed(app: AppTest) -> list[str]:
     return [str(option) for option in runs.options]
 
 
+MINE, ANOTHERS = {"address/browser": "mine"}, {"address/browser": "another person's"}
+
+
 def test_runs_are_listed_and_shown_again() -> None:
-    app = open_page("benchmark", dialogs=4)
+    app = open_page("benchmark", MINE, dialogs=4)
     run_until(press(app, "Run"), f"{SHOWN}4 dialogs")
     app.number_input(key="benchmark/dialogs").set_value(600).run()
     assert shown_in(app).startswith("Shown: 600 dialogs")  # at hand, and shown at once
@@ -210,15 +213,50 @@ def test_runs_are_listed_and_shown_again() -> None:
     described = listed(app)[-1].split("per scenario, ")[1]
     assert re.match(r"Run at \d\d \w{3} \d\d:\S*\d\d:\S*\d\d: 4 dialogs", listed(app)[-1])
 
-    again = open_page("benchmark", **link_of(app))  # as a reload or another tab does
+    again = open_page("benchmark", MINE, **link_of(app))  # as a reload or another tab does
     assert listed(again)[0].startswith("The paper's run: 600 dialogs per scenario")
     assert listed(again)[-1].endswith(": 4 dialogs per scenario, " + described)
+    other = open_page("benchmark", ANOTHERS, **link_of(app) | {"dialogs": "4"})
+    assert shown_in(other).startswith("Shown: 4 dialogs")  # equal settings have equal results
+    assert [name for name in listed(other) if not name.startswith("The paper's run")] == []
 
     last = shared_jobs().results(Benchmark)[-1]
     app.radio(key="benchmark/runs").set_value(last.name).run()
     assert shown_in(app).startswith("Shown: 4 dialogs")
     assert link_of(app)["dialogs"] == "4"
     assert not app.exception
+
+
+def test_a_run_that_goes_on_is_shown_after_a_reload_and_to_nobody_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gate = threading.Event()
+
+    def wait(benchmark: Benchmark, **how: Any) -> study.Study:
+        assert gate.wait(SECONDS)
+        return study.Study(run_benchmark(benchmark))
+
+    monkeypatch.setattr("fdkvc.kinds.benchmark.run_study", wait)
+    app = open_page("benchmark", MINE, dialogs=2, seed=80)
+    app.button(key="benchmark/run").click().run()
+
+    reloaded = open_page("benchmark", MINE, **link_of(app))
+    for same in (app, reloaded):
+        assert same.button(key="benchmark/run").disabled
+        assert same.button(key="benchmark/cancel").label == "Cancel"
+        assert [info.value for info in same.info] == [
+            "These settings are being measured: the results will be shown here."
+        ]
+    elsewhere = open_page("benchmark", MINE, **link_of(app) | {"dialogs": "7"})
+    assert elsewhere.button(key="benchmark/cancel")
+    assert "another run is going on" in elsewhere.info[0].value
+    other = open_page("benchmark", ANOTHERS, **link_of(app))
+    assert not other.button(key="benchmark/run").disabled
+    assert "press Run to measure them" in other.info[0].value
+
+    gate.set()
+    run_until(reloaded, f"{SHOWN}2 dialogs")
+    assert not any("measured" in info.value for info in reloaded.info)
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
@@ -295,14 +333,6 @@ def test_changed_settings_are_pointed_out(ran: AppTest) -> None:
     assert any("settings differ from this run's" in info.value for info in ran.info)
     ran.number_input(key="benchmark/seed").set_value(0).run()
     assert not any("settings differ from this run's" in info.value for info in ran.info)
-
-
-def test_nothing_chosen_gets_a_sentence_and_the_default() -> None:
-    app = open_page("benchmark")
-    app.session_state["benchmark/scenarios"] = []
-    app.run()
-    assert [error.value for error in app.error] == ["Scenarios: choose at least one."]
-    assert not app.exception
 
 
 def test_a_failed_run_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ from fdkvc.run.fork import Fork
 from fdkvc.run.simulate import simulate
 from fdkvc.run.sinks import PROTECT
 from fdkvc.run.trace import Rule, Status
-from fdkvc.stage.moments import Spoken, deciding_token
+from fdkvc.stage.moments import Spoken, deciding_token, value_sentences, why_sentences
 from fdkvc.stage.run import build_run, continue_run
 from fdkvc.ui.dialogs import choices, files
 from fdkvc.ui.dialogs import replay as replay_page
@@ -153,15 +153,32 @@ def test_every_piece_of_a_value_has_the_verdict_of_the_call(name: str, key: str)
     assert apart or name != "rental" or key == "fifo"
 
 
+def test_two_views_say_the_same_of_a_value_and_one_cache_speaks_of_the_token() -> None:
+    run = build_run(Spoken("dialog", RECORDING), policy_named("fd-kvc"), 48)
+    token, turn = next(
+        (token, turn)
+        for turn in reversed(range(run.dialogs.turns))
+        for token, (_, mentions) in RECORDING.value_of.items()
+        if deciding_token(run, turn, token, mentions) != token < run.dialogs.bounds[0, turn]
+    )
+    told_of = {}
+    for view in ("words", "lanes", "cache"):
+        app = open_dialogs(policies="fd-kvc", view=view, turn=turn, entry=token)
+        (message,) = [sent for sent in told(app) if sent.get("what") == "view"]
+        told_of[view] = " ".join(message["sentences"])
+    assert told_of["words"] == told_of["lanes"] == " ".join(value_sentences(run, turn, token))
+    assert told_of["cache"] == " ".join(why_sentences(run, turn, token)) != told_of["words"]
+
+
 @pytest.mark.parametrize("kind", ["call", "state"])
 def test_a_turn_says_what_it_needed_and_what_each_policy_had_lost_of_it(kind: str) -> None:
     demands = tuple(demand for demand in DIALOG.demands if demand.kind == kind)
     file = DialogFile("one.json", kind[0] * 64, (dataclasses.replace(DIALOG, demands=demands),))
     asked = text_of(open_dialogs(file, policies="fifo,fd-kvc"))["demands"]
     told_of = [
-        (shown_demand["turn"], shown_demand["source"], what, *lost, mentions[-1][0])
+        (shown_demand["turn"], shown_demand["source"], what, *lost, token)
         for shown_demand in asked
-        for what, lost, mentions in shown_demand["values"]
+        for what, lost, token in shown_demand["values"]
     ]
 
     recording = lexical_recording(file.transcripts[0])

@@ -247,7 +247,7 @@ def test_the_scene_of_the_first_token_shows_the_words_that_it_cost() -> None:
 def test_without_its_package_a_model_is_seen_in_its_recording(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(loading, "_LOADED", {})
+    monkeypatch.setattr(loading, "_SHARED", {})
     monkeypatch.setattr(gguf_file, "NAMED_MODELS", {"smollm2": "no_such_package"})
     tried = open_page("answers", **story_chapters()[5].link)
 
@@ -404,6 +404,29 @@ def test_what_is_refused_stays_to_be_mended_and_what_runs_is_said(
     assert error.value.endswith(f"Still using {goes_on}.")
     assert app.number_input(key=f"{page}/{key}").value == typed
     assert link_of(app)[key.rpartition("/")[2]] == goes_on
+
+
+@pytest.mark.parametrize("page", ["answers", "ablation", "benchmark", "compare", "dialogs"])
+def test_a_choice_that_must_not_be_empty_keeps_its_last_one(page: str) -> None:
+    """What is lit, what runs, what the address says and what is said are one thing on all pages."""
+    app = open_page(page)
+    controls = [group for group in app.button_group if isinstance(group.value, list)]
+    assert any(control.value for control in controls)
+    for control in [control for control in controls if control.value]:  # not further metrics
+        name = str(control.key).rpartition("/")[2]
+        last = control.value[-1]
+        settled(control.set_value([last]).run())
+        settled(app.button_group(key=control.key).set_value([]).run())
+
+        (error,) = app.error
+        assert error.value.startswith(f"{control.label} is empty: choose at least one. Still using")
+        assert app.button_group(key=control.key).value == [last]
+        link = link_of(app)
+        assert link[name] == last
+        assert [error.value for error in open_page(page, **link).error] == []
+
+        (error,) = open_page(page, **link | {name: ""}).error
+        assert "error: " + f"{control.label} is empty: choose at least one. Using" in error.value
 
 
 def test_a_symbol_is_read_aloud_as_a_letter() -> None:

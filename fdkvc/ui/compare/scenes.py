@@ -149,7 +149,7 @@ def show_downloads(page: str, lanes: tuple[Lane, ...], *, uploaded: bool = False
         rows = [lane.run for lane in beside(lanes)]
         title = f"{listed([lane.label for lane in lanes])} on {rows[0].dialog.title}"
         view = stage_view(page)  # the session is out of reach at the click
-        save_scene(page, title, lambda: shown(view, lanes), rows)
+        save_scene(page, title, lambda: shown(view, lanes), rows, lanes=True)
         if lanes[0].run.long:
             st.caption(plain(lanes[0].run.long_note(FILE)))
         else:

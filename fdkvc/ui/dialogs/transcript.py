@@ -62,7 +62,7 @@ def show_transcript(
 
     @st.fragment
     def following() -> None:
-        follow_lanes(page, lanes, text)
+        follow_lanes(page, lanes)
         write()
 
     following()
@@ -137,7 +137,7 @@ def _text(recording: Recording, runs: tuple[Run, ...], of: int) -> DialogText:
         lost = tuple("" if outcome.lost < 0 else outcome.words for outcome in row)
         # Every turn repeats its state, so only missing values are listed.
         if kind == "call" or any(lost):
-            value = (f"{demand.slot} “{demand.value}”", lost, mentions)
+            value = (f"{demand.slot} “{demand.value}”", lost, mentions[-1][0])
             demands.setdefault(demand.needed_by, []).append(value)
     texts = enumerate(recording.transcript.texts)
     return DialogText(

@@ -94,6 +94,13 @@ class ReadFile:
     skipped: Mapping[int, str]
 
 
+class Reading(NamedTuple):
+    """A model that reads the dialogs of a file."""
+
+    key: str
+    vectors: Vectors
+
+
 READ: ByteLRU[ReadFile] = ByteLRU(MAX_READ_MEGABYTES * 1_000_000)
 """What models have read, by the file's key and `Vectors`."""
 
@@ -245,5 +252,6 @@ def choose_vectors(
             icon=":material/hourglass_empty:",
         )
         work = partial(read_file, vectors, file, dialog)
-        run_panel(f"{page}/vectors", f"Read with {vectors.label}", work)
+        name = f"Read with {vectors.label}"
+        run_panel(f"{page}/vectors", name, work, Reading(file.key, vectors))
     return vectors, None

@@ -1,4 +1,5 @@
-// Writes the page's address, and tells the server where Back and Forward go.
+// Writes the page's address, tells the server where Back and Forward go, keeps this browser's name in a cookie, and
+// tells a click from a Tab.
 //
 // These variables live as long as the window, whichever page it shows and however often the server
 // loses its session. Streamlit also listens: it changes pages by itself, but on a visit to the page
@@ -37,6 +38,9 @@ addEventListener('popstate', (event) => {
   visit();
 }, true);
 
+addEventListener('pointerdown', () => document.body.classList.add('clicked'), true);
+addEventListener('keydown', ({ key }) => { if (key === 'Tab') document.body.classList.remove('clicked'); }, true);
+
 function write(/** @type {Data} */ data) {
   const link = new URLSearchParams([...Object.entries(data.link ?? {}), ...parts().filter(embeds)]);
   const chosen = entry !== undefined && data.entry > entry;
@@ -59,6 +63,9 @@ scheme();
 /** @param {{ data: Data, setStateValue: typeof tell }} component */
 export default function ({ data, setStateValue }) {
   path = location.pathname;
+  if (!/(^|; )fdkvc=/.test(document.cookie)) {
+    document.cookie = `fdkvc=${data.session}; path=/; max-age=31536000; samesite=strict`;
+  }
   if (data.session !== session) {
     lost = session !== undefined;
     session = data.session;

@@ -13,6 +13,8 @@ import streamlit as st
 _SESSION = "address/session"
 _ENTRY = "address/entry"
 _RECEIVED = "address/received"
+_BROWSER = "address/browser"
+_COOKIE = "fdkvc"  # as address.js writes it
 _show = st.components.v2.component(
     "address", js=Path(__file__).with_name("address.js").read_text("utf-8")
 )
@@ -40,6 +42,17 @@ def write(link: Mapping[str, str], chosen: bool) -> None:
     entry = st.session_state.get(_ENTRY, 0) + chosen
     st.session_state[_ENTRY] = entry
     _show(key="address-link", data={"link": dict(link), "entry": entry, **_status()})
+
+
+def browser() -> str:
+    """Return a name of this browser, which a reload and its other tabs have, too.
+
+    It is in a cookie, or of this session where the browser keeps none.
+    """
+    name: str = st.session_state.setdefault(
+        _BROWSER, st.context.cookies.get(_COOKIE) or _status()["session"]
+    )
+    return name
 
 
 def _status() -> dict[str, object]:

@@ -14,6 +14,7 @@ import streamlit as st
 from fdkvc.parameters import Field, Parameter
 from fdkvc.ui.kit import address
 from fdkvc.ui.kit.markdown import Markdown, plain
+from fdkvc.words import listed
 
 _PENDING, _SHOWN, _ARRIVED, _CHOSEN = "pending", "shown", "arrived", "chosen"
 _SHARED, _LOOKED_AT = "shared", "looked-at"
@@ -364,22 +365,28 @@ def control(page: str, field: Field) -> Any:
 def several(page: str, field: Field) -> tuple[str, ...]:
     """Show a choice of several, and return their keys in the order of the labels.
 
-    An empty choice is an error if the default is not empty; the default is used.
+    Where there must be one, the last choice is not undone: it is shown again, with a sentence.
     """
-    labels = offer(page, field)
-    chosen = st.pills(
+    labels, key, typed, wrong = offer(page, field), key_of(page, field), _by_key(_TYPED), ""
+    try:
+        chosen = field.check_several(st.session_state[key])
+    except ValueError as error:
+        _, last = typed.get(key, (None, field.default))
+        chosen = [name for name in last if name in labels] or list(field.default)
+        st.session_state[key] = chosen
+        wrong = f"{error}. Still using {listed([labels[name] for name in chosen])}."
+    typed[key] = chosen, chosen
+    st.pills(
         plain(field.label),
         list(labels),
-        key=key_of(page, field),
+        key=key,
         selection_mode="multi",
         format_func=lambda key: plain(labels[key]),
         help=plain(field.help) or None,
         persist_state="session",
     )
-    if not chosen and field.default:
-        problems(f"{field.label}: choose at least one.")
-        chosen = list(field.default)
-    return tuple(key for key in labels if key in chosen)
+    problems(wrong)
+    return tuple(name for name in labels if name in chosen)
 
 
 def text(page: str, field: Field, read: Callable[[str], Value]) -> Value:

@@ -1,6 +1,6 @@
 """Background runs, a few at once, and the results of the latest.
 
-A job outlives a rerun of its page, a change of page and a reload; all tabs see the same jobs.
+A job outlives a rerun of its page, a change of page and a reload; all tabs of a browser see it.
 """
 
 import threading
@@ -31,11 +31,12 @@ It returns what is finished once that event is set.
 class Job:
     """One run with its latest progress; jobs of equal content have equal results.
 
-    `seconds` is how long it took, once it has ended.
+    `browser` is the one that started it, and `seconds` how long it took, once it has ended.
     """
 
     name: str
     content: Hashable = None
+    browser: str = ""
     requested: datetime = field(default_factory=lambda: datetime.now(UTC))
     seconds: float = 0.0
     cancelled: threading.Event = field(default_factory=threading.Event)
@@ -105,10 +106,10 @@ class Jobs:
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
 
-    def start(self, work: Work, content: Hashable = None) -> Job:
+    def start(self, work: Work, content: Hashable = None, browser: str = "") -> Job:
         """Start a job, or queue it."""
         with self._lock:
-            job = Job(uuid4().hex, content)
+            job = Job(uuid4().hex, content, browser)
             job.future = self._threads.submit(self._run, work, job)
             self._jobs[job.name] = job
             ended = [done.name for done in self._jobs.values() if done.finished and not done.size]
@@ -122,9 +123,16 @@ class Jobs:
 
     def results(self, kind: type) -> list[Job]:
         """Return the jobs that have a result, of contents of this type, oldest first."""
+        return [job for job in self._of_type(kind) if job.result is not None]
+
+    def going_on(self, kind: type, browser: str) -> Job | None:
+        """Return the last job of a browser that has not ended, of contents of this type."""
+        jobs = reversed(self._of_type(kind))
+        return next((job for job in jobs if job.browser == browser and not job.finished), None)
+
+    def _of_type(self, kind: type) -> list[Job]:
         with self._lock:
-            jobs = list(self._jobs.values())
-        return [job for job in jobs if isinstance(job.content, kind) and job.result is not None]
+            return [job for job in self._jobs.values() if isinstance(job.content, kind)]
 
     def of(self, content: Hashable) -> Job | None:
         """Return the last job of this content that was not cancelled, or None."""

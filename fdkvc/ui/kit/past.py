@@ -1,7 +1,7 @@
 """The runs of a page: run its settings, and find the runs that it has.
 
 Shipped results and those since the app started are shown as soon as a link, a reload, another tab
-or the sidebar has their settings.
+or the sidebar has their settings. The list has those that are shipped and this browser's own.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +16,7 @@ from streamlit.delta_generator import DeltaGenerator
 from fdkvc.files.record import version_words
 from fdkvc.parameters import Field
 from fdkvc.ui.kit import fields
+from fdkvc.ui.kit.address import browser
 from fdkvc.ui.kit.jobs import Job
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.run_panel import job_key, run_panel, shared_jobs, shown_key
@@ -81,7 +82,7 @@ def open_run(kind: Kind, place: DeltaGenerator) -> Past | None:
         above = st.container()
         settings = kind.choose(page)
         with above:
-            run_panel(page, "Run", partial(kind.measure, settings), settings)
+            running = run_panel(page, "Run", partial(kind.measure, settings), settings)
     every = _available_runs(kind)
     shown = every.get(st.session_state.get(shown_key(page), ""))
     if shown is None or shown.result.settings != settings:
@@ -90,16 +91,17 @@ def open_run(kind: Kind, place: DeltaGenerator) -> Past | None:
                 shown = past  # the last one
     if shown is not None:
         st.session_state[shown_key(page)] = shown.name
-    if every:
+    me = browser()
+    own = {name: run for name, run in every.items() if run.job is None or run.job.browser == me}
+    if own:
         with place:
-            _list(kind, every, shown)
+            _list(kind, own, shown)
+    if shown is not None:
+        _describe(kind, shown)
+    if shown is None or shown.result.settings != settings:
+        _advise(running, settings, "The settings differ from this run's" if shown else "")
     if shown is None:
-        st.info(
-            "There are no results of these settings: press Run to measure them.",
-            icon=":material/play_arrow:",
-        )
         return None
-    _describe(kind, shown, settings)
     if not any(shown.result.results.measured.values()):
         st.info("The run was cancelled before its first dialogs finished.")
         return None
@@ -116,8 +118,18 @@ def _available_runs(kind: Kind) -> dict[str, Past]:
     return {past.name: past for past in runs}
 
 
-def _describe(kind: Kind, past: Past, settings: Any) -> None:
-    """Describe the run that is shown: what ran, whether it was cancelled, and changed settings."""
+def _advise(running: Job | None, settings: Any, why: str) -> None:
+    """Say what to do for results of these settings, which are not shown."""
+    if running is not None and running.content == settings:
+        words = "These settings are being measured: the results will be shown here."
+    else:
+        now = "another run is going on" if running else "press Run to measure them"
+        words = f"{why or 'There are no results of these settings'}: {now}."
+    st.info(plain(words), icon=f":material/{'hourglass_empty' if running else 'play_arrow'}:")
+
+
+def _describe(kind: Kind, past: Past) -> None:
+    """Describe the run that is shown: what ran, and whether it was cancelled."""
     if past.job is None:
         version = version_words(kind.version)
         origin = f". Measured on {past.time} with {version}, and shipped."
@@ -128,17 +140,12 @@ def _describe(kind: Kind, past: Past, settings: Any) -> None:
         done, requested = finished_dialogs(past.result)
         words = f"Cancelled: results of {done:,} of {requested:,} dialogs of each scenario."
         st.warning(plain(words), icon=":material/cancel:")
-    if past.result.settings != settings:
-        st.info(
-            "The settings differ from this run's: press Run to measure them.",
-            icon=":material/tune:",
-        )
 
 
 def _list(kind: Kind, every: Mapping[str, Past], shown: Past | None) -> None:
     """Let a person choose which run is shown."""
     key = f"{kind.page}/runs"
-    st.session_state[key] = shown and shown.name
+    st.session_state[key] = shown.name if shown and shown.name in every else None
     with st.popover(plain(f"Runs ({len(every)})"), icon=":material/history:"):
         st.radio(
             "Shown",

@@ -5,6 +5,7 @@ from collections.abc import Hashable
 
 import streamlit as st
 
+from fdkvc.ui.kit.address import browser
 from fdkvc.ui.kit.fields import problems
 from fdkvc.ui.kit.jobs import Job, Jobs, Work
 from fdkvc.ui.kit.markdown import plain
@@ -28,13 +29,16 @@ def shown_key(page: str) -> str:
     return f"{page}/shown"
 
 
-def run_panel(page: str, name: str, work: Work, content: Hashable = None) -> None:
-    """Show the button that runs, the progress and Cancel.
+def run_panel(page: str, name: str, work: Work, content: Hashable) -> Job | None:
+    """Show the button that runs, the progress and Cancel; return the job that is going on.
 
-    Each page has one run, which is found again when the user comes back.
+    Each page has one run, with contents of one type. It is found again when the user comes back,
+    also after a reload and in another tab.
     """
     jobs = shared_jobs()
     job = jobs.find(st.session_state.get(job_key(page)))
+    if job is None and (job := jobs.going_on(type(content), browser())):
+        st.session_state[job_key(page)] = job.name
     busy = job is not None and not job.finished
     with st.container(horizontal=True, vertical_alignment="center", key=f"run-{page}"):
         # No callback: it would start the work of the run before a setting that has just been typed.
@@ -45,7 +49,7 @@ def run_panel(page: str, name: str, work: Work, content: Hashable = None) -> Non
             icon=":material/play_arrow:",
             disabled=busy,
         ):
-            st.session_state[job_key(page)] = jobs.start(work, content).name
+            st.session_state[job_key(page)] = jobs.start(work, content, browser()).name
             st.rerun()
         if job is not None and busy:
             _watch(page, job)
@@ -55,6 +59,7 @@ def run_panel(page: str, name: str, work: Work, content: Hashable = None) -> Non
             st.session_state[shown_key(page)] = st.session_state.pop(job_key(page))
         elif job.cancelled.is_set():
             st.info("Cancelled before it started.", icon=":material/cancel:")
+    return job if busy else None
 
 
 def session_job(key: str, jobs: Jobs, work: Work, content: Hashable) -> Job:

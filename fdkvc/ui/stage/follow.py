@@ -10,7 +10,7 @@ from fdkvc.dialogs import DialogBatch
 from fdkvc.report.scene import scene_html, sentences_of
 from fdkvc.run.metrics import default_metrics
 from fdkvc.stage.moments import nearly_kept as nearly_kept
-from fdkvc.stage.moments import why_sentences
+from fdkvc.stage.moments import value_sentences
 from fdkvc.stage.payload import DialogText, LaneHead
 from fdkvc.stage.run import Run
 from fdkvc.ui.kit.address import scroll_to
@@ -102,15 +102,17 @@ def follow(page: str, name: str, dialogs: DialogBatch, explain: Callable[[int, i
     return turn
 
 
-def save_scene(page: str, title: str, shown: Callable[[], bytes], runs: Sequence[Run]) -> None:
+def save_scene(
+    page: str, title: str, shown: Callable[[], bytes], runs: Sequence[Run], *, lanes: bool = False
+) -> None:
     """Offer the stage as a file that works without this app.
 
-    `shown` returns its runs packed, which are `runs` in the same order.
+    `shown` returns its runs packed, which are `runs` in the same order, each in a lane or alone.
     """
     view = stage_view(page)
 
     def content() -> bytes:
-        sentences = sentences_of(runs, view["entry"], text=view.get("text"))
+        sentences = sentences_of(runs, view["entry"], lanes=lanes)
         parts = {name: value for name, value in view.items() if name != "text"}
         return scene_html(title, shown(), sentences=sentences, **parts).encode()
 
@@ -143,16 +145,12 @@ def shown(view: Mapping[str, Any], lanes: Sequence[Lane]) -> bytes:
     return lanes_payload(tuple(lane.run for lane in rows), heads(rows), view.get("text"))
 
 
-def follow_lanes(page: str, lanes: Sequence[Lane], text: DialogText | None = None) -> int:
-    """Follow the stage, and send it the explanation of its entry in each lane.
-
-    With a `text`, of a piece of a value that is needed later, that of the value.
-    """
+def follow_lanes(page: str, lanes: Sequence[Lane]) -> int:
+    """Follow the stage, and send it the explanation in each lane of its entry, or of its value."""
     rows = beside(lanes)
 
     def explain(turn: int, token: int) -> list[str]:
-        mentions = text.mentions(token) if text else ()
-        return [" ".join(why_sentences(lane.run, turn, token, mentions)) for lane in rows]
+        return [" ".join(value_sentences(lane.run, turn, token)) for lane in rows]
 
     return follow(page, name_of_all([lane.run for lane in rows]), rows[0].run.dialogs, explain)
 
