@@ -106,7 +106,9 @@ def test_a_person_steps_through_a_conversation_and_sees_what_was_forgotten(page:
     needed = page.locator(NEEDED).last
     needed.click()  # what a call needed leads to the word that was said
     token = needed.get_attribute("data-token")
-    expect(why.locator("header")).to_contain_text(f"· token {token}")
+    value, _ = RECORDING.value_of[int(token or "")]
+    expect(why.locator("header")).to_contain_text(f"“{value}” · value")
+    expect(why.locator("header")).to_contain_text(f"token {token} · topic")
 
     transcript(page).focus()
     page.keyboard.press("Home")
