@@ -108,11 +108,11 @@ def measured(model: LlamaModel, part: Part, data: Path, out: Path) -> pd.DataFra
             engine = replace(model, positions="slots" if closed else "kept")
             chosen = tuple(map(read_policy, policies))
             settings = Truncation(chosen, (part.context,), cut_text=closed, decides="model")
-            finished = Finished(file, f"{part} {positions}")
             transcripts = conversations(part, data)
-            rows = run_answers(settings, engine, transcripts, workers=1, finished=finished)
-            rows.to_csv(file, index=False)
-            finished.remove()
+            with Finished(file) as finished:
+                finished.take_over(f"{part} {positions}")
+                rows = run_answers(settings, engine, transcripts, workers=1, finished=finished)
+                rows.to_csv(file, index=False)
         rows = pd.read_csv(file)
         named = {name: f"{name}, {positions}" for name in policies}
         tables.append(rows[rows.metric.isin(METRICS)].replace({"policy": named}))

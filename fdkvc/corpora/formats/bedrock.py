@@ -70,9 +70,10 @@ def _block(block: Mapping[str, Any], where: str, unread: Unread) -> Iterator[dic
 
 
 def recognizes(value: Mapping[str, Any]) -> bool:
-    """Whether messages have blocks of Bedrock."""
-    parts = parts_in(value["messages"], "content")
-    return any("type" not in part and not BLOCKS.isdisjoint(part) for part in parts)
+    """Whether messages have blocks of Bedrock, none of which has a type."""
+    parts = [*parts_in(value["messages"], "content")]
+    typed = any("type" in part for part in parts)
+    return not typed and any(not BLOCKS.isdisjoint(part) for part in parts)
 
 
 FORMAT = chat_format(
