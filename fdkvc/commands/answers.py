@@ -7,6 +7,7 @@ from functools import wraps
 from time import perf_counter
 from typing import Any, TypeVar, cast
 
+from fdkvc.commands.capture import NO_TRANSFORMERS
 from fdkvc.commands.console import (
     finish,
     progress,
@@ -15,7 +16,6 @@ from fdkvc.commands.console import (
     warn_no_effect,
     without_library_warnings,
 )
-from fdkvc.commands.dialogs import NO_TRANSFORMERS, read_sources
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.answers import CUT_TEXT, FULL, Answers
 from fdkvc.experiments.finished import Finished
@@ -23,6 +23,7 @@ from fdkvc.experiments.jobs import Execution, Progress
 from fdkvc.files.options import settings_from
 from fdkvc.files.write import check_folder
 from fdkvc.kinds.answers import AnswersRun, answers_key, readable_dialogs, small_model
+from fdkvc.kinds.sources import read_sources
 from fdkvc.lm.head_recordings import encode_dialog
 from fdkvc.lm.language_model import AnyModel
 from fdkvc.lm.tokens import MARKED

@@ -68,7 +68,7 @@ def _run(options: Namespace) -> None:
         case "dialogs":
             from fdkvc.commands.dialogs import dialogs as run
         case "capture":
-            from fdkvc.commands.dialogs import capture as run
+            from fdkvc.commands.capture import capture as run
         case "answers":
             from fdkvc.commands.answers import answers as run
         case "live":

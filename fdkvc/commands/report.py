@@ -4,8 +4,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from fdkvc.commands.console import print_results, progress, running, warn
-from fdkvc.commands.dialogs import check_file, read_sources
+from fdkvc.commands.console import check_file, print_results, progress, running, warn
 from fdkvc.corpora.formats import read_bytes
 from fdkvc.corpora.recordings import Recording
 from fdkvc.experiments.jobs import Execution
@@ -15,7 +14,7 @@ from fdkvc.files.write import check_folder, write_files
 from fdkvc.kinds import KINDS, read_run
 from fdkvc.kinds.answers import AnswersRun
 from fdkvc.kinds.replay import ReplayRun
-from fdkvc.kinds.sources import Sources
+from fdkvc.kinds.sources import Sources, read_sources
 from fdkvc.limits import MAX_RUN_JSON_BYTES
 from fdkvc.report.answers import answers_report
 from fdkvc.report.gallery import gallery_files

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from fdkvc.files.record import Record, parse_run
+from fdkvc.files.record import Record
 from fdkvc.kinds.answers import AnswersRun
-from fdkvc.kinds.base import Run
+from fdkvc.kinds.base import Run, read_record
 from fdkvc.kinds.benchmark import BenchmarkRun, StudyRun
 from fdkvc.kinds.replay import ReplayRun
 from fdkvc.kinds.sweep import SweepRun
@@ -19,6 +19,4 @@ def read_run(content: bytes | str, *kinds: str) -> Record:
 
     Raises a ValueError that names what is wrong and where.
     """
-    return parse_run(
-        content, {key: (kind.settings_type, kind.depends) for key, kind in KINDS.items()}, kinds
-    )
+    return read_record(content, KINDS.values(), kinds)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import pandas as pd
 
 from fdkvc.experiments.jobs import Execution
 from fdkvc.files.export import csv_text
-from fdkvc.files.record import Record, run_json
-from fdkvc.kinds.sources import Sources
+from fdkvc.files.record import Record, parse_run, run_json
 
 
 class Run(ABC):
@@ -34,8 +33,11 @@ class Run(ABC):
 
     @classmethod
     @abstractmethod
-    def again(cls, record: Record, sources: Sources, **how: Unpack[Execution]) -> Run:
-        """Run a record again; a ValueError says what is not as it was."""
+    def again(cls, record: Record, sources: Any, **how: Unpack[Execution]) -> Run:
+        """Run a record again; a ValueError says what is not as it was.
+
+        `sources` are the `fdkvc.kinds.sources.Sources` that name its files now.
+        """
 
     @property
     @abstractmethod
@@ -69,3 +71,14 @@ class Run(ABC):
             for name, made in self.timed.items()
         }
         return {**numbers, **timed, "run.json": record}
+
+
+def read_record(
+    content: bytes | str, kinds: Iterable[type[Run]], allowed: Sequence[str] = ()
+) -> Record:
+    """Read a ``run.json`` of some kinds, of which those `allowed` by name, by default all.
+
+    Raises a ValueError that names what is wrong and where.
+    """
+    every = {kind.kind: (kind.settings_type, kind.depends) for kind in kinds}
+    return parse_run(content, every, allowed)

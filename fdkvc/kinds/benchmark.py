@@ -16,7 +16,6 @@ from fdkvc.experiments.summary import FIRST, TIED
 from fdkvc.files.record import Record
 from fdkvc.grid import PLACES, Grid, as_tex, pivot
 from fdkvc.kinds.base import Run
-from fdkvc.kinds.sources import Sources
 from fdkvc.policies import baseline_of
 from fdkvc.replication import tables
 from fdkvc.replication.cells import (
@@ -65,7 +64,7 @@ class BenchmarkRun(Run):
             object.__setattr__(self, "baseline", baseline_of(self.settings.policies))
 
     @classmethod
-    def again(cls, record: Record, sources: Sources, **how: Unpack[Execution]) -> Run:
+    def again(cls, record: Record, sources: Any, **how: Unpack[Execution]) -> Run:
         return cls(Study(run_benchmark(record.settings, **how)), record.baseline)
 
     @property
@@ -127,7 +126,7 @@ class StudyRun(BenchmarkRun):
         return cls(run_study(benchmark, **how))
 
     @classmethod
-    def again(cls, record: Record, sources: Sources, **how: Unpack[Execution]) -> Run:
+    def again(cls, record: Record, sources: Any, **how: Unpack[Execution]) -> Run:
         return cls.measure(record.settings, **how)
 
     @property

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from fdkvc.commands.console import progress, warn
 from fdkvc.corpora.formats import EXAMPLES, read_bytes, read_dialogs
 from fdkvc.corpora.lexical import LexicalRecordings
 from fdkvc.corpora.recordings import Recording
@@ -114,3 +115,8 @@ def skipped_text(skipped: Sequence[str]) -> str:
     """Return the list of skipped dialogs with reasons, "" if there are none."""
     more = [f"and {len(skipped) - MAX_SKIPPED} more"] if len(skipped) > MAX_SKIPPED else []
     return "\n  ".join(["Left out:", *skipped[:MAX_SKIPPED], *more]) if skipped else ""
+
+
+def read_sources(options: Namespace) -> Sources:
+    """Return what a command reads, with warnings on stderr."""
+    return Sources.of(options, warn=warn, reading=progress)

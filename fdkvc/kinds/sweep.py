@@ -13,7 +13,6 @@ from fdkvc.experiments.sweep import Sweep
 from fdkvc.files.record import Record
 from fdkvc.kinds.base import Run
 from fdkvc.kinds.benchmark import FINISHED, facts_text, finished
-from fdkvc.kinds.sources import Sources
 from fdkvc.replication.judge import facts
 from fdkvc.replication.tables import ablation_table, sweep_table
 from fdkvc.words import count
@@ -38,7 +37,7 @@ class SweepRun(Run):
         return cls(sweep, run_benchmark(sweep.benchmark, chunk=chunk, **how))
 
     @classmethod
-    def again(cls, record: Record, sources: Sources, **how: Unpack[Execution]) -> Run:
+    def again(cls, record: Record, sources: Any, **how: Unpack[Execution]) -> Run:
         return cls.measure(record.settings, **how)
 
     @property

@@ -12,8 +12,8 @@ from fdkvc.charts.theme import Spec
 from fdkvc.experiments.answers import CUT_TEXT, FULL
 from fdkvc.files.record import Record, version_words
 from fdkvc.grid import figures, pivot
-from fdkvc.kinds import read_run
-from fdkvc.kinds.answers import cost_grid
+from fdkvc.kinds.answers import AnswersRun, cost_grid
+from fdkvc.kinds.base import read_record
 from fdkvc.limits import MAX_RUN_JSON_BYTES
 from fdkvc.policies import read_policy
 from fdkvc.run.metrics import METRICS, Metric, metrics_of
@@ -49,7 +49,9 @@ def opened_run(key: str) -> Record | None:
     runs = [name for name in texts if name.endswith(".json")]
     if not runs:
         raise ValueError("run.json is missing: choose it together with its tables")
-    return read_run(texts[runs[-1]], "answers").with_texts(texts, (COSTS,))  # of several, the last
+    return read_record(texts[runs[-1]], [AnswersRun]).with_texts(
+        texts, (COSTS,)
+    )  # of several, the last
 
 
 def tables_of(run: Record) -> dict[str, pd.DataFrame]:

@@ -1,0 +1,58 @@
+"""``capture``: record what a model attends to while it reads dialogs."""
+
+from argparse import Namespace
+from time import perf_counter
+
+from fdkvc.commands.console import check_file, print_results, progress, without_library_warnings
+from fdkvc.corpora.recordings import Recording
+from fdkvc.corpora.trace_file import trace_bytes, trace_size
+from fdkvc.experiments.jobs import Progress
+from fdkvc.files.write import write_files
+from fdkvc.kinds.sources import read_sources, skipped_text
+from fdkvc.words import count
+
+NO_TRANSFORMERS = "install requirements-capture.txt, or the extra transformers"
+
+
+@without_library_warnings()
+def capture(options: Namespace) -> None:
+    """Write a trace file of what a model attends to while it reads dialogs."""
+    out = check_file(options.out, ".npz")
+    try:
+        from fdkvc.live.loop import load_live
+        from fdkvc.live.recorded import record_layer
+    except ImportError as error:
+        raise ValueError(f"capture needs {error.name}: {NO_TRANSFORMERS}") from None
+    transcripts, _ = read_sources(options).read_transcripts()
+    model = load_live(options.model)
+    began = perf_counter()
+    recordings: list[Recording] = []
+    skipped: list[str] = []
+    total = None
+    with progress() as on_progress:
+        for done, transcript in enumerate(transcripts, start=1):
+            try:
+                recording = record_layer(model, transcript, options.layer, options.heads)
+            except ValueError as error:
+                skipped.append(str(error))
+            else:
+                size = trace_size(recording)
+                total = size if total is None else total + size
+                try:
+                    total.check()
+                except ValueError as error:
+                    skipped.append(f"{transcript.name} and all after it: {error}")
+                    break
+                recordings.append(recording)
+            title = f"{done} of {len(transcripts)} dialogs"
+            on_progress(Progress(done, len(transcripts), title, perf_counter() - began))
+    if not recordings:
+        raise ValueError(skipped[0])
+    write_files(out.parent, {out.name: trace_bytes(recordings)})
+    first = recordings[0]
+    tokens = sum(recording.starts[-1] for recording in recordings)
+    text = (
+        f"{first.source}: {count(len(recordings), 'dialog')}, {tokens} tokens, "
+        f"{count(len(first.heads), 'head')} of {first.keys.shape[2]} dimensions"
+    )
+    print_results("\n\n".join(filter(None, [text, skipped_text(skipped)])), options.out)
