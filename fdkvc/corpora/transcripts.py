@@ -23,6 +23,7 @@ from fdkvc.limits import (
     MAX_TURNS,
 )
 from fdkvc.parameters import check_most
+from fdkvc.scripts import word_spans
 from fdkvc.synthetic.scenarios import custom_scenario
 
 DemandKind = Literal["call", "state"]
@@ -49,7 +50,6 @@ GIVEN_BY: Mapping[str, str] = {
 }
 """How each kind of span gives a value."""
 
-_WORD = re.compile(r"\w+|[^\w\s]")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 _UNSAFE = re.compile("[\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 
@@ -303,7 +303,7 @@ def check_texts(name: str, texts: Sequence[str]) -> None:
     """Raise a TooLargeError if the texts of a dialog's turns are too long, as `check_size`."""
     characters = sum(map(len, texts))
     check_most(f"{name}: it has", characters, "characters", MAX_DIALOG_CHARACTERS, TooLargeError)
-    check_size(name, [len(_WORD.findall(text)) for text in texts])
+    check_size(name, [len(word_spans(text)) for text in texts])
 
 
 def check_size(name: str, tokens: Sequence[int]) -> None:
@@ -314,17 +314,6 @@ def check_size(name: str, tokens: Sequence[int]) -> None:
     check_most(f"{name}: it has", sum(tokens), "tokens", MAX_TOKENS, TooLargeError)
     if not sum(tokens):
         raise SkippedError(f"{name}: it has no words")
-
-
-def word_spans(text: str) -> list[tuple[int, int]]:
-    """Return start and end of each word and punctuation mark.
-
-    Examples
-    --------
-    >>> word_spans("It's 5.")
-    [(0, 2), (2, 3), (3, 4), (5, 6), (6, 7)]
-    """
-    return [match.span() for match in _WORD.finditer(text)]
 
 
 def word_ids(text: str, spans: Iterable[tuple[int, int]]) -> list[int]:

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from itertools import chain
 
 from fdkvc.attention import SPEAKERS
-from fdkvc.corpora.transcripts import Transcript, word_spans
+from fdkvc.corpora.transcripts import Transcript
 from fdkvc.dialogs import DialogBatch
 from fdkvc.policies import Policy
 from fdkvc.policies.base import Available
 from fdkvc.policies.whitelist import Whitelist
+from fdkvc.scripts import word_spans
 from fdkvc.words import count, listed
 
 
