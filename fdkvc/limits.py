@@ -42,6 +42,7 @@ MAX_RESULT_NUMBERS = 2**27  # of a run's results: 512 MB
 MAX_QUERY_LOGITS = 2**27  # of each query of a turn with each token before: 512 MB
 MAX_RUN_NAMES = 512  # policies of a run, or scenarios, or metrics
 MAX_CACHED_WORDS = 2**15  # whose id or surprisal is cached
+MAX_SPELLED_CHARACTERS = 256  # of a word; accents are sorted in time by the square
 MAX_RESTORED_SPANS = 8  # restored one at a time to see which repairs an answer
 MAX_EXPLAINED_WORDS = 100  # that a policy hurts most
 MAX_RESTORED_WORDS = 12  # of these, whose turns are read again with evicted words restored

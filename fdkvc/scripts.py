@@ -11,7 +11,7 @@ import re
 from functools import cache, lru_cache
 from unicodedata import category, decimal, decomposition, normalize
 
-from fdkvc.limits import MAX_CACHED_WORDS
+from fdkvc.limits import MAX_CACHED_WORDS, MAX_SPELLED_CHARACTERS
 
 # Of letters and marks beyond Latin's and punctuation, which take the longer way.
 _FOREIGN = re.compile(
@@ -61,9 +61,19 @@ def word_spans(text: str) -> list[tuple[int, int]]:
     >>> [text[start:end] for text in ["去上海，3张"] for start, end in word_spans(text)]
     ['去', '上', '海', '，', '3', '张']
     """
+    pattern, text = _to_cut(text)
+    return [match.span() for match in pattern.finditer(text)]
+
+
+def word_count(text: str) -> int:
+    """Return the number of words and punctuation marks."""
+    pattern, text = _to_cut(text)
+    return len(pattern.findall(text))
+
+
+def _to_cut(text: str) -> tuple[re.Pattern[str], str]:
     foreign = is_foreign(text)
-    pattern = word_pattern(r"\w+|[^\w\s]", foreign)
-    return [match.span() for match in pattern.finditer(plain(text) if foreign else text)]
+    return word_pattern(r"\w+|[^\w\s]", foreign), plain(text) if foreign else text
 
 
 @cache
@@ -105,7 +115,9 @@ def same_spelling(word: str) -> str:
     >>> same_spelling("oﬃce"), len(same_spelling("e\u0301"))
     ('office', 1)
     """
-    return word if word.isascii() else normalize("NFC", "".join(map(_usual, word)))
+    if word.isascii() or len(word) > MAX_SPELLED_CHARACTERS:
+        return word
+    return normalize("NFC", "".join(map(_usual, word)))
 
 
 @lru_cache(maxsize=MAX_CACHED_WORDS)

@@ -36,8 +36,10 @@ _ID = re.compile(r"#?[^\W\d][\w.@/-]*")
 # A word, a run of spaces or a mark; the letter of an escape is not of the word after it.
 _SYMBOL = r"(?<=\\)[bfnrt](?=\w)|\w+|\s+|[^\w\s]"
 _ESCAPED = re.compile(r"[bfnrt]\w")
-_SURROGATE = r"\\+ud[89ab][\da-f]{2}\\+ud[c-f][\da-f]{2}"
-_LETTER = re.compile(rf"{_SURROGATE}|\\+u(?!00[0-7])[\da-f]{{4}}", re.IGNORECASE | re.ASCII)
+_LETTER = re.compile(
+    r"(?<!\\)\\+u(d[89ab][\da-f]{2}\\+ud[c-f][\da-f]{2}|(?!00[0-7])[\da-f]{4})",
+    re.IGNORECASE | re.ASCII,
+)
 _BETWEEN_TURNS = "\0"
 
 

@@ -23,7 +23,7 @@ from fdkvc.limits import (
     MAX_TURNS,
 )
 from fdkvc.parameters import check_most
-from fdkvc.scripts import word_spans
+from fdkvc.scripts import word_count, word_spans
 from fdkvc.synthetic.scenarios import custom_scenario
 
 DemandKind = Literal["call", "state"]
@@ -243,7 +243,7 @@ class Transcript:
     @cached_property
     def word_counts(self) -> tuple[int, ...]:
         """Words and punctuation marks of each turn."""
-        return tuple(len(word_spans(text)) for text in self.texts)
+        return tuple(map(word_count, self.texts))
 
     @cached_property
     def topics(self) -> tuple[str, ...]:
@@ -303,7 +303,7 @@ def check_texts(name: str, texts: Sequence[str]) -> None:
     """Raise a TooLargeError if the texts of a dialog's turns are too long, as `check_size`."""
     characters = sum(map(len, texts))
     check_most(f"{name}: it has", characters, "characters", MAX_DIALOG_CHARACTERS, TooLargeError)
-    check_size(name, [len(word_spans(text)) for text in texts])
+    check_size(name, [*map(word_count, texts)])
 
 
 def check_size(name: str, tokens: Sequence[int]) -> None:

@@ -10,7 +10,7 @@ from fdkvc.dialogs import DialogBatch
 from fdkvc.policies import Policy
 from fdkvc.policies.base import Available
 from fdkvc.policies.whitelist import Whitelist
-from fdkvc.scripts import word_spans
+from fdkvc.scripts import word_count
 from fdkvc.words import count, listed
 
 
@@ -60,7 +60,7 @@ def pinned_notes(
     if not shares:
         return []
     prompts = (
-        sum(len(word_spans(turn.text)) for turn in transcript.turns if turn.kind == "system")
+        sum(word_count(turn.text) for turn in transcript.turns if turn.kind == "system")
         for transcript in transcripts
     )
     longest = max(prompts, default=0)
