@@ -2,6 +2,9 @@
 
 # Files that are read
 MAX_DIALOG_FILE_BYTES = 50_000_000
+MAX_PACKED_PARTS = 10_000  # of a compressed file, or files of an archive
+MAX_XZ_MEMORY_BYTES = 2**27  # to unpack; `xz -9` needs half
+MAX_SAMPLED_BYTES = 65_536  # to name an encoding that is not read
 MAX_DIALOG_FILE_LINES = 1_000_000  # of plain text or JSON Lines
 MAX_JSON_DEPTH = 32  # nested lists and objects; the supported formats need 12
 MAX_JSON_VALUES = 3_000_000  # a parsed value takes about 100 bytes

@@ -9,6 +9,7 @@ from typing import NamedTuple, NoReturn
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from fdkvc.corpora.file_text import PACKED_ENDINGS
 from fdkvc.corpora.formats import FORMATS, endings
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.tools import with_tools
@@ -211,7 +212,7 @@ def _read_upload(page: str, last: files.DialogFile | None) -> tuple[files.Dialog
     """
     upload = st.file_uploader(
         "Dialogs or a trace",
-        type=[*endings(), "npz"],
+        type=[*endings(), *PACKED_ENDINGS, "npz"],
         key=f"{page}/upload",
         max_upload_size=MAX_UPLOAD_MEGABYTES,
         help=plain(f"{_formats()}. The file stays in this app's memory."),
@@ -291,6 +292,7 @@ def choose_tools(page: str, file: files.DialogFile) -> files.DialogFile:
 def _formats() -> str:
     labels = (f"{format.label} (.{', .'.join(format.endings)})" for format in FORMATS.values())
     kinds = ", ".join(dict.fromkeys(labels))
+    kinds += f"; also compressed (.{', .'.join(PACKED_ENDINGS)})"
     return f"{kinds}, or a trace of a model from python -m fdkvc capture (.npz)"
 
 
