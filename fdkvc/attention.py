@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdkvc.limits import MAX_CACHED_WORDS
+from fdkvc.scripts import word_spans
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.intp]
@@ -379,8 +380,15 @@ class Observation:
         return self._among(self.tokens.spoken_by, token, map(SPEAKERS.index, names))
 
     def is_word(self, token: Ints, words: Sequence[str]) -> Bools:
-        """Whether each token belongs to one of these words (B, C); false where unknown."""
-        return self._among(self.tokens.words, token, map(word_id, words))
+        """Whether each token belongs to one of these words (B, C); false where unknown.
+
+        A word of a script without spaces is each of its characters.
+        """
+        return self._among(
+            self.tokens.words,
+            token,
+            [word_id(word[start:end]) for word in words for start, end in word_spans(word)],
+        )
 
     def _among(self, column: Ints | None, token: Ints, wanted: Iterable[int]) -> Bools:
         if column is None:

@@ -2,6 +2,9 @@
 
 # Files that are read
 MAX_DIALOG_FILE_BYTES = 50_000_000
+MAX_PACKED_PARTS = 10_000  # of a compressed file, or files of an archive
+MAX_XZ_MEMORY_BYTES = 2**27  # to unpack; `xz -9` needs half
+MAX_SAMPLED_BYTES = 65_536  # to name an encoding that is not read
 MAX_DIALOG_FILE_LINES = 1_000_000  # of plain text or JSON Lines
 MAX_JSON_DEPTH = 32  # nested lists and objects; the supported formats need 12
 MAX_JSON_VALUES = 3_000_000  # a parsed value takes about 100 bytes
@@ -47,6 +50,7 @@ MAX_RESULT_NUMBERS = 2**27  # of a run's results: 512 MB
 MAX_QUERY_LOGITS = 2**27  # of each query of a turn with each token before: 512 MB
 MAX_RUN_NAMES = 512  # policies of a run, or scenarios, or metrics
 MAX_CACHED_WORDS = 2**15  # whose id or surprisal is cached
+MAX_SPELLED_CHARACTERS = 256  # of a word; accents are sorted in time by the square
 MAX_RESTORED_SPANS = 8  # restored one at a time to see which repairs an answer
 MAX_EXPLAINED_WORDS = 100  # that a policy hurts most
 MAX_RESTORED_WORDS = 12  # of these, whose turns are read again with evicted words restored

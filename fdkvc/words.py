@@ -204,6 +204,11 @@ def listed(parts: Sequence[str]) -> str:
     return f"{', '.join(rest)} and {last}" if rest else last
 
 
+def first_three(names: Sequence[str]) -> str:
+    """Join the first three names with commas, and say if there are more."""
+    return ", ".join([*names[:3], *(["and so on"] if len(names) > 3 else [])])
+
+
 def sentence(text: str) -> str:
     """Begin with a capital and end with a full stop.
 

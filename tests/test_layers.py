@@ -17,6 +17,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("extensions",),
     ("parameters",),
     ("words",),
+    ("scripts",),
     ("attention",),
     ("cache",),
     ("dialogs",),

@@ -10,7 +10,7 @@ from collections import Counter
 
 from benchmarks import options
 from benchmarks.research.held_out import read_dialogues
-from fdkvc.corpora.transcripts import word_spans
+from fdkvc.scripts import word_spans
 
 LEAST = 10
 """The lowest count of a word in the table."""

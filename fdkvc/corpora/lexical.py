@@ -19,9 +19,10 @@ from numpy.random import SFC64, Generator, SeedSequence
 from fdkvc.attention import Floats
 from fdkvc.corpora.recordings import Recording, Token
 from fdkvc.corpora.token_traits import word_surprisal
-from fdkvc.corpora.transcripts import Transcript, word_spans
+from fdkvc.corpora.transcripts import Transcript
 from fdkvc.limits import MAX_CACHED_WORDS, MAX_NAME_CHARACTERS
 from fdkvc.parameters import SEED
+from fdkvc.scripts import word_spans
 from fdkvc.synthetic.scenarios import World
 
 LEXICAL = "lexical embedding"

@@ -15,6 +15,16 @@ from fdkvc.attention import Bools
 from fdkvc.corpora.transcripts import Mention, TooLargeError, clean
 from fdkvc.limits import MAX_DEMAND_CHARACTERS, MAX_DEMANDS, MAX_DIALOG_CHARACTERS, MAX_MENTIONS
 from fdkvc.parameters import check_most
+from fdkvc.scripts import (
+    ALONE,
+    CASED,
+    HANGUL,
+    SPACED,
+    is_foreign,
+    plain,
+    same_spelling,
+    word_pattern,
+)
 
 NO_EVIDENCE = frozenset(("", "yes", "no", "true", "false", "dontcare", "free", "none"))
 """Values whose words also occur with other meanings, so that a mention is not evidence."""
@@ -24,8 +34,12 @@ _FIGURES = re.compile(r"[\d.,]+")
 _THREE = re.compile(r"\d{3}(?!\d)")  # the end of a number with a comma between thousands
 _ID = re.compile(r"#?[^\W\d][\w.@/-]*")
 # A word, a run of spaces or a mark; the letter of an escape is not of the word after it.
-_SYMBOL = re.compile(r"(?<=\\)[bfnrt](?=\w)|\w+|\s+|[^\w\s]")
+_SYMBOL = r"(?<=\\)[bfnrt](?=\w)|\w+|\s+|[^\w\s]"
 _ESCAPED = re.compile(r"[bfnrt]\w")
+_LETTER = re.compile(
+    r"(?<!\\)\\+u(d[89ab][\da-f]{2}\\+ud[c-f][\da-f]{2}|(?!00[0-7])[\da-f]{4})",
+    re.IGNORECASE | re.ASCII,
+)
 _BETWEEN_TURNS = "\0"
 
 
@@ -60,7 +74,10 @@ class MentionFinder:
     """Finds wordings in the turns of a dialog as whole words, ignoring case and kinds of space.
 
     Neither a number nor an id is found within another: ``2`` is not in ``12``, ``2:30`` or ``-2``,
-    and ``HAT1`` is not in ``HAT1-B``. Mentions of a value may overlap. The symbols of the
+    and ``HAT1`` is not in ``HAT1-B``. In scripts without spaces a wording is found wherever it
+    stands, and in Hangul at the start of a word, whose end may be a particle. Digits of any
+    script, widths of letters, and letters that JSON escapes are the same. Mentions of a value may
+    overlap. The symbols of the
     dialog are sorted once by all that follows, so that a search takes time by the wording's length.
 
     Examples
@@ -72,19 +89,27 @@ class MentionFinder:
     (Mention(turn=1, start=21, end=22),)
     >>> MentionFinder(['{"hotel_name": 3}']).mentions(["hotel"], before=1)
     ()
+    >>> MentionFinder(["去上海，３张"]).mentions(["上海", "3"], before=1)
+    (Mention(turn=0, start=1, end=3), Mention(turn=0, start=4, end=5))
     """
 
     def __init__(self, texts: Sequence[str], name: str = "dialog") -> None:
         self._name, self._requests, self._characters = name, 0, 0
-        self._text = "".join(_BETWEEN_TURNS + _lower(text) for text in texts)
-        symbols = _SYMBOL.findall(self._text)
+        joined = "".join(_BETWEEN_TURNS + text for text in texts)
+        read, self._escapes = _read_letters(joined)
+        self._text = _lower(plain(read))
+        self._foreign = is_foreign(self._text)
+        symbols = word_pattern(_SYMBOL, self._foreign).findall(self._text)
         self._starts = [*accumulate(map(len, symbols), initial=0)]
         self._turns = [at for at, symbol in enumerate(symbols) if symbol == _BETWEEN_TURNS]
         # Each different symbol is a character, so that a search compares few.
-        self._letters = {symbol: chr(at) for at, symbol in enumerate(dict.fromkeys(symbols))}
+        spellings = {symbol: same_spelling(symbol) for symbol in dict.fromkeys(symbols)}
+        different = dict.fromkeys(spellings.values())
+        self._letters = {symbol: chr(at) for at, symbol in enumerate(different)}
         spaces = [" ", *filter(str.isspace, self._letters)]
         self._letters |= dict.fromkeys(spaces, chr(len(self._letters)))
-        self._coded = "".join(map(self._letters.__getitem__, symbols))
+        coded = {symbol: self._letters[spelling] for symbol, spelling in spellings.items()}
+        self._coded = "".join(map(coded.__getitem__, symbols))
         self._matched: dict[str, NDArray[np.int8]] = {}
         self._searched: dict[tuple[str, str], tuple[int, list[int]]] = {}
 
@@ -105,21 +130,23 @@ class MentionFinder:
         for wording in wordings:
             self._characters += len(wording)
             check_most(demands, self._characters, mentioned, MAX_DEMAND_CHARACTERS, TooLargeError)
-            mentions.update(self._latest(" ".join(_lower(clean(wording)).split()), end))
+            mentions.update(self._latest(_comparable(wording), end))
         self._characters += sum(mention.end - mention.start for mention in mentions)
         check_most(demands, self._characters, mentioned, MAX_DEMAND_CHARACTERS, TooLargeError)
         return tuple(sorted(mentions))
 
     def _latest(self, wording: str, end: int) -> Iterator[Mention]:
         """Yield the latest mentions of a wording among the first symbols."""
-        forms = [_SYMBOL.findall(wording)] if wording else []
+        cut = word_pattern(_SYMBOL, is_foreign(wording)).findall
+        forms = [cut(wording)] if wording else []
         if _ESCAPED.match(wording):
-            forms.append([wording[0], *_SYMBOL.findall(wording[1:])])
+            forms.append([wording[0], *cut(wording[1:])])
         for symbols in forms:
-            if not self._letters.keys() >= {*symbols}:
+            spelled = [*map(same_spelling, symbols)]
+            if not self._letters.keys() >= {*spelled}:
                 continue
-            coded = "".join(map(self._letters.__getitem__, symbols))
-            before, after = _around(wording)
+            coded = "".join(map(self._letters.__getitem__, spelled))
+            before, after = _around(wording, self._foreign)
             # A value is often needed again: what is before the end of its last search is known.
             last = end - len(coded) + 1
             begin, earlier = self._searched.get((wording, coded), (0, []))
@@ -135,9 +162,15 @@ class MentionFinder:
             self._searched[wording, coded] = max(last, 0), latest
             for place in latest:
                 turn = bisect_right(self._turns, place) - 1
-                begin = self._starts[self._turns[turn]] + 1
-                start, stop = self._starts[place], self._starts[place + len(coded)]
+                begin = self._given_place(self._turns[turn]) + 1
+                start, stop = self._given_place(place), self._given_place(place + len(coded))
                 yield Mention(turn, start - begin, stop - begin)
+
+    def _given_place(self, symbol: int) -> int:
+        """Return where a symbol begins in the given texts, which have escapes."""
+        start = self._starts[symbol]
+        places, longer = self._escapes
+        return start + longer[bisect_right(places, start)]
 
     def _places(self, coded: str, start: int, end: int) -> Iterator[NDArray[np.intp]]:
         """Yield where symbols begin from a start to an end: in order, the latest at first."""
@@ -182,6 +215,31 @@ class MentionFinder:
         return matched[places] > 0
 
 
+def _read_letters(text: str) -> tuple[str, tuple[list[int], list[int]]]:
+    """Read the letters that JSON escapes, also in JSON within JSON.
+
+    Return where each ends, and by how much the given text is longer up to the first of them, up to
+    the second, and so on.
+    """
+    places, longer = list[int](), [0]
+    if "\\u" not in text and "\\U" not in text:
+        return text, (places, longer)
+
+    def read(match: re.Match[str]) -> str:
+        units = b"".join(int(code, 16).to_bytes(2) for code in re.findall("u(....)", match[0]))
+        letter = units.decode("utf-16-be", "replace")
+        places.append(match.end() - longer[-1] - len(match[0]) + len(letter))
+        longer.append(longer[-1] + len(match[0]) - len(letter))
+        return clean(letter)
+
+    return _LETTER.sub(read, text), (places, longer)
+
+
+def _comparable(wording: str) -> str:
+    """Return a wording as it is looked for."""
+    return " ".join(_lower(plain(_read_letters(clean(wording))[0])).split())
+
+
 def _lower(text: str) -> str:
     """Lower the case of every letter that stays one character, so that positions stay."""
     lowered = text.lower()
@@ -190,9 +248,17 @@ def _lower(text: str) -> str:
     return "".join(small if len(small := letter.lower()) == 1 else letter for letter in text)
 
 
-def _around(wording: str) -> tuple[str, str]:
-    """Return what matches before and after a wording that is no part of a word, number or id."""
-    before, after = r"(?:(?<!\w)|(?<=\\[bfnrt]))", r"(?!\w)"
+def _around(wording: str, foreign: bool) -> tuple[str, str]:
+    """Return what matches before and after a wording that is no part of a word, number or id.
+
+    Symbols are cut where words end, so a word's edges need less.
+    """
+    cased, spaced = (CASED, SPACED) if foreign else (r"\w", r"\w")
+    before, after = rf"(?:(?<!{spaced})|(?<=\\[bfnrt]))", rf"(?!{spaced})"
+    if re.match(r"\w", wording):
+        before = f"(?<!{HANGUL})" if re.match(HANGUL, wording) else ""
+    if re.match(r"\w", wording[-1]):
+        after = "" if ALONE.match(wording[-1]) else f"(?!{cased})"
     if wording[0].isdigit():
         before += r"(?<!\d[.:/-])" + (r"(?<!\d,)" if _THREE.match(wording) else "")
     if wording[-1].isdigit():
@@ -200,6 +266,6 @@ def _around(wording: str) -> tuple[str, str]:
     if _FIGURES.fullmatch(wording):
         before += r"(?<![^\w.][.\-−])"  # a sign, or the point of a fraction
     if _ID.fullmatch(wording) and re.search(r"[\d@]", wording):
-        before += r"(?<!\w[.@-])"
-        after += r"(?![.@-]\w)"
+        before += rf"(?<!{cased}[.@-])"
+        after += rf"(?![.@-]{cased})"
     return before, after

@@ -15,12 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdkvc.attention import TRAITS, Floats, word_id
-from fdkvc.corpora.transcripts import word_spans, words_at
+from fdkvc.corpora.transcripts import words_at
 from fdkvc.limits import MAX_CACHED_WORDS
+from fdkvc.scripts import plain, word_spans
 
 TABLE = Path(__file__).with_name("word_frequencies.tsv")
 
 _WORD, _MARK = TRAITS.index("word"), TRAITS.index("mark")
+_MARKS = str.maketrans("。，、；؟،؛।", ".,,;?,;.")
 _IDENTITIES = 2**24 - 1  # whole numbers that single precision holds
 
 
@@ -87,7 +89,8 @@ def _beside(column: NDArray[Any], *steps: int) -> NDArray[Any]:
 def word_surprisal(word: str) -> float:
     """Return −ln of a word's relative frequency, in nats, ignoring case.
 
-    A word that is not in the table counts as occurring once.
+    A word that is not in the table counts as occurring once. Marks of other scripts count as
+    their English ones.
 
     Examples
     --------
@@ -95,7 +98,7 @@ def word_surprisal(word: str) -> float:
     (3.6, 11.4)
     """
     counts = _counts()
-    return math.log(counts[""]) - math.log(counts.get(word.casefold(), 1))
+    return math.log(counts[""]) - math.log(counts.get(plain(word).translate(_MARKS).casefold(), 1))
 
 
 @cache

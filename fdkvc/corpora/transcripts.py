@@ -23,6 +23,7 @@ from fdkvc.limits import (
     MAX_TURNS,
 )
 from fdkvc.parameters import check_most
+from fdkvc.scripts import word_count, word_spans
 
 DemandKind = Literal["call", "state"]
 SpanKind = Literal["system", "user", "assistant", "call", "result"]
@@ -48,7 +49,6 @@ GIVEN_BY: Mapping[str, str] = {
 }
 """How each kind of span gives a value."""
 
-_WORD = re.compile(r"\w+|[^\w\s]")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 _UNSAFE = re.compile("[\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 
@@ -253,7 +253,7 @@ class Transcript:
     @cached_property
     def word_counts(self) -> tuple[int, ...]:
         """Words and punctuation marks of each turn."""
-        return tuple(len(word_spans(text)) for text in self.texts)
+        return tuple(map(word_count, self.texts))
 
     @cached_property
     def topics(self) -> tuple[str, ...]:
@@ -314,7 +314,7 @@ def check_texts(name: str, texts: Sequence[str], unread: Sequence[tuple[str, int
     """Raise a TooLargeError if the texts of a dialog's turns are too long, as `check_size`."""
     characters = sum(map(len, texts))
     check_most(f"{name}: it has", characters, "characters", MAX_DIALOG_CHARACTERS, TooLargeError)
-    check_size(name, [len(_WORD.findall(text)) for text in texts], unread)
+    check_size(name, [*map(word_count, texts)], unread)
 
 
 def check_size(name: str, tokens: Sequence[int], unread: Sequence[tuple[str, int]] = ()) -> None:
@@ -331,17 +331,6 @@ def check_size(name: str, tokens: Sequence[int], unread: Sequence[tuple[str, int
         instead = "a message needs 'role' and 'content', a text or parts with 'text'"
         why = f"its words are not read: {kinds}; {instead}" if kinds else "it has no words"
         raise SkippedError(f"{name}: {why}")
-
-
-def word_spans(text: str) -> list[tuple[int, int]]:
-    """Return start and end of each word and punctuation mark.
-
-    Examples
-    --------
-    >>> word_spans("It's 5.")
-    [(0, 2), (2, 3), (3, 4), (5, 6), (6, 7)]
-    """
-    return [match.span() for match in _WORD.finditer(text)]
 
 
 def word_ids(text: str, spans: Iterable[tuple[int, int]]) -> list[int]:

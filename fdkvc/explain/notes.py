@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from itertools import chain
 
 from fdkvc.attention import SPEAKERS
-from fdkvc.corpora.transcripts import Transcript, word_spans
+from fdkvc.corpora.transcripts import Transcript
 from fdkvc.corpora.unread import Unread
 from fdkvc.dialogs import DialogBatch
 from fdkvc.policies import Policy
 from fdkvc.policies.base import Available
 from fdkvc.policies.whitelist import Whitelist
-from fdkvc.words import count, listed
+from fdkvc.scripts import word_count
+from fdkvc.words import count, first_three, listed
 
 
 def available_in(dialogs: DialogBatch) -> Available:
@@ -59,7 +60,7 @@ def pinned_notes(
     if not shares:
         return []
     prompts = (
-        sum(len(word_spans(turn.text)) for turn in transcript.turns if turn.kind == "system")
+        sum(word_count(turn.text) for turn in transcript.turns if turn.kind == "system")
         for transcript in transcripts
     )
     longest = max(prompts, default=0)
@@ -106,11 +107,7 @@ def not_read_notes(transcripts: Sequence[Transcript]) -> list[str]:
         f"The arguments of {count(malformed, 'tool call')} are not a JSON object: they are read as "
         "text, and none of them is checked.": malformed,
         f"Not read: {', '.join(parts)}.": parts,
-        f"Unknown roles are read as the assistant: {_first_three([*roles])}.": roles,
-        f"Dialogs of the same name are numbered: {_first_three(numbered)}.": numbered,
+        f"Unknown roles are read as the assistant: {first_three([*roles])}.": roles,
+        f"Dialogs of the same name are numbered: {first_three(numbered)}.": numbered,
     }
     return [note for note, applies in notes.items() if applies]
-
-
-def _first_three(names: Sequence[str]) -> str:
-    return ", ".join([*names[:3], *(["and so on"] if len(names) > 3 else [])])

@@ -23,9 +23,10 @@ from fdkvc.corpora.model_folder import (
 )
 from fdkvc.corpora.model_text import CALL_TAGS, Passage, Writer, model_text
 from fdkvc.corpora.token_traits import token_traits, word_surprisal
-from fdkvc.corpora.transcripts import Transcript, word_ids, word_spans
+from fdkvc.corpora.transcripts import Transcript, word_ids
 from fdkvc.limits import MAX_MODEL_JSON_BYTES
 from fdkvc.lm.chat_template import chat_template, tools_prompt
+from fdkvc.scripts import word_spans
 
 MARKS: Mapping[Writer, str] = {"user": "<user>", "system": "<system>", "call": "<call>"}
 END = "<end>"

@@ -45,6 +45,69 @@ def test_words_are_found_as_a_regular_expression_finds_them(texts: list[str]) ->
             assert list(finder.mentions([wording], before)) == expected[-MAX_MENTIONS:]
 
 
+HAN = st.text(st.sampled_from("北京上a3，ー"), max_size=16)
+
+
+@given(st.lists(HAN, min_size=1, max_size=3), st.text(st.sampled_from("北京上"), min_size=1))
+def test_without_spaces_a_wording_is_found_wherever_it_stands(
+    texts: list[str], wording: str
+) -> None:
+    expected = [
+        Mention(turn, start, start + len(wording))
+        for turn, text in enumerate(texts)
+        for start in range(len(text))
+        if text.startswith(wording, start)
+    ]
+    assert list(MentionFinder(texts).mentions([wording], len(texts))) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "expected"),
+    [
+        ("帮我订明晚去广州的车，要4张", "广州", ["广州"]),
+        ("帮我订明晚去广州的车，要4张", "4", ["4"]),
+        ("共14张", "4", []),
+        ("京都の宿を、大人２名と子供１名で", "2", ["２"]),
+        ("ﾊﾞｽで行く", "バス", ["ﾊﾞｽ"]),
+        ("会費は３，２００円", "3200", ["３，２００"]),
+        ("先要3，200元以内的", "3", ["3"]),
+        ("晚上8：15出发", "8", []),
+        ("晚上8：15出发", "8:15", ["8：15"]),
+        ("最低-6度", "-6", ["-6"]),
+        ("房号B12-今天", "B12", ["B12"]),
+        ("写给mo@x.org。", "mo@x.org", ["mo@x.org"]),
+        ("대전에서 광주로 KTX를 2명", "광주", ["광주"]),
+        ("대전에서 광주로 KTX를 2명", "ktx", ["KTX"]),
+        ("대전에서 광주로 KTX를 2명", "2", ["2"]),
+        ("남대전 말고", "대전", []),
+        ("\u1103\u1162\u110c\u1165\u11ab\u110b\u1166", "대전", ["\u1103\u1162\u110c\u1165\u11ab"]),
+        ("จองห้องที่ภูเก็ต๒คืน", "ภูเก็ต", ["ภูเก็ต"]),
+        ("จองห้องที่ภูเก็ต๒คืน", "2", ["๒"]),
+        ("ม้า", "มา", []),
+        ("غرفة لـ٢ و٤ ليال، ٢٫٥ كم", "4", ["٤"]),
+        ("غرفة لـ٢ و٤ ليال، ٢٫٥ كم", "2.5", ["٢٫٥"]),
+        ("غرفة لـ٢ و٤ ليال، ٢٫٥ كم", "5", []),
+        ("५ टिकट", "5", ["५"]),
+        ("5 tickets", "५", ["5"]),
+        ("पुणे से", "पु", []),
+        ("a cafe\u0301", "café", ["cafe\u0301"]),
+        ("a cafe\u0301", "cafe", []),
+        ("ＲＯＯＭ　７", "room 7", ["ＲＯＯＭ　７"]),
+        ("10² m, 1½ or ③", "102", []),
+        ("10² m, 1½ or ③", "3", []),
+        (r'{"to": "\u53bb\u5e7f\u5dde4\u5929"}', "广州", [r"\u5e7f\u5dde"]),
+        (r'{"to": "\u53bb\u5e7f\u5dde4\u5929"}', "4", ["4"]),
+        (r"\\u5e7f\\u5dde", "广州", [r"\\u5e7f\\u5dde"]),
+        (r"\ud83d\ude82 Zo\u00eb", "zoë", [r"Zo\u00eb"]),
+    ],
+)
+def test_a_value_is_found_where_it_stands_in_any_script(
+    text: str, value: str, expected: list[str]
+) -> None:
+    mentions = MentionFinder([text]).mentions(wordings_of(value), 1)
+    assert [text[mention.start : mention.end] for mention in mentions] == expected
+
+
 WORST: dict[str, Callable[[int], tuple[str, list[str]]]] = {
     "letters": lambda n: ("a" * (1400 * n), ["a" * (2 + at) for at in range(n)]),
     "words": lambda n: ("a " * (100 * n), [("a " * (1 + at)).strip() for at in range(n)]),
@@ -60,6 +123,12 @@ WORST: dict[str, Callable[[int], tuple[str, list[str]]]] = {
         "a b " * (40 * n),
         [("a b " * (n // 4)).strip() + f" c{at}" for at in range(10 * n)],
     ),
+    "backslashes": lambda n: (
+        "\\" * (40 * n) + "ud83d",
+        ["\\" * 90 + "u53bb"] * (10 * n),
+    ),
+    "without spaces": lambda n: ("去3" * (40 * n), ["去"] * (10 * n)),
+    "accents": lambda n: ("a" + "\u0301\u0323" * (600 * n), ["á"] * 9),
 }
 """The text of a turn, and the values that a later one needs: so many times as many of each."""
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdkvc.corpora.transcripts import Transcript, Turn, clean, word_spans
+from fdkvc.corpora.transcripts import Transcript, Turn, clean
+from fdkvc.scripts import word_spans
 from fdkvc.stage.moments import with_schedule
 
 TEXT = st.text(st.sampled_from("aB2é .:\nİ-"), max_size=12)

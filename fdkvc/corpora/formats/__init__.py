@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fdkvc.corpora.file_text import decoded, unpacked
 from fdkvc.corpora.formats import (
     ai_sdk,
     annotated,
@@ -123,15 +124,13 @@ def read_dialogs(
 
     The ending of a text format in the file's name, such as ``.txt``, selects that format, and
     ``.jsonl`` means a JSON value on each line; otherwise the content decides. With `calls`, the
-    text of each call is put before the words of its turn, as models read it. A ValueError says what
+    text of each call is put before the words of its turn, as models read it. The file may be
+    compressed; `fdkvc.corpora.file_text` says how. A ValueError says what
     is wrong and where; also if all dialogs are left out.
     """
     check_most("the file has", len(content), "bytes", MAX_DIALOG_FILE_BYTES)
-    try:
-        text = content.decode("utf-8-sig").rstrip()
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"line {line} of the file is not UTF-8 text") from None
+    content, name = unpacked(content, name)
+    text = decoded(content).rstrip()
     if not text:
         raise ValueError("the file is empty")
     ending = Path(name).suffix.lower().removeprefix(".")
@@ -142,7 +141,7 @@ def read_dialogs(
             raise ValueError("line 1 is not JSON: the file must begin with { or [")
         dialogs = list(texts[0].read(text, 0, calls))
     else:
-        check_structure(content)
+        check_structure(text.encode())
         dialogs = list(_conversations(text, ending == "jsonl", calls))
     skipped = tuple(str(dialog) for dialog in dialogs if isinstance(dialog, SkippedError))
     transcripts = [dialog for dialog in dialogs if isinstance(dialog, Transcript)]

@@ -8,6 +8,7 @@ from dataclasses import replace
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from fdkvc.corpora.file_text import PACKED_ENDINGS
 from fdkvc.corpora.formats import FORMATS, endings
 from fdkvc.corpora.tools import with_tools
 from fdkvc.explain.notes import not_read_notes
@@ -98,7 +99,7 @@ def _read_upload(
     """
     upload = st.file_uploader(
         "Dialogs or a trace",
-        type=[*endings(), "npz"],
+        type=[*endings(), *PACKED_ENDINGS, "npz"],
         key=f"{page}/upload",
         max_upload_size=MAX_UPLOAD_MEGABYTES,
         help=plain(f"{formats_read()}. The file stays in this app's memory."),
@@ -172,4 +173,5 @@ def formats_read() -> str:
     """Return the formats that can be read, with their endings."""
     labels = (f"{format.label} (.{', .'.join(format.endings)})" for format in FORMATS.values())
     kinds = ", ".join(dict.fromkeys(labels))
+    kinds += f"; also compressed (.{', .'.join(PACKED_ENDINGS)})"
     return f"{kinds}, or a trace of a model from python -m fdkvc capture (.npz)"
