@@ -19,7 +19,7 @@ from fdkvc.experiments.answers import Answers, run_answers
 from fdkvc.explain.answer_causes import words_of
 from fdkvc.lm import chat_template as module
 from fdkvc.lm.chat import Chat
-from fdkvc.lm.chat_template import chat_template
+from fdkvc.lm.chat_template import chat_texts
 from fdkvc.lm.head_recordings import head_recordings
 from fdkvc.lm.language_model import LanguageModel, load_language_model
 from fdkvc.lm.text_cache import read
@@ -34,24 +34,6 @@ CHATML = (
     "{{ message['content'] | trim }}<|im_end|>\n{% endfor %}" + BEGUN
 )
 MARKS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
-
-
-def test_chatml_is_taken_apart() -> None:
-    template = chat_template(CHATML)
-    assert template is not None
-    assert template["prompt"] == "<|im_start|>system\nBe brief.<|im_end|>\n"
-    assert template["end"] == "<|im_end|>\n"
-    for role in ("user", "assistant", "system", "tool"):
-        assert template[role] == f"<|im_start|>{role}\n"
-
-
-def test_a_role_that_the_template_refuses_is_the_nearest_other() -> None:
-    check = "{% if message.role not in ('user', 'assistant') %}"
-    check += "{{ raise_exception('no') }}{% endif %}<|im_start|>{{"
-    template = chat_template(CHATML.replace("<|im_start|>{{", check))
-    assert template is not None
-    assert template["tool"] == template["user"]
-    assert template["system"] == template["assistant"]
 
 
 ENDLESS = "{% for a in range(99999) %}" * 4 + "{% endfor %}" * 4
@@ -77,7 +59,7 @@ def test_what_is_no_template_of_single_messages_is_not_used(
     template: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_TEMPLATE_SECONDS", 2.0)
-    assert chat_template(template) is None
+    assert isinstance(chat_texts(template), str)
 
 
 @pytest.fixture(scope="module")
