@@ -118,6 +118,8 @@ def _measured(
     **about: Any,
 ) -> tuple[AnswersRun, list[Transcript], Finished]:
     """Measure a model's answers; return also the dialogs that it read, and what is finished."""
+    if model.tokens.note:
+        warn(model.tokens.note)
     dialogs, digest = readable_dialogs(model, read_sources(options))
     about |= {"digest": digest, "baseline": baseline}
     how["finished"] = finished = Finished(options.out, answers_key(settings, model, dialogs, about))

@@ -71,6 +71,8 @@ def dialogs(options: Namespace) -> None:
         run = ReplayRun.measure(settings, recordings, about, **how)
     if shape is not None and model is not None:
         judged, tokens = run.verdict(shape, run.target), run.tokens
+        if model.tokens.note:
+            warn(model.tokens.note)
         with running(options) as how:
             check = check_verdict(judged, tokens, model, transcripts_of(recordings), **how)
         run = replace(run, checked=check.sentence)
@@ -88,6 +90,8 @@ def capture(options: Namespace) -> None:
         raise ValueError(f"capture needs {error.name}: {NO_TRANSFORMERS}") from None
     transcripts, _ = read_sources(options).read_transcripts()
     model = load_live(options.model)
+    if model.tokens.note:
+        warn(model.tokens.note)
     began = perf_counter()
     recordings: list[Recording] = []
     skipped: list[str] = []

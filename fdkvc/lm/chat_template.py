@@ -62,7 +62,10 @@ SpecialTokens = tuple[tuple[str, str], ...]
 ToolList = tuple[tuple[Tool, ...], bool]
 """The tools of a dialog, and whether its own system prompt follows."""
 
-LIMITS = f"{MAX_TEMPLATE_SECONDS} s or {MAX_TEMPLATE_BYTES >> 20} MB"
+LIMITS = (
+    f"{MAX_TEMPLATE_SECONDS} s, {MAX_TEMPLATE_BYTES >> 20} MB or {MAX_TEMPLATE_TEXT:,} characters"
+)
+_STOPPED: set[str] = set()  # templates that were beyond these limits, and are not rendered again
 
 
 class Edge(NamedTuple):
@@ -277,8 +280,8 @@ PROBES = [
 ]
 """Orders of roles, by their letters, that are rendered with marks in place of words."""
 
-SPACED = "\n \n", '"\n \n'
-"""What is around each mark in a second rendering, to see what becomes of spaces and quotes."""
+SPACED = "\n \nÄb<", '>"Äb\n \n'
+"""What is around each mark in a second rendering, to see what becomes of words and spaces."""
 
 _WORDS, _THOUGHT = "\ue000{:03d}\ue001", "\ue002{:03d}\ue001"
 _MARK = re.compile("([\ue000\ue002]\\d{3}\ue001)")
@@ -309,10 +312,11 @@ def chat_texts(template: str, special: SpecialTokens = ()) -> ChatTexts | str:
         for around in (("", ""), SPACED)
         for letters, end in PROBES
     ]
-    rendered = _rendered(template, special, conversations)
+    listed = _listed([Tool("find", ("place",))])  # may take longer than without
+    rendered = _rendered(template, special, [*conversations, (_conversation("u"), listed, False)])
     if rendered is None:
-        return f"its chat template takes more than {LIMITS}, or writes too much"
-    texts, reason, dated = rendered
+        return f"its chat template takes more than {LIMITS}"
+    (*texts, _), reason, dated = rendered
     if not any(texts):
         return f"its chat template cannot be rendered: {reason}"
     plain, spaced = (
@@ -489,16 +493,14 @@ def tool_prompts(
     chat = chat_texts(template, special)
     if "tools" not in template or isinstance(chat, str) or chat.given.first != "system":
         return [None] * len(lists)
-    conversations = []
-    for tools, prompted in lists:
-        functions = [
-            {"name": tool.method, "parameters": {"type": "object", "properties": slots}}
-            for tool in tools
-            for slots in [{slot: {"type": "string"} for slot in tool.slots}]
-        ]
-        listed = [{"type": "function", "function": function} for function in functions]
-        prompt = [{"role": "system", "content": ""}] * prompted
-        conversations.append(([*prompt, *_conversation("uau")], listed, False))
+    conversations = [
+        (
+            [{"role": "system", "content": ""}] * prompted + _conversation("uau"),
+            _listed(tools),
+            False,
+        )
+        for tools, prompted in lists
+    ]
     _, gaps = chat.around([LETTERS[letter] for letter in "suau"])
     start, end, *others = map("".join, gaps)
     rendered = _rendered(template, special, conversations)
@@ -513,6 +515,16 @@ def tool_prompts(
     return prompts
 
 
+def _listed(tools: Sequence[Tool]) -> list[dict[str, Any]]:
+    """Return tools as templates get them."""
+    functions = [
+        {"name": tool.method, "parameters": {"type": "object", "properties": slots}}
+        for tool in tools
+        for slots in [{slot: {"type": "string"} for slot in tool.slots}]
+    ]
+    return [{"type": "function", "function": function} for function in functions]
+
+
 # ------------------------------------------------------------------------------- rendering
 
 
@@ -522,6 +534,8 @@ def _rendered(
     conversations: Sequence[tuple[list[dict[str, str]], list[dict[str, Any]] | None, bool]],
 ) -> tuple[list[str | None], str, bool] | None:
     """Return what `fdkvc.lm.render_template` writes; None beyond its limits."""
+    if template in _STOPPED:
+        return None
     sizes = MAX_TEMPLATE_SECONDS, MAX_TEMPLATE_BYTES, MAX_TEMPLATE_TEXT
     file = str(Path(__file__).with_name("render_template.py"))
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
@@ -537,6 +551,7 @@ def _rendered(
             process.stdin.flush()  # and is not closed, which would end it
             texts, reason, dated = json.loads(process.stdout.read())
         except (OSError, ValueError):
+            _STOPPED.add(template)
             return None
         finally:
             late.cancel()

@@ -96,7 +96,8 @@ def main() -> None:
                 reason = str(error)
             else:
                 texts[at], most = text, most - len(text)
-        if any(texts):
+        plain = [text for text, (_, tools, _) in zip(texts, conversations) if tools is None]
+        if any(plain) or not plain:
             break
     json.dump([texts, reason[:200], bool(dates)], sys.stdout)
     sys.stdout.flush()

@@ -358,7 +358,6 @@ def role_of(passage: Passage) -> str:
     return "user" if passage.writer == "user" else "assistant"
 
 
-
 def _tools(transcript: Transcript) -> ToolList | None:
     """Return the tools that a dialog begins with, and whether a system prompt follows."""
     if not transcript.tools_in_text:
