@@ -23,7 +23,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 class Generation(Extension):
     """The block around what an assistant writes, which *transformers* has in its templates."""
 
-    tags = frozenset({"generation"})
+    tags = {"generation"}  # noqa: RUF012
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
         """Return what the block contains."""
@@ -85,7 +85,8 @@ def main() -> None:
         made = environment(dates).from_string(template)
     except Exception as error:  # whatever it is that should be a program
         reason, conversations = str(error), []
-    for no_tools in (None, []):  # some templates cannot do without a list
+    lists: list[list[Any] | None] = [None, []]
+    for no_tools in lists:  # some templates cannot do without a list
         for at, (messages, tools, begun) in enumerate(conversations):
             given = {"messages": messages, "tools": no_tools if tools is None else tools}
             try:
@@ -96,7 +97,8 @@ def main() -> None:
                 reason = str(error)
             else:
                 texts[at], most = text, most - len(text)
-        plain = [text for text, (_, tools, _) in zip(texts, conversations) if tools is None]
+        pairs = zip(texts, conversations, strict=False)
+        plain = [text for text, (_, tools, _) in pairs if tools is None]
         if any(plain) or not plain:
             break
     json.dump([texts, reason[:200], bool(dates)], sys.stdout)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fdkvc.commands.main import main
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.model_text import Passage, model_text, read_call
 from fdkvc.corpora.tools import begin_with_tools, tools_text
@@ -47,8 +48,10 @@ THINKING = (  # thinking only in the answers after the last user's message
     "{% if '</think>' in c %}{% set t = c.split('</think>')[0].split('<think>')[-1].strip('\\n') %}"
     "{% set c = c.split('</think>')[-1].lstrip('\\n') %}{% endif %}{{ '<|im_start|>assistant\\n' }}"
     "{% if loop.index0 > last.at %}{{ '<think>\\n' + t + '\\n</think>\\n\\n' }}{% endif %}{{ c }}"
-    "{{ '<|im_end|>\\n' }}{% else %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}"
-    "{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n<think>\\n' }}"
+    "{{ '<|im_end|>\\n' }}"
+    "{% else %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}"
+    "{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n<think>\\n' }}"
     "{% endif %}"
 )
 ALTERNATING = (
@@ -63,7 +66,8 @@ KINDS = {
     "thinking split off, no end of the user's": (
         "{{ bos_token }}{% for m in messages if m.role == 'system' %}{{ m.content }}{% endfor %}"
         "{% for m in messages if m.role != 'system' %}{% if m.role == 'assistant' %}<A>"
-        "{{ m.content.split('</think>')[-1] }}{{ eos_token }}{% else %}<{{ m.role }}>{{ m.content }}"
+        "{{ m.content.split('</think>')[-1] }}{{ eos_token }}"
+        "{% else %}<{{ m.role }}>{{ m.content }}"
         "{% endif %}{% endfor %}{% if add_generation_prompt %}<A><think>\n{% endif %}"
     ),
     "no end of the assistant's": (
@@ -71,7 +75,8 @@ KINDS = {
         "{% if add_generation_prompt %}<assistant>{% endif %}"
     ),
     "results in one message, tools asked for": (
-        "{% for tool in tools %}{{ tool }}{% endfor %}{% for m in messages %}{% if m.role == 'tool' %}"
+        "{% for tool in tools %}{{ tool }}{% endfor %}{% for m in messages %}"
+        "{% if m.role == 'tool' %}"
         "{% if loop.first or messages[loop.index0 - 1].role != 'tool' %}<user>{% endif %}"
         "<result>{{ m.content | tojson }}</result>"
         "{% if loop.last or messages[loop.index0 + 1].role != 'tool' %}</>{% endif %}"
@@ -79,7 +84,8 @@ KINDS = {
         "{% if add_generation_prompt %}<assistant>{% endif %}"
     ),
     "no results, date, loop controls": (
-        "{{ strftime_now('%d %b %Y') }}{% for m in messages %}{% if m.role == 'tool' %}{% continue %}"
+        "{{ strftime_now('%d %b %Y') }}{% for m in messages %}{% if m.role == 'tool' %}"
+        "{% continue %}"
         "{% endif %}<{{ m.role }}>{% generation %}{{ m.content }}{% endgeneration %}</>{% endfor %}"
         "{% if add_generation_prompt %}<assistant>{% endif %}"
     ),
@@ -87,7 +93,8 @@ KINDS = {
         "{% set own = '' %}{% if messages[0].role == 'system' %}{% set own = messages[0].content %}"
         "{% set messages = messages[1:] %}{% endif %}{% for m in messages %}"
         "{% if m.role not in ('user', 'assistant') %}{{ raise_exception('no') }}{% endif %}"
-        "<{{ m.role }}>{% if m.role == 'user' and loop.last %}{{ own }}{% endif %}{{ m.content }}</>"
+        "<{{ m.role }}>{% if m.role == 'user' and loop.last %}{{ own }}"
+        "{% endif %}{{ m.content }}</>"
         "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
     ),
 }
@@ -155,7 +162,11 @@ def test_characters_are_where_they_were() -> None:
 
 
 def test_what_a_template_leaves_out_or_has_elsewhere_is_said() -> None:
-    notes = {kind: [*chat_texts(template, SPECIAL).notes] for kind, template in KINDS.items()}
+    notes = {}
+    for kind, template in KINDS.items():
+        chat = chat_texts(template, SPECIAL)
+        assert isinstance(chat, ChatTexts)
+        notes[kind] = [*chat.notes]
     assert notes["default prompt"] == []
     assert "thinking in earlier answers is left out" in notes["thinking"]
     assert "results of tools are left out" in notes["no results, date, loop controls"]
@@ -199,10 +210,13 @@ def test_a_template_is_rendered_once_for_a_model(
 ) -> None:
     """And once more for the tools of all dialogs, however many there are."""
     started = []
-    popen = module.subprocess.Popen
-    monkeypatch.setattr(
-        module.subprocess, "Popen", lambda *a, **how: started.append(1) or popen(*a, **how)
-    )
+    popen = subprocess.Popen
+
+    def counted(*command: Any, **how: Any) -> Any:
+        started.append(command)
+        return popen(*command, **how)
+
+    monkeypatch.setattr(subprocess, "Popen", counted)
     (dialog, *_) = read_file(EXAMPLES / "rental.json")
     dialogs = [
         begin_with_tools(replace(dialog, tools=(Tool(f"find_{at}", ("place",)),)))
@@ -470,3 +484,77 @@ def test_values_of_json_are_graded(folder: Path, monkeypatch: pytest.MonkeyPatch
         rows = table[table.metric == metric]
         assert len(rows)
         assert np.all(rows.value == 1), metric
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_dialog_in_tokens_is_the_text_of_its_template(with_template: Any, kind: str) -> None:
+    tokens = with_template(KINDS[kind]).tokens
+    (dialog, *_) = read_file(EXAMPLES / "rental.json")
+    encoded = tokens.encode_dialog(dialog)
+    messages = []
+    for passage in model_text(dialog, as_json=True):
+        role = {"system": "system", "result": "tool", None: "assistant"}[passage.kind]
+        role = "user" if passage.writer == "user" else role
+        text = f"<tool_call>{passage.text}" if passage.call else passage.text
+        messages.append((role, text))
+    given = [
+        {"role": role, "content": JOIN.join(messages[at][1] for at in passages)}
+        for role, passages in tokens.chat.messages([role for role, _ in messages])
+    ]
+    text = rendered(KINDS[kind], given, begun=False)
+    for _, name in SPECIAL:  # which this model has not
+        text = text.replace(name, "")
+    assert whole(tokens, [token for part in encoded for token in part.ids]) == text
+    for part in encoded:
+        words = part.passage.text
+        for token, (low, high) in zip(part.ids, part.spans, strict=True):
+            if low < high and "\ufffd" not in whole(tokens, [token]) and part.passage.kind is None:
+                assert words[low:high] in f" {whole(tokens, [token])}"
+
+
+def test_thinking_is_in_a_chat_until_the_next_message(
+    with_template: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "It is late.\n</think>\n\nGood night."
+
+    def written(tokens: Tokens, caches: Any, logits: Any, **_: Any) -> Iterator[dict[int, int]]:
+        for token in tokens.encode(said)[0]:
+            read(caches, [token])
+            yield {0: token}
+
+    monkeypatch.setattr("fdkvc.lm.chat.generate", written)
+    model = with_template(THINKING)
+    assert "thinking in earlier answers is left out" in model.tokens.note
+    chat = Chat(model, {"it": model.evicting(policy_named("fifo"), 20)})
+    chat.add_message("Hello")
+    for _ in chat.answer():
+        pass
+    asked = [{"role": "user", "content": "Hello"}]
+    assert whole(model.tokens, chat.caches["it"].ids) == rendered(THINKING, asked, True) + said
+    answered = chat.fork()
+    chat.add_message("Again")
+    asked += [{"role": "assistant", "content": said}, {"role": "user", "content": "Again"}]
+    assert whole(model.tokens, chat.caches["it"].ids) == rendered(THINKING, asked, False)
+    assert chat.text("it", 1) == "Good night."
+    assert answered.text("it", 1) == said.strip()
+    for _ in chat.answer():
+        pass
+    again = Chat(model, {"it": model.evicting(policy_named("fifo"), 20)})
+    for _ in again.read_on(chat.written):
+        pass
+    assert again.caches["it"].ids == chat.caches["it"].ids
+
+
+def test_a_model_without_a_template_says_how_it_reads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once, also where `run.json` records it."""
+    folder = write_model(tmp_path / "model", marks=MARKS, max_position_embeddings=9999)
+    sources = ["--dialogs", str(EXAMPLES / "dialogues.json"), "--model", str(folder)]
+    how = ["--policies", "fifo", "--budgets", "20", "--out", str(tmp_path / "out")]
+    assert main(["answers", *sources, *how]) == 0
+    said = capsys.readouterr()
+    note = "lines that begin with `User:`, because it has no chat template"
+    assert (said.out + said.err).count(note) == 1
+    run = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert note in run["parameters"]["model"]["reads"]
