@@ -221,9 +221,10 @@ class ChatTexts:
     def _key(self, roles: Roles, at: int, end: str) -> Key:
         """Return the key of the gap before a message, or the nearest of a known one."""
         key = _key(roles, at, end, self.places)
-        same = {other: sum(map(str.__eq__, key, other)) for other in self.gaps}
-        known = [other for other in same if other[:2] == key[:2]]
-        return key if key in same else max(known, key=same.__getitem__)
+        if key in self.gaps:
+            return key
+        known = [other for other in self.gaps if other[:2] == key[:2]]
+        return max(known, key=lambda other: sum(map(str.__eq__, key, other)))
 
     def content(self, text: str, reading: Reading) -> tuple[str, list[int]]:
         """Return the text of a passage as it is written, and where each character was in it."""
