@@ -75,7 +75,8 @@ def newest_messages(
 
     A newest message that does not fit is cut, and a system prompt that leaves no room goes.
     """
-    prompts = {tokens.kinds["system"]: ends[0], tokens.prompt: len(tokens.prompt)}
+    prompts = {mark: ends[0] for kind, mark in tokens.openings if kind == "prompt"}
+    prompts[tokens.prompt] = len(tokens.prompt)
     prompt_ends = [end for mark, end in prompts.items() if tuple(ids[: len(mark)]) == mark]
     start = prompt_ends[-1] if prompt_ends and prompt_ends[-1] < budget else 0
     fits = (end for end in ends if start <= end < len(ids) and start + len(ids) - end <= budget)

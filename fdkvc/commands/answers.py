@@ -134,6 +134,8 @@ def _measured(
     **about: Any,
 ) -> tuple[AnswersRun, list[Transcript]]:
     """Measure a model's answers; return also the dialogs that it read."""
+    if model.tokens.note:
+        warn(model.tokens.note)
     dialogs, digest = readable_dialogs(model, read_sources(options))
     about |= {"digest": digest, "baseline": baseline}
     how["finished"] = finished = options.finished

@@ -3,7 +3,13 @@
 from argparse import Namespace
 from time import perf_counter
 
-from fdkvc.commands.console import check_file, print_results, progress, without_library_warnings
+from fdkvc.commands.console import (
+    check_file,
+    print_results,
+    progress,
+    warn,
+    without_library_warnings,
+)
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.trace_file import trace_bytes, trace_size
 from fdkvc.experiments.jobs import Progress
@@ -25,6 +31,8 @@ def capture(options: Namespace) -> None:
         raise ValueError(f"capture needs {error.name}: {NO_TRANSFORMERS}") from None
     transcripts, _ = read_sources(options).read_transcripts()
     model = load_live(options.model)
+    if model.tokens.note:
+        warn(model.tokens.note)
     began = perf_counter()
     recordings: list[Recording] = []
     skipped: list[str] = []

@@ -60,6 +60,8 @@ def dialogs(options: Namespace) -> None:
         run = ReplayRun.measure(settings, recordings, about, **how)
     if shape is not None and model is not None:
         judged, tokens = run.verdict(shape, run.target), run.tokens
+        if model.tokens.note:
+            warn(model.tokens.note)
         with running(options) as how:
             check = check_verdict(judged, tokens, model, transcripts_of(recordings), **how)
         run = replace(run, checked=check.sentence)

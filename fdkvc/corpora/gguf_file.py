@@ -198,6 +198,20 @@ class GgufFile(Mapping[str, Floats]):
         return {**config, "vocab_size": embeddings.shape[0], "tie_word_embeddings": tied}
 
     @property
+    def special_tokens(self) -> dict[str, str]:
+        """The texts of special tokens, by the names that a chat template has for them."""
+        tokens: Any = self.fields.get("tokenizer.ggml.tokens", ())
+        ids = {
+            f"{name}_token": self.fields.get(f"tokenizer.ggml.{key}_token_id")
+            for name, key in (("bos", "bos"), ("eos", "eos"), ("unk", "unknown"))
+        }
+        return {
+            name: str(tokens[at])
+            for name, at in ids.items()
+            if isinstance(at, int) and 0 <= at < len(tokens)
+        }
+
+    @property
     def tokenizer(self) -> dict[str, Any]:
         """The content of ``tokenizer.json``."""
 
@@ -444,7 +458,7 @@ def as_folder(path: Path) -> Iterator[Path]:
         folder = Path(temporary) / path.stem
         folder.mkdir()
         save_file({name: np.ascontiguousarray(file[name]) for name in file}, folder / WEIGHTS)
-        about = {"chat_template": file.fields.get("tokenizer.chat_template")}
+        about = {"chat_template": file.fields.get("tokenizer.chat_template"), **file.special_tokens}
         tokens = {"tokenizer_class": "PreTrainedTokenizerFast", **about}
         files = {"config.json": file.config, TOKENIZER: file.tokenizer}
         for name, content in {**files, "tokenizer_config.json": tokens}.items():

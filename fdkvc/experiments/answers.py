@@ -242,6 +242,7 @@ def readable(
     """
     fitting: list[Transcript] = []
     skipped: list[str] = []
+    model.tokens.prepare(transcripts)
     for transcript in transcripts:
         try:
             encode_dialog(model, transcript)
@@ -303,7 +304,7 @@ class _Reader:
                     self.ages.append(ages[came])
         if call:
             # The model writes neither the mark nor what follows the end.
-            stop = len(passage.ids) - len(self.model.tokens.tail)
+            stop = min(passage.stop + 1, len(passage.ids))
             rest = passage.ids[passage.start : stop]
             at = stop - len(passage.ids) + sum(part.shape[1] for part in best)
             likeliest = np.concatenate(best, axis=1)[:, at - len(rest) : at]

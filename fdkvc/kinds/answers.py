@@ -82,8 +82,11 @@ class AnswersRun(Run):
 
     @property
     def about(self) -> dict[str, Any]:
+        model = {"name": self.model.name, "digest": self.model.digest, **self.more}
+        if note := self.model.tokens.note:
+            model["reads"] = note
         return {
-            "model": {"name": self.model.name, "digest": self.model.digest, **self.more},
+            "model": model,
             "file": self.digest,
             "dialogs": int(self.scores.dialog.nunique()),
             "baseline": self.baseline,

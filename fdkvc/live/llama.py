@@ -34,6 +34,7 @@ from fdkvc.live.llama_context import (
 )
 from fdkvc.lm.head_eviction import POSITIONS, TEXT, check_no_future, with_new
 from fdkvc.lm.losses import losses
+from fdkvc.lm.tokens import role_of
 from fdkvc.parameters import Field, check_count
 from fdkvc.policies import POLICIES, Policy
 from fdkvc.run.online import OnlineCache
@@ -317,6 +318,8 @@ class LlamaText:
 class PolicyChat(LlamaText):
     """A chat in the template of the model; parameters are those of `LlamaText`."""
 
+    _roles: tuple[str, ...] = ()  # of all messages
+
     def say(
         self,
         text: str,
@@ -332,6 +335,7 @@ class PolicyChat(LlamaText):
         each, and an answer for which the context has no room is several.
         """
         self.add(text, writer)
+        begin, roles = len(self.ids), self._roles
         logits = self.read(self.tokens.marks["system"])[-1]
         first, said = len(self.ids), ""
         try:
@@ -345,14 +349,21 @@ class PolicyChat(LlamaText):
                     yield written[len(said) :]
                     said = written
         finally:
-            self.read(self.tokens.closing)
+            again: tuple[int, ...] = ()
+            if self._turn_start <= begin:  # nothing of the answer was evicted
+                again = self.tokens.in_history(self.ids[begin:], roles)
+            if again:
+                self.go_back(begin)
+            self.read(again or self.tokens.closing)
             self.end_turn()
+            self._roles = *roles, "assistant"
 
     def add(self, text: str, writer: Writer = "user") -> None:
         """Read a message without an answer to it, and end the turn."""
         start = () if self.ids else self.tokens.first
-        passage = self.tokens.encode_passage(Passage(writer, text, 0), first=not self.ids)
-        self.read([*start, *passage.ids])
+        passage = Passage(writer, text, 0)
+        self.read([*start, *self.tokens.encode_passage(passage, after=self._roles).ids])
+        self._roles += (role_of(passage),)
         self.end_turn()
 
 

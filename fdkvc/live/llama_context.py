@@ -28,7 +28,13 @@ def llama_tokens(llama: Any) -> Tokens:
     bos = llama_cpp.llama_vocab_bos(vocabulary)
     first = (bos,) if llama_cpp.llama_vocab_get_add_bos(vocabulary) else ()
     template = str(llama.metadata.get("tokenizer.chat_template", ""))
-    return marked_tokens(_Tokenizer(llama), first, template)
+    ids = {"bos_token": bos, "eos_token": llama_cpp.llama_vocab_eos(vocabulary)}
+    special = [
+        (name, llama.detokenize([token], special=True).decode(errors="replace"))
+        for name, token in ids.items()
+        if token >= 0
+    ]
+    return marked_tokens(_Tokenizer(llama), first, template, tuple(special))
 
 
 class _Tokenizer:

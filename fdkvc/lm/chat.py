@@ -17,7 +17,7 @@ from fdkvc.corpora.model_text import Kind, Passage, Writer
 from fdkvc.limits import MAX_CALLS, MAX_REPEATED, MAX_REPEATS, MAX_WRITTEN_TOKENS
 from fdkvc.lm.language_model import LanguageModel
 from fdkvc.lm.text_cache import ModelCache, TextCache, read
-from fdkvc.lm.tokens import Tokens
+from fdkvc.lm.tokens import Tokens, role_of
 
 
 def generate(
@@ -108,6 +108,7 @@ class ChatText:
     open: tuple[str, ...]
     """The caches whose last passage can go on."""
     steps: int
+    roles: tuple[str, ...]
 
 
 class Chat:
@@ -126,6 +127,7 @@ class Chat:
             read([*self.caches.values()], model.tokens.first, last=0)
         self._logits: dict[str, Floats] = {}
         self._open: tuple[str, ...] = ()
+        self._roles: tuple[str, ...] = ()  # of all messages
 
     @property
     def longest(self) -> int:
@@ -142,10 +144,10 @@ class Chat:
 
     def add_message(self, text: str, writer: Writer = "user", kind: Kind | None = None) -> None:
         """Read a message under every cache, and end the turn."""
-        tokens, names = self.model.tokens, [*self.caches]
-        self._close(self._open, tokens.closing)
-        first = all(cache.count == len(tokens.first) for cache in self.caches.values())
-        ids = tokens.encode_passage(Passage(writer, text, 0, kind=kind), first=first).ids
+        passage, names = Passage(writer, text, 0, kind=kind), [*self.caches]
+        self._close_answers()
+        ids = self.model.tokens.encode_passage(passage, after=self._roles).ids
+        self._roles += (role_of(passage),)
         self._begin(names, writer, ids)
         self._close(names, ())
         for cache in self.caches.values():
@@ -157,11 +159,11 @@ class Chat:
         """Its text so far."""
         ids = {name: tuple(cache.ids) for name, cache in self.caches.items()}
         passages = {name: tuple(passages) for name, passages in self.passages.items()}
-        return ChatText(ids, passages, self._open, self.steps)
+        return ChatText(ids, passages, self._open, self.steps, self._roles)
 
     def read_on(self, text: ChatText) -> Iterator[int]:
         """Read the rest of a text that begins as this chat does; yields the tokens read so far."""
-        self._close(self._open, self.model.tokens.closing)
+        self._close_answers()
         for name, cache in self.caches.items():
             passages = text.passages[name]
             for at in range(len(self.passages[name]), len(passages)):
@@ -172,7 +174,7 @@ class Chat:
                 if not text.steps:  # a message, and no answer
                     cache.forget_queries()
                 yield sum(cache.count for cache in self.caches.values())
-        self.steps = text.steps
+        self.steps, self._roles = text.steps, text.roles
 
     def answer(self, most: int = MAX_WRITTEN_TOKENS) -> Generator[dict[str, int]]:
         """Let the model answer under every cache, or go on with its answers: calls, then words.
@@ -181,6 +183,8 @@ class Chat:
         next token under each cache that is still writing.
         """
         names = self._open or (*self.caches,)
+        if self._roles[-1:] != ("assistant",):
+            self._roles += ("assistant",)
         while names:
             self._begin_answers([name for name in names if name not in self._open])
             yield from self._write(names, most)
@@ -234,6 +238,18 @@ class Chat:
             count = self.caches[name].count
             self.passages[name].append((writer, count - len(ids), count))
         self._open = tuple(name for name in self.caches if name in {*self._open, *names})
+
+    def _close_answers(self) -> None:
+        """Read the end of open answers, as they are read once another message follows."""
+        tokens = self.model.tokens
+        for name in self._open:
+            cache, (writer, first, _) = self.caches[name], self.passages[name][-1]
+            if ids := tokens.in_history(cache.ids[first:], self._roles[:-1]):
+                self.caches[name] = cache.fork(first)  # the turn began there
+                self.passages[name].pop()
+                self._begin([name], writer, ids)
+                self._close([name], ())
+        self._close(self._open, tokens.closing)
 
     def _close(self, names: Sequence[str], rest: Sequence[int]) -> None:
         """Read the last tokens of open passages, and end the turn."""

@@ -16,8 +16,11 @@ AT_ONCE = 256
 
 
 def encode_dialog(model: AnyModel, transcript: Transcript) -> list[EncodedPassage]:
-    """Return the passages of a dialog in tokens; ValueError if the model's context holds fewer."""
-    passages = model.tokens.encode_dialog(transcript)
+    """Return the passages of a dialog in tokens; ValueError if the model cannot read it."""
+    try:
+        passages = model.tokens.encode_dialog(transcript)
+    except ValueError as error:
+        raise ValueError(f"{transcript.name}: {error}") from None
     count = len(model.tokens.first) + sum(len(passage.ids) for passage in passages)
     most = model.decoder.shape.positions
     if count > most:

@@ -1,49 +1,109 @@
-"""Renders a chat template in a process of its own, which can be killed: a template is a program.
+"""Renders a chat template in a process of its own, within limits: a template is a program.
 
-Reads JSON from stdin: the template, its tools or null, and a list of conversations, each with
-whether the assistant's turn is begun. Writes the texts as JSON, null where the template refuses
-one.
+Reads a line of JSON from stdin: the template, its special tokens by name, and conversations, each
+with its messages, its tools or null, and whether the assistant's turn is begun. Writes JSON: the
+texts, null where the template refuses one; why it refused the last; whether it asked for the date.
+It ends at the latest when its input does, so with the process that started it.
 """
 
 import json
+import os
 import sys
 from contextlib import suppress
+from datetime import datetime
+from threading import Thread
+from typing import Any
 
-from jinja2 import TemplateError
+from jinja2 import Template, TemplateError, nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-MOST_BYTES = 2**30
+
+class Generation(Extension):
+    """The block around what an assistant writes, which *transformers* has in its templates."""
+
+    tags = {"generation"}  # noqa: RUF012
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        """Return what the block contains."""
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
-def refuse(message: str) -> None:
-    """Raise the error of a template that does not accept a conversation."""
-    raise TemplateError(message)
-
-
-def as_json(value: object, indent: int | None = None) -> str:
-    """Return a value as the templates of models expect it, and not as the text of a page."""
-    return json.dumps(value, ensure_ascii=False, indent=indent)
-
-
-def main() -> None:
-    """Render, within a limit of memory where the system has one."""
+def limit(seconds: int, size: int) -> None:
+    """Let the operating system, where it can, limit the CPU time and the memory of this process."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 
-        resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
-    template, tools, conversations = json.load(sys.stdin)
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-    environment.globals["raise_exception"] = refuse
-    environment.filters["tojson"] = as_json
-    texts: list[str | None] = []
-    for messages, begun in conversations:
-        try:
-            made = environment.from_string(template)
-            names = {"bos_token": "", "eos_token": "", "tools": tools}
-            texts.append(made.render(messages=messages, add_generation_prompt=begun, **names))
-        except Exception:  # whatever the program does
-            texts.append(None)
-    json.dump(texts, sys.stdout)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+        resource.setrlimit(resource.RLIMIT_DATA, (size, size))
+
+
+def environment(dates: list[str]) -> ImmutableSandboxedEnvironment:
+    """Return what *transformers* gives its templates; `dates` gets the formats of today's date."""
+
+    def refuse(message: str) -> None:
+        raise TemplateError(message)
+
+    def as_json(value: object, ensure_ascii: bool = False, **how: Any) -> str:
+        return json.dumps(value, ensure_ascii=ensure_ascii, **how)
+
+    def today(how: str) -> str:
+        dates.append(how)
+        return datetime.now().strftime(how)
+
+    made = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, Generation]
+    )
+    made.globals |= {"raise_exception": refuse, "strftime_now": today}
+    made.filters["tojson"] = as_json
+    return made
+
+
+def render(made: Template, names: dict[str, Any], most: int) -> str:
+    """Return a text of at most so many characters; a MemoryError for more."""
+    text = ""
+    for part in made.generate(names):
+        text += part
+        if len(text) > most:
+            raise MemoryError
+    return text
+
+
+def main() -> None:
+    """Render within the CPU seconds, bytes and characters that the arguments name."""
+    seconds, size, most = map(int, sys.argv[1:])
+    limit(seconds, size)
+    template, tokens, conversations = json.loads(sys.stdin.readline())
+    Thread(target=lambda: (sys.stdin.read(), os._exit(1)), daemon=True).start()
+    dates: list[str] = []
+    texts: list[str | None] = [None] * len(conversations)
+    reason = ""
+    try:
+        made = environment(dates).from_string(template)
+    except Exception as error:  # whatever it is that should be a program
+        reason, conversations = str(error), []
+    lists: list[list[Any] | None] = [None, []]
+    for no_tools in lists:  # some templates cannot do without a list
+        for at, (messages, tools, begun) in enumerate(conversations):
+            given = {"messages": messages, "tools": no_tools if tools is None else tools}
+            try:
+                text = render(made, {**tokens, **given, "add_generation_prompt": begun}, most)
+            except MemoryError:
+                raise
+            except Exception as error:  # whatever the program does
+                reason = str(error)
+            else:
+                texts[at], most = text, most - len(text)
+        pairs = zip(texts, conversations, strict=False)
+        plain = [text for text, (_, tools, _) in pairs if tools is None]
+        if any(plain) or not plain:
+            break
+    json.dump([texts, reason[:200], bool(dates)], sys.stdout)
+    sys.stdout.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from datetime import date
+from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +27,17 @@ from fdkvc.corpora.model_text import CALL_TAGS, Passage, Writer, model_text
 from fdkvc.corpora.token_traits import token_traits, word_surprisal
 from fdkvc.corpora.transcripts import Transcript, word_ids
 from fdkvc.limits import MAX_MODEL_JSON_BYTES
-from fdkvc.lm.chat_template import chat_template, tools_prompt
+from fdkvc.lm.chat_template import (
+    BEGUN,
+    JOIN,
+    START,
+    ChatTexts,
+    Reading,
+    SpecialTokens,
+    ToolList,
+    chat_texts,
+    tool_prompts,
+)
 from fdkvc.scripts import word_spans
 
 MARKS: Mapping[Writer, str] = {"user": "<user>", "system": "<system>", "call": "<call>"}
@@ -49,32 +61,29 @@ class Tokens:
     """A tokenizer, and the marks of passages.
 
     A model whose vocabulary has `MARKS` and `END` gets those, and a chat model what its template
-    has (`fdkvc.lm.chat_template`), with calls as JSON. For another, each passage is a line that
-    begins with its writer and a colon. No text of a dialog becomes a mark.
+    has (`TemplateTokens`). For another, each passage is a line that begins with its writer and a
+    colon. No text of a dialog becomes a mark.
     """
 
     tokenizer: Any
     first: tuple[int, ...]
     """The tokenizer's prefix of any text."""
     marks: Mapping[Writer, tuple[int, ...]]
+    """With which a model begins to write, and a user's message after an answer begins."""
     end: int
     """With which a written passage ends."""
-    tail: tuple[int, ...] = ()
-    """What follows it in the same turn."""
+    closing: tuple[int, ...] = ()
+    """What ends a written passage; nothing where its end begins the next one."""
+    openings: Sequence[tuple[str, tuple[int, ...]]] = ()
+    """All marks with which passages begin, each with the writer or the kind of passage."""
     prompt: tuple[int, ...] = ()
     """The model's own system prompt: before the first passage, unless that is a system prompt."""
-    kinds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Marks of a system prompt (``system``) and a tool's result, if not those of the writer."""
-    result_end: tuple[int, ...] = ()
-    """Between the text of a tool's result and the end."""
-    template: str = ""
-    """The chat template, if any."""
+    note: str = ""
+    """What of a dialog is read otherwise than as a chat model reads it, in a sentence."""
     _surprisal: dict[int, float] = field(default_factory=dict, repr=False)
 
-    @property
-    def calls_as_json(self) -> bool:
-        """Whether calls are JSON, or lines."""
-        return bool(self.template)
+    calls_as_json: ClassVar[bool] = False
+    """Whether calls are JSON, or lines."""
 
     def encode(self, text: str) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
         """Return the ids of a text, none of them a mark, and the characters of each."""
@@ -82,31 +91,30 @@ class Tokens:
             encoded = self.tokenizer.encode(text, add_special_tokens=False)
         return tuple(encoded.ids), tuple(encoded.offsets)
 
+    def prepare(self, transcripts: Iterable[Transcript]) -> None:
+        """Do at once what all dialogs need, before they are encoded."""
+
     def encode_dialog(self, transcript: Transcript) -> list[EncodedPassage]:
         """Return the passages of a dialog in tokens."""
         passages = model_text(transcript, as_json=self.calls_as_json)
-        if transcript.tools_in_text:
-            prompted = transcript.turns[1:2] and transcript.turns[1].kind == "system"
-            text = tools_prompt(self.template, transcript.tools, bool(prompted))
-            passages = replace(passages[0], text=text or passages[0].text), *passages[1:]
-        return [self.encode_passage(passage, first=not at) for at, passage in enumerate(passages)]
+        return [self.encode_passage(passage) for passage in passages]
 
-    def encode_passage(self, passage: Passage, *, first: bool = False) -> EncodedPassage:
-        """Return a passage in tokens; the first of a dialog after the model's own prompt."""
-        ids, spans = self.encode(passage.text)
-        mark = self.kinds.get(passage.kind or "", self.marks[passage.writer])
-        if first and passage.kind != "system":
-            mark = self.prompt + mark
-        close, none = self.closing, ((0, 0),)
-        if passage.kind == "result":
-            close = self.result_end + close
-        spans = (*none * len(mark), *spans, *none * len(close))
-        return EncodedPassage(passage, (*mark, *ids, *close), spans, len(mark))
+    def encode_passage(
+        self, passage: Passage, *, after: Sequence[str] | None = None
+    ) -> EncodedPassage:
+        """Return a passage in tokens, as it is read after messages of some roles.
 
-    @property
-    def closing(self) -> tuple[int, ...]:
-        """What ends a passage."""
-        return (self.end, *self.tail)
+        These are by default a user's message, and an answer if the passage is no part of that.
+        """
+        mark, close = self.marks[passage.writer], (self.end,)
+        return EncodedPassage.of(passage, mark, self.encode(passage.text), close)
+
+    def in_history(self, ids: Sequence[int], after: Sequence[str]) -> tuple[int, ...]:
+        """Return how an answer to messages is read once another follows; () if as it was written.
+
+        `ids` are its tokens from its mark on.
+        """
+        return ()
 
     def text(self, ids: Sequence[int]) -> str:
         """Return the text of ids, without marks."""
@@ -153,25 +161,37 @@ class Tokens:
         They count from `at` for the passage's first token.
         """
         if self.prompt and tuple(ids[: len(self.prompt)]) == self.prompt:
-            yield at + len(self.kinds.get("system", ())), at + len(self.prompt)
+            marks = (mark for kind, mark in self.openings if kind == "prompt")
+            begun = (len(mark) for mark in marks if self.prompt[: len(mark)] == mark)
+            yield at + max(begun, default=0), at + len(self.prompt)
         yield at + self.mark_of(ids)[0], at + len(ids)
 
     def mark_of(self, ids: Sequence[int]) -> tuple[int, list[str]]:
-        """Return how many tokens of a passage its mark takes, and whose mark it is."""
-        first = 0
+        """Return how many tokens of a passage its mark takes, and whose mark it is.
+
+        These are the writers, or the kinds ``prompt`` and ``result``.
+        """
+        starts = {0}
         for before in (self.closing, self.first, self.prompt):  # a written passage is closed later
-            first += len(before) * (tuple(ids[first : first + len(before)]) == before)
+            starts |= {
+                first + len(before)
+                for first in starts
+                if tuple(ids[first : first + len(before)]) == before
+            }
+        openings = [*self.marks.items(), *self.openings]
         matches = [
-            (first + len(mark), writer)
-            for writer, mark in (*self.marks.items(), *self.kinds.items())
+            (first + len(mark), kind)
+            for first in starts
+            for kind, mark in openings
             if tuple(ids[first : first + len(mark)]) == mark
         ]
-        return max(matches, default=(0, ""))[0], [writer for _, writer in matches]
+        length = max(matches, default=(0, ""))[0]
+        return length, [kind for end, kind in matches if end == length]
 
     def _speaker(self, ids: Sequence[int]) -> int:
         """Return the speaker of a passage by the mark that it begins with."""
-        _, writers = self.mark_of(ids)
-        return SPEAKERS.index("user" if writers == ["user"] else "system") if writers else -1
+        _, kinds = self.mark_of(ids)
+        return SPEAKERS.index("user" if {*kinds} == {"user"} else "system") if kinds else -1
 
     def surprisal(self, ids: Sequence[int]) -> list[float]:
         """Return the surprisal of tokens without context, in nats.
@@ -196,12 +216,154 @@ class EncodedPassage:
     it has none."""
     start: int
     """Tokens of its mark, and of the prompt before it."""
+    stop: int
+    """Tokens up to the end of its text."""
+
+    @classmethod
+    def of(
+        cls,
+        passage: Passage,
+        mark: tuple[int, ...],
+        text: tuple[tuple[int, ...], tuple[tuple[int, int], ...]],
+        close: tuple[int, ...],
+    ) -> EncodedPassage:
+        """Return a passage with the ids and characters of its text between a mark and its end."""
+        ids, spans = text
+        spans = (*((0, 0),) * len(mark), *spans, *((0, 0),) * len(close))
+        return cls(passage, (*mark, *ids, *close), spans, len(mark), len(mark) + len(ids))
 
     def tokens_of(self, start: int, end: int) -> tuple[int, ...]:
         """Return the indices of the tokens that cover any of these characters."""
         return tuple(
             at for at, (low, high) in enumerate(self.spans) if max(low, start) < min(high, end)
         )
+
+
+@dataclass(frozen=True, eq=False)
+class TemplateTokens(Tokens):
+    """Those of a chat model, which read dialogs as its template writes them, with calls as JSON."""
+
+    _: KW_ONLY
+    chat: ChatTexts
+    """What the template writes around messages."""
+    written: Mapping[str, tuple[int, ...]]
+    """The tokens of all that it writes."""
+    closings: Mapping[str, tuple[int, ...]]
+    """By role, what ends a message whatever follows."""
+    template: str
+    special: SpecialTokens
+    _tools: dict[ToolList, str | None] = field(default_factory=dict, repr=False)
+
+    calls_as_json: ClassVar[bool] = True
+
+    def prepare(self, transcripts: Iterable[Transcript]) -> None:
+        """Note how the template lists the tools of dialogs, in one rendering for all."""
+        lists = dict.fromkeys(filter(None, map(_tools, transcripts)))
+        new = [tools for tools in lists if tools not in self._tools]
+        if new:
+            prompts = tool_prompts(self.template, self.special, new)
+            self._tools.update(zip(new, prompts, strict=True))
+
+    def encode_dialog(self, transcript: Transcript) -> list[EncodedPassage]:
+        """Return the passages of a dialog in tokens, without those that the template leaves out.
+
+        Raises a ValueError if it accepts no messages in this order.
+        """
+        passages, listed = model_text(transcript, as_json=True), False
+        if tools := _tools(transcript):
+            self.prepare([transcript])
+            if text := self._tools[tools]:
+                passages, listed = (replace(passages[0], text=text), *passages[1:]), True
+        return self._encoded(passages, listed=listed)
+
+    def encode_passage(
+        self, passage: Passage, *, after: Sequence[str] | None = None
+    ) -> EncodedPassage:
+        """Return a passage in tokens; see `Tokens.encode_passage`."""
+        if after is None:
+            after = ("user", "assistant")[: 1 if self._role(passage) == "assistant" else 2]
+        encoded = self._encoded([passage], after)
+        return encoded[0] if encoded else EncodedPassage(passage, (), (), 0, 0)
+
+    def in_history(self, ids: Sequence[int], after: Sequence[str]) -> tuple[int, ...]:
+        """Return an answer as the template has it before another message; see `Tokens`."""
+        text = self.text(ids[len(self.marks["system"]) :])
+        passage = Passage("system", text, 0)
+        roles = [*after, role := self._role(passage), "user"]
+        written = "".join(self.chat.around(after, BEGUN)[1][-1])
+        read = "".join(self.chat.around(roles)[1][-3])
+        if role != "thinking" and written == read:
+            return ()
+        return self._encoded([passage], after, ["user"])[0].ids
+
+    def _role(self, passage: Passage) -> str:
+        role = role_of(passage)
+        return role if passage.call else self.chat.role_of(role, passage.text)
+
+    def _encoded(
+        self,
+        passages: Sequence[Passage],
+        after: Sequence[str] = (),
+        follows: Sequence[str] = (),
+        *,
+        listed: bool = False,
+    ) -> list[EncodedPassage]:
+        """Return passages between messages of some roles.
+
+        With `listed`, the text of the first is already as the template writes it.
+        """
+        roles = [*after, *map(self._role, passages)]
+        if roles[-1:] == ["system"]:
+            follows = "user", *follows  # without which no conversation is complete
+        read, texts = self.chat.around([*roles, *follows])
+        encoded, closed = list[EncodedPassage](), 0
+        for number, reading in enumerate(read[: len(read) - len(follows)]):
+            before, rest = texts[number], self._ids(texts[number + 1])
+            closing = self.closings[reading.role]
+            end = len(rest) if number + 1 == len(read) else len(closing)
+            close = rest[:end] if rest[: len(closing)] == closing else ()
+            if reading.at >= len(after):
+                passage = passages[reading.at - len(after)]
+                mark = self._ids(before)[closed:]
+                text = self._text(passage, reading, listed and not encoded)
+                if passage.call:
+                    mark += self.written[CALL_TAGS[0]]
+                elif before[-1].endswith(" "):  # and may be one token with the first word
+                    mark = self._ids([*before[:-1], before[-1][:-1]])[closed:]
+                    text = self._text(passage, reading, listed and not encoded, " ")
+                encoded.append(EncodedPassage.of(passage, mark, text, close))
+            closed = len(close)
+        return encoded
+
+    def _ids(self, texts: Sequence[str]) -> tuple[int, ...]:
+        """Return the ids of parts that the template writes."""
+        return tuple(token for text in texts for token in self.written[text])
+
+    def _text(
+        self, passage: Passage, reading: Reading, listed: bool, space: str = ""
+    ) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
+        """Return the ids of a passage's text as it is written, and its own characters of each."""
+        if listed:
+            return self.encode(space + passage.text)
+        text, places = self.chat.content(passage.text, reading)
+        ids, spans = self.encode(space + text)
+        inside = [(max(low - len(space), 0), high - len(space)) for low, high in spans]
+        own = [(places[low], places[end - 1] + 1) if low < end else (0, 0) for low, end in inside]
+        return ids, tuple(own)
+
+
+def role_of(passage: Passage) -> str:
+    """Return the role of a passage in a chat template."""
+    if passage.kind is not None:
+        return "tool" if passage.kind == "result" else passage.kind
+    return "user" if passage.writer == "user" else "assistant"
+
+
+def _tools(transcript: Transcript) -> ToolList | None:
+    """Return the tools that a dialog begins with, and whether a system prompt follows."""
+    if not transcript.tools_in_text:
+        return None
+    return transcript.tools, [turn.kind for turn in transcript.turns[1:2]] == ["system"]
 
 
 def load_tokens(stored: Path | GgufFile, vocabulary: int) -> Tokens:
@@ -233,20 +395,26 @@ def load_tokens(stored: Path | GgufFile, vocabulary: int) -> Tokens:
         first = tuple(tokenizer.encode("").ids)
         if vocabulary_ids.keys() >= {*MARKS.values(), END}:
             marks = {writer: (vocabulary_ids[mark],) for writer, mark in MARKS.items()}
-            return Tokens(tokenizer, first, marks, vocabulary_ids[END])
-        return marked_tokens(tokenizer, first, _template(stored))
+            return Tokens(tokenizer, first, marks, vocabulary_ids[END], (vocabulary_ids[END],))
+        return marked_tokens(tokenizer, first, *_template(stored))
 
 
-def marked_tokens(tokenizer: Any, first: tuple[int, ...], template: str) -> Tokens:
+def marked_tokens(
+    tokenizer: Any, first: tuple[int, ...], template: str, special: SpecialTokens = ()
+) -> Tokens:
     """Return the tokens of a chat model with a template, or of another without.
 
     Raises a ValueError if a tokenizer cannot encode lines.
     """
     tokenizer.encode_special_tokens = False
-    tokens = _template_tokens(tokenizer, first, template)
-    if tokens is None:
+    chat = chat_texts(template, special)
+    if isinstance(chat, ChatTexts):
+        tokens: Tokens = _template_tokens(tokenizer, chat, template, special)
+    else:
         marks = {writer: _encoded(tokenizer, f"{writer.capitalize()}:") for writer in MARKS}
-        tokens = Tokens(tokenizer, first, marks, (-1, *_encoded(tokenizer, "\n"))[-1])
+        end = (-1, *_encoded(tokenizer, "\n"))[-1]
+        note = f"This model reads dialogs as lines that begin with `User:`, because {chat}."
+        tokens = Tokens(tokenizer, first, marks, end, (end,), note=note)
     tokenizer.encode_special_tokens = True  # so that typed text cannot contain a mark
     if tokens.end < 0 or not all(tokens.marks.values()):
         raise ValueError("its tokenizer cannot encode a line that begins with a name")
@@ -260,41 +428,98 @@ def library_tokens(tokenizer: Any) -> Tokens:
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     template = getattr(tokenizer, "chat_template", None)
-    template = template if backend and isinstance(template, str) else ""
-    return _template_tokens(backend, (), template) or Tokens(backend or tokenizer, (), {}, 0)
+    special = getattr(tokenizer, "special_tokens_map", None) or {}
+    names = tuple((name, text) for name, text in special.items() if isinstance(text, str))
+    if backend and isinstance(template, str):
+        chat = chat_texts(template, names)
+        if isinstance(chat, ChatTexts):
+            return _template_tokens(backend, chat, template, names)
+    return Tokens(backend or tokenizer, (), {}, 0)
 
 
-def _template_tokens(tokenizer: Any, first: tuple[int, ...], template: str) -> Tokens | None:
-    """Return the tokens of a chat model, None if its template cannot be read; −1 for no end."""
-    texts = chat_template(template)
-    if texts is None:
-        return None
-    ids = {name: _encoded(tokenizer, text) for name, text in texts.items()}
-    call = ids["assistant"] + _encoded(tokenizer, CALL_TAGS[0])
-    return Tokens(
+def _template_tokens(
+    tokenizer: Any, chat: ChatTexts, template: str, special: SpecialTokens
+) -> TemplateTokens:
+    """Return the tokens of a chat model; the end is −1 if its passages have none."""
+    texts = {JOIN, CALL_TAGS[0], *(gap.text for gap in chat.gaps.values())}
+    texts |= {text[:-1] for text in texts if text.endswith(" ")}
+    written = {text: _encoded(tokenizer, text) for text in texts}
+    gaps = [(key, written[gap.text]) for key, gap in chat.gaps.items()]
+    closings: dict[str, tuple[int, ...]] = {START: ()}
+    for role in {before for before, _ in chat.pairs} - {START}:
+        columns = zip(*(ids for (before, *_), ids in gaps if before == role), strict=False)
+        same = takewhile(lambda tokens: len({*tokens}) == 1, columns)
+        closings[role] = tuple(token for token, *_ in same)
+    for (before, after, *_), ids in gaps:
+        if after == BEGUN and ids == closings[before]:
+            closings[before] = ()  # since a model writes after a mark
+
+    def mark(roles: Sequence[str], at: int, *end: str) -> tuple[int, ...]:
+        texts = chat.around(roles, *end)[1][at]
+        before = closings[roles[at - 1] if at else START]
+        return tuple(token for text in texts for token in written[text])[len(before) :]
+
+    turns = ["user", "assistant", "user"]
+    user, start = mark(turns, 2), mark(turns, 0)
+    own = len(start) - len(user) if user and start[-len(user) :] == user else 0
+    call = mark(turns, 1) + written[CALL_TAGS[0]]
+    openings = {
+        (KINDS[after], ids[len(closings[before]) :])
+        for (before, after, *_), ids in gaps
+        if after in KINDS and not (own and (before, after) == (START, "user"))
+    }
+    return TemplateTokens(
         tokenizer,
-        first,
-        {"user": ids["user"], "system": ids["assistant"], "call": call},
-        (*ids["end"], -1)[0],
-        tail=ids["end"][1:],
-        prompt=ids["prompt"],
-        kinds={"system": ids["system"], "result": ids["tool"]},
-        result_end=ids["result_end"],
+        (),
+        {"user": user, "system": mark(["user"], 1, BEGUN), "call": call},
+        (*closings["assistant"], *user, -1)[0],
+        closings["assistant"],
+        sorted(opening for opening in openings if opening[1]),
+        start[:own],
+        _note(chat),
+        chat=chat,
+        written=written,
+        closings=closings,
         template=template,
+        special=special,
     )
+
+
+KINDS = {"user": "user", "tool": "result", "system": "prompt"} | dict.fromkeys(
+    ("assistant", "thinking", BEGUN), "system"
+)
+"""The writer or kind of passage for each role in a chat template."""
+
+
+def _note(chat: ChatTexts) -> str:
+    """Return what a chat template does to dialogs, in a sentence, "" for nothing."""
+    notes = [*chat.notes]
+    if chat.dated:
+        notes.append(f"the date of today is written ({date.today()})")
+    return f"By this model's chat template, {'; '.join(notes)}." if notes else ""
 
 
 def _encoded(tokenizer: Any, text: str) -> tuple[int, ...]:
     return tuple(tokenizer.encode(text, add_special_tokens=False).ids)
 
 
-def _template(stored: Path | GgufFile) -> str:
-    """Return the chat template of a model, "" for none."""
+def _template(stored: Path | GgufFile) -> tuple[str, SpecialTokens]:
+    """Return the chat template of a model, "" for none, and the special tokens that it may name."""
     if not isinstance(stored, Path):
-        return str(stored.fields.get("tokenizer.chat_template", ""))
-    if (stored / _TEMPLATE).is_file():
-        return read_bytes(stored / _TEMPLATE, MAX_MODEL_JSON_BYTES).decode(errors="replace")
-    if not (stored / _SETTINGS).is_file():
-        return ""
-    template = read_json(stored / _SETTINGS).get("chat_template")
-    return template if isinstance(template, str) else ""
+        template, settings = stored.fields.get("tokenizer.chat_template"), stored.special_tokens
+    else:
+        about = read_json(stored / _SETTINGS) if (stored / _SETTINGS).is_file() else {}
+        template = about.get("chat_template")
+        if (stored / _TEMPLATE).is_file():
+            content = read_bytes(stored / _TEMPLATE, MAX_MODEL_JSON_BYTES)
+            template = content.decode(errors="replace")
+        elif isinstance(template, list):  # several by name
+            named = (one for one in template if isinstance(one, dict))
+            template = {one.get("name"): one.get("template") for one in named}.get("default")
+        texts = {
+            name: value.get("content") if isinstance(value, dict) else value
+            for name, value in about.items()
+            if name.endswith("_token")
+        }
+        settings = {name: text for name, text in texts.items() if isinstance(text, str)}
+    return template if isinstance(template, str) else "", tuple(settings.items())

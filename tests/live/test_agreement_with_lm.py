@@ -218,7 +218,9 @@ def test_a_chat_whose_turns_end_as_ours_holds_the_same(tiny: Pair) -> None:
     for words in ("A train to Trieste, please.", "On Friday.", "Two seats, by the window."):
         ours.add_message(words)
         assert len([*ours.answer(most=5)]) == 5
-        ids += tokens.encode_passage(Passage("user", words, 0), first=not ids).ids
+        ids += tokens.encode_passage(
+            Passage("user", words, 0), after=() if not ids else ("user", "assistant")
+        ).ids
         tiny.read(cache, ids[cache.seen :])
         cache.end_turn()
         prompt = torch.tensor([[*ids, *tokens.marks["system"]]])

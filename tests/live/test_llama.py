@@ -292,7 +292,7 @@ def test_surprisal_may_be_that_of_the_models_predictions(
 
 def test_its_tokens_are_those_of_the_file(llama: Any, model: LanguageModel) -> None:
     tokens, expected = llama_tokens(llama), model.tokens
-    names = ("first", "marks", "end", "tail", "prompt", "kinds", "calls_as_json")
+    names = ("first", "marks", "end", "closing", "prompt", "openings", "calls_as_json")
     assert {name: getattr(tokens, name) for name in names} == {
         name: getattr(expected, name) for name in names
     }

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 
+from fdkvc.commands.main import main
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.model_text import Passage, model_text, read_call
 from fdkvc.corpora.tools import begin_with_tools, tools_text
 from fdkvc.corpora.transcripts import Tool
-from fdkvc.experiments.answers import Answers, run_answers
+from fdkvc.experiments.answers import Answers, readable, run_answers
 from fdkvc.explain.answer_causes import words_of
 from fdkvc.lm import chat_template as module
 from fdkvc.lm.chat import Chat
-from fdkvc.lm.chat_template import chat_template
+from fdkvc.lm.chat_template import END, JOIN, ChatTexts, chat_texts
 from fdkvc.lm.head_recordings import head_recordings
 from fdkvc.lm.language_model import LanguageModel, load_language_model
 from fdkvc.lm.text_cache import read
@@ -36,48 +41,210 @@ CHATML = (
 MARKS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 
 
-def test_chatml_is_taken_apart() -> None:
-    template = chat_template(CHATML)
-    assert template is not None
-    assert template["prompt"] == "<|im_start|>system\nBe brief.<|im_end|>\n"
-    assert template["end"] == "<|im_end|>\n"
-    for role in ("user", "assistant", "system", "tool"):
-        assert template[role] == f"<|im_start|>{role}\n"
+THINKING = (  # thinking only in the answers after the last user's message
+    "{% set last = namespace(at=-1) %}{% for m in messages %}{% if m.role == 'user' %}"
+    "{% set last.at = loop.index0 %}{% endif %}{% endfor %}"
+    "{% for m in messages %}{% if m.role == 'assistant' %}{% set c = m.content %}{% set t = '' %}"
+    "{% if '</think>' in c %}{% set t = c.split('</think>')[0].split('<think>')[-1].strip('\\n') %}"
+    "{% set c = c.split('</think>')[-1].lstrip('\\n') %}{% endif %}{{ '<|im_start|>assistant\\n' }}"
+    "{% if loop.index0 > last.at %}{{ '<think>\\n' + t + '\\n</think>\\n\\n' }}{% endif %}{{ c }}"
+    "{{ '<|im_end|>\\n' }}"
+    "{% else %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}"
+    "{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n<think>\\n' }}"
+    "{% endif %}"
+)
+ALTERNATING = (
+    "{{ bos_token }}{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('roles must alternate') }}{% endif %}{% if m.role == 'user' %}[U] "
+    "{{ m.content }} [/U]{% else %}{{ m.content | trim }}{{ eos_token }}{% endif %}{% endfor %}"
+)
+KINDS = {
+    "default prompt": CHATML,
+    "thinking": THINKING,
+    "alternating, without a mark of the assistant": ALTERNATING,
+    "thinking split off, no end of the user's": (
+        "{{ bos_token }}{% for m in messages if m.role == 'system' %}{{ m.content }}{% endfor %}"
+        "{% for m in messages if m.role != 'system' %}{% if m.role == 'assistant' %}<A>"
+        "{{ m.content.split('</think>')[-1] }}{{ eos_token }}"
+        "{% else %}<{{ m.role }}>{{ m.content }}"
+        "{% endif %}{% endfor %}{% if add_generation_prompt %}<A><think>\n{% endif %}"
+    ),
+    "no end of the assistant's": (
+        "[X]{% for m in messages %}<{{ m.role }}>\n{{ m.content.strip() }}{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}"
+    ),
+    "results in one message, tools asked for": (
+        "{% for tool in tools %}{{ tool }}{% endfor %}{% for m in messages %}"
+        "{% if m.role == 'tool' %}"
+        "{% if loop.first or messages[loop.index0 - 1].role != 'tool' %}<user>{% endif %}"
+        "<result>{{ m.content | tojson }}</result>"
+        "{% if loop.last or messages[loop.index0 + 1].role != 'tool' %}</>{% endif %}"
+        "{% else %}<{{ m.role }}>{{ m.content }}</>{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}"
+    ),
+    "no results, date, loop controls": (
+        "{{ strftime_now('%d %b %Y') }}{% for m in messages %}{% if m.role == 'tool' %}"
+        "{% continue %}"
+        "{% endif %}<{{ m.role }}>{% generation %}{{ m.content }}{% endgeneration %}</>{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}"
+    ),
+    "the prompt in the last message of the user": (
+        "{% set own = '' %}{% if messages[0].role == 'system' %}{% set own = messages[0].content %}"
+        "{% set messages = messages[1:] %}{% endif %}{% for m in messages %}"
+        "{% if m.role not in ('user', 'assistant') %}{{ raise_exception('no') }}{% endif %}"
+        "<{{ m.role }}>{% if m.role == 'user' and loop.last %}{{ own }}"
+        "{% endif %}{{ m.content }}</>"
+        "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
+    ),
+}
+SPECIAL = (("bos_token", "<s>"), ("eos_token", "</s>"))
 
 
-def test_a_role_that_the_template_refuses_is_the_nearest_other() -> None:
-    check = "{% if message.role not in ('user', 'assistant') %}"
-    check += "{{ raise_exception('no') }}{% endif %}<|im_start|>{{"
-    template = chat_template(CHATML.replace("<|im_start|>{{", check))
-    assert template is not None
-    assert template["tool"] == template["user"]
-    assert template["system"] == template["assistant"]
+def rendered(template: str, messages: list[dict[str, str]], begun: bool) -> str:
+    """What the template itself makes of messages."""
+    from jinja2.ext import loopcontrols
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    from fdkvc.lm.render_template import Generation
+
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, Generation]
+    )
+    environment.globals["strftime_now"] = lambda how: f"{date.today():{how}}"
+    environment.filters["tojson"] = lambda value: json.dumps(value, ensure_ascii=False)
+    names = {"tools": [], "add_generation_prompt": begun, **dict(SPECIAL)}
+    return environment.from_string(template).render(messages=messages, **names)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_conversations_of_any_length_are_as_the_template_renders_them(kind: str) -> None:
+    chat, random = chat_texts(KINDS[kind], SPECIAL), Random(1)
+    assert isinstance(chat, ChatTexts), chat
+    texts = 'say "é"', "\n\n two\nlines \n", " 3. "
+    for size in range(1, 60):
+        roles = random.choices(("user", "assistant", "tool"), (4, 4, 2), k=1 + size % 12)
+        roles = ["system"] * (size % 3 == 0) + ["user", *roles]
+        words = [random.choice(texts) + str(at) for at in range(len(roles))]
+        for at, role in enumerate(roles):
+            if role == "assistant" and random.random() < 0.3:
+                words[at] = f"<think>\nwhy {at}?\n</think>\n\nSo {words[at]}"
+        for end in (END, module.BEGUN):
+            given = [chat.role_of(*pair) for pair in zip(roles, words, strict=True)]
+            read, around = chat.around(given, end)
+            ours = "".join(around[0])
+            for reading, after in zip(read, around[1:], strict=True):
+                ours += chat.content(words[reading.at], reading)[0] + "".join(after)
+            messages = [
+                {
+                    "role": "assistant" if role == "thinking" else role,
+                    "content": JOIN.join(words[at] for at in passages),
+                }
+                for role, passages in chat.messages(given)
+            ]
+            assert ours == rendered(KINDS[kind], messages, end == module.BEGUN)
+
+
+def test_characters_are_where_they_were() -> None:
+    chat = chat_texts(THINKING)
+    assert isinstance(chat, ChatTexts)
+    text = "<think>\nwhy?\n</think>\n\nSo it is."
+    for roles, written in (
+        (["user", "thinking", "user"], "So it is."),
+        (["user", "thinking"], "why?\n</think>\n\nSo it is."),
+    ):
+        read, _ = chat.around(roles)
+        ours, places = chat.content(text, read[1])
+        assert ours == written
+        kept = [at for at, place in enumerate(places) if text[place] == ours[at]]
+        assert "".join(ours[at] for at in kept).replace("<", "").endswith("So it is.")
+        assert places == sorted(places)
+
+
+def test_what_a_template_leaves_out_or_has_elsewhere_is_said() -> None:
+    notes = {}
+    for kind, template in KINDS.items():
+        chat = chat_texts(template, SPECIAL)
+        assert isinstance(chat, ChatTexts)
+        notes[kind] = [*chat.notes]
+    assert notes["default prompt"] == []
+    assert "thinking in earlier answers is left out" in notes["thinking"]
+    assert "results of tools are left out" in notes["no results, date, loop controls"]
+    assert "system prompts are read as the user's" in notes[[*KINDS][2]]
+    assert "system prompts are read as the user's" in notes[[*KINDS][-1]]
 
 
 ENDLESS = "{% for a in range(99999) %}" * 4 + "{% endfor %}" * 4
 
 
 @pytest.mark.parametrize(
-    "template",
+    ("template", "reason"),
     [
-        "",
-        "{% for",
-        "{{ messages }}",
-        "{{ messages[0].content }}",
-        "{{ messages.__class__.__base__.__subclasses__() }}",
-        "{{ messages.append(1) }}" + CHATML,
-        CHATML.replace(BEGUN, ""),
-        "{% for m in messages %}{{ loop.index }}{{ m.content }}|{% endfor %}",
-        "x" * 200_001,
-        ENDLESS,
-        "{{ 'a' * 10**10 }}",
+        ("", "it has no chat template"),
+        ("{% for", "cannot be rendered"),
+        ("{{ messages }}", "more than the roles"),
+        ("{{ messages[0].content }}", "more than the roles"),
+        ("{{ messages.__class__.__base__.__subclasses__() }}", "cannot be rendered"),
+        ("{{ messages.append(1) }}" + CHATML, "cannot be rendered"),
+        ("{% for m in messages %}{{ loop.index }}{{ m.content }}|{% endfor %}", "more than"),
+        ("{% for m in messages %}<{{ m.role }}>{{ m.content | upper }}{% endfor %}", "more than"),
+        ("x" * 200_001, "longer than 200,000"),
+        (ENDLESS, "takes more than"),
+        ("{% if tools %}" + ENDLESS + "{% endif %}" + CHATML, "takes more than"),
+        ("{{ 'a' * 10**10 }}", "takes more than"),
+        ("{{ 'a' * 10**6 }}", "takes more than"),
+        ("{% set a = namespace(b=[1]) %}" + "{% set a.b = a.b + a.b %}" * 40, "takes more than"),
     ],
 )
-def test_what_is_no_template_of_single_messages_is_not_used(
-    template: str, monkeypatch: pytest.MonkeyPatch
+def test_what_cannot_be_read_has_a_reason(
+    template: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MAX_TEMPLATE_SECONDS", 2.0)
-    assert chat_template(template) is None
+    monkeypatch.setattr(module, "MAX_TEMPLATE_SECONDS", 1)
+    read = chat_texts(template)
+    assert isinstance(read, str)
+    assert reason in read
+
+
+def test_a_template_is_rendered_once_for_a_model(
+    with_template: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And once more for the tools of all dialogs, however many there are."""
+    started = []
+    popen = subprocess.Popen
+
+    def counted(*command: Any, **how: Any) -> Any:
+        started.append(command)
+        return popen(*command, **how)
+
+    monkeypatch.setattr(subprocess, "Popen", counted)
+    (dialog, *_) = read_file(EXAMPLES / "rental.json")
+    dialogs = [
+        begin_with_tools(replace(dialog, tools=(Tool(f"find_{at}", ("place",)),)))
+        for at in range(20)
+    ]
+    template = WITH_TOOLS + "{# counted #}"
+    for _ in range(2):
+        model = with_template(template)
+        readable(model, dialogs)
+    assert len(started) == 3
+    monkeypatch.setattr(module, "MAX_TEMPLATE_SECONDS", 1)
+    started.clear()
+    model = with_template("{% if tools %}" + ENDLESS + "{% endif %}{# counted #}" + CHATML)
+    readable(model, dialogs)
+    assert len(started) == 1
+    assert "`User:`" in model.tokens.note
+
+
+def test_the_process_of_a_template_ends_with_its_input() -> None:
+    command = [sys.executable, str(Path(module.__file__).with_name("render_template.py"))]
+    with subprocess.Popen(
+        [*command, "60", str(2**26), "1000"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        asked = json.dumps([ENDLESS, {}, [[[], None, False]]]) + "\n"
+        process.stdin.write(asked.encode())
+        process.stdin.close()  # as when the process that started it ends
+        assert process.wait(timeout=30) == 1
 
 
 @pytest.fixture(scope="module")
@@ -317,3 +484,77 @@ def test_values_of_json_are_graded(folder: Path, monkeypatch: pytest.MonkeyPatch
         rows = table[table.metric == metric]
         assert len(rows)
         assert np.all(rows.value == 1), metric
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_dialog_in_tokens_is_the_text_of_its_template(with_template: Any, kind: str) -> None:
+    tokens = with_template(KINDS[kind]).tokens
+    (dialog, *_) = read_file(EXAMPLES / "rental.json")
+    encoded = tokens.encode_dialog(dialog)
+    messages = []
+    for passage in model_text(dialog, as_json=True):
+        role = {"system": "system", "result": "tool", None: "assistant"}[passage.kind]
+        role = "user" if passage.writer == "user" else role
+        text = f"<tool_call>{passage.text}" if passage.call else passage.text
+        messages.append((role, text))
+    given = [
+        {"role": role, "content": JOIN.join(messages[at][1] for at in passages)}
+        for role, passages in tokens.chat.messages([role for role, _ in messages])
+    ]
+    text = rendered(KINDS[kind], given, begun=False)
+    for _, name in SPECIAL:  # which this model has not
+        text = text.replace(name, "")
+    assert whole(tokens, [token for part in encoded for token in part.ids]) == text
+    for part in encoded:
+        words = part.passage.text
+        for token, (low, high) in zip(part.ids, part.spans, strict=True):
+            if low < high and "\ufffd" not in whole(tokens, [token]) and part.passage.kind is None:
+                assert words[low:high] in f" {whole(tokens, [token])}"
+
+
+def test_thinking_is_in_a_chat_until_the_next_message(
+    with_template: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "It is late.\n</think>\n\nGood night."
+
+    def written(tokens: Tokens, caches: Any, logits: Any, **_: Any) -> Iterator[dict[int, int]]:
+        for token in tokens.encode(said)[0]:
+            read(caches, [token])
+            yield {0: token}
+
+    monkeypatch.setattr("fdkvc.lm.chat.generate", written)
+    model = with_template(THINKING)
+    assert "thinking in earlier answers is left out" in model.tokens.note
+    chat = Chat(model, {"it": model.evicting(policy_named("fifo"), 20)})
+    chat.add_message("Hello")
+    for _ in chat.answer():
+        pass
+    asked = [{"role": "user", "content": "Hello"}]
+    assert whole(model.tokens, chat.caches["it"].ids) == rendered(THINKING, asked, True) + said
+    answered = chat.fork()
+    chat.add_message("Again")
+    asked += [{"role": "assistant", "content": said}, {"role": "user", "content": "Again"}]
+    assert whole(model.tokens, chat.caches["it"].ids) == rendered(THINKING, asked, False)
+    assert chat.text("it", 1) == "Good night."
+    assert answered.text("it", 1) == said.strip()
+    for _ in chat.answer():
+        pass
+    again = Chat(model, {"it": model.evicting(policy_named("fifo"), 20)})
+    for _ in again.read_on(chat.written):
+        pass
+    assert again.caches["it"].ids == chat.caches["it"].ids
+
+
+def test_a_model_without_a_template_says_how_it_reads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once, also where `run.json` records it."""
+    folder = write_model(tmp_path / "model", marks=MARKS, max_position_embeddings=9999)
+    sources = ["--dialogs", str(EXAMPLES / "dialogues.json"), "--model", str(folder)]
+    how = ["--policies", "fifo", "--budgets", "20", "--out", str(tmp_path / "out")]
+    assert main(["answers", *sources, *how]) == 0
+    said = capsys.readouterr()
+    note = "lines that begin with `User:`, because it has no chat template"
+    assert (said.out + said.err).count(note) == 1
+    run = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert note in run["parameters"]["model"]["reads"]

@@ -56,7 +56,7 @@ def show_model_note(name: str, model: LanguageModel) -> None:
             "make calls and answer in their style, but it knows nothing about the world, invents "
             "names, times and prices, and does not show what a large model would lose."
         )
-    st.caption(plain(note))
+    st.caption(plain(f"{note} {model.tokens.note}".strip()))
 
 
 def open_section(page: str, answered: Answered) -> None:
