@@ -117,7 +117,9 @@ def test_the_table_of_formats_has_their_versions() -> None:
     ]
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "tests" / "runs").iterdir()), ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "tests" / "earlier_runs").iterdir()), ids=lambda p: p.name
+)
 def test_runs_of_earlier_versions_are_repeated(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -126,7 +128,7 @@ def test_runs_of_earlier_versions_are_repeated(
 
 
 def test_a_run_of_a_later_format_is_refused_in_a_sentence() -> None:
-    (first, *_) = sorted((ROOT / "tests" / "runs").iterdir())
+    (first, *_) = sorted((ROOT / "tests" / "earlier_runs").iterdir())
     run = json.loads((first / "run.json").read_text("utf-8"))
 
     with pytest.raises(ValueError, match=f"format 2, but version {fdkvc.__version__} reads"):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fdkvc.commands.console import check_file, print_results, progress, running, warn
-from fdkvc.corpora.formats import read_bytes
+from fdkvc.corpora.json_input import read_bytes
 from fdkvc.corpora.recordings import Recording
 from fdkvc.experiments.jobs import Execution
 from fdkvc.experiments.study import run_study

@@ -1,9 +1,12 @@
-"""Untrusted JSON: bounded before it is parsed, and checked field by field."""
+"""Untrusted files and JSON: bounded before they are read or parsed, and checked field by field."""
 
 import ast
 import json
+import os
+import stat
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -15,6 +18,7 @@ from fdkvc.limits import (
     MAX_LITERAL_CHARACTERS,
 )
 from fdkvc.parameters import check_most
+from fdkvc.words import error_reason
 
 WORDS: Mapping[type, str] = {
     dict: "an object",
@@ -167,3 +171,26 @@ def check_object(value: Any, place: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"{place} is not an object")
     return value
+
+
+def read_bytes(path: str | Path, most: int) -> bytes:
+    """Read a file, or one byte more than is allowed.
+
+    Raises a ValueError if it cannot be read, or is a pipe, a device, or a system file that would
+    block.
+    """
+    reason = "it is not a regular file"
+    try:
+        # Without waiting for a pipe's writer or content.
+        flag = getattr(os, "O_NONBLOCK", 0)
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | flag)) as file:
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                content: bytes | None = file.read(most + 1)
+                if content is not None:
+                    return content
+                reason = "it has no content now"  # it would block, as /proc/kmsg does
+    except IsADirectoryError:
+        pass
+    except OSError as error:
+        reason = error_reason(error)
+    raise ValueError(f"the file {str(path)!r} cannot be read: {reason}")

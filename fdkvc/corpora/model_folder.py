@@ -16,8 +16,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from fdkvc.corpora.formats import read_bytes
-from fdkvc.corpora.json_input import check_object, check_structure, optional, parse_json, require
+from fdkvc.corpora.json_input import (
+    check_object,
+    check_structure,
+    optional,
+    parse_json,
+    read_bytes,
+    require,
+)
 from fdkvc.limits import (
     MAX_ADDED_TOKEN_CHARACTERS,
     MAX_MODEL_JSON_BYTES,

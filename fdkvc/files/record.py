@@ -19,8 +19,7 @@ from types import NoneType
 from typing import Any, NoReturn, get_args, get_origin, get_type_hints
 
 import fdkvc
-from fdkvc.corpora.formats import read_bytes
-from fdkvc.corpora.json_input import WORDS
+from fdkvc.corpora.json_input import WORDS, read_bytes
 from fdkvc.experiments.workers import processor
 from fdkvc.limits import MAX_RUN_JSON_BYTES
 from fdkvc.policies import Policy, as_record, baseline_of, recorded_policy

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from fdkvc.commands.console import progress, warn
-from fdkvc.corpora.formats import EXAMPLES, read_bytes, read_dialogs
+from fdkvc.corpora.formats import EXAMPLES, read_dialogs
+from fdkvc.corpora.json_input import read_bytes
 from fdkvc.corpora.lexical import LexicalRecordings
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.tools import with_tools

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdkvc.attention import SPEAKERS
-from fdkvc.corpora.formats import read_bytes
 from fdkvc.corpora.gguf_file import GgufFile
+from fdkvc.corpora.json_input import read_bytes
 from fdkvc.corpora.model_folder import (
     TOKENIZER,
     as_value_error,

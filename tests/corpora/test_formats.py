@@ -23,13 +23,12 @@ from fdkvc.corpora.formats import (
     EXAMPLES,
     FORMATS,
     endings,
-    read_bytes,
     read_dialogs,
     read_file,
     read_transcripts,
 )
 from fdkvc.corpora.formats.base import Format
-from fdkvc.corpora.json_input import check_structure
+from fdkvc.corpora.json_input import check_structure, read_bytes
 from fdkvc.corpora.mentions import MentionFinder
 from fdkvc.corpora.transcripts import Demand, Mention, Transcript, Turn
 from fdkvc.limits import (

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fdkvc.commands.main import main
-from fdkvc.corpora.formats import read_bytes
+from fdkvc.corpora.json_input import read_bytes
 from fdkvc.experiments.answers import Answers
 from fdkvc.experiments.benchmark import Benchmark, run_benchmark
 from fdkvc.experiments.model_shape import ModelShape

@@ -13,13 +13,14 @@ from fdkvc.attention import TRAITS
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.token_traits import token_traits
-from fdkvc.corpora.transcripts import Transcript, Turn, word_spans
+from fdkvc.corpora.transcripts import Transcript, Turn
 from fdkvc.explain.counterfactual import Change, counterfactual, nearest_first
 from fdkvc.explain.notes import available_in, no_effect_notes
 from fdkvc.policies import learned, policy_named, synthetic_policies
 from fdkvc.policies.learned import FEATURES, GROUPS, SHIPPED
 from fdkvc.run.online import OnlineCache
 from fdkvc.run.simulate import simulate
+from fdkvc.scripts import word_spans
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
 from fdkvc.ui.answers import choices as answers_page

@@ -33,7 +33,7 @@ from fdkvc.corpora.formats import (
 )
 from fdkvc.corpora.formats.base import Format
 from fdkvc.corpora.formats.unknown import check_known_lines, unknown_sentence
-from fdkvc.corpora.json_input import check_object, check_structure, parse_json
+from fdkvc.corpora.json_input import check_object, check_structure, parse_json, read_bytes
 from fdkvc.corpora.tools import listed_tools
 from fdkvc.corpora.transcripts import SkippedError, Transcript, different_names
 from fdkvc.corpora.unread import Unread
@@ -159,29 +159,6 @@ def endings() -> list[str]:
 def read_file(path: str | Path) -> tuple[Transcript, ...]:
     """Read all dialogs of a file on disk; see `read_transcripts`."""
     return read_transcripts(read_bytes(path, MAX_DIALOG_FILE_BYTES), str(path))
-
-
-def read_bytes(path: str | Path, most: int) -> bytes:
-    """Read a file, or one byte more than is allowed.
-
-    Raises a ValueError if it cannot be read, or is a pipe, a device, or a system file that would
-    block.
-    """
-    reason = "it is not a regular file"
-    try:
-        # Without waiting for a pipe's writer or content.
-        flag = getattr(os, "O_NONBLOCK", 0)
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | flag)) as file:
-            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                content: bytes | None = file.read(most + 1)
-                if content is not None:
-                    return content
-                reason = "it has no content now"  # it would block, as /proc/kmsg does
-    except IsADirectoryError:
-        pass
-    except OSError as error:
-        reason = error_reason(error)
-    raise ValueError(f"the file {str(path)!r} cannot be read: {reason}")
 
 
 def _conversations(text: str, by_line: bool, calls: bool) -> Iterator[Transcript | SkippedError]:
