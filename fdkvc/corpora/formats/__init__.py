@@ -4,8 +4,6 @@ Formats are recognized by content. Any file is either read within the limits of 
 rejected with one sentence that names the place.
 """
 
-import os
-import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -40,7 +38,6 @@ from fdkvc.corpora.unread import Unread
 from fdkvc.extensions import register_installed
 from fdkvc.limits import MAX_DIALOG_FILE_BYTES, MAX_DIALOG_FILE_LINES, MAX_DIALOGS
 from fdkvc.parameters import check_most
-from fdkvc.words import error_reason
 
 FORMATS: dict[str, Format] = {
     format.key: format
