@@ -22,7 +22,6 @@ from fdkvc.attention import Floats, Ints
 from fdkvc.corpora.gguf_file import as_folder, find_model
 from fdkvc.corpora.model_folder import as_value_error, cache_name, check_loaded, check_model_folder
 from fdkvc.live.cache import PolicyCache
-from fdkvc.live.rotary import head_width
 from fdkvc.live.side_by_side import SideBySide, can_join
 from fdkvc.lm.decoder import ModelSizes
 from fdkvc.lm.head_eviction import DECIDES, POSITIONS
@@ -56,12 +55,12 @@ class LiveModel(AnyModel):
     def shape(self) -> ModelSizes:
         """Sizes of the layers that policies decide for."""
         config = self.model.config.get_text_config(decoder=True)
-        heads = config.num_attention_heads
+        attention = self.full().cache.attention
         return ModelSizes(
-            layers=len(PolicyCache(policy_named("full"), 1, self.model).decided),
-            heads=heads,
-            kv_heads=getattr(config, "num_key_value_heads", None) or heads,
-            head_width=head_width(config),
+            layers=len(attention.modules),
+            heads=attention.heads,
+            kv_heads=attention.kv_heads,
+            head_width=attention.head_width,
             vocabulary=config.vocab_size,
             positions=getattr(config, "max_position_embeddings", None) or 2**31,
         )
