@@ -5,6 +5,7 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
+from fdkvc.attention import SPEAKERS
 from fdkvc.commands.console import (
     finish,
     progress,
@@ -18,12 +19,13 @@ from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.answers import CUT_TEXT, FULL, Answers
 from fdkvc.experiments.finished import Finished
 from fdkvc.experiments.jobs import Execution, Progress
+from fdkvc.explain.notes import pinned_notes
 from fdkvc.files.options import settings_from
 from fdkvc.files.write import check_folder
 from fdkvc.kinds.answers import AnswersRun, answers_key, readable_dialogs, small_model
+from fdkvc.lm.head_eviction import deciding
 from fdkvc.lm.head_recordings import encode_dialog
 from fdkvc.lm.language_model import AnyModel
-from fdkvc.lm.tokens import MARKED
 from fdkvc.policies import read_policy
 from fdkvc.run.sinks import sinks_notes
 
@@ -33,8 +35,8 @@ def answers(options: Namespace) -> None:
     settings, baseline = _settings(options)
     model = small_model(options.model)
     shape = model.decoder.shape
-    available = {"heads": shape.heads, "layers": shape.layers}
-    warn_no_effect(settings.policies, speakers=MARKED, words=True, **available)
+    available = deciding(settings.decides, shape.kv_heads, shape.layers)
+    warn_no_effect(settings.policies, speakers=SPEAKERS, words=True, **available)
     with running(options) as how:
         run, _, finished = _measured(options, settings, baseline, model, how)
     if options.model is not None:  # the bundled one has no sinks
@@ -65,8 +67,9 @@ def live(options: Namespace) -> None:
     with progress() as on_progress:
         model = load_live(options.model, positions=options.positions)
         _warn_of_sinks(settings)
-        available = {"heads": 2, "layers": 2}  # several, whatever their number
-        warn_no_effect(settings.policies, speakers=MARKED, words=True, **available)
+        shape = model.decoder.shape
+        available = deciding(settings.decides, shape.kv_heads, shape.layers)
+        warn_no_effect(settings.policies, speakers=SPEAKERS, words=True, **available)
         how: Execution = {"workers": 1, "on_progress": on_progress}
         about = {"more": model.about, "note": model.full().cache.left}
         run, transcripts, finished = _measured(options, settings, baseline, model, how, **about)
@@ -103,6 +106,7 @@ def _live_llama(options: Namespace, settings: Answers, baseline: str) -> None:
         model = load_llama(options.model, positions=options.positions)
         model.evicting(settings.policies[0], 1, settings.decides)
         _warn_of_sinks(settings)
+        warn_no_effect(settings.policies, speakers=SPEAKERS, words=True)
         how: Execution = {"workers": 1, "on_progress": on_progress}
         run, _, finished = _measured(options, settings, baseline, model, how, more=model.about)
     finish(options, run)
@@ -119,6 +123,8 @@ def _measured(
 ) -> tuple[AnswersRun, list[Transcript], Finished]:
     """Measure a model's answers; return also the dialogs that it read, and what is finished."""
     dialogs, digest = readable_dialogs(model, read_sources(options))
+    for note in pinned_notes(dialogs, settings.policies, settings.budgets, model.tokens):
+        warn(note)
     about |= {"digest": digest, "baseline": baseline}
     how["finished"] = finished = Finished(options.out, answers_key(settings, model, dialogs, about))
     if finished.results:

@@ -7,6 +7,7 @@ from itertools import chain
 from fdkvc.attention import SPEAKERS
 from fdkvc.corpora.transcripts import Transcript, word_spans
 from fdkvc.dialogs import DialogBatch
+from fdkvc.lm.tokens import Tokens
 from fdkvc.policies import Policy
 from fdkvc.policies.base import Available
 from fdkvc.policies.whitelist import Whitelist
@@ -40,9 +41,14 @@ def no_effect_notes(policies: Sequence[Policy], available: Available) -> list[st
 
 
 def pinned_notes(
-    transcripts: Sequence[Transcript], policies: Sequence[Policy], budgets: Sequence[int]
+    transcripts: Sequence[Transcript],
+    policies: Sequence[Policy],
+    budgets: Sequence[int],
+    tokens: Tokens | None = None,
 ) -> list[str]:
     """Say where pinned system prompts do not fit into their share of the budget, or are missing.
+
+    Entries are words, or `tokens` of a model, whose own prompt stands where a dialog has none.
 
     Examples
     --------
@@ -58,18 +64,23 @@ def pinned_notes(
     shares = [policy.most for policy in pins if policy.speaker == "prompt"]
     if not shares:
         return []
-    prompts = (
-        sum(len(word_spans(turn.text)) for turn in transcript.turns if turn.kind == "system")
-        for transcript in transcripts
-    )
-    longest = max(prompts, default=0)
+    longest = max((_prompt_size(transcript, tokens) for transcript in transcripts), default=0)
     if not longest:
         return ["No dialog has a system prompt, so pinning it changes nothing."]
     tight = [f"{budget:,}" for budget in sorted(budgets) if int(min(shares) * budget) < longest]
     if not tight:
         return []
     at = f"At {listed(tight)} entries, only the first words of the pinned prompt stay"
-    return [f"{at}: the longest has {count(longest, 'word')}."]
+    return [f"{at}: the longest has {count(longest, 'token' if tokens else 'word')}."]
+
+
+def _prompt_size(transcript: Transcript, tokens: Tokens | None) -> int:
+    if tokens is None:
+        turns = (turn for turn in transcript.turns if turn.kind == "system")
+        return sum(len(word_spans(turn.text)) for turn in turns)
+    passages = tokens.encode_dialog(transcript)
+    sizes = [len(part.ids) for part in passages if part.passage.kind == "system"]
+    return sum(sizes) or len(tokens.prompt)
 
 
 def missing_value_notes(transcripts: Sequence[Transcript]) -> list[str]:

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from transformers.cache_utils import DynamicCache, DynamicLayer
 from transformers.generation import BaseStreamer
 
-from fdkvc.attention import Floats, Ints
+from fdkvc.attention import SPEAKERS, Floats, Ints
 from fdkvc.cache import padded
+from fdkvc.corpora.model_text import Kind
 from fdkvc.live.attention_hooks import (
     EXPAND,
     FLASH,
@@ -38,12 +39,14 @@ from fdkvc.lm.head_eviction import (
     HeadEviction,
     Heads,
     check_eviction,
+    deciding,
     equal_budgets,
     with_new,
 )
 from fdkvc.lm.tokens import TOKEN_FEATURES, Tokens, library_tokens
 from fdkvc.parameters import check_count
 from fdkvc.policies import Policy
+from fdkvc.policies.base import Available
 from fdkvc.run.sinks import FirstTokensWarning, sinks_notes
 
 ROWS_AT_ONCE = 2**9
@@ -99,6 +102,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     ----------
     decided : tuple of int
         Layers that the policy evicts from; the others are left to the model.
+    turn_kind : {"system", "result"}, optional
+        What this turn is, if a turn is one message whose mark does not tell it.
     ends : list of int
         The tokens seen at the end of each turn, padding included.
     held_by_turn : list of array (L, K, S)
@@ -121,6 +126,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     -----
     FirstTokensWarning
         If the policy can evict the first tokens of a text, which pretrained models attend to.
+    UserWarning
+        If a setting of the policy changes nothing here.
 
     Examples
     --------
@@ -177,6 +184,14 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         if TOKEN_FEATURES & {*policy.looks_at}:
             ready = isinstance(tokenizer, Tokens)
             self._tokens = tokenizer if ready else library_tokens(tokenizer)
+        available = Available(
+            speakers=SPEAKERS if not by_itself else self._tokens.speakers if self._tokens else (),
+            words=self._tokens is not None,
+            **deciding(decides, self.attention.kv_heads, len(self.decided)),
+        )
+        for note in policy.without_effect(available):
+            warnings.warn(f"{policy.title}: {note}", stacklevel=2)
+        self.turn_kind: Kind | None = None
         self.ends: list[int] = []
         self.held_by_turn: list[Ints] = []
         self._states: list[list[HeadEviction]] = []  # of each text and group of layers
@@ -435,7 +450,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             return real
         for text, ids in enumerate(torch.cat([ids for _, _, ids in passes], dim=1)):
             ids = ids if real is None else ids[real[text]]
-            new = self._tokens.features(ids.tolist(), self.policy.looks_at)
+            new = self._tokens.features(ids.tolist(), self.policy.looks_at, self.turn_kind)
             self._features[text] = with_new(self._features[text], new)
         return real
 

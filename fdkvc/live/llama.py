@@ -19,9 +19,9 @@ from weakref import WeakKeyDictionary, ref
 import llama_cpp
 import numpy as np
 
-from fdkvc.attention import Floats, Ints
+from fdkvc.attention import SPEAKERS, Floats, Ints
 from fdkvc.corpora.arrays import one_dialog
-from fdkvc.corpora.model_text import Passage, Writer
+from fdkvc.corpora.model_text import Kind, Passage, Writer
 from fdkvc.dialogs import DialogBatch
 from fdkvc.limits import MAX_WRITTEN_TOKENS
 from fdkvc.live.llama_context import (
@@ -36,6 +36,7 @@ from fdkvc.lm.head_eviction import POSITIONS, TEXT, check_no_future, with_new
 from fdkvc.lm.losses import losses
 from fdkvc.parameters import Field, check_count
 from fdkvc.policies import POLICIES, Policy
+from fdkvc.policies.base import Available
 from fdkvc.run.online import OnlineCache
 from fdkvc.run.sinks import FirstTokensWarning, sinks_notes
 
@@ -74,6 +75,8 @@ class LlamaText:
     ----------
     ids : list of int
         All tokens of the text.
+    turn_kind : {"system", "result"}, optional
+        What this turn is, if its mark does not tell it.
     held : array
         Places in the text of the tokens that the context holds.
     ends : list of int
@@ -111,9 +114,12 @@ class LlamaText:
             raise ValueError("the positions of this model cannot be shifted: keep them")
         for sentence in sinks_notes([policy], [budget]):
             warnings.warn(sentence, FirstTokensWarning, stacklevel=2)
+        for note in policy.without_effect(Available(SPEAKERS, words=True)):
+            warnings.warn(f"{policy.title}: {note}", stacklevel=2)
         self.llama, self.policy, self.budget = llama, policy, budget
         self.positions, self.surprisal = positions, surprisal
         self.tokens = llama_tokens(llama)
+        self.turn_kind: Kind | None = None
         self.ids: list[int] = []
         self.ends: list[int] = []
         self.held: Ints = np.empty(0, np.intp)
@@ -224,9 +230,7 @@ class LlamaText:
     def _note(self, first: int, ids: Sequence[int]) -> None:
         """Note what the policy may see of the text of tokens, which are those from a place on."""
         known = self._features_of(0, first)
-        new = self.tokens.features(ids, self.policy.looks_at)
-        if first and "speakers" in new:  # the next part of a passage has no mark
-            new["speakers"] = np.where(new["speakers"] < 0, known["speakers"][-1], new["speakers"])
+        new = self.tokens.features(ids, self.policy.looks_at, self.turn_kind)
         self._features = with_new(known, new)
 
     def _features_of(self, first: int, end: int) -> dict[str, Any]:
@@ -332,6 +336,7 @@ class PolicyChat(LlamaText):
         each, and an answer for which the context has no room is several.
         """
         self.add(text, writer)
+        self.turn_kind = None
         logits = self.read(self.tokens.marks["system"])[-1]
         first, said = len(self.ids), ""
         try:
@@ -348,10 +353,11 @@ class PolicyChat(LlamaText):
             self.read(self.tokens.closing)
             self.end_turn()
 
-    def add(self, text: str, writer: Writer = "user") -> None:
-        """Read a message without an answer to it, and end the turn."""
+    def add(self, text: str, writer: Writer = "user", kind: Kind | None = None) -> None:
+        """Read a message without an answer to it, such as a system prompt, and end the turn."""
         start = () if self.ids else self.tokens.first
-        passage = self.tokens.encode_passage(Passage(writer, text, 0), first=not self.ids)
+        self.turn_kind = kind
+        passage = self.tokens.encode_passage(Passage(writer, text, 0, kind=kind), first=not self.ids)
         self.read([*start, *passage.ids])
         self.end_turn()
 

@@ -131,6 +131,7 @@ class LiveTextCache(ModelCache):
     def end_turn(self) -> None:
         """End the turn: the policy evicts, if there is one."""
         if self.evicts:
+            self.cache.turn_kind = self.turn_kind
             self.cache.end_turn()
         self._began = self.count, self.cache.fork()
 

@@ -146,7 +146,7 @@ class Chat:
         self._close(self._open, tokens.closing)
         first = all(cache.count == len(tokens.first) for cache in self.caches.values())
         ids = tokens.encode_passage(Passage(writer, text, 0, kind=kind), first=first).ids
-        self._begin(names, writer, ids)
+        self._begin(names, writer, ids, kind)
         self._close(names, ())
         for cache in self.caches.values():
             cache.forget_queries()
@@ -227,10 +227,13 @@ class Chat:
                 passages[-1] = "call" if begun == call else writer, first, len(ids)
             yield {names[at]: token for at, token in step.items()}
 
-    def _begin(self, names: Sequence[str], writer: Writer, ids: Sequence[int]) -> None:
+    def _begin(
+        self, names: Sequence[str], writer: Writer, ids: Sequence[int], kind: Kind | None = None
+    ) -> None:
         """Read the first tokens of a passage."""
         self._read(names, ids)
         for name in names:
+            self.caches[name].turn_kind = kind
             count = self.caches[name].count
             self.passages[name].append((writer, count - len(ids), count))
         self._open = tuple(name for name in self.caches if name in {*self._open, *names})

@@ -98,7 +98,7 @@ class Decoder:
     layers: tuple[Layer, ...]
     logits: Floats
     """Shape (d, V). With the last norm's weights, unless they are apart."""
-    features: Callable[[Sequence[int], Collection[str]], dict[str, NDArray[Any]]] | None = None
+    features: Callable[..., dict[str, NDArray[Any]]] | None = None
     """See `fdkvc.lm.tokens.Tokens.features`."""
     norm: Floats | None = None
     """Shape (d,). The last norm's weights, where `logits` are the embeddings."""
