@@ -4,9 +4,8 @@ A *transformers* cache sees keys and values, but no queries. These are captured 
 library's attention interface: the model keeps its *eager* or *sdpa* attention, registered under a
 prefixed name. The keys identify the cache, so other caches can use the same model.
 
-Which modules attend, and with what, is what a model does as it reads a few single tokens, once, when
-the hooks are attached: a single token attends to itself alone, so that nothing but its keys depends
-on its position.
+Which modules attend, and to what, is seen as the model reads single tokens when the hooks are
+attached. A single token attends to itself alone, so only its keys can depend on its position.
 """
 
 import sys
@@ -14,7 +13,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import transformers
@@ -44,11 +43,17 @@ Before = Callable[..., Any]
 """Takes query and mask, `scaling=` and `hidden=`, and returns the mask to use."""
 
 
-eager: Any = partial(
-    torch.compiler.disable,
-    reason="a PolicyCache and its hooks are not compiled: compile the model without fullgraph=True",
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+NOT_COMPILED = (
+    "a PolicyCache and its hooks are not compiled: compile the model without fullgraph=True"
 )
-"""Leaves a function out of what `torch.compile` compiles around it."""
+
+
+def eager(function: Method) -> Method:
+    """Leave a function out of what `torch.compile` compiles around it."""
+    left_out: Method = torch.compiler.disable(function, reason=NOT_COMPILED)
+    return left_out
 
 
 class _Pass(threading.local):
@@ -64,7 +69,7 @@ class _Pass(threading.local):
     """Those that rotary angles were last computed of (…, B, n), where they are captured."""
     expected: tuple[Before, Callable[[], None], Any, Any] | None = None
     """What to call around the next attention, and the keys and values that it is over."""
-    probe: "Callable[..., None] | None" = None
+    probe: Callable[..., None] | None = None
     """Called with the module, query, key and value of each attention, while a model is probed."""
 
 

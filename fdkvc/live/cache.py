@@ -248,7 +248,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     reorder_cache = _refused("cannot serve several beams: generate with num_beams=1")
     batch_repeat_interleave = _refused("cannot repeat a text: make a fork for each continuation")
     batch_select_indices = _refused("cannot select among its texts: make one for each")
-    __reduce_ex__ = _refused("belongs to a model in memory, so it cannot be pickled: make a new one")
+    __getstate__ = _refused("is of a model in memory, so it cannot be pickled: make a new one")
 
     def __repr__(self) -> str:
         left = f"; {self.left}" if self.left else ""
@@ -427,7 +427,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         attention = self.attention
         # Layers that decide one after the other take less memory, and need not have as many slots
         # as the one that holds most.
-        few = len(layers) * attention.heads <= ROWS_AT_ONCE and equal_budgets(self.policy, self.budget)
+        few = len(layers) * attention.heads <= ROWS_AT_ONCE
+        few = few and equal_budgets(self.policy, self.budget)
         at_once = self._decides == "model" or (self._decides == "head" and few)
         groups = 1 if at_once else len(layers)
         sizes = attention.heads, attention.kv_heads, attention.head_width
@@ -481,7 +482,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     def fork(self) -> PolicyCache:
         """Return an independent copy; both share the tensors that they hold now."""
         other = object.__new__(type(self))
-        vars(other).update(vars(self))
+        other.__dict__ |= vars(self)
         other.layers = [  # tensors of keys and values are never modified, states of others are
             copy.copy(layer) if isinstance(layer, DynamicLayer) else copy.deepcopy(layer)
             for layer in self.layers

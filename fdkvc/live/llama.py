@@ -356,9 +356,9 @@ class PolicyChat(LlamaText):
     def add(self, text: str, writer: Writer = "user", kind: Kind | None = None) -> None:
         """Read a message without an answer to it, such as a system prompt, and end the turn."""
         start = () if self.ids else self.tokens.first
-        self.turn_kind = kind
-        passage = self.tokens.encode_passage(Passage(writer, text, 0, kind=kind), first=not self.ids)
-        self.read([*start, *passage.ids])
+        self.turn_kind, passage = kind, Passage(writer, text, 0, kind=kind)
+        encoded = self.tokens.encode_passage(passage, first=not self.ids)
+        self.read([*start, *encoded.ids])
         self.end_turn()
 
 

@@ -25,9 +25,7 @@ APART = 3
 TURNED = "fdkvc_turned"
 """The attribute of a model with how its layers rotate keys."""
 
-NOT_ROTARY = (
-    'this model has no rotary positions that can be changed: choose positions="kept"'
-)
+NOT_ROTARY = 'this model has no rotary positions that can be changed: choose positions="kept"'
 
 ONCE = (slice(None), slice(0, None, 2), None)
 """Where each angle stands once among cosines: everywhere, at every second, or in the first half."""

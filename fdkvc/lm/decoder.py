@@ -7,7 +7,7 @@ Touvron et al. 2023, *LLaMA: Open and Efficient Foundation Language Models*; Su 
 *RoFormer*; Ainslie et al. 2023, *GQA*; Shazeer 2020, *GLU Variants Improve Transformer*.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 

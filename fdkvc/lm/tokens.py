@@ -208,11 +208,8 @@ class Tokens:
 
     def _core(self, mark: tuple[int, ...]) -> tuple[int, ...]:
         """Return a mark without the space at its end, which may be one token with what follows."""
-        while len(mark) > 1 and not self.tokenizer.decode(
-            [mark[-1]], skip_special_tokens=False
-        ).strip():
-            mark = mark[:-1]
-        return mark
+        decoded = [self.tokenizer.decode([token], skip_special_tokens=False) for token in mark]
+        return mark[: max((at for at, text in enumerate(decoded, 1) if text.strip()), default=0)]
 
     def _speaker(self, ids: Sequence[int]) -> int:
         """Return the speaker of a passage by the mark that it begins with."""

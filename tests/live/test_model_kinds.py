@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from conftest import NO_TRANSFORMERS
 from fdkvc.policies import read_policy
+from fdkvc.run.sinks import FirstTokensWarning
 
 if os.environ.get("FDKVC_REQUIRE_CAPTURE") == "1":
     import torch
@@ -33,6 +35,8 @@ from tests.live.test_live import (
     text,
     what_was_seen,
 )
+from tests.lm.test_speakers import CHATML, MARKS
+from tests.models import write_model
 from tests.refusals import assert_one_sentence
 
 pytestmark = NO_OLD_NAME
@@ -81,7 +85,7 @@ def of_kind(kind: Kind) -> Any:
     return model.eval()
 
 
-def named(kinds: list[Kind]) -> Any:
+def named(kinds: list[Kind]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("kind", kinds, ids=[name for name, _ in kinds])
 
 
@@ -307,6 +311,69 @@ def test_positions_of_several_axes_are_right_in_a_text_and_refused_with_an_image
     assert_one_sentence(caught.value)
 
 
+# ------------------------------------------------------------------------------- pinned prompts
+
+PINNED = "whitelist(fifo, first=0, speaker=prompt, most=1)"
+
+
+def talk(tokenizer: Any, model: Any, cache: PolicyCache, **how: Any) -> int:
+    """Let a model answer twice; return how many tokens the system prompt has."""
+    chat = [{"role": "system", "content": "Never book a seat by the door."}]
+    size = len(tokenizer.apply_chat_template(chat, return_dict=True)["input_ids"])
+    for words in ("Two seats to Piran, please.", "In the evening."):
+        chat.append({"role": "user", "content": words})
+        turn = tokenizer.apply_chat_template(
+            chat, return_dict=True, return_tensors="pt", add_generation_prompt=True
+        )
+        how = {"max_new_tokens": 9, "do_sample": False, **how}
+        ids = model.generate(**turn, **{CACHE: cache}, streamer=cache.streamer(), **how)
+        answer = tokenizer.decode(ids[0, turn["input_ids"].shape[1] :])
+        chat.append({"role": "assistant", "content": answer})
+    return size
+
+
+@pytest.fixture(scope="module")
+def chatting(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
+    """Return a model and its tokenizer with a chat template."""
+    folder = write_model(
+        tmp_path_factory.mktemp("chat"), marks=MARKS, tokenizer_class="PreTrainedTokenizerFast"
+    )
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    tokenizer.chat_template = CHATML
+    return transformers.AutoModelForCausalLM.from_pretrained(folder), tokenizer
+
+
+@pytest.mark.parametrize("every", [None, 4])
+def test_a_pinned_system_prompt_stays_while_a_chat_goes_on(
+    chatting: tuple[Any, Any], every: int | None
+) -> None:
+    model, tokenizer = chatting
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", FirstTokensWarning)
+        policy = read_policy(PINNED)
+        cache = PolicyCache(policy, 60, model, tokenizer=tokenizer, every=every)
+        size = talk(tokenizer, model, cache)
+    assert cache.seen > 60
+    assert (np.sort(cache.held)[..., :size] == np.arange(size)).all()
+    assert cache.held.shape[2] == 60
+
+
+def test_what_changes_nothing_in_a_cache_is_warned_of(chatting: tuple[Any, Any]) -> None:
+    model, tokenizer = chatting
+    plain = copy.copy(tokenizer)
+    plain.chat_template = None
+    sentences: dict[str, tuple[str, Any, dict[str, Any]]] = {
+        "No words of the system prompt are marked here": (PINNED, plain, {}),
+        "There is one head here": ("ada-heads(sink)", tokenizer, {"decides": "layer"}),
+        "There is one layer here": ("pyramid(sink)", tokenizer, {"decides": "model"}),
+    }
+    for sentence, (policy, of, how) in sentences.items():
+        with pytest.warns(UserWarning, match=sentence) as warned:
+            PolicyCache(read_policy(policy), 60, model, tokenizer=of, **how)
+        assert warned[-1].filename == __file__
+
+
 # ------------------------------------------------------------------------------- copies, compiled
 
 
@@ -326,7 +393,7 @@ def test_a_copy_of_any_kind_is_a_fork() -> None:
 def test_a_cache_is_not_pickled_but_its_model_is(way: Callable[[Any], Any], positions: str) -> None:
     model = made()
     cache = PolicyCache(read_policy("sink"), 6, model, positions=positions)
-    with pytest.raises(ValueError, match="belongs to a model in memory, so it cannot be") as caught:
+    with pytest.raises(ValueError, match="is of a model in memory, so it cannot be") as caught:
         way(cache)
     assert_one_sentence(caught.value)
     again = pickle.loads(pickle.dumps(model))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from fdkvc.lm.head_eviction import deciding
 from fdkvc.lm.language_model import LanguageModel, load_language_model
 from fdkvc.lm.text_cache import read
 from fdkvc.policies import JUDGED, policy_named, read_policy, with_pinned_prompts
+from fdkvc.policies.base import Available
 from tests.models import write_model
 
 PINNED = read_policy("whitelist(fifo, first=0, speaker=prompt, most=1)")
@@ -47,9 +47,7 @@ DIALOG = Transcript("ship", TALK)
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, LanguageModel]:
     """Return models with marks of their own, with a chat template, and that read lines."""
-    folder = write_model(
-        tmp_path_factory.mktemp("chat"), marks=MARKS, max_position_embeddings=4096
-    )
+    folder = write_model(tmp_path_factory.mktemp("chat"), marks=MARKS, max_position_embeddings=4096)
     lines = load_language_model(folder)
     (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": CHATML}))
     chatml = load_language_model(folder)
@@ -173,15 +171,13 @@ def test_what_is_said_to_change_nothing_changes_nothing(
 ) -> None:
     model, shape = models["own marks"], models["own marks"].decoder.shape
     policy = read_policy(f"{wrapper}(h2o)")
-    counted = deciding(decides, shape.kv_heads, shape.layers)
-    from fdkvc.policies.base import Available
-
+    counted: Any = deciding(decides, shape.kv_heads, shape.layers)
     told = policy.without_effect(Available(**counted))
-    held = []
+    held: list[Any] = []
     for one in (policy, read_policy("h2o")):
         cache = model.evicting(one, 24, decides)
         for passage in model.tokens.encode_dialog(DIALOG):
             read([cache], passage.ids, last=0)
             cache.end_turn()
         held.append(cache.attended)
-    assert np.array_equal(*held) == bool(told)
+    assert np.array_equal(held[0], held[1]) == bool(told)
