@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from transformers.cache_utils import DynamicCache, DynamicLayer
 from transformers.generation import BaseStreamer
 
-from fdkvc.attention import SPEAKERS, Floats, Ints
+from fdkvc.attention import Floats, Ints
 from fdkvc.cache import padded
 from fdkvc.corpora.model_text import Kind
 from fdkvc.live.attention_hooks import (
@@ -185,7 +185,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             ready = isinstance(tokenizer, Tokens)
             self._tokens = tokenizer if ready else library_tokens(tokenizer)
         available = Available(
-            speakers=SPEAKERS if not by_itself else self._tokens.speakers if self._tokens else (),
+            speakers=() if self._tokens is None else self._tokens.speakers,
             words=self._tokens is not None,
             **deciding(decides, self.attention.kv_heads, len(self.decided)),
         )

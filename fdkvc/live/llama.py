@@ -92,7 +92,11 @@ class LlamaText:
     -----
     FirstTokensWarning
         If the policy can evict the first tokens of a text, which pretrained models attend to.
+    UserWarning
+        If a setting of the policy changes nothing here.
     """
+
+    _tells_kinds = False  # whether `turn_kind` is set of a system prompt
 
     def __init__(
         self,
@@ -114,11 +118,12 @@ class LlamaText:
             raise ValueError("the positions of this model cannot be shifted: keep them")
         for sentence in sinks_notes([policy], [budget]):
             warnings.warn(sentence, FirstTokensWarning, stacklevel=2)
-        for note in policy.without_effect(Available(SPEAKERS, words=True)):
-            warnings.warn(f"{policy.title}: {note}", stacklevel=2)
         self.llama, self.policy, self.budget = llama, policy, budget
         self.positions, self.surprisal = positions, surprisal
         self.tokens = llama_tokens(llama)
+        speakers = SPEAKERS if self._tells_kinds else self.tokens.speakers
+        for note in policy.without_effect(Available(speakers, words=True)):
+            warnings.warn(f"{policy.title}: {note}", stacklevel=2)
         self.turn_kind: Kind | None = None
         self.ids: list[int] = []
         self.ends: list[int] = []
@@ -320,6 +325,8 @@ class LlamaText:
 
 class PolicyChat(LlamaText):
     """A chat in the template of the model; parameters are those of `LlamaText`."""
+
+    _tells_kinds = True
 
     def say(
         self,

@@ -6,6 +6,7 @@ It has the interface of the bundled model's class, so `fdkvc.experiments.answers
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -103,7 +104,8 @@ class LiveModel(AnyModel):
 
     def _cache(self, policy: Policy, budget: int, **how: Any) -> PolicyCache:
         how |= {"positions": self.positions, "tokenizer": self.tokens}
-        return PolicyCache(policy, budget, self.model, by_itself=False, **how)
+        with warnings.catch_warnings(action="ignore", category=UserWarning):  # commands say them
+            return PolicyCache(policy, budget, self.model, by_itself=False, **how)
 
 
 def _neighbours(caches: Sequence[LiveTextCache], new: int) -> Iterator[slice]:
