@@ -7,6 +7,7 @@ from functools import wraps
 from time import perf_counter
 from typing import Any, TypeVar, cast
 
+from fdkvc.attention import SPEAKERS
 from fdkvc.commands.capture import NO_TRANSFORMERS
 from fdkvc.commands.console import (
     finish,
@@ -20,13 +21,14 @@ from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.answers import CUT_TEXT, FULL, Answers
 from fdkvc.experiments.finished import Finished
 from fdkvc.experiments.jobs import Execution, Progress
+from fdkvc.explain.notes import pinned_notes
 from fdkvc.files.options import settings_from
 from fdkvc.files.write import check_folder
 from fdkvc.kinds.answers import AnswersRun, answers_key, readable_dialogs, small_model
 from fdkvc.kinds.sources import read_sources
+from fdkvc.lm.head_eviction import deciding
 from fdkvc.lm.head_recordings import encode_dialog
 from fdkvc.lm.language_model import AnyModel
-from fdkvc.lm.tokens import MARKED
 from fdkvc.policies import read_policy
 from fdkvc.run.sinks import sinks_notes
 
@@ -51,8 +53,8 @@ def answers(options: Namespace) -> None:
     settings, baseline = _settings(options)
     model = small_model(options.model)
     shape = model.decoder.shape
-    available = {"heads": shape.heads, "layers": shape.layers}
-    warn_no_effect(settings.policies, speakers=MARKED, words=True, **available)
+    available = deciding(settings.decides, shape.kv_heads, shape.layers)
+    warn_no_effect(settings.policies, speakers=SPEAKERS, words=True, **available)
     with running(options) as how:
         run, _ = _measured(options, settings, baseline, model, how)
     if options.model is not None:  # the bundled one has no sinks
@@ -83,8 +85,9 @@ def live(options: Namespace) -> None:
     with progress() as on_progress:
         model = load_live(options.model, positions=options.positions)
         _warn_of_sinks(settings)
-        available = {"heads": 2, "layers": 2}  # several, whatever their number
-        warn_no_effect(settings.policies, speakers=MARKED, words=True, **available)
+        shape = model.decoder.shape
+        available = deciding(settings.decides, shape.kv_heads, shape.layers)
+        warn_no_effect(settings.policies, speakers=SPEAKERS, words=True, **available)
         how: Execution = {"workers": 1, "on_progress": on_progress}
         about = {"more": model.about, "note": model.full().cache.left}
         run, transcripts = _measured(options, settings, baseline, model, how, **about)
@@ -120,6 +123,7 @@ def _live_llama(options: Namespace, settings: Answers, baseline: str) -> None:
         model = load_llama(options.model, positions=options.positions)
         model.evicting(settings.policies[0], 1, settings.decides)
         _warn_of_sinks(settings)
+        warn_no_effect(settings.policies, speakers=SPEAKERS, words=True)
         how: Execution = {"workers": 1, "on_progress": on_progress}
         run, _ = _measured(options, settings, baseline, model, how, more=model.about)
     finish(options, run)
@@ -137,6 +141,10 @@ def _measured(
     if model.tokens.note:
         warn(model.tokens.note)
     dialogs, digest = readable_dialogs(model, read_sources(options))
+    for note in pinned_notes(
+        dialogs, settings.policies, settings.budgets, model.tokens.prompt_size
+    ):
+        warn(note)
     about |= {"digest": digest, "baseline": baseline}
     how["finished"] = finished = options.finished
     finished.take_over(answers_key(settings, model, dialogs, about))

@@ -288,6 +288,8 @@ class _Reader:
     def read_passage(self, passage: EncodedPassage) -> None:
         """Read a passage as a turn; before a call's turn ends, see what would be written."""
         call, start = passage.passage.call is not None, self.caches[0].count
+        for cache in self.caches:
+            cache.turn_kind = passage.passage.kind
         writes = call and self.settings.write_calls
         # Without eviction inside a turn, a fork can go back to its start.
         before = self.caches

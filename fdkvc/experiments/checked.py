@@ -8,14 +8,18 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, islice
 from typing import Any, Unpack
 
+from fdkvc.attention import SPEAKERS
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.answers import FULL, Answers, run_answers
 from fdkvc.experiments.jobs import Execution
 from fdkvc.experiments.plan import Verdict, named, unpinned_name
 from fdkvc.experiments.summary import mean_table, paired_differences
+from fdkvc.explain.notes import no_effect_notes, pinned_notes
+from fdkvc.lm.head_eviction import deciding
 from fdkvc.lm.head_recordings import count_tokens
 from fdkvc.lm.language_model import AnyModel
 from fdkvc.policies import JUDGED, read_policy
+from fdkvc.policies.base import Available
 from fdkvc.words import count, decimal, percent
 
 RIVAL = JUDGED[-1]
@@ -103,6 +107,10 @@ def check_verdict(
     if unpinned_name(judged.policy) == RIVAL != judged.policy:
         del names[RIVAL]
     settings = Answers((*map(read_policy, names),), (budget,), cut_text=False)
+    shape = model.decoder.shape
+    heads = deciding(settings.decides, shape.kv_heads, shape.layers)
+    notes = no_effect_notes(settings.policies, Available(SPEAKERS, words=True, **heads))
+    notes += pinned_notes(sample, settings.policies, settings.budgets, model.tokens.prompt_size)
     table = run_answers(settings, model, sample, **how)
     table = table[table.metric.isin((KL, RIGHT))]
     means = mean_table(table).set_index(["policy", "metric"])
@@ -121,6 +129,7 @@ def check_verdict(
         kept = under(lambda name: f"{round(mean[name, RIGHT] * values)}")
         right = f"{count(values, 'value')} that the full cache gets right"
         sentence += f" Of {right}, {kept} stay right."
+    sentence = " ".join([sentence, *notes])
     paired = paired_differences(table, RIVAL)
     paired = paired[paired.policy == judged.policy]
     if paired.empty:

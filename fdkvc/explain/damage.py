@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from fdkvc.attention import Bools, Floats
-from fdkvc.corpora.model_text import WRITERS
+from fdkvc.corpora.model_text import WRITERS, Kind
 from fdkvc.corpora.transcripts import SPAN_KINDS, Transcript
 from fdkvc.explain.answer_causes import Passages, Word, turns_of, words_in
 from fdkvc.limits import MAX_BLOCK_LOGITS, MAX_EXPLAINED_WORDS, MAX_RESTORED_WORDS
@@ -216,6 +216,7 @@ def read_losses(
     hold.
     """
     count, ids = len(text.ids), np.asarray(text.ids)
+    kinds: dict[str, Kind] = {SPAN_KINDS["system"]: "system", SPAN_KINDS["result"]: "result"}
     check_length(caches[0].decoder, count)
     nats, kl = np.zeros((2, len(caches), count), np.float32)
     step = max(MAX_BLOCK_LOGITS // (len(caches) * caches[0].decoder.shape.vocabulary), 1)
@@ -231,6 +232,7 @@ def read_losses(
             on_read(end / count)
         on_passage(passage, kl)
         for cache in caches:
+            cache.turn_kind = kinds.get(part.speaker)
             cache.end_turn()
             cache.forget_queries()
     return nats, kl

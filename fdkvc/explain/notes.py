@@ -1,6 +1,6 @@
 """Notes on settings that have no effect, and on needed values that are not checked."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 
 from fdkvc.attention import SPEAKERS
@@ -41,9 +41,14 @@ def no_effect_notes(policies: Sequence[Policy], available: Available) -> list[st
 
 
 def pinned_notes(
-    transcripts: Sequence[Transcript], policies: Sequence[Policy], budgets: Sequence[int]
+    transcripts: Sequence[Transcript],
+    policies: Sequence[Policy],
+    budgets: Sequence[int],
+    model_size: Callable[[Transcript], int] | None = None,
 ) -> list[str]:
     """Say where pinned system prompts do not fit into their share of the budget, or are missing.
+
+    Entries are words, or tokens of a model, whose `model_size` of a dialog's prompt is given.
 
     Examples
     --------
@@ -59,18 +64,19 @@ def pinned_notes(
     shares = [policy.most for policy in pins if policy.speaker == "prompt"]
     if not shares:
         return []
-    prompts = (
-        sum(word_count(turn.text) for turn in transcript.turns if turn.kind == "system")
-        for transcript in transcripts
-    )
-    longest = max(prompts, default=0)
+    size = _words_of_prompt if model_size is None else model_size
+    longest = max(map(size, transcripts), default=0)
     if not longest:
         return ["No dialog has a system prompt, so pinning it changes nothing."]
     tight = [f"{budget:,}" for budget in sorted(budgets) if int(min(shares) * budget) < longest]
     if not tight:
         return []
     at = f"At {listed(tight)} entries, only the first words of the pinned prompt stay"
-    return [f"{at}: the longest has {count(longest, 'word')}."]
+    return [f"{at}: the longest has {count(longest, 'token' if model_size else 'word')}."]
+
+
+def _words_of_prompt(transcript: Transcript) -> int:
+    return sum(word_count(turn.text) for turn in transcript.turns if turn.kind == "system")
 
 
 def missing_value_notes(transcripts: Sequence[Transcript]) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,21 +21,32 @@ from transformers.generation import BaseStreamer
 
 from fdkvc.attention import Floats, Ints
 from fdkvc.cache import padded
-from fdkvc.live.attention_hooks import NO_INTERFACE, attach, check_attached, this_pass
+from fdkvc.corpora.model_text import Kind
+from fdkvc.live.attention_hooks import (
+    EXPAND,
+    FLASH,
+    NO_INTERFACE,
+    attach,
+    check_attached,
+    eager,
+    this_pass,
+)
 from fdkvc.live.layer import KEYS_VALUES, PolicyLayer, full_layers, kind_of
-from fdkvc.live.rotary import RotaryPositions
+from fdkvc.live.rotary import Rotation, rotations
 from fdkvc.lm.head_eviction import (
     DECIDES,
     POSITIONS,
     HeadEviction,
     Heads,
     check_eviction,
+    deciding,
     equal_budgets,
     with_new,
 )
 from fdkvc.lm.tokens import TOKEN_FEATURES, Tokens, library_tokens
 from fdkvc.parameters import check_count
 from fdkvc.policies import Policy
+from fdkvc.policies.base import Available
 from fdkvc.run.sinks import FirstTokensWarning, sinks_notes
 
 ROWS_AT_ONCE = 2**9
@@ -91,13 +102,19 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     ----------
     decided : tuple of int
         Layers that the policy evicts from; the others are left to the model.
+    turn_kind : {"system", "result"}, optional
+        What this turn is, if a turn is one message whose mark does not tell it.
     ends : list of int
         The tokens seen at the end of each turn, padding included.
     held_by_turn : list of array (L, K, S)
         What `held` was after each turn, if recorded.
     recorded_layers : tuple of int
+    attention : fdkvc.live.attention_hooks.Attention
+        How the model attends.
+    rotations : dict of int to fdkvc.live.rotary.Rotation
+        How layers rotate their keys, with ``positions="slots"``; one that does not is not in it.
     flash : bool
-        Whether the model's attention is a flash attention.
+        Whether that is a flash attention.
 
     Raises
     ------
@@ -109,6 +126,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     -----
     FirstTokensWarning
         If the policy can evict the first tokens of a text, which pretrained models attend to.
+    UserWarning
+        If a setting of the policy changes nothing here.
 
     Examples
     --------
@@ -138,7 +157,9 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         super().__init__(config=model.config)
         self.policy, self.budget, self.every, self.by_itself = policy, budget, every, by_itself
         self.decided = full_layers(self.layers, model.config)
-        self.flash = attach(model)
+        model = getattr(model, "_orig_mod", model)  # of a compiled one
+        self.attention = attach(model, self.decided)
+        self.flash = self.attention.implementation in FLASH
         if self.flash and decides == "head":
             raise ValueError(
                 "flash attention takes no mask, so the heads of a layer must keep the same tokens: "
@@ -147,31 +168,43 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         self._decides = decides
         self.recorded_layers = self.decided if record is True else tuple(record or ())
         self._config = model.config
-        self._rotary = RotaryPositions(model) if positions == "slots" else None
+        self.rotations: Mapping[int, Rotation] = {}
+        if positions == "slots":
+            self.rotations = rotations(model, self.attention)
         self._needed = {TURN_VECTORS[look] for look in policy.looks_at if look in TURN_VECTORS}
         self._captured = {"queries", "hidden"} if self.recorded_layers else self._needed
         carried = [ENTRY_VECTORS[look] for look in policy.looks_at if look in ENTRY_VECTORS]
-        if self._rotary is not None:
-            carried.append("unturned")
         for number in self.decided:
-            self.layers[number] = PolicyLayer(carried)
+            expand = getattr(self.attention.modules[number], EXPAND, None)
+            unturned = ["unturned"] * (number in self.rotations)
+            self.layers[number] = PolicyLayer(
+                [*carried, *unturned], expand if self.attention.latent else None
+            )
         self._tokens: Tokens | None = None
         if TOKEN_FEATURES & {*policy.looks_at}:
             ready = isinstance(tokenizer, Tokens)
             self._tokens = tokenizer if ready else library_tokens(tokenizer)
+        available = Available(
+            speakers=() if self._tokens is None else self._tokens.speakers,
+            words=self._tokens is not None,
+            **deciding(decides, self.attention.kv_heads, len(self.decided)),
+        )
+        for note in policy.without_effect(available):
+            warnings.warn(f"{policy.title}: {note}", stacklevel=2)
+        self.turn_kind: Kind | None = None
         self.ends: list[int] = []
         self.held_by_turn: list[Ints] = []
         self._states: list[list[HeadEviction]] = []  # of each text and group of layers
         self._features: list[dict[str, NDArray[Any]]] = []  # of each text's tokens
         self._passes: list[tuple[int, Any, Any]] = []  # of this turn: tokens, `_real`, `_ids`
         self._recorded: dict[tuple[str, int], list[Floats]] = {}
-        self._heads = 0  # of queries, known from the hooks
         self._padded = False
         self._prompt_end = 0  # the tokens before are no written ones
         self._prompt = False  # whether this forward pass reads a prompt
 
     # --------------------------------------------------------------------------- library interface
 
+    @eager
     def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
         """Return the mask's sizes; a prompt first ends the turn of the tokens written before."""
         if self.by_itself and self._is_prompt(query_length):
@@ -183,6 +216,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         """Whether a pass over so many next tokens reads a prompt."""
         return tokens > 1 or self.seen == 0 or self.seen + tokens <= self._prompt_end
 
+    @eager
     def update(
         self, key_states: Any, value_states: Any, layer_idx: int, *args: Any, **named: Any
     ) -> Any:
@@ -193,8 +227,15 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
                 f"a PolicyCache that began with {texts} texts cannot go on with {len(key_states)}: "
                 "make a new one"
             )
+        if layer_idx in self.decided and this_pass.module is not self.attention.modules[layer_idx]:
+            check_attached(self._config)
+            raise ValueError(
+                "this PolicyCache was made for another model than the one that reads with it: make "
+                "a new one"
+            )
         if layer_idx == self.decided[0]:
             check_attached(self._config)
+            self._check_heard()
             self._prompt = self._is_prompt(key_states.shape[2])
         keys, values = super().update(key_states, value_states, layer_idx, *args, **named)
         if layer_idx in self.decided:
@@ -207,6 +248,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     reorder_cache = _refused("cannot serve several beams: generate with num_beams=1")
     batch_repeat_interleave = _refused("cannot repeat a text: make a fork for each continuation")
     batch_select_indices = _refused("cannot select among its texts: make one for each")
+    __getstate__ = _refused("is of a model in memory, so it cannot be pickled: make a new one")
 
     def __repr__(self) -> str:
         left = f"; {self.left}" if self.left else ""
@@ -222,9 +264,10 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         `mask` is the library's, (B, 1, n, S) or, of flash attention, (B, S); `scaling` is that of
         the logits, by default 1/√h; `hidden` are the states (B, n, d) that enter the layer.
         """
-        held, (_, self._heads, n, h) = self.layers[layer], query.shape
+        held, (*_, n, h) = self.layers[layer], query.shape
         if layer == self.decided[0]:
             self._passes = [*self._passes, (n, self._real(mask, n), self._ids())]
+            self._check_positions(n)
         captured = {}
         if "queries" in self._captured:
             scale = 1.0 if scaling is None else float(scaling) * math.sqrt(h)
@@ -235,11 +278,11 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         if layer in self.recorded_layers:
             if len(query) > 1 or self._padded:
                 raise ValueError("record=True is for one text without padding")
-            captured |= {name: getattr(held, name)[:, :, -n:] for name in KEYS_VALUES}
-            for name, vectors in captured.items():
+            new = {name: held.vectors(name, "turn")[None, :, -n:] for name in KEYS_VALUES}
+            for name, vectors in (captured | new).items():
                 of_text = vectors[0].detach().float().cpu().numpy()
                 self._recorded.setdefault((name, layer), []).append(of_text)
-        heads = self._heads if self._decides == "head" else 1
+        heads = self.attention.heads if self._decides == "head" else 1
         return held.mask(query, mask, heads=heads, flash=self.flash, padded=self._padded)
 
     def _real(self, mask: Any, n: int) -> Any:
@@ -252,10 +295,26 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             return None
         if not real[:, -1].all():
             raise ValueError("a text of the batch ends in padding: pad on the left")
-        if self._rotary is not None:
+        if self.rotations:
             raise ValueError('positions="slots" is for texts without padding')
         self._padded = True
         return real
+
+    def _check_positions(self, n: int) -> None:
+        """Raise a ValueError if a pass of so many tokens has other positions than the next."""
+        if not self.rotations or this_pass.positions is None:
+            return
+        counted = torch.arange(self.seen - n, self.seen, device=this_pass.positions.device)
+        if (this_pass.positions != counted).any():
+            raise ValueError(
+                'positions="slots" counts the tokens of a text, but this model reads them at other '
+                'positions, as with position_ids or an image: choose positions="kept"'
+            )
+
+    def _check_heard(self) -> None:
+        """Raise a ValueError if the attention to tokens of this turn was not heard."""
+        if sum(n for n, _, _ in self._passes) != self._new:
+            raise ValueError(f"{NO_INTERFACE}, so this PolicyCache has evicted nothing")
 
     def _ids(self) -> Any:
         """Return the pass's token ids (B, n), if the policy needs them."""
@@ -330,22 +389,22 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         layers, new = [self.layers[number] for number in self.decided], self._new
         if not new:
             return
+        self._check_heard()
         if not self._states:
             self._begin(layers)
         real = self._end_passes(layers)
-        if self._rotary is not None:
-            began = torch.arange(self.seen - new, self.seen, device=layers[0].keys.device)
-            for number, layer in zip(self.decided, layers, strict=True):
-                keys = layer.keys[:, :, layer.keys.shape[2] - new :].float()
-                where = began.expand(keys.shape[1], -1)
-                turned = [self._rotary(text, where, number, back=True) for text in keys]
-                layer.bring(unturned=torch.stack(turned))
+        for number, rotation in self.rotations.items():
+            layer = self.layers[number]
+            keys = layer.keys[:, :, layer.keys.shape[2] - new :].float()
+            began = torch.arange(self.seen - new, self.seen, device=keys.device)
+            where = began.expand(keys.shape[1], -1)
+            turned = [rotation(text, where, back=True) for text in keys]
+            layer.bring(unturned=torch.stack(turned))
         counts = [new] * len(self._states) if real is None else real.sum(dim=1).tolist()
         texts = [self._evict(layers, text, count) for text, count in enumerate(counts)]
         for layer, *places in zip(layers, *texts, strict=True):
             layer.keep(places)
-        if self._rotary is not None:
-            self._close_gaps(layers)
+        self._close_gaps()
         self.ends = [*self.ends, self.seen]
         if self.recorded_layers:
             self.held_by_turn = [*self.held_by_turn, self.held]
@@ -365,19 +424,15 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         ]
 
     def _begin(self, layers: Sequence[PolicyLayer]) -> None:
-        if not self._heads:
-            raise ValueError(NO_INTERFACE)
-        ((kv_heads, width), *others) = {
-            (layer.keys.shape[1], layer.keys.shape[3]) for layer in layers
-        }
-        if others:
-            raise ValueError("the layers of this model differ in their heads of keys")
+        attention = self.attention
         # Layers that decide one after the other take less memory, and need not have as many slots
         # as the one that holds most.
-        few = len(layers) * self._heads <= ROWS_AT_ONCE and equal_budgets(self.policy, self.budget)
+        few = len(layers) * attention.heads <= ROWS_AT_ONCE
+        few = few and equal_budgets(self.policy, self.budget)
         at_once = self._decides == "model" or (self._decides == "head" and few)
         groups = 1 if at_once else len(layers)
-        heads = Heads(len(layers) // groups, self._heads, kv_heads, width)
+        sizes = attention.heads, attention.kv_heads, attention.head_width
+        heads = Heads(len(layers) // groups, *sizes)
         new = partial(HeadEviction, self.policy, self.budget, heads, self._decides, len(layers))
         begun = [new(first_layer=number) for number in range(groups)]
         texts = len(layers[0].keys)
@@ -396,21 +451,22 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             return real
         for text, ids in enumerate(torch.cat([ids for _, _, ids in passes], dim=1)):
             ids = ids if real is None else ids[real[text]]
-            new = self._tokens.features(ids.tolist(), self.policy.looks_at)
+            new = self._tokens.features(ids.tolist(), self.policy.looks_at, self.turn_kind)
             self._features[text] = with_new(self._features[text], new)
         return real
 
-    def _close_gaps(self, layers: Sequence[PolicyLayer]) -> None:
-        """Rotate the kept keys to the positions before the next token's."""
-        assert self._rotary is not None
+    def _close_gaps(self) -> None:
+        """Rotate the kept keys, if at all, to the positions before the next token's."""
         for text, states in enumerate(self._states):
             by_layer = (tokens for state in states for tokens in state.held)
-            for number, layer, tokens in zip(self.decided, layers, by_layer, strict=True):
-                held = torch.from_numpy(tokens)
+            for number, tokens in zip(self.decided, by_layer, strict=True):
+                if number not in self.rotations:
+                    continue
+                layer, held = self.layers[number], torch.from_numpy(tokens)
                 behind = (held >= 0).flip(1).cumsum(dim=1).flip(1)
                 keys = layer.slots("unturned", text)[:, : held.shape[1]]
-                turned = self._rotary(keys, (self.seen - behind).to(keys.device), number)
-                layer.keys[text, :, : held.shape[1]] = turned
+                where = (self.seen - behind).to(keys.device)
+                layer.keys[text, :, : held.shape[1]] = self.rotations[number](keys, where)
 
     def streamer(self, more: Any = None) -> Any:
         """Return a streamer for ``generate``: its prompt is one, and its end ends the turn.
@@ -425,7 +481,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
 
     def fork(self) -> PolicyCache:
         """Return an independent copy; both share the tensors that they hold now."""
-        other = copy.copy(self)
+        other = object.__new__(type(self))
+        other.__dict__ |= vars(self)
         other.layers = [  # tensors of keys and values are never modified, states of others are
             copy.copy(layer) if isinstance(layer, DynamicLayer) else copy.deepcopy(layer)
             for layer in self.layers
@@ -434,6 +491,12 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         other._features = [*self._features]
         other._recorded = {name: [*parts] for name, parts in self._recorded.items()}
         return other
+
+    def __copy__(self) -> PolicyCache:
+        return self.fork()
+
+    def __deepcopy__(self, _: Any) -> PolicyCache:
+        return self.fork()
 
     def recorded(self, name: str) -> Floats:
         """Return the queries, keys, values or hidden states of all tokens (L, heads, N, ·).
@@ -468,8 +531,7 @@ class _TurnEnd(BaseStreamer):  # type: ignore[misc]
 
 def _vectors(layer: PolicyLayer, text: int, name: str, where: str) -> Floats:
     """Return vectors of a text in a layer; `fdkvc.lm.head_tokens.Vectors`."""
-    tensor = (layer.slots if where == "slots" else layer.new)(name, text)
-    return np.asarray(tensor.float().cpu())
+    return np.asarray(layer.vectors(name, where, text).float().cpu())
 
 
 def check_within_a_cache(policy: Policy, *, with_text: bool) -> None:

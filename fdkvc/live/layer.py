@@ -1,6 +1,6 @@
 """A layer's slots in a policy's cache, and which layers of a model a policy can evict from."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -14,13 +14,17 @@ KEYS_VALUES = ("keys", "values")
 class PolicyLayer(DynamicLayer):  # type: ignore[misc]
     """A layer's cache: the slots that the policy kept, followed by the tokens of the turn.
 
-    `carried` names the vectors, besides keys and values, to keep with the entries.
+    `carried` names the vectors, besides keys and values, to keep with the entries; `expand` returns
+    the keys and values of latents, if the layer holds these in their place.
     """
 
     is_croppable = False
 
-    def __init__(self, carried: Sequence[str]) -> None:
+    def __init__(
+        self, carried: Sequence[str], expand: Callable[..., tuple[Any, Any]] | None = None
+    ) -> None:
         super().__init__()
+        self._expand = expand
         self.seen = 0
         """Tokens so far, padding included."""
         self.held = 0
@@ -102,6 +106,16 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         else:
             vectors = torch.cat([part[text] for part in self._brought[name]], dim=1)
         return vectors if self.real is None else vectors[:, self.real[text]]
+
+    def vectors(self, name: str, where: str, text: int = 0) -> Any:
+        """Return vectors as attention takes them: of the ``slots`` of a text or of its ``turn``."""
+        if where == "slots" and not self._aside:
+            return self.vectors(name, "turn", text)[:, :0]
+        of_place = self.slots if where == "slots" else self.new
+        if self._expand is None or name not in KEYS_VALUES:
+            return of_place(name, text)
+        latents = (of_place(part, text)[None] for part in KEYS_VALUES)
+        return self._expand(*latents)[KEYS_VALUES.index(name)][0]
 
     @property
     def beside(self) -> list[Any]:

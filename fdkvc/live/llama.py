@@ -19,9 +19,9 @@ from weakref import WeakKeyDictionary, ref
 import llama_cpp
 import numpy as np
 
-from fdkvc.attention import Floats, Ints
+from fdkvc.attention import SPEAKERS, Floats, Ints
 from fdkvc.corpora.arrays import one_dialog
-from fdkvc.corpora.model_text import Passage, Writer
+from fdkvc.corpora.model_text import Kind, Passage, Writer
 from fdkvc.dialogs import DialogBatch
 from fdkvc.limits import MAX_WRITTEN_TOKENS
 from fdkvc.live.llama_context import (
@@ -37,6 +37,7 @@ from fdkvc.lm.losses import losses
 from fdkvc.lm.tokens import role_of
 from fdkvc.parameters import Field, check_count
 from fdkvc.policies import POLICIES, Policy
+from fdkvc.policies.base import Available
 from fdkvc.run.online import OnlineCache
 from fdkvc.run.sinks import FirstTokensWarning, sinks_notes
 
@@ -75,6 +76,8 @@ class LlamaText:
     ----------
     ids : list of int
         All tokens of the text.
+    turn_kind : {"system", "result"}, optional
+        What this turn is, if its mark does not tell it.
     held : array
         Places in the text of the tokens that the context holds.
     ends : list of int
@@ -90,7 +93,11 @@ class LlamaText:
     -----
     FirstTokensWarning
         If the policy can evict the first tokens of a text, which pretrained models attend to.
+    UserWarning
+        If a setting of the policy changes nothing here.
     """
+
+    _tells_kinds = False  # whether `turn_kind` is set of a system prompt
 
     def __init__(
         self,
@@ -115,6 +122,10 @@ class LlamaText:
         self.llama, self.policy, self.budget = llama, policy, budget
         self.positions, self.surprisal = positions, surprisal
         self.tokens = llama_tokens(llama)
+        speakers = SPEAKERS if self._tells_kinds else self.tokens.speakers
+        for note in policy.without_effect(Available(speakers, words=True)):
+            warnings.warn(f"{policy.title}: {note}", stacklevel=2)
+        self.turn_kind: Kind | None = None
         self.ids: list[int] = []
         self.ends: list[int] = []
         self.held: Ints = np.empty(0, np.intp)
@@ -225,9 +236,7 @@ class LlamaText:
     def _note(self, first: int, ids: Sequence[int]) -> None:
         """Note what the policy may see of the text of tokens, which are those from a place on."""
         known = self._features_of(0, first)
-        new = self.tokens.features(ids, self.policy.looks_at)
-        if first and "speakers" in new:  # the next part of a passage has no mark
-            new["speakers"] = np.where(new["speakers"] < 0, known["speakers"][-1], new["speakers"])
+        new = self.tokens.features(ids, self.policy.looks_at, self.turn_kind)
         self._features = with_new(known, new)
 
     def _features_of(self, first: int, end: int) -> dict[str, Any]:
@@ -319,6 +328,7 @@ class PolicyChat(LlamaText):
     """A chat in the template of the model; parameters are those of `LlamaText`."""
 
     _roles: tuple[str, ...] = ()  # of all messages
+    _tells_kinds = True
 
     def say(
         self,
@@ -335,6 +345,7 @@ class PolicyChat(LlamaText):
         each, and an answer for which the context has no room is several.
         """
         self.add(text, writer)
+        self.turn_kind = None
         begin, roles = len(self.ids), self._roles
         logits = self.read(self.tokens.marks["system"])[-1]
         first, said = len(self.ids), ""
@@ -358,10 +369,10 @@ class PolicyChat(LlamaText):
             self.end_turn()
             self._roles = *roles, "assistant"
 
-    def add(self, text: str, writer: Writer = "user") -> None:
-        """Read a message without an answer to it, and end the turn."""
+    def add(self, text: str, writer: Writer = "user", kind: Kind | None = None) -> None:
+        """Read a message without an answer to it, such as a system prompt, and end the turn."""
         start = () if self.ids else self.tokens.first
-        passage = Passage(writer, text, 0)
+        self.turn_kind, passage = kind, Passage(writer, text, 0, kind=kind)
         self.read([*start, *self.tokens.encode_passage(passage, after=self._roles).ids])
         self._roles += (role_of(passage),)
         self.end_turn()

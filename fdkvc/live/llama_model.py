@@ -25,7 +25,6 @@ from fdkvc.lm.language_model import AnyModel, model_digest, model_name
 from fdkvc.lm.text_cache import ModelCache
 from fdkvc.lm.tokens import Tokens
 from fdkvc.policies import Policy, policy_named
-from fdkvc.run.sinks import FirstTokensWarning
 from fdkvc.words import error_reason
 
 CONTEXT = 8192
@@ -79,7 +78,7 @@ class LlamaModel(AnyModel):
             raise ValueError(
                 f"llama.cpp holds the same tokens in all heads, so {DECIDES.name} must be model"
             )
-        with warnings.catch_warnings(action="ignore", category=FirstTokensWarning):
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
             return LlamaCache(self, policy, budget)
 
 

@@ -6,6 +6,7 @@ It has the interface of the bundled model's class, so `fdkvc.experiments.answers
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,7 +29,6 @@ from fdkvc.corpora.model_folder import (
     check_model_folder,
 )
 from fdkvc.live.cache import PolicyCache
-from fdkvc.live.rotary import head_width
 from fdkvc.live.side_by_side import SideBySide, can_join
 from fdkvc.lm.decoder import ModelSizes
 from fdkvc.lm.head_eviction import DECIDES, POSITIONS
@@ -62,12 +62,12 @@ class LiveModel(AnyModel):
     def shape(self) -> ModelSizes:
         """Sizes of the layers that policies decide for."""
         config = self.model.config.get_text_config(decoder=True)
-        heads = config.num_attention_heads
+        attention = self.full().cache.attention
         return ModelSizes(
-            layers=len(PolicyCache(policy_named("full"), 1, self.model).decided),
-            heads=heads,
-            kv_heads=getattr(config, "num_key_value_heads", None) or heads,
-            head_width=head_width(config),
+            layers=len(attention.modules),
+            heads=attention.heads,
+            kv_heads=attention.kv_heads,
+            head_width=attention.head_width,
             vocabulary=config.vocab_size,
             positions=getattr(config, "max_position_embeddings", None) or 2**31,
         )
@@ -110,7 +110,8 @@ class LiveModel(AnyModel):
 
     def _cache(self, policy: Policy, budget: int, **how: Any) -> PolicyCache:
         how |= {"positions": self.positions, "tokenizer": self.tokens}
-        return PolicyCache(policy, budget, self.model, by_itself=False, **how)
+        with warnings.catch_warnings(action="ignore", category=UserWarning):  # commands say them
+            return PolicyCache(policy, budget, self.model, by_itself=False, **how)
 
 
 def _neighbours(caches: Sequence[LiveTextCache], new: int) -> Iterator[slice]:
@@ -138,6 +139,7 @@ class LiveTextCache(ModelCache):
     def end_turn(self) -> None:
         """End the turn: the policy evicts, if there is one."""
         if self.evicts:
+            self.cache.turn_kind = self.turn_kind
             self.cache.end_turn()
         self._began = self.count, self.cache.fork()
 

@@ -48,6 +48,7 @@ def record_dialog(memory: LiveTextCache, transcript: Transcript) -> list[Recordi
     if model.tokens.first:
         read([memory], model.tokens.first, last=0)
     for passage in passages:
+        memory.turn_kind = passage.passage.kind
         read([memory], passage.ids, last=0)
         memory.end_turn()
     turns, tokens = [], []

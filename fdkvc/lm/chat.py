@@ -148,7 +148,7 @@ class Chat:
         self._close_answers()
         ids = self.model.tokens.encode_passage(passage, after=self._roles).ids
         self._roles += (role_of(passage),)
-        self._begin(names, writer, ids)
+        self._begin(names, writer, ids, kind)
         self._close(names, ())
         for cache in self.caches.values():
             cache.forget_queries()
@@ -231,10 +231,13 @@ class Chat:
                 passages[-1] = "call" if begun == call else writer, first, len(ids)
             yield {names[at]: token for at, token in step.items()}
 
-    def _begin(self, names: Sequence[str], writer: Writer, ids: Sequence[int]) -> None:
+    def _begin(
+        self, names: Sequence[str], writer: Writer, ids: Sequence[int], kind: Kind | None = None
+    ) -> None:
         """Read the first tokens of a passage."""
         self._read(names, ids)
         for name in names:
+            self.caches[name].turn_kind = kind
             count = self.caches[name].count
             self.passages[name].append((writer, count - len(ids), count))
         self._open = tuple(name for name in self.caches if name in {*self._open, *names})

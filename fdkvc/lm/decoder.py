@@ -7,7 +7,7 @@ Touvron et al. 2023, *LLaMA: Open and Efficient Foundation Language Models*; Su 
 *RoFormer*; Ainslie et al. 2023, *GQA*; Shazeer 2020, *GLU Variants Improve Transformer*.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -101,7 +101,7 @@ class Decoder:
     layers: tuple[Layer, ...]
     logits: Floats
     """Shape (d, V). With the last norm's weights, unless they are apart."""
-    features: Callable[[Sequence[int], Collection[str]], dict[str, NDArray[Any]]] | None = None
+    features: Callable[..., dict[str, NDArray[Any]]] | None = None
     """See `fdkvc.lm.tokens.Tokens.features`."""
     norm: Floats | None = None
     """Shape (d,). The last norm's weights, where `logits` are the embeddings."""

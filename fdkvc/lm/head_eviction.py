@@ -188,6 +188,14 @@ def equal_budgets(policy: Policy, budget: int) -> bool:
     return policy.slots(budget, 2, 2) == budget
 
 
+def deciding(decides: str, heads: int, layers: int) -> dict[str, int]:
+    """Return how many heads and layers of a model decide separately."""
+    return {
+        "heads": heads if decides == "head" else 1,
+        "layers": 1 if decides == "model" else layers,
+    }
+
+
 def check_eviction(policy: Policy, budget: int, decides: str) -> None:
     """Raise a ValueError for parameters that `HeadEviction` does not accept."""
     check_count("budget", budget)
@@ -206,7 +214,13 @@ def check_no_future(policy: Policy) -> None:
 def with_new(
     features: Mapping[str, NDArray[Any]], new: Mapping[str, NDArray[Any]]
 ) -> dict[str, NDArray[Any]]:
-    """Return the features of a text with those of its new tokens."""
+    """Return the features of a text with those of its new tokens.
+
+    Speakers go on until the next mark.
+    """
+    if features.get("speakers", np.empty(0)).size and "speakers" in new:
+        last, speakers = features["speakers"][-1], new["speakers"]
+        new = {**new, "speakers": np.where(speakers < 0, last, speakers)}
     return {
         name: np.concatenate([features[name], column]) if name in features else column
         for name, column in new.items()

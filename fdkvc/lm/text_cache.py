@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fdkvc.attention import Bools, Floats, Ints
 from fdkvc.cache import EMPTY
+from fdkvc.corpora.model_text import Kind
 from fdkvc.lm.decoder import Decoder, ModelSizes, attention, unnormalized_attention
 from fdkvc.lm.head_eviction import DECIDES, HeadEviction, with_new
 from fdkvc.parameters import check_count
@@ -56,6 +57,8 @@ class ModelCache(Protocol):
     """The model that reads the text."""
     ids: list[int]
     """The tokens read so far."""
+    turn_kind: Kind | None = None
+    """That of the passage which is read: its tokens may not tell a system prompt."""
 
     @property
     def count(self) -> int:
@@ -363,7 +366,7 @@ class EvictingCache(TextCache):
         before = self._eviction
         new = self.ids[self.turn_start :]
         if self.decoder.features is not None:
-            features = self.decoder.features(new, before.policy.looks_at)
+            features = self.decoder.features(new, before.policy.looks_at, self.turn_kind)
             self._features = with_new(self._features, features)
         vectors = [functools.partial(self._of_layer, *slots) for slots in enumerate(before.slots)]
         self._eviction, step = before.after(len(new), vectors, self._features)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import date
+from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, ClassVar
@@ -23,7 +24,7 @@ from fdkvc.corpora.model_folder import (
     read_json,
     stderr_silenced,
 )
-from fdkvc.corpora.model_text import CALL_TAGS, Passage, Writer, model_text
+from fdkvc.corpora.model_text import CALL_TAGS, Kind, Passage, Writer, model_text
 from fdkvc.corpora.token_traits import token_traits, word_surprisal
 from fdkvc.corpora.transcripts import Transcript, word_ids
 from fdkvc.limits import MAX_MODEL_JSON_BYTES
@@ -43,9 +44,6 @@ from fdkvc.scripts import word_spans
 MARKS: Mapping[Writer, str] = {"user": "<user>", "system": "<system>", "call": "<call>"}
 END = "<end>"
 """Tokens that a model may have for the start and end of a passage."""
-
-MARKED = SPEAKERS[:2]
-"""Speakers that the marks of passages distinguish: a system prompt has the system's mark."""
 
 TOKEN_FEATURES = frozenset(("surprisal", "words", "speakers", "traits"))
 """What a policy looks at that depends on the text of tokens."""
@@ -116,25 +114,33 @@ class Tokens:
         """
         return ()
 
+    def prompt_size(self, transcript: Transcript) -> int:
+        """Return the tokens of a dialog's system prompt, or of the model's own where it has none."""
+        passages = self.encode_dialog(transcript)
+        sizes = (len(part.ids) for part in passages if part.passage.kind == "system")
+        return sum(sizes) or len(self.prompt)
+
     def text(self, ids: Sequence[int]) -> str:
         """Return the text of ids, without marks."""
         with as_value_error("the model's tokenizer cannot decode the model's answer"):
             return str(self.tokenizer.decode(list(ids), skip_special_tokens=True))
 
-    def features(self, ids: Sequence[int], looks_at: Collection[str]) -> dict[str, NDArray[Any]]:
+    def features(
+        self, ids: Sequence[int], looks_at: Collection[str], kind: Kind | None = None
+    ) -> dict[str, NDArray[Any]]:
         """Return what a policy may look at of the text of a passage's tokens, of each (n, ...).
 
         The names are those of `TOKEN_FEATURES` that `looks_at` has; words and speakers go together.
         A word is the `fdkvc.attention.word_id`, 0 for none; a speaker the index into
-        `fdkvc.attention.SPEAKERS`, −1 where the passage does not begin with a mark; traits are
-        `fdkvc.attention.TRAITS`.
+        `fdkvc.attention.SPEAKERS`, −1 before the first mark; traits are `fdkvc.attention.TRAITS`.
+        `kind` is that of the passage, which its mark may not tell.
         """
         features: dict[str, NDArray[Any]] = {}
         if "surprisal" in looks_at:
             features["surprisal"] = np.array(self.surprisal(ids), np.float32)
         if {"words", "speakers"} & {*looks_at}:
             features["words"] = np.array(word_ids(*self._written(ids)), np.intp)
-            features["speakers"] = np.full(len(ids), self._speaker(ids), np.intp)
+            features["speakers"] = self._speakers(ids, kind)
         if "traits" in looks_at:
             user = self._speaker(ids) == SPEAKERS.index("user")
             features["traits"] = token_traits(*self._written(ids), user)
@@ -187,6 +193,54 @@ class Tokens:
         ]
         length = max(matches, default=(0, ""))[0]
         return length, [kind for end, kind in matches if end == length]
+
+    @property
+    def speakers(self) -> tuple[str, ...]:
+        """Speakers that marks distinguish: a system prompt may have the mark of its writer."""
+        prompts = {mark for kind, mark in self.openings if kind == "prompt"}
+        prompted = bool(prompts - {(), *self.marks.values()})
+        return SPEAKERS[: 2 + prompted] if self.marks else ()
+
+    def _speakers(self, ids: Sequence[int], kind: Kind | None) -> NDArray[np.intp]:
+        """Return the speaker of each token, that of the last mark before it.
+
+        A passage may be several messages, if a chat template marks each, and the model's own prompt
+        is one of them. What a written passage is closed with later belongs to the next.
+        """
+        begun = [(0, self._speaker(ids))]
+        if marks := self._message_marks:
+            matches = (
+                next((mark for mark in marks if tuple(ids[at : at + len(mark)]) == mark), None)
+                for at in range(len(ids))
+            )
+            begun = [(at, marks[mark]) for at, mark in enumerate(matches) if mark] or begun
+        if kind is not None:
+            begun[-1] = begun[-1][0], SPEAKERS.index("prompt" if kind == "system" else "system")
+        speakers = np.full(len(ids), begun[0][1] if self._speaker(ids) >= 0 else -1, np.intp)
+        for at, speaker in begun:
+            speakers[at:] = speaker
+        return speakers
+
+    @cached_property
+    def _message_marks(self) -> dict[tuple[int, ...], int]:
+        """The marks of messages in a chat, the longest first, with their speakers."""
+        if not self.openings:
+            return {}
+        openings = [*self.openings, *self.marks.items()]
+        speakers = {"prompt": "prompt", "result": "system", "system": "system", "user": "user"}
+        speaking = [  # of equal marks the last one counts
+            (mark, speaker)
+            for kind, speaker in speakers.items()
+            for name, mark in openings
+            if name == kind
+        ]
+        marks = {self._core(mark): SPEAKERS.index(speaker) for mark, speaker in speaking}
+        return {mark: marks[mark] for mark in sorted(marks, key=len, reverse=True) if mark}
+
+    def _core(self, mark: tuple[int, ...]) -> tuple[int, ...]:
+        """Return a mark without the space at its end, which may be one token with what follows."""
+        decoded = [self.tokenizer.decode([token], skip_special_tokens=False) for token in mark]
+        return mark[: max((at for at, text in enumerate(decoded, 1) if text.strip()), default=0)]
 
     def _speaker(self, ids: Sequence[int]) -> int:
         """Return the speaker of a passage by the mark that it begins with."""

@@ -465,23 +465,7 @@ def test_attention_that_is_changed_afterwards_is_refused(key: str, began: bool) 
     assert again.held.shape[2] == 5
 
 
-def test_a_model_that_cannot_be_listened_to_is_refused(llama: Any) -> None:
-    gpt2 = made("gpt2")
-    with pytest.raises(ValueError, match="this model has no rotary positions that can be"):
-        PolicyCache(policy_named("h2o"), 5, gpt2, positions="slots")
-    cache = PolicyCache(policy_named("h2o"), 5, llama)
-    for layer in range(3):  # as a model does whose attention is all its own
-        cache.update(torch.ones(1, 2, 4, 6), torch.ones(1, 2, 4, 6), layer)
-    with pytest.raises(ValueError, match="attention does not go through the interface of the"):
-        cache.end_turn()
-    # DiffLlama gives each head the values of others, too; older versions of it have no interface.
-    model = transformers.AutoModelForCausalLM.from_config(transformers.DiffLlamaConfig(**SIZES))
-    sentence = (
-        "attention takes other values than|attention does not go through the interface of the"
-    )
-    with pytest.raises(ValueError, match=sentence) as caught:
-        model(text(8), **{CACHE: PolicyCache(policy_named("h2o"), 5, model)})
-    assert_one_sentence(caught.value)
+def test_an_unknown_implementation_of_attention_is_refused() -> None:
     transformers.AttentionInterface.register("other", lambda *_, **__: None)
     with pytest.raises(ValueError, match="attention is 'other', but must be one of eager, sdpa"):
         PolicyCache(policy_named("h2o"), 5, made(attention="other"))

@@ -40,6 +40,7 @@ DOCUMENT = Path(llama_module.__file__).parent / "README.md"
 BUDGET = 64
 KEEPER = "sinks(surprisal redundancy=1)"
 BY_TEXT = ("fifo", "sink", "learned", KEEPER, "whitelist(learned, first=0, speaker=user)", "full")
+PINNED = "whitelist(fifo, first=0, speaker=prompt, most=1)"
 
 
 def new_llama(**options: Any) -> Any:
@@ -366,3 +367,24 @@ def test_the_documents_example_goes_on_in_a_fixed_context() -> None:
     ran = doctest.DocTestRunner().run(example)
     assert ran.attempted > 6
     assert ran.failed == 0
+
+
+def test_a_pinned_system_prompt_stays_in_a_chat(llama: Any) -> None:
+    chat = PolicyChat(llama, read_policy(PINNED), BUDGET)
+    chat.add("Never book a seat by the door.", "system", "system")
+    size = len(chat.ids)
+    assert size < BUDGET
+    while len(chat.ids) < 3 * BUDGET:
+        "".join(chat.say("Two seats to Piran, please, and one for a dog.", most=8))
+        assert chat.held[:size].tolist() == [*range(size)]
+    assert len(chat.held) == BUDGET
+    own = PolicyChat(llama, read_policy(PINNED), BUDGET)  # the model's own
+    while len(own.ids) < 3 * BUDGET:
+        own.add("Two seats to Piran, please, and one for a dog.")
+    size = len(own.tokens.prompt)
+    assert own.held[:size].tolist() == [*range(size)]
+
+
+def test_what_changes_nothing_in_llama_is_warned_of(llama: Any) -> None:
+    with pytest.warns(UserWarning, match="There is one layer here, so pyramid changes nothing"):
+        LlamaText(llama, read_policy("pyramid(sink)"), BUDGET)

@@ -285,7 +285,9 @@ def test_a_dialog_reads_as_the_template_writes_it(tokens: Tokens) -> None:
     assert whole(tokens, opening.ids).startswith(
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHello!"
     )
-    assert tokens.features(opening.ids, {"words"})["speakers"].tolist() == [0] * len(opening.ids)
+    speakers = tokens.features(opening.ids, {"words"})["speakers"].tolist()
+    own = len(tokens.prompt)
+    assert speakers == [2] * own + [0] * (len(opening.ids) - own)
 
 
 WITH_TOOLS = (

@@ -22,7 +22,6 @@ from fdkvc.dialogs import DialogBatch, stack
 from fdkvc.explain.counterfactual import counterfactual
 from fdkvc.explain.explain import explain, sentences, turn_view
 from fdkvc.explain.narrate import narrate
-from fdkvc.lm.tokens import MARKED
 from fdkvc.parameters import Field, share
 from fdkvc.policies import (
     Policy,
@@ -331,7 +330,7 @@ def test_a_piece_of_a_marked_word_is_of_that_word() -> None:
         ("whitelist(fifo, speaker=user)", Available(), "No words of the user are marked here"),
         (
             "whitelist(fifo, speaker=prompt)",
-            Available(MARKED),
+            Available(SPEAKERS[:2]),
             "No words of the system prompt",
         ),
         (

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from fdkvc.attention import SPEAKERS
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.limits import MAX_ANSWERING_POLICIES, MAX_TURNS, MAX_TYPED_CHARACTERS
 from fdkvc.lm.head_eviction import DECIDES
 from fdkvc.lm.language_model import LanguageModel
-from fdkvc.lm.tokens import MARKED
 from fdkvc.parameters import Field
 from fdkvc.policies import POLICIES as EVERY
 from fdkvc.policies import Policy
@@ -211,7 +211,7 @@ def _choose_policies(page: str, field: Field, model: LanguageModel) -> tuple[Pol
         elif policy.name != EVERYTHING:  # the full cache is always shown
             policies.append(policy)
     shape = model.decoder.shape
-    warn_no_effect(policies, Available(MARKED, True, heads=shape.heads, layers=shape.layers))
+    warn_no_effect(policies, Available(SPEAKERS, True, heads=shape.heads, layers=shape.layers))
     return tuple(policies)
 
 
