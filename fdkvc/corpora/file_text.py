@@ -198,8 +198,9 @@ def decoded(content: bytes) -> str:
 def _unicode_of(content: bytes) -> str:
     """Return which encoding of Unicode a file has, also without a byte order mark."""
     found = json.detect_encoding(content)  # by its first four bytes
-    zeros = [at % 2 for at, byte in enumerate(content[:MAX_SAMPLED_BYTES]) if not byte]
-    if found != "utf-8" or len(zeros) * 50 < len(content[:MAX_SAMPLED_BYTES]):
+    sample = content[:MAX_SAMPLED_BYTES]
+    zeros = [at % 2 for at, byte in enumerate(sample) if not byte]
+    if found != "utf-8" or len(content) % 2 or len(zeros) * 50 < len(sample):
         return found
     odd = sum(zeros) / max(len(zeros), 1)  # half of the bytes of spaces, line ends and marks
     return "utf-16-le" if odd > 0.75 else "utf-16-be" if odd < 0.25 and zeros else "utf-8"

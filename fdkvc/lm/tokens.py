@@ -115,7 +115,7 @@ class Tokens:
         return ()
 
     def prompt_size(self, transcript: Transcript) -> int:
-        """Return the tokens of a dialog's system prompt, or of the model's own where it has none."""
+        """Return the tokens of a dialog's system prompt, or of the model's own without one."""
         passages = self.encode_dialog(transcript)
         sizes = (len(part.ids) for part in passages if part.passage.kind == "system")
         return sum(sizes) or len(self.prompt)

@@ -971,7 +971,8 @@ def test_a_new_format_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     assert endings() == ["json", "jsonl", "traj", "txt", "tsv"]
     app = open_page("dialogs", file="own")
     upload = app.get("file_uploader")[0].proto
-    assert list(upload.type) == [".json", ".jsonl", ".traj", ".txt", ".tsv", ".npz"]
+    packed = {".gz", ".bz2", ".xz", ".zip"}
+    assert {*upload.type} == {".json", ".jsonl", ".traj", ".txt", ".tsv", ".npz"} | packed
     assert "tables (.tsv), pairs of a name and words (.json), or a trace" in upload.help
 
 

@@ -144,12 +144,12 @@ def test_what_is_pinned_in_vain_is_said(models: Mapping[str, LanguageModel]) -> 
     without = replace(DIALOG, turns=TALK[1:])
     nothing = ["No dialog has a system prompt, so pinning it changes nothing."]
     for kind in ("own marks", "lines"):
-        assert pinned_notes([without], pinned, [40], models[kind].tokens) == nothing
+        assert pinned_notes([without], pinned, [40], models[kind].tokens.prompt_size) == nothing
     tokens = models["template"].tokens
     own, given = len(tokens.prompt), len(tokens.encode_dialog(DIALOG)[0].ids)
     for dialog, size in ((without, own), (DIALOG, given)):
-        assert pinned_notes([dialog], pinned, [2 * size], tokens) == []
-        assert pinned_notes([dialog], pinned, [8], tokens) == [
+        assert pinned_notes([dialog], pinned, [2 * size], tokens.prompt_size) == []
+        assert pinned_notes([dialog], pinned, [8], tokens.prompt_size) == [
             "At 8 entries, only the first words of the pinned prompt stay: the longest has "
             f"{size} tokens."
         ]

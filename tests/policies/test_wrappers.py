@@ -261,6 +261,10 @@ def test_a_whitelist_worked_by_hand() -> None:
     assert kept_by("whitelist(fifo, first=0, words=ROME)", written, 2)[2] == [2, 5]
     assert kept_by("whitelist(fifo, first=0, words=a+rome)", written, 6)[1] == [0, 1, 2, 3]
     assert kept_by("whitelist(fifo, first=0, words=a+rome)", written, 4)[2] == [0, 2, 4, 5]
+    # Without spaces, each character is a word.
+    words = np.array([[word_id(word) for word in "去广州，一张"]])
+    written = dataclasses.replace(dialog, words=words)
+    assert kept_by("whitelist(fifo, first=0, words=广州)", written, 4)[2] == [1, 2, 4, 5]
     # No word is known of a drawn token.
     assert kept_by("whitelist(fifo, first=0, words=rome)", dialog, 2)[2] == [4, 5]
     # It leaves no place to the sinks.

@@ -173,5 +173,5 @@ def formats_read() -> str:
     """Return the formats that can be read, with their endings."""
     labels = (f"{format.label} (.{', .'.join(format.endings)})" for format in FORMATS.values())
     kinds = ", ".join(dict.fromkeys(labels))
-    kinds += f"; also compressed (.{', .'.join(PACKED_ENDINGS)})"
-    return f"{kinds}, or a trace of a model from python -m fdkvc capture (.npz)"
+    packed = f"Text may be compressed (.{', .'.join(PACKED_ENDINGS)})"
+    return f"{kinds}, or a trace of a model from python -m fdkvc capture (.npz). {packed}"
