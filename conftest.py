@@ -5,6 +5,7 @@ in one process; `pytest --long` runs the long tests, too. The summary lists the 
 how to run them.
 """
 
+import gc
 import os
 import sys
 from collections import Counter
@@ -95,6 +96,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if marked and not config.getoption("--long"):
             item.add_marker(pytest.mark.skip(LONG))
     items.sort(key=lambda item: [not item.nodeid.startswith(prefix) for prefix in LONGEST])
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector, which Streamlit runs after each run of a page, all that stays."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:

@@ -81,12 +81,16 @@ def look_at_the_tables(page: Page) -> None:
     expect(printed.get_by_role("cell", name="72.1 ± 0.8 ✓ 72.1%")).to_be_visible()
 
 
-def test_the_papers_run_is_shown_at_once_and_handed_over(page: Page, tmp_path: Path) -> None:
+def test_the_papers_run_is_shown_at_once(page: Page) -> None:
     open_page(page, "Benchmark")
     expect(page.get_by_text("Shown: 600 dialogs per scenario, seed 0")).to_be_visible()
     look_at_claims_and_figures(page)
     look_at_the_tables(page)
 
+
+@pytest.mark.long
+def test_the_papers_run_is_handed_over_as_one_file(page: Page, tmp_path: Path) -> None:
+    open_page(page, "Benchmark")
     page.get_by_role("button", name="Download", exact=True).click()
     report = tmp_path / "fdkvc-report.html"
     downloaded(page, "Report as one HTML file", tmp_path)
