@@ -99,7 +99,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Spare the garbage collector, which Streamlit runs after each run of a page, all that stays."""
+    """Spare the garbage collector what was imported, which stays until the end."""
     gc.collect()
     gc.freeze()
 
