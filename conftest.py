@@ -5,6 +5,7 @@ in one process; `pytest --long` runs the long tests, too. The summary lists the 
 how to run them.
 """
 
+import gc
 import os
 import sys
 from collections import Counter
@@ -30,7 +31,8 @@ settings.register_profile("explore", max_examples=1000, deadline=None, print_blo
 settings.load_profile("fast")
 
 
-LONGEST = ("tests/browser/test_every_page.py", "tests/test_readme.py", "tests/browser/")
+BROWSER = "tests/browser/"
+LONGEST = ("tests/browser/test_every_page.py", BROWSER, "tests/test_readme.py")
 """Started first and in this order, so that no core ends with one of them alone."""
 
 NEED_TRANSFORMERS = ("fdkvc/live/*.py", "fdkvc/conformance/transformers_adapter.py")
@@ -90,20 +92,34 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if item.get_closest_marker("long") and not config.getoption("--long"):
+        marked = item.get_closest_marker("long") or item.get_closest_marker("smollm2")
+        if marked and not config.getoption("--long"):
             item.add_marker(pytest.mark.skip(LONG))
     items.sort(key=lambda item: [not item.nodeid.startswith(prefix) for prefix in LONGEST])
 
 
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector what was imported, which stays until the end."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
-    """Distribute whole files, whose tests share slow fixtures, and single browser tests."""
+    """Distribute whole files, whose tests share slow fixtures.
+
+    All browser tests share an app and a browser; with the long ones, they are too many for one.
+    """
     scheduling = LoadScopeScheduling(config, log)
-    scheduling._split_scope = _scope
+    scheduling._split_scope = _browser_test_scope if config.getoption("--long") else _scope
     return scheduling
 
 
 def _scope(name: str) -> str:
-    return name if name.startswith("tests/browser/") else name.partition("::")[0]
+    return BROWSER if name.startswith(BROWSER) else name.partition("::")[0]
+
+
+def _browser_test_scope(name: str) -> str:
+    return name if name.startswith(BROWSER) else _scope(name)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

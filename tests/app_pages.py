@@ -59,7 +59,7 @@ def run_until(app: AppTest, words: str) -> AppTest:
     deadline = time.monotonic() + SECONDS
     while not any(words in said.value for said in (*app.caption, *app.warning, *app.error)):
         assert time.monotonic() < deadline, f"it never said {words!r}"
-        time.sleep(0.05)
+        time.sleep(0.1)
         settled(app.run())
     return app
 

@@ -8,6 +8,10 @@ from playwright.sync_api import Page, expect
 
 from benchmarks.live_app import settled
 from tests.browser.address import expect_linked
+from tests.browser.test_design import SMALL
+from tests.browser.test_every_page import SCREEN
+
+BOTTOM = "(box) => box.getBoundingClientRect().bottom"
 
 NEWEST_IN_SIGHT = """() => {
   const [field, message] = ['[data-testid=stChatInput]', '.message'].map(
@@ -40,6 +44,11 @@ def test_a_person_asks_why_a_call_lost_its_city_and_goes_on_talking(page: Page) 
     expect(page).to_have_url(re.compile("said=Thank"))
 
     page.wait_for_function(NEWEST_IN_SIGHT)  # once the page has scrolled to it
+
+    for screen in (SCREEN, *SMALL):  # what is written next stands at the bottom of every screen
+        page.set_viewport_size(screen)
+        expect(box).to_be_in_viewport(ratio=1)
+        assert screen["height"] - 100 < box.evaluate(BOTTOM)
 
     page.go_back()
     expect(page.locator(".message")).to_contain_text("What will the weather be like")

@@ -104,6 +104,7 @@ def test_four_policies_are_compared_in_step(page: Page) -> None:
     expect_turn(page, int(page.get_by_role("slider", name="Turn").input_value()))
 
 
+@pytest.mark.long
 def test_a_run_is_forked_and_its_future_laid_beside_it(page: Page) -> None:
     trace = simulate(policy_named("fd-kvc"), DIALOG, 56)
     change = Fork(4, policy=policy_named("fd-kvc", gamma=0.6), budget=56)

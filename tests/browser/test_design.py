@@ -180,25 +180,13 @@ def test_a_run_and_its_first_claim_are_on_the_first_screen(page: Page) -> None:
     assert variant.evaluate("(box) => box.getBoundingClientRect().top") >= 0
 
 
+@pytest.mark.long
 def test_a_link_to_a_section_shows_that_section(page: Page) -> None:
     page.set_viewport_size(SCREEN)
     page.goto("/story?scene=5")
     page.get_by_role("link", name="let a language model answer").click()
     page.locator(".back tbody").wait_for()
     expect(settled(page).get_by_role("tab", name="Restore evicted words")).to_be_in_viewport()
-
-
-def test_an_answer_is_written_at_the_bottom_of_every_screen(page: Page) -> None:
-    page.set_viewport_size(SCREEN)
-    page.goto("/answers")
-    settled(page)
-    field = page.get_by_placeholder("Write as the user")
-    for screen in (SCREEN, *SMALL):
-        page.set_viewport_size(screen)
-        expect(field).to_be_in_viewport(ratio=1)
-        assert screen["height"] - 100 < field.evaluate(
-            "(box) => box.getBoundingClientRect().bottom"
-        )
 
 
 def test_equations_stand_whole_beside_code_that_is_not_wrapped(page: Page) -> None:

@@ -20,7 +20,10 @@ from fdkvc.limits import MAX_UPLOAD_MEGABYTES
 from fdkvc.policies import policy_named
 from fdkvc.run.evidence import Evidence
 from fdkvc.run.simulate import simulate
+from fdkvc.run.trace import Trace
 from tests.browser.address import expect_linked
+from tests.browser.conftest import WIDE
+from tests.browser.test_every_page import PHONE
 
 DIALOGS = read_file(EXAMPLES / "dialogues.json")
 RECORDING = lexical_recording(DIALOGS[0])
@@ -71,6 +74,16 @@ def marked(page: Page, mark: str) -> list[int]:
     ]
 
 
+def expect_marks(page: Page, trace: Trace, turn: int) -> None:
+    """Expect the words that the underlined policy holds, has just evicted and no longer holds."""
+    kept = set(trace.kept[0, turn].tolist()) - {-1}
+    before = set(trace.kept[0, turn - 1].tolist()) - {-1}
+    starts = RECORDING.starts
+    assert marked(page, "held") == sorted(kept)
+    assert marked(page, "gone") == sorted((before | {*range(*starts[turn : turn + 2])}) - kept)
+    assert set(marked(page, "lost")) == set(range(starts[turn + 1])) - kept
+
+
 def test_a_person_steps_through_a_conversation_and_sees_what_was_forgotten(page: Page) -> None:
     open_dialogs(page, policies="fifo,fd-kvc", turn=0)
     expect_turn(page, 0)
@@ -79,20 +92,10 @@ def test_a_person_steps_through_a_conversation_and_sees_what_was_forgotten(page:
     for key, turn in (("ArrowRight", 1), ("End", LAST), ("ArrowLeft", LAST - 1)):
         page.keyboard.press(key)
         expect_turn(page, turn)
-        kept = [sorted(set(trace.kept[0, turn].tolist()) - {-1}) for trace in traces]
-        before = [set(trace.kept[0, turn - 1].tolist()) for trace in traces]
-        new = set(range(RECORDING.starts[turn], RECORDING.starts[turn + 1]))
-        gone = [
-            sorted((past | new) - set(now) - {-1}) for past, now in zip(before, kept, strict=True)
-        ]
-        for place, label in enumerate(("FIFO", "FD-KVC")):
-            underline(page, label)
-            assert marked(page, "held") == kept[place]
-            assert marked(page, "gone") == gone[place]
-            read = set(range(RECORDING.starts[turn + 1]))
-            assert set(marked(page, "lost")) == read - set(kept[place])
-        expect_turn(page, turn)
-        page.locator(":focus").blur()
+        expect_marks(page, traces[-1], turn)  # of the last policy, as long as none is chosen
+    underline(page, "FIFO")
+    expect_marks(page, traces[0], turn)
+    page.locator(":focus").blur()
 
     box, now = transcript(page).bounding_box(), page.locator(".turn.now").bounding_box()
     assert box is not None
@@ -117,6 +120,16 @@ def test_a_person_steps_through_a_conversation_and_sees_what_was_forgotten(page:
     expect(why.locator("header")).to_contain_text(f"“{RECORDING.tokens[0][1].text}” · token 1")
     expect(why).to_contain_text(re.compile(r"evicted in turn \d+ by the budget"))
     expect_linked(page, entry=1)
+
+    page.set_viewport_size(PHONE)
+    box = transcript(page).bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] <= PHONE["width"]
+    views = page.get_by_role("radiogroup", name="View").first
+    assert views.evaluate("each => each.scrollWidth <= each.clientWidth"), "every view is in sight"
+    assert transcript(page).evaluate("each => each.scrollWidth <= each.clientWidth")
+    assert transcript(page).evaluate("each => each.scrollHeight > each.clientHeight")
+    page.set_viewport_size(WIDE)
 
     page.get_by_role("radio", name="Side by side").click()
     expect(page.locator(".stage .lane")).to_have_count(2)
@@ -156,39 +169,22 @@ def test_entries_of_an_agents_cache_are_coloured_by_kind_of_span(page: Page) -> 
     assert shown == table[:, table.any(axis=0)].tolist()
 
 
-def test_which_arguments_fd_kvc_forgot_that_fifo_kept(page: Page) -> None:
-    open_dialogs(page, policies="fifo,fd-kvc", turn=LAST)
-    page.get_by_text("Only where policies differ").click()
-    table = page.get_by_role("region", name="Each needed value and which policies held it")
-
-    fifo, ours = (
-        Evidence(simulate(policy_named(key), RECORDING.dialogs, 48), RECORDING).lost
-        for key in ("fifo", "fd-kvc")
-    )
-    needs = zip(RECORDING.evidence, fifo, ours, strict=True)
-    calls = [(demand, one, other) for (demand, _), one, other in needs if demand.kind == "call"]
-    parted = [demand for demand, one, other in calls if one[0] < 0 <= other[0]]
-    assert parted
-    rows = table.locator("tr", has_text=re.compile("✓ held✗ lost"))
-    expect(rows).to_have_count(len(parted))
-    for row, demand in zip(rows.all(), parted, strict=True):
-        expect(row).to_contain_text(f"{demand.slot} “{demand.value}”{demand.source}{demand.turn}")
-
-
-def test_a_file_is_brought_and_its_text_is_never_markup(page: Page, tmp_path: Path) -> None:
+def test_a_file_is_brought_its_text_is_never_markup_and_a_broken_one_loses_nothing(
+    page: Page, tmp_path: Path
+) -> None:
     said = [
         {"role": "user", "topic": NASTY, "content": f"{NASTY} Rome"},
         {"role": "assistant", "content": f"Go to {NASTY}"},
     ]
-    path = tmp_path / "own.json"
-    path.write_text(json.dumps([{"id": NASTY, "messages": said}]), encoding="utf-8")
+    good, broken = tmp_path / "good.json", tmp_path / "broken.json"
+    good.write_text(json.dumps([{"id": NASTY, "messages": said}]), encoding="utf-8")
+    broken.write_text('[{"dialogue_id": "<b>x</b>", "turns": [{"speaker": "USER"}]}]', "utf-8")
     open_dialogs(page, file="own")
-    expect(page.get_by_text("Upload a file or paste a dialog above")).to_be_visible()
-
     for shown in (
         page.get_by_role("heading", name="Dialogs"),
         page.get_by_text("Upload a file or paste a dialog above"),
     ):
+        expect(shown).to_be_visible()
         assert shown.evaluate(
             """each => {
                 const {x, y, width, height} = each.getBoundingClientRect();
@@ -197,35 +193,21 @@ def test_a_file_is_brought_and_its_text_is_never_markup(page: Page, tmp_path: Pa
             }"""
         ), "the header covers nothing"
 
-    bring(page, path)
+    bring(page, good)
     expect_turn(page, 1)
     expect(transcript(page)).to_contain_text(f"{NASTY} Rome")
     expect(page.get_by_role("combobox", name="Dialog")).to_have_value(NASTY)
     assert page.locator("img, .stage strong, .stage .katex").count() == 0
-    page.reload()
-    expect(page.get_by_text("This link was made with an uploaded file")).to_be_visible()
-
-
-def test_a_broken_file_is_told_in_a_sentence_and_nothing_is_lost(
-    page: Page, tmp_path: Path
-) -> None:
-    good, broken = tmp_path / "good.txt", tmp_path / "broken.json"
-    good.write_text("User: a table for two\nSystem: at six?", encoding="utf-8")
-    broken.write_text('[{"dialogue_id": "<b>x</b>", "turns": [{"speaker": "USER"}]}]', "utf-8")
-    open_dialogs(page, file="own")
-    bring(page, good)
-    expect_turn(page, 1)
     settled(page)
     page.keyboard.press("ArrowLeft")
     expect_turn(page, 0)
 
     bring(page, broken)
-
     expect(page.get_by_role("alert")).to_contain_text(
         "broken.json cannot be read: dialogue 0 (<b>x</b>), turn 0: 'utterance' is missing or not "
-        "a text. Still using good.txt."
+        "a text. Still using good.json."
     )
-    expect(transcript(page)).to_contain_text("a table for two")
+    expect(transcript(page)).to_contain_text(f"{NASTY} Rome")
     expect_turn(page, 0)
 
     large = tmp_path / "large.txt"
@@ -263,19 +245,6 @@ def test_each_piece_of_a_value_has_the_verdict_of_the_value(page: Page) -> None:
         expect(panel.locator(".fate")).to_have_text(f"evicted in turn {lost}")
         expect(panel.locator(".hint")).to_contain_text(f"was evicted in turn {lost} by")
         expect(transcript(page).locator(".picked")).to_have_count(len(mentions[0]))
-
-
-def test_on_a_narrow_window_the_transcript_has_room_and_scrolls(page: Page) -> None:
-    page.set_viewport_size({"width": 390, "height": 844})
-    open_dialogs(page, policies="fifo,sink,h2o,fd-kvc,tova,random", turn=8)
-
-    box = transcript(page).bounding_box()
-    assert box is not None
-    assert box["x"] + box["width"] <= 390
-    views = page.get_by_role("radiogroup", name="View").first
-    assert views.evaluate("each => each.scrollWidth <= each.clientWidth"), "every view is in sight"
-    assert transcript(page).evaluate("each => each.scrollWidth <= each.clientWidth")
-    assert transcript(page).evaluate("each => each.scrollHeight > each.clientHeight")
 
 
 def choose_file(page: Page, label: str) -> None:

@@ -102,26 +102,22 @@ def test_keys_buttons_and_the_slider_step(page: Page) -> None:
     expect_turn(page, 0, 7)
 
     for key, turn in (
-        ("ArrowRight", 1),
         ("ArrowLeft", 0),
-        ("ArrowLeft", 0),
-        ("End", 7),
-        ("ArrowRight", 7),
-        ("Home", 0),
         ("]", 3),
-        ("]", 6),
+        ("ArrowRight", 4),
         ("[", 3),
+        ("End", 7),
+        ("Home", 0),
     ):
         page.keyboard.press(key)
         expect_turn(page, turn, 7)
 
     slider = page.get_by_role("slider", name="Turn")
     slider.focus()
-    for _ in range(2):
-        slider.press("ArrowRight")
-    expect_turn(page, 5, 7)
+    slider.press("ArrowRight")
+    expect_turn(page, 1, 7)
     page.get_by_role("button", name="Next", exact=True).click()
-    expect_turn(page, 6, 7)
+    expect_turn(page, 2, 7)
     slider.press("End")
     page.get_by_role("button", name="Back").click()
     expect_turn(page, 6, 7)
@@ -134,7 +130,6 @@ def test_keys_buttons_and_the_slider_step(page: Page) -> None:
     page.mouse.move(box["x"] + box["width"] / 2, middle, steps=8)
     expect(page.locator(".stage .where")).to_have_text(re.compile("[34] of 7"))
     page.mouse.move(box["x"] + box["width"] + 20, middle, steps=8)
-    expect_turn(page, 7, 7)
     page.mouse.up()
     expect_turn(page, 7, 7)
 

@@ -21,7 +21,6 @@ from tests.browser.address import expect_linked
 from tests.browser.test_every_page import PHONE
 from tests.browser.test_history import choose
 from tests.browser.test_step import cache, entry, expect_turn, open_step, why
-from tests.ui.test_step_page import WRONG
 
 DIALOG = generate(scenario_named("mixed"), 1, 7)
 
@@ -240,16 +239,6 @@ def test_no_equation_is_cut_and_no_number_broken_on_a_small_screen(page: Page) -
     assert {name: wide for name, wide in shown.items() if wide > room} == {}
 
 
-def test_a_wrong_link_is_explained_and_the_page_works(page: Page) -> None:
-    page.goto("/step?" + "&".join(f"{name}={value}" for name, value, _ in WRONG))
-
-    for _, _, sentence in WRONG:
-        expect(page.get_by_text(sentence)).to_be_visible()
-    expect_turn(page, 3, 11)
-    page.get_by_role("button", name="Next", exact=True).click()
-    expect_turn(page, 4, 11)
-
-
 @pytest.mark.long
 def test_what_is_changed_is_marked_and_what_is_wrong_is_explained_at_its_control(
     page: Page,
@@ -301,6 +290,7 @@ def expect_scene(page: Page, chapter: Chapter) -> None:
     expect(page.locator(".stage .lit")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_the_story_leads_through_its_scenes_by_keyboard_and_fits_the_window(page: Page) -> None:
     page.set_viewport_size({"width": 1440, "height": 900})
     open_step(page, scenario="mixed", seed=3)

@@ -51,8 +51,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, LanguageMod
     lines = load_language_model(folder)
     (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": CHATML}))
     chatml = load_language_model(folder)
-    assert chatml.tokens.template
-    assert not lines.tokens.template
+    assert chatml.tokens.calls_as_json
+    assert not lines.tokens.calls_as_json
     return {"own marks": load_language_model(BUNDLED), "template": chatml, "lines": lines}
 
 

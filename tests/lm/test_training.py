@@ -53,6 +53,7 @@ def train(dialogues: Path, folder: Path, interrupted_at: int | None = None) -> M
     return weights
 
 
+@pytest.mark.long
 def test_an_interrupted_training_gives_the_same_model(dialogues: Path, tmp_path: Path) -> None:
     whole = train(dialogues, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):

@@ -109,6 +109,16 @@ def test_every_section_opens(ran: AppTest, name: str) -> None:
     assert not ran.error
 
 
+def test_sections_of_the_papers_run_say_what_they_show() -> None:
+    app = open_page("benchmark")
+    for name, words in (
+        ("Alignment", "The published differences are indistinguishable from zero"),
+        ("Compare two", "FD-KVC − H2O, paired by dialog"),
+        ("Time and memory", "Bytes of a cache of 56 entries"),
+    ):
+        assert any(words in text.value for text in section(app, name).markdown), name
+
+
 def test_a_policy_that_never_adapts_is_called_so() -> None:
     (table,) = (table for table in measured_tables(papers_run().study) if table.number == 2)
     never = {at for at, fact in table.cells.items() if figure_words(fact).startswith("never")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,7 @@ def test_a_link_opens_on_its_turn_once_the_file_is_read() -> None:
 def read_with(app: AppTest) -> AppTest:
     press(app, f"Read with {NAME}")
     while no_stage(app):
+        time.sleep(0.1)  # or the page would take the time of what it waits for
         settled(app.run())
         assert not app.error
     return app
@@ -206,6 +208,7 @@ def test_a_layer_that_the_model_lacks_is_said() -> None:
     app = open_page("dialogs", file="dialogues", vectors=NAME, layers="2,5")
     press(app, f"Read with {NAME}")
     while not app.error:
+        time.sleep(0.1)
         settled(app.run())
     assert "layer is 5, but must be a whole number from 0 to 4" in app.error[0].value
 
